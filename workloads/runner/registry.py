@@ -1,0 +1,56 @@
+"""What exists, found by listing folders; nothing is registered by hand."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads import tools
+
+PROJECT = Path(__file__).resolve().parents[2]
+METAL = "metal"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The names that an experiment may use, under one project folder."""
+
+    root: Path = PROJECT
+
+    def experiments(self) -> list[str]:
+        return _stems(self.root / "workloads" / "experiments")
+
+    def workloads(self) -> list[str]:
+        return _stems(self.root / "workloads")
+
+    def sites(self) -> list[str]:
+        return _stems(self.root / "workloads" / "sites")
+
+    def servers(self) -> list[str]:
+        return sorted(p.parent.name for p in (self.root / "server-builds").glob("*/server.yml"))
+
+    def environments(self) -> list[str]:
+        return [METAL, *_stems(self.root / "vm-images" / "guests")]
+
+    def tools(self) -> list[str]:
+        return tools.names(self.root / "workloads" / "tools")
+
+    def experiment_file(self, name: str) -> Path:
+        return self.root / "workloads" / "experiments" / f"{name}.yml"
+
+    def workload_file(self, name: str) -> Path:
+        return self.root / "workloads" / f"{name}.yml"
+
+    def site_file(self, name: str) -> Path:
+        return self.root / "workloads" / "sites" / f"{name}.yml"
+
+
+def _stems(folder: Path) -> list[str]:
+    return sorted(p.stem for p in folder.glob("*.yml"))
+
+
+def unknown(kind: str, value: object, allowed: Sequence[str]) -> str:
+    """One sentence: what was said, what was probably meant, what may be said."""
+    close = difflib.get_close_matches(str(value), allowed, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"unknown {kind} {value!r}{hint}; allowed: {', '.join(allowed) or 'none exist'}"

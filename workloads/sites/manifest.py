@@ -1,0 +1,48 @@
+"""The manifest of a site and the URL lists drawn from it."""
+
+import hashlib
+import random
+from collections.abc import Sequence
+from typing import TypedDict
+
+
+class ManifestFile(TypedDict):
+    path: str
+    size_bytes: int
+    sha256: str
+    weight: int
+
+
+class Manifest(TypedDict):
+    site: str
+    digest: str
+    files: list[ManifestFile]
+
+
+def digest(files: Sequence[ManifestFile]) -> str:
+    """SHA-256 of the lines `sha256  path\\n`, sorted by path."""
+    total = hashlib.sha256()
+    for entry in sorted(files, key=lambda f: f["path"]):
+        total.update(f"{entry['sha256']}  {entry['path']}\n".encode())
+    return total.hexdigest()
+
+
+def url_list(manifest: Manifest, base_url: str, seed: int) -> list[str]:
+    """Every file's URL, repeated by its weight and shuffled by `seed`; the same seed gives the same list."""
+    lines = [f["path"] for f in manifest["files"] for _ in range(f["weight"])]
+    random.Random(seed).shuffle(lines)
+    return [f"{base_url.rstrip('/')}/{path}" for path in lines]
+
+
+def lockstep_list(manifest: Manifest, base_url: str, seed: int, users: int) -> list[str]:
+    """A list for tools whose users all start at the first line: one user's fair share of `url_list`.
+
+    The files are sorted by size, every `users`-th line is taken from the middle of its stretch, and the
+    result is shuffled. `users` users that each walk it once send nearly the bytes of one whole `url_list`,
+    however few requests each of them makes.
+    """
+    by_size = sorted(manifest["files"], key=lambda f: (f["size_bytes"], f["path"]))
+    lines = [f["path"] for f in by_size for _ in range(f["weight"])]
+    share = lines[users // 2 :: users] or lines
+    random.Random(seed).shuffle(share)
+    return [f"{base_url.rstrip('/')}/{path}" for path in share]

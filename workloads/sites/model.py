@@ -1,0 +1,84 @@
+"""What a site's YAML may say."""
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+SITES_DIR = Path(__file__).parent
+
+Kind = Literal["html", "gif", "jpeg", "pdf", "doc"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class SiteError(Exception):
+    """The site's YAML cannot be used; the message names file and key."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Body(_Model):
+    """The log-normal bulk of the sizes."""
+
+    median_bytes: int = Field(gt=0)
+    sigma: float = Field(gt=0)
+
+
+class Tail(_Model):
+    """The Pareto tail; `share` of the files are drawn from it."""
+
+    share: float = Field(ge=0, lt=1)
+    from_bytes: int = Field(gt=0)
+    alpha: float = Field(gt=0)
+
+
+class Popularity(_Model):
+    """Zipf weights that add up to `lines`."""
+
+    zipf_exponent: float = Field(ge=0)
+    lines: int = Field(gt=0)
+
+
+class Site(_Model):
+    name: str
+    description: str
+    seed: int = Field(ge=0)
+    files: int = Field(ge=2)
+    smallest_bytes: int = Field(ge=0)
+    largest_bytes: int = Field(gt=0)
+    body: Body
+    tail: Tail
+    kinds: dict[Kind, int]
+    popularity: Popularity
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "Site":
+        if self.popularity.lines < self.files:
+            raise ValueError(f"popularity.lines must be at least files ({self.files})")
+        if not self.kinds or min(self.kinds.values()) < 1:
+            raise ValueError("kinds must name at least one kind, each with a positive share")
+        if "html" not in self.kinds:
+            raise ValueError("kinds must contain html: a site has an index page")
+        if self.smallest_bytes >= self.largest_bytes:
+            raise ValueError("smallest_bytes must be below largest_bytes")
+        return self
+
+
+def load_site(path: Path) -> Site:
+    """Read a site's YAML; its name is the file's name.
+
+    Raises SiteError when it is missing, is not YAML or says something it may not.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise SiteError(f"{path}: {error}") from error
+    if not isinstance(data, dict):
+        raise SiteError(f"{path}: must be a mapping")
+    try:
+        return Site(name=path.stem, **data)
+    except (ValidationError, TypeError) as error:
+        raise SiteError(f"{path}: {error}") from error

@@ -1,0 +1,79 @@
+"""h2load: a cheap closed loop that logs every request in microseconds; siege's twin.
+
+All its users start at the first line of the URL list, and it always keeps connections alive.
+"""
+
+import math
+import re
+
+import numpy as np
+
+from workloads.tools.base import Command, Load, Output, ToolError, ToolResult, last_words, require
+
+PACKAGE = "nghttp2-client"
+CAN_CLOSE = False
+LOCKSTEP = True
+
+_LOG = "requests.log"
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def planned(load: Load) -> int:
+    """Requests that h2load will send: the same number for each user."""
+    return max(1, math.ceil(load.requests / load.users)) * load.users
+
+
+def command(load: Load) -> Command:
+    """h2load over HTTP/1.1 in one thread, with a log of every request."""
+    timeout = f"{math.ceil(load.timeout_s)}s"
+    argv = ["h2load", "--h1", "-t", "1", "-c", str(load.users), "-n", str(planned(load))]
+    argv += ["-T", timeout, "-N", timeout, "-i", "urls.txt", f"--log-file={_LOG}"]
+    return Command(argv=argv, files={"urls.txt": "\n".join(load.urls) + "\n"}, outputs=[_LOG], threads=1)
+
+
+def read_log(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Statuses and service times in µs, one each a request. A log cut off in a line is a ToolError."""
+    if data and not data.endswith(b"\n"):
+        raise ToolError("h2load: the request log ends in the middle of a line")
+    try:
+        table = np.array(data.split(), dtype=np.int64).reshape(-1, 3)
+    except ValueError as error:
+        raise ToolError(f"h2load: the request log is not lines of three numbers: {error}") from None
+    return table[:, 1], table[:, 2]
+
+
+def parse(load: Load, output: Output) -> ToolResult:
+    """Read the summary on stdout and the request log; both must agree.
+
+    Raises ToolError when a line is missing, when fewer requests were done than planned, or when the log does
+    not hold as many. Failed and non-2xx requests are counted as failed.
+    """
+    require(output, "h2load")
+    text = output.stdout
+    finished = re.search(r"^finished in ([0-9.]+)(us|ms|s|m|h), ", text, re.MULTILINE)
+    requests = re.search(
+        r"^requests: (\d+) total, (\d+) started, (\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, "
+        r"(\d+) timeout",
+        text,
+        re.MULTILINE,
+    )
+    statuses = re.search(r"^status codes: (\d+) 2xx", text, re.MULTILINE)
+    traffic = re.search(r"^traffic: \S+ \((\d+)\) total", text, re.MULTILINE)
+    if not (finished and requests and statuses and traffic):
+        raise ToolError(f"h2load: its summary is missing or cut short; {last_words(output)}")
+    total, _, done, succeeded, _, _, _ = (int(n) for n in requests.groups())
+    if total != planned(load) or done < total:
+        raise ToolError(f"h2load: finished {done} of {planned(load)} requests")
+    codes, latencies = read_log(output.files.get(_LOG, b""))
+    if len(codes) != done:
+        raise ToolError(f"h2load: its log holds {len(codes)} requests, its summary {done}")
+    good = int(np.count_nonzero((codes >= 200) & (codes < 300)))
+    return ToolResult(
+        transactions=done,
+        successful=min(succeeded, good),
+        failed=done - min(succeeded, good),
+        elapsed_s=float(finished[1]) * _UNITS[finished[2]],
+        transferred_mb=int(traffic[1]) / 1e6,
+        response_time_mean_ms=float(latencies.mean()) / 1000 if len(latencies) else None,
+        latencies_us=latencies,
+    )
