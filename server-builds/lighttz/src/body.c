@@ -1,0 +1,96 @@
+#include "body.h"
+
+enum { OVERHEAD_MAX = 16384 };
+
+void body_start(struct body *b, const struct request *r)
+{
+    b->state = r->chunked ? BODY_SIZE : r->length ? BODY_LENGTH : BODY_DONE;
+    b->any_digit = false;
+    b->left = r->chunked ? 0 : r->length;
+    b->total = b->overhead = 0;
+}
+
+static enum body_state size_digit(struct body *b, char c)
+{
+    int digit = hex_value(c);
+    if (digit >= 0) {
+        if (b->left >> 56)
+            return BODY_BAD;
+        b->left = b->left * 16 + (uint64_t)digit;
+        b->any_digit = true;
+        return BODY_SIZE;
+    }
+    if (!b->any_digit)
+        return BODY_BAD;
+    return c == '\r' ? BODY_SIZE_LF : c == ';' ? BODY_EXTENSION : BODY_BAD;
+}
+
+static enum body_state after_size(struct body *b)
+{
+    b->any_digit = false;
+    return b->left ? BODY_DATA : BODY_TRAILER;
+}
+
+/* Text of an extension or a trailer: no control characters, a CR ends it. */
+static enum body_state text(struct body *b, char c, enum body_state end)
+{
+    if (c == '\r')
+        return end;
+    bool control = (unsigned char)c < ' ' ? c != '\t' : c == 0x7f;
+    return control || ++b->overhead > OVERHEAD_MAX ? BODY_BAD : b->state;
+}
+
+static enum body_state expect(char c, char wanted, enum body_state next)
+{
+    return c == wanted ? next : BODY_BAD;
+}
+
+/* One octet of the framing of chunks. */
+static enum body_state step(struct body *b, char c)
+{
+    switch (b->state) {
+    case BODY_SIZE:
+        return size_digit(b, c);
+    case BODY_EXTENSION:
+        return text(b, c, BODY_SIZE_LF);
+    case BODY_SIZE_LF:
+        return c == '\n' ? after_size(b) : BODY_BAD;
+    case BODY_DATA_CR:
+        return expect(c, '\r', BODY_DATA_LF);
+    case BODY_DATA_LF:
+        return expect(c, '\n', BODY_SIZE);
+    case BODY_TRAILER:
+        if (c == '\r')
+            return BODY_END_LF;
+        if (is_ows(c) || c == ':') /* obs-fold, or a field without a name */
+            return BODY_BAD;
+        b->state = BODY_TRAILER_LINE;
+        return text(b, c, BODY_BAD);
+    case BODY_TRAILER_LINE:
+        return text(b, c, BODY_TRAILER_LF);
+    case BODY_TRAILER_LF:
+        return expect(c, '\n', BODY_TRAILER);
+    case BODY_END_LF:
+        return expect(c, '\n', BODY_DONE);
+    default:
+        return BODY_BAD;
+    }
+}
+
+size_t body_skip(struct body *b, const char *p, size_t n)
+{
+    size_t used = 0;
+    while (used < n && b->state != BODY_DONE && b->state != BODY_BAD) {
+        if (b->state != BODY_LENGTH && b->state != BODY_DATA) {
+            b->state = step(b, p[used++]);
+            continue;
+        }
+        size_t take = b->left < n - used ? (size_t)b->left : n - used;
+        used += take;
+        b->left -= take;
+        b->total += take;
+        if (b->left == 0)
+            b->state = b->state == BODY_LENGTH ? BODY_DONE : BODY_DATA_CR;
+    }
+    return used;
+}

@@ -1,0 +1,37 @@
+/* The request body, found and passed over: by its length or by chunks, strictly. */
+#ifndef BODY_H
+#define BODY_H
+
+#include "request.h"
+
+enum body_state {
+    BODY_DONE,
+    BODY_LENGTH,    /* `left` octets to go */
+    BODY_SIZE,      /* in the digits of a chunk size */
+    BODY_EXTENSION, /* after them, up to CR */
+    BODY_SIZE_LF,   /* the LF after them */
+    BODY_DATA,      /* `left` octets of the chunk to go */
+    BODY_DATA_CR,   /* the CR and the LF after it */
+    BODY_DATA_LF,
+    BODY_TRAILER, /* at the start of a trailer line */
+    BODY_TRAILER_LINE,
+    BODY_TRAILER_LF,
+    BODY_END_LF, /* the LF of the empty line */
+    BODY_BAD,
+};
+
+struct body {
+    enum body_state state;
+    bool any_digit;
+    uint64_t left;
+    uint64_t total;    /* octets of content so far */
+    uint64_t overhead; /* octets of extensions and trailers so far: bounded */
+};
+
+void body_start(struct body *b, const struct request *r);
+
+/* Passes over what there is of the body; returns the octets used. Ends in BODY_DONE or BODY_BAD, or
+ * wants more after using all `n`. */
+size_t body_skip(struct body *b, const char *p, size_t n);
+
+#endif

@@ -1,0 +1,459 @@
+#include "conn.h"
+#include "response.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+enum {
+    SENDFILE_MAX = 1 << 20, /* per turn, so that one fast reader does not hold up the others */
+    SEND_PROGRESS = 4096,   /* what a reader must take within send_timeout */
+    LINGER_MS = 3000,
+};
+
+static void on_io(struct ev_loop *loop, ev_io *io, int events);
+
+static void deadline_unset(struct conn *c)
+{
+    struct server *s = c->server;
+    if (c->deadline == DEADLINES)
+        return;
+    *(c->next ? &c->next->prev : &s->last[c->deadline]) = c->prev;
+    *(c->prev ? &c->prev->next : &s->first[c->deadline]) = c->next;
+    c->deadline = DEADLINES;
+}
+
+static void deadline_set(struct conn *c, enum deadline kind)
+{
+    struct server *s = c->server;
+    deadline_unset(c);
+    c->deadline = kind;
+    c->since = s->now;
+    c->next = NULL;
+    c->prev = s->last[kind];
+    *(c->prev ? &c->prev->next : &s->first[kind]) = c;
+    s->last[kind] = c;
+}
+
+static void watch(struct conn *c, int events)
+{
+    if (c->events == events)
+        return;
+    if (c->events)
+        ev_io_stop(c->server->loop, &c->io);
+    ev_io_modify(&c->io, events);
+    c->events = events;
+    if (events)
+        ev_io_start(c->server->loop, &c->io);
+}
+
+static void drop_output(struct conn *c)
+{
+    free(c->out);
+    c->out = NULL;
+    if (c->file)
+        file_release(c->file);
+    c->file = NULL;
+    free(c->parts);
+    c->parts = NULL;
+}
+
+void conn_close(struct conn *c)
+{
+    struct server *s = c->server;
+    watch(c, 0);
+    deadline_unset(c);
+    drop_output(c);
+    free(c->in);
+    if (c->abort) {
+        struct linger reset = {.l_onoff = 1, .l_linger = 0};
+        setsockopt(c->io.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    }
+    close(c->io.fd);
+    s->connections--;
+    s->stats->connections_closed++;
+    free(c);
+    if (s->paused)
+        server_resume(s);
+    if (s->stopping && s->connections == 0)
+        ev_break(s->loop, EVBREAK_ALL);
+}
+
+/* Counts what was sent; keeps `errno`'s verdict. Returns the octets taken, 0 when none can be. */
+static size_t sent(struct conn *c, ssize_t n)
+{
+    if (n < 0) {
+        c->failed = c->failed || (errno != EAGAIN && errno != EINTR);
+        return 0;
+    }
+    c->server->stats->bytes_sent += (uint64_t)n;
+    c->progress += (size_t)n;
+    return (size_t)n;
+}
+
+/* Sends all, or keeps the rest for when the socket takes more. */
+static bool push(struct conn *c, const char *p, size_t n, int flags)
+{
+    size_t done = sent(c, send(c->io.fd, p, n, flags | MSG_NOSIGNAL));
+    if (done == n || c->failed)
+        return !c->failed;
+    c->out_at = 0;
+    c->out_length = n - done;
+    c->out = malloc(c->out_length);
+    if (c->out == NULL) {
+        c->failed = true;
+        return false;
+    }
+    memcpy(c->out, p + done, c->out_length);
+    c->state = CONN_SEND;
+    return false;
+}
+
+static bool flush_batch(struct conn *c, int flags)
+{
+    struct server *s = c->server;
+    size_t n = s->out_length;
+    s->out_length = 0;
+    return n == 0 || push(c, s->out, n, flags);
+}
+
+static bool flush_kept(struct conn *c)
+{
+    if (c->out == NULL)
+        return true;
+    size_t n = c->out_length - c->out_at;
+    c->out_at +=
+        sent(c, send(c->io.fd, c->out + c->out_at, n, MSG_NOSIGNAL | (c->file ? MSG_MORE : 0)));
+    if (c->out_at < c->out_length)
+        return false;
+    free(c->out);
+    c->out = NULL;
+    return true;
+}
+
+static ssize_t send_piece(struct conn *c, size_t n)
+{
+    const struct file *f = c->file;
+    if (f->body) {
+        ssize_t taken = send(c->io.fd, f->body + c->at, n, MSG_NOSIGNAL);
+        c->at += taken > 0 ? taken : 0;
+        return taken;
+    }
+    /* What is not the announced content any more must not look complete. (Before the first piece
+     * serve() has looked.) */
+    c->abort = c->state == CONN_SEND && !file_unchanged(f);
+    ssize_t taken = c->abort ? 0 : sendfile(c->io.fd, f->fd, &c->at, n);
+    c->abort = c->abort || taken == 0;
+    c->failed = c->abort;
+    c->server->stats->aborted_files += c->abort;
+    return taken;
+}
+
+/* Sends the slice of the file; false when something of it remains. */
+static bool flush_file(struct conn *c)
+{
+    if (c->file == NULL)
+        return true;
+    size_t left = (size_t)(c->end - c->at);
+    size_t n = left < SENDFILE_MAX ? left : SENDFILE_MAX;
+    if (n && sent(c, send_piece(c, n)) < left) {
+        c->state = CONN_SEND;
+        return false;
+    }
+    file_release(c->file);
+    c->file = NULL;
+    return !c->failed;
+}
+
+static void start_file(struct conn *c, struct file *f, off_t from, off_t to)
+{
+    file_hold(f);
+    c->file = f;
+    c->at = from;
+    c->end = to;
+}
+
+/* Everything there is to send, in its order; false when it must wait or has failed. */
+static bool flush_all(struct conn *c)
+{
+    for (;;) {
+        struct file *f = c->file;
+        if (f)
+            file_hold(f); /* the next part is of the same file */
+        bool done = flush_kept(c) && flush_batch(c, f ? MSG_MORE : 0) && flush_file(c);
+        bool again = done && c->parts && f;
+        if (again) {
+            off_t from;
+            off_t to;
+            if (respond_next_part(c, &from, &to))
+                start_file(c, f, from, to);
+        }
+        if (f)
+            file_release(f);
+        if (!again)
+            return done;
+    }
+}
+
+void conn_append(struct conn *c, struct str s)
+{
+    memcpy(c->server->out + c->server->out_length, s.p, s.n);
+    c->server->out_length += s.n;
+}
+
+void conn_send(struct conn *c, const char *p, size_t n)
+{
+    push(c, p, n, 0);
+}
+
+void conn_send_file(struct conn *c, struct file *f, off_t from, off_t to)
+{
+    start_file(c, f, from, to);
+    flush_all(c);
+}
+
+/* The request whose head and body have come. Returns the octets used of `*n`, 0 when more is
+ * needed: then `*n` is what to keep, since body octets are thrown away as they come. */
+static size_t take_request(struct conn *c, const char *p, size_t *n)
+{
+    struct request r;
+    const struct config *config = c->server->config;
+    if (c->head_length == 0) {
+        struct request_limits limits = {config->max_line, config->max_head};
+        long end = request_end(p, *n, &c->scanned, &limits);
+        if (end == 0)
+            return 0;
+        c->scanned = 0;
+        int status = end < 0 ? (int)-end : request_parse(p, (size_t)end, &r);
+        if (status == 0 && r.length > config->max_body)
+            status = 413;
+        if (status) {
+            respond_refusal(c, end < 0 ? NULL : &r, status);
+            return *n;
+        }
+        c->head_length = (size_t)end;
+        body_start(&c->body, &r);
+        if (c->body.state != BODY_DONE && respond_before_body(c, &r, *n > c->head_length))
+            return *n;
+    } else {
+        request_parse(p, c->head_length, &r);
+    }
+    size_t used = c->head_length;
+    if (c->body.state != BODY_DONE) {
+        used += body_skip(&c->body, p + used, *n - used);
+        bool bad = c->body.state == BODY_BAD;
+        if (bad || c->body.total + c->body.left > config->max_body) {
+            respond_refusal(c, &r, bad ? 400 : 413);
+            return *n;
+        }
+        if (c->body.state != BODY_DONE) {
+            *n = c->head_length;
+            return 0;
+        }
+    }
+    c->head_length = 0;
+    serve(c, &r, used < *n);
+    return used;
+}
+
+/* Keeps input for later; `p` is not in `c->in`. */
+static void keep_input(struct conn *c, const char *p, size_t n)
+{
+    if (n > c->in_size || (n == 0 && c->in)) {
+        free(c->in);
+        c->in_size = n ? (n | 511) + 1 : 0;
+        c->in = n ? malloc(c->in_size) : NULL;
+        c->failed = c->failed || (n && c->in == NULL);
+    }
+    if (n && c->in)
+        memcpy(c->in, p, n);
+    c->in_length = n;
+}
+
+/* The last response is out. */
+static void finish(struct conn *c)
+{
+    if (!c->linger || shutdown(c->io.fd, SHUT_WR)) {
+        conn_close(c);
+        return;
+    }
+    /* Closing with input unread would reset the connection under the response. */
+    c->state = CONN_LINGER;
+    keep_input(c, NULL, 0);
+    watch(c, EV_READ);
+    deadline_set(c, DEADLINE_LINGER);
+}
+
+static void wait_for_input(struct conn *c)
+{
+    bool fresh = c->requests == 0;
+    c->state = c->head_length ? CONN_BODY : c->in_length ? CONN_HEAD : CONN_IDLE;
+    enum deadline kind = c->state == CONN_BODY            ? DEADLINE_BODY
+                         : c->state == CONN_HEAD || fresh ? DEADLINE_HEAD
+                                                          : DEADLINE_IDLE;
+    /* The time for a head or a body runs from its start, not from its latest octet. */
+    if (kind == DEADLINE_IDLE || c->deadline != kind)
+        deadline_set(c, kind);
+    watch(c, EV_READ);
+}
+
+/* Decides what the connection waits for. */
+static void settle(struct conn *c)
+{
+    if (c->failed) {
+        conn_close(c);
+    } else if (c->state == CONN_SEND) {
+        if (c->deadline != DEADLINE_SEND || c->progress >= SEND_PROGRESS) {
+            c->progress = 0;
+            deadline_set(c, DEADLINE_SEND);
+        }
+        watch(c, EV_WRITE);
+    } else if (c->closing) {
+        finish(c);
+    } else {
+        wait_for_input(c);
+    }
+}
+
+static void process(struct conn *c, const char *p, size_t n)
+{
+    struct server *s = c->server;
+    size_t at = 0;
+    while (at < n && c->state != CONN_SEND && !c->closing && !c->failed) {
+        if (s->out_length > OUT_SIZE - OUT_RESERVE && !flush_all(c))
+            break;
+        size_t left = n - at;
+        size_t used = take_request(c, p + at, &left);
+        n = at + left;
+        if (used == 0)
+            break;
+        at += used;
+    }
+    if (c->eof && c->state != CONN_SEND && !c->closing && !c->failed) {
+        if (at < n)
+            respond_refusal(c, NULL, 400); /* the rest of it will never come */
+        c->closing = true;
+        c->linger = false;
+        at = n;
+    }
+    if (c->state != CONN_SEND && !c->failed)
+        flush_all(c);
+    s->out_length = 0;
+    if (at)
+        deadline_unset(c); /* it was of a request that is served now */
+    keep_input(c, p + at, c->closing ? 0 : n - at);
+    settle(c);
+}
+
+static void drain(struct conn *c)
+{
+    ssize_t n = recv(c->io.fd, c->server->in, IN_SIZE, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        conn_close(c);
+}
+
+static void on_readable(struct conn *c)
+{
+    char *in = c->server->in;
+    size_t n = c->in_length;
+    if (n)
+        memcpy(in, c->in, n);
+    ssize_t got = recv(c->io.fd, in + n, IN_SIZE - n, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        wait_for_input(c);
+        return;
+    }
+    if (got < 0) {
+        conn_close(c);
+        return;
+    }
+    c->eof = got == 0;
+    process(c, in, n + (size_t)got);
+}
+
+static void on_writable(struct conn *c)
+{
+    if (!flush_all(c)) {
+        settle(c);
+        return;
+    }
+    c->state = CONN_HEAD;
+    deadline_unset(c);
+    size_t n = c->in_length;
+    memcpy(c->server->in, c->in ? c->in : "", n);
+    process(c, c->server->in, n);
+}
+
+static void on_io(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct conn *c = io->data;
+    (void)loop;
+    (void)events;
+    if (c->state == CONN_SEND)
+        on_writable(c);
+    else if (c->state == CONN_LINGER)
+        drain(c);
+    else
+        on_readable(c);
+}
+
+void conn_open(struct server *s, int fd, const struct sockaddr_storage *peer, bool status_page)
+{
+    struct conn *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        close(fd);
+        return;
+    }
+    ev_io_init(&c->io, on_io, fd, EV_READ);
+    c->io.data = c;
+    c->server = s;
+    c->deadline = DEADLINES;
+    c->status_page = status_page;
+    if (peer->ss_family == AF_INET || peer->ss_family == AF_INET6)
+        memcpy(&c->peer, peer, sizeof c->peer);
+    s->connections++;
+    s->stats->connections_accepted++;
+    on_readable(c); /* deferred accept: the request is already there */
+}
+
+static void expire(struct conn *c)
+{
+    c->server->stats->timeouts++;
+    if ((c->state == CONN_HEAD || c->state == CONN_BODY) && !c->server->stopping) {
+        respond_refusal(c, NULL, 408);
+        process(c, "", 0);
+        return;
+    }
+    conn_close(c);
+}
+
+static double timeout_of(const struct server *s, enum deadline kind)
+{
+    const unsigned long ms[DEADLINES] = {s->config->header_timeout, s->config->body_timeout,
+                                         s->config->idle_timeout, s->config->send_timeout,
+                                         LINGER_MS};
+    return (double)ms[kind] / 1000;
+}
+
+void conn_sweep(struct server *s)
+{
+    for (enum deadline kind = 0; kind < DEADLINES; kind++) {
+        double before = s->now - timeout_of(s, kind);
+        while (s->first[kind] && s->first[kind]->since <= before)
+            expire(s->first[kind]);
+    }
+    if (!s->stopping || s->now < s->idle_end)
+        return;
+    while (conn_reclaim(s))
+        continue;
+    while (s->first[DEADLINE_HEAD] && s->first[DEADLINE_HEAD]->state == CONN_IDLE)
+        conn_close(s->first[DEADLINE_HEAD]);
+}
+
+bool conn_reclaim(struct server *s)
+{
+    if (s->first[DEADLINE_IDLE] == NULL)
+        return false;
+    conn_close(s->first[DEADLINE_IDLE]);
+    return true;
+}

@@ -1,0 +1,41 @@
+#include "cache.h"
+#include "master.h"
+#include <errno.h>
+#include <stdio.h>
+
+#ifndef VERSION
+#define VERSION "0"
+#endif
+
+static int check(const struct config *config)
+{
+    struct cache *cache = cache_open(config);
+    if (cache == NULL) {
+        fprintf(stderr, "lighttz: %s: %s\n", config->root, strerror(errno));
+        return 1;
+    }
+    cache_close(cache);
+    return 0;
+}
+
+int main(int argc, char *argv[])
+{
+    struct config config;
+    switch (config_load(&config, argc, argv)) {
+    case COMMAND_HELP:
+        config_help();
+        return 0;
+    case COMMAND_VERSION:
+        puts("lighttz " VERSION);
+        return 0;
+    case COMMAND_CHECK:
+        if (check(&config))
+            return 1;
+        puts("The configuration is right.");
+        return 0;
+    case COMMAND_RUN:
+        return check(&config) ? 1 : master_run(&config, argc, argv);
+    default:
+        return 2;
+    }
+}

@@ -1,0 +1,388 @@
+#include "request.h"
+
+enum { TCHAR = 1, VALUE = 2, TARGET = 4, HOST = 8 };
+
+/* One table instead of four: which octets may stand in a token, a field value (HTAB, SP, visible
+ * and obs-text), a request target and a host. */
+static const unsigned char classes[128] = {
+#define V VALUE
+#define T (VALUE | TARGET)
+#define K (VALUE | TARGET | TCHAR)
+#define A (VALUE | TARGET | TCHAR | HOST)
+#define S (VALUE | TARGET | HOST)
+    ['\t'] = V, [' '] = V,  ['!'] = A,         ['"'] = V, ['#'] = V | TCHAR, ['$'] = A,  ['%'] = A,
+    ['&'] = A,  ['\''] = A, ['('] = S,         [')'] = S, ['*'] = A,         ['+'] = A,  [','] = S,
+    ['-'] = A,  ['.'] = A,  ['/'] = T,         ['0'] = A, ['1'] = A,         ['2'] = A,  ['3'] = A,
+    ['4'] = A,  ['5'] = A,  ['6'] = A,         ['7'] = A, ['8'] = A,         ['9'] = A,  [':'] = T,
+    [';'] = S,  ['<'] = V,  ['='] = S,         ['>'] = V, ['?'] = T,         ['@'] = T,  ['A'] = A,
+    ['B'] = A,  ['C'] = A,  ['D'] = A,         ['E'] = A, ['F'] = A,         ['G'] = A,  ['H'] = A,
+    ['I'] = A,  ['J'] = A,  ['K'] = A,         ['L'] = A, ['M'] = A,         ['N'] = A,  ['O'] = A,
+    ['P'] = A,  ['Q'] = A,  ['R'] = A,         ['S'] = A, ['T'] = A,         ['U'] = A,  ['V'] = A,
+    ['W'] = A,  ['X'] = A,  ['Y'] = A,         ['Z'] = A, ['['] = T,         ['\\'] = V, [']'] = T,
+    ['^'] = K,  ['_'] = A,  ['`'] = V | TCHAR, ['a'] = A, ['b'] = A,         ['c'] = A,  ['d'] = A,
+    ['e'] = A,  ['f'] = A,  ['g'] = A,         ['h'] = A, ['i'] = A,         ['j'] = A,  ['k'] = A,
+    ['l'] = A,  ['m'] = A,  ['n'] = A,         ['o'] = A, ['p'] = A,         ['q'] = A,  ['r'] = A,
+    ['s'] = A,  ['t'] = A,  ['u'] = A,         ['v'] = A, ['w'] = A,         ['x'] = A,  ['y'] = A,
+    ['z'] = A,  ['{'] = T,  ['|'] = K,         ['}'] = T, ['~'] = A,
+#undef V
+#undef T
+#undef K
+#undef A
+#undef S
+};
+
+static bool is(char c, unsigned class)
+{
+    unsigned char octet = (unsigned char)c;
+    return octet < 0x80 ? (classes[octet] & class) != 0 : class == VALUE;
+}
+
+static size_t span(const char *p, const char *end, unsigned class)
+{
+    const char *q = p;
+    while (q < end && is(*q, class))
+        q++;
+    return (size_t)(q - p);
+}
+
+/* A client may send one empty line before its request (RFC 9112, 2.2). */
+static size_t leading_crlf(const char *p, size_t n)
+{
+    return n >= 2 && p[0] == '\r' && p[1] == '\n' ? 2 : 0;
+}
+
+static int too_long(size_t line_start, size_t line_end, size_t first,
+                    const struct request_limits *limits)
+{
+    if (line_start == first && line_end - first > limits->line)
+        return 414;
+    return line_end > limits->head ? 431 : 0;
+}
+
+long request_end(const char *p, size_t n, size_t *scanned, const struct request_limits *limits)
+{
+    size_t first = leading_crlf(p, n);
+    if (n == 0 || (n == 1 && p[0] == '\r'))
+        return 0;
+    if (n > first && !is(p[first], TCHAR))
+        return -400;
+    size_t at = *scanned > first ? *scanned : first;
+    for (;;) {
+        const char *lf = at < n ? memchr(p + at, '\n', n - at) : NULL;
+        if (lf == NULL)
+            break;
+        size_t end = (size_t)(lf - p) + 1; /* `at` is where this line starts */
+        if (end - at < 2 || lf[-1] != '\r')
+            return -400;
+        int status = too_long(at, end, first, limits);
+        if (status)
+            return -status;
+        if (end - at == 2)
+            return (long)end;
+        at = end;
+    }
+    *scanned = at;
+    return -too_long(at, n, first, limits);
+}
+
+static enum method method_of(struct str s)
+{
+    if (str_eq(s, STR("GET")))
+        return METHOD_GET;
+    if (str_eq(s, STR("HEAD")))
+        return METHOD_HEAD;
+    if (str_eq(s, STR("OPTIONS")))
+        return METHOD_OPTIONS;
+    static const struct str refused[] = {
+        {"POST", 4}, {"PUT", 3}, {"DELETE", 6}, {"PATCH", 5}, {"TRACE", 5}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (str_eq(s, refused[i]))
+            return METHOD_REFUSED;
+    return METHOD_UNKNOWN;
+}
+
+static bool port_valid(struct str s)
+{
+    unsigned long port = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        if (!is_digit(s.p[i]) || port > 65535)
+            return false;
+        port = port * 10 + (unsigned long)(s.p[i] - '0');
+    }
+    return port <= 65535;
+}
+
+static bool pct_valid(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] == '%' &&
+            (s.n - i < 3 || hex_value(s.p[i + 1]) < 0 || hex_value(s.p[i + 2]) < 0))
+            return false;
+    return true;
+}
+
+/* uri-host [ ":" port ], no user. The inside of [] is checked for its alphabet only. */
+static bool host_valid(struct str s)
+{
+    size_t n;
+    if (s.n && s.p[0] == '[') {
+        for (n = 1; n < s.n && (hex_value(s.p[n]) >= 0 || s.p[n] == ':' || s.p[n] == '.'); n++)
+            continue;
+        if (n < 4 - 1 || n == s.n || s.p[n++] != ']')
+            return false;
+    } else {
+        n = span(s.p, s.p + s.n, HOST);
+        if (!pct_valid((struct str){s.p, n}))
+            return false;
+    }
+    if (n == s.n)
+        return true;
+    return s.p[n] == ':' && port_valid(str_from(s, n + 1));
+}
+
+/* The part of an absolute-form target after the authority; false when it is not one. */
+static bool absolute_form(struct str target, struct str *rest)
+{
+    size_t scheme = target.n >= 7 && str_ieq((struct str){target.p, 7}, STR("http://"))    ? 7
+                    : target.n >= 8 && str_ieq((struct str){target.p, 8}, STR("https://")) ? 8
+                                                                                           : 0;
+    if (scheme == 0)
+        return false;
+    struct str s = str_from(target, scheme);
+    size_t n = 0;
+    while (n < s.n && s.p[n] != '/' && s.p[n] != '?')
+        n++;
+    *rest = str_from(s, n);
+    struct str host = {s.p, n};
+    return n > 0 && host.p[0] != ':' && host_valid(host);
+}
+
+static int parse_target(struct request *r)
+{
+    struct str s = r->target;
+    r->path = r->query = (struct str){s.p, 0};
+    if (str_eq(r->name, STR("CONNECT")))
+        return host_valid(s) && s.n ? 0 : 400;
+    if (str_eq(s, STR("*")))
+        return r->method == METHOD_OPTIONS ? 0 : 400;
+    bool absolute = s.p[0] != '/';
+    if (absolute && !absolute_form(s, &s))
+        return 400;
+    const char *query = s.n ? memchr(s.p, '?', s.n) : NULL;
+    size_t n = query ? (size_t)(query - s.p) : s.n;
+    r->path = (struct str){s.p, n};
+    r->query = str_from(s, n);
+    if (absolute && n == 0 && r->method != METHOD_OPTIONS)
+        r->path = STR("/");
+    return 0;
+}
+
+static int parse_version(struct request *r, struct str v)
+{
+    if (v.n != 8 || memcmp(v.p, "HTTP/", 5) != 0 || !is_digit(v.p[5]) || v.p[6] != '.' ||
+        !is_digit(v.p[7]))
+        return 400;
+    if (v.p[5] != '1')
+        return 505;
+    r->http_1_0 = v.p[7] == '0';
+    return 0;
+}
+
+/* method SP request-target SP HTTP-version, `end` at the CR. */
+static int parse_line(struct request *r, const char *p, const char *end)
+{
+    r->line = (struct str){p, (size_t)(end - p)};
+    r->name = (struct str){p, span(p, end, TCHAR)};
+    p += r->name.n;
+    if (r->name.n == 0 || p == end || *p++ != ' ')
+        return 400;
+    r->method = method_of(r->name);
+    r->target = (struct str){p, span(p, end, TARGET)};
+    p += r->target.n;
+    if (r->target.n == 0 || p == end || *p++ != ' ')
+        return 400;
+    int status = parse_version(r, (struct str){p, (size_t)(end - p)});
+    if (status == 0)
+        status = parse_target(r);
+    return status;
+}
+
+static enum field field_of(struct str s)
+{
+    static const struct {
+        struct str name;
+        enum field field;
+    } names[] = {
+        {{"host", 4}, FIELD_HOST},
+        {{"range", 5}, FIELD_RANGE},
+        {{"expect", 6}, FIELD_EXPECT},
+        {{"referer", 7}, FIELD_REFERER},
+        {{"if-match", 8}, FIELD_IF_MATCH},
+        {{"if-range", 8}, FIELD_IF_RANGE},
+        {{"connection", 10}, FIELD_CONNECTION},
+        {{"user-agent", 10}, FIELD_USER_AGENT},
+        {{"if-none-match", 13}, FIELD_IF_NONE_MATCH},
+        {{"content-length", 14}, FIELD_CONTENT_LENGTH},
+        {{"accept-encoding", 15}, FIELD_ACCEPT_ENCODING},
+        {{"if-modified-since", 17}, FIELD_IF_MODIFIED_SINCE},
+        {{"transfer-encoding", 17}, FIELD_TRANSFER_ENCODING},
+        {{"if-unmodified-since", 19}, FIELD_IF_UNMODIFIED_SINCE},
+    };
+    /* By length first: most names of a request are compared once or not at all. */
+    static const unsigned char first[20] = {
+        [4] = 1,  [5] = 2,   [6] = 3,   [7] = 4,   [8] = 5,  [10] = 7,
+        [13] = 9, [14] = 10, [15] = 11, [17] = 12, [19] = 14};
+    if (s.n >= sizeof first || first[s.n] == 0)
+        return FIELD_OTHER;
+    for (size_t i = first[s.n] - 1U; i < FIELD_OTHER && names[i].name.n == s.n; i++)
+        if (str_ieq(s, names[i].name))
+            return names[i].field;
+    return FIELD_OTHER;
+}
+
+bool request_line(struct str *rest, struct str *name, struct str *value)
+{
+    if (rest->n == 0)
+        return false;
+    const char *p = rest->p;
+    const char *end = p + rest->n;
+    *name = (struct str){p, span(p, end, TCHAR)};
+    p += name->n;
+    if (name->n == 0 || p == end || *p++ != ':')
+        return false;
+    *value = (struct str){p, span(p, end, VALUE)};
+    p += value->n;
+    *value = str_trim(*value);
+    if (end - p < 2 || p[0] != '\r' || p[1] != '\n')
+        return false;
+    *rest = str_from(*rest, (size_t)(p + 2 - rest->p));
+    return true;
+}
+
+bool request_each(struct str *rest, enum field f, struct str *value)
+{
+    struct str name;
+    while (request_line(rest, &name, value))
+        if (field_of(name) == f)
+            return true;
+    return false;
+}
+
+static int parse_length(struct request *r)
+{
+    struct str s = r->value[FIELD_CONTENT_LENGTH];
+    uint64_t length = 0;
+    bool huge = false;
+    if (s.n == 0)
+        return 400;
+    for (size_t i = 0; i < s.n; i++) {
+        if (!is_digit(s.p[i]))
+            return 400;
+        huge = huge || length > (UINT64_MAX - 9) / 10;
+        if (!huge)
+            length = length * 10 + (uint64_t)(s.p[i] - '0');
+    }
+    r->length = length;
+    return huge ? 413 : 0;
+}
+
+/* How long the body is must be beyond doubt: whatever two parsers could read differently is
+ * refused (RFC 9112, 6.3 and 11.2). */
+static int parse_framing(struct request *r)
+{
+    const unsigned lengths = 1U << FIELD_CONTENT_LENGTH | 1U << FIELD_TRANSFER_ENCODING;
+    if ((r->repeated & lengths) || (r->seen & lengths) == lengths)
+        return 400;
+    if (request_has(r, FIELD_CONTENT_LENGTH))
+        return parse_length(r);
+    if (!request_has(r, FIELD_TRANSFER_ENCODING))
+        return 0;
+    struct str value = r->value[FIELD_TRANSFER_ENCODING];
+    r->chunked = str_ieq(value, STR("chunked"));
+    if (r->http_1_0)
+        return 400;
+    if (r->chunked)
+        return 0;
+    struct str item = {NULL, 0};
+    for (size_t n = 0; str_item(&value, ',', &item); n++)
+        if (value.p && str_ieq(item, STR("chunked")))
+            return 400;
+    return str_ieq(item, STR("chunked")) ? 501 : 400;
+}
+
+static void parse_connection(struct request *r)
+{
+    bool close = false;
+    bool keep = false;
+    struct str rest = r->fields;
+    struct str value;
+    struct str item;
+    while (request_each(&rest, FIELD_CONNECTION, &value))
+        while (str_item(&value, ',', &item)) {
+            close = close || str_ieq(item, STR("close"));
+            keep = keep || str_ieq(item, STR("keep-alive"));
+        }
+    r->keep_alive = !close && (keep || !r->http_1_0);
+}
+
+static int parse_fields(struct request *r, const char *p, size_t n)
+{
+    struct str name;
+    struct str value;
+    size_t count = 0;
+    struct str rest = r->fields = (struct str){p, n};
+    while (request_line(&rest, &name, &value)) {
+        enum field f = field_of(name);
+        if (++count > REQUEST_FIELDS_MAX)
+            return 431;
+        if (f == FIELD_OTHER)
+            continue;
+        if (request_has(r, f)) {
+            r->repeated |= 1U << f;
+            continue;
+        }
+        r->seen |= 1U << f;
+        r->value[f] = value;
+    }
+    return rest.n ? 400 : 0;
+}
+
+static int check_fields(struct request *r)
+{
+    if (!request_has(r, FIELD_HOST) && !r->http_1_0)
+        return 400;
+    if (request_has(r, FIELD_HOST) &&
+        ((r->repeated >> FIELD_HOST & 1U) || !host_valid(r->value[FIELD_HOST])))
+        return 400;
+    int status = parse_framing(r);
+    if (status)
+        return status;
+    r->keep_alive = !r->http_1_0;
+    if (request_has(r, FIELD_CONNECTION))
+        parse_connection(r);
+    if (!request_has(r, FIELD_EXPECT) || r->http_1_0)
+        return 0;
+    r->expects_continue = str_ieq(r->value[FIELD_EXPECT], STR("100-continue"));
+    return r->expects_continue ? 0 : 417;
+}
+
+int request_parse(const char *p, size_t n, struct request *r)
+{
+    r->http_1_0 = r->keep_alive = r->expects_continue = r->chunked = false;
+    r->length = 0;
+    r->seen = r->repeated = 0;
+    r->method = METHOD_UNKNOWN;
+    r->line = r->name = r->target = (struct str){p, 0};
+    size_t first = leading_crlf(p, n);
+    p += first;
+    n -= first;
+    const char *cr = memchr(p, '\r', n);
+    if (cr == NULL || (size_t)(cr - p) + 4 > n || cr[1] != '\n')
+        return 400;
+    int status = parse_line(r, p, cr);
+    if (status)
+        return status;
+    const char *fields = cr + 2;
+    status = parse_fields(r, fields, n - (size_t)(fields - p) - 2);
+    return status ? status : check_fields(r);
+}

@@ -1,0 +1,58 @@
+#include "sandbox.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/landlock.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+bool sandbox_user(const struct config *config)
+{
+    if (config->user == NULL || geteuid() != 0)
+        return true;
+    char *end;
+    uid_t uid = (uid_t)strtoul(config->user, &end, 10);
+    gid_t gid = *end == ':' ? (gid_t)strtoul(end + 1, NULL, 10) : (gid_t)uid;
+    if (setgroups(0, NULL) == 0 && setgid(gid) == 0 && setuid(uid) == 0)
+        return true;
+    fprintf(stderr, "lighttz: user %s: %s\n", config->user, strerror(errno));
+    return false;
+}
+
+static void allow_reading(int rules, const char *path)
+{
+    struct landlock_path_beneath_attr rule = {
+        .allowed_access = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR,
+        .parent_fd = open(path, O_PATH | O_CLOEXEC),
+    };
+    syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+    close(rule.parent_fd);
+}
+
+void sandbox_enter(const struct config *config)
+{
+    /* The kernel's headers may be older than the kernel: fields and rights by their ABI version. */
+    struct {
+        uint64_t fs;
+        uint64_t net;
+    } handled = {.fs = (1U << 13) - 1, .net = 3};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (!config->sandbox)
+        return;
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    if (abi < 1)
+        return;
+    handled.fs |= (abi >= 2 ? 1U << 13 : 0) | (abi >= 3 ? 1U << 14 : 0);
+    size_t size = abi >= 4 ? sizeof handled : sizeof handled.fs;
+    int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, size, 0);
+    if (rules < 0)
+        return;
+    allow_reading(rules, config->root);
+    if (syscall(SYS_landlock_restrict_self, rules, 0))
+        fprintf(stderr, "lighttz: not confined: %s\n", strerror(errno));
+    close(rules);
+}

@@ -1,0 +1,14 @@
+/* What a worker gives up once it has opened what it needs. */
+#ifndef SANDBOX_H
+#define SANDBOX_H
+
+#include "config.h"
+
+/* Leaves root for `config->user`; false after saying why not. */
+bool sandbox_user(const struct config *config);
+
+/* Landlock: from here on the process can read beneath the root and nothing else, and neither bind
+ * nor connect. Kernels without it are served unconfined. */
+void sandbox_enter(const struct config *config);
+
+#endif

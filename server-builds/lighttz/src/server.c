@@ -1,0 +1,196 @@
+#include "server.h"
+#include "conn.h"
+#include "response.h"
+#include "sandbox.h"
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ACCEPT_BATCH = 64 };
+
+#define TICK_S 0.5
+#define STOP_IDLE_S 0.5
+
+static struct server server; /* one per process: its pages cost nothing until they are used */
+
+static void server_clock(struct server *s)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    s->now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    time_t second = (time_t)ev_now(s->loop);
+    if (second == s->second)
+        return;
+    s->second = second;
+    response_clock(s);
+    accesslog_tick(&s->log, second);
+}
+
+static void listen_on(struct server *s, bool on)
+{
+    for (unsigned i = 0; i < s->listener_count; i++)
+        if (on)
+            ev_io_start(s->loop, &s->listeners[i].io);
+        else
+            ev_io_stop(s->loop, &s->listeners[i].io);
+}
+
+void server_resume(struct server *s)
+{
+    s->paused = false;
+    if (!s->stopping)
+        listen_on(s, true);
+}
+
+/* No descriptor or memory is left: make room, or else stop listening until there is some. Trying
+ * again at once would spin, since the listener stays readable. */
+static bool make_room(struct server *s)
+{
+    if (cache_shed(s->cache) || conn_reclaim(s))
+        return true;
+    s->paused = true;
+    s->stats->accept_pauses++;
+    listen_on(s, false);
+    return false;
+}
+
+static void refuse(struct server *s, int fd)
+{
+    static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nServer: lighttz\r\n"
+                               "Retry-After: 1\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+                               "Content-Length: 24\r\n\r\n503 Service Unavailable\n";
+    /* What has come is read, or closing would reset the connection under the answer. */
+    if (recv(fd, s->in, IN_SIZE, 0) != 0)
+        send(fd, text, sizeof text - 1, MSG_NOSIGNAL);
+    close(fd);
+    s->stats->connections_refused++;
+    s->stats->responses_5xx++;
+}
+
+/* False when there is nothing more to accept now. */
+static bool accept_one(struct listener *l)
+{
+    struct server *s = l->server;
+    struct sockaddr_storage peer = {0};
+    socklen_t n = sizeof peer;
+    bool log = s->log.fd >= 0;
+    int fd = accept4(l->io.fd, log ? (struct sockaddr *)&peer : NULL, log ? &n : NULL,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+        return make_room(s);
+    if (fd < 0)
+        return errno == ECONNABORTED || errno == EINTR;
+    if (s->connections >= s->config->max_connections && !l->status_page && !conn_reclaim(s))
+        refuse(s, fd);
+    else
+        conn_open(s, fd, &peer, l->status_page);
+    return true;
+}
+
+static void on_accept(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct listener *l = io->data;
+    (void)loop;
+    (void)events;
+    for (int i = 0; i < ACCEPT_BATCH && accept_one(l); i++)
+        continue;
+}
+
+static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct server *s = timer->data;
+    (void)events;
+    server_clock(s);
+    conn_sweep(s);
+    if (s->paused)
+        server_resume(s);
+    if (s->stopping && (s->connections == 0 || s->now >= s->stop_at))
+        ev_break(loop, EVBREAK_ALL);
+}
+
+static void on_clock(struct ev_loop *loop, ev_check *check, int events)
+{
+    (void)loop;
+    (void)events;
+    server_clock(check->data);
+}
+
+/* Finishes what is in flight: the next response of each connection says close. A successor on the
+ * same sockets (SIGUSR1) leaves idle connections all the time; otherwise they get a moment. */
+static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
+{
+    struct server *s = signal->data;
+    bool retire = signal->signum == SIGUSR1;
+    (void)events;
+    double patience = (double)s->config->stop_timeout / 1000;
+    if (!s->stopping) {
+        s->stop_at = s->now + patience;
+        if (!retire) /* who was let in to the queue is served */
+            for (unsigned i = 0; i < s->listener_count; i++)
+                on_accept(loop, &s->listeners[i].io, 0);
+        s->stopping = true;
+        listen_on(s, false);
+        for (unsigned i = 0; i < s->listener_count; i++)
+            close(s->listeners[i].io.fd);
+    }
+    double idle = retire || patience < STOP_IDLE_S ? patience : STOP_IDLE_S;
+    s->idle_end = s->now + idle;
+    if (s->connections == 0)
+        ev_break(loop, EVBREAK_ALL);
+}
+
+static void watch_signal(struct server *s, ev_signal *watcher, int number)
+{
+    ev_signal_init(watcher, on_stop, number);
+    watcher->data = s;
+    ev_signal_start(s->loop, watcher);
+}
+
+static bool start(struct server *s, const int *fds, unsigned count, bool status_page)
+{
+    s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
+    s->cache = cache_open(s->config);
+    if (s->loop == NULL || s->cache == NULL) {
+        fprintf(stderr, "lighttz: %s: %s\n", s->loop ? s->config->root : "epoll", strerror(errno));
+        return false;
+    }
+    if (!accesslog_open(&s->log, s->config->access_log, s->stats)) {
+        fprintf(stderr, "lighttz: %s: %s\n", s->config->access_log, strerror(errno));
+        return false;
+    }
+    s->listener_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        struct listener *l = &s->listeners[i];
+        l->server = s;
+        l->status_page = status_page && i + 1 == count;
+        ev_io_init(&l->io, on_accept, fds[i], EV_READ);
+        l->io.data = l;
+    }
+    ev_timer_init(&s->tick, on_tick, TICK_S, TICK_S);
+    s->tick.data = s;
+    ev_timer_start(s->loop, &s->tick);
+    ev_check_init(&s->clock, on_clock);
+    s->clock.data = s;
+    ev_check_start(s->loop, &s->clock);
+    watch_signal(s, &s->term, SIGTERM);
+    watch_signal(s, &s->interrupt, SIGINT);
+    watch_signal(s, &s->retire, SIGUSR1);
+    listen_on(s, true);
+    server_clock(s);
+    return true;
+}
+
+int server_run(const struct config *config, const int *fds, unsigned count, bool status_page,
+               struct stats *slot, const struct stats *all)
+{
+    server.config = config;
+    server.stats = slot;
+    server.all_stats = all;
+    if (!start(&server, fds, count, status_page))
+        return 1;
+    sandbox_enter(config);
+    ev_run(server.loop, 0);
+    accesslog_tick(&server.log, server.second);
+    return 0;
+}
