@@ -1,0 +1,25 @@
+"""One chart, one file: each has `ORDER` (its place in the report) and `draw(run, outcome)`.
+
+A file here is found by listing this folder. `draw` returns the charts it has to show, or none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+from analysis.load import Run
+from analysis.plot import Chart, style
+
+
+def draw_all(run: Run, outcome: dict[str, Any]) -> list[tuple[str, Chart]]:
+    """(unique name, chart) in the order of the report; `outcome` is what `verdict` returns."""
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    drawn: list[tuple[str, Chart]] = []
+    with style():
+        for module in sorted(modules, key=lambda m: (m.ORDER, m.__name__)):
+            short = module.__name__.rpartition(".")[2]
+            drawn += [(f"{short}-{i}", chart) for i, chart in enumerate(module.draw(run, outcome), start=1)]
+    return drawn

@@ -1,0 +1,121 @@
+"""Forest plot: what the guest loses in throughput, and costs more in latency and CPU, with intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from analysis.judge import INVALID, MARGIN, percent
+from analysis.load import Run
+from analysis.metrics import METRICS, Metric
+from analysis.plot import BAND, INK, METAL, SOFT, Chart, log_ticks, look, new_figure, row_axis
+
+ORDER = 10
+NICE_OVERHEADS = (-4, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
+NARROW = math.log(1.25)
+
+
+def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
+    """One chart per metric that has an estimate."""
+    charts = []
+    for metric in METRICS:
+        entries = [(r, r["metrics"][metric.name]) for r in outcome["results"]]
+        entries = [(r, m) for r, m in entries if m.get("ratio") is not None]
+        if entries:
+            charts.append(_forest(run, metric, entries))
+    return charts
+
+
+def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[str, Any]]]) -> Chart:
+    figure, (axes,) = new_figure(1.55 * len(entries) - 0.6)
+    sign = -1.0 if metric.higher_is_better else 1.0
+    several = len(run.guests) > 1
+    names = [r["label"] + (f" · {r['environment']}" if several else "") for r, _ in entries]
+    axes.axvspan(-math.log1p(MARGIN), math.log1p(MARGIN), color=BAND, lw=0, zorder=0)
+    axes.axvline(0, color=INK, lw=1.0, zorder=1)
+    reach = [0.0, -math.log1p(2 * MARGIN), math.log1p(2 * MARGIN)]
+    for row, (result, one) in enumerate(entries):
+        style = look(run, result["environment"])
+        reach += _row(axes, row, one, sign, style.colour, style.marker)
+    low, high = min(reach), max(reach)
+    pad = 0.06 * (high - low)
+    axes.set_xlim(low - pad, high + pad)
+    _ticks(axes, low - pad, high + pad, metric)
+    row_axis(axes, names)
+    words = "; ".join(f"{name}: {one['text']}, {in_words(one)}" for name, (_, one) in zip(names, entries, strict=True))
+    title = ("Overhead: " if metric.higher_is_better else "Cost ratio: ") + metric.label
+    caption = (
+        "Right of zero metal is better." if metric.higher_is_better else "Right of 1 the guest is dearer or slower."
+    )
+    caption += (
+        f" Mark: estimate over blocks with its 95% interval (paired t); thin line below: Hodges–Lehmann with the"
+        f" exact signed-rank interval. Shaded: ±{percent(MARGIN)}, of no practical importance."
+    )
+    if any(one["noise_floor"] is not None for _, one in entries):
+        caption += " Blue bar at the bottom of a row: the noise floor from the A/A arm."
+    if any(one["bound"] for _, one in entries):
+        caption += " An arrow: the figure is a bound, because the client or the link set the pace."
+    return Chart(title, f"{caption} {metric.note}".strip(), words + ".", figure)
+
+
+def _row(axes: Axes, row: int, one: dict[str, Any], sign: float, colour: str, marker: str) -> list[float]:
+    """Draw one row in log units, positive where metal is better; returns the x values that it needs."""
+
+    def logs(prefix: str) -> list[float]:
+        values = [one.get(f"{prefix}ratio"), one.get(f"{prefix}ratio_low"), one.get(f"{prefix}ratio_high")]
+        return [sign * math.log(v) for v in values if v is not None]
+
+    t, rank = logs(""), logs("hodges_lehmann_")
+    valid = one["kind"] != INVALID
+    axes.plot(t, [row - 0.06] * len(t), color=colour, lw=2.4, solid_capstyle="butt", zorder=3)
+    face = colour if valid else "none"
+    axes.scatter(t[0], row - 0.06, s=52, marker=marker, color=face, edgecolors=colour, zorder=4)
+    axes.plot(rank, [row + 0.14] * len(rank), color=SOFT, lw=1.2, zorder=3)
+    axes.scatter(rank[0], row + 0.14, s=12, marker="d", color=SOFT, zorder=4)
+    if one["noise_floor"] is not None:
+        floor = math.log1p(one["noise_floor"])
+        axes.plot([-floor, floor], [row + 0.42] * 2, color=METAL, lw=3.0, solid_capstyle="butt", zorder=2)
+    if one["bound"] and valid:
+        outward = (1 if t[0] > 0 else -1) * (1 if one["bound"] == "at least" else -1)
+        axes.annotate(
+            "", (t[0], row - 0.06), xytext=(24 * outward, 0), textcoords="offset points", zorder=3,
+            arrowprops={"arrowstyle": "<-", "color": colour, "lw": 1.6}, annotation_clip=False,
+        )  # fmt: skip
+    words = one["text"] if not valid else in_words(one)
+    axes.annotate(words, (0.0, row - 0.2), xycoords=("axes fraction", "data"), ha="left", va="bottom", fontsize=9)
+    return t + rank
+
+
+def in_words(one: dict[str, Any]) -> str:
+    """`overhead at least 95.5% [95.4, 95.7]` or `1.20× [1.18, 1.22]`."""
+    bound = f"{one['bound']} " if one["bound"] else ""
+    if one["effect_is"] == "overhead":
+        text = f"overhead {bound}{percent(one['effect'])}"
+        if one["effect_low"] is not None:
+            text += f" [{percent(one['effect_low'])[:-1]}, {percent(one['effect_high'])}]"
+        return text
+    text = f"{bound}{one['effect']:.3g}×"
+    if one["effect_low"] is not None:
+        text += f" [{one['effect_low']:.3g}, {one['effect_high']:.3g}]"
+    return text
+
+
+def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
+    """Ticks at round overheads (or ratios), at least a seventh of the axis apart."""
+    if metric.higher_is_better:
+        marks = {-math.log1p(-o): f"{100 * o:g}%" for o in NICE_OVERHEADS}
+    elif high - low > 4 * NARROW:
+        marks = {math.log(r): f"{r:g}×" for r in log_ticks(math.exp(low), math.exp(high))} | {0.0: "1×"}
+    else:
+        marks = {math.log(r): f"{r:g}×" for r in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.2, 1.5, 2)}
+    kept: list[float] = []
+    for place in sorted((m for m in marks if low <= m <= high), key=abs):
+        if all(abs(place - other) >= (high - low) / 7 for other in kept):
+            kept.append(place)
+    axes.xaxis.set_major_locator(FixedLocator(kept))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: marks[min(marks, key=lambda m: abs(m - x))]))
+    axes.set_xlabel("overhead of the guest" if metric.higher_is_better else "guest ÷ metal")

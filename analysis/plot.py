@@ -1,0 +1,202 @@
+"""What all charts share: size, type, colours, axes, legend. Colours become CSS variables in svg.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from analysis.load import AA_ARM, BASELINE, Run
+
+WIDTH_IN = 5.0
+LOG_ABOVE = 6.0  # a wider range of values gets a logarithmic axis
+
+INK, SOFT, GRID, BAND = "#101112", "#606162", "#d0d1d2", "#e0e1e2"
+METAL, METAL_B = "#0072b2", "#56b4e9"  # Okabe & Ito's colour-blind safe palette
+GUESTS = ("#d55e00", "#009e73", "#cc79a7", "#e69f00")
+CSS_COLOURS = {
+    INK: "currentColor", SOFT: "var(--soft)", GRID: "var(--grid)", BAND: "var(--band)",
+    METAL: "var(--metal)", METAL_B: "var(--metal-b)",
+} | {colour: f"var(--guest-{i})" for i, colour in enumerate(GUESTS, start=1)}  # fmt: skip
+
+_RC = {
+    "svg.fonttype": "none", "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10, "axes.labelsize": 10, "xtick.labelsize": 9.5, "ytick.labelsize": 10,
+    "legend.fontsize": 10, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "text.color": INK,
+    "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.spines.left": False, "axes.grid": True, "axes.grid.axis": "x", "grid.color": GRID,
+    "grid.linewidth": 0.7, "axes.axisbelow": True, "ytick.major.size": 0, "axes.linewidth": 0.8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure with its words: `title` above, `caption` below, `alt` for those who cannot see it."""
+
+    title: str
+    caption: str
+    alt: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an environment is drawn, alike in every chart."""
+
+    label: str
+    colour: str
+    marker: str
+    filled: bool
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The settings under which charts are drawn and written."""
+    with mpl.rc_context(_RC):
+        yield
+
+
+def look(run: Run, environment: str) -> Look:
+    """Colour, shape and fill: no two environments differ by colour alone."""
+    if environment == BASELINE:
+        return Look("metal", METAL, "o", True)
+    if environment == AA_ARM:
+        return Look("metal again (A/A)", METAL_B, "o", False)
+    place = run.guests.index(environment)
+    emulated = " (emulated)" if run.accelerator(environment) == "tcg" else ""
+    return Look(environment + emulated, GUESTS[place % len(GUESTS)], "sD^v"[place % 4], True)
+
+
+def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure as tall as its rows need; `rows` may be a fraction."""
+    figure = Figure(figsize=(WIDTH_IN, 1.15 + 0.3 * rows), layout="constrained")
+    figure.get_layout_engine().set(h_pad=0.05, w_pad=0.06)  # type: ignore[union-attr]
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    return figure, list(axes)
+
+
+def legend(figure: Figure, looks: Sequence[Look]) -> None:
+    """One line above the axes."""
+    handles = [
+        Line2D(
+            [], [], linestyle="none", marker=item.marker, color=item.colour, markersize=7, label=item.label,
+            markerfacecolor=item.colour if item.filled else "none",
+        )
+        for item in looks
+    ]  # fmt: skip
+    figure.legend(
+        handles=handles, loc="outside upper left", ncols=len(looks), frameon=False, handletextpad=0.1,
+        columnspacing=1.2, borderaxespad=0.1,
+    )  # fmt: skip
+
+
+def value_axis(axes: Axes, low: float, high: float, unit: str) -> None:
+    """Linear from zero, or logarithmic over a wide range, with few, round, plainly written ticks."""
+    if low > 0 and high / low > LOG_ABOVE:
+        axes.set_xscale("log")
+        axes.set_xlim(low / 1.25, high * 1.25)
+        ticks = log_ticks(low / 1.25, high * 1.25)
+        unit += " (logarithmic)"
+    else:
+        axes.set_xlim(0, high * 1.06)
+        ticks = [t for t in mpl.ticker.MaxNLocator(5).tick_values(0, high * 1.06) if t <= high * 1.06]
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
+    axes.set_xlabel(unit)
+
+
+def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """1-2-5 ticks within the range, thinned to 1-5, then decades, until at most `most` are left."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: list[float] = []
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [s * 10.0**e for e in exponents for s in steps if low <= s * 10.0**e <= high]
+        if len(ticks) <= most:
+            break
+    return ticks
+
+
+def short_number(value: float) -> str:
+    """12000 → `12k`, 0.5 → `0.5`, 450 → `450`."""
+    for size, suffix in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{suffix}"
+    return f"{value:g}"
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One environment's trials in one row: `values` has one figure per trial."""
+
+    row: str
+    look: Look
+    values: pd.Series
+
+
+def strip(lanes: Sequence[Lane], unit: str) -> Figure:
+    """Every trial as a point, one row per label, one lane per environment, a bar at the median."""
+    rows = list(dict.fromkeys(lane.row for lane in lanes))
+    looks = list({lane.look.label: lane.look for lane in lanes}.values())
+    step = 0.75 / max(len(looks), 2)
+    figure, (axes,) = new_figure(len(rows) * max(1.0, 0.55 * len(looks)))
+    for lane in lanes:
+        place = rows.index(lane.row) + (looks.index(lane.look) - (len(looks) - 1) / 2) * step
+        jitter = np.linspace(-0.22, 0.22, len(lane.values)) * step
+        axes.scatter(
+            lane.values, place + jitter, s=20, marker=lane.look.marker, linewidths=0.9, alpha=0.75,
+            edgecolors=lane.look.colour, facecolors=lane.look.colour if lane.look.filled else "none",
+        )  # fmt: skip
+        axes.plot([lane.values.median()] * 2, [place - step * 0.45, place + step * 0.45], color=INK, lw=1.6)
+    everything = pd.concat([lane.values for lane in lanes])
+    value_axis(axes, float(everything.min()), float(everything.max()), unit)
+    row_axis(axes, rows)
+    legend(figure, looks)
+    return figure
+
+
+def row_axis(axes: Axes, rows: Sequence[str]) -> None:
+    """Rows from top to bottom, names on the left, thin lines between them."""
+    axes.set_yticks(range(len(rows)), [row.replace(" · ", "\n", 1) for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    for edge in range(1, len(rows)):
+        axes.axhline(edge - 0.5, color=GRID, lw=0.7)
+
+
+def lanes_of(run: Run, labels: dict[tuple[str, ...], str], columns: dict[str, str]) -> list[Lane]:
+    """The usable (not invalid) trials of each scenario and environment; environment → column."""
+    lanes = []
+    for scenario, label in labels.items():
+        for environment, column in columns.items():
+            values = figures(run, scenario, environment)[column].dropna()
+            if not values.empty:
+                lanes.append(Lane(label, look(run, environment), values))
+    return lanes
+
+
+def figures(run: Run, scenario: tuple[str, ...], environment: str) -> pd.DataFrame:
+    """The trials of one cell of the matrix that are not invalid, by block."""
+    server, workload, tool, load = scenario
+    trials = run.trials
+    keep = (trials["server"] == server) & (trials["workload"] == workload) & (trials["tool"] == tool)
+    keep &= (trials["offered_load"] == load) & (trials["environment"] == environment)
+    return trials[keep & (trials["verdict"] != "invalid")]
+
+
+def medians_in_words(lanes: Sequence[Lane], unit: str) -> str:
+    """The text alternative of a strip: each lane's median and range."""
+    parts = [
+        f"{lane.row} on {lane.look.label}: median {lane.values.median():,.4g} {unit}"
+        f" ({lane.values.min():,.4g} to {lane.values.max():,.4g}, {len(lane.values)} trials)"
+        for lane in lanes
+    ]
+    return "; ".join(parts) + "."
