@@ -1,13 +1,12 @@
 #include "conn.h"
+#include "output.h"
 #include "response.h"
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/sendfile.h>
 #include <unistd.h>
 
 enum {
-    SENDFILE_MAX = 1 << 20, /* per turn, so that one fast reader does not hold up the others */
-    SEND_PROGRESS = 4096,   /* what a reader must take within send_timeout */
+    SEND_PROGRESS = 4096, /* what a reader must take within send_timeout */
     LINGER_MS = 3000,
 };
 
@@ -47,23 +46,12 @@ static void watch(struct conn *c, int events)
         ev_io_start(c->server->loop, &c->io);
 }
 
-static void drop_output(struct conn *c)
-{
-    free(c->out);
-    c->out = NULL;
-    if (c->file)
-        file_release(c->file);
-    c->file = NULL;
-    free(c->parts);
-    c->parts = NULL;
-}
-
 void conn_close(struct conn *c)
 {
     struct server *s = c->server;
     watch(c, 0);
     deadline_unset(c);
-    drop_output(c);
+    output_drop(c);
     free(c->in);
     if (c->abort) {
         struct linger reset = {.l_onoff = 1, .l_linger = 0};
@@ -77,139 +65,6 @@ void conn_close(struct conn *c)
         server_resume(s);
     if (s->stopping && s->connections == 0)
         ev_break(s->loop, EVBREAK_ALL);
-}
-
-/* Counts what was sent; keeps `errno`'s verdict. Returns the octets taken, 0 when none can be. */
-static size_t sent(struct conn *c, ssize_t n)
-{
-    if (n < 0) {
-        c->failed = c->failed || (errno != EAGAIN && errno != EINTR);
-        return 0;
-    }
-    c->server->stats->bytes_sent += (uint64_t)n;
-    c->progress += (size_t)n;
-    return (size_t)n;
-}
-
-/* Sends all, or keeps the rest for when the socket takes more. */
-static bool push(struct conn *c, const char *p, size_t n, int flags)
-{
-    size_t done = sent(c, send(c->io.fd, p, n, flags | MSG_NOSIGNAL));
-    if (done == n || c->failed)
-        return !c->failed;
-    c->out_at = 0;
-    c->out_length = n - done;
-    c->out = malloc(c->out_length);
-    if (c->out == NULL) {
-        c->failed = true;
-        return false;
-    }
-    memcpy(c->out, p + done, c->out_length);
-    c->state = CONN_SEND;
-    return false;
-}
-
-static bool flush_batch(struct conn *c, int flags)
-{
-    struct server *s = c->server;
-    size_t n = s->out_length;
-    s->out_length = 0;
-    return n == 0 || push(c, s->out, n, flags);
-}
-
-static bool flush_kept(struct conn *c)
-{
-    if (c->out == NULL)
-        return true;
-    size_t n = c->out_length - c->out_at;
-    c->out_at +=
-        sent(c, send(c->io.fd, c->out + c->out_at, n, MSG_NOSIGNAL | (c->file ? MSG_MORE : 0)));
-    if (c->out_at < c->out_length)
-        return false;
-    free(c->out);
-    c->out = NULL;
-    return true;
-}
-
-static ssize_t send_piece(struct conn *c, size_t n)
-{
-    const struct file *f = c->file;
-    if (f->body) {
-        ssize_t taken = send(c->io.fd, f->body + c->at, n, MSG_NOSIGNAL);
-        c->at += taken > 0 ? taken : 0;
-        return taken;
-    }
-    /* What is not the announced content any more must not look complete. (Before the first piece
-     * serve() has looked.) */
-    c->abort = c->state == CONN_SEND && !file_unchanged(f);
-    ssize_t taken = c->abort ? 0 : sendfile(c->io.fd, f->fd, &c->at, n);
-    c->abort = c->abort || taken == 0;
-    c->failed = c->abort;
-    c->server->stats->aborted_files += c->abort;
-    return taken;
-}
-
-/* Sends the slice of the file; false when something of it remains. */
-static bool flush_file(struct conn *c)
-{
-    if (c->file == NULL)
-        return true;
-    size_t left = (size_t)(c->end - c->at);
-    size_t n = left < SENDFILE_MAX ? left : SENDFILE_MAX;
-    if (n && sent(c, send_piece(c, n)) < left) {
-        c->state = CONN_SEND;
-        return false;
-    }
-    file_release(c->file);
-    c->file = NULL;
-    return !c->failed;
-}
-
-static void start_file(struct conn *c, struct file *f, off_t from, off_t to)
-{
-    file_hold(f);
-    c->file = f;
-    c->at = from;
-    c->end = to;
-}
-
-/* Everything there is to send, in its order; false when it must wait or has failed. */
-static bool flush_all(struct conn *c)
-{
-    for (;;) {
-        struct file *f = c->file;
-        if (f)
-            file_hold(f); /* the next part is of the same file */
-        bool done = flush_kept(c) && flush_batch(c, f ? MSG_MORE : 0) && flush_file(c);
-        bool again = done && c->parts && f;
-        if (again) {
-            off_t from;
-            off_t to;
-            if (respond_next_part(c, &from, &to))
-                start_file(c, f, from, to);
-        }
-        if (f)
-            file_release(f);
-        if (!again)
-            return done;
-    }
-}
-
-void conn_append(struct conn *c, struct str s)
-{
-    memcpy(c->server->out + c->server->out_length, s.p, s.n);
-    c->server->out_length += s.n;
-}
-
-void conn_send(struct conn *c, const char *p, size_t n)
-{
-    push(c, p, n, 0);
-}
-
-void conn_send_file(struct conn *c, struct file *f, off_t from, off_t to)
-{
-    start_file(c, f, from, to);
-    flush_all(c);
 }
 
 /* The request whose head and body have come. Returns the octets used of `*n`, 0 when more is
@@ -320,7 +175,7 @@ static void process(struct conn *c, const char *p, size_t n)
     struct server *s = c->server;
     size_t at = 0;
     while (at < n && c->state != CONN_SEND && !c->closing && !c->failed) {
-        if (s->out_length > OUT_SIZE - OUT_RESERVE && !flush_all(c))
+        if (s->out_length > OUT_SIZE - OUT_RESERVE && !output_flush(c))
             break;
         size_t left = n - at;
         size_t used = take_request(c, p + at, &left);
@@ -337,7 +192,7 @@ static void process(struct conn *c, const char *p, size_t n)
         at = n;
     }
     if (c->state != CONN_SEND && !c->failed)
-        flush_all(c);
+        output_flush(c);
     s->out_length = 0;
     if (at)
         deadline_unset(c); /* it was of a request that is served now */
@@ -373,7 +228,7 @@ static void on_readable(struct conn *c)
 
 static void on_writable(struct conn *c)
 {
-    if (!flush_all(c)) {
+    if (!output_flush(c)) {
         settle(c);
         return;
     }

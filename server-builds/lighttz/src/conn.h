@@ -66,15 +66,6 @@ void conn_sweep(struct server *s);
 /* Closes the connection that has been idle longest; false when none is. */
 bool conn_reclaim(struct server *s);
 
-/* For responses. Appends to the batch; there is room for OUT_RESERVE octets. */
-void conn_append(struct conn *c, struct str s);
-
-/* Sends one piece now, past the batch, which must be empty. */
-void conn_send(struct conn *c, const char *p, size_t n);
-
-/* Sends the batch and then a slice of a file. */
-void conn_send_file(struct conn *c, struct file *f, off_t from, off_t to);
-
 /* Answers one request; `more` when input follows it. In serve.c. */
 void serve(struct conn *c, const struct request *r, bool more);
 

@@ -1,5 +1,6 @@
 #include "response.h"
 #include "httpdate.h"
+#include "output.h"
 #include "target.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +89,7 @@ static void append_number(struct conn *c, const char *before, long long value, c
 
 static void append_text(struct conn *c, const char *text)
 {
-    conn_append(c, (struct str){text, strlen(text)});
+    output_append(c, (struct str){text, strlen(text)});
 }
 
 static void append_front(struct conn *c, enum front front, int status)
@@ -110,7 +111,7 @@ static void respond_text(struct conn *c, const struct request *r, int status, co
         append_text(c, "Content-Type: text/plain; charset=utf-8\r\n");
     append_number(c, "Content-Length: ", (long long)body.n, "\r\n\r\n");
     if (!head)
-        conn_append(c, body);
+        output_append(c, body);
     log_request(c, r, status, head ? 0 : body.n);
 }
 
@@ -145,7 +146,7 @@ void respond_redirect(struct conn *c, const struct request *r, struct str path)
 void respond_not_modified(struct conn *c, const struct request *r, const struct file *f)
 {
     append_front(c, begin(c, r, 304), 304);
-    conn_append(c, f->validators);
+    output_append(c, f->validators);
     log_request(c, r, 304, 0);
 }
 
@@ -160,12 +161,12 @@ void respond_file(struct conn *c, const struct request *r, struct file *f, bool 
     memcpy(start, s->front[front].text, front_n);
     log_request(c, r, 200, body ? (uint64_t)f->size : 0);
     if (!more && s->out_length == 0 && (f->body || !body)) {
-        conn_send(c, start, n);
+        output_send(c, start, n);
         return;
     }
-    conn_append(c, (struct str){start, n});
+    output_append(c, (struct str){start, n});
     if (body && f->body == NULL)
-        conn_send_file(c, f, 0, f->size);
+        output_file(c, f, 0, f->size);
 }
 
 static void append_content_range(struct conn *c, const struct range *range, off_t size)
@@ -199,7 +200,7 @@ bool respond_next_part(struct conn *c, off_t *from, off_t *to)
         return false;
     }
     const struct range *range = &parts->ranges.range[parts->next++];
-    conn_append(c, (struct str){text, part_head(parts->file, range, text, sizeof text)});
+    output_append(c, (struct str){text, part_head(parts->file, range, text, sizeof text)});
     *from = range->from;
     *to = range->to;
     return true;
@@ -222,12 +223,12 @@ static void respond_multipart(struct conn *c, const struct request *r, struct fi
     append_front(c, front, 206);
     append_number(c, "Content-Length: ", (long long)length, "\r\n");
     append_text(c, "Content-Type: multipart/byteranges; boundary=" BOUNDARY "\r\n");
-    conn_append(c, f->after_type);
+    output_append(c, f->after_type);
     log_request(c, r, 206, length);
     off_t from;
     off_t to;
     respond_next_part(c, &from, &to);
-    conn_send_file(c, f, from, to);
+    output_file(c, f, from, to);
 }
 
 void respond_ranges(struct conn *c, const struct request *r, struct file *f,
@@ -248,9 +249,9 @@ void respond_ranges(struct conn *c, const struct request *r, struct file *f,
     append_front(c, front, 206);
     append_content_range(c, range, f->size);
     append_number(c, "Content-Length: ", range->to - range->from, "\r\n");
-    conn_append(c, f->after_length);
+    output_append(c, f->after_length);
     log_request(c, r, 206, (uint64_t)(range->to - range->from));
-    conn_send_file(c, f, range->from, range->to);
+    output_file(c, f, range->from, range->to);
 }
 
 bool respond_before_body(struct conn *c, const struct request *r, bool body_has_come)

@@ -1,0 +1,75 @@
+/* A file beneath the root: opened so that it cannot lie outside, its response prebuilt. */
+#ifndef FILE_H
+#define FILE_H
+
+#include "config.h"
+#include <stdint.h>
+#include <sys/stat.h>
+
+enum encoding { ENCODING_NONE, ENCODING_BR, ENCODING_ZSTD, ENCODING_GZIP, ENCODINGS };
+
+/* Room before the entity header of a file for the status line, Server, Date and Connection, so
+ * that a whole response lies in one piece of memory. */
+enum { FRONT_ROOM = 128 };
+
+struct file {
+    struct file *chain; /* of the hash bucket */
+    struct file *newer;
+    struct file *older;
+    double checked; /* loop time of the last look at the file */
+    uint64_t hash;
+    unsigned refs; /* the cache holds one */
+    bool young;    /* so fresh when read that its time may not tell a later change */
+    int fd;        /* -1 when the body is in memory */
+    dev_t dev;
+    ino_t ino;
+    struct timespec mtime;
+    struct timespec ctime;
+    off_t size;
+    char *block; /* FRONT_ROOM, entity header with its empty line, body if in memory */
+    size_t head; /* length of the entity header */
+    const char *body;
+    struct str etag; /* these slice the entity header; the last three reach to its end */
+    struct str type;
+    struct str after_length;
+    struct str after_type;
+    struct str validators;
+    enum encoding encoding;
+    unsigned neighbours; /* bit per encoding that exists beside the plain file */
+    size_t key_length;
+    char key[];
+};
+
+struct root {
+    const struct config *config;
+    int fd;
+};
+
+/*
+ * Opens what the decoded `path` names: 200 with `*fd` and `*st` of a plain file, 301 for a
+ * directory without its slash, 403, 404, 500, or 503 when descriptors run out.
+ */
+int file_open(const struct root *root, struct str path, enum encoding encoding, int *fd,
+              struct stat *st);
+
+/* Makes a file of what file_open() opened and takes `fd` over; 0 or a status. */
+int file_load(const struct root *root, struct str path, enum encoding encoding, uint64_t hash,
+              int fd, struct file **file);
+
+/* A bit per encoding that lies beside `path`. */
+unsigned file_neighbours(const struct root *root, struct str path);
+
+/* Whether `st` is of the very file that was loaded, unchanged. */
+bool file_is(const struct file *file, const struct stat *st);
+
+/* False when the open file no longer is what its header says. */
+bool file_unchanged(const struct file *file);
+
+size_t file_weight(const struct file *file);
+void file_hold(struct file *file);
+void file_release(struct file *file);
+
+/* The name of a content coding. */
+struct str encoding_name(enum encoding encoding);
+
+#endif
