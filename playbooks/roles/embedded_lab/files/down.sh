@@ -1,0 +1,31 @@
+#!/bin/sh
+# Usage: down.sh FOLDER — removes the embedded lab: processes (by namespace), mounts, namespaces, files.
+# Safe at any moment of a build that was killed; prints "removed" when there was something.
+set -eu
+folder=$1
+
+namespaces() { ip netns list | awk '$1 ~ /^vmtoll-/ { print $1 }'; }
+processes() { for namespace in $(namespaces); do ip netns pids "$namespace" 2>/dev/null || true; done; }
+mounts() { awk -v folder="$folder/" 'index($2, folder) == 1 { print $2 }' /proc/self/mounts | sort -r; }
+
+# $1: signal, $2: how many tenths of a second to wait until all are gone
+end_processes() {
+    for pid in $(processes); do kill "-$1" "$pid" 2>/dev/null || true; done
+    tenths=$2
+    while [ -n "$(processes)" ] && [ "$tenths" -gt 0 ]; do
+        sleep 0.1
+        tenths=$((tenths - 1))
+    done
+}
+
+[ -n "$(namespaces)" ] || [ -d "$folder" ] || exit 0
+end_processes TERM 20
+end_processes KILL 50
+if [ -n "$(processes)" ]; then
+    echo "down.sh: processes that do not end: $(processes | tr '\n' ' ')" >&2
+    exit 1
+fi
+for mount in $(mounts); do umount "$mount" 2>/dev/null || umount --lazy "$mount"; done
+for namespace in $(namespaces); do ip netns delete "$namespace"; done
+rm -rf --one-file-system "$folder"
+echo removed

@@ -1,0 +1,1 @@
+"""The command-line program: the only package that knows provisioning, runner and analysis."""

@@ -1,0 +1,55 @@
+"""What is made once on the controller and goes to every machine: compiled servers and site content."""
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vmtoll.paths import CACHE, SERVER_BUILDS
+from vmtoll.shell import run
+from workloads import sites
+
+
+def compiled_servers() -> dict[str, str]:
+    """Compile each server that has `build:` in its server.yml; return {server: path of the binary}."""
+    built = {}
+    for file in sorted(SERVER_BUILDS.glob("*/server.yml")):
+        target = yaml.safe_load(file.read_text()).get("build")
+        if target:
+            run(
+                ["make", "-s", "-C", file.parent, target],
+                log=CACHE / "logs" / f"build-{file.parent.name}.log",
+            )
+            built[file.parent.name] = str(file.parent / target)
+    return built
+
+
+def site_archives() -> list[dict[str, str]]:
+    """Generate each site and pack it; return [{name, digest, archive}], one entry a site.
+
+    The archive holds `<name>/`, `<name>.manifest.json` and an empty `.<name>-<digest>` that marks it as unpacked.
+    """
+    return [_archive(description) for description in sorted(sites.SITES_DIR.glob("*.yml"))]
+
+
+def _archive(description: Path) -> dict[str, str]:
+    folder = CACHE / "sites" / description.stem
+    manifest = sites.build(description, folder)
+    name, digest = manifest["site"], manifest["digest"][:16]
+    archive = CACHE / "sites" / f"{name}-{digest}.tar"
+    marker = folder / f".{name}-{digest}"
+    for stale in folder.glob(f".{name}-*"):
+        stale.unlink()
+    marker.touch()
+    partial = archive.with_suffix(".partial")
+    with tarfile.open(partial, "w") as tar:
+        for entry in (name, f"{name}.manifest.json", marker.name):
+            tar.add(folder / entry, arcname=entry)
+    partial.rename(archive)
+    return {"name": name, "digest": digest, "archive": str(archive)}
+
+
+def variables() -> dict[str, Any]:
+    """Return the extra variables that site.yml needs of this module."""
+    return {"web_servers_builds": compiled_servers(), "site_content_sites": site_archives()}

@@ -1,0 +1,94 @@
+"""The embedded lab: up, down, status, and the provisioning of whatever an inventory names."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from vmtoll import accelerator, builds, image
+from vmtoll.paths import INVENTORY, LAB
+from vmtoll.shell import UserError, lock, play
+
+Say = Callable[[str], None]
+LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
+
+
+def up(link: str, say: Say) -> None:
+    """Bring the lab up with the client's link at `link`; nothing happens when it is up already and answers."""
+    if not LINK.fullmatch(link):
+        raise UserError(f"Link {link!r}: give `unshaped`, or a rate such as `100mbit` or `1gbit`.")
+    folder = image.ensure(say)
+    with lock("lab"):
+        wanted = {"image": str(folder), "link": link}
+        if _built() == wanted and not _silent_machines():
+            say("the lab is up")
+            return
+        kind, why = accelerator.probe(folder / "vmlinuz")
+        say(f"accelerator: {kind} ({why})")
+        say("building the lab; an emulated guest takes half a minute to boot" if kind == "tcg" else "building the lab")
+        play(
+            "lab.yml",
+            "-e",
+            json.dumps(
+                _variables("up")
+                | {
+                    "embedded_lab_image": str(folder),
+                    "embedded_lab_link": link,
+                    "embedded_lab_accelerator": kind,
+                }
+            ),
+            quiet=True,
+        )
+        (LAB / "built.json").write_text(json.dumps(wanted))
+        say("the lab is up")
+
+
+def down(say: Say) -> None:
+    """Remove the lab: processes, mounts, namespaces, files. Harmless when there is none, or half of one."""
+    with lock("lab"):
+        play("lab.yml", "-e", json.dumps(_variables("down")), quiet=True)
+        say("the lab is down")
+
+
+def status() -> dict[str, object]:
+    """Return whether the lab is up, its image and link, and which machines answer."""
+    built = _built()
+    silent = _silent_machines() if built else []
+    return {"up": bool(built) and not silent, **built, "silent_machines": silent}
+
+
+def provision(inventory: Path | None, options: list[str]) -> None:
+    """Run site.yml against an inventory (default: the embedded lab's)."""
+    chosen = inventory or require()
+    play("site.yml", "-e", json.dumps(builds.variables()), *options, inventory=chosen)
+
+
+def require() -> Path:
+    """Return the lab's inventory; raises UserError when the lab is not up."""
+    if not (LAB / "built.json").exists():
+        raise UserError(
+            "The embedded lab is not up. Bring it up with `sudo make lab-up`, or name your own --inventory."
+        )
+    return INVENTORY
+
+
+def _variables(state: str) -> dict[str, str]:
+    return {"embedded_lab_state": state, "embedded_lab_folder": str(LAB)}
+
+
+def _built() -> dict[str, str]:
+    try:
+        content: dict[str, str] = json.loads((LAB / "built.json").read_text())
+        return content
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+
+
+def _silent_machines() -> list[str]:
+    config = LAB / "ssh_config"
+    names = [line.split()[1] for line in config.read_text().splitlines() if re.fullmatch(r"Host [a-z0-9-]+", line)]
+    reach = ["ssh", "-F", str(config), "-o", "ConnectTimeout=5"]
+    return [
+        name for name in names if subprocess.run([*reach, name, "true"], capture_output=True, check=False).returncode
+    ]
