@@ -178,9 +178,7 @@ def load(path: Path, registry: Registry | None = None) -> Resolved:
         floor = experiment.noise_floor
         _check(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
         _check(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
-    workloads = {
-        name: load_workload(registry.workload_file(name), registry) for name in experiment.workloads
-    }
+    workloads = {name: load_workload(registry.workload_file(name), registry) for name in experiment.workloads}
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
         raise ExperimentError(f"{path}: workloads: they use the sites {', '.join(sites)}; a run serves one")

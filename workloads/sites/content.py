@@ -33,7 +33,7 @@ def _paragraphs(rng: random.Random, size: int) -> bytes:
 def html(rng: random.Random, size: int) -> bytes:
     """A readable page; below the size of a skeleton, plain text."""
     title = sentence(rng).rstrip(".")
-    head = f"<!DOCTYPE html>\n<html lang=\"en\"><head><title>{title}</title></head>\n<body>\n<h1>{title}</h1>\n"
+    head = f'<!DOCTYPE html>\n<html lang="en"><head><title>{title}</title></head>\n<body>\n<h1>{title}</h1>\n'
     frame = head.encode("ascii")
     foot = b"</body></html>\n"
     room = size - len(frame) - len(foot)

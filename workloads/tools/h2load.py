@@ -7,6 +7,7 @@ import math
 import re
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.tools.base import Command, Load, Output, ToolError, ToolResult, last_words, require
 
@@ -31,15 +32,25 @@ def command(load: Load) -> Command:
     return Command(argv=argv, files={"urls.txt": "\n".join(load.urls) + "\n"}, outputs=[_LOG], threads=1)
 
 
-def read_log(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Statuses and service times in µs, one each a request. A log cut off in a line is a ToolError."""
+def read_log(data: bytes) -> NDArray[np.int64]:
+    """One row a request: start (µs since the epoch), status, service time in µs.
+
+    Raises ToolError for a log that is cut off or holds anything else.
+    """
     if data and not data.endswith(b"\n"):
         raise ToolError("h2load: the request log ends in the middle of a line")
     try:
         table = np.array(data.split(), dtype=np.int64).reshape(-1, 3)
     except ValueError as error:
         raise ToolError(f"h2load: the request log is not lines of three numbers: {error}") from None
-    return table[:, 1], table[:, 2]
+    return table
+
+
+def in_flight(log: NDArray[np.int64]) -> float | None:
+    """Requests in flight on average, between the first start and the last end."""
+    starts, latencies = log[:, 0], log[:, 2]
+    span = int((starts + latencies).max() - starts.min()) if len(log) else 0
+    return float(latencies.sum()) / span if span else None
 
 
 def parse(load: Load, output: Output) -> ToolResult:
@@ -64,7 +75,8 @@ def parse(load: Load, output: Output) -> ToolResult:
     total, _, done, succeeded, _, _, _ = (int(n) for n in requests.groups())
     if total != planned(load) or done < total:
         raise ToolError(f"h2load: finished {done} of {planned(load)} requests")
-    codes, latencies = read_log(output.files.get(_LOG, b""))
+    log = read_log(output.files.get(_LOG, b""))
+    codes, latencies = log[:, 1], log[:, 2]
     if len(codes) != done:
         raise ToolError(f"h2load: its log holds {len(codes)} requests, its summary {done}")
     good = int(np.count_nonzero((codes >= 200) & (codes < 300)))
@@ -75,5 +87,6 @@ def parse(load: Load, output: Output) -> ToolResult:
         elapsed_s=float(finished[1]) * _UNITS[finished[2]],
         transferred_mb=int(traffic[1]) / 1e6,
         response_time_mean_ms=float(latencies.mean()) / 1000 if len(latencies) else None,
+        concurrency=in_flight(log),
         latencies_us=latencies,
     )

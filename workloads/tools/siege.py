@@ -92,7 +92,9 @@ def parse(load: Load, output: Output) -> ToolResult:
     text = output.stderr + "\n" + output.stdout
     found: dict[str, float] = {}
     for name, label in _FIELDS.items():
-        match = re.search(rf"^{label}:\s+([0-9.]+)\s*(?:hits|%|secs|MB|trans/sec|MB/sec)?\s*$", text, re.MULTILINE)
+        match = re.search(
+            rf"^{label}:\s+([0-9.]+)\s*(?:hits|%|secs|MB|trans/sec|MB/sec)?\s*$", text, re.MULTILINE
+        )
         if not match:
             raise ToolError(f"siege: its summary has no line {label!r}; {last_words(output)}")
         found[name] = float(match[1])

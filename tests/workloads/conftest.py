@@ -1,0 +1,148 @@
+"""A project folder of one's own and three local machines with a real nginx: no lab, no systemd."""
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workloads.runner.registry import PROJECT, Registry
+from workloads.sites import build
+
+NGINX = """daemon off; worker_processes 1; pid {root}/nginx.pid; error_log {root}/error.log;
+events {{ worker_connections 512; }}
+http {{ access_log off; keepalive_requests 1000000; client_body_temp_path {root}/body;
+proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi; uwsgi_temp_path {root}/uwsgi;
+scgi_temp_path {root}/scgi; types {{ text/html html; }}
+server {{ listen 127.0.0.1:{port}; root {root}/srv/vmtoll/sites/current; }} }}
+"""
+
+SITE = {
+    "description": "a few files",
+    "seed": 1,
+    "files": 12,
+    "smallest_bytes": 2,
+    "largest_bytes": 20000,
+    "body": {"median_bytes": 800, "sigma": 1.0},
+    "tail": {"share": 0.1, "from_bytes": 5000, "alpha": 1.1},
+    "kinds": {"html": 2, "gif": 1, "jpeg": 1, "pdf": 1, "doc": 1},
+    "popularity": {"zipf_exponent": 0.8, "lines": 40},
+}
+WORKLOAD = {
+    "description": "two users",
+    "site": "tiny",
+    "tool": "siege",
+    "twin": "h2load",
+    "users": 2,
+    "keep_alive": True,
+}
+EXPERIMENT = {
+    "question": "does it work?",
+    "purpose": "smoke",
+    "environments": ["metal", "metal-two"],
+    "servers": ["nginx"],
+    "workloads": ["tiny"],
+    "blocks": 2,
+    "warmup_s": 0.05,
+    "duration_s": 0.1,
+    "seed": 7,
+    "noise_floor": {"environment": "metal", "servers": ["nginx"]},
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Registry:
+    """A project folder with the real tools, one site, one workload, one experiment, two servers."""
+    root = tmp_path / "project"
+    for folder in ("workloads/experiments", "workloads/sites", "vm-images/guests"):
+        (root / folder).mkdir(parents=True)
+    shutil.copytree(
+        PROJECT / "workloads" / "tools",
+        root / "workloads" / "tools",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for server in ("nginx", "apache-prefork"):
+        (root / "server-builds" / server).mkdir(parents=True)
+        (root / "server-builds" / server / "server.yml").write_text("description: a server\n")
+    (root / "vm-images/guests/metal-two.yml").write_text("description: stands in for a guest\n")
+    (root / "workloads/sites/tiny.yml").write_text(yaml.safe_dump(SITE))
+    (root / "workloads/tiny.yml").write_text(yaml.safe_dump(WORKLOAD))
+    (root / "workloads/experiments/tiny.yml").write_text(yaml.safe_dump(EXPERIMENT))
+    return Registry(root)
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, project: Registry) -> Path:
+    """A client and two SUTs, all on this machine, each with a folder and a port of its own."""
+    if not shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"):
+        pytest.skip("nginx is not installed")
+    hosts: dict[str, dict[str, Any]] = {}
+    for name in ("client", "metal", "metal-two"):
+        root = tmp_path / name
+        (root / "etc/vmtoll/servers").mkdir(parents=True)
+        sites = root / "srv/vmtoll/sites"
+        sites.mkdir(parents=True)
+        build(project.site_file("tiny"), sites)
+        (sites / "current").symlink_to("tiny")
+        port = free_port()
+        (root / "nginx.conf").write_text(NGINX.format(root=root, port=port))
+        # The configurations must differ in root and port here; what is compared is a file that does not.
+        (root / "policy.conf").write_text("keepalive_requests 1000000;\n")
+        command = ["/usr/sbin/nginx", "-e", f"{root}/error.log", "-c", f"{root}/nginx.conf"]
+        spec = {
+            "name": "nginx",
+            "command": command,
+            "binary": "/usr/sbin/nginx",
+            "configs": [f"{root}/policy.conf"],
+            "port": port,
+            "workers": 1,
+            "version": "1",
+        }
+        (root / "etc/vmtoll/servers/nginx.json").write_text(json.dumps(spec))
+        hosts[name] = {
+            "ansible_connection": "local",
+            "ansible_host": "127.0.0.1",
+            "vmtoll_root": str(root),
+            "vmtoll_http_port": port,
+            "vmtoll_workers": 1,
+        }
+        if name != "client":
+            hosts[name]["vmtoll_environment"] = name
+    tree = {
+        "all": {
+            "children": {
+                "clients": {"hosts": {"client": hosts["client"]}},
+                "metal": {"hosts": {name: hosts[name] for name in ("metal", "metal-two")}},
+            }
+        }
+    }
+    path = tmp_path / "inventory.yml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+Rewrite = Callable[..., Path]
+
+
+@pytest.fixture
+def rewrite(project: Registry) -> Rewrite:
+    """Write experiment `tiny` with some keys changed; a value of None drops the key."""
+
+    def change(**keys: Any) -> Path:
+        data = {k: v for k, v in {**EXPERIMENT, **keys}.items() if v is not None}
+        path = project.experiment_file("tiny")
+        path.write_text(yaml.safe_dump(data))
+        return path
+
+    return change

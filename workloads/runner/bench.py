@@ -1,0 +1,48 @@
+"""What a run has at hand: the machines, the lines to them, and what is known about them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workloads.runner.experiment import Resolved
+from workloads.runner.inventory import Host, Inventory
+from workloads.runner.results import Store
+from workloads.runner.schedule import Scenario
+from workloads.runner.transport import AgentLine
+from workloads.sites import Manifest
+
+# stage, trial n, of m, message, seconds left (None when not known)
+Progress = Callable[[str, int, int, str, float | None], None]
+RateKey = tuple[str, str, str, str]
+
+
+@dataclass
+class Bench:
+    """`rates`: requests per second last seen of (environment, server, workload, tool)."""
+
+    run_id: str
+    resolved: Resolved
+    inventory: Inventory
+    store: Store
+    manifest: Manifest
+    order_seed: int
+    lines: Mapping[str, AgentLine]
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    accelerators: dict[str, str] = field(default_factory=dict)
+    rates: dict[RateKey, float] = field(default_factory=dict)
+
+    @property
+    def client(self) -> AgentLine:
+        return self.lines[self.inventory.client.name]
+
+    def sut(self, scenario: Scenario) -> Host:
+        return self.inventory.suts[scenario.base_environment]
+
+    def line(self, host: Host) -> AgentLine:
+        return self.lines[host.name]
+
+    def reference(self, server: str) -> Mapping[str, object]:
+        """The fingerprint that every machine must show: that of the first environment's machine."""
+        first = next(iter(self.inventory.suts.values()))
+        found: Mapping[str, object] = self.facts[first.name]["servers"][server]
+        return found

@@ -1,0 +1,101 @@
+"""Gates: what makes a trial suspect or invalid. Pure functions; each gives reasons or none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["valid", "suspect", "invalid"]
+
+CLIENT_SHARE = 0.85
+LINK_SHARE = 0.90
+LITTLE_OFF = 0.05
+STEAL_PCT = 0.5
+
+SUSPECT = frozenset({"client-saturated", "twin-client-saturated", "link-bound", "littles-law", "steal"})
+INVALID = frozenset(
+    {"failed-requests", "wrong-body", "fingerprint", "tool-failed", "server-failed", "host-lost"}
+)
+FINGERPRINT_KEYS = ("binary_sha256", "config_sha256", "workers")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A gate that fired: its code, and what was seen."""
+
+    code: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {' '.join(self.detail.replace('|', '/').split())}"
+
+
+def client_saturated(share: float | None, tool: str, *, twin: bool = False) -> list[Reason]:
+    """The tool used more than 85 % of the CPU time its threads could have had."""
+    if share is None or share <= CLIENT_SHARE:
+        return []
+    code = "twin-client-saturated" if twin else "client-saturated"
+    return [Reason(code, f"{tool} used {share:.0%} of the CPU time it could have had")]
+
+
+def link_bound(used_pct: float | None) -> list[Reason]:
+    """More than 90 % of the line rate: no evidence of low overhead."""
+    if used_pct is None or used_pct <= LINK_SHARE * 100:
+        return []
+    return [Reason("link-bound", f"{used_pct:.1f} % of the line rate")]
+
+
+def littles_law(concurrency: float | None, users: int, tool: str) -> list[Reason]:
+    """Requests in flight on average must be the number of users, in a closed loop without pauses."""
+    if concurrency is None or abs(concurrency / users - 1) <= LITTLE_OFF:
+        return []
+    return [Reason("littles-law", f"{tool} had {concurrency:.2f} requests in flight, {users} users")]
+
+
+def steal(steal_pct: float | None) -> list[Reason]:
+    """The machine's own host took CPU time away."""
+    if steal_pct is None or steal_pct <= STEAL_PCT:
+        return []
+    return [Reason("steal", f"{steal_pct:.2f} % of the CPU time was stolen")]
+
+
+def failed_requests(planned: int, transactions: int, successful: int, failed: int, tool: str) -> list[Reason]:
+    """Every planned request was made and succeeded, or the trial is void."""
+    if failed == 0 and transactions == successful == planned:
+        return []
+    seen = f"{tool}: {successful} of {planned} requests succeeded, {failed} failed"
+    return [Reason("failed-requests", seen)]
+
+
+def wrong_bodies(wrong: Sequence[str]) -> list[Reason]:
+    """Bodies whose digest is not the manifest's."""
+    if not wrong:
+        return []
+    return [Reason("wrong-body", f"{len(wrong)} wrong, first {wrong[0]}")]
+
+
+def fingerprint(reference: Mapping[str, object], seen: Mapping[str, object], server: str) -> list[Reason]:
+    """Binary, configuration and worker count are those of the reference machine."""
+    differ = [key for key in FINGERPRINT_KEYS if reference.get(key) != seen.get(key)]
+    return [Reason("fingerprint", f"{server}: {', '.join(differ)} differ")] if differ else []
+
+
+def content(expected: str, seen: str | None) -> list[Reason]:
+    """The site on the machine is the one that the experiment names."""
+    if seen == expected:
+        return []
+    return [Reason("fingerprint", f"content digest {str(seen)[:12]} instead of {expected[:12]}")]
+
+
+def verdict(reasons: Sequence[Reason]) -> Verdict:
+    """The worst of the reasons. An unknown code is a bug and raises ValueError."""
+    for reason in reasons:
+        if reason.code not in SUSPECT | INVALID:
+            raise ValueError(f"no such gate: {reason.code}")
+    if any(r.code in INVALID for r in reasons):
+        return "invalid"
+    return "suspect" if reasons else "valid"
+
+
+def join(reasons: Sequence[Reason]) -> str:
+    """The `reasons` column."""
+    return " | ".join(str(r) for r in reasons)

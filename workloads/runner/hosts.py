@@ -1,0 +1,69 @@
+"""The machines at the start of a run: reached, asked for their facts, compared."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from workloads.runner.bench import Bench
+from workloads.runner.equality import accelerator, differences
+from workloads.runner.errors import AgentError, InventoryError
+from workloads.runner.inventory import Host
+from workloads.runner.transport import AgentLine
+
+_FACTS_LIMIT_S = 180.0
+
+
+def open_all(lines: Iterable[AgentLine]) -> None:
+    """Start every agent, all at once. Raises HostLostError for the first that cannot be reached."""
+    with ThreadPoolExecutor(16) as pool:
+        for opened in [pool.submit(line.open) for line in lines]:
+            opened.result()
+
+
+def gather(bench: Bench) -> dict[str, dict[str, Any]]:
+    """hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
+    with ThreadPoolExecutor(16) as pool:
+        found = dict(pool.map(lambda host: (host.name, _facts(bench, host)), bench.inventory.hosts()))
+    for host in bench.inventory.suts.values():
+        there = sorted(found[host.name]["servers"])
+        for server in bench.resolved.experiment.servers:
+            if server not in there:
+                raise InventoryError(
+                    f"{host.name}: server {server} is not provisioned; there are: {', '.join(there) or 'none'}"
+                )
+    return found
+
+
+def _facts(bench: Bench, host: Host) -> dict[str, Any]:
+    environments = [e for e, h in bench.inventory.suts.items() if h.name == host.name]
+    args: dict[str, Any] = {}
+    if host.role == "kvm_host":
+        guests = [h for h in bench.inventory.suts.values() if h.get("vmtoll_kvm_host") == host.name]
+        args["uri"] = str(host.get("vmtoll_libvirt_uri", "qemu:///system"))
+        args["domains"] = [str(h.get("vmtoll_domain")) for h in guests]
+    try:
+        facts = bench.line(host).call("facts", _FACTS_LIMIT_S, sut=bool(environments), **args)
+    except AgentError as error:
+        raise InventoryError(f"{error}; is the machine provisioned?") from error
+    role = "sut" if environments else host.role
+    return {
+        "role": role,
+        "environment": environments[0] if environments else None,
+        "workers": host.get("vmtoll_workers"),
+        **facts,
+    }
+
+
+def accelerators(bench: Bench) -> dict[str, str]:
+    """Environment → `none`, `kvm` or `tcg`."""
+    found = {}
+    for environment, host in bench.inventory.suts.items():
+        kvm_host = bench.inventory.kvm_host(host)
+        xml = ""
+        if kvm_host:
+            xml = bench.facts[kvm_host.name].get("domains", {}).get(str(host.get("vmtoll_domain")), "")
+        found[environment] = accelerator(host.role, bench.facts[host.name]["virtualization"], xml)
+    return found
+
+
+__all__ = ["accelerators", "differences", "gather", "open_all"]

@@ -1,0 +1,170 @@
+"""The machines of a run, read from an Ansible inventory."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from workloads.runner.errors import InventoryError
+
+Role = Literal["client", "metal", "kvm_guest", "kvm_host"]
+_GROUPS: tuple[tuple[str, Role], ...] = (
+    ("clients", "client"),
+    ("metal", "metal"),
+    ("kvm_guests", "kvm_guest"),
+    ("kvm_hosts", "kvm_host"),
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine and how to reach it. `variables` are Ansible's, merged."""
+
+    name: str
+    role: Role
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = self.variables.get(key)
+        return default if value is None else value
+
+    @property
+    def address(self) -> str:
+        """Where the client sends load to."""
+        return str(self.get("vmtoll_address", self.get("ansible_host", self.name)))
+
+    @property
+    def port(self) -> int:
+        return int(self.get("vmtoll_http_port", 8080))
+
+    @property
+    def root(self) -> str:
+        """The folder that holds etc/vmtoll, srv/vmtoll and run/; `/` but in tests."""
+        return str(self.get("vmtoll_root", "/"))
+
+    def argv(self) -> list[str]:
+        """The command line that starts a Python on the machine, up to and without Python's own arguments."""
+        python = str(self.get("ansible_python_interpreter", "python3"))
+        if self.get("ansible_connection", "ssh") == "local":
+            return [sys.executable if python == "python3" else python]
+        argv = ["ssh", *shlex.split(str(self.get("ansible_ssh_common_args", "")))]
+        for option in (
+            "BatchMode=yes",
+            "ConnectTimeout=10",
+            "ServerAliveInterval=2",
+            "ServerAliveCountMax=4",
+        ):
+            argv += ["-o", option]
+        argv += ["-o", "ControlMaster=no", "-o", "ControlPath=none", "-T"]
+        if self.get("ansible_port"):
+            argv += ["-p", str(self.get("ansible_port"))]
+        if self.get("ansible_ssh_private_key_file"):
+            argv += ["-i", str(Path(str(self.get("ansible_ssh_private_key_file"))).expanduser())]
+        if self.get("ansible_user"):
+            argv += ["-l", str(self.get("ansible_user"))]
+        become = ["sudo", "-n"] if self.get("ansible_become") in (True, "true", "yes") else []
+        return [*argv, str(self.get("ansible_host", self.name)), *become, python]
+
+    @property
+    def is_local(self) -> bool:
+        return bool(self.get("ansible_connection", "ssh") == "local")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The machines by role; SUTs by environment."""
+
+    client: Host
+    suts: Mapping[str, Host]
+    kvm_hosts: Mapping[str, Host]
+
+    def kvm_host(self, sut: Host) -> Host | None:
+        """The machine that a guest runs on, when the inventory names it."""
+        return self.kvm_hosts.get(str(sut.get("vmtoll_kvm_host"))) if sut.role == "kvm_guest" else None
+
+    def hosts(self) -> list[Host]:
+        """All machines, each once."""
+        return [self.client, *self.suts.values(), *self.kvm_hosts.values()]
+
+    @property
+    def link(self) -> str:
+        return str(self.client.get("vmtoll_link", "unshaped"))
+
+    @property
+    def link_mbit(self) -> float | None:
+        value = self.client.get("vmtoll_link_mbit")
+        return None if value is None else float(value)
+
+
+def _ansible_inventory() -> str:
+    beside = Path(sys.executable).parent / "ansible-inventory"
+    found = str(beside) if beside.exists() else shutil.which("ansible-inventory")
+    if not found:
+        raise InventoryError("ansible-inventory is not installed beside this Python nor on the PATH")
+    return found
+
+
+def read_inventory(path: Path) -> dict[str, Any]:
+    """What `ansible-inventory --list` says. Raises InventoryError."""
+    if not path.exists():
+        raise InventoryError(f"{path}: no such inventory")
+    environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true"}
+    done = subprocess.run(
+        [_ansible_inventory(), "-i", str(path), "--list"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
+    )
+    if done.returncode:
+        raise InventoryError(f"{path}: {' '.join(done.stderr.split())}")
+    data = json.loads(done.stdout)
+    if not isinstance(data, dict):
+        raise InventoryError(f"{path}: ansible-inventory printed no mapping")
+    return data
+
+
+def _members(data: Mapping[str, Any], group: str) -> list[str]:
+    entry = data.get(group, {})
+    names = list(entry.get("hosts", []))
+    for child in entry.get("children", []):
+        names += [n for n in _members(data, child) if n not in names]
+    return names
+
+
+def from_data(data: Mapping[str, Any], environments: list[str], source: str = "inventory") -> Inventory:
+    """Typed hosts for these environments. Raises InventoryError when one has no machine, or more than one."""
+    variables = data.get("_meta", {}).get("hostvars", {})
+    by_role: dict[Role, list[Host]] = {role: [] for _, role in _GROUPS}
+    for group, role in _GROUPS:
+        by_role[role] = [Host(name, role, variables.get(name, {})) for name in _members(data, group)]
+    if not by_role["client"]:
+        raise InventoryError(f"{source}: the group `clients` is empty: nothing would send load")
+    suts: dict[str, Host] = {}
+    candidates = by_role["metal"] + by_role["kvm_guest"]
+    for environment in environments:
+        found = [h for h in candidates if h.get("vmtoll_environment") == environment]
+        if len(found) != 1:
+            there = sorted({str(h.get("vmtoll_environment")) for h in candidates})
+            raise InventoryError(
+                f"{source}: {len(found)} hosts have vmtoll_environment {environment!r}, one is needed; "
+                f"there are: {', '.join(there) or 'none'}"
+            )
+        suts[environment] = found[0]
+    needed = {str(h.get("vmtoll_kvm_host")) for h in suts.values() if h.role == "kvm_guest"} - {"None"}
+    kvm_hosts = {h.name: h for h in by_role["kvm_host"] if h.name in needed}
+    if missing := sorted(needed - set(kvm_hosts)):
+        raise InventoryError(f"{source}: vmtoll_kvm_host {missing[0]!r} is not in the group `kvm_hosts`")
+    return Inventory(by_role["client"][0], suts, kvm_hosts)
+
+
+def load_inventory(path: Path, environments: list[str]) -> Inventory:
+    """Read the inventory and find the machines of these environments. Raises InventoryError."""
+    return from_data(read_inventory(path), environments, str(path))

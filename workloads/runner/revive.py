@@ -1,0 +1,77 @@
+"""Machines that were lost are brought back before the next trial."""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from workloads.runner.bench import Bench
+from workloads.runner.errors import AgentError, HostLostError, ResultsError, RunnerError
+from workloads.runner.inventory import Host
+from workloads.runner.transport import AgentLine
+
+# How long a machine may take to answer again; an emulated guest boots for a minute or two.
+BACK_S = 300.0
+QUICK_S = 10.0
+# How long a dead run's agent may take to stop its server and let go of its lock.
+LOCK_S = 20.0
+
+
+def take(bench: Bench, host: Host, lock_s: float = LOCK_S) -> None:
+    """Hold a machine for this run and stop what a dead one left there. Raises ResultsError when it is held."""
+    line = bench.line(host)
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    owner = f"run {bench.run_id} of {bench.resolved.experiment.name} (process {os.getpid()}, since {since})"
+    deadline = time.monotonic() + lock_s
+    while held_by := line.call("lock", owner=owner)["held_by"]:
+        if time.monotonic() > deadline:
+            raise ResultsError(f"{host.name} is in use by {held_by}")
+        time.sleep(0.25)
+    if host.role in ("metal", "kvm_guest"):
+        line.call("stop_all", 180, names=bench.resolved.experiment.servers)
+
+
+def restore(bench: Bench, say: Callable[[str], None]) -> None:
+    """Make every lost machine answer again, reviving guests on their host. Raises RunnerError when one cannot."""
+    order = [*bench.inventory.kvm_hosts.values(), bench.inventory.client, *bench.inventory.suts.values()]
+    for host in order:
+        line = bench.line(host)
+        if not line.lost_because:
+            continue
+        say(f"{host.name} is gone ({line.lost_because}); bringing it back")
+        try:
+            try:
+                line.open(QUICK_S)  # perhaps only the connection was lost
+            except HostLostError:
+                _bring_back(bench, host, line)
+            if host.role != "kvm_host":
+                take(bench, host)
+        except (HostLostError, AgentError) as error:
+            raise RunnerError(
+                f"{host.name} does not come back: {error}; resume the run when it does"
+            ) from error
+        say(f"{host.name} is back")
+
+
+def _bring_back(bench: Bench, host: Host, line: AgentLine) -> None:
+    complaint = _revive(bench, host)
+    try:
+        line.reopen(BACK_S)
+    except HostLostError as error:
+        raise HostLostError(f"{error}; {complaint}" if complaint else str(error)) from error
+
+
+def _revive(bench: Bench, host: Host) -> str:
+    """Run the guest's revive commands on its host; what the first that failed said, else nothing.
+
+    A failure is no verdict: a guest that restarts by itself is running already when it is to be started.
+    """
+    kvm_host = bench.inventory.kvm_host(host)
+    if kvm_host is None:
+        return ""
+    for argv in host.get("vmtoll_revive", []):
+        done = bench.line(kvm_host).call("exec", 200, argv=[str(a) for a in argv], limit_s=180)
+        if done["exit_status"]:
+            words = " ".join((done["stderr"] or done["stdout"]).split())
+            return f"{kvm_host.name}: {' '.join(argv)}: {words[:300]}"
+    return ""

@@ -1,0 +1,255 @@
+"""A run from start to end: plan it, hold the machines, measure trial by trial, resume where it stopped."""
+
+import platform
+import secrets
+import subprocess
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from workloads import tools
+from workloads.runner import hosts
+from workloads.runner.bench import Bench, Progress
+from workloads.runner.errors import ExperimentError, InventoryError, ResultsError
+from workloads.runner.experiment import Resolved, load
+from workloads.runner.inventory import Inventory, load_inventory
+from workloads.runner.registry import PROJECT, Registry
+from workloads.runner.results import SCHEMA, Store
+from workloads.runner.revive import restore, take
+from workloads.runner.schedule import Planned, schedule, trial_s
+from workloads.runner.transport import AgentLine
+from workloads.runner.trial import Trial
+from workloads.sites import manifest
+
+MOST_ATTEMPTS = 2
+# A trial that ends with one of these is tried again; a gate that fires is a finding, not an accident.
+_TRY_AGAIN = ("host-lost:", "tool-failed:", "server-failed:")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do. `total_s` is wall clock."""
+
+    resolved: Resolved
+    order_seed: int
+    trials: Sequence[Planned]
+    total_s: float
+
+
+def plan(experiment_path: Path, registry: Registry | None = None, order_seed: int | None = None) -> Plan:
+    """Check an experiment and draw its schedule; nothing is started. Raises ExperimentError."""
+    resolved = load(experiment_path, registry)
+    return _plan(resolved, order_seed)
+
+
+def _plan(resolved: Resolved, order_seed: int | None) -> Plan:
+    experiment = resolved.experiment
+    if order_seed is None:
+        order_seed = experiment.seed if experiment.seed is not None else secrets.randbelow(2**31)
+    trials = schedule(experiment, order_seed)
+    total_s = sum(
+        trial_s(experiment, has_twin=resolved.workloads[t.scenario.workload].twin is not None) for t in trials
+    )
+    return Plan(resolved, order_seed, trials, total_s)
+
+
+def run(
+    experiment_path: Path,
+    inventory_path: Path,
+    results_dir: Path,
+    resume: Path | None = None,
+    progress: Progress | None = None,
+    registry: Registry | None = None,
+) -> Path:
+    """Measure an experiment, or go on with the run in `resume`; the run's folder.
+
+    `results_dir` gets `<experiment>/<run-id>/` and the link `latest`. A run that was killed is resumed with
+    its own experiment, as recorded; the one at `experiment_path` must still say the same. Raises RunnerError
+    (one clear sentence) when something does not fit or a machine does not come back; what was measured stays.
+    """
+    say: Progress = progress or (lambda *_: None)
+    resolved = load(experiment_path, registry)
+    inventory = load_inventory(inventory_path, resolved.experiment.environments)
+    check_inventory(resolved, inventory)
+    if resume is None:
+        planned = _plan(resolved, None)
+        now = datetime.now(UTC)
+        run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+        store = Store.create(results_dir / resolved.experiment.name / run_id)
+    else:
+        store = Store(resume)
+        run_id = store.run_dir.name
+        planned = _recorded_plan(store, resolved) or _plan(resolved, None)
+    lines = {host.name: AgentLine(host) for host in inventory.hosts()}
+    bench = Bench(run_id, resolved, inventory, store, manifest(resolved.site), planned.order_seed, lines)
+    try:
+        _prepare(bench, planned, say)
+        _point_latest(results_dir, store.run_dir)
+        _measure(bench, planned, say)
+        _finish(bench, len(planned.trials), say)
+    finally:
+        for line in lines.values():
+            line.close()
+        store.close()
+    return store.run_dir
+
+
+def check_inventory(resolved: Resolved, inventory: Inventory) -> None:
+    """The inventory can answer the experiment's question. Raises InventoryError."""
+    if inventory.link != resolved.experiment.link:
+        raise InventoryError(
+            f"experiment {resolved.experiment.name} wants the link {resolved.experiment.link!r}, "
+            f"the inventory's client has vmtoll_link {inventory.link!r}"
+        )
+    for host in inventory.suts.values():
+        if host.role == "kvm_guest" and (inventory.kvm_host(host) is None or not host.get("vmtoll_domain")):
+            raise InventoryError(
+                f"{host.name}: a guest needs vmtoll_kvm_host and vmtoll_domain, to tell KVM from emulation"
+            )
+
+
+def _recorded_plan(store: Store, resolved: Resolved) -> Plan | None:
+    """The plan of a run that is resumed; None when it was killed before it wrote one."""
+    if not (store.run_dir / "run.json").exists():
+        return None
+    recorded = store.read_json("run.json")
+    if recorded.get("schema") != SCHEMA:
+        raise ResultsError(f"{store.run_dir}: schema {recorded.get('schema')}, this program writes {SCHEMA}")
+    if recorded["status"] == "complete":
+        raise ResultsError(f"{store.run_dir}: the run is complete, there is nothing to resume")
+    if recorded["experiment"] != resolved_document(resolved):
+        name = resolved.experiment.name
+        raise ExperimentError(f"{store.run_dir}: experiment {name} has changed since the run began")
+    return _plan(resolved, int(recorded["order_seed"]))
+
+
+def resolved_document(resolved: Resolved) -> dict[str, Any]:
+    """`experiment` in run.json: the experiment's keys, and under `resolved` what they name."""
+    document: dict[str, Any] = resolved.experiment.model_dump(mode="json")
+    document["resolved"] = {
+        "workloads": {name: w.model_dump(mode="json") for name, w in resolved.workloads.items()},
+        "site": resolved.site.model_dump(mode="json"),
+    }
+    return document
+
+
+def _prepare(bench: Bench, planned: Plan, say: Progress) -> None:
+    """Reach and hold every machine, gather the facts, write run.json and hosts.json."""
+    total = len(planned.trials)
+    say("connect", 0, total, "reaching the machines", planned.total_s)
+    hosts.open_all(bench.lines.values())
+    for host in (bench.inventory.client, *bench.inventory.suts.values()):
+        take(bench, host)
+    say("facts", 0, total, "comparing the machines", planned.total_s)
+    bench.facts = hosts.gather(bench)
+    bench.accelerators = hosts.accelerators(bench)
+    bench.store.write_json("hosts.json", bench.facts)
+    recorded = (bench.store.run_dir / "run.json").exists()
+    if not recorded:
+        bench.store.write_json("run.json", _document(bench, planned))
+    for row in bench.store.rows():
+        base = row["environment"].removesuffix("-b")
+        if row["throughput_rps"]:
+            bench.rates[base, row["server"], row["workload"], row["tool"]] = float(row["throughput_rps"])
+        if row["twin_throughput_rps"]:
+            bench.rates[base, row["server"], row["workload"], row["twin"]] = float(row["twin_throughput_rps"])
+
+
+def _document(bench: Bench, planned: Plan) -> dict[str, Any]:
+    inventory = bench.inventory
+    client_packages = bench.facts[inventory.client.name].get("packages", {})
+    suts = {environment: bench.facts[host.name] for environment, host in inventory.suts.items()}
+    used = {name for w in bench.resolved.workloads.values() for name in (w.tool, w.twin) if name}
+    versions = {name: client_packages.get(tools.get(name).PACKAGE) for name in sorted(used)}
+    return {
+        "schema": SCHEMA,
+        "run_id": bench.run_id,
+        "experiment": resolved_document(bench.resolved),
+        "order_seed": planned.order_seed,
+        "versions": {"vmtoll": _version(), "python": platform.python_version(), **versions},
+        "commit": _commit(),
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "ended_at": None,
+        "status": "running",
+        "accelerators": bench.accelerators,
+        "emulated": "tcg" in bench.accelerators.values(),
+        "lab": inventory.client.get("vmtoll_lab", "hosts"),
+        "link": inventory.link,
+        "link_mbit": inventory.link_mbit,
+        "differences": hosts.differences(suts, bench.resolved.experiment.declared_differences),
+        "trials_planned": len(planned.trials),
+        "verdict": None,
+    }
+
+
+def _version() -> str:
+    with (PROJECT / "pyproject.toml").open("rb") as handle:
+        return str(tomllib.load(handle)["project"]["version"])
+
+
+def _commit() -> str | None:
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(PROJECT), *words], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    try:
+        head = git("rev-parse", "HEAD")
+        return (head + ("-dirty" if git("status", "--porcelain") else "")) if head else None
+    except OSError:
+        return None
+
+
+def _point_latest(results_dir: Path, run_dir: Path) -> None:
+    latest, fresh = results_dir / "latest", results_dir / f".latest-{secrets.token_hex(4)}"
+    try:
+        target = run_dir.resolve().relative_to(results_dir.resolve())
+    except ValueError:
+        return
+    fresh.symlink_to(target)
+    fresh.replace(latest)
+
+
+def attempts_of(rows: Sequence[Mapping[str, str]], key: tuple[int, int]) -> list[Mapping[str, str]]:
+    return [row for row in rows if (int(row["block"]), int(row["order"])) == key]
+
+
+def next_attempt(attempts: Sequence[Mapping[str, str]]) -> int | None:
+    """The number of the attempt that a trial still needs; None when it is done."""
+    if not attempts:
+        return 1
+    again = attempts[-1]["reasons"].startswith(_TRY_AGAIN) and len(attempts) < MOST_ATTEMPTS
+    return len(attempts) + 1 if again else None
+
+
+def _measure(bench: Bench, planned: Plan, say: Progress) -> None:
+    total, began, done_here = len(planned.trials), time.monotonic(), 0
+    for n, trial in enumerate(planned.trials, start=1):
+        while number := next_attempt(attempts_of(bench.store.rows(), trial.key)):
+            spent = time.monotonic() - began
+            each = spent / done_here if done_here else planned.total_s / total
+            left = each * (total - n + 1)
+
+            def tell(message: str, n: int = n, left: float = left) -> None:
+                say("measure", n, total, message, left)
+
+            restore(bench, tell)
+            row = Trial(bench, trial, number, tell).attempt()
+            bench.store.append(row)
+            done_here += 1
+            tell(
+                f"{trial.scenario.server} on {trial.scenario.environment}: {row['verdict']} {row['reasons']}".strip()
+            )
+
+
+def _finish(bench: Bench, total: int, say: Progress) -> None:
+    document = bench.store.read_json("run.json")
+    document["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+    document["status"] = "complete"
+    bench.store.write_json("run.json", document)
+    say("done", total, total, str(bench.store.run_dir), 0.0)

@@ -1,0 +1,174 @@
+"""A persistent line to the agent on one machine: requests out, answers in, a time limit on each."""
+
+import itertools
+import json
+import queue
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from workloads.runner.errors import AgentError, HostLostError
+from workloads.runner.inventory import Host
+
+_SOURCE = Path(__file__).with_name("agent.py")
+# Reads as many bytes of source as its first line says, and becomes that program.
+_BOOTSTRAP = (
+    "import sys;b=sys.stdin.buffer;"
+    'exec(compile(b.read(int(b.readline())),"vmtoll-agent","exec"),{"__name__":"__main__"})'
+)
+
+
+class Pending:
+    """An answer that has not come yet."""
+
+    def __init__(self, agent: "AgentLine", op: str) -> None:
+        self.op = op
+        self._agent = agent
+        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def deliver(self, reply: dict[str, Any]) -> None:
+        self._answers.put(reply)
+
+    def wait(self, timeout_s: float, watch: Sequence["AgentLine"] = ()) -> Any:
+        """The result.
+
+        Raises AgentError when the agent says that the operation failed, HostLostError when this machine, or
+        one of `watch`, is lost meanwhile, or when the answer does not come in time (the line is then given
+        up: a machine that does not answer is as good as gone).
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for line in (self._agent, *watch):
+                if line.lost_because:
+                    raise HostLostError(f"{line.host.name}: {line.lost_because}")
+            try:
+                reply = self._answers.get(timeout=max(0.0, min(0.1, deadline - time.monotonic())))
+            except queue.Empty:
+                if time.monotonic() >= deadline:
+                    self._agent.give_up(f"no answer to {self.op} within {timeout_s:g} s")
+                continue
+            if "lost" in reply:
+                continue
+            if "error" in reply:
+                raise AgentError(f"{self._agent.host.name}: {self.op}: {reply['error']}")
+            return reply.get("result")
+
+
+class AgentLine:
+    """One agent on one machine. `open` starts it, `call` asks it, `close` ends it."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.lost_because = "not connected"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending: dict[int, Pending] = {}
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._noise: list[str] = []
+
+    def open(self, timeout_s: float = 60.0) -> None:
+        """Start the agent and wait until it answers. Raises HostLostError."""
+        self.close()
+        argv = self.host.argv()
+        words = ["-u", "-c", _BOOTSTRAP]
+        argv += words if self.host.is_local else [shlex.quote(w) for w in words]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        self._process, self._pending, self._noise, self.lost_because = process, {}, [], ""
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+        threading.Thread(target=self._overhear, args=(process,), daemon=True).start()
+        source = _SOURCE.read_bytes()
+        self._write(b"%d\n" % len(source) + source)
+        self.call("hello", timeout_s, root=self.host.root)
+
+    def reopen(self, timeout_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Open again and again until the machine answers. Raises HostLostError when it does not in time."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self.open(timeout_s=max(5.0, min(30.0, deadline - time.monotonic())))
+            except HostLostError:
+                if time.monotonic() >= deadline:
+                    raise
+                sleep(0.5)
+
+    def ask(self, op: str, **args: Any) -> Pending:
+        """Send a request; wait for its answer later. Raises HostLostError when the line is down."""
+        if self.lost_because:
+            raise HostLostError(f"{self.host.name}: {self.lost_because}")
+        pending = Pending(self, op)
+        number = next(self._ids)
+        with self._lock:
+            self._pending[number] = pending
+        self._write(json.dumps({"id": number, "op": op, "args": args}).encode() + b"\n")
+        return pending
+
+    def call(self, op: str, timeout_s: float = 30.0, **args: Any) -> Any:
+        """Ask and wait; see Pending.wait."""
+        return self.ask(op, **args).wait(timeout_s)
+
+    def give_up(self, reason: str) -> None:
+        """Mark the machine as lost and end the process that reaches it."""
+        self.lost_because = self.lost_because or reason
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+
+    def close(self, grace_s: float = 25.0) -> None:
+        """End the agent: its input is closed, so it tidies up; after the grace it is killed."""
+        process, self._process = self._process, None
+        self.lost_because = self.lost_because or "closed"
+        if process is None:
+            return
+        try:
+            if process.stdin:
+                process.stdin.close()
+            process.wait(grace_s)
+        except (OSError, subprocess.TimeoutExpired):
+            process.kill()
+            process.wait()
+
+    def _write(self, data: bytes) -> None:
+        process = self._process
+        try:
+            if process is None or process.stdin is None:
+                raise OSError("closed")
+            with self._lock:
+                process.stdin.write(data)
+                process.stdin.flush()
+        except OSError as error:
+            self.give_up(self._reason(f"the line broke: {error}"))
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is None:
+            return
+        for line in process.stdout:
+            try:
+                reply = json.loads(line)
+            except ValueError:
+                self._noise.append(line.decode("utf-8", "replace").strip())
+                continue
+            with self._lock:
+                pending = self._pending.pop(reply["id"], None)
+            if pending:
+                pending.deliver(reply)
+        process.wait()
+        if process is self._process:
+            self.lost_because = self.lost_because or self._reason("the agent ended")
+        with self._lock:
+            waiting, self._pending = list(self._pending.values()), {}
+        for pending in waiting:
+            pending.deliver({"lost": True})
+
+    def _overhear(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stderr is not None:
+            for line in process.stderr:
+                self._noise = [*self._noise[-9:], line.decode("utf-8", "replace").strip()]
+
+    def _reason(self, reason: str) -> str:
+        time.sleep(0.05)  # its last words arrive on another pipe
+        words = [w for w in self._noise if w and not w.startswith("Warning: Permanently added")]
+        return f"{reason} ({words[-1]})" if words else reason
