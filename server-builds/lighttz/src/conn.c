@@ -7,7 +7,8 @@
 
 enum {
     SEND_PROGRESS = 4096, /* what a reader must take within send_timeout */
-    LINGER_MS = 3000,
+    LINGER_MS = 2000,
+    REFUSALS_MAX = 64,
 };
 
 static void on_io(struct ev_loop *loop, ev_io *io, int events);
@@ -252,23 +253,46 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
         on_readable(c);
 }
 
-void conn_open(struct server *s, int fd, const struct sockaddr_storage *peer, bool status_page)
+static struct conn *conn_new(struct server *s, int fd)
 {
     struct conn *c = calloc(1, sizeof *c);
     if (c == NULL) {
         close(fd);
-        return;
+        return NULL;
     }
     ev_io_init(&c->io, on_io, fd, EV_READ);
     c->io.data = c;
     c->server = s;
     c->deadline = DEADLINES;
+    s->connections++;
+    s->stats->connections_accepted++;
+    return c;
+}
+
+void conn_open(struct server *s, int fd, const struct sockaddr_storage *peer, bool status_page)
+{
+    struct conn *c = conn_new(s, fd);
+    if (c == NULL)
+        return;
     c->status_page = status_page;
     if (peer->ss_family == AF_INET || peer->ss_family == AF_INET6)
         memcpy(&c->peer, peer, sizeof c->peer);
-    s->connections++;
-    s->stats->connections_accepted++;
     on_readable(c); /* deferred accept: the request is already there */
+}
+
+void conn_refuse(struct server *s, int fd)
+{
+    s->stats->connections_refused++;
+    /* They linger for a moment, lest the answer be lost: only so many. */
+    if (s->connections >= s->config->max_connections + REFUSALS_MAX) {
+        close(fd);
+        return;
+    }
+    struct conn *c = conn_new(s, fd);
+    if (c == NULL)
+        return;
+    respond_refusal(c, NULL, 503);
+    process(c, "", 0);
 }
 
 static void expire(struct conn *c)

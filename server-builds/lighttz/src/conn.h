@@ -58,6 +58,9 @@ struct conn {
 /* Takes over an accepted socket and serves what has come already. */
 void conn_open(struct server *s, int fd, const struct sockaddr_storage *peer, bool status_page);
 
+/* Answers an accepted socket with 503, there being too many connections. */
+void conn_refuse(struct server *s, int fd);
+
 void conn_close(struct conn *c);
 
 /* Closes connections whose time is over. */

@@ -32,7 +32,7 @@ void httpdate_format(time_t when, char out[HTTPDATE_LENGTH])
     put2(out + 23, tm.tm_sec);
 }
 
-/* Matches `s` against a pattern: d D(ay) m H M S two digits each, y four digits, Y two digits,
+/* Matches `s` against a pattern: d, h, m, s and k (a year) two digits each, y four digits,
  * n a month's name, _ a digit or space before a digit, anything else itself. */
 static bool match(struct str s, const char *pattern, struct tm *tm)
 {
@@ -40,7 +40,7 @@ static bool match(struct str s, const char *pattern, struct tm *tm)
     for (; *pattern; pattern++) {
         size_t width = *pattern == 'y'              ? 4
                        : *pattern == 'n'            ? 3
-                       : strchr("dHMSY_", *pattern) ? 2
+                       : strchr("dhmsk_", *pattern) ? 2
                                                     : 1;
         if (s.n - i < width)
             return false;
@@ -69,16 +69,16 @@ static bool match(struct str s, const char *pattern, struct tm *tm)
         case 'y':
             tm->tm_year = value - 1900;
             break;
-        case 'Y':
+        case 'k':
             tm->tm_year = value;
             break;
-        case 'H':
+        case 'h':
             tm->tm_hour = value;
             break;
-        case 'M':
+        case 'm':
             tm->tm_min = value;
             break;
-        case 'S':
+        case 's':
             tm->tm_sec = value;
             break;
         default:
@@ -118,12 +118,12 @@ time_t httpdate_parse(struct str s)
                                         "Thursday", "Friday", "Saturday"};
     struct tm tm = {0};
     struct str rest = s;
-    if (day_name(&rest, full) && match(rest, ", d-n-Y H:M:S GMT", &tm)) {
+    if (day_name(&rest, full) && match(rest, ", d-n-k h:m:s GMT", &tm)) {
         tm.tm_year = full_year(tm.tm_year);
     } else {
         rest = s;
         if (!day_name(&rest, brief) ||
-            !(match(rest, ", d n y H:M:S GMT", &tm) || match(rest, " n _ H:M:S y", &tm)))
+            !(match(rest, ", d n y h:m:s GMT", &tm) || match(rest, " n _ h:m:s y", &tm)))
             return -1;
     }
     if (tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60)

@@ -18,10 +18,9 @@ static int check(const struct config *config)
     return 0;
 }
 
-int main(int argc, char *argv[])
+static int act(enum command command, struct config *config, int argc, char *const argv[])
 {
-    struct config config;
-    switch (config_load(&config, argc, argv)) {
+    switch (command) {
     case COMMAND_HELP:
         config_help();
         return 0;
@@ -29,13 +28,21 @@ int main(int argc, char *argv[])
         puts("lighttz " VERSION);
         return 0;
     case COMMAND_CHECK:
-        if (check(&config))
+        if (check(config))
             return 1;
         puts("The configuration is right.");
         return 0;
     case COMMAND_RUN:
-        return check(&config) ? 1 : master_run(&config, argc, argv);
+        return check(config) ? 1 : master_run(config, argc, argv);
     default:
         return 2;
     }
+}
+
+int main(int argc, char *argv[])
+{
+    static struct config config;
+    int status = act(config_load(&config, argc, argv), &config, argc, argv);
+    config_free(&config);
+    return status;
 }

@@ -21,7 +21,7 @@ struct worker {
 };
 
 struct master {
-    struct config config;
+    struct config *config;
     struct sockets sockets;
     struct stats *stats;
     struct worker workers[STATS_SLOTS];
@@ -81,12 +81,12 @@ static void worker_main(int index, struct stats *slot, pid_t parent)
             close(m->sockets.slot[i].fd);
     }
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent || !sandbox_user(&m->config))
+    if (getppid() != parent || !sandbox_user(m->config))
         exit(1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGHUP, SIG_IGN);
-    exit(server_run(&m->config, fds, count, status_page, slot, m->stats));
+    exit(server_run(m->config, fds, count, status_page, slot, m->stats));
 }
 
 static void spawn(struct master *m, int index)
@@ -120,7 +120,7 @@ static void stop(struct master *m, int status)
         return;
     m->stopping = true;
     m->status = status;
-    m->kill_at = now_s() + (time_t)(m->config.stop_timeout / 1000) + 2;
+    m->kill_at = now_s() + (time_t)(m->config->stop_timeout / 1000) + 2;
     notify("STOPPING=1");
     signal_workers(m, SIGTERM, false);
     sockets_close(&m->sockets, NULL);
@@ -140,10 +140,10 @@ static void reload(struct master *m, int argc, char *const argv[])
     }
     signal_workers(m, SIGUSR1, true);
     sockets_close(&m->sockets, &sockets);
-    config_free(&m->config);
-    m->config = config;
+    config_free(m->config);
+    *m->config = config;
     m->sockets = sockets;
-    for (int i = 0; i < (int)m->config.workers; i++)
+    for (int i = 0; i < (int)m->config->workers; i++)
         spawn(m, i);
     fprintf(stderr, "lighttz: reloaded\n");
     notify("READY=1");
@@ -157,7 +157,7 @@ static void buried(struct master *m, int slot, int status)
     int index = w->index;
     w->pid = 0;
     m->stats[slot].connections_closed = m->stats[slot].connections_accepted;
-    if (m->stopping || index < 0 || index >= (int)m->config.workers)
+    if (m->stopping || index < 0 || index >= (int)m->config->workers)
         return;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 1) {
         stop(m, 1);
@@ -195,7 +195,7 @@ static void on_time(struct master *m)
     time_t now = now_s();
     if (m->stopping && now >= m->kill_at)
         signal_workers(m, SIGKILL, false);
-    for (int i = 0; !m->stopping && i < (int)m->config.workers; i++)
+    for (int i = 0; !m->stopping && i < (int)m->config->workers; i++)
         if (m->respawn_at[i] && now >= m->respawn_at[i])
             spawn(m, i);
 }
@@ -232,13 +232,13 @@ int master_run(struct config *config, int argc, char *const argv[])
 {
     struct master *m = &master;
     sigset_t set;
-    m->config = *config;
+    m->config = config;
     m->stats = stats_map();
-    if (m->stats == NULL || !sockets_open(&m->sockets, &m->config, NULL))
+    if (m->stats == NULL || !sockets_open(&m->sockets, m->config, NULL))
         return 1;
     raise_limits();
     block_signals(&set);
-    for (int i = 0; i < (int)m->config.workers; i++)
+    for (int i = 0; i < (int)m->config->workers; i++)
         spawn(m, i);
     notify("READY=1");
     while (any_worker(m) || !m->stopping) {
@@ -251,6 +251,5 @@ int master_run(struct config *config, int argc, char *const argv[])
         reap(m);
         on_time(m);
     }
-    config_free(&m->config);
     return m->status;
 }

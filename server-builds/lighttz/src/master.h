@@ -4,7 +4,7 @@
 
 #include "config.h"
 
-/* Runs until stopped; the exit status. Takes over `config`. */
+/* Runs until stopped; the exit status. A reload replaces `*config`. */
 int master_run(struct config *config, int argc, char *const argv[]);
 
 #endif

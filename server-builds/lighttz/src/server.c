@@ -55,19 +55,6 @@ static bool make_room(struct server *s)
     return false;
 }
 
-static void refuse(struct server *s, int fd)
-{
-    static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nServer: lighttz\r\n"
-                               "Retry-After: 1\r\nConnection: close\r\nContent-Type: text/plain\r\n"
-                               "Content-Length: 24\r\n\r\n503 Service Unavailable\n";
-    /* What has come is read, or closing would reset the connection under the answer. */
-    if (recv(fd, s->in, IN_SIZE, 0) != 0)
-        send(fd, text, sizeof text - 1, MSG_NOSIGNAL);
-    close(fd);
-    s->stats->connections_refused++;
-    s->stats->responses_5xx++;
-}
-
 /* False when there is nothing more to accept now. */
 static bool accept_one(struct listener *l)
 {
@@ -81,8 +68,9 @@ static bool accept_one(struct listener *l)
         return make_room(s);
     if (fd < 0)
         return errno == ECONNABORTED || errno == EINTR;
-    if (s->connections >= s->config->max_connections && !l->status_page && !conn_reclaim(s))
-        refuse(s, fd);
+    bool full = s->connections >= s->config->max_connections && !l->status_page;
+    if (full && !conn_reclaim(s))
+        conn_refuse(s, fd);
     else
         conn_open(s, fd, &peer, l->status_page);
     return true;

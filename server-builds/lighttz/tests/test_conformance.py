@@ -1,0 +1,313 @@
+# ruff: noqa: E501 (a row is a line)
+"""The conformance table: one row per rule of RFC 9110 and RFC 9112 that concerns an origin server.
+
+A row is the section, the rule in short, what is sent, and what must come back: statuses, one per
+response, and where there is more to it a check of the last response. The client shuts its side after
+the request, so every row also shows that a half-closed client gets its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import pytest
+from wire import Response, Server
+
+H = "Host: test\r\n"
+MODIFIED = "Sun, 06 Nov 1994 08:49:37 GMT"
+Check = Callable[[Response], object]
+
+
+def get(path: str = "/ten.txt", *fields: str, method: str = "GET", version: str = "1.1", host: str = H) -> str:
+    return f"{method} {path} HTTP/{version}\r\n{host}" + "".join(f + "\r\n" for f in fields) + "\r\n"
+
+
+def has(name: str, value: str) -> Check:
+    return lambda r: r[name] == value
+
+
+def body(value: bytes) -> Check:
+    return lambda r: r.body == value
+
+
+def closes(r: Response) -> bool:
+    return r["Connection"] == "close"
+
+
+def stays(r: Response) -> bool:
+    return r["Connection"] != "close"
+
+
+def date_ok(r: Response) -> bool:
+    return bool(re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", r["Date"])) and bool(
+        parsedate_to_datetime(r["Date"])
+    )
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+NEXT = get()
+TEN = body(b"0123456789")
+ALLOW = has("Allow", "GET, HEAD, OPTIONS")
+
+ROWS: list[tuple[str, str, str, list[int], Check | None]] = [
+    # Message format and parsing
+    ("9112 2.2", "an empty line before the request is ignored", "\r\n" + get(), [200], TEN),
+    ("9112 2.2", "a bare LF does not end the request line", "GET / HTTP/1.1\nHost: a\r\n\r\n", [400], closes),
+    ("9112 2.2", "a bare LF does not end a field line", "GET / HTTP/1.1\r\nHost: a\n\r\n", [400], closes),
+    ("9112 2.2", "a bare LF does not end the head", "GET / HTTP/1.1\r\nHost: a\r\n\n", [400], closes),
+    ("9112 2.2", "a bare CR in a field is refused", get("/", "X: a\rb"), [400], closes),
+    ("9112 2.2", "a bare CR in the request line is refused", "GET /\r HTTP/1.1\r\n" + H + "\r\n", [400], closes),
+    ("9112 2.2", "white space before the first field is refused", "GET / HTTP/1.1\r\n X: y\r\n" + H + "\r\n", [400], closes),
+    ("9112 2.3", "a higher minor version is served as 1.1", get(version="1.9"), [200], stays),
+    ("9110 15.6.6", "another major version: 505", get(version="2.0"), [505], None),
+    ("9112 2.3", "version 0.9: 505", get(version="0.9"), [505], None),
+    ("9112 2.3", "the version's name is case-sensitive", "GET / http/1.1\r\n" + H + "\r\n", [400], closes),
+    ("9112 2.3", "a version has one digit each", get(version="1.10"), [400], closes),
+    ("9112 3", "one space between method and target", "GET  / HTTP/1.1\r\n" + H + "\r\n", [400], closes),
+    ("9112 3", "one space between target and version", "GET /  HTTP/1.1\r\n" + H + "\r\n", [400], closes),
+    ("9112 3", "nothing after the version", "GET / HTTP/1.1 x\r\n" + H + "\r\n", [400], closes),
+    ("9112 3", "a request line of HTTP/0.9 is refused", "GET /\r\n\r\n", [400], closes),
+    ("9112 3", "a target too long: 414", get("/" + "a" * 9000), [414], closes),
+    ("9112 3", "8000 octets of request line are taken", get("/ten.txt?" + "a" * 7900), [200], TEN),
+    ("9110 9.1", "methods are case-sensitive", get(method="get"), [501], None),
+    ("9110 9.1", "an unknown method: 501", get(method="BREW"), [501], stays),
+    ("9110 9.1", "a method that is no token: 400", get(method="G(T"), [400], closes),
+    ("9110 15.5.6", "POST: 405 with Allow", get(method="POST"), [405], ALLOW),
+    ("9110 15.5.6", "PUT: 405 with Allow", get("/x", method="PUT"), [405], ALLOW),
+    ("9110 15.5.6", "DELETE: 405 with Allow", get(method="DELETE"), [405], ALLOW),
+    ("9110 9.3.8", "TRACE: 405", get(method="TRACE"), [405], ALLOW),
+    ("9110 9.3.6", "CONNECT: 501", "CONNECT a:80 HTTP/1.1\r\n" + H + "\r\n", [501], None),
+    ("9110 9.3.7", "OPTIONS names the methods", get(method="OPTIONS"), [200], ALLOW),
+    ("9112 3.2.4", "OPTIONS * is of the server", get("*", method="OPTIONS"), [200], ALLOW),
+    ("9110 9.3.7", "OPTIONS without content says so", get(method="OPTIONS"), [200], has("Content-Length", "0")),
+    ("9112 3.2.4", "* is for OPTIONS only", get("*"), [400], closes),
+    ("9112 3.2.2", "absolute-form is accepted", get("http://other:80/ten.txt"), [200], TEN),
+    ("9112 3.2.2", "the scheme is case-insensitive", get("HTTP://other/ten.txt"), [200], TEN),
+    ("9112 3.2.2", "absolute-form without a path means /", get("http://other"), [200], body(b"<h1>home</h1>\n")),
+    ("9110 4.2.1", "an http URI without a host is refused", get("http:///ten.txt"), [400], closes),
+    ("9110 4.2.4", "an http URI with a user is refused", get("http://u:p@h/ten.txt"), [400], closes),
+    ("9112 3.2", "a target of another form is refused", get("ten.txt"), [400], closes),
+    ("9112 3.2", "a fragment is refused", get("/ten.txt#x"), [400], closes),
+    ("9112 3.2", "octets beyond ASCII in a target are refused", get("/t\xe9n.txt"), [400], closes),
+    ("9112 3.2", "a control character in a target is refused", get("/t\x01"), [400], closes),
+    ("9112 3.2", "no Host in 1.1: 400", get(host=""), [400], closes),
+    ("9112 3.2", "two Hosts: 400", get(host=H + H), [400], closes),
+    ("9112 3.2", "two Hosts in other case: 400", get(host=H + "HOST: b\r\n"), [400], closes),
+    ("9112 3.2", "a Host that is none: 400", get(host="Host: a b\r\n"), [400], closes),
+    ("9112 3.2", "a Host with a path: 400", get(host="Host: a/b\r\n"), [400], closes),
+    ("9112 3.2", "a Host with a user: 400", get(host="Host: u@a\r\n"), [400], closes),
+    ("9112 3.2", "a Host with a bad port: 400", get(host="Host: a:b\r\n"), [400], closes),
+    ("9112 3.2", "a Host in 1.1 beside absolute-form is needed too", get("http://a/ten.txt", host=""), [400], closes),
+    ("9110 7.2", "Host may be empty", get(host="Host:\r\n"), [200], TEN),
+    ("9110 7.2", "Host may be an IPv6 literal with a port", get(host="Host: [::1]:80\r\n"), [200], TEN),
+    ("9112 3.2", "1.0 needs no Host", get(version="1.0", host=""), [200], TEN),
+    # Fields
+    ("9110 5.1", "field names are case-insensitive", get(host="hOST: test\r\n"), [200], TEN),
+    ("9112 5.1", "no white space before the colon", get(host="Host : test\r\n"), [400], closes),
+    ("9112 5.1", "white space around a value is not part of it", get(host="Host: \t test \t\r\n"), [200], TEN),
+    ("9112 5.2", "obs-fold is refused", get("/", "X: a\r\n b"), [400], closes),
+    ("9112 5.2", "obs-fold with a tab is refused", get("/", "X: a\r\n\tb"), [400], closes),
+    ("9110 5.5", "NUL in a value is refused", get("/", "X: a\0b"), [400], closes),
+    ("9110 5.5", "other controls in a value are refused", get("/", "X: a\x07b"), [400], closes),
+    ("9110 5.5", "obs-text in a value is passed over", get("/ten.txt", "X: caf\xe9"), [200], TEN),
+    ("9110 5.1", "a field without a name is refused", get("/", ": a"), [400], closes),
+    ("9110 5.1", "a field name that is no token is refused", get("/", "X(y: a"), [400], closes),
+    ("9112 5", "a line without a colon is refused", get("/", "nothing"), [400], closes),
+    ("9110 5.4", "fields too large: 431", get("/", *(f"X-{i}: " + "a" * 500 for i in range(50))), [431], closes),
+    ("9110 5.4", "too many fields: 431", get("/", *(f"X-{i}: a" for i in range(200))), [431], closes),
+    ("9110 5.4", "ninety fields are taken", get("/ten.txt", *(f"X-{i}: a" for i in range(90))), [200], TEN),
+    # Framing
+    ("9112 6.1", "Transfer-Encoding with Content-Length: 400", get("/", CHUNKED, "Content-Length: 5") + "0\r\n\r\n", [400], closes),
+    ("9112 6.1", "Content-Length with Transfer-Encoding: 400", get("/", "Content-Length: 5", CHUNKED) + "0\r\n\r\n", [400], closes),
+    ("9112 6.1", "a coding that is not understood: 501", get("/", "Transfer-Encoding: gzip, chunked"), [501], closes),
+    ("9112 6.3", "chunked must be the last coding", get("/", "Transfer-Encoding: chunked, gzip"), [400], closes),
+    ("9112 6.1", "chunked must not be applied twice", get("/", "Transfer-Encoding: chunked, chunked"), [400], closes),
+    ("9112 6.3", "a coding without chunked: 400", get("/", "Transfer-Encoding: identity"), [400], closes),
+    ("9112 6.1", "two Transfer-Encoding lines: 400", get("/", CHUNKED, CHUNKED), [400], closes),
+    ("9112 6.1", "a disguised coding is refused", get("/", "Transfer-Encoding: \x0bchunked"), [400], closes),
+    ("9112 6.1", "Transfer-Encoding in 1.0 is faulty", get("/", CHUNKED, version="1.0") + "0\r\n\r\n", [400], closes),
+    ("9112 6.3", "two Content-Lengths: 400", get("/", "Content-Length: 5", "Content-Length: 6"), [400], closes),
+    ("9112 6.3", "the same Content-Length twice: 400", get("/", "Content-Length: 5", "Content-Length: 5"), [400], closes),
+    ("9112 6.3", "a list of lengths: 400", get("/", "Content-Length: 5, 5"), [400], closes),
+    ("9110 8.6", "a signed length: 400", get("/", "Content-Length: +5"), [400], closes),
+    ("9110 8.6", "a negative length: 400", get("/", "Content-Length: -5"), [400], closes),
+    ("9110 8.6", "a hexadecimal length: 400", get("/", "Content-Length: 0x5"), [400], closes),
+    ("9110 8.6", "an empty length: 400", get("/", "Content-Length:"), [400], closes),
+    ("9110 8.6", "a length beyond all numbers: 413", get("/", "Content-Length: " + "9" * 40), [413], closes),
+    ("9110 15.5.14", "a body too large: 413", get("/", "Content-Length: 2000000"), [413], closes),
+    ("9112 6.3", "a body is passed over", get("/", "Content-Length: 5") + "hello" + NEXT, [200, 200], TEN),
+    ("9112 6.3", "a body that looks like a request is a body", get("/", f"Content-Length: {len(NEXT)}") + NEXT, [200], None),
+    ("9112 7.1", "a chunked body is passed over", get("/", CHUNKED) + "5\r\nhello\r\n0\r\n\r\n" + NEXT, [200, 200], TEN),
+    ("9112 7.1.1", "chunk extensions are ignored", get("/", CHUNKED) + '5;a="b";c\r\nhello\r\n0;d\r\n\r\n' + NEXT, [200, 200], TEN),
+    ("9112 7.1.2", "trailers are passed over", get("/", CHUNKED) + "0\r\nX: y\r\nZ: w\r\n\r\n" + NEXT, [200, 200], TEN),
+    ("9112 7.1", "a malformed chunk size: 400", get("/", CHUNKED) + "5g\r\nhello\r\n0\r\n\r\n" + NEXT, [400], closes),
+    ("9112 7.1", "a chunk that is longer than it says: 400", get("/", CHUNKED) + "4\r\nhello\r\n0\r\n\r\n" + NEXT, [400], closes),
+    ("9112 7.1", "a chunk size beyond all numbers: 400", get("/", CHUNKED) + "f" * 20 + "\r\n", [400], closes),
+    ("9112 7.1", "a bare LF after a chunk size: 400", get("/", CHUNKED) + "5\nhello\r\n0\r\n\r\n", [400], closes),
+    ("9112 6.3", "a body of POST does not desynchronize", get("/", "Content-Length: 5", method="POST") + "hello" + NEXT, [405, 200], TEN),
+    ("9112 6.3", "a chunked body of PUT does not desynchronize", get("/", CHUNKED, method="PUT") + "1\r\nx\r\n0\r\n\r\n" + NEXT, [405, 200], TEN),
+    ("9112 8", "an incomplete body: 400", get("/", "Content-Length: 5") + "hel", [400], closes),
+    ("9112 8", "an incomplete head: 400", "GET / HTTP/1.1\r\nHost: te", [400], closes),
+    # Connections
+    ("9112 9.3", "1.1 persists", get() + get(), [200, 200], stays),
+    ("9112 9.3", "1.0 does not", get(version="1.0") + get(), [200], closes),
+    ("9112 9.3", "1.0 persists when asked to", get("/ten.txt", "Connection: keep-alive", version="1.0") + get(), [200, 200], TEN),
+    ("9112 9.6", "close is honoured", get("/ten.txt", "Connection: close") + get(), [200], closes),
+    ("9112 9.6", "close is found in a list and in any case", get("/ten.txt", "Connection: x, CLOSE") + get(), [200], closes),
+    ("9112 9.6", "close wins over keep-alive", get("/ten.txt", "Connection: keep-alive", "Connection: close") + get(), [200], closes),
+    ("9112 9.3.2", "pipelined requests are answered in order", get("/dir/") + get("/none") + get(), [200, 404, 200], TEN),
+    ("9112 9.3.2", "errors that keep the framing keep the connection", get("/none") + get(), [404, 200], TEN),
+    ("9110 7.8", "Upgrade may be ignored", get("/ten.txt", "Connection: upgrade", "Upgrade: h2c"), [200], TEN),
+    # Expect
+    ("9110 10.1.1", "another expectation: 417", get("/ten.txt", "Expect: tea"), [417], None),
+    ("9110 10.1.1", "100 is left out when the body has come", get("/ten.txt", "Expect: 100-continue", "Content-Length: 2") + "ab", [200], lambda r: not r.interim),
+    ("9110 10.1.1", "100 is left out when there is no body", get("/ten.txt", "Expect: 100-continue"), [200], lambda r: not r.interim),
+    ("9110 10.1.1", "Expect in 1.0 is ignored", get("/ten.txt", "Expect: 100-continue", "Content-Length: 2", version="1.0") + "ab", [200], lambda r: not r.interim),
+    ("9110 10.1.1", "a refused method gets its answer at once", get("/", "Expect: 100-continue", "Content-Length: 2", method="PUT"), [405], closes),
+    # Representation
+    ("9110 6.6.1", "Date", get(), [200], date_ok),
+    ("9110 6.6.1", "Date on an error", get("/none"), [404], date_ok),
+    ("9110 8.3", "Content-Type by extension", get("/page.css"), [200], has("Content-Type", "text/css; charset=utf-8")),
+    ("9110 8.3", "Content-Type when unknown", get("/large.bin"), [200], has("Content-Type", "application/octet-stream")),
+    ("9110 8.6", "Content-Length", get(), [200], has("Content-Length", "10")),
+    ("9110 8.8.2", "Last-Modified", get(), [200], has("Last-Modified", MODIFIED)),
+    ("9110 8.8.3", "ETag, strong and quoted", get(), [200], lambda r: re.fullmatch(r'"[!#-~]+"', r["ETag"])),
+    ("9110 14.3", "Accept-Ranges", get(), [200], has("Accept-Ranges", "bytes")),
+    ("9110 9.3.2", "HEAD has no content", get(method="HEAD"), [200], lambda r: not r.body),
+    ("9110 9.3.2", "HEAD has the length of GET", get(method="HEAD"), [200], has("Content-Length", "10")),
+    ("9110 9.3.2", "HEAD of what is missing has no content", get("/none", method="HEAD"), [404], lambda r: not r.body),
+    ("9110 9.3.2", "HEAD of what is large has no content", get("/large.bin", method="HEAD"), [200], has("Content-Length", "300000")),
+    ("9110 15.5.5", "404 with a body", get("/none"), [404], lambda r: b"404" in r.body),
+    ("9110 8.6", "an empty file has length 0", get("/empty.txt"), [200], has("Content-Length", "0")),
+    # Targets
+    ("9110 4.2.3", "escapes are resolved", get("/%74en%2Etxt"), [200], TEN),
+    ("9110 4.2.3", "an odd name", get("/a%20b&c.txt"), [200], body(b"odd name")),
+    ("3986 2.1", "a malformed escape: 400", get("/ten%2"), [400], None),
+    ("3986 2.1", "an escape that is not hexadecimal: 400", get("/ten%zz"), [400], None),
+    ("3986 2.1", "an escaped NUL: 400", get("/ten.txt%00.css"), [400], None),
+    ("3986 5.2.4", "dot segments are removed", get("/dir/.././ten.txt"), [200], TEN),
+    ("3986 5.2.4", "escaped dot segments are removed", get("/dir/%2e%2E/ten.txt"), [200], TEN),
+    ("9110 17.3", "no way above the root", get("/../secret.txt"), [400], None),
+    ("9110 17.3", "no escaped way above the root", get("/%2e%2e/secret.txt"), [400], None),
+    ("9110 17.3", "no way above the root by an escaped slash", get("/..%2fsecret.txt"), [400], None),
+    ("9110 17.3", "no way out by a symlink", get("/out.txt"), [403], None),
+    ("9110 17.3", "no way out by an absolute symlink", get("/absolute.txt"), [403], None),
+    ("9110 17.3", "no way out by a symlink to a directory", get("/outdir/secret.txt"), [403], None),
+    ("9110 17.3", "a symlink within the root is served", get("/in.txt"), [200], TEN),
+    ("9110 17.3", "a symlink to itself", get("/loop"), [403], None),
+    ("9110 17.3", "a FIFO is not opened to be read", get("/fifo"), [403], None),
+    ("9110 15.4.2", "a directory without its slash is redirected", get("/dir"), [301], has("Location", "/dir/")),
+    ("9110 15.4.2", "the redirect keeps the query", get("/dir?a=b"), [301], has("Location", "/dir/?a=b")),
+    ("9110 17.4", "a redirect cannot leave the server", get("//dir"), [301], has("Location", "/dir/")),
+    ("9110 15.4.2", "the index of a directory", get("/dir/"), [200], body(b"<h1>dir</h1>\n")),
+    ("9110 15.5.4", "a directory without index is not listed", get("/bare/"), [403], None),
+    ("9110 15.5.5", "a file is no directory", get("/ten.txt/"), [404], None),
+    ("9110 4.2.3", "a query does not change the file", get("/ten.txt?x=/../"), [200], TEN),
+    # Conditions
+    ("9110 13.1.3", "not modified since", get("/ten.txt", f"If-Modified-Since: {MODIFIED}"), [304], lambda r: not r.body),
+    ("9110 15.4.5", "304 carries the validators", get("/ten.txt", f"If-Modified-Since: {MODIFIED}"), [304], lambda r: r["ETag"] and r["Date"]),
+    ("9110 13.1.3", "modified since", get("/ten.txt", "If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT"), [200], TEN),
+    ("9110 13.1.3", "a date that is none is ignored", get("/ten.txt", "If-Modified-Since: yesterday"), [200], TEN),
+    ("9110 5.6.7", "RFC 850 dates are read", get("/ten.txt", "If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT"), [304], None),
+    ("9110 5.6.7", "asctime dates are read", get("/ten.txt", "If-Modified-Since: Sun Nov  6 08:49:37 1994"), [304], None),
+    ("9110 13.1.2", "If-None-Match: *", get("/ten.txt", "If-None-Match: *"), [304], None),
+    ("9110 13.1.2", "If-None-Match of another", get("/ten.txt", 'If-None-Match: "x"'), [200], TEN),
+    ("9110 13.2.2", "If-None-Match wins over If-Modified-Since", get("/ten.txt", 'If-None-Match: "x"', f"If-Modified-Since: {MODIFIED}"), [200], TEN),
+    ("9110 13.1.1", "If-Match of another: 412", get("/ten.txt", 'If-Match: "x"'), [412], None),
+    ("9110 13.1.1", "If-Match: *", get("/ten.txt", "If-Match: *"), [200], TEN),
+    ("9110 13.1.4", "unmodified since", get("/ten.txt", f"If-Unmodified-Since: {MODIFIED}"), [200], TEN),
+    ("9110 13.1.4", "not unmodified since: 412", get("/ten.txt", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT"), [412], None),
+    ("9110 13.2.1", "no condition on what is missing", get("/none", "If-None-Match: *"), [404], None),
+    # Ranges
+    ("9110 14.2", "a range", get("/ten.txt", "Range: bytes=2-4"), [206], body(b"234")),
+    ("9110 15.3.7", "206 says which", get("/ten.txt", "Range: bytes=2-4"), [206], has("Content-Range", "bytes 2-4/10")),
+    ("9110 15.3.7", "206 carries the validators", get("/ten.txt", "Range: bytes=2-4"), [206], lambda r: r["ETag"] and r["Last-Modified"] and r["Date"]),
+    ("9110 14.1.2", "a range to the end", get("/ten.txt", "Range: bytes=7-"), [206], body(b"789")),
+    ("9110 14.1.2", "a suffix", get("/ten.txt", "Range: bytes=-2"), [206], body(b"89")),
+    ("9110 14.1.2", "a suffix longer than the file", get("/ten.txt", "Range: bytes=-20"), [206], TEN),
+    ("9110 14.1.2", "a range that ends beyond the file", get("/ten.txt", "Range: bytes=8-100"), [206], body(b"89")),
+    ("9110 15.5.17", "no satisfiable range: 416", get("/ten.txt", "Range: bytes=10-"), [416], has("Content-Range", "bytes */10")),
+    ("9110 15.5.17", "a suffix of nothing: 416", get("/ten.txt", "Range: bytes=-0"), [416], None),
+    ("9110 14.2", "a malformed range is ignored", get("/ten.txt", "Range: bytes=4-2"), [200], TEN),
+    ("9110 14.2", "another unit is ignored", get("/ten.txt", "Range: lines=1-2"), [200], TEN),
+    ("9110 14.2", "HEAD ignores Range", get("/ten.txt", "Range: bytes=2-4", method="HEAD"), [200], has("Content-Length", "10")),
+    ("9110 14.2", "a range of a large file", get("/large.bin", "Range: bytes=299999-"), [206], lambda r: len(r.body) == 1),
+    ("9110 14.2", "overlapping ranges in number are ignored", get("/ten.txt", "Range: bytes=" + ",".join(["0-"] * 30)), [200], TEN),
+    ("9110 14.6", "several ranges: multipart/byteranges", get("/ten.txt", "Range: bytes=0-1,5-6"), [206], lambda r: r["Content-Type"].startswith("multipart/byteranges; boundary=")),
+    ("9110 15.3.7.2", "of several ranges one satisfiable: no multipart", get("/ten.txt", "Range: bytes=0-1,50-"), [206], body(b"01")),
+    ("9110 13.1.5", "If-Range by date", get("/ten.txt", "Range: bytes=2-4", f"If-Range: {MODIFIED}"), [206], body(b"234")),
+    ("9110 13.1.5", "If-Range by an older date: all", get("/ten.txt", "Range: bytes=2-4", "If-Range: Sun, 06 Nov 1994 08:49:36 GMT"), [200], TEN),
+    ("9110 13.1.5", "If-Range by a weak tag: all", get("/ten.txt", "Range: bytes=2-4", 'If-Range: W/"x"'), [200], TEN),
+    # Content codings
+    ("9110 12.5.3", "a neighbour that is accepted", get("/page.css", "Accept-Encoding: gzip"), [200], has("Content-Encoding", "gzip")),
+    ("9110 8.3", "its type is the file's", get("/page.css", "Accept-Encoding: gzip"), [200], has("Content-Type", "text/css; charset=utf-8")),
+    ("9110 12.5.3", "of several the smallest", get("/page.css", "Accept-Encoding: gzip, br"), [200], body(b"stands for brotli")),
+    ("9110 12.4.2", "weights decide", get("/page.css", "Accept-Encoding: gzip, br;q=0.5"), [200], has("Content-Encoding", "gzip")),
+    ("9110 12.4.2", "a weight of 0 forbids", get("/page.css", "Accept-Encoding: gzip;q=0, br;q=0"), [200], has("Content-Encoding", "")),
+    ("9110 12.5.3", "* means the best", get("/page.css", "Accept-Encoding: *"), [200], has("Content-Encoding", "br")),
+    ("9110 12.5.3", "without the field the plain file", get("/page.css"), [200], has("Content-Encoding", "")),
+    ("9110 12.5.5", "Vary on the coded response", get("/page.css", "Accept-Encoding: gzip"), [200], has("Vary", "Accept-Encoding")),
+    ("9110 12.5.5", "Vary on the plain response too", get("/page.css"), [200], has("Vary", "Accept-Encoding")),
+    ("9110 12.5.5", "no Vary where nothing varies", get(), [200], has("Vary", "")),
+    ("9110 15.4.5", "Vary on 304 too", get("/page.css", f"If-Modified-Since: {MODIFIED}"), [304], has("Vary", "Accept-Encoding")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{section}: {rule}" for section, rule, *_ in ROWS])
+def test_rule(server: Server, row: tuple[str, str, str, list[int], Check | None]) -> None:
+    _, _, request, statuses, check = row
+    method = request.lstrip("\r\n").split(" ", 1)[0]
+    responses = server.ask(request.encode("latin-1"), method)
+    assert [r.status for r in responses] == statuses
+    assert check is None or check(responses[-1]), responses[-1]
+
+
+def test_entity_tags(server: Server) -> None:
+    """RFC 9110, 8.8.3 and 13.1: the tag itself, in lists, weakly and strongly compared."""
+    tag = server.get("/ten.txt")["ETag"]
+    assert server.get("/ten.txt", f'If-None-Match: "x", W/{tag}').status == 304
+    assert server.get("/ten.txt", 'If-None-Match: "x"', f"If-None-Match: {tag}").status == 304
+    assert server.get("/ten.txt", f"If-Match: {tag}").status == 200
+    assert server.get("/ten.txt", f"If-Match: W/{tag}").status == 412
+    assert server.get("/ten.txt", "Range: bytes=0-0", f"If-Range: {tag}").status == 206
+    assert server.get("/ten.txt", "Range: bytes=0-0", f"If-Range: W/{tag}").status == 200
+    assert server.get("/page.css")["ETag"] != server.get("/page.css", "Accept-Encoding: gzip")["ETag"]
+
+
+@pytest.mark.parametrize("path", ["/ten.txt", "/small.bin", "/large.bin"])
+def test_multipart(server: Server, path: str) -> None:
+    """RFC 9110, 14.6: every part has its type, its range and its octets, for files of each kind."""
+    whole = server.get(path).body
+    response = server.get(path, "Range: bytes=0-1,5-8,-1")
+    boundary = response["Content-Type"].partition("boundary=")[2].encode()
+    parts = response.body.split(b"\r\n--" + boundary)
+    assert parts[0] == b"" and parts[-1] == b"--\r\n"
+    size = len(whole)
+    wanted = [(0, 1), (5, 8), (size - 1, size - 1)]
+    for part, (first, last) in zip(parts[1:-1], wanted, strict=True):
+        head, _, content = part.partition(b"\r\n\r\n")
+        assert f"Content-Range: bytes {first}-{last}/{size}".encode() in head
+        assert b"Content-Type: " in head
+        assert content == whole[first : last + 1]
+
+
+def test_continue(server: Server) -> None:
+    """RFC 9110, 10.1.1: 100 when the body is waited for, then the final response."""
+    with server.connect() as s:
+        s.sendall(get("/ten.txt", "Expect: 100-continue", "Content-Length: 3").encode())
+        assert s.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        s.sendall(b"abc" + get("/ten.txt", "Connection: close").encode())
+        data = b""
+        while piece := s.recv(1000):
+            data += piece
+    assert data.count(b"HTTP/1.1 200 OK") == 2
+
+
+def test_redirect_is_encoded(server: Server, root: Path) -> None:
+    (root / "ä b\r\nX: y").mkdir(exist_ok=True)
+    response = server.get("/%C3%A4%20b%0D%0AX:%20y")
+    assert response.status == 301
+    assert response["Location"] == "/%C3%A4%20b%0D%0AX:%20y/"

@@ -1,0 +1,166 @@
+"""What the tests speak with: the server under test, and HTTP by hand over plain sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+BINARY = HERE / os.environ.get("LIGHTTZ", "build/lighttz")
+SANITIZED = "asan" in BINARY.name
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@dataclass
+class Response:
+    status: int
+    reason: str
+    fields: list[tuple[str, str]]
+    body: bytes
+    interim: list[int] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> str:
+        return {n.lower(): v for n, v in self.fields}.get(name.lower(), "")
+
+
+def read_head(data: bytes, at: int) -> tuple[Response, int]:
+    end = data.find(b"\r\n\r\n", at)
+    assert end >= 0, data[at : at + 200]
+    lines = data[at:end].decode("latin-1").split("\r\n")
+    version, status, reason = lines[0].split(" ", 2)
+    assert version == "HTTP/1.1", lines[0]
+    fields = []
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        assert colon and name and "\n" not in line, line
+        fields.append((name, value.strip()))
+    names = [n.lower() for n, _ in fields]
+    assert len(names) == len(set(names)), names
+    return Response(int(status), reason, fields, b""), end + 4
+
+
+def parse(data: bytes, methods: str = "", *, partial: bool = False) -> list[Response]:
+    """All responses in `data`, which must end with the last one unless `partial`; `methods` are those of
+    the requests."""
+    responses: list[Response] = []
+    interim: list[int] = []
+    wanted = methods.split()
+    at = 0
+    while at < len(data):
+        if partial and data.find(b"\r\n\r\n", at) < 0:
+            break
+        response, at = read_head(data, at)
+        if response.status == 100:
+            interim.append(100)
+            continue
+        response.interim, interim = interim, []
+        method = wanted.pop(0) if wanted else "GET"
+        if method != "HEAD" and response.status != 304:
+            length = int(response["Content-Length"])
+            if partial and at + length > len(data):
+                break
+            response.body = data[at : at + length]
+            at += length
+            assert len(response.body) == length, (len(response.body), length)
+        responses.append(response)
+    return responses
+
+
+class Server:
+    """A running server; use it as a context manager."""
+
+    def __init__(self, root: Path, *flags: str, config: Path | None = None, limit_files: int = 0):
+        self.port = free_port()
+        self.status_port = free_port()
+        command = [str(BINARY)]
+        if config:
+            command += ["-c", str(config)]
+        else:
+            command += ["--root", str(root), "--listen", f"127.0.0.1:{self.port}", "--workers", "1"]
+            command += ["--status-listen", f"127.0.0.1:{self.status_port}", *flags]
+        if limit_files:
+            command = ["prlimit", f"--nofile={limit_files}", *command]
+        env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
+        self.process = subprocess.Popen(command, env=env)
+
+    def __enter__(self) -> Server:
+        return self.ready()
+
+    def ready(self) -> Server:
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return self
+            except OSError:
+                assert self.process.poll() is None, "the server ended"
+                assert time.monotonic() < deadline, "the server did not start"
+                time.sleep(0.01)
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self, timeout: float = 20) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(timeout) == 0
+
+    def workers(self) -> list[int]:
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
+    def connect(self, timeout: float = 10) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout)
+
+    def raw(self, request: bytes, *, half_close: bool = True, timeout: float = 10) -> bytes:
+        """Everything the server sends for `request` until it closes."""
+        with self.connect(timeout) as s:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                s.sendall(request)
+                if half_close:
+                    s.shutdown(socket.SHUT_WR)
+            return read_all(s)
+
+    def ask(self, request: bytes, methods: str = "", **options: float) -> list[Response]:
+        if not methods:
+            methods = request.lstrip(b"\r\n").split(b" ", 1)[0].decode("latin-1")
+        return parse(self.raw(request, **options), methods)
+
+    def get(self, path: str, *fields: str, method: str = "GET") -> Response:
+        lines = [f"{method} {path} HTTP/1.1", "Host: test", *fields, "Connection: close", "", ""]
+        (response,) = self.ask("\r\n".join(lines).encode("latin-1"), method)
+        return response
+
+    def counters(self) -> dict[str, int]:
+        with socket.create_connection(("127.0.0.1", self.status_port), 5) as s:
+            s.sendall(b"GET /-/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            (response,) = parse(read_all(s))
+        return {k: int(v) for k, v in (line.split() for line in response.body.decode().splitlines())}
+
+
+def read_all(s: socket.socket) -> bytes:
+    pieces = []
+    while piece := s.recv(1 << 20):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def read_responses(s: socket.socket, count: int, data: bytes = b"") -> list[Response]:
+    """`count` responses (to GET) from a connection that stays open."""
+    while len(responses := parse(data, partial=True)) < count:
+        piece = s.recv(1 << 20)
+        assert piece, data[-300:]
+        data += piece
+    return responses
