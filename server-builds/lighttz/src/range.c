@@ -60,12 +60,10 @@ int range_parse(struct str value, int64_t size, struct ranges *out)
         any = true;
         if (r.from >= r.to)
             continue;
-        if (out->count == RANGES_MAX)
+        if (out->count == RANGES_MAX || r.to - r.from > size - total)
             return 200;
         out->range[out->count++] = r;
         total += r.to - r.from;
-        if (out->count > 1 && total > size)
-            return 200;
     }
     return !any ? 200 : out->count ? 206 : 416;
 }

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from wire import Server  # noqa: E402
+from wire import Server
 
 MTIME = 784111777  # Sun, 06 Nov 1994 08:49:37 GMT
 

@@ -1,0 +1,46 @@
+/* Head and body, whole and in two pieces: both must be understood alike. */
+#include "body.h"
+#include "condition.h"
+#include "negotiate.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void use(const struct request *r)
+{
+    struct file f = {.etag = STR("\"a-b\""), .mtime = {784111777, 0}};
+    condition_status(r, &f);
+    condition_if_range(r, &f);
+    if (request_has(r, FIELD_ACCEPT_ENCODING) && negotiate(r, 14) >= ENCODINGS)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *p = (const char *)data;
+    const struct request_limits limits = {300, 1000};
+    struct request r;
+    size_t scanned = 0;
+    long end = request_end(p, size, &scanned, &limits);
+    size_t again = 0;
+    long half = request_end(p, size / 2, &again, &limits);
+    long rest = half ? half : request_end(p, size, &again, &limits);
+    /* For what is refused in several respects, the first that is seen gives the status. */
+    if ((end < 0) != (rest < 0) || (end >= 0 && end != rest) || (end > 0 && (size_t)end > size))
+        abort();
+    if (end <= 0 || request_parse(p, (size_t)end, &r))
+        return 0;
+    use(&r);
+    struct body whole;
+    struct body pieces;
+    body_start(&whole, &r);
+    body_start(&pieces, &r);
+    p += end;
+    size -= (size_t)end;
+    size_t used = body_skip(&whole, p, size);
+    size_t first = body_skip(&pieces, p, size / 2);
+    first += first == size / 2 ? body_skip(&pieces, p + first, size - first) : 0;
+    if (used != first || whole.state != pieces.state)
+        abort();
+    return 0;
+}
