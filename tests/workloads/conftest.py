@@ -15,7 +15,7 @@ from workloads.runner.registry import PROJECT, Registry
 from workloads.sites import build
 
 NGINX = """daemon off; worker_processes 1; pid {root}/nginx.pid; error_log {root}/error.log;
-events {{ worker_connections 512; }}
+user root; events {{ worker_connections 512; }}
 http {{ access_log off; keepalive_requests 1000000; client_body_temp_path {root}/body;
 proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi; uwsgi_temp_path {root}/uwsgi;
 scgi_temp_path {root}/scgi; types {{ text/html html; }}

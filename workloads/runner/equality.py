@@ -36,9 +36,7 @@ def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
         maps = {environment: v for environment, v in values.items() if isinstance(v, dict)}
         if len(maps) == len(values):
             names = sorted({name for v in maps.values() for name in v})
-            here = [
-                d for n in names for d in _compare(f"{fact}: {n}", {e: v.get(n) for e, v in maps.items()})
-            ]
+            here = [d for n in names for d in _compare(f"{fact}: {n}", {e: v.get(n) for e, v in maps.items()})]
         else:
             here = _compare(fact, values)
         if here and fact in declared:

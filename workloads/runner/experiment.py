@@ -12,10 +12,27 @@ from workloads.runner.registry import METAL, Registry, unknown
 from workloads.sites import Site, SiteError, load_site
 
 # Facts that two machines of a comparison may differ in, when the experiment says so.
-COMPARED_FACTS = (
-    "kernel cmdline cpu_model cpus_allowed microcode mitigations governor smt numa_nodes clock_source "
-    "memory_kib virtualization container nic sysctls packages servers content_digest workers"
-).split()
+COMPARED_FACTS = [
+    "kernel",
+    "cmdline",
+    "cpu_model",
+    "cpus_allowed",
+    "microcode",
+    "mitigations",
+    "governor",
+    "smt",
+    "numa_nodes",
+    "clock_source",
+    "memory_kib",
+    "virtualization",
+    "container",
+    "nic",
+    "sysctls",
+    "packages",
+    "servers",
+    "content_digest",
+    "workers",
+]
 SMALLEST_BLOCKS = 6
 
 

@@ -1,5 +1,6 @@
 """Gates: what makes a trial suspect or invalid. Pure functions; each gives reasons or none."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,9 +13,7 @@ LITTLE_OFF = 0.05
 STEAL_PCT = 0.5
 
 SUSPECT = frozenset({"client-saturated", "twin-client-saturated", "link-bound", "littles-law", "steal"})
-INVALID = frozenset(
-    {"failed-requests", "wrong-body", "fingerprint", "tool-failed", "server-failed", "host-lost"}
-)
+INVALID = frozenset({"failed-requests", "wrong-body", "fingerprint", "tool-failed", "server-failed", "host-lost"})
 FINGERPRINT_KEYS = ("binary_sha256", "config_sha256", "workers")
 
 
@@ -44,9 +43,16 @@ def link_bound(used_pct: float | None) -> list[Reason]:
     return [Reason("link-bound", f"{used_pct:.1f} % of the line rate")]
 
 
-def littles_law(concurrency: float | None, users: int, tool: str) -> list[Reason]:
-    """Requests in flight on average must be the number of users, in a closed loop without pauses."""
-    if concurrency is None or abs(concurrency / users - 1) <= LITTLE_OFF:
+def littles_law(concurrency: float | None, users: int, elapsed_s: float, tick_s: float, tool: str) -> list[Reason]:
+    """Requests in flight on average must be the number of users, in a closed loop without pauses.
+
+    A tool that counts time in ticks of `tick_s` sees only so many of them: what two standard deviations of
+    that count explain is no finding.
+    """
+    if concurrency is None or elapsed_s <= 0:
+        return []
+    noise = 2 * math.sqrt(tick_s / (users * elapsed_s))
+    if abs(concurrency / users - 1) <= max(LITTLE_OFF, noise):
         return []
     return [Reason("littles-law", f"{tool} had {concurrency:.2f} requests in flight, {users} users")]
 

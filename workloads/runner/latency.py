@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 from workloads.tools import ToolError
 
 HIGHEST_US = 3_600_000_000
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+PER_MILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
 
 
 def summary(latencies_us: NDArray[np.int64]) -> dict[str, float]:
     """`service_time_*_us` of the exact values; nearest rank, so every percentile is a value that was seen."""
     if len(latencies_us) == 0:
         return {}
-    values = np.percentile(latencies_us, list(PERCENTILES.values()), method="inverted_cdf")
-    named = {f"service_time_{name}_us": float(v) for name, v in zip(PERCENTILES, values, strict=True)}
+    ordered = np.sort(latencies_us)
+    ranks = {name: -(-len(ordered) * share // 1000) for name, share in PER_MILLE.items()}
+    named = {f"service_time_{name}_us": float(ordered[rank - 1]) for name, rank in ranks.items()}
     return {"service_time_mean_us": float(np.mean(latencies_us)), **named}
 
 

@@ -36,9 +36,7 @@ def passes(lines: int, rate_rps: float, duration_s: float) -> int:
     return max(1, round(rate_rps * duration_s / lines)) * lines
 
 
-def execute(
-    client: AgentLine, adapter: Adapter, load: Load, limit_s: float, watch: Sequence[AgentLine]
-) -> Execution:
+def execute(client: AgentLine, adapter: Adapter, load: Load, limit_s: float, watch: Sequence[AgentLine]) -> Execution:
     """Run the tool; end it at once when a watched machine is lost.
 
     Raises ToolError when the client could not run it, HostLostError when a machine is lost.

@@ -17,12 +17,12 @@ QUICK_S = 10.0
 LOCK_S = 20.0
 
 
-def take(bench: Bench, host: Host, lock_s: float = LOCK_S) -> None:
+def take(bench: Bench, host: Host) -> None:
     """Hold a machine for this run and stop what a dead one left there. Raises ResultsError when it is held."""
     line = bench.line(host)
     since = datetime.now(UTC).isoformat(timespec="seconds")
     owner = f"run {bench.run_id} of {bench.resolved.experiment.name} (process {os.getpid()}, since {since})"
-    deadline = time.monotonic() + lock_s
+    deadline = time.monotonic() + LOCK_S
     while held_by := line.call("lock", owner=owner)["held_by"]:
         if time.monotonic() > deadline:
             raise ResultsError(f"{host.name} is in use by {held_by}")
@@ -47,9 +47,7 @@ def restore(bench: Bench, say: Callable[[str], None]) -> None:
             if host.role != "kvm_host":
                 take(bench, host)
         except (HostLostError, AgentError) as error:
-            raise RunnerError(
-                f"{host.name} does not come back: {error}; resume the run when it does"
-            ) from error
+            raise RunnerError(f"{host.name} does not come back: {error}; resume the run when it does") from error
         say(f"{host.name} is back")
 
 

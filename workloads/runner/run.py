@@ -62,6 +62,7 @@ def run(
     inventory_path: Path,
     results_dir: Path,
     resume: Path | None = None,
+    *,
     progress: Progress | None = None,
     registry: Registry | None = None,
 ) -> Path:
@@ -193,9 +194,7 @@ def _version() -> str:
 
 def _commit() -> str | None:
     def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(PROJECT), *words], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(["git", "-C", str(PROJECT), *words], capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
     try:
@@ -242,9 +241,7 @@ def _measure(bench: Bench, planned: Plan, say: Progress) -> None:
             row = Trial(bench, trial, number, tell).attempt()
             bench.store.append(row)
             done_here += 1
-            tell(
-                f"{trial.scenario.server} on {trial.scenario.environment}: {row['verdict']} {row['reasons']}".strip()
-            )
+            tell(f"{trial.scenario.server} on {trial.scenario.environment}: {row['verdict']} {row['reasons']}".strip())
 
 
 def _finish(bench: Bench, total: int, say: Progress) -> None:

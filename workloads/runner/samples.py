@@ -2,11 +2,21 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 
-COLUMNS = (
-    "time_s host role cpu_user_pct cpu_system_pct steal_pct rx_mbit tx_mbit load1 pressure_cpu_pct".split()
-)
+COLUMNS = [
+    "time_s",
+    "host",
+    "role",
+    "cpu_user_pct",
+    "cpu_system_pct",
+    "steal_pct",
+    "rx_mbit",
+    "tx_mbit",
+    "load1",
+    "pressure_cpu_pct",
+]
 
 
 def to_csv(series: Sequence[tuple[str, str, Sequence[Mapping[str, float]]]]) -> bytes:
@@ -15,7 +25,7 @@ def to_csv(series: Sequence[tuple[str, str, Sequence[Mapping[str, float]]]]) -> 
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for host, role, counters in series:
-        for old, new in zip(counters, counters[1:], strict=False):
+        for old, new in itertools.pairwise(counters):
             writer.writerow([f"{new['time_s']:.3f}", host, role, *(f"{v:.3f}" for v in _rates(old, new))])
     return text.getvalue().encode()
 

@@ -11,23 +11,34 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from workloads.runner import agent
 from workloads.runner.errors import AgentError, HostLostError
 from workloads.runner.inventory import Host
 
-_SOURCE = Path(__file__).with_name("agent.py")
-# Reads as many bytes of source as its first line says, and becomes that program.
-_BOOTSTRAP = (
-    "import sys;b=sys.stdin.buffer;"
-    'exec(compile(b.read(int(b.readline())),"vmtoll-agent","exec"),{"__name__":"__main__"})'
-)
+# Reads as many bytes as its first line says, makes modules of the sources in them, and runs the last one.
+_BOOTSTRAP = """\
+import json, sys, types
+b = sys.stdin.buffer
+for name, text in json.loads(b.read(int(b.readline()))):
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+"""
+
+
+def _program() -> bytes:
+    """The agent's modules, as (name, source)."""
+    folder = Path(agent.__file__).parent
+    modules = [(f"{agent.__name__}.{m}", (folder / f"{m}.py").read_text("utf-8")) for m in agent.MODULES]
+    return json.dumps(modules).encode()
 
 
 class Pending:
     """An answer that has not come yet."""
 
-    def __init__(self, agent: "AgentLine", op: str) -> None:
+    def __init__(self, line: "AgentLine", op: str) -> None:
         self.op = op
-        self._agent = agent
+        self._line = line
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def deliver(self, reply: dict[str, Any]) -> None:
@@ -42,19 +53,19 @@ class Pending:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            for line in (self._agent, *watch):
+            for line in (self._line, *watch):
                 if line.lost_because:
                     raise HostLostError(f"{line.host.name}: {line.lost_because}")
             try:
                 reply = self._answers.get(timeout=max(0.0, min(0.1, deadline - time.monotonic())))
             except queue.Empty:
                 if time.monotonic() >= deadline:
-                    self._agent.give_up(f"no answer to {self.op} within {timeout_s:g} s")
+                    self._line.give_up(f"no answer to {self.op} within {timeout_s:g} s")
                 continue
             if "lost" in reply:
                 continue
             if "error" in reply:
-                raise AgentError(f"{self._agent.host.name}: {self.op}: {reply['error']}")
+                raise AgentError(f"{self._line.host.name}: {self.op}: {reply['error']}")
             return reply.get("result")
 
 
@@ -81,8 +92,8 @@ class AgentLine:
         self._process, self._pending, self._noise, self.lost_because = process, {}, [], ""
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
         threading.Thread(target=self._overhear, args=(process,), daemon=True).start()
-        source = _SOURCE.read_bytes()
-        self._write(b"%d\n" % len(source) + source)
+        program = _program()
+        self._write(b"%d\n" % len(program) + program)
         self.call("hello", timeout_s, root=self.host.root)
 
     def reopen(self, timeout_s: float, sleep: Callable[[float], None] = time.sleep) -> None:

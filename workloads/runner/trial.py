@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from workloads import tools
 from workloads.runner import gates, latency, samples
@@ -21,7 +20,8 @@ from workloads.sites import lockstep_list, url_list
 from workloads.tools import Load, ToolError, ToolResult
 
 BODIES = 4
-_SERVER_LIMIT_S = 60.0
+SERVER_LIMIT_S = 60.0
+PING_LIMIT_S = 15.0
 Say = Callable[[str], None]
 
 
@@ -61,9 +61,9 @@ class Trial:
         except HostLostError as error:
             self._fail("host-lost", str(error))
         except ToolError as error:
-            self._fail("tool-failed", str(error))
+            self._fail(self._or_lost("tool-failed"), str(error))
         except AgentError as error:
-            self._fail("server-failed", str(error))
+            self._fail(self._or_lost("server-failed"), str(error))
         finally:
             self._leave()
         self.row["fixed_cost_s"] = time.monotonic() - begin - self.loaded_s
@@ -89,6 +89,15 @@ class Trial:
             "twin": self.workload.twin,
         }
 
+    def _or_lost(self, code: str) -> str:
+        """`host-lost` when a machine no longer answers: then that is why the tool or the server failed."""
+        for line in self.sampled:
+            try:
+                line.call("ping", PING_LIMIT_S)
+            except HostLostError:
+                return "host-lost"
+        return code
+
     def _fail(self, code: str, detail: str) -> None:
         """Keep the scenario, drop the metrics, name the reason."""
         self._scenario_columns_only()
@@ -102,13 +111,9 @@ class Trial:
     def _measure(self) -> None:
         bench, scenario = self.bench, self.scenario
         self.say(f"{scenario.server} on {scenario.environment}: starting")
-        seen = self.sut.call(
-            "server_start", _SERVER_LIMIT_S + 30, name=scenario.server, limit_s=_SERVER_LIMIT_S
-        )
+        seen = self.sut.call("server_start", SERVER_LIMIT_S + 30, name=scenario.server, limit_s=SERVER_LIMIT_S)
         self.reasons += gates.fingerprint(bench.reference(scenario.server), seen, scenario.server)
-        self.reasons += gates.content(
-            bench.manifest["digest"], bench.facts[self.host.name].get("content_digest")
-        )
+        self.reasons += gates.content(bench.manifest["digest"], bench.facts[self.host.name].get("content_digest"))
         wrong = self._bodies("before")
         pending = [line.ask("sample_start") for line in self.sampled]
         self.sampling = True
@@ -119,7 +124,7 @@ class Trial:
         self.row |= {"bodies_checked": 2 * BODIES, "bodies_wrong": len(wrong)}
         self.reasons += gates.wrong_bodies(wrong)
         self._keep_samples()
-        self.sut.call("server_stop", _SERVER_LIMIT_S + 30, name=scenario.server, limit_s=_SERVER_LIMIT_S)
+        self.sut.call("server_stop", SERVER_LIMIT_S + 30, name=scenario.server, limit_s=SERVER_LIMIT_S)
 
     def _leave(self) -> None:
         """After a failure: nothing of this trial may run on into the next."""
@@ -128,11 +133,11 @@ class Trial:
         for line, op, args in (
             (self.bench.client, "kill", {}),
             *((line, "sample_stop", {}) for line in self.sampled),
-            (self.sut, "server_stop", {"name": self.scenario.server, "limit_s": _SERVER_LIMIT_S}),
+            (self.sut, "server_stop", {"name": self.scenario.server, "limit_s": SERVER_LIMIT_S}),
         ):
             if not line.lost_because:
                 try:
-                    line.call(op, _SERVER_LIMIT_S + 30, **args)
+                    line.call(op, SERVER_LIMIT_S + 30, **args)
                 except (AgentError, HostLostError) as error:
                     self.reasons.append(Reason(self.reasons[0].code, f"while tidying up: {error}"))
 
@@ -142,8 +147,8 @@ class Trial:
         files = rng.sample(self.bench.manifest["files"], k=BODIES)
         wanted = [{"path": f["path"], "sha256": f["sha256"]} for f in files]
         checked = self.bench.client.ask(
-            "http_check", host=self.host.address, port=self.host.port, files=wanted, limit_s=_SERVER_LIMIT_S
-        ).wait(_SERVER_LIMIT_S + 60, [self.sut])
+            "http_check", host=self.host.address, port=self.host.port, files=wanted, limit_s=SERVER_LIMIT_S
+        ).wait(SERVER_LIMIT_S + 60, [self.sut])
         return list(checked["wrong"])
 
     def _load(self, tool: str, requests: int) -> Load:
@@ -254,11 +259,11 @@ class Trial:
             "client_cpu_s": done.cpu_s,
             "client_cpu_share": done.cpu_share,
         }
-        self.reasons += gates.failed_requests(
-            requests, result.transactions, result.successful, result.failed, tool
-        )
+        self.reasons += gates.failed_requests(requests, result.transactions, result.successful, result.failed, tool)
         self.reasons += gates.client_saturated(done.cpu_share, tool)
-        self.reasons += gates.littles_law(result.concurrency, self.workload.users, tool)
+        self.reasons += gates.littles_law(
+            result.concurrency, self.workload.users, result.elapsed_s, tools.get(tool).TICK_S, tool
+        )
 
     def _twin_columns(self, done: Execution, result: ToolResult, requests: int) -> None:
         twin = str(self.workload.twin)
@@ -269,11 +274,8 @@ class Trial:
             "twin_failed": result.failed,
             "twin_client_cpu_share": done.cpu_share,
         }
-        self.reasons += gates.failed_requests(
-            requests, result.transactions, result.successful, result.failed, twin
-        )
+        self.reasons += gates.failed_requests(requests, result.transactions, result.successful, result.failed, twin)
         self.reasons += gates.client_saturated(done.cpu_share, twin, twin=True)
-        self.reasons += gates.littles_law(result.concurrency, self.workload.users, twin)
 
     def _link(self, before: Usage, after: Usage, wall_s: float) -> None:
         rate_mbit = self.bench.inventory.link_mbit

@@ -38,9 +38,7 @@ class Usage:
         return moved * 8 / 1e6 / wall_s
 
 
-def read_usage(
-    client: AgentLine, sut: AgentLine, server: str, kvm_host: AgentLine | None, domain: str | None
-) -> Usage:
+def read_usage(client: AgentLine, sut: AgentLine, server: str, kvm_host: AgentLine | None, domain: str | None) -> Usage:
     """Ask all machines at once. Raises AgentError, HostLostError."""
     asked_domain = kvm_host.ask("usage", domain=domain) if kvm_host and domain else None
     asked_server = sut.ask("usage", server=server)

@@ -5,12 +5,16 @@ from collections.abc import Callable
 
 from workloads.sites.model import Kind
 
+# fmt: off
 _WORDS = (
-    "report meeting agenda office printer invoice travel budget project schedule notice staff canteen holiday "
-    "network server backup deadline customer order delivery contract signature archive minutes room floor "
-    "paper folder desk telephone summer winter monday friday morning please return before after with from the "
-    "and for our new last next every"
-).split()
+    "report", "meeting", "agenda", "office", "printer", "invoice", "travel", "budget", "project",
+    "schedule", "notice", "staff", "canteen", "holiday", "network", "server", "backup", "deadline",
+    "customer", "order", "delivery", "contract", "signature", "archive", "minutes", "room", "floor",
+    "paper", "folder", "desk", "telephone", "summer", "winter", "monday", "friday", "morning",
+    "please", "return", "before", "after", "with", "from", "the", "and", "for", "our", "new",
+    "last", "next", "every",
+)
+# fmt: on
 
 
 def sentence(rng: random.Random) -> str:

@@ -1,8 +1,8 @@
 """Load tools: one module each, found by listing this folder.
 
-An adapter has `PACKAGE` (the Debian package), `CAN_CLOSE` (whether it can do without keep-alive),
-`LOCKSTEP` (whether all its users start at the first line of the URL list), `command` (a load in, a command
-line and its files out) and `parse` (what the tool printed in, a result out; pure).
+An adapter has `PACKAGE` (the Debian package), `CAN_CLOSE` (whether it can do without keep-alive), `TICK_S` (the
+resolution of its times), `LOCKSTEP` (whether all its users start at the first line of the URL list), `command` (a
+load in, a command line and its files out) and `parse` (what the tool printed in, a result out; pure).
 """
 
 import importlib.util
@@ -22,6 +22,7 @@ class Adapter(Protocol):
 
     PACKAGE: str
     CAN_CLOSE: bool
+    TICK_S: float
     LOCKSTEP: bool
 
     def command(self, load: Load) -> Command: ...

@@ -13,6 +13,7 @@ from workloads.tools.base import Command, Load, Output, ToolError, ToolResult, l
 
 PACKAGE = "nghttp2-client"
 CAN_CLOSE = False
+TICK_S = 1e-6
 LOCKSTEP = True
 
 _LOG = "requests.log"

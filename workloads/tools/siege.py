@@ -10,6 +10,7 @@ from workloads.tools.base import Command, Load, Output, ToolError, ToolResult, l
 
 PACKAGE = "siege"
 CAN_CLOSE = True
+TICK_S = 0.01
 LOCKSTEP = False  # user i starts at line i * lines / users
 
 # A complete file: `-R` replaces the system's default whole, so nothing is left to what a machine has there.
@@ -92,9 +93,7 @@ def parse(load: Load, output: Output) -> ToolResult:
     text = output.stderr + "\n" + output.stdout
     found: dict[str, float] = {}
     for name, label in _FIELDS.items():
-        match = re.search(
-            rf"^{label}:\s+([0-9.]+)\s*(?:hits|%|secs|MB|trans/sec|MB/sec)?\s*$", text, re.MULTILINE
-        )
+        match = re.search(rf"^{label}:\s+([0-9.]+)\s*(?:hits|%|secs|MB|trans/sec|MB/sec)?\s*$", text, re.MULTILINE)
         if not match:
             raise ToolError(f"siege: its summary has no line {label!r}; {last_words(output)}")
         found[name] = float(match[1])

@@ -1,0 +1,283 @@
+"""Real agents on this machine."""
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workloads.runner import agent
+from workloads.runner.errors import AgentError, HostLostError, InventoryError
+from workloads.runner.inventory import Host, Inventory, from_data, load_inventory
+from workloads.runner.transport import AgentLine
+from workloads.sites.manifest import Manifest
+
+
+@pytest.fixture
+def machines(inventory: Path) -> Inventory:
+    return load_inventory(inventory, ["metal", "metal-two"])
+
+
+@pytest.fixture
+def sut(machines: Inventory) -> Iterator[AgentLine]:
+    line = AgentLine(machines.suts["metal"])
+    line.open()
+    yield line
+    line.close()
+
+
+def site(line: AgentLine) -> Manifest:
+    path = Path(line.host.root) / "srv/vmtoll/sites/tiny.manifest.json"
+    made: Manifest = json.loads(path.read_text())
+    return made
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists() and ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while alive(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_exec_returns_what_the_command_did(sut: AgentLine) -> None:
+    script = "cat given; echo bad >&2; echo made > out; for i in 1 2 3; do :; done; exit 3"
+    done = sut.call("exec", argv=["sh", "-c", script], files={"given": "hällo\n"}, outputs=["out", "not-there"])
+    assert (done["stdout"], done["stderr"], done["exit_status"]) == ("hällo", "bad", 3)
+    assert list(done["files"]) == ["out"]
+    assert not done["timed_out"]
+    assert 0 < done["wall_s"] < 5
+    assert done["cpus"] == len(os.sched_getaffinity(0))
+
+
+def test_exec_counts_the_cpu_time_of_the_command(sut: AgentLine) -> None:
+    done = sut.call("exec", argv=["python3", "-c", "import time\nwhile time.process_time() < 0.3: pass"])
+    assert 0.25 < done["cpu_s"] < 1.0
+
+
+def test_exec_kills_the_whole_group_at_the_bound(sut: AgentLine) -> None:
+    begin = time.monotonic()
+    done = sut.call("exec", argv=["sh", "-c", "sleep 60 & echo $!; wait"], limit_s=0.3)
+    assert time.monotonic() - begin < 5
+    assert done["timed_out"]
+    assert done["exit_status"] == -signal.SIGKILL
+    assert gone(int(done["stdout"]))
+
+
+def test_a_command_that_does_not_exist_is_an_answer(sut: AgentLine) -> None:
+    with pytest.raises(AgentError, match=r"metal: exec: FileNotFoundError: .*no-such-tool"):
+        sut.call("exec", argv=["no-such-tool"])
+    assert not sut.lost_because
+
+
+def test_a_server_is_started_checked_and_stopped(sut: AgentLine) -> None:
+    seen = sut.call("server_start", name="nginx")
+    assert set(seen) == {"binary_sha256", "config_sha256", "workers", "version"}
+    files = site(sut)["files"]
+    check = {"host": "127.0.0.1", "port": sut.host.port, "files": files}
+    assert sut.call("http_check", **check) == {"wrong": [], "checked": len(files)}
+    before = sut.call("usage", server="nginx")["server"]
+    for _ in range(20):
+        sut.call("http_check", **check)
+    after = sut.call("usage", server="nginx")["server"]
+    assert after["total_s"] > before["total_s"]
+    assert after["processes"] == 2
+    assert after["pss_kib"] > 500
+    assert after["method"] == "schedstat"
+    with pytest.raises(AgentError, match=r"port \d+ is already in use before nginx is started"):
+        sut.call("server_start", name="nginx")
+    sut.call("server_stop", name="nginx")
+    with pytest.raises(AgentError, match="does not answer"):
+        sut.call("http_check", **check, limit_s=0.1)
+
+
+def test_wrong_bodies_are_named(sut: AgentLine) -> None:
+    files = site(sut)["files"]
+    victim = Path(sut.host.root) / "srv/vmtoll/sites/tiny" / files[0]["path"]
+    before = sut.call("tree_digest", path="srv/vmtoll/sites/current")
+    assert before == site(sut)["digest"]
+    victim.write_bytes(b"wrong")
+    assert sut.call("tree_digest", path="srv/vmtoll/sites/current") != before
+    sut.call("server_start", name="nginx")
+    missing = {**files[1], "path": "nothing.html"}
+    seen = sut.call("http_check", host="127.0.0.1", port=sut.host.port, files=[files[0], missing, files[2]])
+    assert seen["wrong"][0] == f"{files[0]['path']} (status 200, 5 bytes)"
+    assert seen["wrong"][1].startswith("nothing.html (status 404")
+    sut.call("server_stop", name="nginx")
+
+
+def test_a_server_that_never_listens_is_an_answer(sut: AgentLine) -> None:
+    spec = Path(sut.host.root) / "etc/vmtoll/servers/nginx.json"
+    data = json.loads(spec.read_text())
+    spec.write_text(json.dumps({**data, "command": ["sleep", "60"]}))
+    with pytest.raises(AgentError, match=r"nginx does not listen on port \d+ within 0.2 s"):
+        sut.call("server_start", name="nginx", limit_s=0.2)
+    sut.call("server_stop", name="nginx")
+
+
+def test_when_the_runner_is_gone_nothing_is_left(machines: Inventory) -> None:
+    line, other = AgentLine(machines.suts["metal"]), AgentLine(machines.suts["metal"])
+    line.open()
+    line.call("lock", owner="the first run")
+    line.call("server_start", name="nginx")
+    sleeper = line.ask("exec", argv=["sh", "-c", "echo $$ > /proc/self/cwd/pid; exec sleep 60"])
+    other.open()
+    assert other.call("lock", owner="the second run") == {"held_by": "the first run"}
+    pids = [int(p) for p in (Path(line.host.root) / "nginx.pid").read_text().split()]
+    line.close()
+    assert other.call("lock", owner="the second run") == {"held_by": None}
+    assert all(gone(pid) for pid in pids)
+    with pytest.raises(HostLostError):
+        sleeper.wait(5)
+    other.close()
+
+
+def test_an_agent_that_dies_is_noticed_at_once(sut: AgentLine) -> None:
+    pid = sut.call("hello", root=sut.host.root)["pid"]
+    pending = sut.ask("exec", argv=["sleep", "30"])
+    os.kill(pid, signal.SIGKILL)
+    begin = time.monotonic()
+    with pytest.raises(HostLostError, match="metal: "):
+        pending.wait(20)
+    assert time.monotonic() - begin < 3
+    with pytest.raises(HostLostError):
+        sut.call("usage")
+    sut.reopen(10)
+    assert sut.call("usage")["machine"]["time_s"] > 0
+
+
+def test_waiting_ends_when_a_watched_machine_is_lost(sut: AgentLine, machines: Inventory) -> None:
+    watched = AgentLine(machines.suts["metal-two"])
+    watched.open()
+    pending = sut.ask("exec", argv=["sleep", "30"])
+    os.kill(watched.call("hello")["pid"], signal.SIGKILL)
+    with pytest.raises(HostLostError, match="metal-two: "):
+        pending.wait(20, [watched])
+    sut.call("kill")
+    assert pending.wait(5)["exit_status"] == -signal.SIGKILL
+    watched.close()
+
+
+def test_no_answer_in_time_is_a_lost_machine(sut: AgentLine) -> None:
+    with pytest.raises(HostLostError, match=r"no answer to exec within 0\.2 s"):
+        sut.call("exec", 0.2, argv=["sleep", "5"])
+
+
+def test_a_machine_that_cannot_be_reached_says_why() -> None:
+    line = AgentLine(Host("far", "client", {"ansible_connection": "local", "ansible_python_interpreter": "/bin/false"}))
+    with pytest.raises(HostLostError, match="far: "):
+        line.open(5)
+    line.close()
+
+
+def test_samples_are_counters_over_time(sut: AgentLine) -> None:
+    sut.call("sample_start", interval_s=0.05)
+    time.sleep(0.3)
+    rows = sut.call("sample_stop")
+    assert len(rows) >= 4
+    assert {"time_s", "user_s", "system_s", "idle_s", "steal_s", "rx_bytes", "load1", "pressure_us"} <= set(rows[0])
+    assert [r["time_s"] for r in rows] == sorted(r["time_s"] for r in rows)
+    assert sut.call("sample_stop") == []
+
+
+def test_usage_of_a_domain_is_that_of_its_qemu(sut: AgentLine, tmp_path: Path) -> None:
+    fake = tmp_path / "qemu-system-x86_64"
+    fake.symlink_to("/bin/sleep")
+    # A process that looks like QEMU: its name, and guest=<domain> among its words.
+    process = subprocess.Popen(
+        ["sh", "-c", f"exec -a {fake} python3 -c 'import time; time.sleep(30)' -name guest=toll,x=1"],
+        executable="/bin/bash",
+    )
+    try:
+        deadline = time.monotonic() + 5
+        while not Path(f"/proc/{process.pid}/cmdline").read_text().startswith(str(fake)):
+            assert time.monotonic() < deadline
+        assert sut.call("usage", domain="toll")["domain"]["total_s"] > 0
+        with pytest.raises(AgentError, match="no QEMU process of the domain toll-two"):
+            sut.call("usage", domain="toll-two")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_agent_is_plain_python_of_3_9() -> None:
+    folder = Path(str(agent.__file__)).parent
+    allowed = {
+        "__future__",
+        "base64",
+        "collections",
+        "contextlib",
+        "fcntl",
+        "gzip",
+        "hashlib",
+        "http",
+        "json",
+        "os",
+        "pathlib",
+        "shutil",
+        "signal",
+        "socket",
+        "subprocess",
+        "sys",
+        "tempfile",
+        "threading",
+        "time",
+        "typing",
+        "workloads",
+    }
+    for name in agent.MODULES:
+        tree = ast.parse((folder / f"{name}.py").read_text(), feature_version=(3, 9))
+        for node in ast.walk(tree):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            assert {n.split(".")[0] for n in names} <= allowed
+        assert "from __future__ import annotations" in (folder / f"{name}.py").read_text()
+
+
+def test_ssh_is_called_as_the_inventory_says() -> None:
+    host = Host(
+        "metal",
+        "metal",
+        {
+            "ansible_host": "198.18.0.20",
+            "ansible_user": "root",
+            "ansible_port": 2222,
+            "ansible_ssh_common_args": "-F /lab/ssh_config -o 'ProxyCommand=nc %h'",
+            "ansible_ssh_private_key_file": "/lab/key",
+        },
+    )
+    argv = host.argv()
+    assert argv[:5] == ["ssh", "-F", "/lab/ssh_config", "-o", "ProxyCommand=nc %h"]
+    assert argv[-2:] == ["198.18.0.20", "python3"]
+    assert "ServerAliveInterval=2" in argv
+    assert argv[argv.index("-p") + 1] == "2222"
+    assert argv[argv.index("-i") + 1] == "/lab/key"
+
+
+def test_inventories_that_lack_something_are_refused(tmp_path: Path, inventory: Path) -> None:
+    with pytest.raises(
+        InventoryError, match=r"0 hosts have vmtoll_environment 'kvm-default'.*there are: metal, metal-two"
+    ):
+        load_inventory(inventory, ["metal", "kvm-default"])
+    with pytest.raises(InventoryError, match="no such inventory"):
+        load_inventory(tmp_path / "none.yml", ["metal"])
+    with pytest.raises(InventoryError, match="`clients` is empty"):
+        from_data({}, ["metal"])
+    guest = {"vmtoll_environment": "kvm-default", "vmtoll_kvm_host": "box"}
+    data = {
+        "_meta": {"hostvars": {"g": guest}},
+        "clients": {"hosts": ["c"]},
+        "kvm_guests": {"hosts": ["g"]},
+    }
+    with pytest.raises(InventoryError, match="'box' is not in the group `kvm_hosts`"):
+        from_data(data, ["kvm-default"])

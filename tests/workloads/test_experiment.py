@@ -1,0 +1,130 @@
+"""Whatever is wrong with an experiment is said in one sentence, before anything starts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workloads.runner.errors import ExperimentError
+from workloads.runner.experiment import load
+from workloads.runner.registry import PROJECT, Registry
+
+Rewrite = Callable[..., Path]
+
+
+def test_a_good_experiment_names_all_it_needs(project: Registry) -> None:
+    resolved = load(project.experiment_file("tiny"), project)
+    assert resolved.workloads["tiny"].twin == "h2load"
+    assert resolved.site.name == "tiny"
+    assert resolved.experiment.twin_s == resolved.experiment.duration_s
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"servers": ["ngnix"]}, r"servers\[0\]: unknown server 'ngnix' \(did you mean 'nginx'\?\); allowed: apache-p"),
+        ({"servers": ["nginx", "nginx"]}, r"servers\[1\]: 'nginx' is named twice"),
+        ({"servers": []}, r"servers: \[\]: list should have at least 1 item"),
+        (
+            {"environments": ["metal", "metal-tow"]},
+            r"environments\[1\]: unknown environment .* allowed: metal, metal-two",
+        ),
+        ({"workloads": ["tinyy"]}, r"workloads\[0\]: unknown workload 'tinyy' \(did you mean 'tiny'\?\)"),
+        ({"blocks": -2}, r"blocks: -2: input should be greater than 0"),
+        ({"blocks": 2.5}, r"blocks: 2.5: "),
+        ({"blocks": 3, "purpose": "measure"}, r"blocks: 3 is below 6.*purpose: smoke"),
+        ({"duration_s": -1.0}, r"duration_s: -1.0: input should be greater than 0"),
+        ({"duration_s": "1"}, r"duration_s: '1': input should be a valid number"),
+        ({"duration_s": float("inf")}, r"duration_s: inf: input should be a finite number"),
+        ({"warmup_s": None}, r"warmup_s: is missing; keys: question,"),
+        (
+            {"duratoin_s": 1.0},
+            r"duratoin_s: unknown key 'duratoin_s' \(did you mean 'duration_s'\?\); allowed: question",
+        ),
+        ({"purpose": "fun"}, r"purpose: 'fun': input should be 'measure' or 'smoke'"),
+        ({"noise_floor": {"environment": "metal", "server": "nginx"}}, r"noise_floor.server: unknown key.*servers"),
+        (
+            {"noise_floor": {"environment": "kvm", "servers": ["nginx"]}},
+            r"noise_floor.environment: unknown environment",
+        ),
+        (
+            {"noise_floor": {"environment": "metal", "servers": ["apache-prefork"]}},
+            r"noise_floor.servers\[0\]: unknown",
+        ),
+        (
+            {"declared_differences": ["kernl"]},
+            r"declared_differences\[0\]: unknown fact 'kernl' \(did you mean 'kernel'",
+        ),
+        ({"name": "other"}, r"name: must not be given"),
+    ],
+)
+def test_every_mistake_is_named(project: Registry, rewrite: Rewrite, change: dict[str, Any], said: str) -> None:
+    path = rewrite(**change)
+    with pytest.raises(ExperimentError, match=said) as caught:
+        load(path, project)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_experiment_is_answered_with_those_there_are(project: Registry) -> None:
+    with pytest.raises(ExperimentError, match=r"unknown experiment 'tinyy' \(did you mean 'tiny'\?\); allowed: tiny"):
+        load(project.experiment_file("tinyy"), project)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "a: [", "1: 2", ""])
+def test_what_is_no_mapping_is_refused(project: Registry, text: str) -> None:
+    path = project.experiment_file("tiny")
+    path.write_text(text)
+    with pytest.raises(ExperimentError, match=r"(not YAML|must be a mapping)"):
+        load(path, project)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tool": "sige"}, r"tool: unknown tool 'sige' \(did you mean 'siege'\?\); allowed: h2load, siege"),
+        ({"twin": "ab"}, r"twin: unknown tool 'ab'"),
+        ({"site": "shop"}, r"site: unknown site 'shop'"),
+        ({"users": 0}, r"users: 0: "),
+        ({"keep_alive": False}, r"twin: h2load cannot do keep_alive: false"),
+        ({"keep_alive": "yes"}, r"keep_alive: 'yes': "),
+    ],
+)
+def test_mistakes_in_a_workload_name_its_file(project: Registry, change: dict[str, Any], said: str) -> None:
+    path = project.workload_file("tiny")
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **change}))
+    with pytest.raises(ExperimentError, match=said) as caught:
+        load(project.experiment_file("tiny"), project)
+    assert str(path) in str(caught.value)
+
+
+def test_adding_one_file_adds_one_of_each(project: Registry, rewrite: Rewrite) -> None:
+    root = project.root
+    (root / "server-builds" / "caddy").mkdir()
+    (root / "server-builds" / "caddy" / "server.yml").write_text("description: one more\n")
+    (root / "vm-images/guests/kvm-tuned.yml").write_text("description: one more\n")
+    (root / "workloads/tools/hammer.py").write_text((root / "workloads/tools/siege.py").read_text())
+    site = (root / "workloads/sites/tiny.yml").read_text()
+    (root / "workloads/sites/shop.yml").write_text(site)
+    workload = yaml.safe_load((root / "workloads/tiny.yml").read_text())
+    (root / "workloads/shop-hammer.yml").write_text(yaml.safe_dump({**workload, "site": "shop", "tool": "hammer"}))
+    path = rewrite(servers=["caddy"], environments=["kvm-tuned"], workloads=["shop-hammer"], noise_floor=None)
+    resolved = load(path, project)
+    assert resolved.site.name == "shop"
+    assert resolved.workloads["shop-hammer"].tool == "hammer"
+
+
+@pytest.mark.parametrize("path", sorted((PROJECT / "workloads" / "experiments").glob("*.yml")), ids=lambda p: p.stem)
+def test_the_experiments_here_are_sound(path: Path) -> None:
+    load(path)
+
+
+@pytest.mark.parametrize("name", Registry().workloads())
+def test_the_workloads_here_are_sound(project: Registry, rewrite: Rewrite, name: str) -> None:
+    registry = Registry()
+    text = registry.workload_file(name).read_text()
+    project.workload_file(name).write_text(text)
+    project.site_file("office").write_text(registry.site_file("office").read_text())
+    load(rewrite(workloads=[name]), project)

@@ -1,0 +1,107 @@
+"""A site is the same for the same seed, and looks like a site."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from workloads.sites import SITES_DIR, SiteError, build, load_site, lockstep_list, manifest, url_list
+from workloads.sites.build import MTIME_S
+
+OFFICE = SITES_DIR / "office.yml"
+MAGIC = {
+    "html": b"<!DOCTYPE html>",
+    "gif": b"GIF89a",
+    "jpg": b"\xff\xd8\xff\xe0",
+    "pdf": b"%PDF-1.4",
+    "doc": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+}
+
+
+def test_the_office_site_has_the_promised_sizes_and_kinds(tmp_path: Path) -> None:
+    made = build(OFFICE, tmp_path)
+    sizes = [f["size_bytes"] for f in made["files"]]
+    assert len(sizes) == 150
+    assert min(sizes) == 2
+    assert max(sizes) == 262144
+    assert sum(s < 10_000 for s in sizes) > len(sizes) / 2, "the bulk is small"
+    assert sum(sorted(sizes)[-15:]) > sum(sizes) / 2, "a tenth of the files holds half of the bytes"
+    kinds = Counter(f["path"].rpartition(".")[2] for f in made["files"])
+    assert set(kinds) == set(MAGIC)
+    for entry in made["files"]:
+        body = (tmp_path / "office" / entry["path"]).read_bytes()
+        assert len(body) == entry["size_bytes"]
+        if len(body) > 250:
+            assert body.startswith(MAGIC[entry["path"].rpartition(".")[2]]), entry["path"]
+
+
+def test_the_index_page_is_readable_html(tmp_path: Path) -> None:
+    build(OFFICE, tmp_path)
+    text = (tmp_path / "office" / "index.html").read_text(encoding="ascii")
+    assert text.rstrip().endswith("</body></html>")
+    assert text.count("<p>") == text.count("</p>") > 1
+
+
+def test_the_same_seed_gives_the_same_bytes_and_times(tmp_path: Path) -> None:
+    one, two = build(OFFICE, tmp_path / "one"), build(OFFICE, tmp_path / "two")
+    assert one == two == manifest(load_site(OFFICE))
+    assert json.loads((tmp_path / "one" / "office.manifest.json").read_text()) == one
+    for path in [*(tmp_path / "one").rglob("*")]:
+        assert path.stat().st_mtime == MTIME_S, path
+
+
+def test_the_content_is_what_it_was_when_results_were_published() -> None:
+    digest = manifest(load_site(OFFICE))["digest"]
+    assert digest == "cfc4d59b96cca531f5717b2ab040ab9c8fe311ded9eed1790c9760f2d163b026", (
+        "another content makes older runs incomparable: raise the seed on purpose only"
+    )
+
+
+def test_building_again_removes_what_does_not_belong(tmp_path: Path) -> None:
+    build(OFFICE, tmp_path)
+    (tmp_path / "office" / "old").mkdir()
+    (tmp_path / "office" / "old" / "page.html").write_text("x")
+    build(OFFICE, tmp_path)
+    assert not (tmp_path / "office" / "old").exists()
+
+
+def test_url_lists_repeat_by_weight_and_are_stable() -> None:
+    made = manifest(load_site(OFFICE))
+    urls = url_list(made, "http://198.18.0.20:8080", 1)
+    counts = Counter(urls)
+    for entry in made["files"]:
+        assert counts[f"http://198.18.0.20:8080/{entry['path']}"] == entry["weight"] >= 1
+    assert len(urls) == 400
+    assert urls == url_list(made, "http://198.18.0.20:8080", 1) != url_list(made, "http://198.18.0.20:8080", 2)
+
+
+@pytest.mark.parametrize("users", [1, 2, 10, 20])
+def test_the_lockstep_list_sends_the_same_bytes_as_the_whole(users: int) -> None:
+    made = manifest(load_site(OFFICE))
+    sizes = {f"/{f['path']}": f["size_bytes"] for f in made["files"]}
+
+    def mean(urls: list[str]) -> float:
+        return sum(sizes[u] for u in urls) / len(urls)
+
+    share = lockstep_list(made, "", 1, users)
+    assert len(share) * users == 400
+    assert mean(share) == pytest.approx(mean(url_list(made, "", 1)), rel=0.12)
+
+
+def test_the_command_line_builds_and_refuses(tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "workloads.sites"]
+    done = subprocess.run([*run, "office", str(tmp_path)], capture_output=True, text=True, check=True)
+    assert "150 files" in done.stdout
+    wrong = subprocess.run([*run, "offce", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "office" in wrong.stderr
+
+
+def test_a_site_that_says_too_much_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "office.yml"
+    path.write_text(OFFICE.read_text() + "colour: blue\n")
+    with pytest.raises(SiteError, match="colour"):
+        load_site(path)

@@ -1,0 +1,125 @@
+"""Facts that decide whether two machines may be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from workloads.runner.agent.machine import output_of, read
+
+SYSCTLS = (
+    "net.core.somaxconn",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_sack",
+)
+_PIECE = 1 << 20
+
+
+def sha256_file(path: Path, total: Any = None) -> str:
+    """Digest of a file; with `total`, of everything fed to it so far and the file."""
+    total = total or hashlib.sha256()
+    with path.open("rb") as handle:
+        while piece := handle.read(_PIECE):
+            total.update(piece)
+    return str(total.hexdigest())
+
+
+def fingerprint(spec: dict[str, Any]) -> dict[str, Any]:
+    """What must be alike on two machines: binary, configuration, workers, version."""
+    total = hashlib.sha256()
+    for path in spec["configs"]:
+        sha256_file(Path(path), total)
+    return {
+        "binary_sha256": sha256_file(Path(spec["binary"])),
+        "config_sha256": total.hexdigest(),
+        "workers": spec["workers"],
+        "version": spec["version"],
+    }
+
+
+def tree_digest(folder: Path) -> str:
+    """SHA-256 of the lines `sha256  path` of all files below a folder, sorted by path."""
+    root = folder.resolve()
+    lines = [(str(p.relative_to(root)), sha256_file(p)) for p in root.rglob("*") if p.is_file()]
+    total = hashlib.sha256()
+    for name, digest in sorted(lines):
+        total.update(f"{digest}  {name}\n".encode())
+    return total.hexdigest()
+
+
+def _cpuinfo(*keys: str) -> str:
+    for line in read("/proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in keys:
+            return value.strip()
+    return ""
+
+
+def _nic() -> str:
+    """Driver and MTU of every interface but the loopback."""
+    found = []
+    for interface in sorted(Path("/sys/class/net").iterdir()):
+        if interface.name != "lo":
+            driver = interface / "device" / "driver"
+            name = driver.resolve().name if driver.exists() else "virtual"
+            found.append(f"{name} mtu={read(str(interface / 'mtu'))}")
+    return ", ".join(found)
+
+
+def _packages() -> dict[str, str]:
+    listed = output_of("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\\n")
+    rows = [line.split() for line in listed.splitlines()]
+    return {row[1]: row[2] for row in rows if len(row) == 3 and row[0].startswith("ii")}
+
+
+def _sysctls() -> dict[str, str]:
+    values = {name: read("/proc/sys/" + name.replace(".", "/"), "absent") for name in SYSCTLS}
+    return {name: " ".join(value.split()) for name, value in values.items()}
+
+
+def machine_facts() -> dict[str, Any]:
+    """The facts of any machine, whatever its part."""
+    memory = [line.split()[1] for line in read("/proc/meminfo").splitlines() if line.startswith("MemTotal")]
+    vulnerabilities = sorted(Path("/sys/devices/system/cpu/vulnerabilities").glob("*"))
+    return {
+        "kernel": os.uname().release,
+        "cmdline": read("/proc/cmdline"),
+        "cpu_model": _cpuinfo("model name", "Model"),
+        "cpus_allowed": len(os.sched_getaffinity(0)),
+        "microcode": _cpuinfo("microcode"),
+        "mitigations": {path.name: read(str(path)) for path in vulnerabilities},
+        "governor": read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "smt": read("/sys/devices/system/cpu/smt/control"),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))),
+        "clock_source": read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "memory_kib": int(memory[0]) if memory else 0,
+        "virtualization": output_of("systemd-detect-virt", "--vm") or "none",
+        "container": output_of("systemd-detect-virt", "--container") or "none",
+        "nic": _nic(),
+        "sysctls": _sysctls(),
+        "packages": _packages(),
+    }
+
+
+def libvirt_facts(uri: str, domains: Iterable[str]) -> dict[str, Any]:
+    """QEMU's and libvirt's versions and the definitions of the domains, of a KVM host."""
+    facts: dict[str, Any] = {}
+    for line in output_of("virsh", "-c", uri, "version").splitlines():
+        key, _, value = line.partition(":")
+        if key.startswith("Running hypervisor"):
+            facts["qemu_version"] = value.strip()
+        elif key.startswith("Using library"):
+            facts["libvirt_version"] = value.strip()
+    facts["domains"] = {name: output_of("virsh", "-c", uri, "dumpxml", name) for name in domains}
+    return facts

@@ -1,0 +1,297 @@
+"""The agent's operations and its loop.
+
+It reads one JSON request a line, `{"id", "op", "args"}`, and answers `{"id", "result"}` or `{"id", "error"}`,
+in any order. When its input ends (the runner is gone) it kills what it started, stops the servers it started
+and lets go of its lock.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import gzip
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from workloads.runner.agent.facts import fingerprint, libvirt_facts, machine_facts, tree_digest
+from workloads.runner.agent.machine import (
+    counters,
+    other_vhost_threads,
+    pss_kib,
+    qemu_pid,
+    read,
+    tasks_ns,
+)
+from workloads.runner.agent.servers import CommandServer, UnitServer, listens, until
+
+
+class Agent:
+    """One method `op_<name>` an operation; arguments and results are JSON."""
+
+    def __init__(self) -> None:
+        self.root = Path("/")
+        self.lock: IO[str] | None = None
+        self.servers: dict[str, UnitServer | CommandServer] = {}
+        self.started: set[str] = set()
+        self.running: set[int] = set()
+        self.samples: list[dict[str, float]] = []
+        self.enough = threading.Event()
+        self.sampler: threading.Thread | None = None
+        self.say = threading.Lock()
+        self.guard = threading.Lock()
+        self.qemu: dict[str, str] = {}
+
+    def op_hello(self, root: str = "/") -> dict[str, Any]:
+        self.root = Path(root)
+        return {"pid": os.getpid(), "python": sys.version.split()[0]}
+
+    def op_ping(self) -> None:
+        """Answer."""
+
+    def op_lock(self, owner: str) -> dict[str, str | None]:
+        """Hold the machine for one run; who holds it, if another does. The kernel frees it when we die."""
+        if self.lock is None:
+            path = self.root / "run" / "vmtoll.lock"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = path.open("a+", encoding="utf-8")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                handle.seek(0)
+                holder = handle.read().strip() or "another run"
+                handle.close()
+                return {"held_by": holder}
+            handle.truncate(0)
+            handle.write(owner)
+            handle.flush()
+            self.lock = handle
+        return {"held_by": None}
+
+    def spec(self, name: str) -> dict[str, Any]:
+        """What provisioning says about a server."""
+        path = self.root / "etc" / "vmtoll" / "servers" / f"{name}.json"
+        spec: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return spec
+
+    def server(self, name: str) -> UnitServer | CommandServer:
+        with self.guard:
+            if name not in self.servers:
+                spec = self.spec(name)
+                self.servers[name] = CommandServer(spec) if "command" in spec else UnitServer(spec)
+            return self.servers[name]
+
+    def op_facts(self, uri: str | None = None, domains: Sequence[str] = (), sut: bool = False) -> dict[str, Any]:
+        facts = machine_facts()
+        if sut:
+            names = sorted(p.stem for p in (self.root / "etc" / "vmtoll" / "servers").glob("*.json"))
+            facts["servers"] = {name: fingerprint(self.spec(name)) for name in names}
+            facts["content_digest"] = tree_digest(self.root / "srv" / "vmtoll" / "sites" / "current")
+        return {**facts, **(libvirt_facts(uri, domains) if uri else {})}
+
+    def op_exec(
+        self,
+        argv: Sequence[str],
+        files: dict[str, str] | None = None,
+        outputs: Sequence[str] = (),
+        env: dict[str, str] | None = None,
+        limit_s: float = 60.0,
+    ) -> dict[str, Any]:
+        """Run a command in a fresh folder; its whole process group dies at the bound. CPU time by rusage."""
+        folder = Path(tempfile.mkdtemp(prefix="vmtoll-"))
+        try:
+            for name, text in (files or {}).items():
+                (folder / name).write_text(text, encoding="utf-8")
+            result = self._exec(argv, folder, {**os.environ, **(env or {})}, limit_s)
+            result["files"] = {}
+            for name in outputs:
+                with contextlib.suppress(OSError):
+                    packed = gzip.compress((folder / name).read_bytes(), 1)
+                    result["files"][name] = base64.b64encode(packed).decode()
+            return result
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _exec(self, argv: Sequence[str], folder: Path, env: dict[str, str], limit_s: float) -> dict[str, Any]:
+        expired = threading.Event()
+        with (folder / ".out").open("w+b") as out, (folder / ".err").open("w+b") as err:
+            started_at, begin = time.time(), time.monotonic()
+            process = subprocess.Popen(
+                argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+            self.running.add(process.pid)
+
+            def kill() -> None:
+                expired.set()
+                kill_group(process.pid)
+
+            bound = threading.Timer(limit_s, kill)
+            bound.daemon = True
+            bound.start()
+            _, status, usage = os.wait4(process.pid, 0)
+            wall_s = time.monotonic() - begin
+            bound.cancel()
+            self.running.discard(process.pid)
+            process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        kill_group(process.pid)  # whatever it left behind
+        return {
+            "exit_status": process.returncode,
+            "timed_out": expired.is_set(),
+            "stdout": read(str(folder / ".out")),
+            "stderr": read(str(folder / ".err")),
+            "wall_s": wall_s,
+            "started_at": started_at,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "cpus": len(os.sched_getaffinity(0)),
+        }
+
+    def op_kill(self) -> None:
+        """End what `exec` is running now."""
+        for pid in list(self.running):
+            kill_group(pid)
+
+    def op_server_start(self, name: str, limit_s: float = 60.0) -> dict[str, Any]:
+        """Start a server and wait until its port answers here; its fingerprint."""
+        spec, server = self.spec(name), self.server(name)
+        port = int(spec["port"])
+        if listens(port):
+            raise RuntimeError(f"port {port} is already in use before {name} is started")
+        self.started.add(name)
+        server.start(limit_s)
+        began = time.monotonic()
+
+        def settled() -> bool:
+            return listens(port) or (time.monotonic() - began > 0.5 and not server.pids())
+
+        until(settled, limit_s, f"{name} does not listen on port {port}")
+        if not listens(port):
+            raise RuntimeError(f"{name} ended without listening on port {port}")
+        return fingerprint(spec)
+
+    def op_server_stop(self, name: str, limit_s: float = 60.0) -> None:
+        """Stop a server; wait until its port is closed and none of its processes is left."""
+        port, server = int(self.spec(name)["port"]), self.server(name)
+        server.stop(limit_s)
+        until(lambda: not listens(port) and not server.pids(), limit_s, f"{name} does not stop")
+        self.started.discard(name)
+
+    def op_stop_all(self, names: Sequence[str], limit_s: float = 60.0) -> None:
+        """Stop whatever a dead run may have left running."""
+        for name in names:
+            if (self.root / "etc" / "vmtoll" / "servers" / f"{name}.json").exists():
+                self.op_server_stop(name, limit_s)
+
+    def op_usage(self, server: str | None = None, domain: str | None = None) -> dict[str, Any]:
+        """CPU, memory and processes of a server, or CPU of a domain's QEMU; the machine's counters."""
+        usage: dict[str, Any] = {"machine": counters()}
+        if server:
+            known = self.server(server)
+            pids = known.pids()
+            usage["server"] = {**known.cpu(pids), "pss_kib": pss_kib(pids), "processes": len(pids)}
+        if domain:
+            pid = self.qemu.get(domain) or ""
+            if f"guest={domain}" not in read(f"/proc/{pid}/cmdline"):
+                pid = qemu_pid(domain) or ""
+                self.qemu[domain] = pid
+            if not pid:
+                raise RuntimeError(f"no QEMU process of the domain {domain}")
+            usage["domain"] = {"total_s": sum(tasks_ns(p) for p in [pid, *other_vhost_threads(pid)]) / 1e9}
+        return usage
+
+    def op_sample_start(self, interval_s: float = 1.0) -> None:
+        self.op_sample_stop()
+        self.samples = [counters()]
+        self.enough.clear()
+
+        def loop() -> None:
+            while not self.enough.wait(interval_s):
+                self.samples.append(counters())
+
+        self.sampler = threading.Thread(target=loop, daemon=True)
+        self.sampler.start()
+
+    def op_sample_stop(self) -> list[dict[str, float]]:
+        if self.sampler is None:
+            return []
+        self.enough.set()
+        self.sampler.join()
+        self.sampler = None
+        return [*self.samples, counters()]
+
+    def op_http_check(
+        self, host: str, port: int, files: Sequence[dict[str, str]], limit_s: float = 30.0
+    ) -> dict[str, Any]:
+        """Poll until the server answers, then compare the digest of each body; the wrong ones, described."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                return {"wrong": wrong_bodies(host, port, files), "checked": len(files)}
+            except (OSError, http.client.HTTPException) as error:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"http://{host}:{port} does not answer: {error!r}") from error
+                time.sleep(0.02)
+
+    def op_tree_digest(self, path: str) -> str:
+        return tree_digest(self.root / path)
+
+    def answer(self, request: dict[str, Any]) -> None:
+        reply: dict[str, Any] = {"id": request["id"]}
+        try:
+            reply["result"] = getattr(self, "op_" + request["op"])(**request["args"])
+        except RuntimeError as error:
+            reply["error"] = str(error)
+        except Exception as error:  # whatever went wrong, the runner must hear of it
+            reply["error"] = f"{type(error).__name__}: {error}"
+        with self.say, contextlib.suppress(OSError):
+            sys.stdout.write(json.dumps(reply) + "\n")
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        self.op_kill()
+        for name in list(self.started):
+            with contextlib.suppress(Exception):
+                self.server(name).stop(20)
+
+
+def kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def wrong_bodies(host: str, port: int, files: Sequence[dict[str, str]]) -> list[str]:
+    """GET each file over one connection; those whose status or SHA-256 is not as it should be."""
+    connection = http.client.HTTPConnection(host, port, timeout=15)
+    wrong = []
+    try:
+        for entry in files:
+            connection.request("GET", "/" + entry["path"])
+            response = connection.getresponse()
+            body = response.read()
+            if response.status != 200 or hashlib.sha256(body).hexdigest() != entry["sha256"]:
+                wrong.append(f"{entry['path']} (status {response.status}, {len(body)} bytes)")
+    finally:
+        connection.close()
+    return wrong
+
+
+def main() -> None:
+    agent = Agent()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        for line in sys.stdin:
+            threading.Thread(target=agent.answer, args=(json.loads(line),), daemon=True).start()
+    finally:
+        agent.close()
+        os._exit(0)
