@@ -190,18 +190,11 @@ def test_samples_are_counters_over_time(sut: AgentLine) -> None:
     assert sut.call("sample_stop") == []
 
 
-def test_usage_of_a_domain_is_that_of_its_qemu(sut: AgentLine, tmp_path: Path) -> None:
-    fake = tmp_path / "qemu-system-x86_64"
-    fake.symlink_to("/bin/sleep")
+def test_usage_of_a_domain_is_that_of_its_qemu(sut: AgentLine) -> None:
     # A process that looks like QEMU: its name, and guest=<domain> among its words.
-    process = subprocess.Popen(
-        ["sh", "-c", f"exec -a {fake} python3 -c 'import time; time.sleep(30)' -name guest=toll,x=1"],
-        executable="/bin/bash",
-    )
+    words = ["qemu-system-x86_64", "-c", "import time; time.sleep(30)", "-name", "guest=toll,x=1"]
+    process = subprocess.Popen(words, executable="/usr/bin/python3")
     try:
-        deadline = time.monotonic() + 5
-        while not Path(f"/proc/{process.pid}/cmdline").read_text().startswith(str(fake)):
-            assert time.monotonic() < deadline
         assert sut.call("usage", domain="toll")["domain"]["total_s"] > 0
         with pytest.raises(AgentError, match="no QEMU process of the domain toll-two"):
             sut.call("usage", domain="toll-two")

@@ -31,7 +31,7 @@ def test_siege_all_well(name: str) -> None:
     seen = parse(name)
     assert (seen.transactions, seen.successful, seen.failed) == (600, 600, 0)
     assert seen.availability_pct == 100
-    assert seen.transferred_mb == 7.59
+    assert seen.transferred_mb == pytest.approx(7.59 * 2**20 / 1e6)
     assert 0.05 <= seen.elapsed_s <= 0.2
     assert seen.concurrency and 5 < seen.concurrency < 10
     assert (seen.longest_ms, seen.shortest_ms) == (10, 0)

@@ -108,7 +108,7 @@ def parse(load: Load, output: Output) -> ToolResult:
         successful=min(int(found["successful"]), transactions),
         failed=failed + max(0, transactions - int(found["successful"])),
         elapsed_s=found["elapsed_s"],
-        transferred_mb=found["transferred_mb"],
+        transferred_mb=found["transferred_mb"] * 2**20 / 1e6,  # its MB are MiB
         availability_pct=found["availability_pct"],
         response_time_mean_ms=found["response_time_s"] * 1000,
         concurrency=found["concurrency"],
