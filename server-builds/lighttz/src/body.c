@@ -14,7 +14,7 @@ static enum body_state size_digit(struct body *b, char c)
 {
     int digit = hex_value(c);
     if (digit >= 0) {
-        if (b->left >> 56)
+        if (b->left >> 56 || ++b->overhead > OVERHEAD_MAX)
             return BODY_BAD;
         b->left = b->left * 16 + (uint64_t)digit;
         b->any_digit = true;

@@ -197,6 +197,7 @@ static void process(struct conn *c, const char *p, size_t n)
     s->out_length = 0;
     if (at)
         deadline_unset(c); /* it was of a request that is served now */
+    c->linger = c->linger || (c->closing && at < n);
     keep_input(c, p + at, c->closing ? 0 : n - at);
     settle(c);
 }

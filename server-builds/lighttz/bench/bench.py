@@ -1,0 +1,366 @@
+"""Ours, the peers and the limit probe side by side: server on one core, load on another, interleaved.
+
+Prints CPU time per request, ratios, requests per second, memory and the tail. It judges nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+SIZES = {"357 B": 357, "4 KB": 4096, "9 KB": 9216, "100 KB": 102400}
+TICK = os.sysconf("SC_CLK_TCK")
+
+NGINX = """
+worker_processes 1; daemon off; pid {dir}/nginx.pid; error_log {dir}/nginx.log crit;
+events {{ worker_connections 20000; }}
+http {{
+  access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 75;
+  open_file_cache max=1000 inactive=20s; open_file_cache_valid 1s;
+  client_body_temp_path {dir}/t1; proxy_temp_path {dir}/t2; fastcgi_temp_path {dir}/t3;
+  uwsgi_temp_path {dir}/t4; scgi_temp_path {dir}/t5;
+  server {{ listen 127.0.0.1:{port} reuseport deferred; root {root}; }}
+}}
+"""
+LIGHTTPD = """
+server.document-root = "{root}"
+server.bind = "127.0.0.1"
+server.port = {port}
+server.max-keep-alive-requests = 1000000000
+server.max-fds = 20000
+server.max-connections = 10000
+server.errorlog = "{dir}/lighttpd.log"
+"""
+H2O = """
+num-threads: 1
+max-connections: 20000
+user: root
+error-log: {dir}/h2o.log
+pid-file: {dir}/h2o.pid
+hosts:
+  default:
+    listen: {{ host: 127.0.0.1, port: {port} }}
+    paths: {{ "/": {{ file.dir: {root} }} }}
+"""
+APACHE = """
+ServerRoot {dir}
+ServerName bench
+Listen 127.0.0.1:{port}
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+PidFile {dir}/apache.pid
+ErrorLog {dir}/apache.log
+User nobody
+Group nogroup
+DocumentRoot {root}
+KeepAlive On
+MaxKeepAliveRequests 0
+StartServers 1
+ServerLimit 4
+ThreadsPerChild 64
+MaxRequestWorkers 256
+<Directory {root}>
+  Require all granted
+</Directory>
+"""
+LIGHTTZ = """
+listen = 127.0.0.1:{port}
+root = {root}
+workers = 1
+"""
+
+
+@dataclass
+class Server:
+    name: str
+    argv: list[str]
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def pids(self) -> list[int]:
+        assert self.process
+        found, todo = [], [self.process.pid]
+        while todo:
+            pid = todo.pop()
+            found.append(pid)
+            for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                todo += [int(child) for child in task.read_text().split()]
+        return found
+
+    def cpu(self) -> tuple[float, float]:
+        """User and system seconds of all processes so far."""
+        user = system = 0
+        for pid in self.pids():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            user += int(fields[11])
+            system += int(fields[12])
+        return user / TICK, system / TICK
+
+    def cpu_ns(self) -> int:
+        """All of it, in nanoseconds: /proc/PID/stat counts ticks."""
+        total = 0
+        for pid in self.pids():
+            for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+                with contextlib.suppress(OSError):
+                    total += int(path.read_text().split()[0])
+        return total
+
+    def pss_kib(self) -> int:
+        total = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError):  # it may have ended meanwhile
+                text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                total += int(text.partition("\nPss:")[2].split()[0])
+        return total
+
+
+@dataclass
+class Sample:
+    cpu_us: float
+    user_us: float
+    system_us: float
+    rps: float
+    failures: int
+    p999_us: float
+    pss_kib: int
+
+
+@dataclass
+class Bench:
+    args: argparse.Namespace
+    dir: Path
+    root: Path
+    servers: dict[str, Server] = field(default_factory=dict)
+    port: int = 18300
+    samples: dict[tuple[str, str], list[Sample]] = field(default_factory=dict)
+
+    def start(self, name: str, argv: list[str], config: str = "") -> None:
+        binary = shutil.which(argv[0], path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        if binary is None:
+            print(f"{name} is not installed here and is left out.")
+            return
+        self.port += 1
+        file = self.dir / f"{name.replace(' ', '-')}.conf"
+        values = {"dir": self.dir, "root": self.root, "port": self.port, "conf": file}
+        file.write_text(config.format(**values))
+        command = ["taskset", "-c", str(self.args.server_cpu), binary, *(a.format(**values) for a in argv[1:])]
+        server = Server(name, command, self.port)
+        log = (self.dir / f"{file.stem}.out").open("wb")
+        server.process = subprocess.Popen(command, stdout=log, stderr=log)
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                self.servers[name] = server
+                return
+            time.sleep(0.05)
+        server.process.terminate()
+        print(f"{name} did not start and is left out: {Path(log.name).read_text()[:200]}")
+
+    def start_all(self) -> None:
+        peers: list[tuple[str, list[str], str]] = [
+            ("nginx", ["nginx", "-c", "{conf}"], NGINX),
+            ("lighttpd", ["lighttpd", "-D", "-f", "{conf}"], LIGHTTPD),
+            ("h2o", ["h2o", "-c", "{conf}"], H2O),
+            ("apache event", ["apache2", "-DFOREGROUND", "-f", "{conf}"], APACHE),
+            ("darkhttpd", ["darkhttpd", "{root}", "--port", "{port}", "--addr", "127.0.0.1"], ""),
+        ]
+        self.start("lighttz", [str(HERE / "build/lighttz"), "-c", "{conf}"], LIGHTTZ)
+        for size, octets in SIZES.items():
+            self.start(f"limit {size}", [str(HERE / "build/limit"), "{port}", str(octets)])
+        for name, argv, config in peers:
+            if not self.args.only or name in self.args.only:
+                self.start(name, argv, config)
+
+    def load(self, server: Server, size: str, mode: str, *, ms: int, rate: float = 0, users: int = 100) -> Sample:
+        argv = ["taskset", "-c", str(self.args.load_cpu), str(HERE / "build/load"), str(server.port)]
+        argv += [f"/{SIZES[size]}.bin", str(users), str(ms), mode] + ([str(rate)] if rate else [])
+        before, before_ns = server.cpu(), server.cpu_ns()
+        client = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        time.sleep(ms / 2000)
+        pss = server.pss_kib()
+        out, _ = client.communicate()
+        if client.returncode:
+            sys.exit(f"no load could be sent to {server.name}")
+        after, after_ns = server.cpu(), server.cpu_ns()
+        requests, failures, seconds, _, _, p999 = (float(v) for v in out.split())
+        n = max(requests, 1)
+        return Sample(
+            cpu_us=(after_ns - before_ns) / 1e3 / n,
+            user_us=(after[0] - before[0]) * 1e6 / n,
+            system_us=(after[1] - before[1]) * 1e6 / n,
+            rps=requests / seconds,
+            failures=int(failures),
+            p999_us=p999,
+            pss_kib=pss,
+        )
+
+    def names(self) -> list[str]:
+        return [n for n in self.servers if not n.startswith("limit ")]
+
+    def run_cells(self, cells: list[tuple[str, str]]) -> None:
+        for size, mode in cells:
+            every = [self.servers[n] for n in (f"limit {size}", *self.names()) if n in self.servers]
+            for server in every:
+                self.load(server, size, mode, ms=100)
+            for i in range(self.args.rounds):
+                for server in every[i % len(every) :] + every[: i % len(every)]:
+                    key = (
+                        server.name.split(" ")[0] if server.name.startswith("limit") else server.name,
+                        f"{size} {mode}",
+                    )
+                    sample = self.load(server, size, mode, ms=self.args.ms)
+                    self.samples.setdefault(key, []).append(sample)
+
+    def table(
+        self, title: str, cells: list[tuple[str, str]], value: Callable[[Sample], float], digits: int = 1
+    ) -> None:
+        print(f"\n{title}\n\n| server | " + " | ".join(f"{s} {m}" for s, m in cells) + " |")
+        print("|---" * (len(cells) + 1) + "|")
+        for name in ["limit", *self.names()]:
+            row = [self.samples.get((name, f"{s} {m}")) for s, m in cells]
+            texts = [f"{statistics.median(map(value, r)):.{digits}f}" if r else "–" for r in row]
+            print(f"| {name} | " + " | ".join(texts) + " |")
+
+    def ratios(self, cells: list[tuple[str, str]]) -> None:
+        """Medians over the rounds of the ratio within a round: what drifts between rounds cancels."""
+        print(
+            "\nCPU per request of lighttz as a multiple of each other's (median of the rounds' ratios, and their range)\n"
+        )
+        print("| against | " + " | ".join(f"{s} {m}" for s, m in cells) + " |")
+        print("|---" * (len(cells) + 1) + "|")
+        for name in ["limit", *self.names()[1:]]:
+            texts = []
+            for size, mode in cells:
+                ours, theirs = (self.samples.get((n, f"{size} {mode}"), []) for n in ("lighttz", name))
+                r = sorted(a.cpu_us / b.cpu_us for a, b in zip(ours, theirs, strict=True)) if theirs else []
+                texts.append(f"{statistics.median(r):.2f} ({r[0]:.2f}–{r[-1]:.2f})" if r else "–")
+            print(f"| {name} | " + " | ".join(texts) + " |")
+
+    def tail(self) -> None:
+        print("\nThe tail: 4 KB keep-alive, open loop at 70% of each server's own capacity, and at 70% of the least\n")
+        print("| server | rate/s | p99.9 us (median of rounds) | rate/s | p99.9 us |\n|---|---|---|---|---|")
+        capacity = {n: statistics.median(s.rps for s in self.samples[n, "4 KB keep"]) for n in self.names()}
+        common = 0.7 * min(capacity.values())
+        for name in self.names():
+            texts = []
+            for rate in (0.7 * capacity[name], common):
+                rounds = [
+                    self.load(self.servers[name], "4 KB", "keep", ms=self.args.ms, rate=rate).p999_us
+                    for _ in range(self.args.rounds)
+                ]
+                texts.append(f"{rate:.0f} | {statistics.median(rounds):.0f}")
+            print(f"| {name} | " + " | ".join(texts) + " |")
+
+    def system_calls(self) -> None:
+        if shutil.which("strace") is None:
+            print("\nstrace is not installed here: system calls are not counted.")
+            return
+        print("\nSystem calls per request, 4 KB\n\n| server | keep-alive | close |\n|---|---|---|")
+        for name in ["limit 4 KB", *self.names()]:
+            server, texts = self.servers[name], []
+            for mode in ("keep", "close"):
+                out = self.dir / "strace.out"
+                pids = [a for p in server.pids() for a in ("-p", str(p))]
+                tracer = subprocess.Popen(
+                    ["strace", "-f", "-c", "-U", "calls", "-o", str(out), *pids], stderr=subprocess.DEVNULL
+                )
+                time.sleep(0.3)
+                sample = self.load(server, "4 KB", mode, ms=500)
+                tracer.send_signal(signal.SIGINT)
+                tracer.wait()
+                total = [line for line in out.read_text().splitlines() if line.strip()][-1].split()[0]
+                texts.append(f"{int(total) / max(sample.rps * 0.5, 1):.1f}")
+            print(f"| {name} | " + " | ".join(texts) + " |")
+
+    def idle_memory(self) -> None:
+        print("\nMemory of all processes in KiB PSS: at 100 busy connections, at 1,000 and 10,000 idle ones\n")
+        print("| server | 100 | 1,000 | 10,000 |\n|---|---|---|---|")
+        for name in self.names():
+            server = self.servers[name]
+            texts = [f"{statistics.median(s.pss_kib for s in self.samples[name, '4 KB keep']):.0f}"]
+            clients: list[socket.socket] = []
+            for count in (1000, 10000):
+                with contextlib.suppress(OSError):
+                    while len(clients) < count:
+                        clients.append(idle_client(server.port, len(clients)))
+                texts.append(str(server.pss_kib()) if len(clients) == count else f"– ({len(clients)} connections)")
+            for client in clients:
+                client.close()
+            print(f"| {name} | " + " | ".join(texts) + " |")
+
+    def stop(self) -> None:
+        for server in self.servers.values():
+            assert server.process
+            server.process.terminate()
+        for server in self.servers.values():
+            assert server.process
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.process.wait(10)
+            if server.process.poll() is None:
+                server.process.kill()
+
+
+def idle_client(port: int, i: int) -> socket.socket:
+    s = socket.socket()
+    s.settimeout(2)
+    s.bind((f"127.0.0.{2 + i % 100}", 0))
+    s.connect(("127.0.0.1", port))
+    s.sendall(b"GET /357.bin HTTP/1.1\r\nHost: bench\r\n\r\n")
+    if not s.recv(4096):
+        raise OSError
+    return s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ms", type=int, default=600, help="of load per server, cell and round")
+    parser.add_argument("--server-cpu", type=int, default=0)
+    parser.add_argument("--load-cpu", type=int, default=1)
+    parser.add_argument("--only", nargs="*", help="these peers only")
+    parser.add_argument("--modes", nargs="*", default=["keep", "close"])
+    parser.add_argument("--sizes", nargs="*", default=list(SIZES))
+    parser.add_argument("--quick", action="store_true", help="CPU per request only")
+    args = parser.parse_args()
+    if (os.cpu_count() or 1) < 2:
+        sys.exit("The bench needs two cores.")
+    with tempfile.TemporaryDirectory(prefix="lighttz-bench-") as directory:
+        base = Path(directory)
+        base.chmod(0o755)
+        root = base / "root"
+        root.mkdir()
+        for octets in SIZES.values():
+            (root / f"{octets}.bin").write_bytes(os.urandom(octets))
+        bench = Bench(args, base, root)
+        try:
+            bench.start_all()
+            cells = [(size, mode) for mode in args.modes for size in args.sizes]
+            bench.run_cells(cells)
+            bench.table("CPU per request in us (median of the rounds)", cells, lambda s: s.cpu_us)
+            bench.ratios(cells)
+            bench.table("of it user us", cells, lambda s: s.user_us)
+            bench.table("of it system us", cells, lambda s: s.system_us)
+            bench.table("requests per second", cells, lambda s: s.rps, 0)
+            bench.table("failures", cells, lambda s: s.failures, 0)
+            if not args.quick:
+                bench.system_calls()
+                bench.tail()
+                bench.idle_memory()
+        finally:
+            bench.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+/* The load of the bench: an epoll client on one core, lighter than what it measures.
+ *
+ *   load PORT PATH CONNECTIONS MILLISECONDS keep|close [RATE]
+ *
+ * Without RATE each connection asks again as soon as it is answered (closed loop). With RATE
+ * requests start at that many a second whatever the server does (open loop), and the time of each
+ * counts from when it should have started. Prints "requests failures seconds p50 p99 p999", times
+ * in us. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EVENTS = 256, IN_SIZE = 262144, BUCKETS = 64 * 32 };
+
+struct client {
+    int fd; /* -1: to be connected */
+    int busy;
+    long left; /* octets of the response to come; -1: its head */
+    double intended;
+};
+
+static struct client *clients;
+static int count, keep, loop;
+static struct sockaddr_in server;
+static char request[1024];
+static size_t request_length;
+static char in[IN_SIZE];
+static long done, failed;
+static uint32_t histogram[BUCKETS];
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Log-linear: 32 steps to each power of two, 3% wide. */
+static int bucket_of(uint64_t us)
+{
+    if (us < 32)
+        return (int)us;
+    int power = 63 - __builtin_clzll(us);
+    return (power - 4) * 32 + (int)(us >> (power - 5) & 31);
+}
+
+static double quantile(double q)
+{
+    double wanted = q * (double)done;
+    double seen = 0;
+    for (int b = 0; b < BUCKETS; b++) {
+        seen += histogram[b];
+        if (seen >= wanted && seen > 0)
+            return b < 32 ? b : (double)((uint64_t)(32 + b % 32) << (b / 32 - 1));
+    }
+    return 0;
+}
+
+static void start(struct client *c, double intended)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+    c->intended = intended;
+    c->busy = 1;
+    c->left = -1;
+    if (c->fd < 0) {
+        /* Many source addresses, so that ports in TIME_WAIT do not run out. */
+        int on = 1;
+        struct sockaddr_in from = {.sin_family = AF_INET};
+        from.sin_addr.s_addr = htonl(0x7f000002U + (uint32_t)(done + (c - clients)) % 200);
+        c->fd = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(c->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        /* Blocking: on the loopback it returns at once. */
+        if (bind(c->fd, (struct sockaddr *)&from, sizeof from) ||
+            connect(c->fd, (struct sockaddr *)&server, sizeof server)) {
+            perror("connect");
+            exit(1);
+        }
+        epoll_ctl(loop, EPOLL_CTL_ADD, c->fd, &e);
+    }
+    if (send(c->fd, request, request_length, MSG_NOSIGNAL) < 0)
+        failed++;
+}
+
+static void drop(struct client *c)
+{
+    close(c->fd);
+    c->fd = -1;
+    c->busy = 0;
+}
+
+/* 1 when the response is complete, 0 when more is to come, -1 when it never will be. */
+static int take(struct client *c, ssize_t n)
+{
+    if (n <= 0)
+        return -1;
+    if (c->left >= 0) {
+        c->left -= n;
+        return c->left <= 0;
+    }
+    in[n < IN_SIZE ? n : IN_SIZE - 1] = '\0';
+    char *end = strstr(in, "\r\n\r\n");
+    char *length = strcasestr(in, "\r\nContent-Length:");
+    if (strncmp(in, "HTTP/1.1 200", 12) != 0 || end == NULL || length == NULL)
+        return -1;
+    c->left = atol(length + 17) - (n - (end + 4 - in));
+    return c->left <= 0;
+}
+
+static void finish(struct client *c, int result, double t)
+{
+    if (result < 0)
+        failed++;
+    else
+        done++;
+    double us = (t - c->intended) * 1e6;
+    histogram[bucket_of(us > 0 ? (uint64_t)us : 0)]++;
+    c->busy = 0;
+    if (result < 0 || !keep)
+        drop(c);
+}
+
+int main(int argc, char *argv[])
+{
+    struct epoll_event events[EVENTS];
+    if (argc < 6)
+        return 2;
+    count = atoi(argv[3]);
+    keep = strcmp(argv[5], "keep") == 0;
+    double rate = argc > 6 ? atof(argv[6]) : 0;
+    server =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
+    inet_pton(AF_INET, "127.0.0.1", &server.sin_addr);
+    request_length =
+        (size_t)snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: bench\r\n%s\r\n",
+                         argv[2], keep ? "" : "Connection: close\r\n");
+    clients = calloc((size_t)count, sizeof *clients);
+    loop = epoll_create1(0);
+    for (int i = 0; i < count; i++)
+        clients[i].fd = -1;
+    double begin = now();
+    double end = begin + atof(argv[4]) / 1000;
+    double next = begin; /* open loop: when the next request should start */
+    int turn = 0;
+    for (int i = 0; i < count && rate == 0; i++)
+        start(&clients[i], begin);
+    double t = begin;
+    while (t < end) {
+        int n = epoll_wait(loop, events, EVENTS, rate == 0 ? 100 : 0);
+        t = now();
+        for (int i = 0; i < n; i++) {
+            struct client *c = events[i].data.ptr;
+            int result = take(c, recv(c->fd, in, IN_SIZE - 1, 0));
+            if (result == 0)
+                continue;
+            if (c->busy)
+                finish(c, result, t);
+            else
+                drop(c);
+            if (rate == 0)
+                start(c, t);
+        }
+        for (int tried = 0; rate > 0 && next <= t && tried < count; turn = (turn + 1) % count) {
+            tried++;
+            if (clients[turn].busy)
+                continue; /* all busy: what is due waits, and its waiting counts */
+            start(&clients[turn], next);
+            next += 1 / rate;
+            tried = 0;
+        }
+    }
+    printf("%ld %ld %.6f %.0f %.0f %.0f\n", done, failed, t - begin, quantile(0.5), quantile(0.99),
+           quantile(0.999));
+    return 0;
+}
