@@ -19,7 +19,7 @@ user root; events {{ worker_connections 512; }}
 http {{ access_log off; keepalive_requests 1000000; client_body_temp_path {root}/body;
 proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi; uwsgi_temp_path {root}/uwsgi;
 scgi_temp_path {root}/scgi; types {{ text/html html; }}
-server {{ listen 127.0.0.1:{port}; root {root}/srv/vmtoll/sites/current; }} }}
+server {{ listen 127.0.0.1:{port}; root {root}/srv/vmtoll/sites; }} }}
 """
 
 SITE = {
@@ -94,7 +94,6 @@ def inventory(tmp_path: Path, project: Registry) -> Path:
         sites = root / "srv/vmtoll/sites"
         sites.mkdir(parents=True)
         build(project.site_file("tiny"), sites)
-        (sites / "current").symlink_to("tiny")
         port = free_port()
         (root / "nginx.conf").write_text(NGINX.format(root=root, port=port))
         # The configurations must differ in root and port here; what is compared is a file that does not.
@@ -107,7 +106,7 @@ def inventory(tmp_path: Path, project: Registry) -> Path:
             "configs": [f"{root}/policy.conf"],
             "port": port,
             "workers": 1,
-            "version": "1",
+            "packages": ["nginx-light"],
         }
         (root / "etc/vmtoll/servers/nginx.json").write_text(json.dumps(spec))
         hosts[name] = {

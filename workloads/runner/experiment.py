@@ -198,7 +198,7 @@ def load(path: Path, registry: Registry | None = None) -> Resolved:
     workloads = {name: load_workload(registry.workload_file(name), registry) for name in experiment.workloads}
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
-        raise ExperimentError(f"{path}: workloads: they use the sites {', '.join(sites)}; a run serves one")
+        raise ExperimentError(f"{path}: workloads: they use the sites {', '.join(sites)}; a run uses one")
     try:
         site = load_site(registry.site_file(sites[0]))
     except SiteError as error:

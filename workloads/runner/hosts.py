@@ -37,12 +37,14 @@ def gather(bench: Bench) -> dict[str, dict[str, Any]]:
 def _facts(bench: Bench, host: Host) -> dict[str, Any]:
     environments = [e for e, h in bench.inventory.suts.items() if h.name == host.name]
     args: dict[str, Any] = {}
+    if environments:
+        args["site"] = bench.resolved.site.name
     if host.role == "kvm_host":
         guests = [h for h in bench.inventory.suts.values() if h.get("vmtoll_kvm_host") == host.name]
         args["uri"] = str(host.get("vmtoll_libvirt_uri", "qemu:///system"))
         args["domains"] = [str(h.get("vmtoll_domain")) for h in guests]
     try:
-        facts = bench.line(host).call("facts", _FACTS_LIMIT_S, sut=bool(environments), **args)
+        facts = bench.line(host).call("facts", _FACTS_LIMIT_S, **args)
     except AgentError as error:
         raise InventoryError(f"{error}; is the machine provisioned?") from error
     role = "sut" if environments else host.role

@@ -18,6 +18,7 @@ from workloads.runner.transport import AgentLine
 from workloads.runner.usage import Usage, cpu_columns, read_usage
 from workloads.sites import lockstep_list, url_list
 from workloads.tools import Load, ToolError, ToolResult
+from workloads.tools.base import require
 
 BODIES = 4
 SERVER_LIMIT_S = 60.0
@@ -25,6 +26,10 @@ PING_LIMIT_S = 15.0
 # The server is warm already; this only learns how fast the twin is, where no earlier trial has.
 TWIN_WARMUP_S = 0.3
 Say = Callable[[str], None]
+
+
+def _utc(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass
@@ -49,14 +54,13 @@ class Trial:
         kvm_host = self.bench.inventory.kvm_host(self.host)
         self.kvm_host: AgentLine | None = self.bench.line(kvm_host) if kvm_host else None
         self.name = self.planned.name(self.number)
-        self.base_url = f"http://{self.host.address}:{self.host.port}"
+        self.base_url = f"http://{self.host.address}:{self.host.port}/{self.bench.resolved.site.name}"
         self.sampled = [line for line in (self.bench.client, self.sut, self.kvm_host) if line]
-        self.sampling = False
 
     def attempt(self) -> Row:
         """Measure; whatever goes wrong becomes a reason of the row."""
         self.bench.store.clear_trial(self.name)
-        self._scenario_columns()
+        self.row = self._scenario_columns() | {"started_at": _utc(time.time())}
         begin = time.monotonic()
         try:
             self._measure()
@@ -73,9 +77,9 @@ class Trial:
         self.row["reasons"] = gates.join(self.reasons)
         return self.row
 
-    def _scenario_columns(self) -> None:
+    def _scenario_columns(self) -> Row:
         scenario = self.scenario
-        self.row = {
+        return {
             "run_id": self.bench.run_id,
             "block": self.planned.block,
             "order": self.planned.order,
@@ -86,7 +90,6 @@ class Trial:
             "workload": scenario.workload,
             "tool": self.workload.tool,
             "offered_load": f"closed:{self.workload.users}",
-            "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "users": self.workload.users,
             "twin": self.workload.twin,
         }
@@ -102,13 +105,8 @@ class Trial:
 
     def _fail(self, code: str, detail: str) -> None:
         """Keep the scenario, drop the metrics, name the reason."""
-        self._scenario_columns_only()
+        self.row = self._scenario_columns() | {"started_at": self.row["started_at"]}
         self.reasons = [Reason(code, detail)]
-
-    def _scenario_columns_only(self) -> None:
-        started_at = self.row["started_at"]
-        self._scenario_columns()
-        self.row["started_at"] = started_at
 
     def _measure(self) -> None:
         bench, scenario = self.bench, self.scenario
@@ -118,7 +116,6 @@ class Trial:
         self.reasons += gates.content(bench.manifest["digest"], bench.facts[self.host.name].get("content_digest"))
         wrong = self._bodies("before")
         pending = [line.ask("sample_start") for line in self.sampled]
-        self.sampling = True
         for answer in pending:
             answer.wait(30)
         self._tool_and_twin()
@@ -147,7 +144,7 @@ class Trial:
         """Digests of a few files, drawn anew each time, as the client gets them."""
         rng = random.Random(f"{self.bench.order_seed}:{self.planned.key}:{when}")
         files = rng.sample(self.bench.manifest["files"], k=BODIES)
-        wanted = [{"path": f["path"], "sha256": f["sha256"]} for f in files]
+        wanted = [{"path": f"{self.bench.resolved.site.name}/{f['path']}", "sha256": f["sha256"]} for f in files]
         checked = self.bench.client.ask(
             "http_check", host=self.host.address, port=self.host.port, files=wanted, limit_s=SERVER_LIMIT_S
         ).wait(SERVER_LIMIT_S + 60, [self.sut])
@@ -170,8 +167,6 @@ class Trial:
         watch = [line for line in (self.sut, self.kvm_host) if line]
         done = execute(self.bench.client, tools.get(tool), self._load(tool, requests), limit, watch)
         self.loaded_s += done.wall_s
-        if done.output.timed_out:
-            raise ToolError(f"{tool} was killed after {limit:g} s, {requests} requests not done")
         return done
 
     def _warm(self, tool: str, duration_s: float) -> float:
@@ -184,9 +179,10 @@ class Trial:
         one, spent_s = self._one_pass(tool), 0.0
         while rate is None or spent_s < duration_s * 0.6:
             requests = passes(one, rate, duration_s - spent_s) if rate else one
-            wall_s = self._run(tool, requests, rate).wall_s
-            spent_s += wall_s
-            rate = requests / wall_s
+            done = self._run(tool, requests, rate)
+            require(done.output, f"{tool}, warming up,")
+            spent_s += done.wall_s
+            rate = requests / done.wall_s
         self.bench.rates[key] = rate
         return rate
 
@@ -245,7 +241,7 @@ class Trial:
         tool = self.workload.tool
         self.row |= {
             "requests": requests,
-            "started_at": datetime.fromtimestamp(done.started_at_s, UTC).isoformat(timespec="milliseconds"),
+            "started_at": _utc(done.started_at_s),
             "duration_s": done.wall_s,
             "transactions": result.transactions,
             "availability_pct": result.availability_pct,

@@ -36,7 +36,7 @@ def sha256_file(path: Path, total: Any = None) -> str:
 
 
 def fingerprint(spec: dict[str, Any]) -> dict[str, Any]:
-    """What must be alike on two machines: binary, configuration, workers, version."""
+    """What must be alike on two machines: binary, configuration, workers."""
     total = hashlib.sha256()
     for path in spec["configs"]:
         sha256_file(Path(path), total)
@@ -44,7 +44,6 @@ def fingerprint(spec: dict[str, Any]) -> dict[str, Any]:
         "binary_sha256": sha256_file(Path(spec["binary"])),
         "config_sha256": total.hexdigest(),
         "workers": spec["workers"],
-        "version": spec["version"],
     }
 
 
@@ -110,6 +109,12 @@ def machine_facts() -> dict[str, Any]:
         "sysctls": _sysctls(),
         "packages": _packages(),
     }
+
+
+def server_facts(spec: dict[str, Any], packages: dict[str, str]) -> dict[str, Any]:
+    """The fingerprint, and the versions of the packages that the server comes from, if it comes from any."""
+    versions = [f"{name} {packages.get(name, 'absent')}" for name in spec.get("packages", [])]
+    return {**fingerprint(spec), "version": ", ".join(versions) or None}
 
 
 def libvirt_facts(uri: str, domains: Iterable[str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from workloads.runner.agent.facts import fingerprint, libvirt_facts, machine_facts, tree_digest
+from workloads.runner.agent.facts import fingerprint, libvirt_facts, machine_facts, server_facts, tree_digest
 from workloads.runner.agent.machine import (
     counters,
     other_vhost_threads,
@@ -93,12 +93,13 @@ class Agent:
                 self.servers[name] = CommandServer(spec) if "command" in spec else UnitServer(spec)
             return self.servers[name]
 
-    def op_facts(self, uri: str | None = None, domains: Sequence[str] = (), sut: bool = False) -> dict[str, Any]:
+    def op_facts(self, uri: str | None = None, domains: Sequence[str] = (), site: str | None = None) -> dict[str, Any]:
+        """Facts of the machine; with `site`, those of a SUT; with `uri`, those of a KVM host."""
         facts = machine_facts()
-        if sut:
+        if site:
             names = sorted(p.stem for p in (self.root / "etc" / "vmtoll" / "servers").glob("*.json"))
-            facts["servers"] = {name: fingerprint(self.spec(name)) for name in names}
-            facts["content_digest"] = tree_digest(self.root / "srv" / "vmtoll" / "sites" / "current")
+            facts["servers"] = {n: server_facts(self.spec(n), facts["packages"]) for n in names}
+            facts["content_digest"] = tree_digest(self.root / "srv" / "vmtoll" / "sites" / site)
         return {**facts, **(libvirt_facts(uri, domains) if uri else {})}
 
     def op_exec(
