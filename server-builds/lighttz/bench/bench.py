@@ -235,9 +235,7 @@ class Bench:
 
     def ratios(self, cells: list[tuple[str, str]]) -> None:
         """Medians over the rounds of the ratio within a round: what drifts between rounds cancels."""
-        print(
-            "\nCPU per request of lighttz as a multiple of each other's (median of the rounds' ratios, and their range)\n"
-        )
+        print("\nCPU per request of lighttz as a multiple of each other's (median and range over rounds)\n")
         print("| against | " + " | ".join(f"{s} {m}" for s, m in cells) + " |")
         print("|---" * (len(cells) + 1) + "|")
         for name in ["limit", *self.names()[1:]]:

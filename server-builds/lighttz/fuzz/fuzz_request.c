@@ -33,8 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     use(&r);
     struct body whole;
     struct body pieces;
-    body_start(&whole, &r);
-    body_start(&pieces, &r);
+    body_start(&whole, &r, false);
+    body_start(&pieces, &r, true);
     p += end;
     size -= (size_t)end;
     size_t used = body_skip(&whole, p, size);
@@ -42,5 +42,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     first += first == size / 2 ? body_skip(&pieces, p + first, size - first) : 0;
     if (used != first || whole.state != pieces.state)
         abort();
+    body_free(&pieces);
     return 0;
 }

@@ -1,13 +1,32 @@
 #include "body.h"
+#include <stdlib.h>
 
 enum { OVERHEAD_MAX = 16384 };
 
-void body_start(struct body *b, const struct request *r)
+void body_start(struct body *b, const struct request *r, bool keep)
 {
     b->state = r->chunked ? BODY_SIZE : r->length ? BODY_LENGTH : BODY_DONE;
     b->any_digit = false;
     b->left = r->chunked ? 0 : r->length;
     b->total = b->overhead = 0;
+    b->keep = keep;
+    b->content = NULL;
+}
+
+void body_free(struct body *b)
+{
+    free(b->content);
+    b->content = NULL;
+}
+
+static bool keep_content(struct body *b, const char *p, size_t n)
+{
+    char *content = realloc(b->content, (size_t)b->total + n);
+    if (content == NULL)
+        return false;
+    b->content = content;
+    memcpy(content + b->total, p, n);
+    return true;
 }
 
 static enum body_state size_digit(struct body *b, char c)
@@ -86,6 +105,10 @@ size_t body_skip(struct body *b, const char *p, size_t n)
             continue;
         }
         size_t take = b->left < n - used ? (size_t)b->left : n - used;
+        if (b->keep && !keep_content(b, p + used, take)) {
+            b->state = BODY_BAD;
+            break;
+        }
         used += take;
         b->left -= take;
         b->total += take;

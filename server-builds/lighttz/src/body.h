@@ -24,11 +24,15 @@ struct body {
     enum body_state state;
     bool any_digit;
     uint64_t left;
-    uint64_t total;    /* octets of content so far */
+    uint64_t total; /* octets of content so far */
+    char *content;  /* the octets themselves, when kept */
+    bool keep;
     uint64_t overhead; /* octets of extensions and trailers so far: bounded */
 };
 
-void body_start(struct body *b, const struct request *r);
+/* With `keep` the content is gathered in `b->content` until body_free(). */
+void body_start(struct body *b, const struct request *r, bool keep);
+void body_free(struct body *b);
 
 /* Passes over what there is of the body; returns the octets used. Ends in BODY_DONE or BODY_BAD, or
  * wants more after using all `n`. */

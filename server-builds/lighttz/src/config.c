@@ -214,6 +214,11 @@ static const struct setting settings[] = {
     {"cache_entries", read_count, AT(cache_entries), 1, 1000000, "files kept open, per worker"},
     {"cache_bytes", read_size, AT(cache_bytes), 0, -1UL, "memory for small files, per worker"},
     {"cache_file", read_size, AT(cache_file), 0, 65536, "largest file served from memory"},
+    {"lua_script", read_path, AT(lua_script), 0, 0, "script for dynamic responses, or off"},
+    {"lua_prefix", read_string, AT(lua_prefix), 0, 0, "paths that the script answers"},
+    {"lua_reload", read_switch, AT(lua_reload), 0, 0, "load the script anew for every request"},
+    {"lua_time", read_time, AT(lua_time), 1, 86400000, "what one response may take"},
+    {"lua_memory", read_size, AT(lua_memory), 0, -1UL, "what the script may hold"},
     {"precompressed", read_switch, AT(precompressed), 0, 0, "serve .br, .zst and .gz neighbours"},
     {"defer_accept", read_switch, AT(defer_accept), 0, 0, "wait for data before accepting"},
     {"sandbox", read_switch, AT(sandbox), 0, 0, "confine workers to what they need"},
@@ -365,7 +370,8 @@ void config_defaults(struct config *c)
         "max_body = 1m\nheader_timeout = 10s\nbody_timeout = 30s\n"
         "idle_timeout = 60s\nsend_timeout = 30s\nstop_timeout = 10s\n"
         "revalidate = 1s\ncache_entries = 2048\ncache_bytes = 64m\n"
-        "cache_file = 32k\nprecompressed = on\ndefer_accept = on\n"
+        "cache_file = 32k\nlua_prefix = /lua/\nlua_reload = off\nlua_time = 100ms\nlua_memory = "
+        "16m\nprecompressed = on\ndefer_accept = on\n"
         "sandbox = on\n";
     memset(c, 0, sizeof *c);
     config_text(c, "defaults", (struct str){text, sizeof text - 1});
@@ -377,6 +383,8 @@ void config_free(struct config *c)
     free(c->index);
     free(c->access_log);
     free(c->user);
+    free(c->lua_script);
+    free(c->lua_prefix);
     mime_free(c->types);
     memset(c, 0, sizeof *c);
 }

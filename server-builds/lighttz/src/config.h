@@ -21,6 +21,8 @@ struct config {
     char *index;
     char *access_log; /* NULL: off */
     char *user;       /* numeric UID[:GID], or NULL */
+    char *lua_script; /* NULL: off */
+    char *lua_prefix;
     struct mime_list *types;
     unsigned long workers;
     unsigned long keepalive_requests; /* 0: unlimited */
@@ -37,6 +39,9 @@ struct config {
     unsigned long send_timeout;
     unsigned long stop_timeout;
     unsigned long revalidate;
+    unsigned long lua_time;
+    unsigned long lua_memory; /* in bytes */
+    bool lua_reload;
     bool precompressed;
     bool defer_accept;
     bool sandbox;

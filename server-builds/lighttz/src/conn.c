@@ -54,6 +54,7 @@ void conn_close(struct conn *c)
     deadline_unset(c);
     output_drop(c);
     free(c->in);
+    body_free(&c->body);
     if (c->abort) {
         struct linger reset = {.l_onoff = 1, .l_linger = 0};
         setsockopt(c->io.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
@@ -88,7 +89,7 @@ static size_t take_request(struct conn *c, const char *p, size_t *n)
             return *n;
         }
         c->head_length = (size_t)end;
-        body_start(&c->body, &r);
+        body_start(&c->body, &r, serve_needs_body(c, &r));
         if (c->body.state != BODY_DONE && respond_before_body(c, &r, *n > c->head_length))
             return *n;
     } else {
@@ -109,6 +110,8 @@ static size_t take_request(struct conn *c, const char *p, size_t *n)
     }
     c->head_length = 0;
     serve(c, &r, used < *n);
+    if (c->body.content)
+        body_free(&c->body);
     return used;
 }
 

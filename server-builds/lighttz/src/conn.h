@@ -72,6 +72,9 @@ bool conn_reclaim(struct server *s);
 /* Answers one request; `more` when input follows it. In serve.c. */
 void serve(struct conn *c, const struct request *r, bool more);
 
+/* Whether the body of this request is for the script. */
+bool serve_needs_body(const struct conn *c, const struct request *r);
+
 /* Answers with an error and closes; `r` may be NULL. In response.c. */
 void respond_refusal(struct conn *c, const struct request *r, int status);
 

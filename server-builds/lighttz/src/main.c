@@ -7,6 +7,12 @@
 #define VERSION "0"
 #endif
 
+#ifdef WITH_LUA
+#define EXTRAS " with Lua"
+#else
+#define EXTRAS ""
+#endif
+
 static int check(const struct config *config)
 {
     struct cache *cache = cache_open(config);
@@ -25,7 +31,7 @@ static int act(enum command command, struct config *config, int argc, char *cons
         config_help();
         return 0;
     case COMMAND_VERSION:
-        puts("lighttz " VERSION);
+        puts("lighttz " VERSION EXTRAS);
         return 0;
     case COMMAND_CHECK:
         if (check(config))

@@ -127,6 +127,27 @@ void output_append(struct conn *c, struct str s)
     c->server->out_length += s.n;
 }
 
+void output_text(struct conn *c, struct str s)
+{
+    if (c->server->out_length + s.n <= OUT_SIZE) {
+        output_append(c, s);
+    } else if (output_flush(c)) {
+        push(c, s.p, s.n, 0);
+    } else if (!c->failed) {
+        size_t kept = c->out_length - c->out_at;
+        char *out = malloc(kept + s.n);
+        c->failed = out == NULL;
+        if (out == NULL)
+            return;
+        memcpy(out, c->out + c->out_at, kept);
+        memcpy(out + kept, s.p, s.n);
+        free(c->out);
+        c->out = out;
+        c->out_at = 0;
+        c->out_length = kept + s.n;
+    }
+}
+
 void output_send(struct conn *c, const char *p, size_t n)
 {
     push(c, p, n, 0);

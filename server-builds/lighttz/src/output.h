@@ -8,6 +8,9 @@
 /* Appends to the batch; there is room for OUT_RESERVE octets. */
 void output_append(struct conn *c, struct str s);
 
+/* Appends text of any length. */
+void output_text(struct conn *c, struct str s);
+
 /* Sends one piece now, past the batch, which must be empty. */
 void output_send(struct conn *c, const char *p, size_t n);
 

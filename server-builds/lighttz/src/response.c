@@ -30,13 +30,25 @@ static const char *reason_of(int status)
         {417, "Expectation Failed"},
         {431, "Request Header Fields Too Large"},
         {501, "Not Implemented"},
+        {201, "Created"},
+        {202, "Accepted"},
+        {204, "No Content"},
+        {302, "Found"},
+        {303, "See Other"},
+        {307, "Temporary Redirect"},
+        {308, "Permanent Redirect"},
+        {401, "Unauthorized"},
+        {409, "Conflict"},
+        {410, "Gone"},
+        {422, "Unprocessable Content"},
+        {429, "Too Many Requests"},
         {503, "Service Unavailable"},
         {505, "HTTP Version Not Supported"},
     };
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (reasons[i].status == status)
             return reasons[i].reason;
-    return "Internal Server Error";
+    return status == 500 ? "Internal Server Error" : "Status";
 }
 
 static const char *const connection_line[FRONTS] = {
@@ -123,6 +135,23 @@ void respond_status(struct conn *c, const struct request *r, int status)
                          : status == 503                ? "Retry-After: 1\r\n"
                                                         : "";
     respond_text(c, r, status, fields, (struct str){body, (size_t)n});
+}
+
+void respond_script(struct conn *c, const struct request *r, const struct script_reply *reply)
+{
+    bool empty = reply->status == 204 || reply->status == 304;
+    bool body = !empty && r->method != METHOD_HEAD;
+    append_front(c, begin(c, r, reply->status), reply->status);
+    output_append(c, reply->fields);
+    if (!reply->has_type && !empty)
+        append_text(c, "Content-Type: text/html; charset=utf-8\r\n");
+    if (empty)
+        append_text(c, "\r\n");
+    else
+        append_number(c, "Content-Length: ", (long long)reply->body.n, "\r\n\r\n");
+    log_request(c, r, reply->status, body ? reply->body.n : 0);
+    if (body)
+        output_text(c, reply->body);
 }
 
 void respond_refusal(struct conn *c, const struct request *r, int status)
@@ -258,7 +287,7 @@ bool respond_before_body(struct conn *c, const struct request *r, bool body_has_
 {
     if (!r->expects_continue || body_has_come)
         return false;
-    if (r->method == METHOD_REFUSED || r->method == METHOD_UNKNOWN) {
+    if (!serve_needs_body(c, r) && (r->method == METHOD_REFUSED || r->method == METHOD_UNKNOWN)) {
         /* Whether the body still comes is the client's choice: only a new connection is in step. */
         respond_refusal(c, r, r->method == METHOD_REFUSED ? 405 : 501);
         return true;

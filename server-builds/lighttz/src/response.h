@@ -10,6 +10,9 @@ void response_clock(struct server *s);
 /* An error (or the answer to OPTIONS, 200) with a small body. */
 void respond_status(struct conn *c, const struct request *r, int status);
 
+/* What the script answered. */
+void respond_script(struct conn *c, const struct request *r, const struct script_reply *reply);
+
 /* 301 to the path with a slash. */
 void respond_redirect(struct conn *c, const struct request *r, struct str path);
 

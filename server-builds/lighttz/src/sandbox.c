@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <libgen.h>
 #include <linux/landlock.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -52,6 +53,12 @@ void sandbox_enter(const struct config *config)
     if (rules < 0)
         return;
     allow_reading(rules, config->root);
+    if (config->lua_script && config->lua_reload) {
+        char *script = strdup(config->lua_script);
+        if (script)
+            allow_reading(rules, dirname(script));
+        free(script);
+    }
     if (syscall(SYS_landlock_restrict_self, rules, 0))
         fprintf(stderr, "lighttz: not confined: %s\n", strerror(errno));
     close(rules);

@@ -53,10 +53,45 @@ static void serve_file(struct conn *c, const struct request *r, struct str path,
         respond_file(c, r, f, more);
 }
 
+static bool is_scripts(const struct conn *c, const struct request *r, char *path, size_t *n)
+{
+    return c->server->script && !c->status_page && target_decode(r->path, path, n) == 0 &&
+           script_takes(c->server->config, (struct str){path, *n});
+}
+
+bool serve_needs_body(const struct conn *c, const struct request *r)
+{
+    char path[TARGET_PATH_MAX];
+    size_t n;
+    return (r->chunked || r->length) && is_scripts(c, r, path, &n);
+}
+
+static void serve_script(struct conn *c, const struct request *r, struct str path)
+{
+    struct script_reply reply;
+    struct str content = {c->body.content, c->body.content ? (size_t)c->body.total : 0};
+    bool sends = str_eq(r->name, STR("POST")) || str_eq(r->name, STR("PUT")) ||
+                 str_eq(r->name, STR("PATCH"));
+    if (r->method == METHOD_UNKNOWN)
+        respond_status(c, r, 501);
+    else if (str_eq(r->name, STR("TRACE")))
+        respond_status(c, r, 405);
+    else if (sends && !r->chunked && !request_has(r, FIELD_CONTENT_LENGTH))
+        respond_refusal(c, r, 411);
+    else if (script_answer(c->server->script, r, path, content, &reply))
+        respond_script(c, r, &reply);
+    else
+        respond_status(c, r, 500);
+}
+
 void serve(struct conn *c, const struct request *r, bool more)
 {
     char path[TARGET_PATH_MAX];
     size_t n = 0;
+    if (is_scripts(c, r, path, &n)) {
+        serve_script(c, r, (struct str){path, n});
+        return;
+    }
     if (r->method == METHOD_REFUSED || r->method == METHOD_UNKNOWN) {
         respond_status(c, r, r->method == METHOD_REFUSED ? 405 : 501);
         return;

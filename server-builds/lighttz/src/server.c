@@ -147,6 +147,9 @@ static bool start(struct server *s, const int *fds, unsigned count, bool status_
         fprintf(stderr, "lighttz: %s: %s\n", s->config->access_log, strerror(errno));
         return false;
     }
+    s->script = s->config->lua_script ? script_open(s->config) : NULL;
+    if (s->config->lua_script && s->script == NULL)
+        return false;
     s->listener_count = count;
     for (unsigned i = 0; i < count; i++) {
         struct listener *l = &s->listeners[i];

@@ -5,6 +5,7 @@
 #include "accesslog.h"
 #include "cache.h"
 #include "config.h"
+#include "script.h"
 #include "stats.h"
 #include <ev.h>
 
@@ -42,6 +43,7 @@ struct server {
     struct ev_loop *loop;
     const struct config *config;
     struct cache *cache;
+    struct script *script; /* NULL: none */
     struct stats *stats;
     const struct stats *all_stats;
     struct listener listeners[LISTENERS_MAX];

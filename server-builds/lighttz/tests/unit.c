@@ -355,12 +355,12 @@ static void test_bodies(void)
         struct request chunked = {.chunked = true};
         struct body b;
         size_t n = strlen(rows[i].text);
-        body_start(&b, &chunked);
+        body_start(&b, &chunked, false);
         size_t used = body_skip(&b, guarded(rows[i].text, n), n);
         check(b.state == rows[i].end, "end of body", rows[i].text);
         if (rows[i].end == BODY_DONE)
             check(used == rows[i].used, "length of body", rows[i].text);
-        body_start(&b, &chunked);
+        body_start(&b, &chunked, false);
         for (size_t k = 0; k < n && b.state != BODY_BAD && b.state != BODY_DONE; k++)
             body_skip(&b, guarded(rows[i].text + k, 1), 1);
         check(b.state == rows[i].end, "end of body, octet by octet", rows[i].text);

@@ -1,0 +1,277 @@
+#include "script.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+bool script_takes(const struct config *config, struct str path)
+{
+    size_t n = config->lua_script ? strlen(config->lua_prefix) : 0;
+    return n && path.n >= n && memcmp(path.p, config->lua_prefix, n) == 0;
+}
+
+#ifdef WITH_LUA
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+enum { FIELDS_MAX = 16384, HOOK_EVERY = 10000 };
+
+struct script {
+    const struct config *config;
+    lua_State *lua;
+    size_t used;
+    double deadline;
+    char fields[FIELDS_MAX];
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void *allocate(void *data, void *p, size_t old, size_t n)
+{
+    struct script *s = data;
+    size_t had = p ? old : 0;
+    if (n > had && s->used + (n - had) > s->config->lua_memory)
+        return NULL;
+    if (n == 0) {
+        free(p);
+        s->used -= had;
+        return NULL;
+    }
+    void *q = realloc(p, n);
+    if (q)
+        s->used = s->used - had + n;
+    return q;
+}
+
+static struct script *script_of(lua_State *lua)
+{
+    void *data;
+    lua_getallocf(lua, &data);
+    return data;
+}
+
+/* Once the time is over every instruction fails, so that a pcall() in the script cannot go on. */
+static void on_count(lua_State *lua, lua_Debug *debug)
+{
+    (void)debug;
+    if (seconds() < script_of(lua)->deadline)
+        return;
+    lua_sethook(lua, on_count, LUA_MASKCOUNT, 1);
+    luaL_error(lua, "out of time");
+}
+
+/* What computes, without files, processes and further code. */
+static void open_libraries(lua_State *lua)
+{
+    static const luaL_Reg libraries[] = {{LUA_GNAME, luaopen_base},
+                                         {LUA_TABLIBNAME, luaopen_table},
+                                         {LUA_STRLIBNAME, luaopen_string},
+                                         {LUA_MATHLIBNAME, luaopen_math},
+                                         {LUA_UTF8LIBNAME, luaopen_utf8}};
+    static const char *const removed[] = {"dofile", "loadfile", "load", "print", "collectgarbage"};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        luaL_requiref(lua, libraries[i].name, libraries[i].func, 1);
+        lua_pop(lua, 1);
+    }
+    for (size_t i = 0; i < sizeof removed / sizeof *removed; i++) {
+        lua_pushnil(lua);
+        lua_setglobal(lua, removed[i]);
+    }
+}
+
+static void start_clock(struct script *s)
+{
+    s->deadline = seconds() + (double)s->config->lua_time / 1000;
+    lua_sethook(s->lua, on_count, LUA_MASKCOUNT, HOOK_EVERY);
+}
+
+static bool failed(struct script *s, const char *what)
+{
+    const char *why = s->lua ? lua_tostring(s->lua, -1) : "out of memory";
+    fprintf(stderr, "lighttz: %s: %s: %s\n", s->config->lua_script, what, why ? why : "an error");
+    return false;
+}
+
+static bool load(struct script *s)
+{
+    s->used = 0;
+    s->lua = lua_newstate(allocate, s);
+    if (s->lua == NULL)
+        return failed(s, "loading");
+    open_libraries(s->lua);
+    start_clock(s);
+    if (luaL_loadfilex(s->lua, s->config->lua_script, "t") || lua_pcall(s->lua, 0, 0, 0))
+        return failed(s, "loading");
+    if (lua_getglobal(s->lua, "handle") == LUA_TFUNCTION)
+        return true;
+    lua_pushliteral(s->lua, "it defines no function handle()");
+    return failed(s, "loading");
+}
+
+struct script *script_open(const struct config *config)
+{
+    struct script *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return NULL;
+    s->config = config;
+    if (load(s))
+        return s;
+    if (s->lua)
+        lua_close(s->lua);
+    free(s);
+    return NULL;
+}
+
+static void set_str(lua_State *lua, const char *key, struct str value)
+{
+    lua_pushlstring(lua, value.p ? value.p : "", value.n);
+    lua_setfield(lua, -2, key);
+}
+
+/* Field names in lower case; of repeated fields the last value. */
+static void push_fields(lua_State *lua, const struct request *r)
+{
+    struct str rest = r->fields;
+    struct str name;
+    struct str value;
+    lua_newtable(lua);
+    while (request_line(&rest, &name, &value)) {
+        luaL_Buffer b;
+        char *p = luaL_buffinitsize(lua, &b, name.n);
+        for (size_t i = 0; i < name.n; i++)
+            p[i] = ascii_lower(name.p[i]);
+        luaL_pushresultsize(&b, name.n);
+        lua_pushlstring(lua, value.p, value.n);
+        lua_rawset(lua, -3);
+    }
+}
+
+struct call {
+    struct script *script;
+    const struct request *r;
+    struct str path;
+    struct str content;
+    struct script_reply *reply;
+};
+
+static bool is_token(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (!is_digit(s.p[i]) && s.p[i] != '-' &&
+            (ascii_lower(s.p[i]) < 'a' || ascii_lower(s.p[i]) > 'z'))
+            return false;
+    return s.n > 0;
+}
+
+static bool is_text(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f)
+            return false;
+    return true;
+}
+
+/* Framing, connection and date are the server's own. */
+static bool is_ours(struct str name)
+{
+    static const struct str ours[] = {{"content-length", 14}, {"transfer-encoding", 17},
+                                      {"connection", 10},     {"date", 4},
+                                      {"server", 6},          {"trailer", 7}};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (str_ieq(name, ours[i]))
+            return true;
+    return false;
+}
+
+/* The table at `index` as field lines. */
+static struct str take_fields(struct script *s, lua_State *lua, int index, bool *has_type)
+{
+    size_t n = 0;
+    *has_type = false;
+    if (lua_isnoneornil(lua, index))
+        return (struct str){s->fields, 0};
+    luaL_argexpected(lua, lua_istable(lua, index), index, "table");
+    for (lua_pushnil(lua); lua_next(lua, index); lua_pop(lua, 1)) {
+        struct str name = {NULL, 0};
+        struct str value;
+        if (lua_type(lua, -2) == LUA_TSTRING)
+            name.p = lua_tolstring(lua, -2, &name.n);
+        value.p = luaL_checklstring(lua, -1, &value.n);
+        if (!is_token(name) || !is_text(value) || is_ours(name) ||
+            n + name.n + value.n + 5 > FIELDS_MAX)
+            luaL_error(lua, "a field that cannot be sent");
+        *has_type = *has_type || str_ieq(name, STR("content-type"));
+        n += (size_t)sprintf(s->fields + n, "%.*s: %.*s\r\n", (int)name.n, name.p, (int)value.n,
+                             value.p);
+    }
+    return (struct str){s->fields, n};
+}
+
+/* Runs protected: whatever fails in here is an error of the script. */
+static int call(lua_State *lua)
+{
+    struct call *c = lua_touserdata(lua, 1);
+    lua_settop(lua, 0);
+    lua_getglobal(lua, "handle");
+    lua_createtable(lua, 0, 5);
+    set_str(lua, "method", c->r->name);
+    set_str(lua, "path", c->path);
+    set_str(lua, "query", c->r->query.n ? str_from(c->r->query, 1) : c->r->query);
+    set_str(lua, "body", c->content);
+    push_fields(lua, c->r);
+    lua_setfield(lua, -2, "fields");
+    lua_call(lua, 1, 3); /* status, body, fields */
+    lua_Integer status = luaL_checkinteger(lua, 1);
+    if (status < 200 || status > 599)
+        luaL_error(lua, "a status out of range");
+    c->reply->status = (int)status;
+    c->reply->body.p = luaL_optlstring(lua, 2, "", &c->reply->body.n);
+    c->reply->fields = take_fields(c->script, lua, 3, &c->reply->has_type);
+    lua_pushvalue(lua, 2);
+    return 1; /* on the stack until the next call, so that it is not collected */
+}
+
+bool script_answer(struct script *s, const struct request *r, struct str path, struct str content,
+                   struct script_reply *reply)
+{
+    struct call c = {s, r, path, content, reply};
+    if (s->lua && s->config->lua_reload) {
+        lua_close(s->lua);
+        s->lua = NULL;
+    }
+    if (s->lua == NULL && !load(s)) {
+        if (s->lua)
+            lua_close(s->lua);
+        s->lua = NULL;
+        return false;
+    }
+    lua_settop(s->lua, 0);
+    start_clock(s);
+    lua_pushcfunction(s->lua, call);
+    lua_pushlightuserdata(s->lua, &c);
+    if (lua_pcall(s->lua, 1, 1, 0))
+        return failed(s, "handle()");
+    return true;
+}
+
+#else
+
+struct script *script_open(const struct config *config)
+{
+    fprintf(stderr, "lighttz: %s: built without Lua\n", config->lua_script);
+    return NULL;
+}
+
+bool script_answer(struct script *script, const struct request *r, struct str path,
+                   struct str content, struct script_reply *reply)
+{
+    (void)script, (void)r, (void)path, (void)content, (void)reply;
+    return false;
+}
+
+#endif

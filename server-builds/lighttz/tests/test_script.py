@@ -1,0 +1,127 @@
+"""Dynamic responses by Lua: what a script gets and gives, and what it cannot do to the worker."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from wire import BINARY, Server
+
+if "with Lua" not in subprocess.check_output([BINARY, "--version"], text=True):
+    pytest.skip("built without Lua", allow_module_level=True)
+
+SCRIPT = """
+local count = 0
+local hold = {}
+local pages = {
+  echo = function(r)
+    return 200, r.method .. " " .. r.path .. " " .. r.query .. " " .. (r.fields["x-a"] or "") .. " " .. r.body,
+      {["Content-Type"] = "text/plain", ["X-B"] = "b"}
+  end,
+  count = function() count = count + 1; return 200, tostring(count) end,
+  empty = function() return 204 end,
+  large = function() return 200, string.rep("x", 3000000) end,
+  fail = function() error("on purpose") end,
+  forever = function() while true do pcall(function() while true do end end) end end,
+  hog = function() for i = 1, 1e9 do hold[i] = string.rep("x", 1000) .. i end end,
+  split = function() return 200, "", {["X-B"] = "a\\r\\nX-C: b"} end,
+  length = function() return 200, "", {["Content-Length"] = "5"} end,
+  status = function() return "ok" end,
+  files = function() return 200, tostring(io) .. tostring(os) .. tostring(require) .. tostring(load) end,
+}
+function handle(r)
+  local page = pages[r.path:match("^/lua/(%a+)")]
+  if not page then return 404, "no such page" end
+  return page(r)
+end
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("script") / "site.lua"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(root: Path, script: Path) -> Iterator[Server]:
+    with Server(root, "--lua-script", str(script)) as running:
+        yield running
+
+
+def post(body: str, *fields: str) -> bytes:
+    return "\r\n".join(["POST /lua/echo?q=1 HTTP/1.1", "Host: x", *fields, "", body]).encode()
+
+
+def test_request_in_response_out(server: Server) -> None:
+    response = server.get("/lua/echo/%41?q=1", "X-A: v")
+    assert response.body == b"GET /lua/echo/A q=1 v "
+    assert response["Content-Type"] == "text/plain" and response["X-B"] == "b" and response["Date"]
+    assert server.get("/lua/echo", method="HEAD")["Content-Length"] == "17"
+    assert server.get("/lua/none").status == 404
+    assert server.get("/ten.txt").body == b"0123456789"
+
+
+def test_no_content(server: Server) -> None:
+    data = server.raw(b"GET /lua/empty HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert data.startswith(b"HTTP/1.1 204 ") and b"Content-Length" not in data and data.endswith(b"\r\n\r\n")
+
+
+def test_bodies(server: Server) -> None:
+    chunked = post("2\r\nab\r\n1;x\r\nc\r\n0\r\n\r\n", "Transfer-Encoding: chunked")
+    first, second, third = server.ask(post("abc", "Content-Length: 3") + chunked + post("", "Content-Length: 0"))
+    assert first.body == second.body == b"POST /lua/echo q=1  abc"
+    assert third.body == b"POST /lua/echo q=1  "
+    large = "y" * 900_000
+    (response,) = server.ask(post(large, f"Content-Length: {len(large)}"))
+    assert response.body.endswith(large.encode())
+    assert [r.status for r in server.ask(post(""))] == [411]
+    assert [r.status for r in server.ask(post("", "Content-Length: 9000000"))] == [413]
+    interim = server.ask(post("abc", "Content-Length: 3", "Expect: 100-continue"))
+    assert interim[0].body.endswith(b"abc")
+
+
+def test_large_responses_in_a_pipeline(server: Server) -> None:
+    request = b"GET /lua/large HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert [len(r.body) for r in server.ask(request * 4)] == [3_000_000] * 4
+
+
+@pytest.mark.parametrize("page", ["fail", "split", "length", "status"])
+def test_errors_are_500(server: Server, page: str) -> None:
+    workers = server.workers()
+    assert server.get(f"/lua/{page}").status == 500
+    assert server.get("/lua/echo").status == 200
+    assert server.workers() == workers
+
+
+def test_bounds(server: Server) -> None:
+    workers = server.workers()
+    start = time.monotonic()
+    assert server.get("/lua/forever").status == 500
+    assert time.monotonic() - start < 3
+    assert server.get("/lua/hog").status == 500
+    assert server.get("/ten.txt").status == 200
+    assert server.workers() == workers
+
+
+def test_no_files(server: Server) -> None:
+    assert server.get("/lua/files").body == b"nilnilnilnil"
+
+
+def test_loaded_once_or_every_time(root: Path, script: Path, server: Server) -> None:
+    first, second = (int(server.get("/lua/count").body) for _ in range(2))
+    assert second == first + 1
+    with Server(root, "--lua-script", str(script), "--lua-reload", "on") as reloading:
+        assert [reloading.get("/lua/count").body for _ in range(2)] == [b"1", b"1"]
+
+
+def test_a_script_that_does_not_load(root: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.lua"
+    wrong.write_text("function handle(")
+    flags = ["--root", str(root), "--listen", "127.0.0.1:0", "--lua-script", str(wrong)]
+    done = subprocess.run([BINARY, *flags], capture_output=True, text=True, check=False, timeout=10)
+    assert done.returncode == 1 and "wrong.lua:1:" in done.stderr
