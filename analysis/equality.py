@@ -10,7 +10,11 @@ from analysis.load import AA_ARM, BASELINE, Run
 
 EQUAL, DECLARED, UNDECLARED = "equal", "declared difference", "UNDECLARED DIFFERENCE"
 PROOF = ("binary_sha256", "config_sha256", "workers", "version")
-NOT_FACTS = ("role", "environment", "domains", "qemu_version", "libvirt_version")
+FACTS = (
+    "kernel", "cmdline", "cpu_model", "cpus_allowed", "microcode", "mitigations", "governor", "smt",
+    "numa_nodes", "clock_source", "memory_kib", "virtualization", "container", "nic", "sysctls", "packages",
+    "servers", "content_digest", "workers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ def suts(run: Run) -> dict[str, dict[str, Any]]:
 
 def _flatten(facts: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
     for key, value in facts.items():
-        if not prefix and key in NOT_FACTS:
+        if not prefix and key not in FACTS:
             continue
         name = f"{prefix}.{key}" if prefix else key
         if isinstance(value, dict):

@@ -174,6 +174,22 @@ def percent(fraction: float) -> str:
     return ("0" if text == "-0" else text) + "%"
 
 
+def estimate_words(one: dict[str, Any]) -> str:
+    """`overhead at least 95.5% [95.4, 95.7]` or `1.20× [1.18, 1.22]`, of an entry made by as_dict."""
+    bound = f"{one['bound']} " if one["bound"] else ""
+    overhead = one["effect_is"] == "overhead"
+    scale, unit = (100.0, "%") if overhead else (1.0, "×")
+    low, high = one["effect_low"], one["effect_high"]
+    value = scale * one["effect"]
+    decimals = 1 if overhead or value >= 10 else 2
+    if low is not None and scale * (high - low) < 2 * 10**-decimals:
+        decimals += 1
+    text = f"{'overhead ' if overhead else ''}{bound}{value:.{decimals}f}{unit}"
+    if low is None:
+        return text
+    return f"{text} [{scale * low:.{decimals}f}, {scale * high:.{decimals}f}]"
+
+
 def factor(log_ratio: float) -> str:
     """How much faster: a percentage below double, a factor above (`a factor of 22`)."""
     ratio = math.exp(log_ratio)

@@ -94,7 +94,7 @@ def legend(figure: Figure, looks: Sequence[Look]) -> None:
         for item in looks
     ]  # fmt: skip
     figure.legend(
-        handles=handles, loc="outside upper left", ncols=len(looks), frameon=False, handletextpad=0.1,
+        handles=handles, loc="outside upper left", ncols=len(looks) if len(looks) <= 3 else 2, frameon=False, handletextpad=0.1,
         columnspacing=1.2, borderaxespad=0.1,
     )  # fmt: skip
 
@@ -166,7 +166,7 @@ def strip(lanes: Sequence[Lane], unit: str) -> Figure:
 
 def row_axis(axes: Axes, rows: Sequence[str]) -> None:
     """Rows from top to bottom, names on the left, thin lines between them."""
-    axes.set_yticks(range(len(rows)), [row.replace(" · ", "\n", 1) for row in rows])
+    axes.set_yticks(range(len(rows)), [row.replace(" · ", "\n") for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     for edge in range(1, len(rows)):
         axes.axhline(edge - 0.5, color=GRID, lw=0.7)

@@ -11,9 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analysis import charts
-from analysis.charts.overhead import in_words
 from analysis.equality import DECLARED, EQUAL, UNDECLARED, equality
-from analysis.judge import MARGIN, percent
+from analysis.judge import MARGIN, estimate_words, percent
 from analysis.load import Run, load_run
 from analysis.metrics import METRICS
 from analysis.svg import inline_svg
@@ -107,7 +106,7 @@ def _left_out(run: Run) -> list[dict[str, Any]]:
 
 
 def _estimate(one: dict[str, Any]) -> str:
-    return in_words(one) if one.get("ratio") is not None else ""
+    return estimate_words(one) if one.get("ratio") is not None else ""
 
 
 def _number(value: Any) -> str:

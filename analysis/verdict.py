@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.compare import choose_source, compare, twin_name
+from analysis.equality import UNDECLARED, equality
 from analysis.judge import (
     EQUIVALENT,
     INVALID,
@@ -28,7 +29,7 @@ def verdict(run_dir: Path | str) -> dict[str, Any]:
 
     Keys: `sentence`, `emulated`, `complete`, `blocks`, `counts` (valid, suspect, invalid, attempts,
     planned), `gates` (code → trials), `noise_floor` (throughput, the worst server; a fraction or null),
-    `undeclared_differences`, `results`: one entry per server scenario and guest, with `metrics`
+    `undeclared_differences` (how many), `results`: one entry per server scenario and guest, with `metrics`
     (`throughput`, `latency_p99`, `cpu`, `host_cpu`), each with its `kind` and figures.
     """
     return verdict_of(load_run(run_dir))
@@ -54,7 +55,7 @@ def verdict_of(run: Run) -> dict[str, Any]:
         "counts": counts,
         "gates": dict(sorted(gates.items(), key=lambda item: (-item[1], item[0]))),
         "noise_floor": max((f for f in floors if f is not None), default=None),
-        "undeclared_differences": len(run.meta["differences"].get("undeclared", [])),
+        "undeclared_differences": sum(fact.status == UNDECLARED for fact in equality(run)),
         "results": results,
     }
     return {"sentence": sentence(outcome, len(run.guests)), **outcome}

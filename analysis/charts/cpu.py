@@ -33,4 +33,4 @@ def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
 def _on_host(lane: Lane) -> Lane:
     """The guest as its host sees it: same place in the palette, another shape, hollow."""
     colour = GUESTS[(GUESTS.index(lane.look.colour) + 2) % len(GUESTS)]
-    return replace(lane, look=replace(lane.look, label="on its host", colour=colour, marker="X", filled=False))
+    return replace(lane, look=replace(lane.look, label=f"{lane.look.label.split(' ')[0]}, on its host", colour=colour, marker="X", filled=False))

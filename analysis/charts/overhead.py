@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.judge import INVALID, MARGIN, percent
+from analysis.judge import INVALID, MARGIN, estimate_words, percent
 from analysis.load import Run
 from analysis.metrics import METRICS, Metric
 from analysis.plot import BAND, INK, METAL, SOFT, Chart, log_ticks, look, new_figure, row_axis
@@ -44,8 +44,8 @@ def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[s
     pad = 0.06 * (high - low)
     axes.set_xlim(low - pad, high + pad)
     _ticks(axes, low - pad, high + pad, metric)
-    row_axis(axes, names)
-    words = "; ".join(f"{name}: {one['text']}, {in_words(one)}" for name, (_, one) in zip(names, entries, strict=True))
+    row_axis(axes, [f"{name}\n{_under(one)}" for name, (_, one) in zip(names, entries, strict=True)])
+    words = "; ".join(f"{name}: {one['text']}, {estimate_words(one)}" for name, (_, one) in zip(names, entries, strict=True))
     title = ("Overhead: " if metric.higher_is_better else "Cost ratio: ") + metric.label
     caption = (
         "Right of zero metal is better." if metric.higher_is_better else "Right of 1 the guest is dearer or slower."
@@ -58,7 +58,13 @@ def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[s
         caption += " Blue bar at the bottom of a row: the noise floor from the A/A arm."
     if any(one["bound"] for _, one in entries):
         caption += " An arrow: the figure is a bound, because the client or the link set the pace."
-    return Chart(title, f"{caption} {metric.note}".strip(), words + ".", figure)
+    note = f" {metric.note[:1].upper()}{metric.note[1:]}." if metric.note else ""
+    return Chart(title, caption + note, words + ".", figure)
+
+
+def _under(one: dict[str, Any]) -> str:
+    """The line under a row's name."""
+    return "invalid" if one["kind"] == INVALID else estimate_words(one).removeprefix("overhead ")
 
 
 def _row(axes: Axes, row: int, one: dict[str, Any], sign: float, colour: str, marker: str) -> list[float]:
@@ -84,23 +90,7 @@ def _row(axes: Axes, row: int, one: dict[str, Any], sign: float, colour: str, ma
             "", (t[0], row - 0.06), xytext=(24 * outward, 0), textcoords="offset points", zorder=3,
             arrowprops={"arrowstyle": "<-", "color": colour, "lw": 1.6}, annotation_clip=False,
         )  # fmt: skip
-    words = one["text"] if not valid else in_words(one)
-    axes.annotate(words, (0.0, row - 0.2), xycoords=("axes fraction", "data"), ha="left", va="bottom", fontsize=9)
     return t + rank
-
-
-def in_words(one: dict[str, Any]) -> str:
-    """`overhead at least 95.5% [95.4, 95.7]` or `1.20× [1.18, 1.22]`."""
-    bound = f"{one['bound']} " if one["bound"] else ""
-    if one["effect_is"] == "overhead":
-        text = f"overhead {bound}{percent(one['effect'])}"
-        if one["effect_low"] is not None:
-            text += f" [{percent(one['effect_low'])[:-1]}, {percent(one['effect_high'])}]"
-        return text
-    text = f"{bound}{one['effect']:.3g}×"
-    if one["effect_low"] is not None:
-        text += f" [{one['effect_low']:.3g}, {one['effect_high']:.3g}]"
-    return text
 
 
 def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
