@@ -130,8 +130,9 @@ class Server:
 @dataclass
 class Sample:
     cpu_us: float
-    user_us: float
-    system_us: float
+    user_s: float
+    system_s: float
+    requests: float
     rps: float
     failures: int
     p999_us: float
@@ -198,8 +199,9 @@ class Bench:
         n = max(requests, 1)
         return Sample(
             cpu_us=(after_ns - before_ns) / 1e3 / n,
-            user_us=(after[0] - before[0]) * 1e6 / n,
-            system_us=(after[1] - before[1]) * 1e6 / n,
+            user_s=after[0] - before[0],
+            system_s=after[1] - before[1],
+            requests=n,
             rps=requests / seconds,
             failures=int(failures),
             p999_us=p999,
@@ -230,7 +232,7 @@ class Bench:
         print("|---" * (len(cells) + 1) + "|")
         for name in ["limit", *self.names()]:
             row = [self.samples.get((name, f"{s} {m}")) for s, m in cells]
-            texts = [f"{statistics.median(map(value, r)):.{digits}f}" if r else "–" for r in row]
+            texts = [f"{value(r):.{digits}f}" if r else "–" for r in row]
             print(f"| {name} | " + " | ".join(texts) + " |")
 
     def ratios(self, cells: list[tuple[str, str]]) -> None:
@@ -310,6 +312,16 @@ class Bench:
                 server.process.kill()
 
 
+def median_of(name: str) -> Callable[[list[Sample]], float]:
+    return lambda samples: statistics.median(getattr(s, name) for s in samples)
+
+
+def user_share(samples: list[Sample]) -> float:
+    """From ticks of the clock, too coarse for one round."""
+    user, system = sum(s.user_s for s in samples), sum(s.system_s for s in samples)
+    return 100 * user / max(user + system, 1e-9)
+
+
 def idle_client(port: int, i: int) -> socket.socket:
     s = socket.socket()
     s.settimeout(2)
@@ -346,12 +358,11 @@ def main() -> None:
             bench.start_all()
             cells = [(size, mode) for mode in args.modes for size in args.sizes]
             bench.run_cells(cells)
-            bench.table("CPU per request in us (median of the rounds)", cells, lambda s: s.cpu_us)
+            bench.table("CPU per request in us (median of the rounds)", cells, median_of("cpu_us"))
             bench.ratios(cells)
-            bench.table("of it user us", cells, lambda s: s.user_us)
-            bench.table("of it system us", cells, lambda s: s.system_us)
-            bench.table("requests per second", cells, lambda s: s.rps, 0)
-            bench.table("failures", cells, lambda s: s.failures, 0)
+            bench.table("user share of the CPU time in %, over all rounds", cells, user_share, 0)
+            bench.table("requests per second", cells, median_of("rps"), 0)
+            bench.table("failures", cells, median_of("failures"), 0)
             if not args.quick:
                 bench.system_calls()
                 bench.tail()

@@ -20,6 +20,7 @@ struct parts {
     const struct file *file;
     struct ranges ranges;
     unsigned next;
+    uint64_t boundary;
 };
 
 struct conn {

@@ -4,8 +4,8 @@
 #include "target.h"
 #include <stdio.h>
 #include <stdlib.h>
-
-#define BOUNDARY "lighttz-c5f1e0a97d3b"
+#include <sys/random.h>
+#include <time.h>
 
 static const char *reason_of(int status)
 {
@@ -206,52 +206,67 @@ static void append_content_range(struct conn *c, const struct range *range, off_
 }
 
 /* What precedes a part: its length is needed before it is written. */
-static size_t part_head(const struct file *f, const struct range *range, char *out, size_t size)
+static size_t part_head(const struct parts *parts, unsigned i, char *out, size_t size)
 {
-    int n = snprintf(out, size,
-                     "\r\n--" BOUNDARY
-                     "\r\nContent-Type: %.*s\r\nContent-Range: bytes %lld-%lld/%lld\r\n\r\n",
-                     (int)f->type.n, f->type.p, (long long)range->from, (long long)range->to - 1,
-                     (long long)f->size);
+    const struct range *range = &parts->ranges.range[i];
+    int n =
+        snprintf(out, size,
+                 "\r\n--%016llx\r\nContent-Type: %.*s\r\n"
+                 "Content-Range: bytes %lld-%lld/%lld\r\n\r\n",
+                 (unsigned long long)parts->boundary, (int)parts->file->type.n, parts->file->type.p,
+                 (long long)range->from, (long long)range->to - 1, (long long)parts->file->size);
     return (size_t)n;
 }
 
-static const char closing_delimiter[] = "\r\n--" BOUNDARY "--\r\n";
+static size_t part_end(const struct parts *parts, char *out, size_t size)
+{
+    return (size_t)snprintf(out, size, "\r\n--%016llx--\r\n", (unsigned long long)parts->boundary);
+}
 
 bool respond_next_part(struct conn *c, off_t *from, off_t *to)
 {
     char text[512];
     struct parts *parts = c->parts;
     if (parts->next == parts->ranges.count) {
-        append_text(c, closing_delimiter);
+        output_append(c, (struct str){text, part_end(parts, text, sizeof text)});
         free(parts);
         c->parts = NULL;
         return false;
     }
-    const struct range *range = &parts->ranges.range[parts->next++];
-    output_append(c, (struct str){text, part_head(parts->file, range, text, sizeof text)});
+    const struct range *range = &parts->ranges.range[parts->next];
+    output_append(c, (struct str){text, part_head(parts, parts->next++, text, sizeof text)});
     *from = range->from;
     *to = range->to;
     return true;
+}
+
+/* Not to be foreseen by who writes the files, so that none can hold it. */
+static uint64_t new_boundary(void)
+{
+    uint64_t boundary = 0;
+    if (getrandom(&boundary, sizeof boundary, GRND_NONBLOCK) < 0)
+        boundary = (uint64_t)clock();
+    return boundary;
 }
 
 static void respond_multipart(struct conn *c, const struct request *r, struct file *f,
                               const struct ranges *ranges, enum front front)
 {
     char text[512];
-    size_t length = sizeof closing_delimiter - 1;
-    for (unsigned i = 0; i < ranges->count; i++)
-        length += part_head(f, &ranges->range[i], text, sizeof text) +
-                  (size_t)(ranges->range[i].to - ranges->range[i].from);
-    c->parts = malloc(sizeof *c->parts);
-    if (c->parts == NULL) {
-        c->failed = true;
+    struct parts *parts = c->parts = malloc(sizeof *parts);
+    c->failed = parts == NULL;
+    if (parts == NULL)
         return;
-    }
-    *c->parts = (struct parts){.ranges = *ranges, .next = 0, .file = f};
+    *parts = (struct parts){.file = f, .ranges = *ranges, .boundary = new_boundary()};
+    size_t length = part_end(parts, text, sizeof text);
+    for (unsigned i = 0; i < ranges->count; i++)
+        length += part_head(parts, i, text, sizeof text) +
+                  (size_t)(ranges->range[i].to - ranges->range[i].from);
     append_front(c, front, 206);
     append_number(c, "Content-Length: ", (long long)length, "\r\n");
-    append_text(c, "Content-Type: multipart/byteranges; boundary=" BOUNDARY "\r\n");
+    snprintf(text, sizeof text, "Content-Type: multipart/byteranges; boundary=%016llx\r\n",
+             (unsigned long long)parts->boundary);
+    append_text(c, text);
     output_append(c, f->after_type);
     log_request(c, r, 206, length);
     off_t from;

@@ -162,6 +162,7 @@ static bool start(struct server *s, const int *fds, unsigned count, bool status_
     s->tick.data = s;
     ev_timer_start(s->loop, &s->tick);
     ev_check_init(&s->clock, on_clock);
+    ev_set_priority(&s->clock, EV_MAXPRI); /* before what it tells the time to */
     s->clock.data = s;
     ev_check_start(s->loop, &s->clock);
     watch_signal(s, &s->term, SIGTERM);

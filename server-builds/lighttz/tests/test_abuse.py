@@ -430,6 +430,24 @@ def test_types_can_be_added(tmp_path: Path) -> None:
         assert server.get("/a.foo")["Content-Type"] == "text/x-foo; a=b"
 
 
+def test_ipv6_and_a_file_beyond_32_bits(tmp_path: Path) -> None:
+    size = 5_000_000_000
+    with (tmp_path / "huge.bin").open("wb") as f:
+        f.truncate(size)
+        f.seek(size - 3)
+        f.write(b"end")
+    port = free_port()
+    config = tmp_path / "c.conf"
+    config.write_text(f"listen = [::1]:{port}\nlisten = 127.0.0.1:{port}\nroot = {tmp_path}\n")
+    server = Server(tmp_path, config=config)
+    server.port = port
+    with server.ready(), socket.create_connection(("::1", port), 5) as s:
+        s.sendall(b"GET /huge.bin HTTP/1.1\r\nHost: [::1]\r\nRange: bytes=-3\r\nConnection: close\r\n\r\n")
+        (response,) = parse(read_all(s))
+        assert response.body == b"end"
+        assert response["Content-Range"] == f"bytes {size - 3}-{size - 1}/{size}"
+
+
 def test_status_page(root: Path) -> None:
     with Server(root) as server:
         server.get("/ten.txt")
