@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from workloads.runner import agent
+from workloads.runner.agent.servers import until
 from workloads.runner.errors import AgentError, HostLostError, InventoryError
 from workloads.runner.inventory import Host, Inventory, from_data, load_inventory
 from workloads.runner.transport import AgentLine
@@ -137,13 +138,17 @@ def test_when_the_runner_is_gone_nothing_is_left(machines: Inventory) -> None:
     line.open()
     line.call("lock", owner="the first run")
     line.call("server_start", name="nginx")
-    sleeper = line.ask("exec", argv=["sh", "-c", "echo $$ > /proc/self/cwd/pid; exec sleep 60"])
+    note = Path(line.host.root) / "folder"
+    sleeper = line.ask("exec", argv=["sh", "-c", f"pwd > {note}; exec sleep 60"])
+    until(lambda: note.exists() and bool(note.read_text()), 5, "the command did not start")
+    folder = Path(note.read_text().strip())
     other.open()
     assert other.call("lock", owner="the second run") == {"held_by": "the first run"}
     pids = [int(p) for p in (Path(line.host.root) / "nginx.pid").read_text().split()]
     line.close()
     assert other.call("lock", owner="the second run") == {"held_by": None}
     assert all(gone(pid) for pid in pids)
+    assert not folder.exists()
     with pytest.raises(HostLostError):
         sleeper.wait(5)
     other.close()

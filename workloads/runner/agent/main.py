@@ -47,6 +47,7 @@ class Agent:
         self.servers: dict[str, UnitServer | CommandServer] = {}
         self.started: set[str] = set()
         self.running: set[int] = set()
+        self.folders: set[Path] = set()
         self.samples: list[dict[str, float]] = []
         self.enough = threading.Event()
         self.sampler: threading.Thread | None = None
@@ -112,6 +113,7 @@ class Agent:
     ) -> dict[str, Any]:
         """Run a command in a fresh folder; its whole process group dies at the bound. CPU time by rusage."""
         folder = Path(tempfile.mkdtemp(prefix="vmtoll-"))
+        self.folders.add(folder)
         try:
             for name, text in (files or {}).items():
                 (folder / name).write_text(text, encoding="utf-8")
@@ -124,6 +126,7 @@ class Agent:
             return result
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            self.folders.discard(folder)
 
     def _exec(self, argv: Sequence[str], folder: Path, env: dict[str, str], limit_s: float) -> dict[str, Any]:
         expired = threading.Event()
@@ -261,6 +264,8 @@ class Agent:
 
     def close(self) -> None:
         self.op_kill()
+        for folder in list(self.folders):
+            shutil.rmtree(folder, ignore_errors=True)
         for name in list(self.started):
             with contextlib.suppress(Exception):
                 self.server(name).stop(20)
