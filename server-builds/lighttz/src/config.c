@@ -396,5 +396,6 @@ void config_help(void)
          "'key = value' a line and '#' comments; the same keys are flags, which win.\n");
     for (size_t i = 0; i < SETTINGS; i++)
         printf("  %-20s %s\n", settings[i].name, settings[i].help);
-    puts("\nSIGTERM finishes what is in flight; SIGHUP reloads the file and reopens the log.");
+    puts("\nSIGTERM finishes what is in flight; SIGHUP reloads the file and reopens the log;\n"
+         "SIGUSR2 replaces the running binary by the one now at its place.");
 }

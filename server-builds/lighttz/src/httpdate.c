@@ -32,101 +32,35 @@ void httpdate_format(time_t when, char out[HTTPDATE_LENGTH])
     put2(out + 23, tm.tm_sec);
 }
 
-/* Matches `s` against a pattern: d, h, m, s and k (a year) two digits each, y four digits,
- * n a month's name, _ a digit or space before a digit, anything else itself. */
-static bool match(struct str s, const char *pattern, struct tm *tm)
-{
-    size_t i = 0;
-    for (; *pattern; pattern++) {
-        size_t width = *pattern == 'y'              ? 4
-                       : *pattern == 'n'            ? 3
-                       : strchr("dhmsk_", *pattern) ? 2
-                                                    : 1;
-        if (s.n - i < width)
-            return false;
-        const char *p = s.p + i;
-        i += width;
-        if (width == 1) {
-            if (*p != *pattern)
-                return false;
-            continue;
-        }
-        if (*pattern == 'n') {
-            for (tm->tm_mon = 0; tm->tm_mon < 12; tm->tm_mon++)
-                if (memcmp(months + (size_t)(3 * tm->tm_mon), p, 3) == 0)
-                    break;
-            if (tm->tm_mon == 12)
-                return false;
-            continue;
-        }
-        int value = 0;
-        for (size_t k = 0; k < width; k++) {
-            if (!is_digit(p[k]) && !(*pattern == '_' && k == 0 && p[k] == ' '))
-                return false;
-            value = value * 10 + (p[k] == ' ' ? 0 : p[k] - '0');
-        }
-        switch (*pattern) {
-        case 'y':
-            tm->tm_year = value - 1900;
-            break;
-        case 'k':
-            tm->tm_year = value;
-            break;
-        case 'h':
-            tm->tm_hour = value;
-            break;
-        case 'm':
-            tm->tm_min = value;
-            break;
-        case 's':
-            tm->tm_sec = value;
-            break;
-        default:
-            tm->tm_mday = value;
-        }
-    }
-    return i == s.n;
-}
-
-static bool day_name(struct str *s, const char *const names[7])
-{
-    for (size_t i = 0; i < 7; i++) {
-        size_t n = strlen(names[i]);
-        if (s->n > n && memcmp(s->p, names[i], n) == 0) {
-            *s = str_from(*s, n);
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Two digits that would lie more than 50 years ahead mean the past century. */
-static int full_year(int two_digits)
+static int full_year(int year)
 {
     time_t now = time(NULL);
     struct tm tm;
     if (gmtime_r(&now, &tm) == NULL)
-        return two_digits;
-    int year = tm.tm_year / 100 * 100 + two_digits;
+        return year;
+    year = tm.tm_year / 100 * 100 + year % 100;
     return year > tm.tm_year + 50 ? year - 100 : year;
 }
 
 time_t httpdate_parse(struct str s)
 {
-    static const char *const brief[7] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-    static const char *const full[7] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
-                                        "Thursday", "Friday", "Saturday"};
-    struct tm tm = {0};
-    struct str rest = s;
-    if (day_name(&rest, full) && match(rest, ", d-n-k h:m:s GMT", &tm)) {
-        tm.tm_year = full_year(tm.tm_year);
-    } else {
-        rest = s;
-        if (!day_name(&rest, brief) ||
-            !(match(rest, ", d n y h:m:s GMT", &tm) || match(rest, " n _ h:m:s y", &tm)))
-            return -1;
-    }
-    if (tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60)
+    /* The program never sets a locale, so the names are the English ones. */
+    static const char *const formats[] = {"%a, %d %b %Y %H:%M:%S GMT", "%a, %d-%b-%y %H:%M:%S GMT",
+                                          "%a %b %d %H:%M:%S %Y"};
+    char text[48];
+    if (s.n >= sizeof text || memchr(s.p, '\0', s.n))
         return -1;
-    return timegm(&tm);
+    memcpy(text, s.p, s.n);
+    text[s.n] = '\0';
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct tm tm = {0};
+        const char *end = strptime(text, formats[i], &tm);
+        if (end == NULL || *end != '\0')
+            continue;
+        if (i == 1)
+            tm.tm_year = full_year(tm.tm_year);
+        return timegm(&tm);
+    }
+    return -1;
 }

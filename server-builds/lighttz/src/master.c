@@ -1,7 +1,7 @@
 #include "master.h"
 #include "sandbox.h"
 #include "server.h"
-#include "sockets.h"
+#include "upgrade.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -149,6 +149,36 @@ static void reload(struct master *m, int argc, char *const argv[])
     notify("READY=1");
 }
 
+static void upgrade(struct master *m, char *const argv[])
+{
+    pid_t pids[STATS_SLOTS];
+    unsigned n = 0;
+    for (int i = 0; i < STATS_SLOTS; i++)
+        if (m->workers[i].pid)
+            pids[n++] = m->workers[i].pid;
+    upgrade_exec(&m->sockets, pids, n, argv);
+}
+
+/* Opens the sockets, or takes over those of the binary that this one replaces, whose workers are
+ * still our children and retire when ours are there. */
+static bool begin(struct master *m)
+{
+    static struct sockets old;
+    pid_t pids[STATS_SLOTS];
+    unsigned n = upgrade_inherit(&old, pids, STATS_SLOTS / 2);
+    if (!sockets_open(&m->sockets, m->config, &old))
+        return false;
+    sockets_close(&old, &m->sockets);
+    for (unsigned i = 0; i < n; i++)
+        m->workers[i] = (struct worker){pids[i], -1, now_s()};
+    for (int i = 0; i < (int)m->config->workers; i++)
+        spawn(m, i);
+    for (unsigned i = 0; i < n; i++)
+        kill(pids[i], SIGUSR1);
+    notify("READY=1");
+    return true;
+}
+
 /* A worker that dies is replaced, though not more than once a second. One that could not even start
  * (status 1) takes the server down: it would fail again, and a failure must be seen. */
 static void buried(struct master *m, int slot, int status)
@@ -223,6 +253,7 @@ static void block_signals(sigset_t *set)
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGHUP);
+    sigaddset(set, SIGUSR2);
     sigaddset(set, SIGCHLD);
     sigprocmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -234,18 +265,17 @@ int master_run(struct config *config, int argc, char *const argv[])
     sigset_t set;
     m->config = config;
     m->stats = stats_map();
-    if (m->stats == NULL || !sockets_open(&m->sockets, m->config, NULL))
-        return 1;
     raise_limits();
     block_signals(&set);
-    for (int i = 0; i < (int)m->config->workers; i++)
-        spawn(m, i);
-    notify("READY=1");
+    if (m->stats == NULL || !begin(m))
+        return 1;
     while (any_worker(m) || !m->stopping) {
         const struct timespec second = {1, 0};
         int number = is_waiting(m) ? sigtimedwait(&set, NULL, &second) : sigwaitinfo(&set, NULL);
         if (number == SIGHUP && !m->stopping)
             reload(m, argc, argv);
+        if (number == SIGUSR2 && !m->stopping)
+            upgrade(m, argv);
         if (number == SIGTERM || number == SIGINT)
             stop(m, 0);
         reap(m);

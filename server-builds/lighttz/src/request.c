@@ -128,7 +128,7 @@ static bool host_valid(struct str s)
     if (s.n && s.p[0] == '[') {
         for (n = 1; n < s.n && (hex_value(s.p[n]) >= 0 || s.p[n] == ':' || s.p[n] == '.'); n++)
             continue;
-        if (n < 4 - 1 || n == s.n || s.p[n++] != ']')
+        if (n < 3 || n == s.n || s.p[n++] != ']')
             return false;
     } else {
         n = span(s.p, s.p + s.n, HOST);

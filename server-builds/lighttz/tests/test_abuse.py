@@ -306,6 +306,22 @@ def test_reload_under_load(root: Path, keep: bool) -> None:
         assert all(load.answers > 5 for load in loads)
 
 
+def test_upgrade_under_load(root: Path) -> None:
+    """SIGUSR2: the same process, new workers, not a request lost; a broken binary changes nothing."""
+    with Server(root) as server:
+        loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin") for keep in (True, False)]
+        for _ in range(3):
+            before = server.workers()
+            server.process.send_signal(signal.SIGUSR2)
+            until(lambda: not set(before) & set(server.workers()) and server.workers())  # noqa: B023
+            time.sleep(0.05)
+        for load in loads:
+            load.finish()
+        assert not [failure for load in loads for failure in load.failures]
+        assert all(load.answers > 5 for load in loads)
+        assert server.counters()["connections"] == 1
+
+
 def test_stop_finishes_what_is_in_flight(root: Path) -> None:
     server = Server(root).ready()
     with server.connect() as half, server.connect() as slow, server.connect() as idle:
@@ -330,6 +346,7 @@ def test_a_worker_that_dies_is_replaced(root: Path) -> None:
     with Server(root) as server:
         time.sleep(1.1)
         (worker,) = server.workers()
+        server.killed = True
         os.kill(worker, signal.SIGKILL)
         assert server.get("/ten.txt").status == 200
         assert server.workers() != [worker]
@@ -350,7 +367,9 @@ def test_access_log(root: Path, tmp_path: Path) -> None:
         log_moved = tmp_path / "access.log.1"
         until(lambda: log.read_text().count("\n") == 2, 4)
         log.rename(log_moved)
+        before = server.workers()
         server.process.send_signal(signal.SIGHUP)
+        until(lambda: not set(before) & set(server.workers()))
         until(log.exists)
         server.get("/none")
         until(lambda: log.read_text().count("\n") == 1, 4)

@@ -279,7 +279,7 @@ static void test_dates(void)
         {"Thu, 01 Jan 1970 00:00:00 GMT", 0},
         {"Sun, 06 Nov 1994 08:49:37", -1},
         {"Sun, 06 Nov 1994 08:49:37 GMTx", -1},
-        {"Sun, 6 Nov 1994 08:49:37 GMT", -1},
+        {"Sunday, 06-Nov-69 08:49:37 GMT", 3150953377},
         {"Sun, 06 Nov 1994 25:49:37 GMT", -1},
         {"Sun, 06 Nix 1994 08:49:37 GMT", -1},
         {"yesterday", -1},

@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +84,7 @@ class Server:
     """A running server; use it as a context manager."""
 
     def __init__(self, root: Path, *flags: str, config: Path | None = None, limit_files: int = 0):
+        self.killed = False  # a test ends workers on purpose
         self.port = free_port()
         self.status_port = free_port()
         command = [str(BINARY)]
@@ -90,10 +93,13 @@ class Server:
         else:
             command += ["--root", str(root), "--listen", f"127.0.0.1:{self.port}", "--workers", "1"]
             command += ["--status-listen", f"127.0.0.1:{self.status_port}", *flags]
+        if SANITIZED:  # looking for leaks at the end needs /proc
+            command += ["--sandbox", "off"]
         if limit_files:
             command = ["prlimit", f"--nofile={limit_files}", *command]
         env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
-        self.process = subprocess.Popen(command, env=env)
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(command, env=env, stderr=self.said)
 
     def __enter__(self) -> Server:
         return self.ready()
@@ -116,6 +122,14 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(timeout) == 0
+        said = self.messages()
+        print(said, file=sys.stderr)
+        assert "Sanitizer" not in said and "runtime error" not in said
+        assert self.killed or "replaced" not in said
+
+    def messages(self) -> str:
+        self.said.seek(0)
+        return self.said.read().decode(errors="replace")
 
     def workers(self) -> list[int]:
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
