@@ -1,28 +1,12 @@
-"""What is made once on the controller and goes to every machine: compiled servers and site content."""
+"""What is made once on the controller and goes to every machine: servers and site content."""
 
 import tarfile
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from vmtoll.paths import CACHE, SERVER_BUILDS
-from vmtoll.shell import run
+from vmtoll import servers
+from vmtoll.paths import CACHE
 from workloads import sites
-
-
-def compiled_servers() -> dict[str, str]:
-    """Compile each server that has `build:` in its server.yml; return {server: path of the binary}."""
-    built = {}
-    for file in sorted(SERVER_BUILDS.glob("*/server.yml")):
-        target = yaml.safe_load(file.read_text()).get("build")
-        if target:
-            run(
-                ["make", "-s", "-C", file.parent, target],
-                log=CACHE / "logs" / f"build-{file.parent.name}.log",
-            )
-            built[file.parent.name] = str(file.parent / target)
-    return built
 
 
 def site_archives() -> list[dict[str, str]]:
@@ -50,6 +34,10 @@ def _archive(description: Path) -> dict[str, str]:
     return {"name": name, "digest": digest, "archive": str(archive)}
 
 
-def variables() -> dict[str, Any]:
-    """Return the extra variables that site.yml needs of this module."""
-    return {"web_servers_builds": compiled_servers(), "site_content_sites": site_archives()}
+def variables(policy: servers.Policy) -> dict[str, Any]:
+    """Return the extra variables that site.yml needs."""
+    return {
+        "web_servers_list": servers.catalog(),
+        "web_servers_archive": str(servers.archive(policy)),
+        "site_content_sites": site_archives(),
+    }

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from vmtoll import builds
-from vmtoll.paths import CACHE, PLAYBOOKS, REPO, SERVER_BUILDS, VM_IMAGES
+from vmtoll import builds, servers
+from vmtoll.paths import CACHE, PLAYBOOKS, REPO, VM_IMAGES
 from vmtoll.shell import UserError, lock, play, run
 
 IMAGES = CACHE / "images"
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 def ensure(say: Say) -> Path:
     """Return the folder of the image for this checkout (root/, guest.qcow2, vmlinuz, initrd.img), built if needed."""
     with lock("image"):
-        variables = builds.variables()
+        variables = builds.variables(servers.Policy())
         key = _key(variables)
         folder = IMAGES / key
         if folder.is_dir():
@@ -41,13 +41,12 @@ def ensure(say: Say) -> Path:
 def _key(variables: dict[str, Any]) -> str:
     """Digest of the recipe, of what site.yml would do, and of what it would copy."""
     digest = hashlib.sha256()
-    files = [VM_IMAGES / "image.yml", Path(__file__), PLAYBOOKS / "site.yml"]
+    files = [VM_IMAGES / "image.yml", Path(__file__), PLAYBOOKS / "image.yml", PLAYBOOKS / "site.yml"]
     files += [file for file in PLAYBOOKS.glob("roles/**/*") if "embedded_lab" not in file.parts]
-    files += SERVER_BUILDS.glob("*/server.yml")
-    files += SERVER_BUILDS.glob("*/*.j2")
-    files += map(Path, variables["web_servers_builds"].values())
     for file in sorted(file for file in files if file.is_file()):
         digest.update(f"{file.relative_to(REPO)}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
+    digest.update(Path(variables["web_servers_archive"]).read_bytes())
+    digest.update(json.dumps(variables["web_servers_list"], sort_keys=True).encode())
     for site in variables["site_content_sites"]:
         digest.update(f"{site['name']} {site['digest']}\n".encode())
     for adapter in sorted(REPO.glob("workloads/tools/*.py")):
@@ -75,7 +74,7 @@ def _build(folder: Path, variables: dict[str, Any], say: Say) -> None:
         ],
         log=log,
     )
-    say(f"image {folder.name}: provisioning by playbooks/site.yml")
+    say(f"image {folder.name}: provisioning by playbooks/image.yml")
     _provision(partial, root, variables)
     say(f"image {folder.name}: disk of the guest")
     _strip(root)
@@ -93,7 +92,7 @@ def _build(folder: Path, variables: dict[str, Any], say: Say) -> None:
 
 
 def _provision(partial: Path, root: Path, variables: dict[str, Any]) -> None:
-    """Boot the tree with the machine's network and run site.yml against it over SSH, as against every host."""
+    """Boot the tree with the machine's network and run image.yml against it over SSH, as against every host."""
     key = partial / "bake-key"
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
     with socket.socket() as probe:
@@ -141,7 +140,7 @@ def _provision(partial: Path, root: Path, variables: dict[str, Any]) -> None:
         run([*reach, "apt-get", "update", "-q"])
         extra = partial / "variables.json"
         extra.write_text(json.dumps(variables))
-        play("site.yml", "-e", f"@{extra}", inventory=inventory, quiet=True)
+        play("image.yml", "-e", f"@{extra}", inventory=inventory, quiet=True)
         run([*reach, "apt-get", "clean"])
     finally:
         machine.terminate()  # systemd-nspawn powers its machine off

@@ -5,10 +5,12 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from vmtoll import accelerator, builds, image
+from vmtoll import accelerator, builds, image, servers
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.shell import UserError, lock, play
+from workloads.runner.inventory import read_inventory
 
 Say = Callable[[str], None]
 LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
@@ -58,10 +60,22 @@ def status() -> dict[str, object]:
     return {"up": bool(built) and not silent, **built, "silent_machines": silent}
 
 
-def provision(inventory: Path | None, options: list[str]) -> None:
+def provision(inventory: Path | None, options: list[str], *, quiet: bool = False) -> None:
     """Run site.yml against an inventory (default: the embedded lab's)."""
     chosen = inventory or require()
-    play("site.yml", "-e", json.dumps(builds.variables()), *options, inventory=chosen)
+    variables = builds.variables(_policy(read_inventory(chosen), chosen))
+    play("site.yml", "-e", json.dumps(variables), *options, inventory=chosen, quiet=quiet)
+
+
+def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
+    """Take what is alike for all servers from the inventory; raises UserError where hosts disagree."""
+    values: dict[str, int] = {}
+    for name, default in (("vmtoll_http_port", 8080), ("vmtoll_workers", 1)):
+        found = {int(facts[name]) for facts in inventory["_meta"]["hostvars"].values() if name in facts} or {default}
+        if len(found) > 1:
+            raise UserError(f"{path}: {name} must be the same on every host, but it is {sorted(found)}.")
+        values[name] = found.pop()
+    return servers.Policy(port=values["vmtoll_http_port"], workers=values["vmtoll_workers"])
 
 
 def require() -> Path:

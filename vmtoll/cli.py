@@ -1,0 +1,157 @@
+"""vmtoll: what a KVM guest costs against bare metal, for a web workload, with evidence."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from analysis.ods import write_ods
+
+from analysis.report import write_report
+from analysis.verdict import verdict as judge
+from vmtoll import lab
+from vmtoll.paths import RESULTS
+from vmtoll.progress import Progress, say
+from vmtoll.shell import UserError
+from workloads.runner.errors import RunnerError
+from workloads.runner.registry import Registry
+from workloads.runner.results import write_durably
+from workloads.runner.run import plan
+from workloads.runner.run import run as measure
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+lab_app = typer.Typer(help="The embedded lab on this machine: client, metal and guest.", no_args_is_help=True)
+app.add_typer(lab_app, name="lab")
+
+InventoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inventory", "-i", help="Ansible inventory of real machines (default: the embedded lab).", exists=True
+    ),
+]
+LinkOption = Annotated[str, typer.Option(help="Rate of the client's link: unshaped, 100mbit, 1gbit, …")]
+ExperimentArgument = Annotated[str, typer.Argument(help="Name of an experiment (`vmtoll list`).")]
+RunArgument = Annotated[
+    Path, typer.Argument(help="Folder of a run: results/<experiment>/<run-id>.", exists=True, file_okay=False)
+]
+
+
+def main() -> None:
+    """Entry point: what the user can mend is one message and exit code 2, never a traceback."""
+    try:
+        app()
+    except (UserError, RunnerError) as error:
+        print(f"vmtoll: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("vmtoll: interrupted; what was measured is kept", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _need_root() -> None:
+    if os.geteuid() != 0:
+        raise UserError("The embedded lab needs root, for namespaces and mounts: run it with sudo.")
+
+
+@lab_app.command("up")
+def lab_up(link: LinkOption = "unshaped") -> None:
+    """Bring the lab up: build the image if it is not in the cache, then client, metal and guest. Twice is harmless."""
+    _need_root()
+    lab.up(link, say)
+
+
+@lab_app.command("down")
+def lab_down() -> None:
+    """Remove the lab: no namespace, mount, domain, process or route stays behind."""
+    _need_root()
+    lab.down(say)
+
+
+@lab_app.command("status")
+def lab_status() -> None:
+    """Print the lab's state as JSON; exit code 1 when it is not up."""
+    state = lab.status()
+    print(json.dumps(state, indent=2))
+    raise SystemExit(0 if state["up"] else 1)
+
+
+@app.command()
+def provision(
+    inventory: InventoryOption = None,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing, say what would change.")] = False,
+) -> None:
+    """Bring every machine into the state in which it is measured (playbooks/site.yml)."""
+    lab.provision(inventory, ["--check", "--diff"] if check else [])
+
+
+@app.command("list")
+def list_all() -> None:
+    """List experiments, workloads, servers and environments."""
+    registry = Registry()
+    for kind in ("experiments", "workloads", "servers", "environments"):
+        print(f"{kind}: {', '.join(getattr(registry, kind)())}")
+
+
+@app.command()
+def run(
+    experiment: ExperimentArgument,
+    inventory: InventoryOption = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Folder of an interrupted run to go on with.", exists=True, file_okay=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
+    results: Annotated[Path, typer.Option(help="Folder that holds the results.")] = RESULTS,
+) -> None:
+    """Run an experiment, judge it and write its report."""
+    file = Registry().experiment_file(experiment)
+    if dry_run:
+        _print_plan(file)
+        return
+    machines = inventory or lab.require()
+    with Progress() as progress:
+        folder = measure(file, machines, results, resume, progress=progress)
+    _conclude(folder)
+
+
+@app.command()
+def report(folder: RunArgument) -> None:
+    """Write the report of a run anew: verdict, report.html, trials.ods."""
+    _conclude(folder)
+
+
+@app.command()
+def demo(results: Annotated[Path, typer.Option(help="Folder that holds the results.")] = RESULTS) -> None:
+    """Build the embedded lab, provision it, run the experiment `demo`, write its report."""
+    _need_root()
+    file = Registry().experiment_file("demo")
+    lab.up(plan(file).resolved.experiment.link, say)
+    say("provisioning; what the image already has stays as it is")
+    lab.provision(None, [], quiet=True)
+    with Progress() as progress:
+        folder = measure(file, lab.require(), results, progress=progress)
+    _conclude(folder)
+
+
+def _conclude(folder: Path) -> None:
+    """Judge a run, write what people read, and say in one sentence what came out."""
+    verdict = judge(folder)
+    document = folder / "run.json"
+    content = json.loads(document.read_text()) | {"verdict": verdict}
+    write_durably(document, (json.dumps(content, indent=2) + "\n").encode())
+    page = write_report(folder)
+    sheet = write_ods(folder)
+    print(f"report: {page}\ntable:  {folder / 'trials.csv'} · {sheet}\n{verdict['sentence']}")
+
+
+def _print_plan(file: Path) -> None:
+    planned = plan(file)
+    for trial in planned.trials:
+        scenario = trial.scenario
+        print(
+            f"block {trial.block}  {trial.order:3d}  {scenario.environment:12}  {scenario.server:18}  "
+            f"{scenario.workload}"
+        )
+    minutes = planned.total_s / 60
+    print(f"{len(planned.trials)} trials, about {minutes:.1f} minutes; the order of a run is drawn anew and recorded")
