@@ -1,10 +1,10 @@
 #include "file.h"
 #include "httpdate.h"
 #include "target.h"
+#include "text.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -105,9 +105,14 @@ static bool name_of(const struct root *root, struct str path, enum encoding enco
                     size_t size)
 {
     bool directory = path.p[path.n - 1] == '/';
-    int n = snprintf(name, size, "%.*s%s%s", (int)path.n - 1, path.p + 1,
-                     directory ? root->config->index : "", codings[encoding].suffix);
-    return n > 0 && (size_t)n < size;
+    const char *index = directory ? root->config->index : "";
+    const char *suffix = codings[encoding].suffix;
+    if (path.n + strlen(index) + strlen(suffix) > size)
+        return false;
+    char *p = text_str(name, str_from(path, 1));
+    p = text_str(p, (struct str){index, strlen(index)});
+    p = text_str(p, (struct str){suffix, strlen(suffix) + 1});
+    return p - name > 1;
 }
 
 unsigned file_neighbours(const struct root *root, struct str path)
@@ -162,7 +167,7 @@ int file_open(const struct root *root, struct str path, enum encoding encoding, 
 
 /* Writes the entity header; every response about the file sends all or a tail of it. */
 static size_t format_head(const struct root *root, const struct file *f, struct str path, char *out,
-                          size_t size, size_t at[5])
+                          size_t at[5])
 {
     char date[HTTPDATE_LENGTH];
     char name[TARGET_PATH_MAX + 300] = "";
@@ -172,26 +177,38 @@ static size_t format_head(const struct root *root, const struct file *f, struct 
     httpdate_format(f->mtime.tv_sec > now.tv_sec ? now.tv_sec : f->mtime.tv_sec, date);
     name_of(root, path, ENCODING_NONE, name, sizeof name);
     struct str type = mime_type(root->config->types, (struct str){name, strlen(name)});
-    struct str coding = encoding_name(f->encoding);
-    size_t n = 0;
-#define PUT(...) n += (size_t)snprintf(out + n, size - n, __VA_ARGS__)
-    PUT("Content-Length: %lld\r\n", (long long)f->size);
-    at[0] = n;
-    PUT("Content-Type: %.*s\r\n", (int)type.n, type.p);
-    at[1] = n;
-    if (f->encoding)
-        PUT("Content-Encoding: %.*s\r\n", (int)coding.n, coding.p);
-    PUT("Accept-Ranges: bytes\r\n");
-    at[2] = n;
-    PUT("Last-Modified: %.*s\r\nETag: ", HTTPDATE_LENGTH, date);
-    at[3] = n;
-    PUT("\"%llx-%llx-%llx\"", (unsigned long long)f->size,
-        (unsigned long long)f->mtime.tv_sec * 1000000000U + (unsigned long long)f->mtime.tv_nsec,
-        (unsigned long long)f->ino);
-    at[4] = n;
-    PUT("\r\n%s\r\n", f->encoding || f->neighbours ? "Vary: Accept-Encoding\r\n" : "");
-#undef PUT
-    return n;
+    char *p = text_str(out, STR("Content-Length: "));
+    p = text_number(p, (uint64_t)f->size, 10);
+    p = text_str(p, STR("\r\n"));
+    at[0] = (size_t)(p - out);
+    p = text_str(p, STR("Content-Type: "));
+    p = text_str(p, type);
+    p = text_str(p, STR("\r\n"));
+    at[1] = (size_t)(p - out);
+    if (f->encoding) {
+        p = text_str(p, STR("Content-Encoding: "));
+        p = text_str(p, encoding_name(f->encoding));
+        p = text_str(p, STR("\r\n"));
+    }
+    p = text_str(p, STR("Accept-Ranges: bytes\r\n"));
+    at[2] = (size_t)(p - out);
+    p = text_str(p, STR("Last-Modified: "));
+    p = text_str(p, (struct str){date, HTTPDATE_LENGTH});
+    p = text_str(p, STR("\r\nETag: "));
+    at[3] = (size_t)(p - out);
+    p = text_str(p, STR("\""));
+    p = text_number(p, (uint64_t)f->size, 16);
+    p = text_str(p, STR("-"));
+    p = text_number(p, (uint64_t)f->mtime.tv_sec * 1000000000U + (uint64_t)f->mtime.tv_nsec, 16);
+    p = text_str(p, STR("-"));
+    p = text_number(p, f->ino, 16);
+    p = text_str(p, STR("\""));
+    at[4] = (size_t)(p - out);
+    p = text_str(p, STR("\r\n"));
+    if (f->encoding || f->neighbours)
+        p = text_str(p, STR("Vary: Accept-Encoding\r\n"));
+    p = text_str(p, STR("\r\n"));
+    return (size_t)(p - out);
 }
 
 /* Reads the body as it was at one moment; false when it keeps changing under our hands. */
@@ -225,7 +242,7 @@ static int load(const struct root *root, struct file *f, struct str path, int fd
 {
     char head[1024];
     size_t at[5];
-    f->head = format_head(root, f, path, head, sizeof head, at);
+    f->head = format_head(root, f, path, head, at);
     bool small = (size_t)f->size <= root->config->cache_file &&
                  file_weight(f) + (size_t)f->size <= root->config->cache_bytes;
     size_t body = small ? (size_t)f->size : 0;

@@ -271,6 +271,7 @@ int master_run(struct config *config, int argc, char *const argv[])
         return 1;
     while (any_worker(m) || !m->stopping) {
         const struct timespec second = {1, 0};
+        sandbox_trim();
         int number = is_waiting(m) ? sigtimedwait(&set, NULL, &second) : sigwaitinfo(&set, NULL);
         if (number == SIGHUP && !m->stopping)
             reload(m, argc, argv);

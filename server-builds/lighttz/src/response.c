@@ -2,6 +2,7 @@
 #include "httpdate.h"
 #include "output.h"
 #include "target.h"
+#include "text.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -57,15 +58,20 @@ static const char *const connection_line[FRONTS] = {
     [FRONT_KEEP_1_0] = "Connection: keep-alive\r\n",
 };
 
+#define BEFORE_DATE "HTTP/1.1 200 OK\r\nServer: lighttz\r\nDate: "
+
+void response_fronts(struct server *s)
+{
+    for (enum front f = 0; f < FRONTS; f++)
+        s->front[f].n = (size_t)snprintf(s->front[f].text, FRONT_ROOM, BEFORE_DATE "%*s\r\n%s",
+                                         HTTPDATE_LENGTH, "", connection_line[f]);
+}
+
 void response_clock(struct server *s)
 {
     httpdate_format(s->second, s->date);
-    for (enum front f = 0; f < FRONTS; f++) {
-        int n = snprintf(s->front[f].text, FRONT_ROOM,
-                         "HTTP/1.1 200 OK\r\nServer: lighttz\r\nDate: %s\r\n%s", s->date,
-                         connection_line[f]);
-        s->front[f].n = (size_t)n;
-    }
+    for (enum front f = 0; f < FRONTS; f++)
+        memcpy(s->front[f].text + sizeof BEFORE_DATE - 1, s->date, HTTPDATE_LENGTH);
 }
 
 /* Counts the response and decides whether the connection outlives it. */
@@ -95,8 +101,12 @@ static void log_request(struct conn *c, const struct request *r, int status, uin
 
 static void append_number(struct conn *c, const char *before, long long value, const char *after)
 {
-    char *p = c->server->out + c->server->out_length;
-    c->server->out_length += (size_t)sprintf(p, "%s%lld%s", before, value, after);
+    struct server *s = c->server;
+    char *p = s->out + s->out_length;
+    p = text_str(p, (struct str){before, strlen(before)});
+    p = text_number(p, (uint64_t)value, 10);
+    p = text_str(p, (struct str){after, strlen(after)});
+    s->out_length = (size_t)(p - s->out);
 }
 
 static void append_text(struct conn *c, const char *text)
@@ -106,10 +116,12 @@ static void append_text(struct conn *c, const char *text)
 
 static void append_front(struct conn *c, enum front front, int status)
 {
-    char *p = c->server->out + c->server->out_length;
-    c->server->out_length +=
-        (size_t)sprintf(p, "HTTP/1.1 %d %s\r\nServer: lighttz\r\nDate: %s\r\n%s", status,
-                        reason_of(status), c->server->date, connection_line[front]);
+    append_number(c, "HTTP/1.1 ", status, " ");
+    append_text(c, reason_of(status));
+    append_text(c, "\r\nServer: lighttz\r\nDate: ");
+    output_append(c, (struct str){c->server->date, HTTPDATE_LENGTH});
+    append_text(c, "\r\n");
+    append_text(c, connection_line[front]);
 }
 
 /* A response with a text of our own; `fields` are whole lines. */
@@ -130,11 +142,15 @@ static void respond_text(struct conn *c, const struct request *r, int status, co
 void respond_status(struct conn *c, const struct request *r, int status)
 {
     char body[64];
-    int n = status == 200 ? 0 : snprintf(body, sizeof body, "%d %s\n", status, reason_of(status));
+    const char *reason = reason_of(status);
+    char *p = text_number(body, (uint64_t)status, 10);
+    p = text_str(p, STR(" "));
+    p = text_str(p, (struct str){reason, strlen(reason)});
+    p = text_str(p, STR("\n"));
     const char *fields = status == 200 || status == 405 ? "Allow: GET, HEAD, OPTIONS\r\n"
                          : status == 503                ? "Retry-After: 1\r\n"
                                                         : "";
-    respond_text(c, r, status, fields, (struct str){body, (size_t)n});
+    respond_text(c, r, status, fields, (struct str){body, status == 200 ? 0 : (size_t)(p - body)});
 }
 
 void respond_script(struct conn *c, const struct request *r, const struct script_reply *reply)

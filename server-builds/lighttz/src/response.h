@@ -4,7 +4,8 @@
 
 #include "conn.h"
 
-/* Rewrites what changes once a second. */
+/* Writes the fronts once, and once a second the date in them. */
+void response_fronts(struct server *s);
 void response_clock(struct server *s);
 
 /* An error (or the answer to OPTIONS, 200) with a small body. */

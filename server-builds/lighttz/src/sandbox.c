@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <libgen.h>
+#include <link.h>
 #include <linux/landlock.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -62,4 +64,38 @@ void sandbox_enter(const struct config *config)
     if (syscall(SYS_landlock_restrict_self, rules, 0))
         fprintf(stderr, "lighttz: not confined: %s\n", strerror(errno));
     close(rules);
+}
+
+struct segments {
+    size_t count;
+    struct {
+        void *start;
+        size_t length;
+    } segment[8];
+};
+
+/* Only what cannot be written is dropped: the file still has it. */
+static int find_segments(struct dl_phdr_info *program, size_t size, void *data)
+{
+    struct segments *s = data;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum && s->count < 8; i++) {
+        const ElfW(Phdr) *p = &program->dlpi_phdr[i];
+        if (p->p_type != PT_LOAD || (p->p_flags & PF_W))
+            continue;
+        size_t start = (program->dlpi_addr + p->p_vaddr) & ~(page - 1);
+        size_t end = program->dlpi_addr + p->p_vaddr + p->p_memsz;
+        s->segment[s->count].start = (void *)start;
+        s->segment[s->count++].length = (end - start) & ~(page - 1);
+    }
+    return 1; /* the first is the program itself */
+}
+
+void sandbox_trim(void)
+{
+    struct segments s = {.count = 0};
+    dl_iterate_phdr(find_segments, &s);
+    for (size_t i = 0; i < s.count; i++)
+        syscall(SYS_madvise, s.segment[i].start, s.segment[i].length, MADV_DONTNEED);
 }

@@ -11,4 +11,8 @@ bool sandbox_user(const struct config *config);
  * nor connect. Kernels without it are served unconfined. */
 void sandbox_enter(const struct config *config);
 
+/* Unmaps the pages of the program that starting needed: what serving needs comes back by itself,
+ * and it is the smaller part. Half of a small server's memory is code that runs once. */
+void sandbox_trim(void);
+
 #endif

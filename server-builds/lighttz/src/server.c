@@ -169,6 +169,7 @@ static bool start(struct server *s, const int *fds, unsigned count, bool status_
     watch_signal(s, &s->interrupt, SIGINT);
     watch_signal(s, &s->retire, SIGUSR1);
     listen_on(s, true);
+    response_fronts(s);
     server_clock(s);
     return true;
 }
@@ -182,6 +183,7 @@ int server_run(const struct config *config, const int *fds, unsigned count, bool
     if (!start(&server, fds, count, status_page))
         return 1;
     sandbox_enter(config);
+    sandbox_trim();
     ev_run(server.loop, 0);
     accesslog_tick(&server.log, server.second);
     return 0;

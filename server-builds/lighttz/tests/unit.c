@@ -293,6 +293,13 @@ static void test_dates(void)
     char out[HTTPDATE_LENGTH];
     httpdate_format(784111777, out);
     check(memcmp(out, rows[0].text, HTTPDATE_LENGTH) == 0, "formatted date", rows[0].text);
+    for (time_t t = -2000000000; t < 5000000000; t += 86399 * 3) {
+        struct tm tm;
+        char expected[64];
+        strftime(expected, sizeof expected, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&t, &tm));
+        httpdate_format(t, out);
+        check(memcmp(out, expected, HTTPDATE_LENGTH) == 0, "formatted date", expected);
+    }
 }
 
 static void test_negotiation(void)
