@@ -35,7 +35,7 @@ def equality(run: Run) -> list[Fact]:
     flat = {environment: dict(_flatten(facts)) for environment, facts in machines.items()}
     names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
     found = [_fact(name, {e: facts.get(name) for e, facts in flat.items()}, declared) for name in names]
-    found = _runner_says(run, found, declared)
+    found = _runner_says(run, found)
     grouped = [f for f in found if f.status != EQUAL] + _group_equal([f for f in found if f.status == EQUAL])
     rank = {UNDECLARED: 0, DECLARED: 1, EQUAL: 2}
     return sorted(grouped, key=lambda fact: rank[fact.status])
@@ -52,7 +52,7 @@ def _flatten(facts: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str
     for key, value in facts.items():
         if not prefix and key not in FACTS:
             continue
-        name = f"{prefix}.{key}" if prefix else key
+        name = f"{prefix}: {key}" if prefix else key
         if isinstance(value, dict):
             yield from _flatten(value, name)
         else:
@@ -67,28 +67,31 @@ def _fact(name: str, values: dict[str, str | None], declared: list[str]) -> Fact
 
 
 def _is_declared(name: str, declared: list[str]) -> bool:
-    """`nic` declares `nic.driver` too."""
-    return any(name == item or name.startswith(f"{item}.") for item in declared)
+    """`nic` declares `nic: driver` too."""
+    return any(_covers(item, name) for item in declared)
 
 
-def _runner_says(run: Run, found: list[Fact], declared: list[str]) -> list[Fact]:
-    """Add the undeclared differences that only the runner saw."""
-    known = {fact.name for fact in found}
-    extra = []
+def _covers(item: str, name: str) -> bool:
+    return name == item or name.startswith(f"{item}: ")
+
+
+def _runner_says(run: Run, found: list[Fact]) -> list[Fact]:
+    """The runner compared the machines as they were; a difference that only it saw is added."""
     for item in run.meta["differences"].get("undeclared", []):
         name = str(item.get("fact"))
-        if name not in known:
-            values = {str(e): short(str(v)) for e, v in dict(item.get("values") or {}).items()}
-            extra.append(Fact(name, UNDECLARED, values))
-    return found + extra
+        if any(_covers(name, fact.name) and fact.status == UNDECLARED for fact in found):
+            continue
+        values = {str(e): short(str(v)) for e, v in dict(item.get("values") or {}).items()}
+        found = [fact for fact in found if not _covers(name, fact.name)] + [Fact(name, UNDECLARED, values)]
+    return found
 
 
 def _group_equal(facts: list[Fact]) -> list[Fact]:
     """Package versions and kernel settings are many: one line each, with their count."""
     kept, counted = [], {"packages": 0, "sysctls": 0}
     for fact in facts:
-        group = fact.name.split(".", 1)[0]
-        if group in counted and "." in fact.name:
+        group, _, entry = fact.name.partition(": ")
+        if group in counted and entry:
             counted[group] += 1
         else:
             kept.append(fact)
@@ -98,7 +101,7 @@ def _group_equal(facts: list[Fact]) -> list[Fact]:
 
 
 def _is_proof(name: str) -> bool:
-    return name.rpartition(".")[2] in PROOF or name == "content_digest"
+    return name.rpartition(": ")[2] in PROOF or name == "content_digest"
 
 
 def short(value: str) -> str:

@@ -111,7 +111,8 @@ def _basis(outcome: dict[str, Any]) -> str:
     if invalid:
         parts.append(f"{invalid} invalid trial{'' if invalid == 1 else 's'} left out")
     if outcome["undeclared_differences"]:
-        parts.append(f"{outcome['undeclared_differences']} undeclared difference(s)")
+        count = outcome["undeclared_differences"]
+        parts.append(f"{count} undeclared difference{'' if count == 1 else 's'}")
     return f" ({', '.join(parts)})"
 
 
@@ -138,7 +139,7 @@ def _in_words(results: list[dict[str, Any]], guests: int) -> str:
 
 def _amounts(members: list[dict[str, Any]], results: list[dict[str, Any]], guests: int) -> str:
     """`with nginx by 8.1%`, or the range over all servers when there are many."""
-    ordered = sorted(members, key=lambda r: abs(math.log(r["metrics"]["throughput"]["ratio"])))
+    ordered = _by_size(members)
     if len(ordered) <= 2:
         return "with " + " and ".join(f"{_name(r, guests)} by {_amount(r)}" for r in ordered)
     every = "every server" if len(members) == len(results) else f"{len(members)} servers"
@@ -167,12 +168,27 @@ def _common_text(members: list[dict[str, Any]], phrase: str) -> str:
 
 
 def _in_counts(results: list[dict[str, Any]]) -> str:
-    short = {METAL_FASTER: "metal is faster", KVM_FASTER: "the guest is faster", EQUIVALENT: "equivalent"}
-    short |= {INVALID: "invalid"}
-    counted: dict[str, int] = {}
+    """For many servers: how many of each kind, with the range of what is faster."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        kind = result["metrics"]["throughput"]["kind"]
-        kind = short.get(kind, kind)
-        counted[kind] = counted.get(kind, 0) + 1
-    total = len(results)
-    return "; ".join(f"{kind}: {count} of {total}" for kind, count in counted.items())
+        groups.setdefault(result["metrics"]["throughput"]["kind"], []).append(result)
+    guest = "the emulated guest" if any(r["accelerator"] == "tcg" for r in results) else "the guest"
+    words = {METAL_FASTER: f"metal is faster than {guest} with", KVM_FASTER: f"{guest} is faster than metal with"}
+    words |= {EQUIVALENT: "equivalent with", NOT_DISTINGUISHABLE: "not distinguishable with", INVALID: "invalid with"}
+    parts = []
+    for kind, phrase in words.items():
+        if members := groups.get(kind):
+            amount = f" ({_range(members)})" if kind in (METAL_FASTER, KVM_FASTER) else ""
+            parts.append(f"{phrase} {len(members)}{amount}")
+    return f"of {len(results)} comparisons, " + ", ".join(parts)
+
+
+def _range(members: list[dict[str, Any]]) -> str:
+    ordered = _by_size(members)
+    if len(ordered) == 1:
+        return f"by {_amount(ordered[0])}"
+    return f"by {_amount(ordered[0])} to {_amount(ordered[-1])}"
+
+
+def _by_size(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(members, key=lambda r: abs(math.log(r["metrics"]["throughput"]["ratio"])))

@@ -25,11 +25,13 @@ def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
         entries = [(r, r["metrics"][metric.name]) for r in outcome["results"]]
         entries = [(r, m) for r, m in entries if m.get("ratio") is not None]
         if entries:
-            charts.append(_forest(run, metric, entries))
+            charts.append(_forest(run, metric, entries, first=not charts))
     return charts
 
 
-def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[str, Any]]]) -> Chart:
+def _forest(
+    run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[str, Any]]], *, first: bool
+) -> Chart:
     figure, (axes,) = new_figure(1.55 * len(entries) - 0.6)
     sign = -1.0 if metric.higher_is_better else 1.0
     several = len(run.guests) > 1
@@ -47,15 +49,8 @@ def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[s
     row_axis(axes, [f"{name}\n{_under(one)}" for name, (_, one) in zip(names, entries, strict=True)])
     words = "; ".join(f"{name}: {one['text']}, {estimate_words(one)}" for name, (_, one) in zip(names, entries, strict=True))
     title = ("Overhead: " if metric.higher_is_better else "Cost ratio: ") + metric.label
-    caption = (
-        "Right of zero metal is better." if metric.higher_is_better else "Right of 1 the guest is dearer or slower."
-    )
-    caption += (
-        f" Mark: estimate over blocks with its 95% interval (paired t); thin line below: Hodges–Lehmann with the"
-        f" exact signed-rank interval. Shaded: ±{percent(MARGIN)}, of no practical importance."
-    )
-    if any(one["noise_floor"] is not None for _, one in entries):
-        caption += " Blue bar at the bottom of a row: the noise floor from the A/A arm."
+    caption = "Right of zero metal is better." if metric.higher_is_better else "Right of 1 metal is better."
+    caption += _how_to_read([one for _, one in entries]) if first else " Read as the first figure."
     if any(one["bound"] for _, one in entries):
         caption += " An arrow: the figure is a bound, because the client or the link set the pace."
     note = f" {metric.note[:1].upper()}{metric.note[1:]}." if metric.note else ""
@@ -65,6 +60,16 @@ def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[s
 def _under(one: dict[str, Any]) -> str:
     """The line under a row's name."""
     return "invalid" if one["kind"] == INVALID else estimate_words(one).removeprefix("overhead ")
+
+
+def _how_to_read(ones: list[dict[str, Any]]) -> str:
+    words = (
+        " Mark: estimate over blocks with its 95% interval (paired t); thin line below: Hodges–Lehmann with the"
+        f" exact signed-rank interval. Shaded: ±{percent(MARGIN)}, of no practical importance."
+    )
+    if any(one["noise_floor"] is not None for one in ones):
+        words += " Blue bar at the bottom of a row: the noise floor from the A/A arm."
+    return words
 
 
 def _row(axes: Axes, row: int, one: dict[str, Any], sign: float, colour: str, marker: str) -> list[float]:

@@ -152,7 +152,7 @@ def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:
         "started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T01:00:00Z", "status": truth.status,
         "accelerators": accelerators, "emulated": truth.accelerator == "tcg", "lab": "embedded",
         "link": truth.link, "link_mbit": 100 if truth.link == "100mbit" else None,
-        "differences": {"declared": ["cpu_model", "kernel", "virtualization"], "undeclared": truth.undeclared},
+        "differences": {"declared": ["container", "cpu_model", "virtualization"], "undeclared": truth.undeclared},
         "trials_planned": planned, "verdict": None,
     }  # fmt: skip
 
