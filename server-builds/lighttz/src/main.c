@@ -1,6 +1,6 @@
-#include "cache.h"
 #include "master.h"
-#include <errno.h>
+#include "sandbox.h"
+#include "server.h"
 #include <stdio.h>
 
 #ifndef VERSION
@@ -13,17 +13,6 @@
 #define EXTRAS ""
 #endif
 
-static int check(const struct config *config)
-{
-    struct cache *cache = cache_open(config);
-    if (cache == NULL) {
-        fprintf(stderr, "lighttz: %s: %s\n", config->root, strerror(errno));
-        return 1;
-    }
-    cache_close(cache);
-    return 0;
-}
-
 static int act(enum command command, struct config *config, int argc, char *const argv[])
 {
     switch (command) {
@@ -34,12 +23,12 @@ static int act(enum command command, struct config *config, int argc, char *cons
         puts("lighttz " VERSION EXTRAS);
         return 0;
     case COMMAND_CHECK:
-        if (check(config))
+        if (!sandbox_user(config) || !server_check(config))
             return 1;
         puts("The configuration is right.");
         return 0;
     case COMMAND_RUN:
-        return check(config) ? 1 : master_run(config, argc, argv);
+        return master_run(config, argc, argv);
     default:
         return 2;
     }

@@ -27,7 +27,6 @@ struct master {
     struct worker workers[STATS_SLOTS];
     time_t respawn_at[CONFIG_WORKERS_MAX]; /* 0: it runs */
     bool stopping;
-    int status;
     time_t kill_at;
 };
 
@@ -114,16 +113,26 @@ static void signal_workers(struct master *m, int number, bool retire)
     }
 }
 
-static void stop(struct master *m, int status)
+static void stop(struct master *m)
 {
     if (m->stopping)
         return;
     m->stopping = true;
-    m->status = status;
     m->kill_at = now_s() + (time_t)(m->config->stop_timeout / 1000) + 2;
     notify("STOPPING=1");
     signal_workers(m, SIGTERM, false);
     sockets_close(&m->sockets, NULL);
+}
+
+/* Whether workers could start with this configuration, tried in a process of its own. */
+static bool is_workable(const struct config *config)
+{
+    int status = 1;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(sandbox_user(config) && server_check(config) ? 0 : 1);
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
 }
 
 static void reload(struct master *m, int argc, char *const argv[])
@@ -131,7 +140,7 @@ static void reload(struct master *m, int argc, char *const argv[])
     static struct sockets sockets;
     struct config config;
     notify_reloading();
-    if (config_load(&config, argc, argv) != COMMAND_RUN ||
+    if (config_load(&config, argc, argv) != COMMAND_RUN || !is_workable(&config) ||
         !sockets_open(&sockets, &config, &m->sockets)) {
         fprintf(stderr, "lighttz: the former configuration stays in force\n");
         config_free(&config);
@@ -139,6 +148,7 @@ static void reload(struct master *m, int argc, char *const argv[])
         return;
     }
     signal_workers(m, SIGUSR1, true);
+    memset(m->respawn_at, 0, sizeof m->respawn_at);
     sockets_close(&m->sockets, &sockets);
     config_free(m->config);
     *m->config = config;
@@ -179,8 +189,7 @@ static bool begin(struct master *m)
     return true;
 }
 
-/* A worker that dies is replaced, though not more than once a second. One that could not even start
- * (status 1) takes the server down: it would fail again, and a failure must be seen. */
+/* A worker that dies is replaced, though not more than once a second. */
 static void buried(struct master *m, int slot, int status)
 {
     struct worker *w = &m->workers[slot];
@@ -189,10 +198,6 @@ static void buried(struct master *m, int slot, int status)
     m->stats[slot].connections_closed = m->stats[slot].connections_accepted;
     if (m->stopping || index < 0 || index >= (int)m->config->workers)
         return;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 1) {
-        stop(m, 1);
-        return;
-    }
     fprintf(stderr, "lighttz: worker %d ended (%s %d), replaced\n", index,
             WIFSIGNALED(status) ? "signal" : "status",
             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
@@ -267,7 +272,7 @@ int master_run(struct config *config, int argc, char *const argv[])
     m->stats = stats_map();
     raise_limits();
     block_signals(&set);
-    if (m->stats == NULL || !begin(m))
+    if (m->stats == NULL || !is_workable(m->config) || !begin(m))
         return 1;
     while (any_worker(m) || !m->stopping) {
         const struct timespec second = {1, 0};
@@ -278,9 +283,9 @@ int master_run(struct config *config, int argc, char *const argv[])
         if (number == SIGUSR2 && !m->stopping)
             upgrade(m, argv);
         if (number == SIGTERM || number == SIGINT)
-            stop(m, 0);
+            stop(m);
         reap(m);
         on_time(m);
     }
-    return m->status;
+    return 0;
 }

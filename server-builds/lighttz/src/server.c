@@ -135,20 +135,33 @@ static void watch_signal(struct server *s, ev_signal *watcher, int number)
     ev_signal_start(s->loop, watcher);
 }
 
+/* What a worker needs of the file system. */
+static bool open_files(struct server *s)
+{
+    const struct config *config = s->config;
+    s->cache = cache_open(config);
+    if (s->cache == NULL) {
+        fprintf(stderr, "lighttz: %s: %s\n", config->root, strerror(errno));
+        return false;
+    }
+    if (!accesslog_open(&s->log, config->access_log, s->stats)) {
+        fprintf(stderr, "lighttz: %s: %s\n", config->access_log, strerror(errno));
+        return false;
+    }
+    s->script = config->lua_script ? script_open(config) : NULL;
+    return s->script || !config->lua_script;
+}
+
+bool server_check(const struct config *config)
+{
+    server.config = config;
+    return open_files(&server);
+}
+
 static bool start(struct server *s, const int *fds, unsigned count, bool status_page)
 {
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
-    s->cache = cache_open(s->config);
-    if (s->loop == NULL || s->cache == NULL) {
-        fprintf(stderr, "lighttz: %s: %s\n", s->loop ? s->config->root : "epoll", strerror(errno));
-        return false;
-    }
-    if (!accesslog_open(&s->log, s->config->access_log, s->stats)) {
-        fprintf(stderr, "lighttz: %s: %s\n", s->config->access_log, strerror(errno));
-        return false;
-    }
-    s->script = s->config->lua_script ? script_open(s->config) : NULL;
-    if (s->config->lua_script && s->script == NULL)
+    if (s->loop == NULL || !open_files(s))
         return false;
     s->listener_count = count;
     for (unsigned i = 0; i < count; i++) {

@@ -76,6 +76,9 @@ struct server {
 int server_run(const struct config *config, const int *fds, unsigned count, bool status_page,
                struct stats *slot, const struct stats *all);
 
+/* Whether a worker could start; says why not. For a process that ends afterwards. */
+bool server_check(const struct config *config);
+
 /* Accepting was paused and a descriptor became free. */
 void server_resume(struct server *s);
 
