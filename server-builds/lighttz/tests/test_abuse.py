@@ -232,6 +232,55 @@ def ok(response) -> None:
     assert response.status == 200
 
 
+def test_mutated_requests(root: Path) -> None:
+    """Whatever comes in whatever pieces: whole responses or a close, and a worker that lives on."""
+    seeds = [
+        GET,
+        LARGE,
+        b"GET /page.css HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip, br;q=0.5\r\nRange: bytes=0-4,-5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n",
+        b"HEAD /dir/../ten.txt?q HTTP/1.0\r\nConnection: keep-alive\r\nIf-None-Match: *\r\n\r\n",
+        b"PUT /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
+        b"OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
+    ]
+    pieces = [
+        b"\r\n",
+        b"\r",
+        b"\n",
+        b"\0",
+        b" ",
+        b":",
+        b"%2e",
+        b"..",
+        b"/",
+        b"Content-Length: 9\r\n",
+        b"\xff",
+        b"9" * 30,
+    ]
+    seed = int(os.environ.get("SEED", time.time()))
+    print(f"SEED={seed}")
+    chance = random.Random(seed)
+    with Server(root, "--body-timeout", "1s", "--header-timeout", "1s") as server:
+        workers = server.workers()
+        for _ in range(int(os.environ.get("MUTATIONS", "500"))):
+            data = bytearray(b"".join(chance.choices(seeds, k=chance.randint(1, 4))))
+            for _ in range(chance.randint(0, 4)):
+                at = chance.randrange(len(data))
+                data[at : at + chance.choice([0, 0, 1, 5])] = chance.choice([*pieces, bytes([chance.randrange(256)])])
+            with server.connect() as s, contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                cut = chance.randrange(len(data) + 1)
+                s.sendall(data[:cut])
+                if chance.random() < 0.2:
+                    reset(s)
+                    continue
+                s.sendall(data[cut:])
+                s.shutdown(socket.SHUT_WR)
+                answer = read_all(s)
+                assert answer[:9] in (b"", b"HTTP/1.1 ")
+        assert server.workers() == workers
+        assert server.get("/ten.txt").body == b"0123456789"
+
+
 def test_files_replaced_under_load(tmp_path: Path) -> None:
     """Whatever is answered is one whole version: the letter that fills it is that of its length."""
     sizes = {b"a": 100, b"b": 30_000, b"c": 200_000, b"d": 120_000}
