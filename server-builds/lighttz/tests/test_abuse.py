@@ -267,7 +267,7 @@ def test_mutated_requests(root: Path) -> None:
             for _ in range(chance.randint(0, 4)):
                 at = chance.randrange(len(data))
                 data[at : at + chance.choice([0, 0, 1, 5])] = chance.choice([*pieces, bytes([chance.randrange(256)])])
-            with server.connect() as s, contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            with server.connect() as s, contextlib.suppress(OSError):  # closed on us
                 cut = chance.randrange(len(data) + 1)
                 s.sendall(data[:cut])
                 if chance.random() < 0.2:
