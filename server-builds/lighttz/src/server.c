@@ -114,9 +114,8 @@ static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     double patience = (double)s->config->stop_timeout / 1000;
     if (!s->stopping) {
         s->stop_at = s->now + patience;
-        if (!retire) /* who was let in to the queue is served */
-            for (unsigned i = 0; i < s->listener_count; i++)
-                on_accept(loop, &s->listeners[i].io, 0);
+        for (unsigned i = 0; i < s->listener_count; i++) /* who was let in is served */
+            on_accept(loop, &s->listeners[i].io, 0);
         s->stopping = true;
         listen_on(s, false);
         for (unsigned i = 0; i < s->listener_count; i++)

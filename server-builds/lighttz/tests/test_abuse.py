@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -356,7 +357,7 @@ def test_reload_under_load(root: Path, keep: bool) -> None:
 
 
 def test_upgrade_under_load(root: Path) -> None:
-    """SIGUSR2: the same process, new workers, not a request lost; a broken binary changes nothing."""
+    """SIGUSR2: the same process, new workers, not a request lost."""
     with Server(root) as server:
         loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin") for keep in (True, False)]
         for _ in range(3):
@@ -369,6 +370,20 @@ def test_upgrade_under_load(root: Path) -> None:
         assert not [failure for load in loads for failure in load.failures]
         assert all(load.answers > 5 for load in loads)
         assert server.counters()["connections"] == 1
+
+
+def test_upgrade_to_a_broken_binary(root: Path, tmp_path: Path) -> None:
+    binary = tmp_path / "lighttz"
+    shutil.copy(BINARY, binary)
+    with Server(root, binary=binary) as server:
+        workers = server.workers()
+        binary.unlink()
+        binary.write_text("not a program")
+        binary.chmod(0o755)
+        server.process.send_signal(signal.SIGUSR2)
+        until(lambda: "this one goes on" in server.messages())
+        assert server.get("/ten.txt").status == 200
+        assert server.workers() == workers
 
 
 def test_stop_finishes_what_is_in_flight(root: Path) -> None:

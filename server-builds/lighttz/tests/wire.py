@@ -83,11 +83,13 @@ def parse(data: bytes, methods: str = "", *, partial: bool = False) -> list[Resp
 class Server:
     """A running server; use it as a context manager."""
 
-    def __init__(self, root: Path, *flags: str, config: Path | None = None, limit_files: int = 0):
+    def __init__(
+        self, root: Path, *flags: str, config: Path | None = None, limit_files: int = 0, binary: Path = BINARY
+    ):
         self.killed = False  # a test ends workers on purpose
         self.port = free_port()
         self.status_port = free_port()
-        command = [str(BINARY)]
+        command = [str(binary)]
         if config:
             command += ["-c", str(config)]
         else:
