@@ -41,20 +41,25 @@ def judge(comparison: Comparison, margin: float = MARGIN) -> Judgement:
     effect = comparison.effect
     if effect is None:
         return _without_figures(comparison)
-    limit = math.log1p(margin)
-    floor = noise_floor(comparison.same)
-    notes = _notes(comparison, effect, floor)
+    notes = _notes(comparison, effect, noise_floor(comparison.same))
     if _both_limited(comparison):
         return Judgement(INVALID, _limit_words(comparison) + " set the pace on both sides", notes=notes)
     if effect.t is None or effect.n < MIN_BLOCKS:
         missing = MIN_BLOCKS - effect.n
         return Judgement(NOT_DISTINGUISHABLE, more_words(missing), more_blocks=missing, notes=notes)
-    within = -limit < effect.t.low and effect.t.high < limit
+    return _by_interval(comparison, effect, effect.t, notes, margin)
+
+
+def _by_interval(
+    comparison: Comparison, effect: Paired, interval: Interval, notes: list[str], margin: float
+) -> Judgement:
+    limit, floor = math.log1p(margin), noise_floor(comparison.same)
+    within = -limit < interval.low and interval.high < limit
     if within and (floor is None or floor <= limit):
         if comparison.limited:
             return Judgement(INVALID, _limit_words(comparison) + " set the pace: no evidence of equality", notes=notes)
         return Judgement(EQUIVALENT, percent(margin), notes=notes)
-    if effect.t.excludes_zero and (floor is None or abs(effect.mean) > floor):
+    if interval.excludes_zero and (floor is None or abs(effect.mean) > floor):
         return _faster(comparison, effect, notes)
     more = blocks_needed(effect.mean, effect.sd or 0.0, effect.n, limit, comparison.same)
     return Judgement(NOT_DISTINGUISHABLE, more_words(more), more_blocks=more, notes=notes)

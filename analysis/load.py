@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -146,16 +147,20 @@ def _read_trials(path: Path) -> pd.DataFrame:
 
 
 def _numbers(path: Path, raw: pd.DataFrame, column: str, *, whole: bool) -> pd.Series:
-    """Empty cells become missing values; anything else must be a finite number."""
-    text = raw[column].str.strip()
-    numbers = pd.to_numeric(text, errors="coerce")
-    finite = numbers.between(float("-inf"), float("inf"), inclusive="neither")
-    bad = (text != "") & ~(finite & ((numbers % 1 == 0) if whole else True))
-    if bad.any():
-        row = int(bad.idxmax())
-        kind = "a whole number" if whole else "a number"
-        raise LoadError(f"{path}: line {row + 2}, column {column}: {raw[column][row]!r} is not {kind}")
-    return numbers.astype("Int64") if whole else numbers.astype(float)
+    """Empty cells become missing values; anything else must be a finite number. Python's float reads each
+    to the nearest double; pandas' own parser is off by one bit at times.
+    """
+    values: list[float] = []
+    for row, text in enumerate(raw[column]):
+        try:
+            value = float(text) if text.strip() else math.nan
+        except ValueError:
+            value = math.inf
+        if math.isinf(value) or (text.strip() and math.isnan(value)) or (whole and value % 1 > 0):
+            kind = "a whole number" if whole else "a number"
+            raise LoadError(f"{path}: line {row + 2}, column {column}: {text!r} is not {kind}")
+        values.append(value)
+    return pd.Series(values, index=raw.index, dtype=float).astype("Int64" if whole else float)
 
 
 def _check(path: Path, raw: pd.DataFrame, trials: pd.DataFrame) -> None:
@@ -167,8 +172,7 @@ def _check(path: Path, raw: pd.DataFrame, trials: pd.DataFrame) -> None:
     if unknown.any():
         row = int(unknown.idxmax())
         raise LoadError(
-            f"{path}: line {row + 2}, column verdict: {trials['verdict'][row]!r} is none of "
-            + ", ".join(VERDICTS)
+            f"{path}: line {row + 2}, column verdict: {trials['verdict'][row]!r} is none of " + ", ".join(VERDICTS)
         )
     doubled = trials.duplicated([*CELL, "attempt"])
     if doubled.any():

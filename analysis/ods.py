@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import numbers as abstract
-import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +38,7 @@ _MANIFEST = (
     '<manifest:file-entry manifest:full-path="content.xml" manifest:media-type="text/xml"/>'
     "</manifest:manifest>"
 )
+_NUMBER = '<table:table-cell office:value-type="float" office:value="'
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # XML 1.0 has no way to write these
 _SPACES = re.compile(r"^ | {2,}|[\n\r\t]")
@@ -68,8 +68,7 @@ def write_ods(run_dir: Path | str) -> Path:
             ("run", [("key", "value"), *_flatten(meta)]),
         ],
     )
-    os.replace(draft, path)
-    return path
+    return draft.replace(path)
 
 
 def write_sheets(path: Path, sheets: Iterable[Sheet]) -> None:
@@ -103,6 +102,9 @@ def _sheet(name: str, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _cell(value: Any) -> str:
+    if type(value) is float and math.isfinite(value):  # most cells: the short way
+        number = repr(value)
+        return f'{_NUMBER}{number}"><text:p>{number}</text:p></table:table-cell>'
     if value is None or value is pd.NA or value == "":
         return "<table:table-cell/>"
     if isinstance(value, bool):
@@ -115,10 +117,7 @@ def _cell(value: Any) -> str:
         if not math.isfinite(value):
             return "<table:table-cell/>"
         number = repr(int(value)) if isinstance(value, abstract.Integral) else repr(float(value))
-        return (
-            f'<table:table-cell office:value-type="float" office:value="{number}">'
-            f"<text:p>{number}</text:p></table:table-cell>"
-        )
+        return f'{_NUMBER}{number}"><text:p>{number}</text:p></table:table-cell>'
     return f'<table:table-cell office:value-type="string">{_paragraphs(str(value))}</table:table-cell>'
 
 

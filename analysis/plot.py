@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -28,13 +29,14 @@ CSS_COLOURS = {
     METAL: "var(--metal)", METAL_B: "var(--metal-b)",
 } | {colour: f"var(--guest-{i})" for i, colour in enumerate(GUESTS, start=1)}  # fmt: skip
 
-_RC = {
+_RC: Any = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10, "axes.labelsize": 10, "xtick.labelsize": 9.5, "ytick.labelsize": 10,
     "legend.fontsize": 10, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "text.color": INK,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
     "axes.spines.left": False, "axes.grid": True, "axes.grid.axis": "x", "grid.color": GRID,
     "grid.linewidth": 0.7, "axes.axisbelow": True, "ytick.major.size": 0, "axes.linewidth": 0.8,
+    "figure.constrained_layout.h_pad": 0.05, "figure.constrained_layout.w_pad": 0.06,
 }  # fmt: skip
 
 
@@ -79,7 +81,6 @@ def look(run: Run, environment: str) -> Look:
 def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure as tall as its rows need; `rows` may be a fraction."""
     figure = Figure(figsize=(WIDTH_IN, 1.15 + 0.3 * rows), layout="constrained")
-    figure.get_layout_engine().set(h_pad=0.05, w_pad=0.06)  # type: ignore[union-attr]
     axes = figure.subplots(1, panels, squeeze=False)[0]
     return figure, list(axes)
 
@@ -93,8 +94,9 @@ def legend(figure: Figure, looks: Sequence[Look]) -> None:
         )
         for item in looks
     ]  # fmt: skip
+    columns = len(looks) if len(looks) <= 3 else 2
     figure.legend(
-        handles=handles, loc="outside upper left", ncols=len(looks) if len(looks) <= 3 else 2, frameon=False, handletextpad=0.1,
+        handles=handles, loc="outside upper left", ncols=columns, frameon=False, handletextpad=0.1,
         columnspacing=1.2, borderaxespad=0.1,
     )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,7 @@ def write_report(run_dir: Path | str) -> Path:
     path = run.path / "report.html"
     draft = path.with_suffix(".html.part")
     draft.write_text(render(run), encoding="utf-8")
-    os.replace(draft, path)
-    return path
+    return draft.replace(path)
 
 
 def render(run: Run) -> str:

@@ -76,7 +76,12 @@ def paired(logs: Sequence[float] | Floats) -> Paired:
 
 def half_width(sd: float, n: int, confidence: float = CONFIDENCE) -> float:
     """Half the width of Student's t interval of a mean: t(1−α/2, n−1) · sd / √n; n ≥ 2."""
-    return float(stats.t.ppf((1 + confidence) / 2, n - 1)) * sd / math.sqrt(n)
+    return _t_quantile((1 + confidence) / 2, n - 1) * sd / math.sqrt(n)
+
+
+@lru_cache(maxsize=4096)
+def _t_quantile(probability: float, freedom: int) -> float:
+    return float(stats.t.ppf(probability, freedom))
 
 
 def walsh_averages(values: Floats) -> Floats:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from analysis.load import Run, scenario_labels
-from analysis.plot import GUESTS, Chart, Lane, lanes_of, medians_in_words, strip
+from analysis.plot import GUESTS, Chart, Lane, Look, lanes_of, medians_in_words, strip
 
 ORDER = 40
 
@@ -33,4 +33,5 @@ def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
 def _on_host(lane: Lane) -> Lane:
     """The guest as its host sees it: same place in the palette, another shape, hollow."""
     colour = GUESTS[(GUESTS.index(lane.look.colour) + 2) % len(GUESTS)]
-    return replace(lane, look=replace(lane.look, label=f"{lane.look.label.split(' ')[0]}, on its host", colour=colour, marker="X", filled=False))
+    label = f"{lane.look.label.split(' ')[0]}, on its host"
+    return replace(lane, look=Look(label, colour, "X", False))

@@ -20,7 +20,7 @@ NARROW = math.log(1.25)
 
 def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
     """One chart per metric that has an estimate."""
-    charts = []
+    charts: list[Chart] = []
     for metric in METRICS:
         entries = [(r, r["metrics"][metric.name]) for r in outcome["results"]]
         entries = [(r, m) for r, m in entries if m.get("ratio") is not None]
@@ -29,9 +29,7 @@ def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
     return charts
 
 
-def _forest(
-    run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[str, Any]]], *, first: bool
-) -> Chart:
+def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[str, Any]]], *, first: bool) -> Chart:
     figure, (axes,) = new_figure(1.55 * len(entries) - 0.6)
     sign = -1.0 if metric.higher_is_better else 1.0
     several = len(run.guests) > 1
@@ -47,7 +45,8 @@ def _forest(
     axes.set_xlim(low - pad, high + pad)
     _ticks(axes, low - pad, high + pad, metric)
     row_axis(axes, [f"{name}\n{_under(one)}" for name, (_, one) in zip(names, entries, strict=True)])
-    words = "; ".join(f"{name}: {one['text']}, {estimate_words(one)}" for name, (_, one) in zip(names, entries, strict=True))
+    told = [f"{one['text']}, {estimate_words(one)}" for _, one in entries]
+    words = "; ".join(f"{name}: {text}" for name, text in zip(names, told, strict=True))
     title = ("Overhead: " if metric.higher_is_better else "Cost ratio: ") + metric.label
     caption = "Right of zero metal is better." if metric.higher_is_better else "Right of 1 metal is better."
     caption += _how_to_read([one for _, one in entries]) if first else " Read as the first figure."

@@ -22,7 +22,7 @@ def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
             continue
         tools = {s[2] if source == "tool" else twin_name(run, s) for s in run.scenarios}
         name = ", ".join(sorted(tools))
-        limited = int(run.trials["codes"].map(lambda c, s=source: bool(LIMITING[s] & set(c))).sum())
+        limited = sum(bool(LIMITING[source].intersection(codes)) for codes in run.trials["codes"])
         caption = "One point per trial, a bar at the median. Closed loop: a fixed number of users, no think time."
         if limited:
             caption += f" In {limited} trials the client or the link, not the server, set the pace."

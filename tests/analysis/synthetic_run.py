@@ -145,7 +145,7 @@ def _histogram(rng: np.random.Generator, path: Path, row: Row) -> None:
 
 
 def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:
-    accelerators = {"metal": "none"} | {guest: truth.accelerator for guest in truth.guests}
+    accelerators = {"metal": "none"} | dict.fromkeys(truth.guests, truth.accelerator)
     return {
         "schema": 1, "run_id": run_id, "experiment": {"name": "synthetic", "description": "made up by a test"},
         "order_seed": truth.seed, "versions": {"vmtoll": "0.1.0"}, "commit": "0" * 40,
@@ -167,7 +167,7 @@ def _hosts_json(truth: Truth) -> dict[str, Any]:
             "virtualization": virtualization, "container": "systemd-nspawn" if role != "kvm_guest" else "none",
             "nic": {"driver": "veth", "speed_mbit": 10000},
             "sysctls": {"net.core.somaxconn": "4096", "net.ipv4.tcp_rmem": "4096 131072 6291456"},
-            "packages": {name: "1.0-1" for name in truth.servers},
+            "packages": dict.fromkeys(truth.servers, "1.0-1"),
             "servers": {
                 name: {"binary_sha256": "ab" * 32, "config_sha256": "cd" * 32, "workers": 1, "version": "1.0"}
                 for name in truth.servers

@@ -1,0 +1,67 @@
+"""trials.ods reads back equal, keeps its types, and is put together as the format asks."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import python_calamine
+from synthetic_run import Row, Truth, failed, make_run
+
+from analysis.ods import MIMETYPE, write_ods, write_sheets
+
+
+def _sheet(path: Path, name: str) -> list[list[object]]:
+    workbook = python_calamine.CalamineWorkbook.from_path(str(path))
+    return workbook.get_sheet_by_name(name).to_python()
+
+
+def test_trials_read_back_equal(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        return [failed(row, "tool-failed: killed | steal: 3%")] if row["order"] == 2 else [row]
+
+    run_dir = make_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.8}, change=change))
+    path = write_ods(run_dir)
+    header, *rows = _sheet(path, "trials")
+    written = pd.read_csv(run_dir / "trials.csv", keep_default_na=False, dtype=str)
+    assert header == list(written.columns)
+    assert len(rows) == len(written)
+    for row, expected in zip(rows, written.itertuples(index=False), strict=True):
+        for cell, text in zip(row, expected, strict=True):
+            assert (float(text) == cell) if isinstance(cell, float) else (text == cell)
+    started = header.index("started_at")
+    assert all(isinstance(row[started], str) for row in rows)
+
+
+def test_summary_verdicts_and_run(tmp_path: Path) -> None:
+    path = write_ods(make_run(tmp_path, Truth({"nginx": 0.9})))
+    summary = _sheet(path, "summary")
+    assert [row[summary[0].index("environment")] for row in summary[1:]] == ["metal", "metal-b", "kvm-default"]
+    verdicts = _sheet(path, "verdicts")
+    assert verdicts[1][verdicts[0].index("kind")] == "metal is faster by"
+    run = dict(_sheet(path, "run")[1:])  # type: ignore[arg-type]
+    assert run["schema"] == 1
+    assert run["accelerators.kvm-default"] == "kvm"
+    assert str(run["sentence"]).startswith("Metal is faster")
+
+
+def test_package(tmp_path: Path) -> None:
+    path = write_ods(make_run(tmp_path, Truth(blocks=1)))
+    with zipfile.ZipFile(path) as archive:
+        first = archive.infolist()[0]
+        assert (first.filename, first.compress_type, first.extra) == ("mimetype", zipfile.ZIP_STORED, b"")
+        assert archive.read("mimetype").decode() == MIMETYPE
+        for name in ("content.xml", "META-INF/manifest.xml"):
+            ElementTree.fromstring(archive.read(name))
+    before = path.read_bytes()
+    assert write_ods(path.parent).read_bytes() == before
+
+
+def test_awkward_cells(tmp_path: Path) -> None:
+    rows = [["a<b>&\"c'", "two\nlines", "  wide  gap", "bell\x07", None, 1, 0.1, float("nan"), True, -1e300]]
+    path = tmp_path / "awkward.ods"
+    write_sheets(path, [('quo"ted & <odd>', rows)])
+    (read,) = _sheet(path, 'quo"ted & <odd>')
+    assert read == ["a<b>&\"c'", "two\nlines", "  wide  gap", "bell\ufffd", "", 1.0, 0.1, "", True, -1e300]

@@ -1,0 +1,156 @@
+"""report.html is one file, says what it must, and every figure has words."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from synthetic_run import Row, Truth, failed, make_run, suspected
+
+from analysis import charts
+from analysis.plot import log_ticks
+from analysis.report import write_report
+
+SERVERS = {"lighttz": 0.045, "nginx": 0.05, "lighttpd": 0.06, "apache-prefork": 0.11}
+
+
+class Page(HTMLParser):
+    """Collects what the tests ask about."""
+
+    VOID = frozenset({"meta", "br", "link", "img", "hr", "input", "use", "path", "line", "rect"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    def change(row: Row) -> list[Row]:
+        if row["environment"] != "kvm-default":
+            return [suspected(row, "client-saturated: 0.97 of the CPU time")]
+        if row["server"] == "lighttpd" and row["block"] == 1:
+            return [failed(row, "wrong-body: <script>alert(1)</script>")]
+        return [row]
+
+    truth = Truth(SERVERS, accelerator="tcg", histograms=True, change=change, latency_ratio=20, cpu_ratio=15)
+    page = write_report(make_run(tmp_path_factory.mktemp("emulated"), truth))
+    return page, page.read_text(encoding="utf-8")
+
+
+def test_is_one_small_file_without_network(emulated: tuple[Path, str]) -> None:
+    page, text = emulated
+    assert page.name == "report.html"
+    assert page.stat().st_size < 600_000
+    assert "://" not in text
+    assert not re.search(r"<(script|link|iframe|img|object|embed)\b|@import|url\((?!#)", text)
+    for _, attributes in Page(text).tags:
+        for name in ("href", "src", "xlink:href", "srcset", "data", "action"):
+            assert str(attributes.get(name, "#")).startswith("#")
+
+
+def test_is_well_formed_with_unique_ids(emulated: tuple[Path, str]) -> None:
+    page = Page(emulated[1])
+    assert page.wrong == []
+    assert page.open == []
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    used = re.findall(r'(?:href="|url\()#([^")]+)', emulated[1])
+    assert set(used) <= set(ids)
+
+
+def test_every_figure_has_a_text_alternative(emulated: tuple[Path, str]) -> None:
+    text = emulated[1]
+    figures = re.findall(r"<figure.*?</figure>", text, flags=re.DOTALL)
+    assert len(figures) == 9
+    for figure in figures:
+        assert 'role="img"' in figure
+        labels = re.search(r'aria-labelledby="(\S+) (\S+)"', figure)
+        assert labels
+        for label in labels.groups():
+            assert re.search(rf'id="{label}">[^<]{{10,}}<', figure)
+
+
+def test_figures_follow_the_pages_colours(emulated: tuple[Path, str]) -> None:
+    figures = "".join(re.findall(r"<svg.*?</svg>", emulated[1], flags=re.DOTALL))
+    assert "currentColor" in figures
+    assert "var(--metal)" in figures
+    assert set(re.findall(r"#[0-9a-fA-F]{6}\b", figures)) == set()
+
+
+def test_says_emulation_on_top_and_what_it_rests_on(emulated: tuple[Path, str]) -> None:
+    text = emulated[1]
+    assert text.index("Emulation (TCG): not a KVM measurement") < text.index("<h1>")
+    assert "<h1>Emulation (TCG), not KVM: metal is faster" in text
+    for words in ("TCG (emulation)", "unshaped", "client-saturated", "closed-loop", "No undeclared difference"):
+        assert words in text
+    assert "alert(1)&lt;/script&gt;" in text
+
+
+def test_is_the_same_when_repeated(emulated: tuple[Path, str]) -> None:
+    page, text = emulated
+    assert write_report(page.parent).read_text(encoding="utf-8") == text
+
+
+def test_kvm_run_has_no_emulation_banner(tmp_path: Path) -> None:
+    undeclared = [{"fact": "sysctls: net.core.somaxconn", "values": {"metal": "4096", "kvm-default": "128"}}]
+    truth = Truth({"nginx": 0.9}, link="100mbit", undeclared=undeclared, aa=False)
+    text = write_report(make_run(tmp_path, truth)).read_text(encoding="utf-8")
+    assert "Emulation" not in text
+    assert "100mbit (100 Mbit/s)" in text
+    assert "unknown: no A/A arm" in text
+    assert "1 undeclared difference" in text
+    assert "net.core.somaxconn" in text
+    assert "No gate fired" in text
+
+
+@pytest.mark.parametrize("status", ["running", "complete"])
+def test_a_run_without_any_figure_still_has_a_page(tmp_path: Path, status: str) -> None:
+    truth = Truth(change=lambda row: [failed(row, "tool-failed: killed")], blocks=1, status=status)
+    text = write_report(make_run(tmp_path, truth)).read_text(encoding="utf-8")
+    assert "No trial has figures to draw" in text
+    assert ("Incomplete run" in text) == (status == "running")
+    assert "invalid because tool-failed" in text
+
+
+def test_a_broken_histogram_is_named(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path, Truth(blocks=1, histograms=True))
+    broken = sorted((run_dir / "histograms").glob("*.hdr"))[0]
+    broken.write_bytes(b"HISTFAAAbroken")
+    with pytest.raises(ValueError, match=broken.name):
+        write_report(run_dir)
+
+
+def test_a_chart_is_added_by_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "more"
+    folder.mkdir()
+    source = Path(charts.__file__).parent / "memory.py"
+    shutil.copy(source, folder / "one_more.py")
+    monkeypatch.setattr(charts, "__path__", [*charts.__path__, str(folder)])
+    text = write_report(make_run(tmp_path, Truth(blocks=1))).read_text(encoding="utf-8")
+    assert '<figure id="one_more-1">' in text
+
+
+def test_log_ticks_are_few_and_round() -> None:
+    assert log_ticks(300, 13000) == [500, 1000, 2000, 5000, 10000]
+    assert log_ticks(1, 1e9) == [10.0**e for e in range(10)]
