@@ -3,7 +3,7 @@
 VMTOLL := .venv/bin/vmtoll
 E ?= demo
 LINK ?= unshaped
-RUN ?= results/$(E)/latest
+RUN ?= results/latest
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY))
 
 .PHONY: help setup demo test lint lab-up lab-down lab-status provision run report lock clean
@@ -38,7 +38,7 @@ provision: setup ## bring the machines of INVENTORY (default: the lab) into thei
 run: setup ## run an experiment (E=demo, INVENTORY=… for real machines)
 	@$(VMTOLL) run $(E) $(LAB_OPTIONS)
 
-report: setup ## write a run's report anew (RUN=results/demo/latest)
+report: setup ## write a run's report anew (RUN=results/latest)
 	@$(VMTOLL) report $(RUN)
 
 lock: ## pin the Python environment anew (needs pip-tools; takes minutes)

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from analysis.ods import write_ods
 
-from analysis.report import write_report
-from analysis.verdict import verdict as judge
 from vmtoll import lab
 from vmtoll.paths import RESULTS
 from vmtoll.progress import Progress, say
@@ -136,12 +133,20 @@ def demo(results: Annotated[Path, typer.Option(help="Folder that holds the resul
 
 def _conclude(folder: Path) -> None:
     """Judge a run, write what people read, and say in one sentence what came out."""
-    verdict = judge(folder)
-    document = folder / "run.json"
-    content = json.loads(document.read_text()) | {"verdict": verdict}
-    write_durably(document, (json.dumps(content, indent=2) + "\n").encode())
-    page = write_report(folder)
-    sheet = write_ods(folder)
+    # Here and not above: it loads scipy and matplotlib, which `--help` should not wait for.
+    from analysis.load import LoadError  # noqa: PLC0415
+    from analysis.ods import write_ods  # noqa: PLC0415
+    from analysis.report import write_report  # noqa: PLC0415
+    from analysis.verdict import verdict as judge  # noqa: PLC0415
+
+    try:
+        verdict = judge(folder)
+        document = folder / "run.json"
+        content = json.loads(document.read_text()) | {"verdict": verdict}
+        write_durably(document, (json.dumps(content, indent=2) + "\n").encode())
+        page, sheet = write_report(folder), write_ods(folder)
+    except LoadError as error:
+        raise UserError(str(error)) from error
     print(f"report: {page}\ntable:  {folder / 'trials.csv'} · {sheet}\n{verdict['sentence']}")
 
 

@@ -1,9 +1,9 @@
-"""A project folder of one's own and three local machines with a real nginx: no lab, no systemd."""
+"""A project folder of one's own and three local machines with a real lighttz: no lab, no systemd."""
 
 import json
-import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,7 @@ import yaml
 from workloads.runner.registry import PROJECT, Registry
 from workloads.sites import build
 
-NGINX = """daemon off; worker_processes 1; pid {root}/nginx.pid; error_log {root}/error.log;
-user root; events {{ worker_connections 512; }}
-http {{ access_log off; keepalive_requests 1000000; client_body_temp_path {root}/body;
-proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi; uwsgi_temp_path {root}/uwsgi;
-scgi_temp_path {root}/scgi; types {{ text/html html; }}
-server {{ listen 127.0.0.1:{port}; root {root}/srv/vmtoll/sites; }} }}
-"""
+LIGHTTZ = PROJECT / "server-builds" / "lighttz" / "build" / "lighttz"
 
 SITE = {
     "description": "a few files",
@@ -45,13 +39,13 @@ EXPERIMENT = {
     "question": "does it work?",
     "purpose": "smoke",
     "environments": ["metal", "metal-two"],
-    "servers": ["nginx"],
+    "servers": ["lighttz"],
     "workloads": ["tiny"],
     "blocks": 2,
     "warmup_s": 0.05,
     "duration_s": 0.1,
     "seed": 7,
-    "noise_floor": {"environment": "metal", "servers": ["nginx"]},
+    "noise_floor": {"environment": "metal", "servers": ["lighttz"]},
 }
 
 
@@ -72,7 +66,7 @@ def project(tmp_path: Path) -> Registry:
         root / "workloads" / "tools",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    for server in ("nginx", "apache-prefork"):
+    for server in ("lighttz", "apache-prefork"):
         (root / "server-builds" / server).mkdir(parents=True)
         (root / "server-builds" / server / "server.yml").write_text("description: a server\n")
     (root / "vm-images/guests/metal-two.yml").write_text("description: stands in for a guest\n")
@@ -85,8 +79,7 @@ def project(tmp_path: Path) -> Registry:
 @pytest.fixture
 def inventory(tmp_path: Path, project: Registry) -> Path:
     """A client and two SUTs, all on this machine, each with a folder and a port of its own."""
-    if not shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"):
-        pytest.skip("nginx is not installed")
+    subprocess.run(["make", "-s", "-C", str(LIGHTTZ.parent.parent), "build/lighttz"], check=True)
     hosts: dict[str, dict[str, Any]] = {}
     for name in ("client", "metal", "metal-two"):
         root = tmp_path / name
@@ -95,20 +88,20 @@ def inventory(tmp_path: Path, project: Registry) -> Path:
         sites.mkdir(parents=True)
         build(project.site_file("tiny"), sites)
         port = free_port()
-        (root / "nginx.conf").write_text(NGINX.format(root=root, port=port))
+        (root / "lighttz.conf").write_text(f"listen = 127.0.0.1:{port}\nroot = {sites}\nworkers = 1\n")
         # The configurations must differ in root and port here; what is compared is a file that does not.
         (root / "policy.conf").write_text("keepalive_requests 1000000;\n")
-        command = ["/usr/sbin/nginx", "-e", f"{root}/error.log", "-c", f"{root}/nginx.conf"]
+        command = [str(LIGHTTZ), "-c", f"{root}/lighttz.conf"]
         spec = {
-            "name": "nginx",
+            "name": "lighttz",
             "command": command,
-            "binary": "/usr/sbin/nginx",
+            "binary": str(LIGHTTZ),
             "configs": [f"{root}/policy.conf"],
             "port": port,
             "workers": 1,
-            "packages": ["nginx-light"],
+            "packages": [],
         }
-        (root / "etc/vmtoll/servers/nginx.json").write_text(json.dumps(spec))
+        (root / "etc/vmtoll/servers/lighttz.json").write_text(json.dumps(spec))
         hosts[name] = {
             "ansible_connection": "local",
             "ansible_host": "127.0.0.1",

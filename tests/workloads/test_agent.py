@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from local_server import server_pids
 
 from workloads.runner import agent
 from workloads.runner.agent.servers import until
@@ -89,22 +90,22 @@ def test_a_command_that_does_not_exist_is_an_answer(sut: AgentLine) -> None:
 
 
 def test_a_server_is_started_checked_and_stopped(sut: AgentLine) -> None:
-    seen = sut.call("server_start", name="nginx")
+    seen = sut.call("server_start", name="lighttz")
     assert set(seen) == {"binary_sha256", "config_sha256", "workers"}
     files = site(sut)["files"]
     check = {"host": "127.0.0.1", "port": sut.host.port, "files": files}
     assert sut.call("http_check", **check) == {"wrong": [], "checked": len(files)}
-    before = sut.call("usage", server="nginx")["server"]
+    before = sut.call("usage", server="lighttz")["server"]
     for _ in range(20):
         sut.call("http_check", **check)
-    after = sut.call("usage", server="nginx")["server"]
+    after = sut.call("usage", server="lighttz")["server"]
     assert after["total_s"] > before["total_s"]
     assert after["processes"] == 2
     assert after["pss_kib"] > 500
     assert after["method"] == "schedstat"
-    with pytest.raises(AgentError, match=r"port \d+ is already in use before nginx is started"):
-        sut.call("server_start", name="nginx")
-    sut.call("server_stop", name="nginx")
+    with pytest.raises(AgentError, match=r"port \d+ is already in use before lighttz is started"):
+        sut.call("server_start", name="lighttz")
+    sut.call("server_stop", name="lighttz")
     with pytest.raises(AgentError, match="does not answer"):
         sut.call("http_check", **check, limit_s=0.1)
 
@@ -116,35 +117,36 @@ def test_wrong_bodies_are_named(sut: AgentLine) -> None:
     assert before == site(sut)["digest"]
     victim.write_bytes(b"wrong")
     assert sut.call("tree_digest", path="srv/vmtoll/sites/tiny") != before
-    sut.call("server_start", name="nginx")
+    sut.call("server_start", name="lighttz")
     missing = {**files[1], "path": "nothing.html"}
     seen = sut.call("http_check", host="127.0.0.1", port=sut.host.port, files=[files[0], missing, files[2]])
     assert seen["wrong"][0] == f"{files[0]['path']} (status 200, 5 bytes)"
     assert seen["wrong"][1].startswith("nothing.html (status 404")
-    sut.call("server_stop", name="nginx")
+    sut.call("server_stop", name="lighttz")
 
 
 def test_a_server_that_never_listens_is_an_answer(sut: AgentLine) -> None:
-    spec = Path(sut.host.root) / "etc/vmtoll/servers/nginx.json"
+    spec = Path(sut.host.root) / "etc/vmtoll/servers/lighttz.json"
     data = json.loads(spec.read_text())
     spec.write_text(json.dumps({**data, "command": ["sleep", "60"]}))
-    with pytest.raises(AgentError, match=r"nginx does not listen on port \d+ within 0.2 s"):
-        sut.call("server_start", name="nginx", limit_s=0.2)
-    sut.call("server_stop", name="nginx")
+    with pytest.raises(AgentError, match=r"lighttz does not listen on port \d+ within 0.2 s"):
+        sut.call("server_start", name="lighttz", limit_s=0.2)
+    sut.call("server_stop", name="lighttz")
 
 
 def test_when_the_runner_is_gone_nothing_is_left(machines: Inventory) -> None:
     line, other = AgentLine(machines.suts["metal"]), AgentLine(machines.suts["metal"])
     line.open()
     line.call("lock", owner="the first run")
-    line.call("server_start", name="nginx")
+    line.call("server_start", name="lighttz")
     note = Path(line.host.root) / "folder"
     sleeper = line.ask("exec", argv=["sh", "-c", f"pwd > {note}; exec sleep 60"])
     until(lambda: note.exists() and bool(note.read_text()), 5, "the command did not start")
     folder = Path(note.read_text().strip())
     other.open()
     assert other.call("lock", owner="the second run") == {"held_by": "the first run"}
-    pids = [int(p) for p in (Path(line.host.root) / "nginx.pid").read_text().split()]
+    pids = server_pids(Path(line.host.root))
+    assert pids
     line.close()
     assert other.call("lock", owner="the second run") == {"held_by": None}
     assert all(gone(pid) for pid in pids)

@@ -24,8 +24,11 @@ def test_a_good_experiment_names_all_it_needs(project: Registry) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"servers": ["ngnix"]}, r"servers\[0\]: unknown server 'ngnix' \(did you mean 'nginx'\?\); allowed: apache-p"),
-        ({"servers": ["nginx", "nginx"]}, r"servers\[1\]: 'nginx' is named twice"),
+        (
+            {"servers": ["lightzt"]},
+            r"servers\[0\]: unknown server 'lightzt' \(did you mean 'lighttz'\?\); allowed: apache-p",
+        ),
+        ({"servers": ["lighttz", "lighttz"]}, r"servers\[1\]: 'lighttz' is named twice"),
         ({"servers": []}, r"servers: \[\]: list should have at least 1 item"),
         (
             {"environments": ["metal", "metal-tow"]},
@@ -44,9 +47,9 @@ def test_a_good_experiment_names_all_it_needs(project: Registry) -> None:
             r"duratoin_s: unknown key 'duratoin_s' \(did you mean 'duration_s'\?\); allowed: question",
         ),
         ({"purpose": "fun"}, r"purpose: 'fun': input should be 'measure' or 'smoke'"),
-        ({"noise_floor": {"environment": "metal", "server": "nginx"}}, r"noise_floor.server: unknown key.*servers"),
+        ({"noise_floor": {"environment": "metal", "server": "lighttz"}}, r"noise_floor.server: unknown key.*servers"),
         (
-            {"noise_floor": {"environment": "kvm", "servers": ["nginx"]}},
+            {"noise_floor": {"environment": "kvm", "servers": ["lighttz"]}},
             r"noise_floor.environment: unknown environment",
         ),
         (

@@ -1,4 +1,4 @@
-"""Whole runs on this machine: real agents, real tools, a real nginx."""
+"""Whole runs on this machine: real agents, real tools, a real lighttz."""
 
 import base64
 import contextlib
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hdrh.histogram import HdrHistogram
+from local_server import server_pids
 
 from workloads.runner.errors import ExperimentError, InventoryError, ResultsError, RunnerError
 from workloads.runner.registry import PROJECT, Registry
@@ -42,18 +43,9 @@ def rows_of(run_dir: Path) -> list[dict[str, str]]:
         store.close()
 
 
-def nginx_left(tmp_path: Path) -> list[str]:
-    left = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if str(tmp_path) in path.read_text() and "nginx" in path.read_text():
-                left.append(path.read_text())
-    return left
-
-
 def eventually_none_left(tmp_path: Path) -> bool:
     deadline = time.monotonic() + 15
-    while nginx_left(tmp_path):
+    while any(server_pids(tmp_path / name) for name in ("metal", "metal-two")):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
@@ -100,7 +92,7 @@ def test_a_run_writes_what_the_contract_says(project: Registry, inventory: Path,
     assert document["versions"]["siege"].startswith("4.")
     facts = json.loads((run_dir / "hosts.json").read_text())
     assert set(facts) == {"client", "metal", "metal-two"}
-    assert facts["metal"]["servers"]["nginx"]["workers"] == 1
+    assert facts["metal"]["servers"]["lighttz"]["workers"] == 1
     assert facts["metal"]["content_digest"] == facts["metal-two"]["content_digest"]
     assert told[0][0] == "connect"
     assert told[-1][:3] == ("done", 6, 6)
@@ -175,7 +167,7 @@ def test_a_machine_that_vanishes_is_a_failed_row_and_the_run_goes_on(
 def kill_agent_of(root: Path) -> None:
     """SIGKILL whoever holds the machine's lock, and its server: what a pulled plug does."""
     inode = (root / "run" / "vmtoll.lock").stat().st_ino
-    session = (root / "nginx.pid").read_text().strip()
+    (session, *_) = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3] for pid in server_pids(root)]
     doomed = []
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
@@ -224,21 +216,21 @@ def test_planted_faults_make_trials_invalid(
     rows = {r["environment"]: r for r in rows_of(run_dir)}
     assert rows["metal"]["verdict"] in {"valid", "suspect"}
     assert rows["metal-two"]["verdict"] == "invalid"
-    for reason in ("fingerprint: nginx: config_sha256 differ", "fingerprint: content digest", "wrong-body: 8 wrong"):
+    for reason in ("fingerprint: lighttz: config_sha256 differ", "fingerprint: content digest", "wrong-body: 8 wrong"):
         assert reason in rows["metal-two"]["reasons"]
     document = json.loads((run_dir / "run.json").read_text())
-    assert [d["fact"] for d in document["differences"]["undeclared"]] == ["servers: nginx", "content_digest"]
+    assert [d["fact"] for d in document["differences"]["undeclared"]] == ["servers: lighttz", "content_digest"]
 
 
 def test_a_server_that_does_not_start_is_tried_twice(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:
     rewrite(blocks=1, noise_floor=None, environments=["metal"])
-    (tmp_path / "metal" / "nginx.conf").write_text("nonsense;\n")
+    (tmp_path / "metal" / "lighttz.conf").write_text("nonsense;\n")
     run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project)
     rows = rows_of(run_dir)
     assert [r["attempt"] for r in rows] == ["1", "2"]
-    assert all(r["reasons"].startswith("server-failed: metal: server_start: nginx ended without") for r in rows)
+    assert all(r["reasons"].startswith("server-failed: metal: server_start: lighttz ended without") for r in rows)
 
 
 @pytest.mark.parametrize("missing", ["server", "link", "changed"])
@@ -248,7 +240,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
     path = project.experiment_file("tiny")
     expected: type[RunnerError] = InventoryError
     if missing == "server":
-        path, said = rewrite(servers=["nginx", "apache-prefork"]), "server apache-prefork is not provisioned"
+        path, said = rewrite(servers=["lighttz", "apache-prefork"]), "server apache-prefork is not provisioned"
     elif missing == "link":
         path, said = rewrite(link="100mbit"), "wants the link '100mbit'.* vmtoll_link 'unshaped'"
     resume = None

@@ -11,7 +11,7 @@ Rewrite = Callable[..., Path]
 
 
 def test_each_block_holds_every_scenario_once(project: Registry, rewrite: Rewrite) -> None:
-    made = plan(rewrite(servers=["nginx", "apache-prefork"], blocks=7), project, order_seed=3)
+    made = plan(rewrite(servers=["lighttz", "apache-prefork"], blocks=7), project, order_seed=3)
     experiment = made.resolved.experiment
     cells = scenarios(experiment)
     assert len(cells) == 5, "two environments, two servers, one A/A arm"
@@ -24,7 +24,7 @@ def test_each_block_holds_every_scenario_once(project: Registry, rewrite: Rewrit
 
 
 def test_the_same_seed_gives_the_same_order_and_blocks_differ(project: Registry, rewrite: Rewrite) -> None:
-    experiment = plan(rewrite(servers=["nginx", "apache-prefork"], blocks=7), project).resolved.experiment
+    experiment = plan(rewrite(servers=["lighttz", "apache-prefork"], blocks=7), project).resolved.experiment
     assert schedule(experiment, 3) == schedule(experiment, 3) != schedule(experiment, 4)
     orders = {tuple(t.scenario for t in schedule(experiment, 3) if t.block == b) for b in range(1, 8)}
     assert len(orders) > 1

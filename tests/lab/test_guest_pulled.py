@@ -1,7 +1,6 @@
 """In the embedded lab: the guest is pulled down in mid-trial, brought back, and the run goes on."""
 
 import csv
-import os
 import subprocess
 import threading
 from pathlib import Path
@@ -12,13 +11,12 @@ import yaml
 from workloads.runner.inventory import load_inventory
 from workloads.runner.run import run
 
-INVENTORY = Path(os.environ.get("VMTOLL_STATE", "/var/lib/vmtoll")) / "lab" / "inventory.yml"
+pytestmark = pytest.mark.lab
 
 
-@pytest.mark.lab
-@pytest.mark.skipif(not INVENTORY.exists(), reason="the embedded lab is not up")
-def test_a_guest_pulled_down_in_mid_trial(tmp_path: Path) -> None:
-    guest = load_inventory(INVENTORY, ["kvm-default"]).suts["kvm-default"]
+def test_a_guest_pulled_down_in_mid_trial(lab: Path, tmp_path: Path) -> None:
+    inventory = lab / "inventory.yml"
+    guest = load_inventory(inventory, ["kvm-default"]).suts["kvm-default"]
     argv = [*guest.get("vmtoll_revive")[0][:-2], "destroy", str(guest.get("vmtoll_domain"))]
     experiment = {
         "question": "does a run survive the loss of its guest?",
@@ -42,7 +40,7 @@ def test_a_guest_pulled_down_in_mid_trial(tmp_path: Path) -> None:
             pulled.set()
             threading.Timer(3.0, lambda: subprocess.run(argv, check=True, capture_output=True)).start()
 
-    run_dir = run(path, INVENTORY, tmp_path / "results", progress=pull)
+    run_dir = run(path, inventory, tmp_path / "results", progress=pull)
     with (run_dir / "trials.csv").open(encoding="utf-8", newline="") as handle:
         rows = list(csv.DictReader(handle))
     assert [row["attempt"] for row in rows] == ["1", "2"], told

@@ -1,0 +1,28 @@
+"""The embedded lab, for real: brought up once for all tests here, and left to whoever runs them to take down."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from the_lab import LAB, VMTOLL, Ssh
+
+
+@pytest.fixture(scope="session")
+def lab() -> Path:
+    """Bring the lab up; its folder."""
+    if os.geteuid() != 0:
+        pytest.fail("the embedded lab needs root")
+    subprocess.run([VMTOLL, "lab", "up"], check=True, stdin=subprocess.DEVNULL)
+    return LAB
+
+
+@pytest.fixture(scope="session")
+def ssh(lab: Path) -> Ssh:
+    """Run a command on a machine of the lab; its output, stripped."""
+
+    def run(machine: str, command: str) -> str:
+        argv = ["ssh", "-F", str(lab / "ssh_config"), machine, command]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
+
+    return run

@@ -1,0 +1,60 @@
+"""The experiment `smoke` as a user runs it: from the command line to the report."""
+
+import csv
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from the_lab import VMTOLL
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def folder(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    done = subprocess.run(
+        [VMTOLL, "run", "smoke", "--results", results], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "report.html" in done.stdout
+    return (results / "latest").resolve()
+
+
+def test_every_trial_has_a_row_with_figures(folder: Path) -> None:
+    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    document = json.loads((folder / "run.json").read_text())
+    assert len(rows) == document["trials_planned"] == 10
+    assert {row["environment"] for row in rows} == {"metal", "metal-b", "kvm-default"}
+    for row in rows:
+        assert row["verdict"] in {"valid", "suspect"}, row["reasons"]
+        assert float(row["throughput_rps"]) > 0
+        assert float(row["service_time_p99_us"]) >= float(row["service_time_p50_us"]) > 0
+        assert (row["host_cpu_us_per_request"] != "") == row["environment"].startswith("kvm-")
+
+
+def test_emulation_is_said_everywhere(folder: Path) -> None:
+    document = json.loads((folder / "run.json").read_text())
+    guest = document["accelerators"]["kvm-default"]
+    assert document["emulated"] is (guest == "tcg")
+    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        for row in csv.DictReader(handle):
+            assert row["accelerator"] == (guest if row["environment"].startswith("kvm-") else "none")
+    page = (folder / "report.html").read_text()
+    if guest == "tcg":
+        assert "not a KVM measurement" in page
+        assert document["verdict"]["sentence"].startswith("Emulation (TCG), not KVM")
+
+
+def test_metal_and_guest_are_proven_equal(folder: Path) -> None:
+    document = json.loads((folder / "run.json").read_text())
+    assert document["differences"]["undeclared"] == []
+
+
+def test_the_files_of_the_contract_are_there(folder: Path) -> None:
+    for name in ("run.json", "hosts.json", "trials.csv", "trials.ods", "report.html"):
+        assert (folder / name).stat().st_size > 0, name
+    for kind in ("histograms", "samples", "raw"):
+        assert len(list((folder / kind).iterdir())) == 10, kind

@@ -1,0 +1,107 @@
+"""What every machine of the lab is: reachable by key only, of one image, and left alone by a second provisioning."""
+
+import json
+import re
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from the_lab import MACHINES, VMTOLL, Ssh
+
+from vmtoll.accelerator import probe
+from vmtoll.paths import PLAYBOOKS, VM_IMAGES
+
+pytestmark = pytest.mark.lab
+
+
+def test_provisioning_again_changes_nothing(lab: Path) -> None:
+    done = subprocess.run([VMTOLL, "provision"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    recap = re.findall(r"^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", done.stdout, re.M)
+    assert sorted(name for name, *_ in recap) == sorted(MACHINES), done.stdout[-3000:]
+    for name, ok, changed, unreachable, failed in recap:
+        assert int(ok) > 3, name
+        assert (changed, unreachable, failed) == ("0", "0", "0"), f"{name}: {done.stdout[-3000:]}"
+
+
+def test_up_twice_is_harmless(lab: Path, ssh: Ssh) -> None:
+    before = [
+        ssh(machine, "cat /proc/sys/kernel/random/boot_id; systemctl show -p ActiveEnterTimestamp ssh")
+        for machine in MACHINES
+    ]
+    subprocess.run([VMTOLL, "lab", "up"], check=True)
+    after = [
+        ssh(machine, "cat /proc/sys/kernel/random/boot_id; systemctl show -p ActiveEnterTimestamp ssh")
+        for machine in MACHINES
+    ]
+    assert before == after
+
+
+def test_status_says_up(lab: Path) -> None:
+    done = subprocess.run([VMTOLL, "lab", "status"], capture_output=True, text=True, check=True)
+    state = json.loads(done.stdout)
+    assert state["up"] is True
+    assert state["silent_machines"] == []
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_password_logs_in(ssh: Ssh, machine: str) -> None:
+    settings = ssh(machine, "sshd -T").splitlines()
+    assert "passwordauthentication no" in settings
+    assert "kbdinteractiveauthentication no" in settings
+    assert re.fullmatch(r"root:[*!].*", ssh(machine, "grep ^root: /etc/shadow"))
+
+
+def test_the_key_is_the_owners_alone(lab: Path) -> None:
+    assert stat.S_IMODE((lab / "key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((lab / "host_key").stat().st_mode) == 0o600
+
+
+def test_metal_and_guest_run_the_same_server_on_the_same_site(ssh: Ssh) -> None:
+    command = "sha256sum /usr/local/sbin/lighttz /etc/vmtoll/servers/*/* /srv/vmtoll/sites/office.manifest.json"
+    assert ssh("metal", command) == ssh("kvm", command)
+    assert "lighttz" in ssh("metal", command)
+
+
+def test_metal_and_guest_have_the_same_kernel_parameters(ssh: Ssh) -> None:
+    command = "sysctl -n $(grep -o '^[a-z0-9_.]*' /etc/sysctl.d/60-vmtoll.conf)"
+    assert ssh("metal", command).split() == ssh("kvm", command).split()
+
+
+def test_the_guest_is_what_the_inventory_says(lab: Path, ssh: Ssh) -> None:
+    """`systemd-detect-virt` tells KVM from emulation by CPUID; the probe must have come to the same."""
+    built = yaml.safe_load((lab / "inventory.yml").read_text())
+    assert built["all"]["children"]["kvm_hosts"]
+    kernel = Path(json.loads((lab / "built.json").read_text())["image"]) / "vmlinuz"
+    kind, why = probe(kernel)
+    assert ssh("kvm", "systemd-detect-virt || true") == {"kvm": "kvm", "tcg": "qemu"}[kind], why
+
+
+def test_a_device_that_boots_nothing_is_not_kvm(lab: Path, tmp_path: Path) -> None:
+    kernel = Path(json.loads((lab / "built.json").read_text())["image"]) / "vmlinuz"
+    assert probe(kernel, device=tmp_path / "kvm") == ("tcg", f"{tmp_path}/kvm does not exist")
+    kind, why = probe(tmp_path / "no-kernel")
+    assert kind == "tcg", why
+
+
+def test_the_domain_is_valid_for_kvm_too(lab: Path, tmp_path: Path) -> None:
+    """The same template with type kvm, against libvirt's schema: what can be proven without KVM."""
+    xml = (lab / "guests" / "kvm.xml").read_text()
+    variables = yaml.safe_load((PLAYBOOKS / "roles/embedded_lab/vars/main.yml").read_text())
+    cpus = variables["embedded_lab_cpu_xml"]
+    for kind, other in (("kvm", "qemu"), ("qemu", "kvm")):
+        if f"<domain type='{other}'>" in xml:
+            xml = xml.replace(f"<domain type='{other}'>", f"<domain type='{kind}'>").replace(cpus["tcg"], cpus["kvm"])
+            break
+    file = tmp_path / "domain.xml"
+    file.write_text(xml)
+    subprocess.run(["virt-xml-validate", file, "domain"], check=True, capture_output=True)
+    assert (VM_IMAGES / "domain.xml.j2").read_text().count("{% if") == 0, "the template is a straight line"
+
+
+def test_the_root_namespace_has_no_way_into_the_lab(lab: Path) -> None:
+    routes = subprocess.run(["ip", "route", "show", "table", "all"], capture_output=True, text=True, check=True).stdout
+    addresses = subprocess.run(["ip", "-o", "address"], capture_output=True, text=True, check=True).stdout
+    assert "198.18." not in routes + addresses
