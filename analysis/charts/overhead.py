@@ -23,13 +23,16 @@ def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
     charts: list[Chart] = []
     for metric in METRICS:
         entries = [(r, r["metrics"][metric.name]) for r in outcome["results"]]
+        absent = [r["label"] for r, m in entries if m.get("ratio") is None]
         entries = [(r, m) for r, m in entries if m.get("ratio") is not None]
         if entries:
-            charts.append(_forest(run, metric, entries, first=not charts))
+            charts.append(_forest(run, metric, entries, first=not charts, absent=absent))
     return charts
 
 
-def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[str, Any]]], *, first: bool) -> Chart:
+def _forest(
+    run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[str, Any]]], *, first: bool, absent: list[str]
+) -> Chart:
     figure, (axes,) = new_figure(1.55 * len(entries) - 0.6)
     sign = -1.0 if metric.higher_is_better else 1.0
     several = len(run.guests) > 1
@@ -52,6 +55,8 @@ def _forest(run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[s
     caption += _how_to_read([one for _, one in entries]) if first else " Read as the first figure."
     if any(one["bound"] for _, one in entries):
         caption += " An arrow: the figure is a bound, because the client or the link set the pace."
+    if absent:
+        caption += f" Without a figure: {', '.join(dict.fromkeys(absent))}."
     note = f" {metric.note[:1].upper()}{metric.note[1:]}." if metric.note else ""
     return Chart(title, caption + note, words + ".", figure)
 
@@ -98,7 +103,7 @@ def _row(axes: Axes, row: int, one: dict[str, Any], sign: float, colour: str, ma
 
 
 def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
-    """Ticks at round overheads (or ratios), at least a seventh of the axis apart."""
+    """Ticks at round overheads (or ratios), at least a sixth of the axis apart."""
     if metric.higher_is_better:
         marks = {-math.log1p(-o): f"{100 * o:g}%" for o in NICE_OVERHEADS}
     elif high - low > 4 * NARROW:
@@ -107,7 +112,7 @@ def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
         marks = {math.log(r): f"{r:g}×" for r in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.2, 1.5, 2)}
     kept: list[float] = []
     for place in sorted((m for m in marks if low <= m <= high), key=abs):
-        if all(abs(place - other) >= (high - low) / 7 for other in kept):
+        if all(abs(place - other) >= (high - low) / 6 for other in kept):
             kept.append(place)
     axes.xaxis.set_major_locator(FixedLocator(kept))
     axes.xaxis.set_minor_locator(NullLocator())
