@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import re
 import shutil
 import socket
 import subprocess
@@ -91,6 +93,14 @@ def _build(folder: Path, variables: dict[str, Any], say: Say) -> None:
     partial.rename(folder)
 
 
+def _proxies() -> list[str]:
+    """Return mmdebstrap's options for the proxies that this machine's apt uses; they reach the image's own apt too."""
+    lines = [line for line in run(["apt-config", "dump", "Acquire"]).splitlines() if re.match(r"\S+::Proxy ", line)]
+    if "http_proxy" in os.environ:
+        lines.append(f'Acquire::http::Proxy "{os.environ["http_proxy"]}";')
+    return [f"--aptopt={line}" for line in lines]
+
+
 def _provision(partial: Path, root: Path, variables: dict[str, Any]) -> None:
     """Boot the tree with the machine's network and run image.yml against it over SSH, as against every host."""
     key = partial / "bake-key"
@@ -170,7 +180,14 @@ def _wait_for_ssh(reach: list[str | Path], machine: "subprocess.Popen[bytes]") -
 
 def _strip(root: Path) -> None:
     """Remove what must not be shared by machines, or is of no use to them."""
-    for pattern in ("etc/ssh/ssh_host_*", "root/.ssh", "var/lib/apt/lists/*", "var/log/*", "etc/resolv.conf"):
+    for pattern in (
+        "etc/ssh/ssh_host_*",
+        "root/.ssh",
+        "var/lib/apt/lists/*",
+        "var/log/*",
+        "etc/resolv.conf",
+        "etc/apt/apt.conf.d/99mmdebstrap",
+    ):
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     (root / "etc/machine-id").write_text("")

@@ -1,0 +1,93 @@
+"""Each kind of addition is one new file; nothing that exists is edited."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analysis import charts
+from vmtoll import servers
+from vmtoll.paths import REPO
+from workloads import sites
+from workloads.runner.registry import Registry
+from workloads.runner.run import plan
+
+FOLDERS = ("server-builds", "workloads", "vm-images", "analysis/charts")
+EXPERIMENT = """
+question: does everything new take part?
+environments: [metal, kvm-new]
+servers: [new-server]
+workloads: [new-workload]
+blocks: 6
+warmup_s: 1
+duration_s: 1
+"""
+WORKLOAD = """
+description: the new site with the new tool
+site: new-site
+tool: new_tool
+twin: null
+users: 1
+keep_alive: true
+"""
+SERVER = """
+description: a server
+packages: [new-package]
+binary: /usr/sbin/new
+templates: [new.conf]
+exec_start: /usr/sbin/new
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of every folder that is a registry, with one of each added."""
+    skip = shutil.ignore_patterns("__pycache__", "build")
+    for folder in FOLDERS:
+        shutil.copytree(REPO / folder, tmp_path / folder, ignore=skip)
+    before = digests(tmp_path)
+    (tmp_path / "server-builds/new-server").mkdir()
+    (tmp_path / "server-builds/new-server/server.yml").write_text(SERVER)
+    (tmp_path / "server-builds/new-server/new.conf.j2").write_text("port {{ server_port }}\n")
+    (tmp_path / "workloads/new-workload.yml").write_text(WORKLOAD)
+    office = (REPO / "workloads/sites/office.yml").read_text()
+    (tmp_path / "workloads/sites/new-site.yml").write_text(office)
+    shutil.copy(REPO / "workloads/tools/siege.py", tmp_path / "workloads/tools/new_tool.py")
+    (tmp_path / "workloads/experiments/new.yml").write_text(EXPERIMENT)
+    (tmp_path / "vm-images/guests/kvm-new.yml").write_text("description: a guest\n")
+    after = digests(tmp_path)
+    assert {path: after[path] for path in before} == before
+    return tmp_path
+
+
+def digests(root: Path) -> dict[Path, str]:
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in root.rglob("*") if path.is_file()}
+
+
+def test_an_experiment_finds_everything_new(project: Path) -> None:
+    registry = Registry(project)
+    planned = plan(registry.experiment_file("new"), registry)
+    assert {trial.scenario.server for trial in planned.trials} == {"new-server"}
+    assert {trial.scenario.environment for trial in planned.trials} == {"metal", "kvm-new"}
+    assert planned.resolved.workloads["new-workload"].tool == "new_tool"
+    assert "new_tool" in registry.tools()
+    assert sites.load_site(registry.site_file("new-site")).name == "new-site"
+
+
+def test_the_new_server_reaches_the_machines(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SERVER_BUILDS", project / "server-builds")
+    names = [server["name"] for server in servers.catalog()]
+    assert "new-server" in names
+    assert servers._files(next(s for s in servers.catalog() if s["name"] == "new-server"), servers.Policy())
+
+
+def test_charts_are_found_by_listing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "analysis/charts/new.py").write_text(
+        "ORDER = 0\n\n\ndef draw(run, outcome):\n    return [('drawn for', outcome['server'])]\n"
+    )
+    monkeypatch.setattr(charts, "__path__", [str(project / "analysis/charts")])
+    for name in ("cpu", "latency", "memory", "overhead", "throughput"):
+        monkeypatch.setattr(f"analysis.charts.{name}.draw", lambda run, outcome: [], raising=True)
+    drawn = charts.draw_all(None, {"server": "new-server"})  # type: ignore[arg-type]
+    assert drawn == [("new-1", ("drawn for", "new-server"))]
