@@ -22,7 +22,10 @@ def time_left(seconds: float | None) -> str:
 
 
 class Progress:
-    """Callable with (stage, trial n, of m, message, seconds left or None), as the runner calls it."""
+    """Callable with (stage, trial n, of m, message, seconds left or None), as the runner calls it.
+
+    Stages: connect, facts, measure (a step within a trial), trial (its end), done.
+    """
 
     def __init__(self) -> None:
         self._bar: Bar | None = None
@@ -53,5 +56,7 @@ class Progress:
             text = f"{message}  {left}"
             self._bar.update(self._task, completed=n, total=m or None, description=text, stage=stage)
             return
-        count = f" trial {n} of {m}" if stage == "measure" else ""
+        if stage == "measure":  # the steps within a trial: for the live line only
+            return
+        count = f" {n} of {m}" if stage == "trial" else ""
         say(f"{stage}{count}: {message}{', ' + left if left else ''}")

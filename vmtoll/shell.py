@@ -63,12 +63,15 @@ def play(playbook: str, *options: str | Path, inventory: Path | str = "localhost
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Keep two commands from changing the same thing at once; a dead holder leaves no lock behind."""
+    """Keep two commands from changing the same thing at once: wait for the other one, and say so.
+
+    A dead holder leaves no lock behind.
+    """
     STATE.mkdir(parents=True, exist_ok=True, mode=0o711)
-    path = STATE / f"{name}.lock"
-    with path.open("w") as stream:
+    with (STATE / f"{name}.lock").open("w") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"Another vmtoll is working on the {name} right now; wait for it to end.") from None
+            print(f"vmtoll: another vmtoll is working on the {name}; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(stream, fcntl.LOCK_EX)
         yield

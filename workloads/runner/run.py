@@ -241,7 +241,8 @@ def _measure(bench: Bench, planned: Plan, say: Progress) -> None:
             row = Trial(bench, trial, number, tell).attempt()
             bench.store.append(row)
             done_here += 1
-            tell(f"{trial.scenario.server} on {trial.scenario.environment}: {row['verdict']} {row['reasons']}".strip())
+            outcome = f"{trial.scenario.server} on {trial.scenario.environment}: {row['verdict']} {row['reasons']}"
+            say("trial", n, total, outcome.strip(), left - each)
 
 
 def _finish(bench: Bench, total: int, say: Progress) -> None:
