@@ -1,5 +1,6 @@
 """The experiment `smoke` as a user runs it: from the command line to the report."""
 
+import base64
 import csv
 import json
 import subprocess
@@ -58,3 +59,13 @@ def test_the_files_of_the_contract_are_there(folder: Path) -> None:
         assert (folder / name).stat().st_size > 0, name
     for kind in ("histograms", "samples", "raw"):
         assert len(list((folder / kind).iterdir())) == 10, kind
+
+
+def test_no_key_of_the_lab_is_in_the_results(lab: Path, folder: Path) -> None:
+    """The host key reaches the guest through its domain, which the results keep."""
+    secret = base64.b64encode((lab / "host_key").read_bytes()).decode()[:200]
+    assert secret in (lab / "guests" / "kvm.xml").read_text()
+    for name in ("hosts.json", "run.json", "report.html"):
+        text = (folder / name).read_text()
+        assert secret not in text, name
+    assert "vmtoll.ssh_host_key=removed" in (folder / "hosts.json").read_text()

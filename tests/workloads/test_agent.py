@@ -14,6 +14,7 @@ import yaml
 from local_server import server_pids
 
 from workloads.runner import agent
+from workloads.runner.agent.facts import without_secrets
 from workloads.runner.agent.servers import until
 from workloads.runner.errors import AgentError, HostLostError, InventoryError
 from workloads.runner.inventory import Host, Inventory, from_data, load_inventory
@@ -288,3 +289,10 @@ def test_inventories_that_lack_something_are_refused(tmp_path: Path, inventory: 
     }
     with pytest.raises(InventoryError, match="'box' is not in the group `kvm_hosts`"):
         from_data(data, ["kvm-default"])
+
+
+def test_no_credential_of_a_domain_reaches_the_results() -> None:
+    xml = "<entry>io.systemd.credential.binary:a.key=c2VjcmV0</entry><entry>io.systemd.credential:b=secret</entry><x/>"
+    assert without_secrets(xml) == (
+        "<entry>io.systemd.credential.binary:a.key=removed</entry><entry>io.systemd.credential:b=removed</entry><x/>"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -126,5 +127,10 @@ def libvirt_facts(uri: str, domains: Iterable[str]) -> dict[str, Any]:
             facts["qemu_version"] = value.strip()
         elif key.startswith("Using library"):
             facts["libvirt_version"] = value.strip()
-    facts["domains"] = {name: output_of("virsh", "-c", uri, "dumpxml", name) for name in domains}
+    facts["domains"] = {name: without_secrets(output_of("virsh", "-c", uri, "dumpxml", name)) for name in domains}
     return facts
+
+
+def without_secrets(domain_xml: str) -> str:
+    """A domain's definition without the values of systemd credentials: keys may be among them."""
+    return re.sub(r"(io\.systemd\.credential(?:\.binary)?:[^=<]*=)[^<]*", r"\1removed", domain_xml)
