@@ -232,6 +232,7 @@ def test_the_agent_is_plain_python_of_3_9() -> None:
         "json",
         "os",
         "pathlib",
+        "re",
         "shutil",
         "signal",
         "socket",
