@@ -20,67 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from peers import LIGHTTZ, PEERS
+
 HERE = Path(__file__).resolve().parent.parent
 SIZES = {"357 B": 357, "4 KB": 4096, "9 KB": 9216, "100 KB": 102400}
+LOOPS = ("epoll", "libev", "uring")
 TICK = os.sysconf("SC_CLK_TCK")
-
-NGINX = """
-worker_processes 1; daemon off; pid {dir}/nginx.pid; error_log {dir}/nginx.log crit;
-events {{ worker_connections 20000; }}
-http {{
-  access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 75;
-  open_file_cache max=1000 inactive=20s; open_file_cache_valid 1s;
-  client_body_temp_path {dir}/t1; proxy_temp_path {dir}/t2; fastcgi_temp_path {dir}/t3;
-  uwsgi_temp_path {dir}/t4; scgi_temp_path {dir}/t5;
-  server {{ listen 127.0.0.1:{port} reuseport deferred; root {root}; }}
-}}
-"""
-LIGHTTPD = """
-server.document-root = "{root}"
-server.bind = "127.0.0.1"
-server.port = {port}
-server.max-keep-alive-requests = 1000000000
-server.max-fds = 20000
-server.max-connections = 10000
-server.errorlog = "{dir}/lighttpd.log"
-"""
-H2O = """
-num-threads: 1
-max-connections: 20000
-user: root
-error-log: {dir}/h2o.log
-pid-file: {dir}/h2o.pid
-hosts:
-  default:
-    listen: {{ host: 127.0.0.1, port: {port} }}
-    paths: {{ "/": {{ file.dir: {root} }} }}
-"""
-APACHE = """
-ServerRoot {dir}
-ServerName bench
-Listen 127.0.0.1:{port}
-LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
-LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
-PidFile {dir}/apache.pid
-ErrorLog {dir}/apache.log
-User nobody
-Group nogroup
-DocumentRoot {root}
-KeepAlive On
-MaxKeepAliveRequests 0
-StartServers 1
-ServerLimit 4
-ThreadsPerChild 64
-MaxRequestWorkers 256
-<Directory {root}>
-  Require all granted
-</Directory>
-"""
-LIGHTTZ = """
-listen = 127.0.0.1:{port}
-root = {root}
-workers = 1
-"""
 
 
 @dataclass
@@ -170,17 +115,10 @@ class Bench:
         print(f"{name} did not start and is left out: {Path(log.name).read_text()[:200]}")
 
     def start_all(self) -> None:
-        peers: list[tuple[str, list[str], str]] = [
-            ("nginx", ["nginx", "-c", "{conf}"], NGINX),
-            ("lighttpd", ["lighttpd", "-D", "-f", "{conf}"], LIGHTTPD),
-            ("h2o", ["h2o", "-c", "{conf}"], H2O),
-            ("apache event", ["apache2", "-DFOREGROUND", "-f", "{conf}"], APACHE),
-            ("darkhttpd", ["darkhttpd", "{root}", "--port", "{port}", "--addr", "127.0.0.1"], ""),
-        ]
         self.start("lighttz", [str(HERE / "build/lighttz"), "-c", "{conf}"], LIGHTTZ)
         for size, octets in SIZES.items():
             self.start(f"limit {size}", [str(HERE / "build/limit"), "{port}", str(octets)])
-        for name, argv, config in peers:
+        for name, argv, config in PEERS:
             if not self.args.only or name in self.args.only:
                 self.start(name, argv, config)
 
@@ -213,7 +151,8 @@ class Bench:
 
     def run_cells(self, cells: list[tuple[str, str]]) -> None:
         for size, mode in cells:
-            every = [self.servers[n] for n in (f"limit {size}", *self.names()) if n in self.servers]
+            probes = [] if mode == "pipe" else [f"limit {size}"]  # it answers each receive once
+            every = [self.servers[n] for n in (*probes, *self.names())]
             for server in every:
                 self.load(server, size, mode, ms=100)
             for i in range(self.args.rounds):
@@ -249,19 +188,43 @@ class Bench:
             print(f"| {name} | " + " | ".join(texts) + " |")
 
     def tail(self) -> None:
-        print("\nThe tail: 4 KB keep-alive, open loop at 70% of each server's own capacity, and at 70% of the least\n")
-        print("| server | rate/s | p99.9 us (median of rounds) | rate/s | p99.9 us |\n|---|---|---|---|---|")
+        print("\nThe tail: 4 KB keep-alive, open loop at 70% of each server's own capacity, and at 70% of the least:")
+        print("p99.9 in us, median of the rounds and their quartiles\n")
+        print("| server | rate/s | p99.9 | rate/s | p99.9 |\n|---|---|---|---|---|")
         capacity = {n: statistics.median(s.rps for s in self.samples[n, "4 KB keep"]) for n in self.names()}
-        common = 0.7 * min(capacity.values())
+        rates = {n: (0.7 * capacity[n], 0.7 * min(capacity.values())) for n in capacity}
+        tails: dict[tuple[str, float], list[float]] = {}
+        for _ in range(self.args.tail_rounds):
+            for name in self.names():
+                for rate in rates[name]:
+                    sample = self.load(self.servers[name], "4 KB", "keep", ms=self.args.ms, rate=rate)
+                    tails.setdefault((name, rate), []).append(sample.p999_us)
         for name in self.names():
             texts = []
-            for rate in (0.7 * capacity[name], common):
-                rounds = [
-                    self.load(self.servers[name], "4 KB", "keep", ms=self.args.ms, rate=rate).p999_us
-                    for _ in range(self.args.rounds)
-                ]
-                texts.append(f"{rate:.0f} | {statistics.median(rounds):.0f}")
+            for rate in rates[name]:
+                low, median, high = statistics.quantiles(tails[name, rate])
+                texts.append(f"{rate:.0f} | {median:.0f} ({low:.0f}–{high:.0f})")
             print(f"| {name} | " + " | ".join(texts) + " |")
+
+    def loops(self) -> None:
+        """The same work by three event loops: what libev costs, and what io_uring would gain."""
+        print("\nEvent loops: CPU per request in us (median), as a multiple of raw epoll's (median of the rounds)\n")
+        print("| loop | 357 B keep | 4 KB keep |\n|---|---|---|")
+        texts: dict[str, list[str]] = {loop: [] for loop in LOOPS}
+        for size in ("357 B", "4 KB"):
+            us: dict[str, list[float]] = {}
+            for loop in LOOPS:
+                self.start(f"{loop} {size}", [str(HERE / "build/loops"), "{port}", str(SIZES[size]), loop])
+            started = [loop for loop in LOOPS if f"{loop} {size}" in self.servers]
+            for _ in range(self.args.rounds):
+                for loop in started:
+                    sample = self.load(self.servers[f"{loop} {size}"], size, "keep", ms=self.args.ms)
+                    us.setdefault(loop, []).append(sample.cpu_us)
+            for loop in started:
+                ratio = statistics.median(a / b for a, b in zip(us[loop], us["epoll"], strict=True))
+                texts[loop].append(f"{statistics.median(us[loop]):.1f}, {ratio:.2f}")
+        for loop, cells in texts.items():
+            print(f"| {loop} | " + " | ".join(cells or ["–", "–"]) + " |")
 
     def system_calls(self) -> None:
         if shutil.which("strace") is None:
@@ -337,10 +300,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ms", type=int, default=600, help="of load per server, cell and round")
+    parser.add_argument("--tail-rounds", type=int, default=15)
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--only", nargs="*", help="these peers only")
-    parser.add_argument("--modes", nargs="*", default=["keep", "close"])
+    parser.add_argument("--modes", nargs="*", default=["keep", "close", "pipe"], help="pipe is 16 deep")
     parser.add_argument("--sizes", nargs="*", default=list(SIZES))
     parser.add_argument("--quick", action="store_true", help="CPU per request only")
     args = parser.parse_args()
@@ -357,6 +321,8 @@ def main() -> None:
         try:
             bench.start_all()
             cells = [(size, mode) for mode in args.modes for size in args.sizes]
+            if "pipe" in args.modes:
+                cells = [c for c in cells if c[1] != "pipe"] + [("357 B", "pipe")]
             bench.run_cells(cells)
             bench.table("CPU per request in us (median of the rounds)", cells, median_of("cpu_us"))
             bench.ratios(cells)
@@ -367,6 +333,7 @@ def main() -> None:
                 bench.system_calls()
                 bench.tail()
                 bench.idle_memory()
+                bench.loops()
         finally:
             bench.stop()
 

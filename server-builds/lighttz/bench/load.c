@@ -1,7 +1,8 @@
 /* The load of the bench: an epoll client on one core, lighter than what it measures.
  *
- *   load PORT PATH CONNECTIONS MILLISECONDS keep|close [RATE]
+ *   load PORT PATH CONNECTIONS MILLISECONDS keep|pipe|close [RATE]
  *
+ * "pipe" sends 16 requests at once and waits for their 16 responses, which must be of one length.
  * Without RATE each connection asks again as soon as it is answered (closed loop). With RATE
  * requests start at that many a second whatever the server does (open loop), and the time of each
  * counts from when it should have started. Prints "requests failures seconds p50 p99 p999", times
@@ -18,19 +19,20 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS = 256, IN_SIZE = 262144, BUCKETS = 64 * 32 };
+enum { EVENTS = 256, IN_SIZE = 262144, BUCKETS = 64 * 32, DEEP = 16 };
 
 struct client {
     int fd; /* -1: to be connected */
     int busy;
-    long left; /* octets of the response to come; -1: its head */
+    long left; /* octets of the responses to come; -1: the first head */
     double intended;
 };
 
 static struct client *clients;
 static int count, keep, loop;
+static int depth = 1; /* requests sent at once */
 static struct sockaddr_in server;
-static char request[1024];
+static char request[DEEP * 128];
 static size_t request_length;
 static char in[IN_SIZE];
 static long done, failed;
@@ -111,7 +113,7 @@ static int take(struct client *c, ssize_t n)
     char *length = strcasestr(in, "\r\nContent-Length:");
     if (strncmp(in, "HTTP/1.1 200", 12) != 0 || end == NULL || length == NULL)
         return -1;
-    c->left = atol(length + 17) - (n - (end + 4 - in));
+    c->left = depth * (atol(length + 17) + (end + 4 - in)) - n;
     return c->left <= 0;
 }
 
@@ -120,9 +122,9 @@ static void finish(struct client *c, int result, double t)
     if (result < 0)
         failed++;
     else
-        done++;
+        done += depth;
     double us = (t - c->intended) * 1e6;
-    histogram[bucket_of(us > 0 ? (uint64_t)us : 0)]++;
+    histogram[bucket_of(us > 0 ? (uint64_t)us : 0)] += (uint32_t)depth;
     c->busy = 0;
     if (result < 0 || !keep)
         drop(c);
@@ -134,14 +136,17 @@ int main(int argc, char *argv[])
     if (argc < 6)
         return 2;
     count = atoi(argv[3]);
-    keep = strcmp(argv[5], "keep") == 0;
+    keep = strcmp(argv[5], "close") != 0;
+    depth = strcmp(argv[5], "pipe") == 0 ? DEEP : 1;
     double rate = argc > 6 ? atof(argv[6]) : 0;
     server =
         (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
     inet_pton(AF_INET, "127.0.0.1", &server.sin_addr);
-    request_length =
-        (size_t)snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: bench\r\n%s\r\n",
-                         argv[2], keep ? "" : "Connection: close\r\n");
+    for (int i = 0; i < depth; i++)
+        request_length +=
+            (size_t)snprintf(request + request_length, sizeof request - request_length,
+                             "GET %s HTTP/1.1\r\nHost: bench\r\n%s\r\n", argv[2],
+                             keep ? "" : "Connection: close\r\n");
     clients = calloc((size_t)count, sizeof *clients);
     loop = epoll_create1(0);
     for (int i = 0; i < count; i++)

@@ -98,9 +98,9 @@ void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const
                   sizeof address);
     else if (peer->sin6_family == AF_INET6)
         inet_ntop(AF_INET6, &peer->sin6_addr, address, sizeof address);
-    put(log, (struct str){address, strlen(address)});
+    put(log, str_of(address));
     put(log, STR(" - - "));
-    put(log, (struct str){log->date, strlen(log->date)});
+    put(log, str_of(log->date));
     put_quoted(log, r ? r->line : (struct str){"", 0});
     int n = snprintf(numbers, sizeof numbers, " %d %llu", status, (unsigned long long)bytes);
     put(log, (struct str){numbers, (size_t)n});

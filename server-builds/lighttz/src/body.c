@@ -29,19 +29,24 @@ static bool keep_content(struct body *b, const char *p, size_t n)
     return true;
 }
 
+/* One more octet of what is passed over without being content: there must not be much of it. */
+static enum body_state more(struct body *b, bool good, enum body_state next)
+{
+    return good && ++b->overhead <= OVERHEAD_MAX ? next : BODY_BAD;
+}
+
 static enum body_state size_digit(struct body *b, char c)
 {
     int digit = hex_value(c);
     if (digit >= 0) {
-        if (b->left >> 56 || ++b->overhead > OVERHEAD_MAX)
-            return BODY_BAD;
+        bool fits = b->left >> 56 == 0;
         b->left = b->left * 16 + (uint64_t)digit;
         b->any_digit = true;
-        return BODY_SIZE;
+        return more(b, fits, BODY_SIZE);
     }
     if (!b->any_digit)
         return BODY_BAD;
-    return c == '\r' ? BODY_SIZE_LF : c == ';' ? BODY_EXTENSION : BODY_BAD;
+    return c == '\r' ? BODY_SIZE_LF : c == ';' ? BODY_EXTENSION : is_ows(c) ? BODY_SPACE : BODY_BAD;
 }
 
 static enum body_state after_size(struct body *b)
@@ -53,10 +58,8 @@ static enum body_state after_size(struct body *b)
 /* Text of an extension or a trailer: no control characters, a CR ends it. */
 static enum body_state text(struct body *b, char c, enum body_state end)
 {
-    if (c == '\r')
-        return end;
     bool control = (unsigned char)c < ' ' ? c != '\t' : c == 0x7f;
-    return control || ++b->overhead > OVERHEAD_MAX ? BODY_BAD : b->state;
+    return c == '\r' ? end : more(b, !control, b->state);
 }
 
 static enum body_state expect(char c, char wanted, enum body_state next)
@@ -70,6 +73,8 @@ static enum body_state step(struct body *b, char c)
     switch (b->state) {
     case BODY_SIZE:
         return size_digit(b, c);
+    case BODY_SPACE:
+        return c == ';' ? BODY_EXTENSION : more(b, is_ows(c), BODY_SPACE);
     case BODY_EXTENSION:
         return text(b, c, BODY_SIZE_LF);
     case BODY_SIZE_LF:
@@ -79,13 +84,10 @@ static enum body_state step(struct body *b, char c)
     case BODY_DATA_LF:
         return expect(c, '\n', BODY_SIZE);
     case BODY_TRAILER:
-        if (c == '\r')
-            return BODY_END_LF;
-        if (is_ows(c) || c == ':') /* obs-fold, or a field without a name */
-            return BODY_BAD;
-        b->state = BODY_TRAILER_LINE;
-        return text(b, c, BODY_BAD);
-    case BODY_TRAILER_LINE:
+        return c == '\r' ? BODY_END_LF : more(b, is_tchar(c), BODY_TRAILER_NAME);
+    case BODY_TRAILER_NAME:
+        return c == ':' ? BODY_TRAILER_VALUE : more(b, is_tchar(c), BODY_TRAILER_NAME);
+    case BODY_TRAILER_VALUE:
         return text(b, c, BODY_TRAILER_LF);
     case BODY_TRAILER_LF:
         return expect(c, '\n', BODY_TRAILER);

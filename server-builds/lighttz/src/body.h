@@ -8,13 +8,15 @@ enum body_state {
     BODY_DONE,
     BODY_LENGTH,    /* `left` octets to go */
     BODY_SIZE,      /* in the digits of a chunk size */
+    BODY_SPACE,     /* after them, before the ";" of an extension */
     BODY_EXTENSION, /* after them, up to CR */
     BODY_SIZE_LF,   /* the LF after them */
     BODY_DATA,      /* `left` octets of the chunk to go */
     BODY_DATA_CR,   /* the CR and the LF after it */
     BODY_DATA_LF,
     BODY_TRAILER, /* at the start of a trailer line */
-    BODY_TRAILER_LINE,
+    BODY_TRAILER_NAME,
+    BODY_TRAILER_VALUE,
     BODY_TRAILER_LF,
     BODY_END_LF, /* the LF of the empty line */
     BODY_BAD,

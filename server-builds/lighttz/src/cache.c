@@ -131,11 +131,10 @@ struct cache *cache_open(const struct config *config)
         return NULL;
     c->root.config = config;
     c->root.fd = open(config->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (c->root.fd < 0) {
-        free(c);
-        return NULL;
-    }
-    return c;
+    if (c->root.fd >= 0 && file_confines(&c->root))
+        return c;
+    free(c);
+    return NULL;
 }
 
 void cache_close(struct cache *c)

@@ -1,241 +1,211 @@
 #include "config.h"
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-/* Each reader returns NULL, or what is wrong with the value. */
-typedef const char *reader(struct config *, void *slot, const char *value);
+/* Each reader returns NULL, or what is wrong with the value (which is never empty). */
+typedef const char *reader(void *slot, const char *value);
 
 struct setting {
     const char *name;
     reader *read;
     size_t offset;
-    unsigned long low;
+    unsigned long low; /* of a number, when `high` is not 0 */
     unsigned long high;
+    const char *preset; /* NULL: none */
     const char *help;
 };
 
-static bool read_number(const char *value, unsigned long *number, const char **rest)
+/* What may stand after a number, and what it multiplies it by. */
+struct unit {
+    const char *suffix;
+    unsigned long factor;
+};
+
+static bool read_number(unsigned long *number, const char *value, const struct unit *unit)
 {
-    char *end;
-    if (!is_digit(value[0]) || strspn(value, "0123456789") > 15)
-        return false;
-    *number = strtoul(value, &end, 10);
-    *rest = end;
-    return true;
+    size_t digits = strspn(value, "0123456789");
+    while (unit->suffix && strcmp(value + digits, unit->suffix) != 0)
+        unit++;
+    *number = strtoul(value, NULL, 10) * unit->factor;
+    return unit->suffix && digits && digits <= 10; /* ten digits of g fit */
 }
 
-static const char *read_count(struct config *c, void *slot, const char *value)
+static const struct unit plain[] = {{"", 1}, {0}};
+
+static const char *read_count(void *slot, const char *value)
 {
-    (void)c;
-    const char *rest;
-    return read_number(value, slot, &rest) && *rest == '\0' ? NULL : "expected a whole number";
+    return read_number(slot, value, plain) ? NULL : "expected a whole number";
 }
 
-static const char *read_size(struct config *c, void *slot, const char *value)
+static const char *read_size(void *slot, const char *value)
 {
-    (void)c;
-    const char *rest;
-    unsigned long *size = slot;
-    if (read_number(value, size, &rest)) {
-        size_t shift = *rest == 'k' ? 10 : *rest == 'm' ? 20 : *rest == 'g' ? 30 : 0;
-        *size <<= shift;
-        if (rest[shift ? 1 : 0] == '\0')
-            return NULL;
-    }
-    return "expected a size in bytes, or with k, m or g";
+    static const struct unit units[] = {
+        {"", 1}, {"k", 1 << 10}, {"m", 1 << 20}, {"g", 1 << 30}, {0}};
+    return read_number(slot, value, units) ? NULL : "expected a size in bytes, or with k, m or g";
 }
 
-static const char *read_time(struct config *c, void *slot, const char *value)
+static const char *read_time(void *slot, const char *value)
 {
-    (void)c;
-    const char *rest;
-    unsigned long *ms = slot;
-    if (read_number(value, ms, &rest)) {
-        if (strcmp(rest, "ms") == 0)
-            return NULL;
-        *ms *= 1000;
-        if (*rest == '\0' || strcmp(rest, "s") == 0)
-            return NULL;
-    }
-    return "expected a time in seconds, or with ms or s";
+    static const struct unit units[] = {{"", 1000}, {"s", 1000}, {"ms", 1}, {0}};
+    return read_number(slot, value, units) ? NULL : "expected a time in seconds, or with ms or s";
 }
 
-static const char *read_unlimited(struct config *c, void *slot, const char *value)
+static const char *read_unlimited(void *slot, const char *value)
 {
-    if (strcmp(value, "unlimited") != 0)
-        return read_count(c, slot, value) ? "expected a whole number or 'unlimited'" : NULL;
-    *(unsigned long *)slot = 0;
-    return NULL;
+    return read_count(slot, strcmp(value, "unlimited") == 0 ? "0" : value)
+               ? "expected a whole number or 'unlimited'"
+               : NULL;
 }
 
-static const char *read_workers(struct config *c, void *slot, const char *value)
+static const char *read_workers(void *slot, const char *value)
 {
-    if (strcmp(value, "auto") != 0)
-        return read_count(c, slot, value) ? "expected a whole number or 'auto'" : NULL;
     cpu_set_t cpus;
-    unsigned long n = 1;
-    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
-        n = (unsigned long)CPU_COUNT(&cpus);
-    *(unsigned long *)slot = n > CONFIG_WORKERS_MAX ? CONFIG_WORKERS_MAX : n;
+    unsigned long *workers = slot;
+    if (strcmp(value, "auto") != 0)
+        return read_count(slot, value) ? "expected a whole number or 'auto'" : NULL;
+    *workers = sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (unsigned long)CPU_COUNT(&cpus);
+    if (*workers > CONFIG_WORKERS_MAX)
+        *workers = CONFIG_WORKERS_MAX;
     return NULL;
 }
 
-static const char *read_switch(struct config *c, void *slot, const char *value)
+static const char *read_switch(void *slot, const char *value)
 {
-    (void)c;
-    bool on = strcmp(value, "on") == 0;
-    *(bool *)slot = on;
-    return on || strcmp(value, "off") == 0 ? NULL : "expected 'on' or 'off'";
+    bool *on = slot;
+    *on = strcmp(value, "on") == 0;
+    return *on || strcmp(value, "off") == 0 ? NULL : "expected 'on' or 'off'";
 }
 
-static const char *read_string(struct config *c, void *slot, const char *value)
+static const char *read_string(void *slot, const char *value)
 {
-    (void)c;
-    char **text = slot;
-    free(*text);
-    *text = strdup(value);
-    return *text == NULL ? "out of memory" : *value == '\0' ? "expected a value" : NULL;
-}
-
-static const char *read_path(struct config *c, void *slot, const char *value)
-{
-    if (strcmp(value, "off") != 0)
-        return read_string(c, slot, value);
-    free(*(char **)slot);
-    *(char **)slot = NULL;
+    *(const char **)slot = value;
     return NULL;
 }
 
-static const char *read_index(struct config *c, void *slot, const char *value)
+static const char *read_path(void *slot, const char *value)
 {
-    if (strchr(value, '/') || strcmp(value, ".") == 0 || strcmp(value, "..") == 0 ||
-        strlen(value) > 255)
-        return "expected the name of a file";
-    return read_string(c, slot, value);
+    return read_string(slot, strcmp(value, "off") == 0 ? NULL : value);
 }
 
-static const char *read_user(struct config *c, void *slot, const char *value)
+static const char *read_index(void *slot, const char *value)
 {
-    size_t n = strspn(value, "0123456789:");
-    if (value[n] != '\0' || !is_digit(value[0]) || strchr(value, ':') != strrchr(value, ':'))
-        return "expected a numeric UID or UID:GID";
-    return read_string(c, slot, value);
+    bool is_name = !strchr(value, '/') && strcmp(value, ".") != 0 && strcmp(value, "..") != 0;
+    return is_name && strlen(value) < 256 ? read_string(slot, value) : "expected a file's name";
 }
 
-static const char *read_type(struct config *c, void *slot, const char *value)
+static const char *read_user(void *slot, const char *value)
 {
-    (void)slot;
-    size_t n = strcspn(value, " \t");
-    struct str type = str_trim((struct str){value + n, strlen(value + n)});
-    return mime_add(&c->types, (struct str){value, n}, type) ? NULL
-                                                             : "expected an extension and a type";
+    size_t uid = strspn(value, "0123456789");
+    size_t gid = value[uid] == ':' ? strspn(value + uid + 1, "0123456789") : 0;
+    bool is_user = uid && value[uid + (gid ? gid + 1 : 0)] == '\0';
+    return is_user ? read_string(slot, value) : "expected a numeric UID or UID:GID";
 }
 
-/* Numeric only: a static glibc cannot resolve names on every host. */
-static bool parse_address(struct address *a, const char *value)
+static const char *read_type(void *slot, const char *value)
 {
-    char host[64] = "0.0.0.0";
-    const char *colon = strrchr(value, ':');
-    const char *port_text = colon ? colon + 1 : value;
-    const char *rest;
-    unsigned long port;
-    size_t n = colon ? (size_t)(colon - value) : 0;
-    if (!read_number(port_text, &port, &rest) || *rest || port > 65535 || n >= sizeof host)
-        return false;
-    memset(&a->sa, 0, sizeof a->sa);
-    bool six = n >= 2 && value[0] == '[' && value[n - 1] == ']';
-    if (n && !(n == 1 && value[0] == '*')) {
-        memcpy(host, value + six, n - 2U * six);
-        host[n - 2U * six] = '\0';
-    }
-    struct sockaddr_in *v4 = (struct sockaddr_in *)&a->sa;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&a->sa;
-    snprintf(a->text, sizeof a->text, six ? "[%s]:%lu" : "%s:%lu", host, port);
-    if (six) {
-        v6->sin6_family = AF_INET6;
-        v6->sin6_port = htons((uint16_t)port);
-        a->length = sizeof *v6;
-        return inet_pton(AF_INET6, host, &v6->sin6_addr) == 1;
-    }
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons((uint16_t)port);
-    a->length = sizeof *v4;
-    return inet_pton(AF_INET, host, &v4->sin_addr) == 1;
+    struct mime_added *types = slot;
+    if (types->count == MIME_ADDED_MAX)
+        return "too many types";
+    types->line[types->count++] = value;
+    return mime_valid(value) ? NULL : "expected an extension and a type";
 }
 
-static const char bad_address[] = "expected ADDRESS:PORT with a numeric address";
-
-static const char *read_listen(struct config *c, void *slot, const char *value)
-{
-    (void)slot;
-    if (c->listens == CONFIG_LISTEN_MAX)
-        return "too many addresses";
-    return parse_address(&c->listen[c->listens], value) ? c->listens++, NULL : bad_address;
-}
-
-static const char *read_status(struct config *c, void *slot, const char *value)
+/* [ADDRESS:]PORT. Numeric only: a static glibc cannot resolve names on every host. */
+static const char *read_address(void *slot, const char *value)
 {
     struct address *a = slot;
-    (void)c;
+    char host[64];
+    unsigned long port;
+    const char *colon = strrchr(value, ':');
+    size_t n = colon ? (size_t)(colon - value) : 0;
+    bool six = n >= 2 && value[0] == '[' && value[n - 1] == ']';
+    bool good = read_number(&port, colon ? colon + 1 : value, plain) && port < 65536;
+    good = good && n < sizeof host;
+    snprintf(host, sizeof host, "%.*s", (int)n - 2 * six, value + six);
+    *a = (struct address){.text = value, .length = six ? sizeof a->sa.v6 : sizeof a->sa.v4};
+    if (six) {
+        a->sa.v6.sin6_family = AF_INET6;
+        a->sa.v6.sin6_port = htons((uint16_t)port);
+        good = good && inet_pton(AF_INET6, host, &a->sa.v6.sin6_addr) == 1;
+    } else {
+        bool any = n == 0 || strcmp(host, "*") == 0;
+        a->sa.v4.sin_family = AF_INET;
+        a->sa.v4.sin_port = htons((uint16_t)port);
+        good = good && (any || inet_pton(AF_INET, host, &a->sa.v4.sin_addr) == 1);
+    }
+    return good ? NULL : "expected ADDRESS:PORT with a numeric address";
+}
+
+static const char *read_listen(void *slot, const char *value)
+{
+    struct listens *l = slot;
+    if (l->count == CONFIG_LISTEN_MAX)
+        return "too many addresses";
+    return read_address(&l->address[l->count++], value);
+}
+
+static const char *read_status(void *slot, const char *value)
+{
+    struct address *a = slot;
     a->length = 0;
-    if (strcmp(value, "off") == 0)
-        return NULL;
-    return parse_address(a, value) ? NULL : bad_address;
+    return strcmp(value, "off") == 0 ? NULL : read_address(slot, value);
 }
 
 #define AT(member) offsetof(struct config, member)
+#define DAY 86400000
 
 static const struct setting settings[] = {
-    {"listen", read_listen, 0, 0, 0, "address and port to serve on; may be given more than once"},
-    {"root", read_string, AT(root), 0, 0, "directory to serve"},
-    {"workers", read_workers, AT(workers), 1, CONFIG_WORKERS_MAX, "processes: a number or auto"},
-    {"index", read_index, AT(index), 0, 0, "file served for a directory"},
-    {"type", read_type, 0, 0, 0, "an extension and its content type; may be repeated"},
-    {"access_log", read_path, AT(access_log), 0, 0, "file for the access log, or off"},
-    {"status_listen", read_status, AT(status_listen), 0, 0, "address of the status page, or off"},
-    {"user", read_user, AT(user), 0, 0, "numeric UID[:GID] that workers run as"},
-    {"keepalive_requests", read_unlimited, AT(keepalive_requests), 0, -1UL,
+    {"listen", read_listen, AT(listen), 0, 0, NULL, "[address:]port to serve on; may be repeated"},
+    {"root", read_string, AT(root), 0, 0, NULL, "directory to serve"},
+    {"workers", read_workers, AT(workers), 1, CONFIG_WORKERS_MAX, "auto", "processes, or auto"},
+    {"index", read_index, AT(index), 0, 0, "index.html", "file served for a directory"},
+    {"type", read_type, AT(types), 0, 0, NULL, "an extension and its type; may be repeated"},
+    {"access_log", read_path, AT(access_log), 0, 0, NULL, "file for the access log, or off"},
+    {"status_listen", read_status, AT(status_listen), 0, 0, NULL, "for the status page, or off"},
+    {"user", read_user, AT(user), 0, 0, NULL, "numeric UID[:GID] that workers run as"},
+    {"keepalive_requests", read_unlimited, AT(keepalive_requests), 0, -1UL, "unlimited",
      "requests per connection: a number or unlimited"},
-    {"max_connections", read_count, AT(max_connections), 1, 1000000, "connections per worker"},
-    {"max_line", read_size, AT(max_line), 64, 16384, "longest request line"},
-    {"max_head", read_size, AT(max_head), 128, 32768, "longest request head"},
-    {"max_body", read_size, AT(max_body), 0, -1UL, "longest request body that is skipped"},
-    {"header_timeout", read_time, AT(header_timeout), 1, 86400000, "for a whole request head"},
-    {"body_timeout", read_time, AT(body_timeout), 1, 86400000, "for a whole request body"},
-    {"idle_timeout", read_time, AT(idle_timeout), 1, 86400000, "between two requests"},
-    {"send_timeout", read_time, AT(send_timeout), 1, 86400000, "without progress of the client"},
-    {"stop_timeout", read_time, AT(stop_timeout), 0, 86400000, "to finish what is in flight"},
-    {"revalidate", read_time, AT(revalidate), 0, 86400000, "how long a cached file is trusted"},
-    {"cache_entries", read_count, AT(cache_entries), 1, 1000000, "files kept open, per worker"},
-    {"cache_bytes", read_size, AT(cache_bytes), 0, -1UL, "memory for small files, per worker"},
-    {"cache_file", read_size, AT(cache_file), 0, 65536, "largest file served from memory"},
-    {"lua_script", read_path, AT(lua_script), 0, 0, "script for dynamic responses, or off"},
-    {"lua_prefix", read_string, AT(lua_prefix), 0, 0, "paths that the script answers"},
-    {"lua_reload", read_switch, AT(lua_reload), 0, 0, "load the script anew for every request"},
-    {"lua_time", read_time, AT(lua_time), 1, 86400000, "what one response may take"},
-    {"lua_memory", read_size, AT(lua_memory), 0, -1UL, "what the script may hold"},
-    {"precompressed", read_switch, AT(precompressed), 0, 0, "serve .br, .zst and .gz neighbours"},
-    {"defer_accept", read_switch, AT(defer_accept), 0, 0, "wait for data before accepting"},
-    {"sandbox", read_switch, AT(sandbox), 0, 0, "confine workers to what they need"},
+    {"max_connections", read_count, AT(max_connections), 1, 1000000, "20000", "per worker"},
+    {"max_line", read_size, AT(max_line), 64, 16384, "8k", "longest request line"},
+    {"max_head", read_size, AT(max_head), 128, 32768, "16k", "longest request head"},
+    {"max_body", read_size, AT(max_body), 0, -1UL, "1m", "longest request body that is skipped"},
+    {"header_timeout", read_time, AT(header_timeout), 1, DAY, "10s", "for a whole request head"},
+    {"body_timeout", read_time, AT(body_timeout), 1, DAY, "30s", "for a whole request body"},
+    {"idle_timeout", read_time, AT(idle_timeout), 1, DAY, "60s", "between two requests"},
+    {"send_timeout", read_time, AT(send_timeout), 1, DAY, "30s", "without progress of the client"},
+    {"stop_timeout", read_time, AT(stop_timeout), 0, DAY, "10s", "to finish what is in flight"},
+    {"revalidate", read_time, AT(revalidate), 0, DAY, "1s", "how long a cached file is trusted"},
+    {"cache_entries", read_count, AT(cache_entries), 1, 1000000, "2048", "files kept, per worker"},
+    {"cache_bytes", read_size, AT(cache_bytes), 0, -1UL, "64m", "memory for them, per worker"},
+    {"cache_file", read_size, AT(cache_file), 0, 65536, "32k", "largest file sent from memory"},
+    {"lua_script", read_path, AT(lua_script), 0, 0, NULL, "for dynamic responses, or off"},
+    {"lua_prefix", read_string, AT(lua_prefix), 0, 0, "/lua/", "paths that the script answers"},
+    {"lua_reload", read_switch, AT(lua_reload), 0, 0, "off", "load the script for every request"},
+    {"lua_time", read_time, AT(lua_time), 1, DAY, "100ms", "what one response may take"},
+    {"lua_memory", read_size, AT(lua_memory), 0, -1UL, "16m", "what the script may hold"},
+    {"precompressed", read_switch, AT(precompressed), 0, 0, "on",
+     "serve .br, .zst, .gz neighbours"},
+    {"defer_accept", read_switch, AT(defer_accept), 0, 0, "on", "wait for data before accepting"},
+    {"sandbox", read_switch, AT(sandbox), 0, 0, "on", "confine workers to what they need"},
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-static const char *apply(struct config *c, struct str name, const char *value)
+static const char *apply(struct config *c, const char *name, const char *value)
 {
     static char range[80];
     const struct setting *s = settings;
-    while (s < settings + SETTINGS && !str_eq(name, (struct str){s->name, strlen(s->name)}))
+    while (s < settings + SETTINGS && strcmp(s->name, name) != 0)
         s++;
     if (s == settings + SETTINGS)
         return "unknown setting";
+    if (value == NULL || *value == '\0')
+        return "expected a value";
     void *slot = (char *)c + s->offset;
-    const char *wrong = s->read(c, slot, value);
+    const char *wrong = s->read(slot, value);
     if (wrong || s->high == 0)
         return wrong;
     if (*(unsigned long *)slot >= s->low && *(unsigned long *)slot <= s->high)
@@ -244,40 +214,35 @@ static const char *apply(struct config *c, struct str name, const char *value)
     return range;
 }
 
-/* One line "key = value", "# comment" or nothing. */
-static const char *apply_line(struct config *c, struct str line, struct str *name)
+static char *trim(char *text)
 {
-    char value[4096];
-    *name = line = str_trim(line);
-    if (line.n == 0 || line.p[0] == '#')
-        return NULL;
-    if (memchr(line.p, '\0', line.n))
-        return "NUL in a setting";
-    const char *equals = memchr(line.p, '=', line.n);
-    if (equals == NULL)
-        return "expected 'key = value'";
-    *name = str_trim((struct str){line.p, (size_t)(equals - line.p)});
-    struct str text = str_trim(str_from(line, (size_t)(equals - line.p) + 1));
-    if (text.n >= sizeof value)
-        return "value too long";
-    memcpy(value, text.p, text.n);
-    value[text.n] = '\0';
-    return apply(c, *name, value);
+    static const char blank[] = " \t\r";
+    text += strspn(text, blank);
+    for (size_t n = strlen(text); n && strchr(blank, text[n - 1]); n--)
+        text[n - 1] = '\0';
+    return text;
 }
 
-bool config_text(struct config *c, const char *name, struct str text)
+/* "key = value"; `line` becomes the key. */
+static const char *apply_line(struct config *c, char *line)
 {
-    unsigned number = 0;
-    struct str line;
-    while (str_item(&text, '\n', &line)) {
-        struct str key;
-        number++;
-        const char *wrong = apply_line(c, line, &key);
-        if (wrong == NULL)
-            continue;
-        int shown = key.n > 40 ? 40 : (int)key.n;
-        fprintf(stderr, "%s:%u: %.*s: %s\n", name, number, shown, key.p, wrong);
-        return false;
+    char *equals = strchr(line, '=');
+    if (equals == NULL)
+        return "expected 'key = value'";
+    *equals = '\0';
+    trim(line);
+    return apply(c, line, trim(equals + 1));
+}
+
+bool config_text(struct config *c, const char *name, char *text)
+{
+    for (unsigned number = 1; text; number++) {
+        char *line = trim(strsep(&text, "\n"));
+        const char *wrong = *line == '\0' || *line == '#' ? NULL : apply_line(c, line);
+        if (wrong) {
+            fprintf(stderr, "%s:%u: %.40s: %s\n", name, number, line, wrong);
+            return false;
+        }
     }
     return true;
 }
@@ -286,39 +251,38 @@ static bool config_file(struct config *c, const char *path)
 {
     static char text[65536];
     FILE *f = fopen(path, "re");
-    if (f == NULL) {
-        fprintf(stderr, "%s: %s\n", path, strerror(errno));
-        return false;
-    }
-    size_t n = fread(text, 1, sizeof text, f);
-    bool failed = ferror(f) != 0;
-    fclose(f);
-    if (failed || n == sizeof text) {
-        fprintf(stderr, "%s: %s\n", path, failed ? "cannot be read" : "too long");
-        return false;
-    }
-    return config_text(c, path, (struct str){text, n});
+    size_t n = f ? fread(text, 1, sizeof text, f) : 0;
+    const char *wrong = f == NULL || ferror(f)  ? strerror(errno)
+                        : n == sizeof text      ? "too long"
+                        : memchr(text, '\0', n) ? "no text: it has a NUL"
+                                                : NULL;
+    if (f)
+        fclose(f);
+    if (wrong)
+        fprintf(stderr, "%s: %s\n", path, wrong);
+    return !wrong && config_text(c, path, text);
 }
 
+/* --key=value, or --key and the value as the next argument. */
 static bool config_flag(struct config *c, const char *flag, const char *value)
 {
     char name[64];
-    size_t n = strcspn(flag, "=");
-    if (n >= sizeof name)
-        n = sizeof name - 1;
-    for (size_t i = 0; i < n; i++)
-        name[i] = flag[i] == '-' ? '_' : flag[i];
-    const char *wrong = value ? apply(c, (struct str){name, n}, value) : "expected a value";
+    size_t n = 0;
+    for (; flag[n] && flag[n] != '=' && n + 1 < sizeof name; n++)
+        name[n] = flag[n] == '-' ? '_' : flag[n];
+    name[n] = '\0';
+    const char *wrong = apply(c, name, value);
     if (wrong)
         fprintf(stderr, "--%s: %s\n", flag, wrong);
     return wrong == NULL;
 }
 
-static enum command config_complete(struct config *c, enum command command)
+static enum command config_complete(const struct config *c, enum command command)
 {
-    const char *missing = c->root == NULL ? "root" : c->listens == 0 ? "listen" : NULL;
-    if (missing)
-        fprintf(stderr, "lighttz: no %s is set\n", missing);
+    if (c->root == NULL)
+        fprintf(stderr, "lighttz: no root is set\n");
+    else if (c->listen.count == 0 && getenv("LISTEN_FDS") == NULL)
+        fprintf(stderr, "lighttz: no listen is set\n");
     else if (c->max_line > c->max_head)
         fprintf(stderr, "lighttz: max_line is more than max_head\n");
     else
@@ -329,7 +293,6 @@ static enum command config_complete(struct config *c, enum command command)
 enum command config_load(struct config *c, int argc, char *const argv[])
 {
     enum command command = COMMAND_RUN;
-    unsigned from_file = 0;
     config_defaults(c);
     for (int i = 1; i < argc; i++) /* the file first, so that flags win wherever they stand */
         if (strcmp(argv[i], "-c") == 0 && (++i == argc || !config_file(c, argv[i]))) {
@@ -337,7 +300,7 @@ enum command config_load(struct config *c, int argc, char *const argv[])
                 fprintf(stderr, "-c: expected a file\n");
             return COMMAND_WRONG;
         }
-    from_file = c->listens;
+    bool from_file = c->listen.count > 0;
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)
@@ -350,9 +313,9 @@ enum command config_load(struct config *c, int argc, char *const argv[])
             i++;
         } else if (strncmp(arg, "--", 2) == 0) {
             const char *value = strchr(arg, '=');
-            if (strncmp(arg, "--listen", 8) == 0 && from_file)
-                c->listens = from_file = 0;
-            if (!config_flag(c, arg + 2, value ? value + 1 : ++i < argc ? argv[i] : NULL))
+            if (from_file && strncmp(arg, "--listen", 8) == 0)
+                c->listen.count = from_file = false;
+            if (!config_flag(c, arg + 2, value ? value + 1 : argv[++i]))
                 return COMMAND_WRONG;
         } else {
             fprintf(stderr, "%s: unknown argument; see --help\n", arg);
@@ -364,29 +327,10 @@ enum command config_load(struct config *c, int argc, char *const argv[])
 
 void config_defaults(struct config *c)
 {
-    static const char text[] =
-        "workers = auto\nindex = index.html\nkeepalive_requests = unlimited\n"
-        "max_connections = 20000\nmax_line = 8k\nmax_head = 16k\n"
-        "max_body = 1m\nheader_timeout = 10s\nbody_timeout = 30s\n"
-        "idle_timeout = 60s\nsend_timeout = 30s\nstop_timeout = 10s\n"
-        "revalidate = 1s\ncache_entries = 2048\ncache_bytes = 64m\n"
-        "cache_file = 32k\nlua_prefix = /lua/\nlua_reload = off\nlua_time = 100ms\nlua_memory = "
-        "16m\nprecompressed = on\ndefer_accept = on\n"
-        "sandbox = on\n";
-    memset(c, 0, sizeof *c);
-    config_text(c, "defaults", (struct str){text, sizeof text - 1});
-}
-
-void config_free(struct config *c)
-{
-    free(c->root);
-    free(c->index);
-    free(c->access_log);
-    free(c->user);
-    free(c->lua_script);
-    free(c->lua_prefix);
-    mime_free(c->types);
-    memset(c, 0, sizeof *c);
+    *c = (struct config){0};
+    for (size_t i = 0; i < SETTINGS; i++)
+        if (settings[i].preset)
+            apply(c, settings[i].name, settings[i].preset);
 }
 
 void config_help(void)
@@ -395,7 +339,9 @@ void config_help(void)
          "Serves the files beneath a directory over HTTP/1.1, in the foreground. FILE has one\n"
          "'key = value' a line and '#' comments; the same keys are flags, which win.\n");
     for (size_t i = 0; i < SETTINGS; i++)
-        printf("  %-20s %s\n", settings[i].name, settings[i].help);
-    puts("\nSIGTERM finishes what is in flight; SIGHUP reloads the file and reopens the log;\n"
-         "SIGUSR2 replaces the running binary by the one now at its place.");
+        printf("  %-20s %s%s%s%s\n", settings[i].name, settings[i].help,
+               settings[i].preset ? " (" : "", settings[i].preset ? settings[i].preset : "",
+               settings[i].preset ? ")" : "");
+    puts("\nSIGTERM finishes what is in flight. SIGHUP executes the binary at its place anew: it\n"
+         "reads the configuration, reopens the log and takes over without losing a connection.");
 }

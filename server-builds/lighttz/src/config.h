@@ -3,27 +3,36 @@
 #define CONFIG_H
 
 #include "mime.h"
-#include <sys/socket.h>
+#include <netinet/in.h>
 
 enum { CONFIG_LISTEN_MAX = 8, CONFIG_WORKERS_MAX = 64 };
 
 struct address {
-    struct sockaddr_storage sa;
-    socklen_t length;
-    char text[72];
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } sa;
+    socklen_t length; /* 0: none */
+    const char *text; /* for messages */
 };
 
+struct listens {
+    unsigned count;
+    struct address address[CONFIG_LISTEN_MAX];
+};
+
+/* Texts are those of the arguments and of the file; nothing here is allocated. */
 struct config {
-    struct address listen[CONFIG_LISTEN_MAX];
-    unsigned listens;
-    struct address status_listen; /* length 0: none */
-    char *root;
-    char *index;
-    char *access_log; /* NULL: off */
-    char *user;       /* numeric UID[:GID], or NULL */
-    char *lua_script; /* NULL: off */
-    char *lua_prefix;
-    struct mime_list *types;
+    struct listens listen;
+    struct address status_listen;
+    struct mime_added types;
+    const char *root;
+    const char *index;
+    const char *access_log; /* NULL: off */
+    const char *user;       /* numeric UID[:GID], or NULL */
+    const char *lua_script; /* NULL: off */
+    const char *lua_prefix;
     unsigned long workers;
     unsigned long keepalive_requests; /* 0: unlimited */
     unsigned long max_connections;    /* per worker */
@@ -56,11 +65,10 @@ enum command { COMMAND_RUN, COMMAND_CHECK, COMMAND_HELP, COMMAND_VERSION, COMMAN
  */
 enum command config_load(struct config *config, int argc, char *const argv[]);
 
-/* Applies one file or text; false after saying what is wrong on stderr. */
-bool config_text(struct config *config, const char *name, struct str text);
+/* Applies lines, cutting `text` up; it must outlive `config`. False after saying what is wrong. */
+bool config_text(struct config *config, const char *name, char *text);
 
 void config_defaults(struct config *config);
-void config_free(struct config *config);
 void config_help(void);
 
 #endif

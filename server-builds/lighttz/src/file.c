@@ -39,6 +39,15 @@ static int open_beneath(int root, const char *path, unsigned flags)
     return (int)fd;
 }
 
+bool file_confines(const struct root *root)
+{
+    int fd = open_beneath(root->fd, ".", O_PATH);
+    if (fd < 0)
+        return false;
+    close(fd);
+    return true;
+}
+
 static int status_of(int error)
 {
     switch (error) {
@@ -110,7 +119,7 @@ static bool name_of(const struct root *root, struct str path, enum encoding enco
     if (path.n + strlen(index) + strlen(suffix) > size)
         return false;
     char *p = text_str(name, str_from(path, 1));
-    p = text_str(p, (struct str){index, strlen(index)});
+    p = text_str(p, str_of(index));
     p = text_str(p, (struct str){suffix, strlen(suffix) + 1});
     return p - name > 1;
 }
@@ -176,7 +185,7 @@ static size_t format_head(const struct root *root, const struct file *f, struct 
     /* A date ahead of ours would be one at which we could not have sent it. */
     httpdate_format(f->mtime.tv_sec > now.tv_sec ? now.tv_sec : f->mtime.tv_sec, date);
     name_of(root, path, ENCODING_NONE, name, sizeof name);
-    struct str type = mime_type(root->config->types, (struct str){name, strlen(name)});
+    struct str type = mime_type(&root->config->types, str_of(name));
     char *p = text_str(out, STR("Content-Length: "));
     p = text_number(p, (uint64_t)f->size, 10);
     p = text_str(p, STR("\r\n"));
@@ -256,12 +265,11 @@ static int load(const struct root *root, struct file *f, struct str path, int fd
     f->after_type = (struct str){p + at[1], f->head - at[1]};
     f->validators = (struct str){p + at[2], f->head - at[2]};
     f->etag = (struct str){p + at[3], at[4] - at[3]};
-    if (!small) {
-        f->fd = fd;
-        return 0;
-    }
-    f->body = p + f->head;
-    return read_body(f, fd, p + f->head) ? 0 : 503;
+    f->body = small ? p + f->head : NULL; /* an earlier look may have found another size */
+    if (small)
+        return read_body(f, fd, p + f->head) ? 0 : 503;
+    f->fd = fd;
+    return 0;
 }
 
 int file_load(const struct root *root, struct str path, enum encoding encoding, uint64_t hash,

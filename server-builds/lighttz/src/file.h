@@ -69,6 +69,9 @@ size_t file_weight(const struct file *file);
 void file_hold(struct file *file);
 void file_release(struct file *file);
 
+/* Whether the kernel opens beneath the root at all; sets errno. */
+bool file_confines(const struct root *root);
+
 /* The name of a content coding. */
 struct str encoding_name(enum encoding encoding);
 

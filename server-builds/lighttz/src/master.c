@@ -1,8 +1,9 @@
 #include "master.h"
 #include "sandbox.h"
 #include "server.h"
-#include "upgrade.h"
+#include "sockets.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +14,21 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One per statistics slot: retiring workers keep theirs until they are gone. */
-struct worker {
-    pid_t pid; /* 0: free */
-    int index; /* which sockets it serves; -1: it retires */
-    time_t started;
-};
+#define RETIRING "LIGHTTZ_RETIRING"
+
+enum { ARGUMENTS_MAX = 128, RETIRING_MAX = 256 };
 
 struct master {
-    struct config *config;
+    const struct config *config;
+    char *const *argv;
     struct sockets sockets;
     struct stats *stats;
-    struct worker workers[STATS_SLOTS];
-    time_t respawn_at[CONFIG_WORKERS_MAX]; /* 0: it runs */
+    struct {
+        pid_t pid; /* 0: none */
+        time_t started;
+    } workers[CONFIG_WORKERS_MAX];
+    pid_t retiring[RETIRING_MAX]; /* workers of those whose place we took */
+    unsigned retiring_count;
     bool stopping;
     time_t kill_at;
 };
@@ -55,62 +58,45 @@ static void notify(const char *state)
     close(fd);
 }
 
-static void notify_reloading(void)
-{
-    char text[64];
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
-             (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
-    notify(text);
-}
-
-static void worker_main(int index, struct stats *slot, pid_t parent)
+static void worker_main(int index, pid_t parent)
 {
     struct master *m = &master;
     int fds[LISTENERS_MAX];
     bool status_page;
     sigset_t none;
-    unsigned count = sockets_of(&m->sockets, index, fds, &status_page);
-    for (unsigned i = 0; i < m->sockets.count; i++) {
-        bool mine = false;
-        for (unsigned k = 0; k < count; k++)
-            mine = mine || fds[k] == m->sockets.slot[i].fd;
-        if (!mine) /* a socket left open here would go on receiving connections */
-            close(m->sockets.slot[i].fd);
-    }
+    unsigned count = sockets_keep(&m->sockets, index, fds, &status_page);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent || !sandbox_user(m->config))
         exit(1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGHUP, SIG_IGN);
-    exit(server_run(m->config, fds, count, status_page, slot, m->stats));
+    exit(server_run(m->config, fds, count, status_page, &m->stats[index], m->stats));
 }
 
-static void spawn(struct master *m, int index)
+/* Starts the workers that are missing, each not more than once a second. */
+static void start_workers(struct master *m)
 {
-    int slot = 0;
-    while (slot < STATS_SLOTS && m->workers[slot].pid)
-        slot++;
-    pid_t parent = getpid();
-    pid_t pid = slot < STATS_SLOTS ? fork() : -1;
-    if (pid == 0)
-        worker_main(index, &m->stats[slot], parent);
-    m->respawn_at[index] = pid < 0 ? now_s() + 1 : 0;
-    if (pid > 0)
-        m->workers[slot] = (struct worker){pid, index, now_s()};
-}
-
-static void signal_workers(struct master *m, int number, bool retire)
-{
-    for (int i = 0; i < STATS_SLOTS; i++) {
-        struct worker *w = &m->workers[i];
-        if (w->pid && !(retire && w->index < 0))
-            kill(w->pid, number);
-        if (retire)
-            w->index = -1;
+    pid_t self = getpid();
+    time_t now = now_s();
+    for (int i = 0; i < (int)m->config->workers; i++) {
+        if (m->workers[i].pid || now <= m->workers[i].started)
+            continue;
+        pid_t pid = fork();
+        if (pid == 0)
+            worker_main(i, self);
+        m->workers[i].pid = pid > 0 ? pid : 0;
+        m->workers[i].started = now;
     }
+}
+
+static void signal_workers(const struct master *m, int number)
+{
+    for (int i = 0; i < CONFIG_WORKERS_MAX; i++)
+        if (m->workers[i].pid)
+            kill(m->workers[i].pid, number);
+    for (unsigned i = 0; i < m->retiring_count; i++)
+        kill(m->retiring[i], number);
 }
 
 static void stop(struct master *m)
@@ -120,127 +106,115 @@ static void stop(struct master *m)
     m->stopping = true;
     m->kill_at = now_s() + (time_t)(m->config->stop_timeout / 1000) + 2;
     notify("STOPPING=1");
-    signal_workers(m, SIGTERM, false);
-    sockets_close(&m->sockets, NULL);
+    signal_workers(m, SIGTERM);
+    sockets_close(&m->sockets);
 }
 
-/* Whether workers could start with this configuration, tried in a process of its own. */
-static bool is_workable(const struct config *config)
+bool master_check(const struct config *config)
+{
+    struct sockets *s = &master.sockets;
+    return (sockets_inherit(s) == 0 || sockets_open(s, config)) && sandbox_user(config) &&
+           server_check(config);
+}
+
+/* Executes what is now at our place to look at what is now the configuration. */
+static void check_anew(struct master *m)
+{
+    char *arguments[ARGUMENTS_MAX + 2] = {NULL};
+    unsigned n = 0;
+    for (; m->argv[n] && n < ARGUMENTS_MAX; n++)
+        arguments[n] = m->argv[n];
+    arguments[n] = (char[]){"--check-config"};
+    dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+    sockets_pass(&m->sockets);
+    execvp(arguments[0], arguments);
+    fprintf(stderr, "lighttz: %s: %s\n", arguments[0], strerror(errno));
+    _exit(1);
+}
+
+/* Whether workers could start, tried in a process of its own; `anew` by what would be executed. */
+static bool is_sound(struct master *m, bool anew)
 {
     int status = 1;
     pid_t pid = fork();
+    if (pid == 0 && anew)
+        check_anew(m);
     if (pid == 0)
-        _exit(sandbox_user(config) && server_check(config) ? 0 : 1);
+        _exit(master_check(m->config) ? 0 : 1);
     return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
            WEXITSTATUS(status) == 0;
 }
 
-static void reload(struct master *m, int argc, char *const argv[])
+/* A new configuration, a reopened log and a new binary are one thing: this process executes itself
+ * anew. It keeps its sockets and its children. */
+static void renew(struct master *m)
 {
-    static struct sockets sockets;
-    struct config config;
-    notify_reloading();
-    if (config_load(&config, argc, argv) != COMMAND_RUN || !is_workable(&config) ||
-        !sockets_open(&sockets, &config, &m->sockets)) {
-        fprintf(stderr, "lighttz: the former configuration stays in force\n");
-        config_free(&config);
-        notify("READY=1");
+    char text[16 * (CONFIG_WORKERS_MAX + RETIRING_MAX)];
+    size_t n = 0;
+    if (!is_sound(m, true)) {
+        fprintf(stderr, "lighttz: the former binary and configuration stay in force\n");
         return;
     }
-    signal_workers(m, SIGUSR1, true);
-    memset(m->respawn_at, 0, sizeof m->respawn_at);
-    sockets_close(&m->sockets, &sockets);
-    config_free(m->config);
-    *m->config = config;
-    m->sockets = sockets;
-    for (int i = 0; i < (int)m->config->workers; i++)
-        spawn(m, i);
-    fprintf(stderr, "lighttz: reloaded\n");
-    notify("READY=1");
+    for (int i = 0; i < CONFIG_WORKERS_MAX; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%d ", (int)m->workers[i].pid);
+    for (unsigned i = 0; i < m->retiring_count; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%d ", (int)m->retiring[i]);
+    setenv(RETIRING, text, 1);
+    sockets_pass(&m->sockets);
+    execvp(m->argv[0], m->argv);
+    fprintf(stderr, "lighttz: %s: %s\n", m->argv[0], strerror(errno));
+    exit(1); /* the workers notice and finish */
 }
 
-static void upgrade(struct master *m, char *const argv[])
+/* Workers of the master whose process this was retire when ours are there. */
+static void retire_former(struct master *m)
 {
-    pid_t pids[STATS_SLOTS];
-    unsigned n = 0;
-    for (int i = 0; i < STATS_SLOTS; i++)
-        if (m->workers[i].pid)
-            pids[n++] = m->workers[i].pid;
-    upgrade_exec(&m->sockets, pids, n, argv);
+    const char *text = getenv(RETIRING);
+    while (text && *text && m->retiring_count < RETIRING_MAX) {
+        char *end;
+        pid_t pid = (pid_t)strtol(text, &end, 10);
+        text = end + 1;
+        if (pid == 0)
+            continue;
+        m->retiring[m->retiring_count++] = pid;
+        kill(pid, SIGUSR1);
+    }
+    unsetenv(RETIRING);
 }
 
-/* Opens the sockets, or takes over those of the binary that this one replaces, whose workers are
- * still our children and retire when ours are there. */
-static bool begin(struct master *m)
+static void buried(struct master *m, pid_t pid, int status)
 {
-    static struct sockets old;
-    pid_t pids[STATS_SLOTS];
-    unsigned n = upgrade_inherit(&old, pids, STATS_SLOTS / 2);
-    if (!sockets_open(&m->sockets, m->config, &old))
-        return false;
-    sockets_close(&old, &m->sockets);
-    for (unsigned i = 0; i < n; i++)
-        m->workers[i] = (struct worker){pids[i], -1, now_s()};
-    for (int i = 0; i < (int)m->config->workers; i++)
-        spawn(m, i);
-    for (unsigned i = 0; i < n; i++)
-        kill(pids[i], SIGUSR1);
-    notify("READY=1");
-    return true;
-}
-
-/* A worker that dies is replaced, though not more than once a second. */
-static void buried(struct master *m, int slot, int status)
-{
-    struct worker *w = &m->workers[slot];
-    int index = w->index;
-    w->pid = 0;
-    m->stats[slot].connections_closed = m->stats[slot].connections_accepted;
-    if (m->stopping || index < 0 || index >= (int)m->config->workers)
-        return;
-    fprintf(stderr, "lighttz: worker %d ended (%s %d), replaced\n", index,
-            WIFSIGNALED(status) ? "signal" : "status",
-            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    if (now_s() > w->started)
-        spawn(m, index);
-    else
-        m->respawn_at[index] = now_s() + 1;
-}
-
-static void reap(struct master *m)
-{
-    int status;
-    pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-        for (int i = 0; i < STATS_SLOTS; i++)
-            if (m->workers[i].pid == pid)
-                buried(m, i, status);
+    for (unsigned i = 0; i < m->retiring_count; i++)
+        if (m->retiring[i] == pid) {
+            m->retiring[i] = m->retiring[--m->retiring_count];
+            return;
+        }
+    for (int i = 0; i < CONFIG_WORKERS_MAX; i++) {
+        if (m->workers[i].pid != pid)
+            continue;
+        m->workers[i].pid = 0;
+        m->stats[i].connections_closed = m->stats[i].connections_accepted;
+        if (!m->stopping)
+            fprintf(stderr, "lighttz: worker %d ended (%s %d), replaced\n", i,
+                    WIFSIGNALED(status) ? "signal" : "status",
+                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    }
 }
 
 static bool any_worker(const struct master *m)
 {
-    for (int i = 0; i < STATS_SLOTS; i++)
-        if (m->workers[i].pid)
-            return true;
-    return false;
-}
-
-static void on_time(struct master *m)
-{
-    time_t now = now_s();
-    if (m->stopping && now >= m->kill_at)
-        signal_workers(m, SIGKILL, false);
-    for (int i = 0; !m->stopping && i < (int)m->config->workers; i++)
-        if (m->respawn_at[i] && now >= m->respawn_at[i])
-            spawn(m, i);
-}
-
-static bool is_waiting(const struct master *m)
-{
+    bool any = m->retiring_count > 0;
     for (int i = 0; i < CONFIG_WORKERS_MAX; i++)
-        if (m->respawn_at[i])
-            return true;
-    return m->stopping;
+        any = any || m->workers[i].pid;
+    return any;
+}
+
+static bool all_workers(const struct master *m)
+{
+    bool all = true;
+    for (int i = 0; i < (int)m->config->workers; i++)
+        all = all && m->workers[i].pid;
+    return all;
 }
 
 static void raise_limits(void)
@@ -254,38 +228,55 @@ static void raise_limits(void)
 
 static void block_signals(sigset_t *set)
 {
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
     sigemptyset(set);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGHUP);
-    sigaddset(set, SIGUSR2);
-    sigaddset(set, SIGCHLD);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(set, numbers[i]);
     sigprocmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
-int master_run(struct config *config, int argc, char *const argv[])
+/* Waits for a signal, for a second at most when something is to be done then. */
+static void turn(struct master *m, const sigset_t *set)
+{
+    const struct timespec second = {1, 0};
+    bool waits = m->stopping || !all_workers(m);
+    int number = waits ? sigtimedwait(set, NULL, &second) : sigwaitinfo(set, NULL);
+    int status;
+    pid_t pid;
+    if (number == SIGHUP && !m->stopping)
+        renew(m);
+    if (number == SIGTERM || number == SIGINT)
+        stop(m);
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        buried(m, pid, status);
+    if (!m->stopping)
+        start_workers(m);
+    else if (now_s() >= m->kill_at)
+        signal_workers(m, SIGKILL);
+}
+
+int master_run(const struct config *config, char *const argv[])
 {
     struct master *m = &master;
     sigset_t set;
     m->config = config;
+    m->argv = argv;
     m->stats = stats_map();
     raise_limits();
     block_signals(&set);
-    if (m->stats == NULL || !is_workable(m->config) || !begin(m))
+    bool renewed = getenv(RETIRING) != NULL; /* then its predecessor has looked */
+    if (m->stats == NULL || (!renewed && !is_sound(m, false)))
         return 1;
+    sockets_inherit(&m->sockets);
+    if (!sockets_open(&m->sockets, config) || !sockets_listen(&m->sockets))
+        return 1;
+    start_workers(m);
+    retire_former(m);
+    notify("READY=1");
     while (any_worker(m) || !m->stopping) {
-        const struct timespec second = {1, 0};
         sandbox_trim();
-        int number = is_waiting(m) ? sigtimedwait(&set, NULL, &second) : sigwaitinfo(&set, NULL);
-        if (number == SIGHUP && !m->stopping)
-            reload(m, argc, argv);
-        if (number == SIGUSR2 && !m->stopping)
-            upgrade(m, argv);
-        if (number == SIGTERM || number == SIGINT)
-            stop(m);
-        reap(m);
-        on_time(m);
+        turn(m, &set);
     }
     return 0;
 }

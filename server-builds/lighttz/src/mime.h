@@ -1,18 +1,21 @@
-/* Content types by file name extension. */
+/* Content types by file name extension: those of mime.types, and what the configuration adds. */
 #ifndef MIME_H
 #define MIME_H
 
 #include "str.h"
 
-/* Types the configuration adds; they win over the built-in ones, the last one first. */
-struct mime_list;
+enum { MIME_ADDED_MAX = 64 };
+
+/* Lines "extension type" of the configuration; they win over the built-in ones. */
+struct mime_added {
+    unsigned count;
+    const char *line[MIME_ADDED_MAX];
+};
 
 /* The type of `path`; application/octet-stream when the extension is unknown. */
-struct str mime_type(const struct mime_list *added, struct str path);
+struct str mime_type(const struct mime_added *added, struct str path);
 
-/* False when memory ran out or the type cannot stand in a field. */
-bool mime_add(struct mime_list **added, struct str extension, struct str type);
-
-void mime_free(struct mime_list *added);
+/* Whether a line has an extension and a type that can stand in a field. */
+bool mime_valid(const char *line);
 
 #endif

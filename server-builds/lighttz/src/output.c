@@ -1,6 +1,7 @@
 #include "output.h"
 #include "response.h"
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/sendfile.h>
 
@@ -18,10 +19,17 @@ static size_t sent(struct conn *c, ssize_t n)
     return (size_t)n;
 }
 
+/* MSG_MORE where the end of the connection follows at once: it then goes in the packet of the last
+ * octets, one packet less. */
+static size_t send_text(struct conn *c, const char *p, size_t n, int flags)
+{
+    return sent(c, send(c->io.fd, p, n, flags | MSG_NOSIGNAL | (c->closing ? MSG_MORE : 0)));
+}
+
 /* Sends all, or keeps the rest for when the socket takes more. */
 static bool push(struct conn *c, const char *p, size_t n, int flags)
 {
-    size_t done = sent(c, send(c->io.fd, p, n, flags | MSG_NOSIGNAL));
+    size_t done = send_text(c, p, n, flags);
     if (done == n || c->failed)
         return !c->failed;
     c->out_at = 0;
@@ -49,8 +57,7 @@ static bool flush_kept(struct conn *c)
     if (c->out == NULL)
         return true;
     size_t n = c->out_length - c->out_at;
-    c->out_at +=
-        sent(c, send(c->io.fd, c->out + c->out_at, n, MSG_NOSIGNAL | (c->file ? MSG_MORE : 0)));
+    c->out_at += send_text(c, c->out + c->out_at, n, c->file ? MSG_MORE : 0);
     if (c->out_at < c->out_length)
         return false;
     free(c->out);
@@ -58,12 +65,12 @@ static bool flush_kept(struct conn *c)
     return true;
 }
 
-static ssize_t send_piece(struct conn *c, size_t n)
+static size_t send_piece(struct conn *c, size_t n)
 {
     const struct file *f = c->file;
     if (f->body) {
-        ssize_t taken = send(c->io.fd, f->body + c->at, n, MSG_NOSIGNAL);
-        c->at += taken > 0 ? taken : 0;
+        size_t taken = send_text(c, f->body + c->at, n, 0);
+        c->at += (off_t)taken;
         return taken;
     }
     /* What is not the announced content any more must not look complete. (Before the first piece
@@ -73,7 +80,7 @@ static ssize_t send_piece(struct conn *c, size_t n)
     c->abort = c->abort || taken == 0;
     c->failed = c->abort;
     c->server->stats->aborted_files += c->abort;
-    return taken;
+    return sent(c, taken);
 }
 
 /* Sends the slice of the file; false when something of it remains. */
@@ -83,7 +90,7 @@ static bool flush_file(struct conn *c)
         return true;
     size_t left = (size_t)(c->end - c->at);
     size_t n = left < SENDFILE_MAX ? left : SENDFILE_MAX;
-    if (n && sent(c, send_piece(c, n)) < left) {
+    if (n && send_piece(c, n) < left) {
         c->state = CONN_SEND;
         return false;
     }
@@ -155,6 +162,9 @@ void output_send(struct conn *c, const char *p, size_t n)
 
 void output_file(struct conn *c, struct file *f, off_t from, off_t to)
 {
+    int cork = c->closing && f->body == NULL; /* what MSG_MORE does for text */
+    if (cork)
+        setsockopt(c->io.fd, IPPROTO_TCP, TCP_CORK, &cork, sizeof cork);
     start_file(c, f, from, to);
     output_flush(c);
 }

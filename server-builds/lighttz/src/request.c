@@ -1,40 +1,36 @@
 #include "request.h"
+#include <arpa/inet.h>
 
 enum { TCHAR = 1, VALUE = 2, TARGET = 4, HOST = 8 };
 
-/* One table instead of four: which octets may stand in a token, a field value (HTAB, SP, visible
- * and obs-text), a request target and a host. */
-static const unsigned char classes[128] = {
-#define V VALUE
-#define T (VALUE | TARGET)
-#define K (VALUE | TARGET | TCHAR)
-#define A (VALUE | TARGET | TCHAR | HOST)
-#define S (VALUE | TARGET | HOST)
-    ['\t'] = V, [' '] = V,  ['!'] = A,         ['"'] = V, ['#'] = V | TCHAR, ['$'] = A,  ['%'] = A,
-    ['&'] = A,  ['\''] = A, ['('] = S,         [')'] = S, ['*'] = A,         ['+'] = A,  [','] = S,
-    ['-'] = A,  ['.'] = A,  ['/'] = T,         ['0'] = A, ['1'] = A,         ['2'] = A,  ['3'] = A,
-    ['4'] = A,  ['5'] = A,  ['6'] = A,         ['7'] = A, ['8'] = A,         ['9'] = A,  [':'] = T,
-    [';'] = S,  ['<'] = V,  ['='] = S,         ['>'] = V, ['?'] = T,         ['@'] = T,  ['A'] = A,
-    ['B'] = A,  ['C'] = A,  ['D'] = A,         ['E'] = A, ['F'] = A,         ['G'] = A,  ['H'] = A,
-    ['I'] = A,  ['J'] = A,  ['K'] = A,         ['L'] = A, ['M'] = A,         ['N'] = A,  ['O'] = A,
-    ['P'] = A,  ['Q'] = A,  ['R'] = A,         ['S'] = A, ['T'] = A,         ['U'] = A,  ['V'] = A,
-    ['W'] = A,  ['X'] = A,  ['Y'] = A,         ['Z'] = A, ['['] = T,         ['\\'] = V, [']'] = T,
-    ['^'] = K,  ['_'] = A,  ['`'] = V | TCHAR, ['a'] = A, ['b'] = A,         ['c'] = A,  ['d'] = A,
-    ['e'] = A,  ['f'] = A,  ['g'] = A,         ['h'] = A, ['i'] = A,         ['j'] = A,  ['k'] = A,
-    ['l'] = A,  ['m'] = A,  ['n'] = A,         ['o'] = A, ['p'] = A,         ['q'] = A,  ['r'] = A,
-    ['s'] = A,  ['t'] = A,  ['u'] = A,         ['v'] = A, ['w'] = A,         ['x'] = A,  ['y'] = A,
-    ['z'] = A,  ['{'] = T,  ['|'] = K,         ['}'] = T, ['~'] = A,
-#undef V
-#undef T
-#undef K
-#undef A
-#undef S
-};
+static unsigned char classes[256]; /* a bit per class that the octet is in */
+
+static void add(unsigned char class, const char *octets)
+{
+    for (; *octets; octets++)
+        classes[(unsigned char)*octets] |= class;
+}
+
+/* Before main(), and never written again. */
+__attribute__((constructor)) static void fill_classes(void)
+{
+    for (unsigned c = 0; c < 256; c++)
+        classes[c] = c == '\t' || (c >= ' ' && c != 0x7f) ? VALUE : 0; /* with obs-text */
+    add(TCHAR | TARGET | HOST,
+        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!$%&'*+-._~");
+    add(TCHAR, "#^`|");
+    add(TARGET, "()*,/:;=?@[]^{|}");
+    add(HOST, "(),;=");
+}
 
 static bool is(char c, unsigned class)
 {
-    unsigned char octet = (unsigned char)c;
-    return octet < 0x80 ? (classes[octet] & class) != 0 : class == VALUE;
+    return (classes[(unsigned char)c] & class) != 0;
+}
+
+bool is_tchar(char c)
+{
+    return is(c, TCHAR);
 }
 
 static size_t span(const char *p, const char *end, unsigned class)
@@ -51,12 +47,13 @@ static size_t leading_crlf(const char *p, size_t n)
     return n >= 2 && p[0] == '\r' && p[1] == '\n' ? 2 : 0;
 }
 
-static int too_long(size_t line_start, size_t line_end, size_t first,
+/* The line from `start` to `end` ends what has come of a head whose request line is at `first`. */
+static int too_long(const char *p, size_t start, size_t end, size_t first,
                     const struct request_limits *limits)
 {
-    if (line_start == first && line_end - first > limits->line)
-        return 414;
-    return line_end > limits->head ? 431 : 0;
+    if (start == first && end - first > limits->line)
+        return memchr(p + first, ' ', limits->line) ? 414 : 501; /* no method is so long */
+    return end > limits->head ? 431 : 0;
 }
 
 long request_end(const char *p, size_t n, size_t *scanned, const struct request_limits *limits)
@@ -74,7 +71,7 @@ long request_end(const char *p, size_t n, size_t *scanned, const struct request_
         size_t end = (size_t)(lf - p) + 1; /* `at` is where this line starts */
         if (end - at < 2 || lf[-1] != '\r')
             return -400;
-        int status = too_long(at, end, first, limits);
+        int status = too_long(p, at, end, first, limits);
         if (status)
             return -status;
         if (end - at == 2)
@@ -82,22 +79,23 @@ long request_end(const char *p, size_t n, size_t *scanned, const struct request_
         at = end;
     }
     *scanned = at;
-    return -too_long(at, n, first, limits);
+    return -too_long(p, at, n, first, limits);
 }
 
 static enum method method_of(struct str s)
 {
-    if (str_eq(s, STR("GET")))
-        return METHOD_GET;
-    if (str_eq(s, STR("HEAD")))
-        return METHOD_HEAD;
-    if (str_eq(s, STR("OPTIONS")))
-        return METHOD_OPTIONS;
-    static const struct str refused[] = {
-        {"POST", 4}, {"PUT", 3}, {"DELETE", 6}, {"PATCH", 5}, {"TRACE", 5}};
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (str_eq(s, refused[i]))
-            return METHOD_REFUSED;
+    static const struct {
+        struct str name;
+        enum method method;
+    } methods[] = {
+        {{"GET", 3}, METHOD_GET},       {{"HEAD", 4}, METHOD_HEAD},
+        {{"POST", 4}, METHOD_REFUSED},  {{"PUT", 3}, METHOD_REFUSED},
+        {{"PATCH", 5}, METHOD_REFUSED}, {{"DELETE", 6}, METHOD_REFUSED},
+        {{"TRACE", 5}, METHOD_REFUSED}, {{"OPTIONS", 7}, METHOD_OPTIONS},
+    };
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (str_eq(s, methods[i].name))
+            return methods[i].method;
     return METHOD_UNKNOWN;
 }
 
@@ -121,23 +119,27 @@ static bool pct_valid(struct str s)
     return true;
 }
 
-/* uri-host [ ":" port ], no user. The inside of [] is checked for its alphabet only. */
+/* The length of "[" IPv6address "]" at the start of `s`; 0 when it is none. */
+static size_t literal(struct str s)
+{
+    char text[INET6_ADDRSTRLEN] = "";
+    struct in6_addr address;
+    const char *end = memchr(s.p, ']', s.n);
+    size_t n = end ? (size_t)(end - s.p) - 1 : 0;
+    if (n == 0 || n >= sizeof text || memchr(s.p, '\0', n))
+        return 0;
+    memcpy(text, s.p + 1, n);
+    return inet_pton(AF_INET6, text, &address) == 1 ? n + 2 : 0;
+}
+
+/* uri-host [ ":" port ], no user. */
 static bool host_valid(struct str s)
 {
-    size_t n;
-    if (s.n && s.p[0] == '[') {
-        for (n = 1; n < s.n && (hex_value(s.p[n]) >= 0 || s.p[n] == ':' || s.p[n] == '.'); n++)
-            continue;
-        if (n < 3 || n == s.n || s.p[n++] != ']')
-            return false;
-    } else {
-        n = span(s.p, s.p + s.n, HOST);
-        if (!pct_valid((struct str){s.p, n}))
-            return false;
-    }
-    if (n == s.n)
-        return true;
-    return s.p[n] == ':' && port_valid(str_from(s, n + 1));
+    bool six = s.n && s.p[0] == '[';
+    size_t n = six ? literal(s) : span(s.p, s.p + s.n, HOST);
+    if ((six && n == 0) || !pct_valid((struct str){s.p, n}))
+        return false;
+    return n == s.n || (s.p[n] == ':' && port_valid(str_from(s, n + 1)));
 }
 
 /* The part of an absolute-form target after the authority; false when it is not one. */
@@ -362,7 +364,8 @@ static int check_fields(struct request *r)
         parse_connection(r);
     if (!request_has(r, FIELD_EXPECT) || r->http_1_0)
         return 0;
-    r->expects_continue = str_ieq(r->value[FIELD_EXPECT], STR("100-continue"));
+    r->expects_continue =
+        str_ieq(r->value[FIELD_EXPECT], STR("100-continue")) && !(r->repeated >> FIELD_EXPECT & 1U);
     return r->expects_continue ? 0 : 417;
 }
 

@@ -76,6 +76,9 @@ static inline bool request_has(const struct request *r, enum field f)
     return (r->seen >> f & 1U) != 0;
 }
 
+/* Whether an octet may stand in a token: a method, a field name. */
+bool is_tchar(char c);
+
 /* Walks all lines of one field; start with `rest = r->fields`. */
 bool request_each(struct str *rest, enum field f, struct str *value);
 

@@ -103,15 +103,15 @@ static void append_number(struct conn *c, const char *before, long long value, c
 {
     struct server *s = c->server;
     char *p = s->out + s->out_length;
-    p = text_str(p, (struct str){before, strlen(before)});
+    p = text_str(p, str_of(before));
     p = text_number(p, (uint64_t)value, 10);
-    p = text_str(p, (struct str){after, strlen(after)});
+    p = text_str(p, str_of(after));
     s->out_length = (size_t)(p - s->out);
 }
 
 static void append_text(struct conn *c, const char *text)
 {
-    output_append(c, (struct str){text, strlen(text)});
+    output_append(c, str_of(text));
 }
 
 static void append_front(struct conn *c, enum front front, int status)
@@ -145,7 +145,7 @@ void respond_status(struct conn *c, const struct request *r, int status)
     const char *reason = reason_of(status);
     char *p = text_number(body, (uint64_t)status, 10);
     p = text_str(p, STR(" "));
-    p = text_str(p, (struct str){reason, strlen(reason)});
+    p = text_str(p, str_of(reason));
     p = text_str(p, STR("\n"));
     const char *fields = status == 200 || status == 405 ? "Allow: GET, HEAD, OPTIONS\r\n"
                          : status == 503                ? "Retry-After: 1\r\n"

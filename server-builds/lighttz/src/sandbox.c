@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -66,36 +67,12 @@ void sandbox_enter(const struct config *config)
     close(rules);
 }
 
-struct segments {
-    size_t count;
-    struct {
-        void *start;
-        size_t length;
-    } segment[8];
-};
-
-/* Only what cannot be written is dropped: the file still has it. */
-static int find_segments(struct dl_phdr_info *program, size_t size, void *data)
-{
-    struct segments *s = data;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    (void)size;
-    for (int i = 0; i < program->dlpi_phnum && s->count < 8; i++) {
-        const ElfW(Phdr) *p = &program->dlpi_phdr[i];
-        if (p->p_type != PT_LOAD || (p->p_flags & PF_W))
-            continue;
-        size_t start = (program->dlpi_addr + p->p_vaddr) & ~(page - 1);
-        size_t end = program->dlpi_addr + p->p_vaddr + p->p_memsz;
-        s->segment[s->count].start = (void *)start;
-        s->segment[s->count++].length = (end - start) & ~(page - 1);
-    }
-    return 1; /* the first is the program itself */
-}
-
 void sandbox_trim(void)
 {
-    struct segments s = {.count = 0};
-    dl_iterate_phdr(find_segments, &s);
-    for (size_t i = 0; i < s.count; i++)
-        syscall(SYS_madvise, s.segment[i].start, s.segment[i].length, MADV_DONTNEED);
+    const ElfW(Phdr) *segment = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    const ElfW(Phdr) *end = segment + getauxval(AT_PHNUM);
+    size_t page = getauxval(AT_PAGESZ);
+    for (; segment < end; segment++)
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) == 0)
+            madvise((void *)(segment->p_vaddr & ~(page - 1)), segment->p_memsz, MADV_DONTNEED);
 }

@@ -12,7 +12,8 @@ bool sandbox_user(const struct config *config);
 void sandbox_enter(const struct config *config);
 
 /* Unmaps the pages of the program that starting needed: what serving needs comes back by itself,
- * and it is the smaller part. Half of a small server's memory is code that runs once. */
+ * and it is the smaller part. (Only what cannot be written is dropped: the file still has it. The
+ * addresses are those of the static binary; in another one nothing lies there.) */
 void sandbox_trim(void);
 
 #endif

@@ -1,18 +1,10 @@
 #include "script.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-bool script_takes(const struct config *config, struct str path)
-{
-    size_t n = config->lua_script ? strlen(config->lua_prefix) : 0;
-    return n && path.n >= n && memcmp(path.p, config->lua_prefix, n) == 0;
-}
-
-#ifdef WITH_LUA
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 enum { FIELDS_MAX = 16384, HOOK_EVERY = 10000 };
 
@@ -23,6 +15,12 @@ struct script {
     double deadline;
     char fields[FIELDS_MAX];
 };
+
+bool script_takes(const struct config *config, struct str path)
+{
+    size_t n = config->lua_script ? strlen(config->lua_prefix) : 0;
+    return n && path.n >= n && memcmp(path.p, config->lua_prefix, n) == 0;
+}
 
 static double seconds(void)
 {
@@ -162,8 +160,7 @@ struct call {
 static bool is_token(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
-        if (!is_digit(s.p[i]) && s.p[i] != '-' &&
-            (ascii_lower(s.p[i]) < 'a' || ascii_lower(s.p[i]) > 'z'))
+        if (!is_tchar(s.p[i]))
             return false;
     return s.n > 0;
 }
@@ -258,20 +255,3 @@ bool script_answer(struct script *s, const struct request *r, struct str path, s
         return failed(s, "handle()");
     return true;
 }
-
-#else
-
-struct script *script_open(const struct config *config)
-{
-    fprintf(stderr, "lighttz: %s: built without Lua\n", config->lua_script);
-    return NULL;
-}
-
-bool script_answer(struct script *script, const struct request *r, struct str path,
-                   struct str content, struct script_reply *reply)
-{
-    (void)script, (void)r, (void)path, (void)content, (void)reply;
-    return false;
-}
-
-#endif

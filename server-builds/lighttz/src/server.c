@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ACCEPT_BATCH = 64 };
+enum { ACCEPT_BATCH = 64, ACCEPT_LAST = 4096 };
 
 #define TICK_S 0.5
 #define STOP_IDLE_S 0.5
@@ -76,13 +76,17 @@ static bool accept_one(struct listener *l)
     return true;
 }
 
+static void accept_many(struct listener *l, int most)
+{
+    for (int i = 0; i < most && accept_one(l); i++)
+        continue;
+}
+
 static void on_accept(struct ev_loop *loop, ev_io *io, int events)
 {
-    struct listener *l = io->data;
     (void)loop;
     (void)events;
-    for (int i = 0; i < ACCEPT_BATCH && accept_one(l); i++)
-        continue;
+    accept_many(io->data, ACCEPT_BATCH);
 }
 
 static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
@@ -115,7 +119,7 @@ static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     if (!s->stopping) {
         s->stop_at = s->now + patience;
         for (unsigned i = 0; i < s->listener_count; i++) /* who was let in is served */
-            on_accept(loop, &s->listeners[i].io, 0);
+            accept_many(&s->listeners[i], ACCEPT_LAST);
         s->stopping = true;
         listen_on(s, false);
         for (unsigned i = 0; i < s->listener_count; i++)
@@ -140,7 +144,10 @@ static bool open_files(struct server *s)
     const struct config *config = s->config;
     s->cache = cache_open(config);
     if (s->cache == NULL) {
-        fprintf(stderr, "lighttz: %s: %s\n", config->root, strerror(errno));
+        fprintf(stderr, "lighttz: %s: %s\n", config->root,
+                errno == ENOSYS
+                    ? "openat2() is missing: Linux before 5.6, or a filter of system calls"
+                    : strerror(errno));
         return false;
     }
     if (!accesslog_open(&s->log, config->access_log, s->stats)) {

@@ -6,6 +6,7 @@
 #include "cache.h"
 #include "config.h"
 #include "script.h"
+#include "sockets.h"
 #include "stats.h"
 #include <ev.h>
 
@@ -13,7 +14,6 @@ enum {
     IN_SIZE = 65536,     /* one receive takes a whole pipelined batch */
     OUT_SIZE = 262144,   /* and one send answers it */
     OUT_RESERVE = 98304, /* the most that one response adds */
-    LISTENERS_MAX = CONFIG_LISTEN_MAX + 1,
 };
 
 /* Each kind has one timeout, so a list in order of setting is in order of expiry: a sweep looks at

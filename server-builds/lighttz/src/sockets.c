@@ -1,115 +1,169 @@
 #include "sockets.h"
 #include <errno.h>
-#include <netinet/in.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, DEFER_S = 5 };
+enum { BACKLOG = 4096, DEFER_S = 5, FIRST_PASSED = 3 };
 
-static int listen_at(const struct address *a, const struct config *config)
+static void set(int fd, int level, int option, int value)
 {
-    int on = 1;
-    int defer = config->defer_accept ? DEFER_S : 0;
-    int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (a->sa.ss_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    /* Inherited by what is accepted: each response is one send, nothing is to be waited for. */
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer, sizeof defer);
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) ||
-        bind(fd, (const struct sockaddr *)&a->sa, a->length) || listen(fd, BACKLOG)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
+    setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/* SO_REUSEPORT would let a second server of the same user share the port unnoticed: the first
- * socket of an address is bound once without it, to see whether the address is free. */
-static bool is_free(const struct address *a)
+/* SO_REUSEPORT would let a second server of the same user share the port unnoticed: the `first`
+ * socket of an address sets it when it has the address. */
+static int bind_at(const struct address *a, bool first)
 {
-    int on = 1;
-    int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(a->sa.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return false;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (a->sa.ss_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    bool is = bind(fd, (const struct sockaddr *)&a->sa, a->length) == 0;
+        return -1;
+    set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    set(fd, SOL_SOCKET, SO_REUSEPORT, !first);
+    if (a->sa.any.sa_family == AF_INET6)
+        set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    bool bound = bind(fd, &a->sa.any, a->length) == 0;
+    set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+    if (bound)
+        return fd;
     close(fd);
-    return is;
-}
-
-static int find(const struct sockets *s, const char *address, int worker)
-{
-    for (unsigned i = 0; i < s->count; i++)
-        if (strcmp(s->slot[i].address, address) == 0 && s->slot[i].worker == worker)
-            return s->slot[i].fd;
     return -1;
 }
 
-static bool has_fd(const struct sockets *s, int fd)
+static bool is_shareable(int fd)
 {
-    for (unsigned i = 0; s && i < s->count; i++)
-        if (s->slot[i].fd == fd)
-            return true;
-    return false;
+    int on = 0;
+    socklen_t n = sizeof on;
+    return getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, &n) == 0 && on;
 }
 
-static bool add(struct sockets *s, const struct address *a, int worker, const struct config *config,
-                const struct sockets *old)
+static struct socket_slot *find(struct sockets *s, const struct address *a, int worker)
 {
-    struct socket_slot *slot = &s->slot[s->count];
-    int fd = old ? find(old, a->text, worker) : -1;
-    bool first = worker <= 0;
-    if (fd < 0 && (!first || is_free(a)))
-        fd = listen_at(a, config);
-    if (fd < 0) {
-        fprintf(stderr, "lighttz: %s: %s\n", a->text, strerror(errno));
+    for (unsigned i = 0; i < s->count; i++) {
+        struct socket_slot *slot = &s->slot[i];
+        if (slot->worker == worker && slot->address.length == a->length &&
+            memcmp(&slot->address.sa, &a->sa, a->length) == 0)
+            return slot;
+    }
+    return NULL;
+}
+
+static void claim(struct socket_slot *slot, int worker, const struct config *config)
+{
+    slot->worker = worker == STATUS_PAGE || is_shareable(slot->fd) ? worker : EVERY_WORKER;
+    fcntl(slot->fd, F_SETFL, O_NONBLOCK);
+    /* Inherited by what is accepted: each response is one send, nothing is to be waited for. */
+    set(slot->fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set(slot->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, config->defer_accept ? DEFER_S : 0);
+}
+
+static bool add(struct sockets *s, const struct address *a, int worker, const struct config *config)
+{
+    struct socket_slot *slot = find(s, a, UNCLAIMED);
+    if (find(s, a, EVERY_WORKER))
+        return true;
+    if (slot == NULL && s->count < SOCKETS_MAX) {
+        slot = &s->slot[s->count];
+        *slot = (struct socket_slot){*a, UNCLAIMED, bind_at(a, worker <= 0)};
+        s->count += slot->fd >= 0;
+    }
+    if (slot == NULL || slot->fd < 0) {
+        fprintf(stderr, "lighttz: %s: %s\n", a->text, slot ? strerror(errno) : "too many sockets");
         return false;
     }
-    memcpy(slot->address, a->text, sizeof slot->address);
-    slot->worker = worker;
-    slot->fd = fd;
-    s->count++;
+    claim(slot, worker, config);
     return true;
 }
 
-bool sockets_open(struct sockets *s, const struct config *config, const struct sockets *old)
+bool sockets_open(struct sockets *s, const struct config *config)
 {
-    bool ok = true;
-    s->count = 0;
+    bool ok =
+        config->status_listen.length == 0 || add(s, &config->status_listen, STATUS_PAGE, config);
     for (int w = 0; ok && w < (int)config->workers; w++)
-        for (unsigned i = 0; ok && i < config->listens; i++)
-            ok = add(s, &config->listen[i], w, config, old);
-    if (ok && config->status_listen.length)
-        ok = add(s, &config->status_listen, STATUS_WORKER, config, old);
-    if (!ok)
-        sockets_close(s, old);
+        for (unsigned i = 0; ok && i < config->listen.count; i++)
+            ok = add(s, &config->listen.address[i], w, config);
+    unsigned kept = 0;
+    for (unsigned i = 0; i < s->count; i++) {
+        if (s->slot[i].worker == UNCLAIMED && config->listen.count == 0 && kept < CONFIG_LISTEN_MAX)
+            claim(&s->slot[i], EVERY_WORKER, config);
+        if (s->slot[i].worker == UNCLAIMED)
+            close(s->slot[i].fd);
+        else
+            s->slot[kept++] = s->slot[i];
+    }
+    s->count = kept;
     return ok;
 }
 
-void sockets_close(struct sockets *s, const struct sockets *kept)
+bool sockets_listen(const struct sockets *s)
 {
     for (unsigned i = 0; i < s->count; i++)
-        if (!has_fd(kept, s->slot[i].fd))
-            close(s->slot[i].fd);
+        if (listen(s->slot[i].fd, BACKLOG)) {
+            fprintf(stderr, "lighttz: listen: %s\n", strerror(errno));
+            return false;
+        }
+    return true;
+}
+
+unsigned sockets_inherit(struct sockets *s)
+{
+    const char *pid = getenv("LISTEN_PID");
+    const char *count = getenv("LISTEN_FDS");
+    int end = pid && count && atoi(pid) == getpid() ? FIRST_PASSED + atoi(count) : 0;
+    for (int fd = FIRST_PASSED; fd < end && s->count < SOCKETS_MAX; fd++) {
+        struct socket_slot *slot = &s->slot[s->count];
+        *slot = (struct socket_slot){.worker = UNCLAIMED, .fd = fd};
+        slot->address.length = sizeof slot->address.sa;
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        if (getsockname(fd, &slot->address.sa.any, &slot->address.length) == 0)
+            s->count++;
+    }
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    return s->count;
+}
+
+void sockets_pass(struct sockets *s)
+{
+    char number[16];
+    for (unsigned i = 0; i < s->count; i++) { /* out of the way of each other first */
+        int fd = fcntl(s->slot[i].fd, F_DUPFD_CLOEXEC, FIRST_PASSED + (int)s->count);
+        close(s->slot[i].fd);
+        s->slot[i].fd = fd;
+    }
+    for (unsigned i = 0; i < s->count; i++)
+        dup2(s->slot[i].fd, FIRST_PASSED + (int)i);
+    snprintf(number, sizeof number, "%u", s->count);
+    setenv("LISTEN_FDS", number, 1);
+    snprintf(number, sizeof number, "%d", (int)getpid());
+    setenv("LISTEN_PID", number, 1);
+}
+
+void sockets_close(struct sockets *s)
+{
+    for (unsigned i = 0; i < s->count; i++)
+        close(s->slot[i].fd);
     s->count = 0;
 }
 
-unsigned sockets_of(const struct sockets *s, int worker, int fds[], bool *status_page)
+unsigned sockets_keep(const struct sockets *s, int worker, int fds[], bool *status_page)
 {
     unsigned n = 0;
-    *status_page = false;
+    int status = -1;
     for (unsigned i = 0; i < s->count; i++) {
-        bool status = s->slot[i].worker == STATUS_WORKER && worker == 0;
-        if (s->slot[i].worker == worker || status)
-            fds[n++] = s->slot[i].fd;
-        *status_page = *status_page || status;
+        const struct socket_slot *slot = &s->slot[i];
+        if (slot->worker == worker || slot->worker == EVERY_WORKER)
+            fds[n++] = slot->fd;
+        else if (slot->worker == STATUS_PAGE && worker == 0)
+            status = slot->fd;
+        else /* left open here it would go on receiving connections */
+            close(slot->fd);
     }
+    *status_page = status >= 0;
+    if (*status_page)
+        fds[n++] = status;
     return n;
 }

@@ -1,33 +1,51 @@
-/* The listening sockets: opened by the master, inherited by the workers, kept across reloads so
- * that no connection waiting in their queues is lost. */
+/* The listening sockets: opened by the master or passed to it by systemd or by the binary that it
+ * replaces, inherited by the workers. They outlive workers and masters, so that no connection
+ * waiting in their queues is lost. */
 #ifndef SOCKETS_H
 #define SOCKETS_H
 
 #include "config.h"
 
-enum { SOCKETS_MAX = CONFIG_LISTEN_MAX * CONFIG_WORKERS_MAX + 1 };
-
-struct socket_slot {
-    char address[72];
-    int worker; /* whose it is; STATUS_WORKER for the status page */
-    int fd;
+enum {
+    SOCKETS_MAX = CONFIG_LISTEN_MAX * CONFIG_WORKERS_MAX + 1,
+    LISTENERS_MAX = CONFIG_LISTEN_MAX + 1, /* of one worker */
 };
 
-enum { STATUS_WORKER = -1 };
+/* Instead of a worker's number. */
+enum {
+    STATUS_PAGE = -1,  /* the status page's, which the first worker serves */
+    EVERY_WORKER = -2, /* one that was passed without SO_REUSEPORT */
+    UNCLAIMED = -3,
+};
+
+struct socket_slot {
+    struct address address;
+    int worker;
+    int fd;
+};
 
 struct sockets {
     unsigned count;
     struct socket_slot slot[SOCKETS_MAX];
 };
 
-/* Opens what `config` asks for, taking over from `old` what is already open there. On failure says
- * why, closes what it opened and returns false; `old` is untouched. */
-bool sockets_open(struct sockets *s, const struct config *config, const struct sockets *old);
+/* Takes what was passed by the protocol of sd_listen_fds(3); how many. */
+unsigned sockets_inherit(struct sockets *s);
 
-/* Closes what `s` has and `kept` has not. */
-void sockets_close(struct sockets *s, const struct sockets *kept);
+/* Binds a socket for each worker and address, or takes one that was passed: of these it takes what
+ * is at the configured addresses, or all when none is configured, and closes the rest. False after
+ * saying what cannot be had. */
+bool sockets_open(struct sockets *s, const struct config *config);
 
-/* The descriptors of one worker, the status page's last (the first worker has it). */
-unsigned sockets_of(const struct sockets *s, int worker, int fds[], bool *status_page);
+/* Starts receiving connections; false after saying why not. */
+bool sockets_listen(const struct sockets *s);
+
+/* Passes them on to whatever this process executes next. */
+void sockets_pass(struct sockets *s);
+
+void sockets_close(struct sockets *s);
+
+/* In a worker: its descriptors, the status page's last; closes the others. */
+unsigned sockets_keep(const struct sockets *s, int worker, int fds[], bool *status_page);
 
 #endif

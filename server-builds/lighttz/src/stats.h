@@ -26,7 +26,7 @@ struct stats {
 #undef X
 } __attribute__((aligned(64)));
 
-enum { STATS_SLOTS = 256 };
+enum { STATS_SLOTS = 64 }; /* one for each possible worker */
 
 /* Maps the slots before the first fork; NULL with errno. */
 struct stats *stats_map(void);

@@ -13,6 +13,11 @@ struct str {
 
 #define STR(literal) ((struct str){(literal), sizeof(literal) - 1})
 
+static inline struct str str_of(const char *text)
+{
+    return (struct str){text, strlen(text)};
+}
+
 static inline char ascii_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;

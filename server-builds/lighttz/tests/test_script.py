@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 from wire import BINARY, Server
 
-if "with Lua" not in subprocess.check_output([BINARY, "--version"], text=True):
-    pytest.skip("built without Lua", allow_module_level=True)
-
 SCRIPT = """
 local count = 0
 local hold = {}

@@ -3,6 +3,7 @@
 #include "body.h"
 #include "condition.h"
 #include "httpdate.h"
+#include "mime.h"
 #include "negotiate.h"
 #include "range.h"
 #include "target.h"
@@ -86,6 +87,10 @@ static void test_requests(void)
         {400, "GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\nHost: a:1x\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\nHost: [::1\r\n\r\n"},
+        {400, "GET / HTTP/1.1\r\nHost: []\r\n\r\n"},
+        {400, "GET / HTTP/1.1\r\nHost: [::1]]\r\n\r\n"},
+        {400, "GET / HTTP/1.1\r\nHost: [1:2]\r\n\r\n"},
+        {0, "GET / HTTP/1.1\r\nHost: [::ffff:1.2.3.4]\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\nHost: a%2\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n"},
         {400, "GET / HTTP/1.1\nHost: a\r\n\r\n"},
@@ -159,6 +164,8 @@ static void test_limits(void)
     memcpy(text, "GET /", 5);
     check(status_of(text, 200, &r) == -1, "a long line is waited for", "");
     check(status_of(text, 201, &r) == 414, "a line without end", "");
+    memset(text, 'A', 201);
+    check(status_of(text, 201, &r) == 501, "a method without end", "");
     memcpy(text, "GET / HTTP/1.1\r\nX: ", 19);
     check(status_of(text, 600, &r) == -1, "a long head is waited for", "");
     check(status_of(text, 601, &r) == 431, "a head without end", "");
@@ -343,6 +350,11 @@ static void test_bodies(void)
         {BODY_DONE, 15, "5\r\nhello\r\n0\r\n\r\n"},
         {BODY_DONE, 27, "5;a=\"b\"\r\nhello\r\n0\r\nX: y\r\n\r\n\n"},
         {BODY_DONE, 20, "A\r\n0123456789\r\n0\r\n\r\n"},
+        {BODY_DONE, 18, "5 ;a\r\nhello\r\n0\r\n\r\n"},
+        {BODY_BAD, 0, "5 5\r\nhello\r\n0\r\n\r\n"},
+        {BODY_BAD, 0, "0\r\nX\r\n\r\n"},
+        {BODY_BAD, 0, "0\r\n: y\r\n\r\n"},
+        {BODY_BAD, 0, "0\r\nX y: z\r\n\r\n"},
         {BODY_SIZE, 0, ""},
         {BODY_DATA, 6, "5\r\nhel"},
         {BODY_BAD, 0, "\r\n"},
@@ -374,6 +386,26 @@ static void test_bodies(void)
     }
 }
 
+static void test_types(void)
+{
+    const struct mime_added added = {2, {"foo text/x-old", ".foo\ttext/x-foo; a=b"}};
+    static const struct {
+        const char *path;
+        const char *type;
+    } rows[] = {
+        {"/a.html", "text/html; charset=utf-8"},   {"/a.HTML", "text/html; charset=utf-8"},
+        {"/a.tar.gz", "application/gzip"},         {"/a.foo", "text/x-foo; a=b"},
+        {"/a.fo", "application/octet-stream"},     {"/a.", "application/octet-stream"},
+        {"/a.b/html", "application/octet-stream"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check(str_eq(mime_type(&added, str_of(rows[i].path)), str_of(rows[i].type)), "type",
+              rows[i].path);
+    check(mime_valid("a b/c") && !mime_valid("a b") && !mime_valid(". b/c") &&
+              !mime_valid("a b/\x01") && !mime_valid("a"),
+          "lines of types", "");
+}
+
 static void test_tags(void)
 {
     struct str etag = STR("\"a\"");
@@ -400,6 +432,7 @@ int main(void)
     test_negotiation();
     test_bodies();
     test_tags();
+    test_types();
     printf("unit: %d checks failed\n", failures);
     return failures != 0;
 }

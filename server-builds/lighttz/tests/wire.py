@@ -84,16 +84,21 @@ class Server:
     """A running server; use it as a context manager."""
 
     def __init__(
-        self, root: Path, *flags: str, config: Path | None = None, limit_files: int = 0, binary: Path = BINARY
+        self,
+        root: Path,
+        *flags: str,
+        config: Path | None = None,
+        limit_files: int = 0,
+        binary: Path = BINARY,
+        command: list[str] | None = None,
     ):
         self.killed = False  # a test ends workers on purpose
         self.port = free_port()
         self.status_port = free_port()
-        command = [str(binary)]
         if config:
-            command += ["-c", str(config)]
-        else:
-            command += ["--root", str(root), "--listen", f"127.0.0.1:{self.port}", "--workers", "1"]
+            command = [str(binary), "-c", str(config)]
+        elif not command:
+            command = [str(binary), "--root", str(root), "--listen", f"127.0.0.1:{self.port}", "--workers", "1"]
             command += ["--status-listen", f"127.0.0.1:{self.status_port}", *flags]
         if SANITIZED:  # looking for leaks at the end needs /proc
             command += ["--sandbox", "off"]

@@ -1,0 +1,70 @@
+"""The peers and how they are set up: static files, one worker, no log, no limit of requests per connection.
+
+Each has a command line and a configuration; {dir}, {root}, {port} and {conf} are filled in.
+"""
+
+NGINX = """
+worker_processes 1; daemon off; pid {dir}/nginx.pid; error_log {dir}/nginx.log crit;
+events {{ worker_connections 20000; }}
+http {{
+  access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 75;
+  open_file_cache max=1000 inactive=20s; open_file_cache_valid 1s;
+  client_body_temp_path {dir}/t1; proxy_temp_path {dir}/t2; fastcgi_temp_path {dir}/t3;
+  uwsgi_temp_path {dir}/t4; scgi_temp_path {dir}/t5;
+  server {{ listen 127.0.0.1:{port} reuseport deferred; root {root}; }}
+}}
+"""
+LIGHTTPD = """
+server.document-root = "{root}"
+server.bind = "127.0.0.1"
+server.port = {port}
+server.max-keep-alive-requests = 1000000000
+server.max-fds = 20000
+server.max-connections = 10000
+server.errorlog = "{dir}/lighttpd.log"
+"""
+H2O = """
+num-threads: 1
+max-connections: 20000
+user: root
+error-log: {dir}/h2o.log
+pid-file: {dir}/h2o.pid
+hosts:
+  default:
+    listen: {{ host: 127.0.0.1, port: {port} }}
+    paths: {{ "/": {{ file.dir: {root} }} }}
+"""
+APACHE = """
+ServerRoot {dir}
+ServerName bench
+Listen 127.0.0.1:{port}
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+PidFile {dir}/apache.pid
+ErrorLog {dir}/apache.log
+User nobody
+Group nogroup
+DocumentRoot {root}
+KeepAlive On
+MaxKeepAliveRequests 0
+StartServers 1
+ServerLimit 4
+ThreadsPerChild 64
+MaxRequestWorkers 256
+<Directory {root}>
+  Require all granted
+</Directory>
+"""
+LIGHTTZ = """
+listen = 127.0.0.1:{port}
+root = {root}
+workers = 1
+"""
+
+PEERS: list[tuple[str, list[str], str]] = [
+    ("nginx", ["nginx", "-c", "{conf}"], NGINX),
+    ("lighttpd", ["lighttpd", "-D", "-f", "{conf}"], LIGHTTPD),
+    ("h2o", ["h2o", "-c", "{conf}"], H2O),
+    ("apache event", ["apache2", "-DFOREGROUND", "-f", "{conf}"], APACHE),
+    ("darkhttpd", ["darkhttpd", "{root}", "--port", "{port}", "--addr", "127.0.0.1"], ""),
+]

@@ -1,0 +1,215 @@
+"""Slow, rude and many clients."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from abuse import GET, LARGE, cpu_ticks, pss_kib, reset, until
+from wire import SANITIZED, Server, parse, read_all, read_responses
+
+
+def test_octet_by_octet(server: Server) -> None:
+    with server.connect() as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for octet in GET + GET:
+            s.sendall(bytes([octet]))
+        assert [r.body for r in read_responses(s, 2)] == [b"0123456789"] * 2
+
+
+def test_deep_pipeline(server: Server, root: Path) -> None:
+    """Far more output than the socket takes, read slowly: every response complete and in order."""
+    small, large = (root / "small.bin").read_bytes(), (root / "large.bin").read_bytes()
+    requests = (GET.replace(b"ten.txt", b"small.bin") + GET + LARGE + GET.replace(b"ten", b"none")) * 60
+    with server.connect() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        sender = threading.Thread(target=lambda: (s.sendall(requests), s.shutdown(socket.SHUT_WR)))
+        sender.start()
+        time.sleep(0.2)
+        responses = parse(read_all(s))
+        sender.join()
+    assert [r.status for r in responses] == [200, 200, 200, 404] * 60
+    bodies = [r.body for r in responses]
+    assert bodies[0::4] == [small] * 60 and bodies[2::4] == [large] * 60
+
+
+def test_timeouts(root: Path) -> None:
+    flags = [
+        "--header-timeout",
+        "600ms",
+        "--idle-timeout",
+        "600ms",
+        "--send-timeout",
+        "900ms",
+        "--body-timeout",
+        "600ms",
+    ]
+    with Server(root, *flags) as server, contextlib.ExitStack() as stack:
+        head, body, idle, reader, drip = (stack.enter_context(server.connect()) for _ in range(5))
+        head.sendall(GET[:-2])
+        body.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc")
+        idle.sendall(GET)
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.sendall(LARGE * 40)
+        start = time.monotonic()
+        drip.setblocking(False)
+        answer = b""
+        while not answer and time.monotonic() - start < 4:  # cut off although it always sends something
+            drip.send(b"G")
+            time.sleep(0.1)
+            with contextlib.suppress(BlockingIOError):
+                answer = drip.recv(1000)
+        assert b" 408 " in answer and time.monotonic() - start < 2
+        assert [r.status for r in parse(read_all(head))] == [408]
+        assert [r.status for r in parse(read_all(body))] == [408]
+        assert [r.status for r in parse(read_all(idle))] == [200]
+        until(lambda: server.counters()["timeouts"] >= 5)  # the reader that does not read, too
+        until(lambda: server.counters()["connections"] <= 2)
+
+
+def test_resets_in_every_state(root: Path) -> None:
+    with Server(root) as server:
+        for start in (
+            b"",
+            GET[:9],
+            GET[:-1],
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na",
+            GET,
+            LARGE * 20,
+            b"\0",
+        ):
+            for pause in (0, 0.01):
+                s = server.connect()
+                s.sendall(start)
+                time.sleep(pause)
+                reset(s)
+        until(lambda: server.counters()["connections"] == 1)
+        assert server.get("/ten.txt").status == 200
+        assert len(server.workers()) == 1
+
+
+def test_mutated_requests(root: Path) -> None:
+    """Whatever comes in whatever pieces: whole responses or a close, and a worker that lives on."""
+    seeds = [
+        GET,
+        LARGE,
+        b"GET /page.css HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip, br;q=0.5\r\nRange: bytes=0-4,-5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n",
+        b"HEAD /dir/../ten.txt?q HTTP/1.0\r\nConnection: keep-alive\r\nIf-None-Match: *\r\n\r\n",
+        b"PUT /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
+        b"OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
+    ]
+    pieces = [
+        b"\r\n",
+        b"\r",
+        b"\n",
+        b"\0",
+        b" ",
+        b":",
+        b"%2e",
+        b"..",
+        b"/",
+        b"Content-Length: 9\r\n",
+        b"\xff",
+        b"9" * 30,
+    ]
+    seed = int(os.environ.get("SEED", time.time()))
+    print(f"SEED={seed}")
+    chance = random.Random(seed)
+    with Server(root, "--body-timeout", "1s", "--header-timeout", "1s") as server:
+        workers = server.workers()
+        for _ in range(int(os.environ.get("MUTATIONS", "500"))):
+            data = bytearray(b"".join(chance.choices(seeds, k=chance.randint(1, 4))))
+            for _ in range(chance.randint(0, 4)):
+                at = chance.randrange(len(data))
+                data[at : at + chance.choice([0, 0, 1, 5])] = chance.choice([*pieces, bytes([chance.randrange(256)])])
+            with server.connect() as s, contextlib.suppress(OSError):  # closed on us
+                cut = chance.randrange(len(data) + 1)
+                s.sendall(data[:cut])
+                if chance.random() < 0.2:
+                    reset(s)
+                    continue
+                s.sendall(data[cut:])
+                s.shutdown(socket.SHUT_WR)
+                answer = read_all(s)
+                assert answer[:9] in (b"", b"HTTP/1.1 ")
+        assert server.workers() == workers
+        assert server.get("/ten.txt").body == b"0123456789"
+
+
+def test_descriptors_run_out_and_come_back(root: Path) -> None:
+    with Server(root, "--defer-accept", "off", limit_files=40) as server:
+        clients = [server.connect() for _ in range(80)]
+        for s in clients:
+            s.sendall(GET[:-1])
+        time.sleep(0.7)
+        (worker,) = server.workers()
+        before = cpu_ticks(worker)
+        time.sleep(0.5)
+        assert cpu_ticks(worker) - before < 15, "it spins"
+        for s in clients[:60]:
+            s.close()
+        for s in clients[60:]:
+            s.sendall(b"\n")
+            assert read_responses(s, 1)[0].status == 200
+            s.close()
+        assert server.get("/large.bin").status == 200
+        assert server.counters()["accept_pauses"] >= 1
+
+
+def test_max_connections(root: Path) -> None:
+    with Server(root, "--max-connections", "10", "--defer-accept", "off") as server, contextlib.ExitStack() as stack:
+        busy = [stack.enter_context(server.connect()) for _ in range(10)]
+        for s in busy:
+            s.sendall(GET[:-2])
+        time.sleep(0.2)
+        assert server.get("/ten.txt").status == 503
+        busy[0].sendall(GET[-2:])
+        assert read_responses(busy[0], 1)[0].status == 200
+        assert server.get("/ten.txt").status == 200  # an idle connection makes room
+        assert busy[0].recv(10) == b""
+
+
+@pytest.mark.skipif(SANITIZED, reason="memory and time are of the plain build")
+def test_ten_thousand_idle_connections(root: Path) -> None:
+    count = 10_000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < count + 100:
+        pytest.skip("too few descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    clients: list[socket.socket] = []
+    try:
+        with Server(root) as server:
+            (worker,) = server.workers()
+            server.get("/ten.txt")
+            before = pss_kib(worker)
+            for i in range(count):
+                s = socket.socket()
+                s.bind((f"127.0.0.{2 + i % 8}", 0))
+                s.connect(("127.0.0.1", server.port))
+                s.sendall(GET)
+                clients.append(s)
+            for s in clients:
+                s.settimeout(10)
+                assert len(s.recv(4096)) > 200
+            growth = pss_kib(worker) - before
+            print(f"{before} KiB, and {growth / count:.2f} KiB per idle connection")
+            assert growth < count
+            assert server.get("/ten.txt").status == 200
+            for s in clients:
+                s.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_keepalive_requests(root: Path) -> None:
+    with Server(root, "--keepalive-requests", "3") as server:
+        responses = server.ask(GET * 5, "GET GET GET")
+        assert [r["Connection"] for r in responses] == ["", "", "close"]

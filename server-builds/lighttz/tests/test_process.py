@@ -1,0 +1,223 @@
+"""Starting, renewing and stopping, also under load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from abuse import GET, LARGE, Load, ok, until
+from wire import BINARY, Server, free_port, parse, read_all, read_responses
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_reload_under_load(root: Path, keep: bool) -> None:
+    with Server(root) as server:
+        loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin", "/small.bin")]
+        for _ in range(5):
+            before = server.workers()
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: not set(before) & set(server.workers()) and server.workers())  # noqa: B023
+            time.sleep(0.05)
+        for load in loads:
+            load.finish()
+        assert not [failure for load in loads for failure in load.failures]
+        assert all(load.answers > 5 for load in loads)
+
+
+def test_upgrade_under_load(root: Path, tmp_path: Path) -> None:
+    """Another binary in the old one's place, then SIGHUP: the same process runs it, and not a request is lost."""
+    binary, fresh = tmp_path / "lighttz", tmp_path / "fresh"
+    shutil.copy(BINARY, binary)
+    with Server(root, binary=binary) as server:
+        loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin") for keep in (True, False)]
+        for _ in range(3):
+            shutil.copy(BINARY, fresh)
+            fresh.replace(binary)
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: _all_run(server, binary))
+        for load in loads:
+            load.finish()
+        assert not [failure for load in loads for failure in load.failures]
+        assert all(load.answers > 5 for load in loads)
+        until(lambda: server.counters()["connections"] == 1)
+
+
+def _all_run(server: Server, binary: Path) -> bool:
+    """Master and workers run the file that lies there now, not one that was replaced."""
+    pids = [server.process.pid, *server.workers()]
+    try:
+        return len(pids) > 1 and all(Path(f"/proc/{pid}/exe").stat().st_ino == binary.stat().st_ino for pid in pids)
+    except FileNotFoundError:  # a worker that has just ended
+        return False
+
+
+def test_upgrade_to_a_broken_binary(root: Path, tmp_path: Path) -> None:
+    binary = tmp_path / "lighttz"
+    shutil.copy(BINARY, binary)
+    with Server(root, binary=binary) as server:
+        workers = server.workers()
+        binary.unlink()
+        binary.write_text("not a program")
+        binary.chmod(0o755)
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: "stay in force" in server.messages())
+        assert server.get("/ten.txt").status == 200
+        assert server.workers() == workers
+
+
+def test_stop_finishes_what_is_in_flight(root: Path) -> None:
+    server = Server(root).ready()
+    with server.connect() as half, server.connect() as slow, server.connect() as idle:
+        idle.sendall(GET)
+        assert read_responses(idle, 1)
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.sendall(LARGE * 20)
+        half.sendall(GET[:-2])
+        time.sleep(0.2)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        idle.sendall(GET)  # raced with the signal: still answered, and told to go
+        assert parse(read_all(idle))[0]["Connection"] == "close"
+        half.sendall(GET[-2:])
+        assert parse(read_all(half))[0].status == 200
+        response = read_responses(slow, 1)[0]
+        assert response.status == 200 and len(response.body) == 300_000
+    server.stop()
+
+
+def test_stop_under_load(root: Path) -> None:
+    """SIGTERM: what was asked for is answered; afterwards, and only then, nobody is let in."""
+    server = Server(root).ready()
+    loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin") for keep in (True, False)]
+    until(lambda: all(load.answers > 20 for load in loads))
+    server.stop()
+    for load in loads:
+        load.finish()
+    assert not [loss for load in loads for loss in load.losses]
+    failures = {failure.partition("(")[0] for load in loads for failure in load.failures}
+    assert failures <= {"ConnectionRefusedError", "ConnectionResetError"}  # reset: new, still in the queue
+
+
+@pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd-socket-activate is not here")
+@pytest.mark.parametrize("listen", [True, False])
+def test_socket_activation(root: Path, listen: bool) -> None:
+    """A socket that systemd holds is served by all workers, and outlives a renewal."""
+    port = free_port()
+    command = [
+        "systemd-socket-activate",
+        f"--listen=127.0.0.1:{port}",
+        str(BINARY),
+        "--root",
+        str(root),
+        "--workers",
+        "2",
+    ]
+    if listen:
+        command += ["--listen", f"127.0.0.1:{port}"]
+    server = Server(root, command=command)
+    server.port = port
+    with server.ready():
+        until(lambda: len(server.workers()) == 2)
+        before = server.workers()
+        assert server.get("/ten.txt").status == 200
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: len(server.workers()) == 2 and not set(before) & set(server.workers()))
+        assert server.get("/ten.txt").status == 200
+
+
+def test_more_and_fewer_workers(root: Path, tmp_path: Path) -> None:
+    """Sockets come and go with the workers, and no request that was let in is lost. (A connection in the
+    middle of its handshake is reset by the kernel when the socket that it came to goes.)"""
+    config = tmp_path / "lighttz.conf"
+    port = free_port()
+    text = f"listen = 127.0.0.1:{port}\nroot = {root}\n"
+    config.write_text(text + "workers = 1\n")
+    server = Server(root, config=config)
+    server.port = port
+    with server.ready():
+        loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin") for keep in (True, False)]
+        for count in (3, 1, 2):
+            before = set(server.workers())
+            config.write_text(text + f"workers = {count}\n")
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: len(server.workers()) == count and not before & set(server.workers()))  # noqa: B023
+        for load in loads:
+            load.finish()
+        assert not [loss for load in loads for loss in load.losses]
+        assert {f.partition("(")[0] for load in loads for f in load.failures} <= {"ConnectionResetError"}
+
+
+def test_a_worker_that_dies_is_replaced(root: Path) -> None:
+    with Server(root) as server:
+        time.sleep(1.1)
+        (worker,) = server.workers()
+        server.killed = True
+        os.kill(worker, signal.SIGKILL)
+        assert server.get("/ten.txt").status == 200
+        assert server.workers() != [worker]
+
+
+def test_reload_of_a_wrong_configuration(root: Path, tmp_path: Path) -> None:
+    config = tmp_path / "lighttz.conf"
+    port = free_port()
+    text = f"listen = 127.0.0.1:{port}\nroot = {root}\nworkers = 2\n"
+    config.write_text(text)
+    server = Server(root, config=config)
+    server.port = port
+    with server.ready():
+        until(lambda: len(server.workers()) == 2)
+        workers = server.workers()
+        seen: list[str] = []
+        for wrong in ("workers = none", "access_log = /nowhere/log", "root = /nowhere", "listen = 192.0.2.1:80"):
+            config.write_text(text + wrong + "\n")
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: server.messages().count("stay in force") == len(seen) + 1)
+            seen.append(wrong)
+            assert server.workers() == workers
+        second = free_port()
+        config.write_text(text + f"workers = 1\nlisten = 127.0.0.1:{second}\n")
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: len(server.workers()) == 1)
+        assert server.get("/ten.txt").status == 200
+        server.port = second
+        assert server.get("/ten.txt").status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("root = /\nlisten\n", ":2: listen: expected 'key = value'"),
+        ("# c\n\nroots = /\n", ":3: roots: unknown setting"),
+        ("workers = 0\n", ":1: workers: expected a value from 1 to 64"),
+        ("listen = localhost:80\n", ":1: listen: expected ADDRESS:PORT with a numeric address"),
+        ("idle_timeout = 5 minutes\n", ":1: idle_timeout: expected a time"),
+        ("root = /\n", "no listen is set"),
+        ("listen = 8080\nroot = /nowhere\n", "/nowhere: No such file or directory"),
+    ],
+)
+def test_check_config(tmp_path: Path, text: str, wrong: str) -> None:
+    config = tmp_path / "c.conf"
+    config.write_text(text)
+    done = subprocess.run([BINARY, "-c", config, "--check-config"], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert wrong in done.stderr
+
+
+def test_command_line(tmp_path: Path) -> None:
+    assert "keepalive_requests" in subprocess.check_output([BINARY, "--help"], text=True)
+    assert subprocess.check_output([BINARY, "--version"], text=True).startswith("lighttz ")
+    flags = ["--root", str(tmp_path), "--listen=8080"]
+    assert subprocess.run([BINARY, *flags, "--check-config"], check=False).returncode == 0
+    assert subprocess.run([BINARY, *flags, "--nothing"], check=False).returncode == 2
+
+
+def test_port_in_use(root: Path, server: Server) -> None:
+    flags = ["--root", str(root), "--listen", f"127.0.0.1:{server.port}"]
+    done = subprocess.run([BINARY, *flags], capture_output=True, text=True, check=False, timeout=5)
+    assert done.returncode == 1 and "Address already in use" in done.stderr
