@@ -18,7 +18,11 @@ RateKey = tuple[str, str, str, str]
 
 @dataclass
 class Bench:
-    """`rates`: requests per second last seen of (environment, server, workload, tool)."""
+    """`rates`: requests per second last seen of (environment, server, workload, tool) in a closed loop.
+
+    `seen_whole`: (machine, server) whose every file has been compared with the manifest.
+    `capacities`: requests per second of (environment, server, workload), which shares are taken of.
+    """
 
     run_id: str
     resolved: Resolved
@@ -30,6 +34,8 @@ class Bench:
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     accelerators: dict[str, str] = field(default_factory=dict)
     rates: dict[RateKey, float] = field(default_factory=dict)
+    seen_whole: set[tuple[str, str]] = field(default_factory=set)
+    capacities: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     @property
     def client(self) -> AgentLine:
@@ -43,6 +49,14 @@ class Bench:
 
     def reference(self, server: str) -> Mapping[str, object]:
         """The fingerprint that every machine must show: that of the first environment's machine."""
-        first = next(iter(self.inventory.suts.values()))
-        found: Mapping[str, object] = self.facts[first.name]["servers"][server]
+        found: Mapping[str, object] = self._first["servers"][server]
         return found
+
+    def reference_sysctls(self) -> Mapping[str, str]:
+        """The kernel parameters that every machine must show: those of the first environment's machine."""
+        found: Mapping[str, str] = self._first["sysctls"]
+        return found
+
+    @property
+    def _first(self) -> dict[str, Any]:
+        return self.facts[next(iter(self.inventory.suts.values())).name]

@@ -1,15 +1,16 @@
-"""Experiments and workloads: YAML in, validated models or one clear error out."""
+"""Experiments: YAML in, a validated model or one clear error out."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from workloads import tools
+from workloads.runner import sources
+from workloads.runner.documents import Model, check_names, mistake, read
 from workloads.runner.errors import ExperimentError
 from workloads.runner.registry import METAL, Registry, unknown
-from workloads.sites import Site, SiteError, load_site
+from workloads.runner.workload import Workload, load_workload
+from workloads.sites import Site, SiteError, load_site, manifest
 
 # Facts that two machines of a comparison may differ in, when the experiment says so.
 COMPARED_FACTS = [
@@ -36,31 +37,15 @@ COMPARED_FACTS = [
 SMALLEST_BLOCKS = 6
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Workload(_Model):
-    """What is sent and how. `users` simulated users, closed loop."""
-
-    name: str
-    description: str
-    site: str
-    tool: str
-    twin: str | None = None
-    users: int = Field(gt=0, le=1000)
-    keep_alive: bool
-
-
-class NoiseFloor(_Model):
+class NoiseFloor(Model):
     """The A/A arm: `environment` again, as `<environment>-b`, for these servers."""
 
     environment: str
     servers: list[str] = Field(min_length=1)
 
 
-class Experiment(_Model):
-    """A question and its matrix. Seconds are wall-clock."""
+class Experiment(Model):
+    """A question and its matrix. Seconds are wall-clock; `margin_pct`: a smaller difference is of no importance."""
 
     name: str
     question: str
@@ -75,6 +60,7 @@ class Experiment(_Model):
     link: str = "unshaped"
     seed: int | None = Field(default=None, ge=0)
     noise_floor: NoiseFloor | None = None
+    margin_pct: float = Field(default=2.0, gt=0, le=50)
     declared_differences: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -92,86 +78,19 @@ class Experiment(_Model):
         return self.twin_duration_s if self.twin_duration_s is not None else self.duration_s
 
 
-class Resolved(_Model):
+class Resolved(Model):
     """An experiment with everything it names."""
 
     experiment: Experiment
     workloads: dict[str, Workload]
     site: Site
+    skipped: dict[str, str] = Field(default_factory=dict)  # server → why it is not measured
+    sources: dict[str, str] = Field(default_factory=dict)  # server → version and digest of the archive it is made of
 
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ExperimentError(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ExperimentError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise ExperimentError(f"{path}: must be a mapping of keys to values")
-    if "name" in data:
-        raise ExperimentError(f"{path}: name: must not be given, the file's name is the name")
-    return data
-
-
-def _key(location: tuple[int | str, ...]) -> str:
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
-def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    here: Any = model
-    for part in location[:-1]:
-        field = here.model_fields.get(part) if isinstance(part, str) else None
-        if field is not None:
-            candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
-            here = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), here)
-    return [name for name in here.model_fields if name != "name"]
-
-
-def _first(path: Path, model: type[BaseModel], error: ValidationError) -> ExperimentError:
-    # A misspelt key is also a missing one: name the misspelling.
-    found = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    location = found["loc"]
-    if found["type"] == "extra_forbidden":
-        text = f"{_key(location)}: {unknown('key', location[-1], _allowed_keys(model, location))}"
-    elif found["type"] == "missing":
-        text = f"{_key(location)}: is missing; keys: {', '.join(_allowed_keys(model, location))}"
-    elif not location:
-        text = found["msg"].removeprefix("Value error, ")
-    else:
-        text = f"{_key(location)}: {found['input']!r}: {found['msg'][:1].lower()}{found['msg'][1:]}"
-    more = error.error_count() - 1
-    return ExperimentError(f"{path}: {text}" + (f" (and {more} more)" if more else ""))
-
-
-def _check(path: Path, key: str, kind: str, values: list[str], allowed: list[str]) -> None:
-    for i, value in enumerate(values):
-        where = key.replace("[]", f"[{i}]")
-        if value not in allowed:
-            raise ExperimentError(f"{path}: {where}: {unknown(kind, value, allowed)}")
-        if value in values[:i]:
-            raise ExperimentError(f"{path}: {where}: {value!r} is named twice")
-
-
-def load_workload(path: Path, registry: Registry) -> Workload:
-    """Read and check a workload. Raises ExperimentError."""
-    data = _read(path)
-    try:
-        workload = Workload(name=path.stem, **data)
-    except ValidationError as error:
-        raise _first(path, Workload, error) from None
-    _check(path, "site", "site", [workload.site], registry.sites())
-    _check(path, "tool", "tool", [workload.tool], registry.tools())
-    for key, name in (("tool", workload.tool), ("twin", workload.twin)):
-        if name is None:
-            continue
-        _check(path, key, "tool", [name], registry.tools())
-        if not workload.keep_alive and not tools.get(name, registry.root / "workloads" / "tools").CAN_CLOSE:
-            raise ExperimentError(f"{path}: {key}: {name} cannot do keep_alive: false")
-    return workload
+    @property
+    def servers(self) -> list[str]:
+        """Those that are measured."""
+        return [server for server in self.experiment.servers if server not in self.skipped]
 
 
 def load(path: Path, registry: Registry | None = None) -> Resolved:
@@ -182,19 +101,19 @@ def load(path: Path, registry: Registry | None = None) -> Resolved:
     registry = registry or Registry()
     if not path.is_file():
         raise ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
-    data = _read(path)
+    data = read(path)
     try:
         experiment = Experiment(name=path.stem, **data)
     except ValidationError as error:
-        raise _first(path, Experiment, error) from None
-    _check(path, "environments[]", "environment", experiment.environments, registry.environments())
-    _check(path, "servers[]", "server", experiment.servers, registry.servers())
-    _check(path, "workloads[]", "workload", experiment.workloads, registry.workloads())
-    _check(path, "declared_differences[]", "fact", experiment.declared_differences, COMPARED_FACTS)
+        raise mistake(path, Experiment, error) from None
+    check_names(path, "environments[]", "environment", experiment.environments, registry.environments())
+    check_names(path, "servers[]", "server", experiment.servers, registry.servers())
+    check_names(path, "workloads[]", "workload", experiment.workloads, registry.workloads())
+    check_names(path, "declared_differences[]", "fact", experiment.declared_differences, COMPARED_FACTS)
     if experiment.noise_floor:
         floor = experiment.noise_floor
-        _check(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
-        _check(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
+        check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
+        check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
     workloads = {name: load_workload(registry.workload_file(name), registry) for name in experiment.workloads}
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
@@ -203,7 +122,17 @@ def load(path: Path, registry: Registry | None = None) -> Resolved:
         site = load_site(registry.site_file(sites[0]))
     except SiteError as error:
         raise ExperimentError(" ".join(str(error).split())) from error
-    return Resolved(experiment=experiment, workloads=workloads, site=site)
+    for name, workload in workloads.items():
+        if workload.page:
+            pages = [file["path"] for file in manifest(site)["files"]]
+            check_names(registry.workload_file(name), "page", "page", [workload.page], pages)
+    found = sources.look(registry, experiment.servers)
+    resolved = Resolved(
+        experiment=experiment, workloads=workloads, site=site, skipped=found.skipped, sources=found.versions
+    )
+    if not resolved.servers:
+        raise ExperimentError(f"{path}: servers: none is left to measure: {'; '.join(found.skipped.values())}")
+    return resolved
 
 
 __all__ = ["COMPARED_FACTS", "METAL", "Experiment", "NoiseFloor", "Resolved", "Workload", "load"]

@@ -1,9 +1,12 @@
 """Gates: what makes a trial suspect or invalid. Pure functions; each gives reasons or none."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from workloads.runner.registry import PROJECT
 
 Verdict = Literal["valid", "suspect", "invalid"]
 
@@ -11,9 +14,13 @@ CLIENT_SHARE = 0.85
 LINK_SHARE = 0.90
 LITTLE_OFF = 0.05
 STEAL_PCT = 0.5
+RATE_REACHED = 0.98
 
-SUSPECT = frozenset({"client-saturated", "twin-client-saturated", "link-bound", "littles-law", "steal"})
-INVALID = frozenset({"failed-requests", "wrong-body", "fingerprint", "tool-failed", "server-failed", "host-lost"})
+# Code → verdict: results/schema/gates.json is the one place that names the gates.
+GATES: dict[str, Verdict] = {
+    code: gate["verdict"]
+    for code, gate in json.loads((PROJECT / "results" / "schema" / "gates.json").read_text(encoding="utf-8")).items()
+}
 FINGERPRINT_KEYS = ("binary_sha256", "config_sha256", "workers")
 
 
@@ -57,6 +64,22 @@ def littles_law(concurrency: float | None, users: int, elapsed_s: float, tick_s:
     return [Reason("littles-law", f"{tool} had {concurrency:.2f} requests in flight, {users} users")]
 
 
+def rate_not_reached(requests: int, rate_rps: float, last_late_us: float, tool: str) -> list[Reason]:
+    """An open loop sent less than 98 % of its rate: its last request left so many µs late."""
+    reached = requests / (requests + rate_rps * max(last_late_us, 0) / 1e6)
+    if reached >= RATE_REACHED:
+        return []
+    return [Reason("rate-not-reached", f"{tool} sent {reached:.1%} of the {rate_rps:.0f} requests per second offered")]
+
+
+def mean_over_p99(row: Mapping[str, object], kind: str) -> list[Reason]:
+    """A mean above the 99th percentile: under one request in a hundred took most of the time. `kind`: service_time…"""
+    mean, p99 = row.get(f"{kind}_mean_us"), row.get(f"{kind}_p99_us")
+    if not isinstance(mean, float) or not isinstance(p99, float) or mean <= p99:
+        return []
+    return [Reason("mean-over-p99", f"{kind.replace('_', ' ')}: mean {mean:.0f} µs, p99 {p99:.0f} µs")]
+
+
 def steal(steal_pct: float | None) -> list[Reason]:
     """The machine's own host took CPU time away."""
     if steal_pct is None or steal_pct <= STEAL_PCT:
@@ -95,11 +118,10 @@ def content(expected: str, seen: str | None) -> list[Reason]:
 def verdict(reasons: Sequence[Reason]) -> Verdict:
     """The worst of the reasons. An unknown code is a bug and raises ValueError."""
     for reason in reasons:
-        if reason.code not in SUSPECT | INVALID:
+        if reason.code not in GATES:
             raise ValueError(f"no such gate: {reason.code}")
-    if any(r.code in INVALID for r in reasons):
-        return "invalid"
-    return "suspect" if reasons else "valid"
+    found = {GATES[r.code] for r in reasons}
+    return "invalid" if "invalid" in found else "suspect" if found else "valid"
 
 
 def join(reasons: Sequence[Reason]) -> str:

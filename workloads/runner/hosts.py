@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from workloads import tools
 from workloads.runner.bench import Bench
 from workloads.runner.equality import accelerator, differences
 from workloads.runner.errors import AgentError, InventoryError
@@ -26,7 +27,7 @@ def gather(bench: Bench) -> dict[str, dict[str, Any]]:
         found = dict(pool.map(lambda host: (host.name, _facts(bench, host)), bench.inventory.hosts()))
     for host in bench.inventory.suts.values():
         there = sorted(found[host.name]["servers"])
-        for server in bench.resolved.experiment.servers:
+        for server in bench.resolved.servers:
             if server not in there:
                 raise InventoryError(
                     f"{host.name}: server {server} is not provisioned; there are: {', '.join(there) or 'none'}"
@@ -54,6 +55,28 @@ def _facts(bench: Bench, host: Host) -> dict[str, Any]:
         "workers": host.get("vmtoll_workers"),
         **facts,
     }
+
+
+def tool_versions(bench: Bench) -> dict[str, str]:
+    """Load tool → the version that is on the client. Raises InventoryError when one is not there."""
+    client = bench.inventory.client
+    packages, found = bench.facts[client.name]["packages"], {}
+    for name in sorted({tool for workload in bench.resolved.workloads.values() for tool in workload.tools}):
+        package = tools.get(name).PACKAGE
+        version = packages.get(package) if package else _says_version(bench, name)
+        if not version:
+            raise InventoryError(f"{client.name}: the load tool {name} is not there; run `make provision`")
+        found[name] = version
+    return found
+
+
+def _says_version(bench: Bench, program: str) -> str | None:
+    """`program --version`: the last word of the first line. None when there is no such program."""
+    try:
+        said = bench.client.call("exec", argv=[program, "--version"])["stdout"]
+    except AgentError:
+        return None
+    return str(said.split("\n", 1)[0].split()[-1]) if said else None
 
 
 def accelerators(bench: Bench) -> dict[str, str]:

@@ -88,6 +88,10 @@ class Inventory:
         """The machine that a guest runs on, when the inventory names it."""
         return self.kvm_hosts.get(str(sut.get("vmtoll_kvm_host"))) if sut.role == "kvm_guest" else None
 
+    def outer(self, host: Host) -> Host | None:
+        """The machine that a guest runs on, or whose kernel a container shares."""
+        return self.kvm_host(host) or self.kvm_hosts.get(str(host.get("vmtoll_container_host")))
+
     def hosts(self) -> list[Host]:
         """All machines, each once."""
         return [self.client, *self.suts.values(), *self.kvm_hosts.values()]
@@ -158,11 +162,13 @@ def from_data(data: Mapping[str, Any], environments: list[str], source: str = "i
                 f"there are: {', '.join(there) or 'none'}"
             )
         suts[environment] = found[0]
-    needed = {str(h.get("vmtoll_kvm_host")) for h in suts.values() if h.role == "kvm_guest"} - {"None"}
+    client = by_role["client"][0]
+    needed = {str(h.get("vmtoll_kvm_host")) for h in suts.values() if h.role == "kvm_guest"}
+    needed = (needed | {str(h.get("vmtoll_container_host")) for h in (client, *suts.values())}) - {"None"}
     kvm_hosts = {h.name: h for h in by_role["kvm_host"] if h.name in needed}
     if missing := sorted(needed - set(kvm_hosts)):
-        raise InventoryError(f"{source}: vmtoll_kvm_host {missing[0]!r} is not in the group `kvm_hosts`")
-    return Inventory(by_role["client"][0], suts, kvm_hosts)
+        raise InventoryError(f"{source}: host {missing[0]!r} of a guest or container is not in the group `kvm_hosts`")
+    return Inventory(client, suts, kvm_hosts)
 
 
 def load_inventory(path: Path, environments: list[str]) -> Inventory:

@@ -1,4 +1,4 @@
-"""Service times of one trial: percentiles and a mergeable histogram, in microseconds."""
+"""Service or response times of one trial: percentiles and a mergeable histogram, in microseconds."""
 
 from typing import Any
 
@@ -12,14 +12,22 @@ HIGHEST_US = 3_600_000_000
 PER_MILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
 
 
-def summary(latencies_us: NDArray[np.int64]) -> dict[str, float]:
-    """`service_time_*_us` of the exact values; nearest rank, so every percentile is a value that was seen."""
+def summary(kind: str, latencies_us: NDArray[np.int64]) -> dict[str, float]:
+    """`<kind>_{mean,p50,p90,p99,p999}_us` of the exact values; nothing when there are none."""
     if len(latencies_us) == 0:
         return {}
     ordered = np.sort(latencies_us)
-    ranks = {name: -(-len(ordered) * share // 1000) for name, share in PER_MILLE.items()}
-    named = {f"service_time_{name}_us": float(ordered[rank - 1]) for name, rank in ranks.items()}
-    return {"service_time_mean_us": float(np.mean(latencies_us)), **named}
+    named = {f"{kind}_{name}_us": _nearest(ordered, share) for name, share in PER_MILLE.items()}
+    return {f"{kind}_mean_us": float(np.mean(ordered)), **named}
+
+
+def percentile_us(values_us: NDArray[np.int64], per_mille: int) -> float:
+    """Nearest rank, so that it is a value that was seen."""
+    return _nearest(np.sort(values_us), per_mille)
+
+
+def _nearest(ordered: NDArray[np.int64], per_mille: int) -> float:
+    return float(ordered[-(-len(ordered) * per_mille // 1000) - 1])
 
 
 def histogram(latencies_us: NDArray[np.int64]) -> bytes:
@@ -28,5 +36,17 @@ def histogram(latencies_us: NDArray[np.int64]) -> bytes:
     values, counts = np.unique(np.maximum(latencies_us, 1), return_counts=True)
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         if not made.record_value(value, count):
-            raise ToolError(f"a service time of {value} µs is beyond what the histogram holds")
+            raise ToolError(f"a time of {value} µs is beyond what the histogram holds")
     return bytes(made.encode())
+
+
+def by_second(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64]) -> bytes:
+    """CSV `second,latency_us,count`: a coarse histogram for each second of sending, the first being 0.
+
+    `latency_us` is the lower edge of a bin, ten bins to a decade.
+    """
+    seconds = (sent_us - sent_us.min(initial=np.iinfo(np.int64).max)) // 1_000_000
+    edges = np.round(10 ** (np.floor(10 * np.log10(np.maximum(latencies_us, 1))) / 10)).astype(np.int64)
+    cells, counts = np.unique(np.stack([seconds, edges]), axis=1, return_counts=True)
+    lines = [f"{s},{e},{n}\n" for (s, e), n in zip(cells.T.tolist(), counts.tolist(), strict=True)]
+    return ("second,latency_us,count\n" + "".join(lines)).encode()

@@ -8,7 +8,7 @@ from typing import Any
 
 from workloads.runner.errors import AgentError, HostLostError
 from workloads.runner.transport import AgentLine
-from workloads.tools import Adapter, Command, Load, Output, ToolError
+from workloads.tools import Adapter, Command, Load, OpenLoad, Output, ToolError
 
 # Grace beyond a tool's own bound for the answer to travel, in seconds.
 _TRAVEL_S = 15.0
@@ -36,7 +36,9 @@ def passes(lines: int, rate_rps: float, duration_s: float) -> int:
     return max(1, round(rate_rps * duration_s / lines)) * lines
 
 
-def execute(client: AgentLine, adapter: Adapter, load: Load, limit_s: float, watch: Sequence[AgentLine]) -> Execution:
+def execute(
+    client: AgentLine, adapter: Adapter, load: Load | OpenLoad, limit_s: float, watch: Sequence[AgentLine]
+) -> Execution:
     """Run the tool; end it at once when a watched machine is lost.
 
     Raises ToolError when the client could not run it, HostLostError when a machine is lost.
@@ -49,6 +51,7 @@ def execute(client: AgentLine, adapter: Adapter, load: Load, limit_s: float, wat
         outputs=list(command.outputs),
         env=dict(command.env),
         limit_s=limit_s,
+        finish=list(command.finish),
     )
     try:
         done: dict[str, Any] = pending.wait(limit_s + _TRAVEL_S, watch)

@@ -33,10 +33,16 @@ class Registry:
         return [METAL, *_stems(self.root / "vm-images" / "guests")]
 
     def tools(self) -> list[str]:
-        return tools.names(self.root / "workloads" / "tools")
+        return tools.names(self.tools_folder())
+
+    def tools_folder(self) -> Path:
+        return self.root / "workloads" / "tools"
 
     def experiment_file(self, name: str) -> Path:
         return self.root / "workloads" / "experiments" / f"{name}.yml"
+
+    def server_file(self, name: str) -> Path:
+        return self.root / "server-builds" / name / "server.yml"
 
     def workload_file(self, name: str) -> Path:
         return self.root / "workloads" / f"{name}.yml"

@@ -11,64 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from workloads.runner.errors import ResultsError
+from workloads.runner.registry import PROJECT
 
 SCHEMA = 1
-COLUMNS = [
-    "run_id",
-    "block",
-    "order",
-    "attempt",
-    "environment",
-    "accelerator",
-    "server",
-    "workload",
-    "tool",
-    "offered_load",
-    "started_at",
-    "users",
-    "requests",
-    "duration_s",
-    "transactions",
-    "availability_pct",
-    "transferred_mb",
-    "throughput_rps",
-    "throughput_mb_per_s",
-    "response_time_mean_ms",
-    "concurrency",
-    "successful",
-    "failed",
-    "longest_ms",
-    "shortest_ms",
-    "twin",
-    "twin_requests",
-    "twin_duration_s",
-    "twin_throughput_rps",
-    "twin_failed",
-    "service_time_mean_us",
-    "service_time_p50_us",
-    "service_time_p90_us",
-    "service_time_p99_us",
-    "service_time_p999_us",
-    "server_cpu_user_s",
-    "server_cpu_system_s",
-    "server_cpu_us_per_request",
-    "twin_server_cpu_us_per_request",
-    "memory_pss_kib",
-    "processes",
-    "host_cpu_s",
-    "host_cpu_us_per_request",
-    "twin_host_cpu_us_per_request",
-    "client_cpu_s",
-    "client_cpu_share",
-    "twin_client_cpu_share",
-    "steal_pct",
-    "link_used_pct",
-    "bodies_checked",
-    "bodies_wrong",
-    "fixed_cost_s",
-    "verdict",
-    "reasons",
-]
+# The columns of trials.csv, in order: results/schema/trials.json is the one place that names them.
+COLUMNS = [str(f["name"]) for f in json.loads((PROJECT / "results" / "schema" / "trials.json").read_text())["fields"]]
 
 Row = dict[str, Any]
 
@@ -177,7 +124,7 @@ class Store:
     def clear_trial(self, name: str) -> None:
         """Remove what a killed attempt of this name may have left."""
         shutil.rmtree(self.run_dir / "raw" / name, ignore_errors=True)
-        for path in (f"histograms/{name}.hdr", f"samples/{name}.csv"):
+        for path in (f"histograms/{name}.hdr", f"histograms/{name}.csv", f"samples/{name}.csv"):
             (self.run_dir / path).unlink(missing_ok=True)
 
     def keep(self, relative: str, data: bytes) -> None:

@@ -28,7 +28,7 @@ def take(bench: Bench, host: Host) -> None:
             raise ResultsError(f"{host.name} is in use by {held_by}")
         time.sleep(0.25)
     if host.role in ("metal", "kvm_guest"):
-        line.call("stop_all", 180, names=bench.resolved.experiment.servers)
+        line.call("stop_all", 180, names=bench.resolved.servers)
 
 
 def restore(bench: Bench, say: Callable[[str], None]) -> None:

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workloads import tools
-from workloads.runner import hosts
+from workloads.runner import hosts, private
 from workloads.runner.bench import Bench, Progress
 from workloads.runner.errors import ExperimentError, InventoryError, ResultsError
 from workloads.runner.experiment import Resolved, load
@@ -20,7 +19,7 @@ from workloads.runner.inventory import Inventory, load_inventory
 from workloads.runner.registry import PROJECT, Registry
 from workloads.runner.results import SCHEMA, Store
 from workloads.runner.revive import restore, take
-from workloads.runner.schedule import Planned, schedule, trial_s
+from workloads.runner.schedule import Planned, expected_s, schedule
 from workloads.runner.transport import AgentLine
 from workloads.runner.trial import Trial
 from workloads.sites import manifest
@@ -50,11 +49,7 @@ def _plan(resolved: Resolved, order_seed: int | None) -> Plan:
     experiment = resolved.experiment
     if order_seed is None:
         order_seed = experiment.seed if experiment.seed is not None else secrets.randbelow(2**31)
-    trials = schedule(experiment, order_seed)
-    total_s = sum(
-        trial_s(experiment, has_twin=resolved.workloads[t.scenario.workload].twin is not None) for t in trials
-    )
-    return Plan(resolved, order_seed, trials, total_s)
+    return Plan(resolved, order_seed, schedule(resolved, order_seed), expected_s(resolved))
 
 
 def run(
@@ -122,10 +117,14 @@ def _recorded_plan(store: Store, resolved: Resolved) -> Plan | None:
         raise ResultsError(f"{store.run_dir}: schema {recorded.get('schema')}, this program writes {SCHEMA}")
     if recorded["status"] == "complete":
         raise ResultsError(f"{store.run_dir}: the run is complete, there is nothing to resume")
-    if recorded["experiment"] != resolved_document(resolved):
+    if (recorded["experiment"], recorded.get("skipped", [])) != (resolved_document(resolved), _skipped(resolved)):
         name = resolved.experiment.name
         raise ExperimentError(f"{store.run_dir}: experiment {name} has changed since the run began")
     return _plan(resolved, int(recorded["order_seed"]))
+
+
+def _skipped(resolved: Resolved) -> list[dict[str, str]]:
+    return [{"server": server, "why": why} for server, why in resolved.skipped.items()]
 
 
 def resolved_document(resolved: Resolved) -> dict[str, Any]:
@@ -141,6 +140,8 @@ def resolved_document(resolved: Resolved) -> dict[str, Any]:
 def _prepare(bench: Bench, planned: Plan, say: Progress) -> None:
     """Reach and hold every machine, gather the facts, write run.json and hosts.json."""
     total = len(planned.trials)
+    for server, why in bench.resolved.skipped.items():
+        say("skipped", 0, total, f"{server}: {why}", planned.total_s)
     say("connect", 0, total, "reaching the machines", planned.total_s)
     hosts.open_all(bench.lines.values())
     for host in (bench.inventory.client, *bench.inventory.suts.values()):
@@ -149,29 +150,33 @@ def _prepare(bench: Bench, planned: Plan, say: Progress) -> None:
     bench.facts = hosts.gather(bench)
     bench.accelerators = hosts.accelerators(bench)
     bench.store.write_json("hosts.json", bench.facts)
+    bench.store.write_json("private.json", private.gather(bench))
     recorded = (bench.store.run_dir / "run.json").exists()
     if not recorded:
         bench.store.write_json("run.json", _document(bench, planned))
     for row in bench.store.rows():
-        base = row["environment"].removesuffix("-b")
-        if row["throughput_rps"]:
-            bench.rates[base, row["server"], row["workload"], row["tool"]] = float(row["throughput_rps"])
-        if row["twin_throughput_rps"]:
-            bench.rates[base, row["server"], row["workload"], row["twin"]] = float(row["twin_throughput_rps"])
+        key = (row["environment"].removesuffix("-b"), row["server"], row["workload"])
+        if row["capacity_rps"]:
+            bench.capacities[key] = float(row["capacity_rps"])
+        for column, tool in (("throughput_rps", row["tool"]), ("twin_throughput_rps", row["twin"])):
+            if row["users"] and row[column]:
+                bench.rates[*key, tool] = float(row[column])
 
 
 def _document(bench: Bench, planned: Plan) -> dict[str, Any]:
     inventory = bench.inventory
-    client_packages = bench.facts[inventory.client.name].get("packages", {})
     suts = {environment: bench.facts[host.name] for environment, host in inventory.suts.items()}
-    used = {name for w in bench.resolved.workloads.values() for name in (w.tool, w.twin) if name}
-    versions = {name: client_packages.get(tools.get(name).PACKAGE) for name in sorted(used)}
     return {
         "schema": SCHEMA,
         "run_id": bench.run_id,
         "experiment": resolved_document(bench.resolved),
         "order_seed": planned.order_seed,
-        "versions": {"vmtoll": _version(), "python": platform.python_version(), **versions},
+        "versions": {
+            "vmtoll": _version(),
+            "python": platform.python_version(),
+            **hosts.tool_versions(bench),
+            **bench.resolved.sources,
+        },
         "commit": _commit(),
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "ended_at": None,
@@ -182,6 +187,7 @@ def _document(bench: Bench, planned: Plan) -> dict[str, Any]:
         "link": inventory.link,
         "link_mbit": inventory.link_mbit,
         "differences": hosts.differences(suts, bench.resolved.experiment.declared_differences),
+        "skipped": _skipped(bench.resolved),
         "trials_planned": len(planned.trials),
         "verdict": None,
     }

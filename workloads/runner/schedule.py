@@ -3,7 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from workloads.runner.experiment import Experiment
+from workloads.runner.experiment import Resolved
+from workloads.runner.workload import Offer
 
 # Wall clock of a trial beside warm-up and measuring, for the estimate before a run knows better.
 FIXED_COST_S = 1.5
@@ -17,6 +18,7 @@ class Scenario:
     base_environment: str
     server: str
     workload: str
+    offer: Offer
 
 
 @dataclass(frozen=True)
@@ -36,35 +38,42 @@ class Planned:
         return f"b{self.block:03d}-o{self.order:03d}-a{attempt}"
 
 
-def scenarios(experiment: Experiment) -> list[Scenario]:
-    """Every cell once, the A/A arm last."""
+def scenarios(resolved: Resolved) -> list[Scenario]:
+    """Every cell once, the A/A arm last. Each rung of a sweep is a cell of its own."""
+    experiment, floor = resolved.experiment, resolved.experiment.noise_floor
+    loads = [(name, offer) for name in experiment.workloads for offer in resolved.workloads[name].offers]
     cells = [
-        Scenario(environment, environment, server, workload)
-        for workload in experiment.workloads
-        for server in experiment.servers
+        Scenario(environment, environment, server, workload, offer)
+        for workload, offer in loads
+        for server in resolved.servers
         for environment in experiment.environments
     ]
-    floor = experiment.noise_floor
     if floor:
         cells += [
-            Scenario(f"{floor.environment}-b", floor.environment, server, workload)
-            for workload in experiment.workloads
+            Scenario(f"{floor.environment}-b", floor.environment, server, workload, offer)
+            for workload, offer in loads
             for server in floor.servers
+            if server in resolved.servers
         ]
     return cells
 
 
-def schedule(experiment: Experiment, order_seed: int) -> list[Planned]:
+def schedule(resolved: Resolved, order_seed: int) -> list[Planned]:
     """Each block holds every scenario once, in an order drawn from the seed; the same seed, the same order."""
     planned = []
-    for block in range(1, experiment.blocks + 1):
-        cells = scenarios(experiment)
+    for block in range(1, resolved.experiment.blocks + 1):
+        cells = scenarios(resolved)
         random.Random(f"{order_seed}:{block}").shuffle(cells)
         planned += [Planned(block, order, cell) for order, cell in enumerate(cells, start=1)]
     return planned
 
 
-def trial_s(experiment: Experiment, *, has_twin: bool) -> float:
-    """Expected wall clock of one trial, in seconds."""
-    twin_s = experiment.twin_s if has_twin else 0.0
-    return experiment.warmup_s + experiment.duration_s + twin_s + FIXED_COST_S
+def expected_s(resolved: Resolved) -> float:
+    """Expected wall clock of a whole run, in seconds."""
+    experiment, cells = resolved.experiment, scenarios(resolved)
+    trials_s = 0.0
+    for cell in cells:
+        twin_s = experiment.twin_s if resolved.workloads[cell.workload].twin else 0.0
+        trials_s += experiment.warmup_s + experiment.duration_s + twin_s + FIXED_COST_S
+    measured_capacities = {(c.base_environment, c.server, c.workload) for c in cells if c.offer.kind == "share"}
+    return experiment.blocks * trials_s + len(measured_capacities) * (experiment.warmup_s + experiment.duration_s)

@@ -11,14 +11,14 @@ from statistics import NormalDist
 
 from workloads.sites.content import MAKERS, SMALLEST
 from workloads.sites.manifest import Manifest, ManifestFile, digest
-from workloads.sites.model import KINDS, Kind, Site, load_site
+from workloads.sites.model import KINDS, DrawnSite, Kind, ListedSite, Site, kind_of, load_site
 
 # Every file carries this time, so that Last-Modified and ETag are alike on every host.
 MTIME_S = 1_234_567_890
 _FOLDERS = ("", "news", "staff", "forms", "products/manuals")
 
 
-def sizes(site: Site, rng: random.Random) -> list[int]:
+def sizes(site: DrawnSite, rng: random.Random) -> list[int]:
     """Sizes in bytes, largest first: the distribution's own quantiles with a little jitter, and both ends."""
     in_tail = round(site.files * site.tail.share)
     in_body = site.files - in_tail
@@ -34,7 +34,7 @@ def sizes(site: Site, rng: random.Random) -> list[int]:
     return result
 
 
-def weights(site: Site, rng: random.Random) -> list[int]:
+def weights(site: DrawnSite, rng: random.Random) -> list[int]:
     """One weight a file, at least 1, adding up to `popularity.lines`; largest remainders after Zipf."""
     spare = site.popularity.lines - site.files
     shares = [1 / rank**site.popularity.zipf_exponent for rank in range(1, site.files + 1)]
@@ -47,13 +47,31 @@ def weights(site: Site, rng: random.Random) -> list[int]:
     return result
 
 
-def _kind(site: Site, rng: random.Random, size: int) -> Kind:
+def _kind(site: DrawnSite, rng: random.Random, size: int) -> Kind:
     kinds = [k for k in KINDS if k in site.kinds and size >= SMALLEST[k]]
     return rng.choices(kinds, weights=[site.kinds[k] for k in kinds])[0]
 
 
 def files(site: Site) -> Iterator[tuple[str, int, bytes]]:
-    """Yield (path, weight, body) of every file; the first is index.html."""
+    """Yield (path, weight, body) of every file."""
+    return _listed(site) if isinstance(site, ListedSite) else _drawn(site)
+
+
+def _listed(site: ListedSite) -> Iterator[tuple[str, int, bytes]]:
+    for path, content in site.pages.items():
+        yield path, 1, content.encode() if isinstance(content, str) else _body(site, path, content)
+
+
+def _body(site: Site, path: str, size: int) -> bytes:
+    kind = kind_of(path)
+    body = MAKERS[kind](random.Random(f"{site.seed}:{path}"), size) if kind else b""
+    if len(body) != size:
+        raise AssertionError(f"{path}: drew {len(body)} bytes instead of {size}")
+    return body
+
+
+def _drawn(site: DrawnSite) -> Iterator[tuple[str, int, bytes]]:
+    """The first is index.html."""
     rng = random.Random(f"{site.name}:{site.seed}")
     drawn = sizes(site, rng)
     drawn.insert(0, drawn.pop(len(drawn) // 2))  # the index page is of middling size
@@ -62,10 +80,7 @@ def files(site: Site) -> Iterator[tuple[str, int, bytes]]:
         suffix = "jpg" if kind == "jpeg" else kind
         folder = rng.choice(_FOLDERS)
         path = "index.html" if number == 0 else f"{folder}/file{number:03d}.{suffix}".lstrip("/")
-        body = MAKERS[kind](random.Random(f"{site.seed}:{path}"), size)
-        if len(body) != size:
-            raise AssertionError(f"{path}: drew {len(body)} bytes instead of {size}")
-        yield path, weight, body
+        yield path, weight, _body(site, path, size)
 
 
 def _entry(path: str, weight: int, body: bytes) -> ManifestFile:

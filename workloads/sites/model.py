@@ -1,7 +1,7 @@
 """What a site's YAML may say."""
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -10,6 +10,12 @@ SITES_DIR = Path(__file__).parent
 
 Kind = Literal["html", "gif", "jpeg", "pdf", "doc"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def kind_of(path: str) -> Kind | None:
+    """The kind of file that a path's suffix stands for."""
+    suffix = path.rpartition(".")[2]
+    return next((kind for kind in KINDS if suffix == kind or (kind, suffix) == ("jpeg", "jpg")), None)
 
 
 class SiteError(Exception):
@@ -42,10 +48,35 @@ class Popularity(_Model):
     lines: int = Field(gt=0)
 
 
-class Site(_Model):
+class _Site(_Model):
     name: str
     description: str
     seed: int = Field(ge=0)
+
+
+class ListedSite(_Site):
+    """Each file by its path, with its size in bytes or its very text; the kind is the path's suffix."""
+
+    pages: dict[str, int | str] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _known_kinds(self) -> Self:
+        for path, content in self.pages.items():
+            if (
+                kind_of(path) is None
+                or path.startswith("/")
+                or content == ""
+                or (isinstance(content, int) and content < 1)
+            ):
+                raise ValueError(
+                    f"pages.{path}: must be a relative path to a kind of file ({', '.join(KINDS)}), and bytes or text"
+                )
+        return self
+
+
+class DrawnSite(_Site):
+    """Files drawn from distributions of sizes, kinds and popularity."""
+
     files: int = Field(ge=2)
     smallest_bytes: int = Field(ge=0)
     largest_bytes: int = Field(gt=0)
@@ -55,7 +86,7 @@ class Site(_Model):
     popularity: Popularity
 
     @model_validator(mode="after")
-    def _adds_up(self) -> "Site":
+    def _adds_up(self) -> Self:
         if self.popularity.lines < self.files:
             raise ValueError(f"popularity.lines must be at least files ({self.files})")
         if not self.kinds or min(self.kinds.values()) < 1:
@@ -65,6 +96,9 @@ class Site(_Model):
         if self.smallest_bytes >= self.largest_bytes:
             raise ValueError("smallest_bytes must be below largest_bytes")
         return self
+
+
+Site = ListedSite | DrawnSite
 
 
 def load_site(path: Path) -> Site:
@@ -79,6 +113,7 @@ def load_site(path: Path) -> Site:
     if not isinstance(data, dict):
         raise SiteError(f"{path}: must be a mapping")
     try:
-        return Site(name=path.stem, **data)
+        model: type[Site] = ListedSite if "pages" in data else DrawnSite
+        return model(name=path.stem, **data)
     except (ValidationError, TypeError) as error:
         raise SiteError(f"{path}: {error}") from error

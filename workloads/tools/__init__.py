@@ -1,8 +1,16 @@
-"""Load tools: one module each, found by listing this folder.
+"""Load tools: one module or folder each, found by listing this folder.
 
-An adapter has `PACKAGE` (the Debian package), `CAN_CLOSE` (whether it can do without keep-alive), `TICK_S` (the
-resolution of its times), `LOCKSTEP` (whether all its users start at the first line of the URL list), `command` (a
-load in, a command line and its files out) and `parse` (what the tool printed in, a result out; pure).
+An adapter has `command` (a load in, a command line and its files out), `parse` (what the tool printed in, a result
+out; pure) and
+- `PACKAGE`, the Debian package; None: the Makefile in the tool's folder makes the binary, and the folder's name is
+  the program's;
+- `CLOSED_LOOP` and `OPEN_LOOP`, whether it knows users (`Load`) and rates (`OpenLoad`);
+- `REFUSED_FOR_TAILS`, why its response times at a rate are not to be had or not believed; None: it passes the stall
+  test;
+- `CAN_CLOSE`, whether it can do without keep-alive;
+- `ONE_PAGE`, whether it asks for one page only, which the workload then has to name;
+- `TICK_S`, the resolution of its times;
+- `LOCKSTEP`, whether all its users start at the first line of the URL list.
 """
 
 import importlib.util
@@ -10,9 +18,9 @@ import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
-from workloads.tools.base import Command, Load, Output, ToolError, ToolResult
+from workloads.tools.base import Command, Load, OpenLoad, Output, ToolError, ToolResult
 
 TOOLS_DIR = Path(__file__).parent
 
@@ -20,24 +28,32 @@ TOOLS_DIR = Path(__file__).parent
 class Adapter(Protocol):
     """What a module of this folder offers."""
 
-    PACKAGE: str
+    PACKAGE: str | None
+    CLOSED_LOOP: bool
+    OPEN_LOOP: bool
+    REFUSED_FOR_TAILS: str | None
     CAN_CLOSE: bool
+    ONE_PAGE: bool
     TICK_S: float
     LOCKSTEP: bool
 
-    def command(self, load: Load) -> Command: ...
+    # A tool is given only the kinds of load that it says it can do.
+    def command(self, load: Any) -> Command: ...
 
-    def parse(self, load: Load, output: Output) -> ToolResult: ...
+    def parse(self, load: Any, output: Output) -> ToolResult: ...
 
 
 def names(folder: Path = TOOLS_DIR) -> list[str]:
     """The tools there are."""
-    return sorted(p.stem for p in folder.glob("*.py") if p.stem not in {"__init__", "base"})
+    modules = [p.stem for p in folder.glob("*.py") if p.stem not in {"__init__", "base"}]
+    return sorted([*modules, *(p.parent.name for p in folder.glob("*/__init__.py"))])
 
 
 @cache
 def _load(name: str, folder: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"workloads.tools.{name}", folder / f"{name}.py")
+    module_file, package_file = folder / f"{name}.py", folder / name / "__init__.py"
+    file = module_file if module_file.exists() else package_file
+    spec = importlib.util.spec_from_file_location(f"workloads.tools.{name}", file)
     if spec is None or spec.loader is None:
         raise ToolError(f"no tool {name!r}")
     module = importlib.util.module_from_spec(spec)
@@ -53,4 +69,4 @@ def get(name: str, folder: Path = TOOLS_DIR) -> Adapter:
     return cast(Adapter, _load(name, folder))
 
 
-__all__ = ["Adapter", "Command", "Load", "Output", "ToolError", "ToolResult", "get", "names"]
+__all__ = ["Adapter", "Command", "Load", "OpenLoad", "Output", "ToolError", "ToolResult", "get", "names"]

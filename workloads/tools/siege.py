@@ -1,6 +1,7 @@
 """siege: the closed-loop driver of many published experiments; times in ticks of 10 ms, so it yields no tail.
 
-Its exit status says nothing and `-t` may hang: repetitions only, and the summary must add up to the plan.
+Its exit status says nothing and `-t` may hang: repetitions only, and the summary must add up to the plan. With
+keep-alive it counts a failure for each connection that the server closes, however politely.
 """
 
 import math
@@ -9,7 +10,11 @@ import re
 from workloads.tools.base import Command, Load, Output, ToolError, ToolResult, last_words, require
 
 PACKAGE = "siege"
+CLOSED_LOOP = True
+OPEN_LOOP = False
+REFUSED_FOR_TAILS = "it knows users, not rates, and counts time in ticks of 10 ms"
 CAN_CLOSE = True
+ONE_PAGE = False
 TICK_S = 0.01
 LOCKSTEP = False  # user i starts at line i * lines / users
 

@@ -83,7 +83,8 @@ def _packages() -> dict[str, str]:
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0].startswith("ii")}
 
 
-def _sysctls() -> dict[str, str]:
+def sysctls() -> dict[str, str]:
+    """The kernel parameters that a comparison rests on."""
     values = {name: read("/proc/sys/" + name.replace(".", "/"), "absent") for name in SYSCTLS}
     return {name: " ".join(value.split()) for name, value in values.items()}
 
@@ -107,7 +108,7 @@ def machine_facts() -> dict[str, Any]:
         "virtualization": output_of("systemd-detect-virt", "--vm") or "none",
         "container": output_of("systemd-detect-virt", "--container") or "none",
         "nic": _nic(),
-        "sysctls": _sysctls(),
+        "sysctls": sysctls(),
         "packages": _packages(),
     }
 

@@ -7,34 +7,25 @@ and lets go of its lock.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import fcntl
-import gzip
 import hashlib
 import http.client
 import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from workloads.runner.agent.facts import fingerprint, libvirt_facts, machine_facts, server_facts, tree_digest
-from workloads.runner.agent.machine import (
-    counters,
-    other_vhost_threads,
-    pss_kib,
-    qemu_pid,
-    read,
-    tasks_ns,
-)
+from workloads.runner.agent.commands import Commands
+from workloads.runner.agent.conditions import clock, mask_of, network, ports, survey
+from workloads.runner.agent.facts import fingerprint, libvirt_facts, machine_facts, server_facts, sysctls, tree_digest
+from workloads.runner.agent.machine import counters, other_vhost_threads, pss_kib, qemu_pid, read, tasks_ns
+from workloads.runner.agent.sampler import Sampler
 from workloads.runner.agent.servers import CommandServer, UnitServer, listens, until
 
 
@@ -46,11 +37,8 @@ class Agent:
         self.lock: IO[str] | None = None
         self.servers: dict[str, UnitServer | CommandServer] = {}
         self.started: set[str] = set()
-        self.running: set[int] = set()
-        self.folders: set[Path] = set()
-        self.samples: list[dict[str, float]] = []
-        self.enough = threading.Event()
-        self.sampler: threading.Thread | None = None
+        self.commands = Commands()
+        self.sampler: Sampler | None = None
         self.say = threading.Lock()
         self.guard = threading.Lock()
         self.qemu: dict[str, str] = {}
@@ -110,64 +98,17 @@ class Agent:
         outputs: Sequence[str] = (),
         env: dict[str, str] | None = None,
         limit_s: float = 60.0,
+        finish: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Run a command in a fresh folder; its whole process group dies at the bound. CPU time by rusage."""
-        folder = Path(tempfile.mkdtemp(prefix="vmtoll-"))
-        self.folders.add(folder)
-        try:
-            for name, text in (files or {}).items():
-                (folder / name).write_text(text, encoding="utf-8")
-            result = self._exec(argv, folder, {**os.environ, **(env or {})}, limit_s)
-            result["files"] = {}
-            for name in outputs:
-                with contextlib.suppress(OSError):
-                    packed = gzip.compress((folder / name).read_bytes(), 1)
-                    result["files"][name] = base64.b64encode(packed).decode()
-            return result
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            self.folders.discard(folder)
-
-    def _exec(self, argv: Sequence[str], folder: Path, env: dict[str, str], limit_s: float) -> dict[str, Any]:
-        expired = threading.Event()
-        with (folder / ".out").open("w+b") as out, (folder / ".err").open("w+b") as err:
-            started_at, begin = time.time(), time.monotonic()
-            process = subprocess.Popen(
-                argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-            self.running.add(process.pid)
-
-            def kill() -> None:
-                expired.set()
-                kill_group(process.pid)
-
-            bound = threading.Timer(limit_s, kill)
-            bound.daemon = True
-            bound.start()
-            _, status, usage = os.wait4(process.pid, 0)
-            wall_s = time.monotonic() - begin
-            bound.cancel()
-            self.running.discard(process.pid)
-            process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-        kill_group(process.pid)  # whatever it left behind
-        return {
-            "exit_status": process.returncode,
-            "timed_out": expired.is_set(),
-            "stdout": read(str(folder / ".out")),
-            "stderr": read(str(folder / ".err")),
-            "wall_s": wall_s,
-            "started_at": started_at,
-            "cpu_s": usage.ru_utime + usage.ru_stime,
-            "cpus": len(os.sched_getaffinity(0)),
-        }
+        """Run a command; see Commands.run."""
+        return self.commands.run(argv, files or {}, outputs, env or {}, limit_s, finish)
 
     def op_kill(self) -> None:
         """End what `exec` is running now."""
-        for pid in list(self.running):
-            kill_group(pid)
+        self.commands.kill()
 
     def op_server_start(self, name: str, limit_s: float = 60.0) -> dict[str, Any]:
-        """Start a server and wait until its port answers here; its fingerprint."""
+        """Start a server and wait until its port answers here; its fingerprint and the kernel parameters."""
         spec, server = self.spec(name), self.server(name)
         port = int(spec["port"])
         if listens(port):
@@ -182,7 +123,7 @@ class Agent:
         until(settled, limit_s, f"{name} does not listen on port {port}")
         if not listens(port):
             raise RuntimeError(f"{name} ended without listening on port {port}")
-        return fingerprint(spec)
+        return {**fingerprint(spec), "sysctls": sysctls()}
 
     def op_server_stop(self, name: str, limit_s: float = 60.0) -> None:
         """Stop a server; wait until its port is closed and none of its processes is left."""
@@ -197,42 +138,45 @@ class Agent:
             if (self.root / "etc" / "vmtoll" / "servers" / f"{name}.json").exists():
                 self.op_server_stop(name, limit_s)
 
-    def op_usage(self, server: str | None = None, domain: str | None = None) -> dict[str, Any]:
-        """CPU, memory and processes of a server, or CPU of a domain's QEMU; the machine's counters."""
-        usage: dict[str, Any] = {"machine": counters()}
+    def op_usage(
+        self, server: str | None = None, domain: str | None = None, remote: tuple[str, int] | None = None
+    ) -> dict[str, Any]:
+        """The machine's counters, clocks and processes; with `server` or `domain`, what that has used.
+
+        `remote`: the address and port that local ports are counted for.
+        """
+        usage: dict[str, Any] = {"machine": counters(), "clock": clock(), "network": network()}
+        own: list[str] = []
+        if remote:
+            usage["ports"] = ports(*remote)
         if server:
             known = self.server(server)
-            pids = known.pids()
-            usage["server"] = {**known.cpu(pids), "pss_kib": pss_kib(pids), "processes": len(pids)}
+            own = known.pids()
+            usage["server"] = {**known.cpu(own), "pss_kib": pss_kib(own), "processes": len(own)}
         if domain:
-            pid = self.qemu.get(domain) or ""
-            if f"guest={domain}" not in read(f"/proc/{pid}/cmdline"):
-                pid = qemu_pid(domain) or ""
-                self.qemu[domain] = pid
-            if not pid:
-                raise RuntimeError(f"no QEMU process of the domain {domain}")
-            usage["domain"] = {"total_s": sum(tasks_ns(p) for p in [pid, *other_vhost_threads(pid)]) / 1e9}
-        return usage
+            pid = self.qemu_of(domain)
+            own = [pid, *other_vhost_threads(pid)]
+            usage["domain"] = {"total_s": sum(tasks_ns(p) for p in own) / 1e9, "cpus": mask_of(pid)}
+        return {**usage, "survey": survey(own)}
 
-    def op_sample_start(self, interval_s: float = 1.0) -> None:
+    def qemu_of(self, domain: str) -> str:
+        """The process of a domain. Raises RuntimeError when there is none."""
+        pid = self.qemu.get(domain) or ""
+        if f"guest={domain}" not in read(f"/proc/{pid}/cmdline"):
+            pid = qemu_pid(domain) or ""
+            self.qemu[domain] = pid
+        if not pid:
+            raise RuntimeError(f"no QEMU process of the domain {domain}")
+        return pid
+
+    def op_sample_start(self, interval_s: float = 1.0, pulse_s: float | None = None) -> None:
         self.op_sample_stop()
-        self.samples = [counters()]
-        self.enough.clear()
+        self.sampler = Sampler(interval_s, pulse_s)
 
-        def loop() -> None:
-            while not self.enough.wait(interval_s):
-                self.samples.append(counters())
-
-        self.sampler = threading.Thread(target=loop, daemon=True)
-        self.sampler.start()
-
-    def op_sample_stop(self) -> list[dict[str, float]]:
-        if self.sampler is None:
-            return []
-        self.enough.set()
-        self.sampler.join()
-        self.sampler = None
-        return [*self.samples, counters()]
+    def op_sample_stop(self) -> dict[str, Any]:
+        """What has been sampled; see Sampler.stop."""
+        sampler, self.sampler = self.sampler, None
+        return sampler.stop() if sampler else {"counters": [], "pulse": [], "cpu_s": 0.0}
 
     def op_http_check(
         self, host: str, port: int, files: Sequence[dict[str, str]], limit_s: float = 30.0
@@ -263,17 +207,10 @@ class Agent:
             sys.stdout.flush()
 
     def close(self) -> None:
-        self.op_kill()
-        for folder in list(self.folders):
-            shutil.rmtree(folder, ignore_errors=True)
+        self.commands.close()
         for name in list(self.started):
             with contextlib.suppress(Exception):
                 self.server(name).stop(20)
-
-
-def kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def wrong_bodies(host: str, port: int, files: Sequence[dict[str, str]]) -> list[str]:

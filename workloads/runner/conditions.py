@@ -1,0 +1,137 @@
+"""What the machines went through while a load ran: columns of the row, and the gates that these fire."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.runner import machine_gates as gates
+from workloads.runner import pulse
+from workloads.runner.gates import Reason
+from workloads.runner.neighbours import Others, others
+from workloads.runner.usage import Usage
+
+Columns = dict[str, float | None]
+# Machine name → what its sampler gave.
+Series = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """One load: the tool that made it, the readings around it, when it ran by the client's clock, and its rate."""
+
+    tool: str
+    before: Usage
+    after: Usage
+    started_at_s: float
+    wall_s: float
+    throughput_rps: float
+
+
+@dataclass(frozen=True)
+class Names:
+    """Of the machines; `contained`: those whose kernel is that of `outer`."""
+
+    client: str
+    sut: str
+    outer: str | None
+    contained: frozenset[str]
+
+    def readings(self, load: Load) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Machine name → readings before and after."""
+        found = {self.client: (load.before.client, load.after.client), self.sut: (load.before.sut, load.after.sut)}
+        if self.outer and load.before.outer and load.after.outer:
+            found[self.outer] = (load.before.outer, load.after.outer)
+        return found
+
+
+def judge(load: Load, names: Names, series: Series, sources: Mapping[str, str]) -> tuple[Columns, list[Reason]]:
+    """The columns, None where nothing here can tell, and the reasons.
+
+    `sources`: machine name → its clock source at the start of the run.
+    """
+    columns: Columns = {}
+    reasons: list[Reason] = []
+    for found, fired in (
+        _neighbours(load, names),
+        _network(load, names),
+        _clocks(load, names, sources),
+        _frequency(load, names, series),
+        _progress(load, names, series),
+    ):
+        columns |= found
+        reasons += fired
+    return columns, reasons
+
+
+def _neighbours(load: Load, names: Names) -> tuple[Columns, list[Reason]]:
+    surveys = {name: (old["survey"], new["survey"]) for name, (old, new) in names.readings(load).items()}
+    own = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
+
+    def outside(name: str) -> Others | None:
+        """What is seen on the CPUs of one machine by the machine that it runs on."""
+        guest = (load.after.outer or {}).get("domain") if name == names.sut else None
+        if names.outer is None or not (guest or name in names.contained):
+            return None
+        return others(*surveys[names.outer], guest["cpus"] if guest else surveys[name][1]["cpus"], own)
+
+    client, sut = others(*surveys[names.client]), others(*surveys[names.sut])
+    beside, host = outside(names.client), outside(names.sut)
+    worst = beside if beside and beside.spent_s > client.spent_s else client
+    columns: Columns = {
+        "client_foreign_cpu_pct": worst.share_pct,
+        "foreign_cpu_pct": sut.share_pct,
+        "host_foreign_cpu_pct": host.share_pct if host else None,
+    }
+    reasons = gates.client_starved(worst, str(names.client if worst is client else names.outer), load.tool)
+    reasons += gates.foreign_cpu(sut, names.sut)
+    return columns, reasons + (gates.host_foreign_cpu(host, str(names.outer), names.sut) if host else [])
+
+
+def _network(load: Load, names: Names) -> tuple[Columns, list[Reason]]:
+    readings = names.readings(load)
+    grown = {
+        name: {key: readings[name][1]["network"][key] - old for key, old in readings[name][0]["network"].items()}
+        for name in (names.client, names.sut)
+    }
+    lost = {name: 100 * g["RetransSegs"] / max(g["OutSegs"], 1) for name, g in grown.items()}
+    sut = grown[names.sut]
+    drops = max(sut["ListenDrops"], sut["ListenOverflows"]) + sut["TCPReqQFullDrop"]
+    ports = load.after.client["ports"]
+    used_pct = 100 * ports["used"] / ports["available"]
+    columns: Columns = {"retransmitted_pct": max(lost.values()), "listen_drops": int(drops), "ports_used_pct": used_pct}
+    reasons = [r for name, share_pct in lost.items() for r in gates.retransmits(share_pct, name)]
+    reasons += gates.listen_drops(drops, names.sut)
+    return columns, reasons + gates.ports_exhausted(ports["used"], ports["available"], names.client)
+
+
+def _clocks(load: Load, names: Names, sources: Mapping[str, str]) -> tuple[Columns, list[Reason]]:
+    reasons, steps = [], [0.0]
+    for name, (old, new) in names.readings(load).items():
+        step_s = new["clock"]["ahead_s"] - old["clock"]["ahead_s"]
+        steps.append(abs(step_s) * 1000)
+        reasons += gates.clock_stepped(step_s, name)
+        reasons += gates.clock_source(sources.get(name, ""), new["clock"]["source"], name)
+    return {"clock_step_ms": max(steps)}, reasons
+
+
+def _frequency(load: Load, names: Names, series: Series) -> tuple[Columns, list[Reason]]:
+    spreads = {}
+    for name, (old, new) in names.readings(load).items():
+        begin_s, end_s = old["machine"]["time_s"], new["machine"]["time_s"]
+        rows = [row for row in series[name]["counters"] if begin_s <= row["time_s"] <= end_s and "mhz" in row]
+        if name != names.client and len(rows) > 1:
+            rates = [row["mhz"] for row in rows]
+            spreads[name] = 100 * (1 - min(rates) / max(rates))
+    reasons = [r for name, spread_pct in spreads.items() for r in gates.frequency_spread(spread_pct, name)]
+    return {"cpu_mhz_spread_pct": max(spreads.values(), default=None)}, reasons
+
+
+def _progress(load: Load, names: Names, series: Series) -> tuple[Columns, list[Reason]]:
+    slices = pulse.slices(series[names.client]["pulse"], load.started_at_s, load.wall_s)
+    gap_s = pulse.longest_gap_s(slices)
+    slower_pct = pulse.slower_start_pct(slices)
+    columns: Columns = {
+        "longest_gap_ms": None if gap_s is None else gap_s * 1000,
+        "warmup_slower_pct": slower_pct,
+    }
+    return columns, gates.stalled(gap_s, load.throughput_rps, names.sut) + gates.warmup_drift(slower_pct, names.sut)

@@ -1,0 +1,134 @@
+"""A trial's tools at work: loads are sized, sent and read, and what the machines used meanwhile is noted."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workloads import tools
+from workloads.runner import gates
+from workloads.runner.bench import Bench
+from workloads.runner.gates import Reason
+from workloads.runner.load import Execution, bound_s, execute, passes
+from workloads.runner.schedule import Scenario
+from workloads.runner.usage import Usage
+from workloads.runner.watch import Watch
+from workloads.sites import lockstep_list, url_list
+from workloads.tools import Load, OpenLoad, ToolResult
+from workloads.tools.base import require
+
+# Of one page, to learn a rate: enough that a tool's own start does not decide it.
+_FIRST_REQUESTS = 500
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One tool's measured load: what was planned, what came of it, and the readings right before and after."""
+
+    tool: str
+    load: Load | OpenLoad
+    done: Execution
+    result: ToolResult
+    before: Usage
+    after: Usage
+
+    def reasons(self, *, twin: bool = False) -> list[Reason]:
+        """Requests that failed, and a tool that was its own bottleneck."""
+        seen = self.result
+        return [
+            *gates.failed_requests(self.load.requests, seen.transactions, seen.successful, seen.failed, self.tool),
+            *gates.client_saturated(self.done.cpu_share, self.tool, twin=twin),
+        ]
+
+
+class Driver:
+    """The client's hands in one trial. `loaded_s` adds up the wall clock of all tools that ran."""
+
+    def __init__(self, bench: Bench, scenario: Scenario, name: str, say: Callable[[str], None]) -> None:
+        self.bench, self.scenario, self.name, self.say = bench, scenario, name, say
+        self.workload = bench.resolved.workloads[scenario.workload]
+        self.experiment = bench.resolved.experiment
+        self.host = bench.sut(scenario)
+        self.sut = bench.line(self.host)
+        self.watch = Watch(bench.inventory, bench.lines, self.sut, scenario.server)
+        self.loaded_s = 0.0
+
+    def tell(self, message: str) -> None:
+        self.say(f"{self.scenario.server} on {self.scenario.environment}: {message}")
+
+    def closed(self, tool: str, users: int, rate_rps: float | None, duration_s: float) -> Load:
+        """Whole passes of the URL list that take about `duration_s` at this rate; one pass when none is known."""
+        manifest, seed = self.bench.manifest, self.bench.resolved.site.seed
+        if self.workload.page:
+            urls, one_pass = [self._page_url()], users if rate_rps else max(users, _FIRST_REQUESTS)
+        elif tools.get(tool).LOCKSTEP:
+            urls = lockstep_list(manifest, self._base_url(), seed, users)
+            one_pass = len(urls) * users
+        else:
+            urls = url_list(manifest, self._base_url(), seed)
+            one_pass = len(urls)
+        requests = passes(one_pass, rate_rps, duration_s) if rate_rps else one_pass
+        return Load(urls, users, requests, self.workload.keep_alive)
+
+    def opened(self, rate_rps: float, duration_s: float) -> OpenLoad:
+        """Requests for `duration_s` at this rate, with the site's mix also where they are fewer than its list."""
+        manifest, seed = self.bench.manifest, self.bench.resolved.site.seed
+        requests = max(1, round(rate_rps * duration_s))
+        urls = [self._page_url()] if self.workload.page else url_list(manifest, self._base_url(), seed)
+        if requests < len(urls):
+            urls = lockstep_list(manifest, self._base_url(), seed, round(len(urls) / requests))
+        return OpenLoad(urls, rate_rps, requests, self.workload.keep_alive)
+
+    def run(self, tool: str, load: Load | OpenLoad, expected_s: float | None) -> Execution:
+        """Send a load. Raises ToolError, HostLostError."""
+        others = [line for line in self.watch.lines if line is not self.bench.client]
+        done = execute(self.bench.client, tools.get(tool), load, bound_s(expected_s), others)
+        self.loaded_s += done.wall_s
+        return done
+
+    def warm(self, tool: str, users: int, duration_s: float) -> float:
+        """Closed loop for about `duration_s` in all; the rate seen, in requests per second.
+
+        Where no rate is known yet, one pass of the list is sent first to learn it.
+        """
+        rate_rps, spent_s = self.bench.rates.get(self._key(tool)), 0.0
+        while rate_rps is None or spent_s < duration_s * 0.6:
+            load = self.closed(tool, users, rate_rps, duration_s - spent_s)
+            done = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
+            require(done.output, f"{tool}, warming up,")
+            spent_s += done.wall_s
+            rate_rps = load.requests / done.wall_s
+        self.bench.rates[self._key(tool)] = rate_rps
+        return rate_rps
+
+    def known_rate_rps(self, tool: str) -> float | None:
+        """What the tool got of this server in an earlier closed loop."""
+        return self.bench.rates.get(self._key(tool))
+
+    def measured(self, tool: str, load: Load | OpenLoad, expected_s: float) -> Phase:
+        """Send a load that counts, under observation. Raises ToolError, HostLostError."""
+        before = self.watch.read()
+        self.tell(f"{tool} measures")
+        done = self.run(tool, load, expected_s)
+        after = self.watch.read()
+        result = self.read(tool, load, done, tool)
+        self.watch.loaded(tool, before, after, done, result.transactions)
+        return Phase(tool, load, done, result, before, after)
+
+    def read(self, tool: str, load: Load | OpenLoad, done: Execution, name: str) -> ToolResult:
+        """Keep what a tool printed, as `name`, and read it. Raises ToolError."""
+        for kind, text in (("stdout", done.output.stdout), ("stderr", done.output.stderr)):
+            self.bench.store.keep(f"raw/{self.name}/{name}.{kind}", text.encode())
+        for file, data in done.packed.items():
+            self.bench.store.keep(f"raw/{self.name}/{name}.{file}.gz", data)
+        result = tools.get(tool).parse(load, done.output)
+        if isinstance(load, Load) and result.transactions and done.wall_s > 0:
+            self.bench.rates[self._key(tool)] = result.transactions / done.wall_s
+        return result
+
+    def _key(self, tool: str) -> tuple[str, str, str, str]:
+        return (self.scenario.base_environment, self.scenario.server, self.scenario.workload, tool)
+
+    def _page_url(self) -> str:
+        return f"{self._base_url()}/{self.workload.page}"
+
+    def _base_url(self) -> str:
+        return f"http://{self.host.address}:{self.host.port}/{self.bench.resolved.site.name}"

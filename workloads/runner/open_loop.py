@@ -1,0 +1,85 @@
+"""An open loop: requests at a constant rate, whether or not the server keeps up. Response times and goodput."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.runner import gates, latency
+from workloads.runner.driver import Driver, Phase
+from workloads.runner.measured import Measured
+from workloads.runner.results import Row
+from workloads.runner.workload import Capacity, OpenWorkload
+from workloads.tools import ToolError
+from workloads.tools.base import require
+
+
+def measure(driver: Driver, workload: OpenWorkload) -> Measured:
+    """The tool, then the cross-check tool, at the same rate. Raises ToolError, HostLostError."""
+    experiment, row = driver.experiment, offered(driver, workload)
+    rate_rps = row["offered_rps"]
+    driver.tell(workload.tool)
+    warmed = driver.run(workload.tool, driver.opened(rate_rps, experiment.warmup_s), experiment.warmup_s)
+    require(warmed.output, f"{workload.tool}, warming up,")
+    own = driver.measured(workload.tool, driver.opened(rate_rps, experiment.duration_s), experiment.duration_s)
+    row |= _columns(own, workload.deadline_ms)
+    reasons, phases = own.reasons() + gates.mean_over_p99(row, "response_time"), [own]
+    if own.result.lateness_us is not None:
+        reasons += gates.rate_not_reached(own.load.requests, rate_rps, own.result.lateness_us[-1], own.tool)
+    if workload.twin:
+        driver.tell(workload.twin)
+        twin = driver.measured(workload.twin, driver.opened(rate_rps, experiment.twin_s), experiment.twin_s)
+        row["twin_response_time_p99_us"] = latency.summary("response_time", _latencies(twin)).get(
+            "response_time_p99_us"
+        )
+        reasons += twin.reasons(twin=True)
+        phases.append(twin)
+    return Measured(row, reasons, phases, own.result)
+
+
+def offered(driver: Driver, workload: OpenWorkload) -> Row:
+    """The rate that this scenario's offer comes to here, its deadline, and the capacity that it is a share of."""
+    offer, row = driver.scenario.offer, {"deadline_ms": workload.deadline_ms}
+    if not workload.capacity:
+        return row | {"offered_rps": offer.value}
+    capacity_rps = _capacity_rps(driver, workload.capacity)
+    return row | {"capacity_rps": capacity_rps, "offered_rps": offer.value * capacity_rps}
+
+
+def _capacity_rps(driver: Driver, capacity: Capacity) -> float:
+    """What the server gives so many users in a closed loop: measured once in a run, so that a share is one rate."""
+    key = (driver.scenario.base_environment, driver.scenario.server, driver.scenario.workload)
+    known = driver.bench.capacities.get(key)
+    if known is None:
+        driver.tell(f"capacity by {capacity.tool}")
+        duration_s = driver.experiment.duration_s
+        rate_rps = driver.warm(capacity.tool, capacity.users, driver.experiment.warmup_s)
+        load = driver.closed(capacity.tool, capacity.users, rate_rps, duration_s)
+        done = driver.run(capacity.tool, load, duration_s)
+        result = driver.read(capacity.tool, load, done, f"capacity-{capacity.tool}")
+        if result.failed:
+            raise ToolError(f"{capacity.tool}: {result.failed} requests failed while measuring the capacity")
+        known = driver.bench.capacities[key] = result.transactions / done.wall_s
+    return known
+
+
+def _latencies(phase: Phase) -> NDArray[np.int64]:
+    if phase.result.latencies_us is None:
+        raise ToolError(f"{phase.tool}: it logs no requests, so there is no response time")
+    return phase.result.latencies_us
+
+
+def _columns(own: Phase, deadline_ms: float) -> Row:
+    """Per second: of the time from the first intended send to the last response."""
+    result, latencies_us = own.result, _latencies(own)
+    elapsed_s = result.elapsed_s or own.done.wall_s  # no answer at all
+    columns = {
+        "throughput_rps": result.transactions / elapsed_s,
+        "goodput_rps": np.count_nonzero(latencies_us <= deadline_ms * 1000) / elapsed_s,
+        **latency.summary("response_time", latencies_us),
+    }
+    if result.transferred_mb is not None:
+        columns["throughput_mb_per_s"] = result.transferred_mb / elapsed_s
+    if len(latencies_us):
+        columns["response_time_max_us"] = float(latencies_us.max())
+    if result.lateness_us is not None:
+        columns["lateness_p99_us"] = latency.percentile_us(result.lateness_us, 990)
+    return columns

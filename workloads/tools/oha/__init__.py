@@ -1,0 +1,80 @@
+"""oha: the open loop's cross-check, and a cheap closed loop that can do without keep-alive.
+
+Its `--latency-correction` counts a response time from the moment the request was queued, so requests that wait for a
+connection count their wait. How late oha itself queued them it does not tell; vegeta does. It draws URLs at random.
+"""
+
+import numpy as np
+
+from workloads.tools.base import Command, Load, OpenLoad, Output, ToolError, ToolResult, last_words, require
+
+PACKAGE = None
+CLOSED_LOOP = True
+OPEN_LOOP = True
+REFUSED_FOR_TAILS = None
+CAN_CLOSE = True
+ONE_PAGE = False
+TICK_S = 1e-9
+LOCKSTEP = False
+
+_LOG = "requests.csv"
+_HEADING = b"request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n"
+# Connections of an open loop; what finds none free waits in oha's queue, and the wait counts.
+_CONNECTIONS = 64
+
+
+def command(load: Load | OpenLoad) -> Command:
+    """oha over HTTP/1.1; a number of requests and not a time, which would drop those in flight at its end."""
+    argv = ["oha", "--no-tui", "-n", str(load.requests), "-t", f"{load.timeout_s:g}s", "--disable-compression"]
+    if isinstance(load, OpenLoad):
+        argv += ["-c", str(_CONNECTIONS), "-q", f"{load.rate_rps:.9g}", "--latency-correction"]
+    else:
+        argv += ["-c", str(load.users)]
+    if not load.keep_alive:
+        argv.append("--disable-keepalive")
+    return Command(
+        argv=[*argv, "--output-format", "csv", "-o", _LOG, "--urls-from-file", "urls.txt"],
+        files={"urls.txt": "\n".join(load.urls) + "\n"},
+        outputs=[_LOG],
+        threads=1000,  # as many as there are CPUs
+    )
+
+
+def parse(load: Load | OpenLoad, output: Output) -> ToolResult:
+    """Read the log of all requests that were answered; those without an answer are missing there, and failed.
+
+    Raises ToolError when it is missing, cut short, or holds more requests than planned.
+    """
+    require(output, "oha")
+    data = output.files.get(_LOG, b"")
+    if output.exit_status or not data.startswith(_HEADING):
+        raise ToolError(f"oha: ended with {output.exit_status} and without its log; {last_words(output)}")
+    log = _read(data.removeprefix(_HEADING))
+    if len(log) > load.requests:
+        raise ToolError(f"oha: its log holds {len(log)} requests, {load.requests} were planned")
+    sent_s, answered_s, took_s, transferred = log[:, 0], log[:, 0] + log[:, 3], log[:, 4], log[:, 5]
+    good = (log[:, 6] >= 200) & (log[:, 6] < 300)
+    counted = good if isinstance(load, OpenLoad) else np.full(len(log), fill_value=True)
+    successful = int(np.count_nonzero(good))
+    elapsed_s = float(answered_s.max() - sent_s.min()) if len(log) else 0.0
+    closed = isinstance(load, Load) and elapsed_s > 0
+    return ToolResult(
+        transactions=len(log),
+        successful=successful,
+        failed=load.requests - successful,
+        elapsed_s=elapsed_s,
+        transferred_mb=float(transferred.sum()) / 1e6,
+        availability_pct=100 * successful / load.requests,
+        concurrency=float(took_s.sum()) / elapsed_s if closed else None,
+        latencies_us=(took_s[counted] * 1e6).astype(np.int64),
+        sent_us=(sent_s[counted] * 1e6).astype(np.int64),
+    )
+
+
+def _read(data: bytes) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    if data and not data.endswith(b"\n"):
+        raise ToolError("oha: its log ends in the middle of a line")
+    try:
+        return np.array(data.replace(b",", b" ").split(), dtype=np.float64).reshape(-1, 7)
+    except ValueError as error:
+        raise ToolError(f"oha: its log is not lines of seven numbers: {error}") from None

@@ -1,0 +1,91 @@
+"""vegeta: the open loop. A constant rate, every request logged in nanoseconds, and its own lateness known.
+
+A latency of vegeta counts from the actual send. It logs with each request its place in the schedule, so the intended
+send is known, and the response time from there: request `n` was due at `t0 + n / rate`, and vegeta never sends
+early, so `t0` is the earliest `timestamp - n / rate` of all requests. What is lost by that is the delay of the most
+punctual request, some tens of microseconds. The timestamps are monotonic: a clock that is set does not matter.
+"""
+
+import numpy as np
+
+from workloads.tools.base import Command, OpenLoad, Output, ToolError, ToolResult, integers, last_words, require
+
+PACKAGE = None
+CLOSED_LOOP = False
+OPEN_LOOP = True
+REFUSED_FOR_TAILS = None
+CAN_CLOSE = True
+ONE_PAGE = False
+TICK_S = 1e-9
+LOCKSTEP = False
+
+_WORKERS = 500
+_LOG, _ERRORS = "requests.log", "errors.log"
+# The list again and again up to the last request: vegeta ends when it has no more targets, so it sends each request
+# of the plan however late it is. What finds all workers waiting for the server is sent late, and the lateness counts;
+# without a bound a tool that is short of CPU drowns in connections of its own.
+_ATTACK = """\
+awk '{{ url[n++] = $0 }} END {{ for (i = 0; i < {requests}; i++) print "GET " url[i % n] }}' urls.txt |
+    vegeta attack -lazy -targets=/dev/stdin \\
+    -rate=1/{interval_ns}ns -timeout={timeout_s:g}s -keepalive={keep_alive} -http2=false -redirects=-1 -max-body=0 \\
+    -max-workers={workers} -output=requests.gob
+"""
+# timestamp (ns), status, latency (ns), place in the schedule; the first errors as they are.
+_FINISH = f"""\
+vegeta encode -to=csv requests.gob |
+    awk -F, '{{ print $1, $2, $3, $(NF - 3) }} $6 != "" && n++ < 20 {{ print substr($0, 1, 200) >"{_ERRORS}" }}' >{_LOG}
+"""
+
+
+def _interval_ns(load: OpenLoad) -> int:
+    return round(1e9 / load.rate_rps)
+
+
+def command(load: OpenLoad) -> Command:
+    """vegeta over HTTP/1.1, walking through the URL list."""
+    attack = _ATTACK.format(
+        requests=load.requests,
+        workers=_WORKERS,
+        interval_ns=_interval_ns(load),
+        timeout_s=load.timeout_s,
+        keep_alive=str(load.keep_alive).lower(),
+    )
+    return Command(
+        argv=["sh", "-c", attack],
+        files={"urls.txt": "\n".join(load.urls) + "\n"},
+        outputs=[_LOG, _ERRORS],
+        threads=1000,  # as many as there are CPUs
+        finish=["sh", "-c", _FINISH],
+    )
+
+
+def parse(load: OpenLoad, output: Output) -> ToolResult:
+    """Read the log of all requests.
+
+    Raises ToolError when it is missing, cut short, or does not hold each request of the plan once.
+    """
+    require(output, "vegeta")
+    if output.exit_status:
+        raise ToolError(f"vegeta: ended with {output.exit_status}; {last_words(output)}")
+    log = integers(output.files.get(_LOG, b""), 4, "vegeta")
+    # When the targets are used up, each waiting worker logs one more request, which it never sends.
+    log = log[np.argsort(log[:, 3])][: load.requests]
+    timestamps_ns, codes, latencies_ns, places = log.T
+    if not np.array_equal(places, np.arange(load.requests)):
+        raise ToolError(f"vegeta: its log holds {len(log)} of {load.requests} requests; {last_words(output)}")
+    begins_ns = timestamps_ns - places * _interval_ns(load)
+    due_ns = begins_ns.min() + places * _interval_ns(load)
+    lateness_ns = timestamps_ns - due_ns
+    ends_ns = timestamps_ns + latencies_ns
+    good = (codes >= 200) & (codes < 300)
+    successful = int(np.count_nonzero(good))
+    return ToolResult(
+        transactions=int(np.count_nonzero(codes)),
+        successful=successful,
+        failed=load.requests - successful,
+        elapsed_s=float(ends_ns.max() - due_ns[0]) / 1e9,
+        availability_pct=100 * successful / load.requests,
+        latencies_us=(ends_ns - due_ns)[good] // 1000,
+        sent_us=due_ns[good] // 1000,
+        lateness_us=lateness_ns // 1000,
+    )
