@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from analysis.load import AA_ARM, BASELINE, SCENARIO, Run
-from analysis.metrics import LIMITING, THROUGHPUT, Metric
+from analysis.load import AA_ARM, BASELINE, GATES, SCENARIO, Run
+from analysis.metrics import OPEN, THROUGHPUT, Metric, loop_of
+from analysis.sides import usable
 from analysis.stats import Paired, noise_floor, paired
+
+DOUBTS = frozenset(code for code, gate in GATES.items() if gate["verdict"] == "suspect")
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,8 @@ class Comparison:
 
     `effect` and `same` (the A/A arm against the baseline) are log advantages of the baseline: positive
     when metal is better, whichever way the metric points. `same_server` is the server that the A/A arm
-    ran, when it was not this one. `invalid` counts the gate codes of the
-    excluded trials, `empty` the trials that passed their gates and still have no figure.
+    ran, when it was not this one. `invalid` counts the gate codes that excluded trials (not those that only
+    make one suspect), `empty` the trials that passed their gates and still have no figure.
     """
 
     metric: Metric
@@ -53,14 +55,14 @@ class Comparison:
 
 def compare(run: Run, scenario: tuple[str, ...], guest: str, metric: Metric, source: str) -> Comparison:
     """Build one comparison; an absent arm or figure gives `effect` None, never an error."""
-    cell = _scenario_rows(run.trials, scenario)
-    metal = _usable(cell, BASELINE, metric.column(source, guest=False))
-    other = _usable(cell, guest, metric.column(source, guest=True))
+    cell = run.cells[scenario]
+    metal = usable(cell, BASELINE, metric.column(source, guest=False))
+    other = usable(cell, guest, metric.column(source, guest=True))
     same, same_server = _same(run, scenario, metric, source)
     blocks = metal.index.intersection(other.index)
     sides = cell[cell["environment"].isin([BASELINE, guest])]
     bad = sides[sides["verdict"] == "invalid"]
-    codes = LIMITING[source] if metric.paced else frozenset()
+    codes = metric.limits.get(source, frozenset())
     used = sides[(sides["verdict"] != "invalid") & sides["block"].isin(blocks)]
     found = {code for row in used["codes"] for code in row} & codes
     limited = used[used["codes"].map(lambda row: bool(codes.intersection(row))).astype(bool)]
@@ -78,31 +80,39 @@ def compare(run: Run, scenario: tuple[str, ...], guest: str, metric: Metric, sou
         trials=len(sides),
         suspect=int((used["verdict"] == "suspect").sum()),
         excluded=len(bad),
-        invalid=Counter(code for row in bad["codes"] for code in set(row)),
+        invalid=Counter(code for row in bad["codes"] for code in set(row) - DOUBTS),
         empty=len(sides) - len(bad) - len(_with_figure(sides, metric, source, guest)),
     )
 
 
 def _same(run: Run, scenario: tuple[str, ...], metric: Metric, source: str) -> tuple[Paired | None, str]:
-    """The A/A arm of this scenario; where it has none, the noisiest A/A arm of the run, and whose it is."""
+    """The A/A arm that tells this scenario's noise, and the server it ran (empty when it is its own).
+
+    Where the scenario has none: the noisiest of other servers under the same load, else of the same kind of loop.
+    """
     column = metric.column(source, guest=False)
-    arms: list[tuple[float, Paired, str]] = []
-    for candidate in [scenario, *(s for s in run.scenarios if s != scenario)]:
-        cell = _scenario_rows(run.trials, candidate)
-        same = _advantage(_usable(cell, BASELINE, column), _usable(cell, AA_ARM, column), metric)
-        if same is None:
-            continue
-        if candidate == scenario:
-            return same, ""
-        arms.append((noise_floor(same) or 0.0, same, candidate[0]))
-    if not arms:
-        return None, ""
-    _, same, server = max(arms, key=lambda arm: arm[0])
-    return same, server
+    same_load = [s for s in run.scenarios if s != scenario and s[1:] == scenario[1:]]
+    same_loop = [s for s in run.scenarios if scenario_loop(s) == scenario_loop(scenario)]
+    for candidates in ([scenario], same_load, same_loop):
+        arms = [(_aa(run.cells[candidate], column, metric), candidate[0]) for candidate in candidates]
+        known = [(same, server) for same, server in arms if same is not None]
+        if known:
+            same, server = max(known, key=lambda arm: noise_floor(arm[0]) or 0.0)
+            return same, "" if candidates == [scenario] else server
+    return None, ""
+
+
+def _aa(cell: pd.DataFrame, column: str, metric: Metric) -> Paired | None:
+    return _advantage(usable(cell, BASELINE, column), usable(cell, AA_ARM, column), metric)
 
 
 def choose_source(run: Run, scenario: tuple[str, ...], guest: str) -> str:
-    """`tool`, unless the client or the link limited it and the (cheaper) twin at least no more often."""
+    """`tool`, unless the client or the link limited it and the (cheaper) twin at least no more often.
+
+    In an open loop always `tool`: the twin there is no cheaper one but the cross-check.
+    """
+    if scenario_loop(scenario) == OPEN:
+        return "tool"
     tool = compare(run, scenario, guest, THROUGHPUT, "tool")
     twin = compare(run, scenario, guest, THROUGHPUT, "twin")
     if twin.pairs == 0 or (tool.pairs and tool.limited == 0):
@@ -112,24 +122,15 @@ def choose_source(run: Run, scenario: tuple[str, ...], guest: str) -> str:
     return "tool"
 
 
+def scenario_loop(scenario: tuple[str, ...]) -> str:
+    """`closed` or `open`."""
+    return loop_of(scenario[SCENARIO.index("offered_load")])
+
+
 def twin_name(run: Run, scenario: tuple[str, ...]) -> str:
     """The name of the twin in these trials, or `twin` when no row names one."""
-    names = [name for name in _scenario_rows(run.trials, scenario)["twin"].unique() if name]
+    names = [name for name in run.cells[scenario]["twin"].unique() if name]
     return str(names[0]) if names else "twin"
-
-
-def _scenario_rows(trials: pd.DataFrame, scenario: Iterable[str]) -> pd.DataFrame:
-    keep = pd.Series(True, index=trials.index)
-    for column, value in zip(SCENARIO, scenario, strict=True):
-        keep &= trials[column] == value
-    return trials[keep]
-
-
-def _usable(cell: pd.DataFrame, environment: str, column: str) -> pd.Series:
-    """Block → figure, for the trials of that environment that are not invalid and have one above zero."""
-    rows = cell[(cell["environment"] == environment) & (cell["verdict"] != "invalid")]
-    figures = rows.set_index("block")[column].dropna()
-    return figures[figures > 0]
 
 
 def _with_figure(sides: pd.DataFrame, metric: Metric, source: str, guest: str) -> pd.DataFrame:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.compare import Comparison
-from analysis.stats import MIN_BLOCKS, Interval, Paired, blocks_needed, noise_floor
+from analysis.family import Tested
+from analysis.stats import ALPHA, MIN_BLOCKS, Paired, blocks_needed, noise_floor
 
 METAL_FASTER = "metal is faster by"
 KVM_FASTER = "kvm is faster by"
@@ -36,32 +37,47 @@ class Judgement:
         return " ".join(word for word in (kind, self.bound, amount) if word)
 
 
-def judge(comparison: Comparison, margin: float = MARGIN) -> Judgement:
-    """Decide; `margin` is a fraction. The 95% interval that the report shows is the one that decides."""
+def refused(comparison: Comparison) -> str:
+    """Why these figures decide nothing, whatever they say; empty when they may."""
+    limited, pairs = (comparison.baseline_limited, comparison.guest_limited), comparison.pairs
+    if pairs == 0:
+        return _no_figures(comparison)
+    if comparison.metric.open_only:
+        if 2 * max(limited) > pairs:
+            return _limit_words(comparison) + ", not the server, made the tail"
+    elif 2 * min(limited) > pairs:
+        return _limit_words(comparison) + " set the pace on both sides"
+    return ""
+
+
+def testable(comparison: Comparison) -> Paired | None:
+    """The effect, when a test of it may decide: it is not refused and has six blocks or more."""
     effect = comparison.effect
-    if effect is None:
-        return _without_figures(comparison)
-    notes = _notes(comparison, effect, noise_floor(comparison.same))
-    if _both_limited(comparison):
-        return Judgement(INVALID, _limit_words(comparison) + " set the pace on both sides", notes=notes)
-    if effect.t is None or effect.n < MIN_BLOCKS:
-        missing = MIN_BLOCKS - effect.n
+    return effect if effect and effect.n >= MIN_BLOCKS and not refused(comparison) else None
+
+
+def judge(comparison: Comparison, tested: Tested | None, margin: float = MARGIN) -> Judgement:
+    """Decide. `tested` is what the family's tests say of it, None when it is not testable; `margin` a fraction.
+
+    Equivalent when the interval lies within ±margin, faster when it excludes zero, each only where the claim
+    survives Holm in its family and the noise floor allows it.
+    """
+    effect = comparison.effect
+    notes = _notes(comparison, effect, tested) if effect else []
+    if reason := refused(comparison):
+        return Judgement(INVALID, reason, notes=notes)
+    if effect is None or tested is None:
+        missing = MIN_BLOCKS - comparison.pairs
         return Judgement(NOT_DISTINGUISHABLE, more_words(missing), more_blocks=missing, notes=notes)
-    return _by_interval(comparison, effect, effect.t, notes, margin)
-
-
-def _by_interval(
-    comparison: Comparison, effect: Paired, interval: Interval, notes: list[str], margin: float
-) -> Judgement:
     limit, floor = math.log1p(margin), noise_floor(comparison.same)
-    within = -limit < interval.low and interval.high < limit
-    if within and (floor is None or floor <= limit):
+    if tested.equivalence.holds and (floor is None or floor <= limit):
         if comparison.limited:
             return Judgement(INVALID, _limit_words(comparison) + " set the pace: no evidence of equality", notes=notes)
         return Judgement(EQUIVALENT, percent(margin), notes=notes)
-    if interval.excludes_zero and (floor is None or abs(effect.mean) > floor):
+    if tested.difference.holds and (floor is None or abs(effect.mean) > floor):
         return _faster(comparison, effect, notes)
-    more = blocks_needed(effect.mean, effect.sd or 0.0, effect.n, limit, comparison.same)
+    alphas = (ALPHA / tested.difference.step, ALPHA / tested.equivalence.step)
+    more = blocks_needed(effect, limit, comparison.same, alphas)
     return Judgement(NOT_DISTINGUISHABLE, more_words(more), more_blocks=more, notes=notes)
 
 
@@ -70,25 +86,23 @@ def _faster(comparison: Comparison, effect: Paired, notes: list[str]) -> Judgeme
     fast, slow = comparison.baseline_limited, comparison.guest_limited
     if not metal:
         fast, slow = slow, fast
-    if 2 * slow > effect.n:
-        return Judgement(INVALID, _limit_words(comparison) + " set the pace of the slower side", notes=notes)
-    bound = "at least" if fast else ("at most" if slow else "")
+    bound = ""
+    if not comparison.metric.open_only:
+        if 2 * slow > effect.n:
+            return Judgement(INVALID, _limit_words(comparison) + " set the pace of the slower side", notes=notes)
+        bound = "at least" if fast else ("at most" if slow else "")
     return Judgement(METAL_FASTER if metal else KVM_FASTER, factor(abs(effect.mean)), bound, notes=notes)
 
 
-def _both_limited(comparison: Comparison) -> bool:
-    """The client or the link set the pace of most trials on both sides: their ratio says nothing."""
-    return 2 * min(comparison.baseline_limited, comparison.guest_limited) > comparison.pairs
-
-
-def _without_figures(comparison: Comparison) -> Judgement:
+def _no_figures(comparison: Comparison) -> str:
     if comparison.excluded:
         code, _ = comparison.invalid.most_common(1)[0] if comparison.invalid else ("no reason given", 0)
-        count = f"{comparison.excluded} of {comparison.trials} trials"
-        return Judgement(INVALID, f"{code} ({count} invalid, no valid pair of trials is left)")
+        count = f"{comparison.excluded} of {comparison.trials} trials invalid"
+        lacking = f", {comparison.empty} without a figure" if comparison.empty else ""
+        return f"{code} ({count}{lacking}, no valid pair of trials is left)"
     if comparison.empty:
-        return Judgement(INVALID, f"no figure in {comparison.empty} of {comparison.trials} trials")
-    return Judgement(NOT_DISTINGUISHABLE, more_words(MIN_BLOCKS), more_blocks=MIN_BLOCKS)
+        return f"no figure in {comparison.empty} of {comparison.trials} trials"
+    return ""
 
 
 def _limit_words(comparison: Comparison) -> str:
@@ -96,10 +110,11 @@ def _limit_words(comparison: Comparison) -> str:
     return " and ".join(sorted(set(words)))
 
 
-def _notes(comparison: Comparison, effect: Paired, floor: float | None) -> list[str]:
-    notes = []
+def _notes(comparison: Comparison, effect: Paired, tested: Tested | None) -> list[str]:
+    notes, floor = [], noise_floor(comparison.same)
     if effect.disagree:
         notes.append("the paired-t and the signed-rank interval disagree on whether there is a difference")
+    notes += _holm_notes(tested) if tested else []
     if effect.n < MIN_BLOCKS:
         notes.append(f"{effect.n} of at least {MIN_BLOCKS} blocks")
     if floor is None:
@@ -121,55 +136,12 @@ def _notes(comparison: Comparison, effect: Paired, floor: float | None) -> list[
     return notes
 
 
-def as_dict(comparison: Comparison, judgement: Judgement, source: str, guest: str) -> dict[str, Any]:
-    """JSON-serialisable. `ratio` is guest/metal; `effect` the overhead (throughput) or the cost ratio."""
-    metric, effect = comparison.metric, comparison.effect
-    floor = noise_floor(comparison.same)
-    result: dict[str, Any] = {
-        "kind": judgement.kind,
-        "text": judgement.text(guest),
-        "bound": judgement.bound or None,
-        "more_blocks": judgement.more_blocks,
-        "label": metric.label,
-        "source": source,
-        "effect_is": "overhead" if metric.higher_is_better else "cost ratio",
-        "blocks": comparison.pairs,
-        "noise_floor": None if floor is None else math.expm1(floor),
-        "noise_floor_from": comparison.same_server or None,
-        "suspect": comparison.suspect,
-        "excluded": comparison.excluded,
-        "notes": judgement.notes,
-    }
-    sign = -1.0 if metric.higher_is_better else 1.0
-    if effect is not None:
-        t, rank = _flip(effect.t, sign), _flip(effect.signed_rank, sign)
-        result |= _in_units("", sign * effect.mean, t, metric.higher_is_better)
-        result |= _in_units("hodges_lehmann_", sign * effect.median, rank, metric.higher_is_better)
-        result["intervals_disagree"] = effect.disagree
-    return result
-
-
-def _flip(interval: Interval | None, sign: float) -> Interval | None:
-    if interval is None or sign > 0:
-        return interval
-    return Interval(-interval.high, -interval.low)
-
-
-def _in_units(prefix: str, mean: float, interval: Interval | None, overhead: bool) -> dict[str, float | None]:
-    """log(guest/metal) → `ratio`, and `effect`: 1 − ratio for throughput, the ratio itself for costs."""
-    low = high = None
-    if interval is not None:
-        low, high = math.exp(interval.low), math.exp(interval.high)
-    ratio = math.exp(mean)
-    effect = (1 - ratio, _less(high), _less(low)) if overhead else (ratio, low, high)
-    return {
-        f"{prefix}ratio": ratio, f"{prefix}ratio_low": low, f"{prefix}ratio_high": high,
-        f"{prefix}effect": effect[0], f"{prefix}effect_low": effect[1], f"{prefix}effect_high": effect[2],
-    }  # fmt: skip
-
-
-def _less(ratio: float | None) -> float | None:
-    return None if ratio is None else 1 - ratio
+def _holm_notes(tested: Tested) -> list[str]:
+    return [
+        f"{claim} does not survive Holm among {tested.size} comparisons: p {p_words(one.p)} becomes {p_words(one.holm)}"
+        for claim, one in (("the difference", tested.difference), ("equivalence", tested.equivalence))
+        if one.p < ALPHA and not one.holds
+    ]
 
 
 def percent(fraction: float) -> str:
@@ -201,6 +173,11 @@ def factor(log_ratio: float) -> str:
     if ratio < 2:
         return percent(ratio - 1)
     return f"a factor of {ratio:.1f}" if ratio < 10 else f"a factor of {ratio:.0f}"
+
+
+def p_words(p: float) -> str:
+    """Two significant digits; `below 0.0001` where more would be pretence."""
+    return "below 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 def more_words(more: int | None) -> str:

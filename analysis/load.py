@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.schema import FOLDER, fields
+
 SCHEMA = 1
 BASELINE = "metal"
 AA_ARM = "metal-b"
@@ -19,27 +21,14 @@ VERDICTS = ("valid", "suspect", "invalid")
 CELL = ["block", "environment", "server", "workload", "tool", "offered_load"]
 SCENARIO = ["server", "workload", "tool", "offered_load"]
 
-TEXT_COLUMNS = [
-    "run_id", "environment", "accelerator", "server", "workload", "tool", "offered_load", "started_at",
-    "twin", "verdict", "reasons",
-]  # fmt: skip
-INTEGER_COLUMNS = [
-    "block", "order", "attempt", "users", "requests", "transactions", "successful", "failed",
-    "twin_requests", "twin_failed", "memory_pss_kib", "processes", "bodies_checked", "bodies_wrong",
-]  # fmt: skip
-FLOAT_COLUMNS = [
-    "duration_s", "availability_pct", "transferred_mb", "throughput_rps", "throughput_mb_per_s",
-    "response_time_mean_ms", "concurrency", "longest_ms", "shortest_ms",
-    "twin_duration_s", "twin_throughput_rps",
-    "service_time_mean_us", "service_time_p50_us", "service_time_p90_us", "service_time_p99_us",
-    "service_time_p999_us",
-    "server_cpu_user_s", "server_cpu_system_s", "server_cpu_us_per_request",
-    "twin_server_cpu_us_per_request",
-    "host_cpu_s", "host_cpu_us_per_request", "twin_host_cpu_us_per_request",
-    "client_cpu_s", "client_cpu_share", "twin_client_cpu_share", "steal_pct", "link_used_pct", "fixed_cost_s",
-]  # fmt: skip
+FIELDS = fields("trials")
+COLUMNS = [str(field["name"]) for field in FIELDS]
+INTEGER_COLUMNS = [str(field["name"]) for field in FIELDS if field["type"] == "integer"]
+FLOAT_COLUMNS = [str(field["name"]) for field in FIELDS if field["type"] == "number"]
+NEVER_EMPTY = [str(field["name"]) for field in FIELDS if field.get("constraints", {}).get("required")]
+# Gate code → `verdict` (suspect or invalid) and `meaning`.
+GATES: dict[str, dict[str, str]] = json.loads((FOLDER / "gates.json").read_text(encoding="utf-8"))
 REQUIRED_KEYS = ["schema", "run_id", "experiment", "status", "accelerators", "emulated", "differences"]
-NEVER_EMPTY = ["block", "order", "attempt", "environment", "server", "verdict"]
 
 
 class LoadError(ValueError):
@@ -76,9 +65,14 @@ class Run:
         return sorted(set(self.trials["environment"]) - {BASELINE, AA_ARM})
 
     @cached_property
+    def cells(self) -> dict[tuple[str, ...], pd.DataFrame]:
+        """Scenario (server, workload, tool, offered_load), sorted → its trials, of all environments."""
+        return {tuple(map(str, scenario)): rows for scenario, rows in self.trials.groupby(SCENARIO)}
+
+    @property
     def scenarios(self) -> list[tuple[str, ...]]:
-        """(server, workload, tool, offered_load), sorted."""
-        return sorted(set(self.trials[SCENARIO].itertuples(index=False, name=None)))
+        """(server, workload, tool, offered_load): by server, closed loops first, then from light to heavy load."""
+        return sorted(self.cells, key=lambda s: (s[0], load_order(s[3]), s))
 
     def accelerator(self, environment: str) -> str:
         """`none`, `kvm`, `tcg` or `unknown`."""
@@ -94,9 +88,29 @@ class Run:
 
 
 def scenario_labels(run: Run) -> dict[tuple[str, ...], str]:
-    """Scenario → the shortest label that tells it apart: the server, and whatever else varies in the run."""
-    varies = [i for i in range(1, len(SCENARIO)) if len({s[i] for s in run.scenarios}) > 1]
-    return {s: " · ".join([s[0], *(s[i] for i in varies)]) for s in run.scenarios}
+    """Scenario → the shortest label that tells it apart: the server, then load, workload and tool as need be."""
+    labels = {s: s[0] for s in run.scenarios}
+    for column in ("offered_load", "workload", "tool"):
+        place = SCENARIO.index(column)
+        if len(set(labels.values())) < len(labels) and len({s[place] for s in run.scenarios}) > 1:
+            labels = {s: f"{label} · {load_words(s[place])}" for s, label in labels.items()}
+    return labels
+
+
+def load_order(offered_load: str) -> tuple[str, float]:
+    """A sort key: closed loops, then rates, then shares, each from light to heavy."""
+    kind, _, figure = offered_load.partition(":")
+    return kind, float(figure)
+
+
+def load_words(offered_load: str) -> str:
+    """`closed:10` → `10 users`, `rate:2000` → `2,000 req/s`, `share:0.7` → `70% of capacity`; else unchanged."""
+    kind, _, figure = offered_load.partition(":")
+    if kind == "closed":
+        return f"{figure} users"
+    if kind == "rate":
+        return f"{float(figure):,g} req/s"
+    return f"{100 * float(figure):g}% of capacity" if kind == "share" else offered_load
 
 
 def load_run(run_dir: Path | str) -> Run:
@@ -130,10 +144,11 @@ def _read_trials(path: Path) -> pd.DataFrame:
         raise LoadError(f"{path}: no such file; is this a run directory?") from None
     except (OSError, ValueError) as error:
         raise LoadError(f"{path}: {error}") from None
-    wanted = TEXT_COLUMNS + INTEGER_COLUMNS + FLOAT_COLUMNS
-    missing = [column for column in wanted if column not in raw.columns]
+    missing = [column for column in NEVER_EMPTY if column not in raw.columns]
     if missing:
         raise LoadError(f"{path}: missing column(s): {', '.join(missing)}")
+    # A run is older than the columns that came after it: for these it has no figures.
+    raw = raw.reindex(columns=[*COLUMNS, *(c for c in raw.columns if c not in COLUMNS)], fill_value="")
     trials = raw.copy()
     for column in INTEGER_COLUMNS:
         trials[column] = _numbers(path, raw, column, whole=True)

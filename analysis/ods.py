@@ -1,24 +1,28 @@
-"""trials.ods: a small streaming OpenDocument spreadsheet writer (OpenDocument 1.2, zip of XML).
+"""A small streaming OpenDocument spreadsheet writer (OpenDocument 1.2, zip of XML), and a run's trials.ods.
 
-Cells are written row by row, so memory does not grow with the run. Numbers stay numbers, dates are text
+Cells are written row by row, so memory does not grow with the table. Numbers stay numbers, dates are text
 (ISO 8601, as in trials.csv), missing values are empty cells.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import numbers as abstract
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from analysis.load import load_run
-from analysis.tables import numbers
+from analysis.publish import tables
+from analysis.schema import Fields, fields, names
 from analysis.verdict import verdict_of
 
 MIMETYPE = "application/vnd.oasis.opendocument.spreadsheet"
@@ -38,7 +42,7 @@ _MANIFEST = (
     '<manifest:file-entry manifest:full-path="content.xml" manifest:media-type="text/xml"/>'
     "</manifest:manifest>"
 )
-_NUMBER = '<table:table-cell office:value-type="float" office:value="'
+_EMPTY = "<table:table-cell/>"
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # XML 1.0 has no way to write these
 _SPACES = re.compile(r"^ | {2,}|[\n\r\t]")
@@ -48,7 +52,7 @@ Sheet = tuple[str, Iterable[Row]]
 
 
 def write_ods(run_dir: Path | str) -> Path:
-    """Write `trials.ods` (sheets trials, summary, verdicts, run) into the run directory; returns its path.
+    """Write `trials.ods` (sheets trials, summaries, verdicts, run) into the run directory; returns its path.
 
     Raises LoadError when the run breaks the contract.
     """
@@ -56,15 +60,14 @@ def write_ods(run_dir: Path | str) -> Path:
     outcome = verdict_of(run)
     path = run.path / "trials.ods"
     draft = path.with_suffix(".ods.part")
-    attempts = run.attempts.drop(columns="codes")
     meta = {key: value for key, value in run.meta.items() if key != "verdict"}
     meta["sentence"] = outcome["sentence"]
     write_sheets(
         draft,
         [
-            ("trials", _frame_rows(attempts)),
-            ("summary", _frame_rows(numbers(run))),
-            ("verdicts", _verdict_rows(outcome)),
+            ("trials", csv_rows(run.path / "trials.csv", fields("trials"))),
+            ("summaries", _table_rows("summaries", tables.summaries(run))),
+            ("verdicts", _table_rows("verdicts", tables.verdicts(outcome))),
             ("run", [("key", "value"), *_flatten(meta)]),
         ],
     )
@@ -73,7 +76,7 @@ def write_ods(run_dir: Path | str) -> Path:
 
 def write_sheets(path: Path, sheets: Iterable[Sheet]) -> None:
     """Write (name, rows) pairs as one spreadsheet; the mimetype comes first and uncompressed, as the format asks."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr(zipfile.ZipInfo("mimetype", EPOCH), MIMETYPE, zipfile.ZIP_STORED)
         archive.writestr(_deflated("META-INF/manifest.xml"), _MANIFEST)
         with archive.open(_deflated("content.xml"), "w", force_zip64=True) as content:
@@ -84,6 +87,21 @@ def write_sheets(path: Path, sheets: Iterable[Sheet]) -> None:
             content.write(_TAIL.encode())
 
 
+def csv_rows(path: Path, columns: Fields) -> Iterator[Row]:
+    """The heading and the rows of a CSV file, numbers as numbers by their field's type; nothing is held in memory."""
+    kinds = {str(field["name"]): _KINDS.get(field["type"], str) for field in columns}
+    with path.open(encoding="utf-8", newline="") as handle:
+        reader = csv.reader(handle)
+        heading = next(reader)
+        yield heading
+        readers = [kinds.get(name, str) for name in heading]
+        for row in reader:
+            yield [read(text) if text else None for read, text in zip(readers, row, strict=True)]
+
+
+_KINDS: dict[str, Callable[[str], Any]] = {"integer": lambda text: int(float(text)), "number": float}
+
+
 def _deflated(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, EPOCH)
     info.compress_type = zipfile.ZIP_DEFLATED
@@ -92,33 +110,46 @@ def _deflated(name: str) -> zipfile.ZipInfo:
 
 def _sheet(name: str, rows: Iterable[Row]) -> Iterator[str]:
     yield f'<table:table table:name="{_attribute(name)}">'
-    chunk: list[str] = []
-    for row in rows:
-        chunk.append(f"<table:table-row>{''.join([_cell(value) for value in row])}</table:table-row>")
-        if len(chunk) >= ROWS_PER_WRITE:
-            yield "".join(chunk)
-            chunk = []
-    yield "".join(chunk) + "</table:table>"
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, ROWS_PER_WRITE)):
+        yield "".join([_row(row) for row in chunk])
+    yield "</table:table>"
 
 
-def _cell(value: Any) -> str:
-    if type(value) is float and math.isfinite(value):  # most cells: the short way
-        number = repr(value)
-        return f'{_NUMBER}{number}"><text:p>{number}</text:p></table:table-cell>'
-    if value is None or value is pd.NA or value == "":
-        return "<table:table-cell/>"
-    if isinstance(value, bool):
-        word = "true" if value else "false"
-        return (
-            f'<table:table-cell office:value-type="boolean" office:boolean-value="{word}">'
-            f"<text:p>{word.upper()}</text:p></table:table-cell>"
-        )
-    if isinstance(value, abstract.Real):
-        if not math.isfinite(value):
-            return "<table:table-cell/>"
-        number = repr(int(value)) if isinstance(value, abstract.Integral) else repr(float(value))
-        return f'{_NUMBER}{number}"><text:p>{number}</text:p></table:table-cell>'
-    return f'<table:table-cell office:value-type="string">{_paragraphs(str(value))}</table:table-cell>'
+def _row(row: Row) -> str:
+    cells = "".join([_CELLS.get(type(value), _other)(value) for value in row])
+    return f"<table:table-row>{cells}</table:table-row>"
+
+
+def _whole(value: int) -> str:
+    return f'<table:table-cell office:value-type="float" office:value="{value}"/>'
+
+
+def _fraction(value: float) -> str:
+    if not math.isfinite(value):
+        return _EMPTY
+    return f'<table:table-cell office:value-type="float" office:value="{value!r}"/>'
+
+
+def _truth(value: bool) -> str:
+    return f'<table:table-cell office:value-type="boolean" office:boolean-value="{"true" if value else "false"}"/>'
+
+
+@lru_cache(maxsize=4096)
+def _text(value: str) -> str:
+    return f'<table:table-cell office:value-type="string">{_paragraphs(value)}</table:table-cell>' if value else _EMPTY
+
+
+def _other(value: Any) -> str:
+    """Numbers of numpy and pandas, their missing values, and whatever else has a text."""
+    if value is None or value is pd.NA:
+        return _EMPTY
+    if isinstance(value, abstract.Integral):
+        return _whole(int(value))
+    return _fraction(float(value)) if isinstance(value, abstract.Real) else _text(str(value))
+
+
+_CELLS: dict[type, Callable[[Any], str]] = {float: _fraction, int: _whole, bool: _truth, str: _text}
 
 
 def _paragraphs(text: str) -> str:
@@ -138,24 +169,11 @@ def _attribute(text: str) -> str:
     return text.translate(_ESCAPES).replace('"', "&quot;")
 
 
-def _frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
-    """The header, then the rows; whole numbers stay whole."""
-    yield [str(column) for column in frame.columns]
-    yield from zip(*(frame[column].astype(object) for column in frame.columns), strict=True)
-
-
-def _verdict_rows(outcome: dict[str, Any]) -> Iterator[Row]:
-    columns = [
-        "source", "kind", "bound", "text", "blocks", "more_blocks", "effect_is", "effect", "effect_low",
-        "effect_high", "ratio", "ratio_low", "ratio_high", "hodges_lehmann_ratio",
-        "hodges_lehmann_ratio_low", "hodges_lehmann_ratio_high", "noise_floor", "suspect", "excluded",
-    ]  # fmt: skip
-    keys = ["server", "workload", "tool", "offered_load", "environment", "accelerator"]
-    yield [*keys, "metric", *columns, "notes"]
-    for result in outcome["results"]:
-        for name, one in result["metrics"].items():
-            figures = [one.get(column) for column in columns]
-            yield [*(result[key] for key in keys), name, *figures, "; ".join(one["notes"])]
+def _table_rows(table: str, rows: Iterable[dict[str, Any]]) -> Iterator[Row]:
+    """The columns of the table's schema, then the rows; what a row does not have stays empty."""
+    columns = names(table)
+    yield columns
+    yield from ([row.get(column) for column in columns] for row in rows)
 
 
 def _flatten(value: dict[str, Any], prefix: str = "") -> Iterator[Row]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -14,12 +13,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from analysis.axes import value_axis
 from analysis.load import AA_ARM, BASELINE, Run
 
 WIDTH_IN = 5.0
-LOG_ABOVE = 6.0  # a wider range of values gets a logarithmic axis
 
 INK, SOFT, GRID, BAND = "#101112", "#606162", "#d0d1d2", "#e0e1e2"
 METAL, METAL_B = "#0072b2", "#56b4e9"  # Okabe & Ito's colour-blind safe palette
@@ -58,6 +56,7 @@ class Look:
     colour: str
     marker: str
     filled: bool
+    line: Literal["-", "--", "-.", ":"] = "-"
 
 
 @contextmanager
@@ -75,7 +74,9 @@ def look(run: Run, environment: str) -> Look:
         return Look("metal again (A/A)", METAL_B, "o", False)
     place = run.guests.index(environment)
     emulated = " (emulated)" if run.accelerator(environment) == "tcg" else ""
-    return Look(environment + emulated, GUESTS[place % len(GUESTS)], "sD^v"[place % 4], True)
+    return Look(
+        environment + emulated, GUESTS[place % len(GUESTS)], "sD^v"[place % 4], True, ("--", "-.", ":", "-")[place % 4]
+    )
 
 
 def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
@@ -85,55 +86,29 @@ def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, list(axes)
 
 
-def legend(figure: Figure, looks: Sequence[Look]) -> None:
-    """One line above the axes."""
+def legend(figure: Figure, looks: Sequence[Look], *, lines: bool = False) -> None:
+    """One line above the axes; `lines` for charts whose environments differ by line instead of by mark."""
     handles = [
         Line2D(
-            [], [], linestyle="none", marker=item.marker, color=item.colour, markersize=7, label=item.label,
+            [], [], linestyle=item.line if lines else "none", marker="none" if lines else item.marker,
+            color=item.colour, markersize=7, label=item.label,
             markerfacecolor=item.colour if item.filled else "none",
         )
         for item in looks
     ]  # fmt: skip
     columns = len(looks) if len(looks) <= 3 else 2
     figure.legend(
-        handles=handles, loc="outside upper left", ncols=columns, frameon=False, handletextpad=0.1,
+        handles=handles, loc="outside upper left", ncols=columns, frameon=False, handletextpad=0.5 if lines else 0.1,
         columnspacing=1.2, borderaxespad=0.1,
     )  # fmt: skip
 
 
-def value_axis(axes: Axes, low: float, high: float, unit: str) -> None:
-    """Linear from zero, or logarithmic over a wide range, with few, round, plainly written ticks."""
-    if low > 0 and high / low > LOG_ABOVE:
-        axes.set_xscale("log")
-        axes.set_xlim(low / 1.25, high * 1.25)
-        ticks = log_ticks(low / 1.25, high * 1.25)
-        unit += " (logarithmic)"
-    else:
-        axes.set_xlim(0, high * 1.06)
-        ticks = [t for t in mpl.ticker.MaxNLocator(5).tick_values(0, high * 1.06) if t <= high * 1.06]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
-    axes.set_xlabel(unit)
-
-
-def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """1-2-5 ticks within the range, thinned to 1-5, then decades, until at most `most` are left."""
-    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks: list[float] = []
-    for steps in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [s * 10.0**e for e in exponents for s in steps if low <= s * 10.0**e <= high]
-        if len(ticks) <= most:
-            break
-    return ticks
-
-
-def short_number(value: float) -> str:
-    """12000 → `12k`, 0.5 → `0.5`, 450 → `450`."""
-    for size, suffix in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{suffix}"
-    return f"{value:g}"
+def scatter(axes: Axes, x: Any, y: Any, item: Look) -> None:
+    """One small mark per trial."""
+    axes.scatter(
+        x, y, s=18, marker=item.marker, linewidths=0.8, alpha=0.7, edgecolors=item.colour,
+        facecolors=item.colour if item.filled else "none", zorder=3,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -154,10 +129,7 @@ def strip(lanes: Sequence[Lane], unit: str) -> Figure:
     for lane in lanes:
         place = rows.index(lane.row) + (looks.index(lane.look) - (len(looks) - 1) / 2) * step
         jitter = np.linspace(-0.22, 0.22, len(lane.values)) * step
-        axes.scatter(
-            lane.values, place + jitter, s=20, marker=lane.look.marker, linewidths=0.9, alpha=0.75,
-            edgecolors=lane.look.colour, facecolors=lane.look.colour if lane.look.filled else "none",
-        )  # fmt: skip
+        scatter(axes, lane.values, place + jitter, lane.look)
         axes.plot([lane.values.median()] * 2, [place - step * 0.45, place + step * 0.45], color=INK, lw=1.6)
     everything = pd.concat([lane.values for lane in lanes])
     value_axis(axes, float(everything.min()), float(everything.max()), unit)
@@ -187,11 +159,8 @@ def lanes_of(run: Run, labels: dict[tuple[str, ...], str], columns: dict[str, st
 
 def figures(run: Run, scenario: tuple[str, ...], environment: str) -> pd.DataFrame:
     """The trials of one cell of the matrix that are not invalid, by block."""
-    server, workload, tool, load = scenario
-    trials = run.trials
-    keep = (trials["server"] == server) & (trials["workload"] == workload) & (trials["tool"] == tool)
-    keep &= (trials["offered_load"] == load) & (trials["environment"] == environment)
-    return trials[keep & (trials["verdict"] != "invalid")]
+    trials = run.cells[scenario] if scenario in run.cells else run.trials[:0]
+    return trials[(trials["environment"] == environment) & (trials["verdict"] != "invalid")]
 
 
 def medians_in_words(lanes: Sequence[Lane], unit: str) -> str:

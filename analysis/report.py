@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +12,16 @@ from markupsafe import Markup
 
 from analysis import charts
 from analysis.equality import DECLARED, EQUAL, UNDECLARED, equality
-from analysis.judge import MARGIN, estimate_words, percent
-from analysis.load import Run, load_run
-from analysis.metrics import METRICS
+from analysis.judge import estimate_words, percent
+from analysis.load import Run, load_run, load_words
+from analysis.metrics import METRICS, Metric
+from analysis.panels import ladders
 from analysis.svg import inline_svg
-from analysis.tables import host_facts, numbers
+from analysis.tables import availability, gates, host_facts, numbers
 from analysis.verdict import verdict_of
 
 TEMPLATES = Path(__file__).parent / "templates"
-GATES = {
-    "client-saturated": "the load generator, not the server, was the bottleneck: throughput is a lower bound",
-    "twin-client-saturated": "the twin load generator was the bottleneck: its throughput is a lower bound",
-    "link-bound": "the link was full: equal figures are no evidence of low overhead",
-    "littles-law": "users, throughput and response time do not fit together",
-    "steal": "the hypervisor took CPU time away from the machine under test",
-    "failed-requests": "requests failed",
-    "wrong-body": "a response was not the file that was asked for",
-    "fingerprint": "binary, configuration, content or worker count differ between the sides",
-    "tool-failed": "the load tool failed or was cut off",
-    "server-failed": "the server did not start or did not stay up",
-    "host-lost": "the machine under test was lost during the trial",
-}
+HEADINGS = ("requests per second", "p99", "server CPU per request", "CPU per request on the host")
 
 
 def write_report(run_dir: Path | str) -> Path:
@@ -56,33 +46,50 @@ def render(run: Run) -> str:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    page.filters |= {"percent": percent, "estimate": _estimate, "number": _number}
+    page.filters |= {
+        "percent": percent, "estimate": _estimate, "rank_estimate": _rank_estimate, "number": _number, "p": _p,
+        "share": _share, "load": load_words,
+    }  # fmt: skip
+    fired, quiet = gates(run)
     return page.get_template("report.html.j2").render(
         run=run,
         meta=run.meta,
         outcome=outcome,
-        metrics=_shown_metrics(outcome),
-        margin=MARGIN,
+        subject="server" if len({r["offered_load"] for r in outcome["results"]}) < 2 else "server and load",
+        several=len(run.guests) > 1,
+        headings=HEADINGS,
+        verdicts=[(result, _cells(result)) for result in outcome["results"]],
+        trimmed=_trimmed(outcome),
+        margin=outcome["margin"],
         question=_question(run.meta["experiment"]),
         accelerators={e: run.accelerator(e) for e in run.environments},
         link=_link(run.meta),
-        gates=[(code, count, GATES.get(code, "")) for code, count in outcome["gates"].items()],
+        gates=fired,
+        quiet_gates=quiet,
+        availability=availability(run),
         left_out=_left_out(run),
         facts={status: [f for f in facts if f.status == status] for status in (UNDECLARED, DECLARED, EQUAL)},
+        ladder=any(len(group.loads) > 2 for group in ladders(run)),
         charts=drawn,
-        numbers=numbers(run).to_dict("records"),
+        number_headings=list(NUMBER_CELLS),
+        numbers=[row | {"cells": _number_cells(row)} for row in numbers(run).to_dict("records")],
         host_names=names,
         host_rows=rows,
     )
 
 
-def _shown_metrics(outcome: dict[str, Any]) -> list[Any]:
-    """The metrics for which at least one comparison has a figure, and always throughput."""
-    return [
-        metric
-        for i, metric in enumerate(METRICS)
-        if i == 0 or any(r["metrics"][metric.name]["blocks"] for r in outcome["results"])
-    ]
+def _cells(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """One entry per heading; the p99 is the open loop's where there is one, and says which it is."""
+    metrics = result["metrics"]
+    loop, p99 = ("open", metrics["tail"]) if metrics["tail"]["applies"] else ("closed", metrics["latency_p99"])
+    p99 = p99 | {"detail": "open loop" if loop == "open" else "closed loop: no tail"}
+    return [metrics["throughput"], p99, metrics["cpu"], metrics["host_cpu"]]
+
+
+def _trimmed(outcome: dict[str, Any]) -> list[tuple[dict[str, Any], Metric, dict[str, Any]]]:
+    """(result, metric, its entry) wherever the 2009 estimator has both sides."""
+    entries = [(result, metric, result["metrics"][metric.name]) for result in outcome["results"] for metric in METRICS]
+    return [entry for entry in entries if (entry[2]["trimmed_2009"] or {}).get("ratio") is not None]
 
 
 def _question(experiment: Any) -> str:
@@ -107,9 +114,57 @@ def _estimate(one: dict[str, Any]) -> str:
     return estimate_words(one) if one.get("ratio") is not None else ""
 
 
+def _rank_estimate(one: dict[str, Any]) -> str:
+    if one.get("ratio") is None:
+        return ""
+    keys = ("effect", "effect_low", "effect_high")
+    return estimate_words(one | {key: one[f"hodges_lehmann_{key}"] for key in keys})
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
+
+
+def _share(value: float) -> str:
+    """A share close to one, with the digits that tell it from one."""
+    return f"{100 * value:.5g}%"
+
+
+def _number_cells(row: dict[Any, Any]) -> list[str]:
+    return [
+        words(next((row[c] for c in columns if not pd.isna(row[c])), None)) for columns, words in NUMBER_CELLS.values()
+    ]
+
+
 def _number(value: Any) -> str:
     """Three significant digits below a thousand, whole above; a dash where there is none."""
     if value is None or pd.isna(value):
         return "–"
     number = float(value)
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+
+
+def _part(value: Any) -> str:
+    return "–" if value is None else percent(value)
+
+
+def _mib(value: Any) -> str:
+    return _number(None if value is None else value / 1024)
+
+
+# Heading → (columns of `numbers`, the first that has a figure; how it is written).
+NUMBER_CELLS: dict[str, tuple[tuple[str, ...], Callable[[Any], str]]] = {
+    "valid": (("valid",), _number), "suspect": (("suspect",), _number), "invalid": (("invalid",), _number),
+    "offered req/s": (("offered_rps",), _number), "req/s, tool": (("throughput_rps",), _number),
+    "req/s, twin": (("twin_throughput_rps",), _number), "good req/s": (("goodput_rps",), _number),
+    "p50 µs": (("merged_p50_us", "response_time_p50_us", "service_time_p50_us"), _number),
+    "p99 µs": (("merged_p99_us", "response_time_p99_us", "service_time_p99_us"), _number),
+    "p99.9 µs": (("merged_p999_us", "response_time_p999_us", "service_time_p999_us"), _number),
+    "failed, twin": (("twin_failure_rate",), _part),
+    "server CPU µs/req": (("server_cpu_us_per_request",), _number),
+    "host CPU µs/req": (("host_cpu_us_per_request",), _number),
+    "memory MiB": (("memory_pss_kib",), _mib), "client CPU": (("client_cpu_share",), _part),
+    "steal %": (("steal_pct",), _number),
+}  # fmt: skip

@@ -6,18 +6,25 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import sides
+from analysis.compare import twin_name
 from analysis.latency import merged_percentiles
-from analysis.load import Run, scenario_labels
+from analysis.load import GATES, SCENARIO, Run, scenario_labels
 from analysis.plot import figures
 
 # name of the column in the table → (column of trials.csv, unit)
 NUMBERS = {
+    "offered_rps": "req/s, offered",
     "throughput_rps": "req/s, tool",
+    "goodput_rps": "req/s, good",
     "twin_throughput_rps": "req/s, twin",
     "availability_pct": "availability, %",
-    "service_time_p50_us": "p50, µs",
-    "service_time_p99_us": "p99, µs",
-    "service_time_p999_us": "p99.9, µs",
+    "response_time_p50_us": "p50, open loop, µs",
+    "response_time_p99_us": "p99, open loop, µs",
+    "response_time_p999_us": "p99.9, open loop, µs",
+    "service_time_p50_us": "p50, closed loop, µs",
+    "service_time_p99_us": "p99, closed loop, µs",
+    "service_time_p999_us": "p99.9, closed loop, µs",
     "server_cpu_us_per_request": "server CPU, µs/req",
     "host_cpu_us_per_request": "host CPU, µs/req",
     "memory_pss_kib": "memory, KiB",
@@ -40,7 +47,8 @@ def numbers(run: Run) -> pd.DataFrame:
             if row["trials"] == 0:
                 continue
             row |= {column: _median(used[column]) for column in NUMBERS}
-            merged = merged_percentiles(run.path, used.dropna(subset=["service_time_p50_us"]))
+            logged = used["response_time_p50_us"].notna() | used["service_time_p50_us"].notna()
+            merged = merged_percentiles(run.path, used[logged])
             for name, value in zip(("p50", "p90", "p99", "p999"), merged or (None,) * 4, strict=True):
                 row[f"merged_{name}_us"] = value
             row["twin_failure_rate"] = _rate(used["twin_failed"], used["twin_requests"])
@@ -49,10 +57,8 @@ def numbers(run: Run) -> pd.DataFrame:
 
 
 def _counts(run: Run, scenario: tuple[str, ...], environment: str) -> dict[str, int]:
-    trials = run.trials
-    server, workload, tool, load = scenario
-    keep = (trials["server"] == server) & (trials["workload"] == workload) & (trials["tool"] == tool)
-    cell = trials[keep & (trials["offered_load"] == load) & (trials["environment"] == environment)]
+    cell = run.cells[scenario]
+    cell = cell[cell["environment"] == environment]
     counts = {name: int((cell["verdict"] == name).sum()) for name in ("valid", "suspect", "invalid")}
     return {"trials": len(cell), **counts}
 
@@ -65,6 +71,36 @@ def _median(values: pd.Series) -> float | None:
 def _rate(part: pd.Series, whole: pd.Series) -> float | None:
     total = whole.dropna().astype(float).sum()
     return float(part.dropna().astype(float).sum() / total) if total else None
+
+
+def gates(run: Run) -> tuple[list[dict[str, Any]], list[str]]:
+    """(a row per gate that fired: `code`, `verdict`, `meaning`, `trials` by environment; codes of the others)."""
+    trials = run.trials[["codes", "environment"]].itertuples(index=False)
+    fired = [(code, environment) for codes, environment in trials for code in set(codes)]
+    rows = []
+    for code in dict.fromkeys([*GATES, *sorted({code for code, _ in fired})]):
+        counts = {environment: fired.count((code, environment)) for environment in run.environments}
+        if any(counts.values()):
+            known = GATES.get(code, {"verdict": "unknown", "meaning": "this version knows no such gate"})
+            rows.append({"code": code, "trials": counts} | known)
+    rows.sort(key=lambda row: -sum(row["trials"].values()))
+    return rows, [code for code in GATES if code not in {code for code, _ in fired}]
+
+
+def availability(run: Run) -> list[dict[str, Any]]:
+    """One row per scenario, environment and tool (or twin): `requests`, `failed`, `share` with Wilson's `low`, `high`.
+
+    Over all trials that have counts, those too that the gates refused.
+    """
+    rows = []
+    for scenario, label in scenario_labels(run).items():
+        tools = {"tool": scenario[SCENARIO.index("tool")], "twin": twin_name(run, scenario)}
+        for environment in run.environments:
+            for source, tool in tools.items():
+                if counts := sides.availability(run.cells[scenario], environment, source):
+                    row = {"label": label, "environment": environment, "tool": tool, **counts}
+                    rows.append(row | {"failed": counts["requests"] - counts["successful"]})
+    return rows
 
 
 HOST_FACTS = {

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Collection
 from typing import Any
 
 from analysis.load import Run
 from analysis.plot import Chart, style
 
 
-def draw_all(run: Run, outcome: dict[str, Any]) -> list[tuple[str, Chart]]:
-    """(unique name, chart) in the order of the report; `outcome` is what `verdict` returns."""
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
+def draw_all(run: Run, outcome: dict[str, Any], only: Collection[str] = ()) -> list[tuple[str, Chart]]:
+    """(unique name, chart) in the order of the report; `outcome` is what `verdict` returns.
+
+    `only` names the files whose charts are wanted; all of them when empty.
+    """
+    names = [module.name for module in pkgutil.iter_modules(__path__) if not only or module.name in only]
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
     drawn: list[tuple[str, Chart]] = []
     with style():

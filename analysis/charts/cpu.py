@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from analysis.load import Run, scenario_labels
+from analysis.load import Run
+from analysis.panels import shown_labels
 from analysis.plot import GUESTS, Chart, Lane, Look, lanes_of, medians_in_words, strip
 
 ORDER = 40
@@ -13,7 +14,7 @@ ORDER = 40
 
 def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
     """One chart, from the tool's window; from the twin's when the tool has no figures."""
-    labels = scenario_labels(run)
+    labels = shown_labels(run)
     for prefix in ("", "twin_"):
         server = f"{prefix}server_cpu_us_per_request"
         host = f"{prefix}host_cpu_us_per_request"

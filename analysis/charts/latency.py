@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from analysis.axes import value_axis
 from analysis.latency import COLUMNS, PERCENTILES, merged_percentiles
-from analysis.load import Run, scenario_labels
-from analysis.plot import Chart, figures, legend, look, new_figure, row_axis, value_axis
+from analysis.load import Run
+from analysis.metrics import CLOSED
+from analysis.panels import shown_labels
+from analysis.plot import Chart, figures, legend, look, new_figure, row_axis
 
 ORDER = 30
 
 
 def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
     """One chart: a line from p50 to p99.9 per server and environment."""
-    labels = scenario_labels(run)
+    labels = shown_labels(run, (CLOSED,))
     rows = list(labels.values())
     looks = [look(run, environment) for environment in run.environments]
     step = 0.75 / max(len(looks), 2)

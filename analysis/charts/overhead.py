@@ -8,10 +8,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.judge import INVALID, MARGIN, estimate_words, percent
-from analysis.load import Run
+from analysis.axes import log_ticks
+from analysis.judge import INVALID, estimate_words, percent
+from analysis.load import SCENARIO, Run
 from analysis.metrics import METRICS, Metric
-from analysis.plot import BAND, INK, METAL, SOFT, Chart, log_ticks, look, new_figure, row_axis
+from analysis.panels import shown_labels
+from analysis.plot import BAND, INK, METAL, SOFT, Chart, look, new_figure, row_axis
 
 ORDER = 10
 NICE_OVERHEADS = (-4, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -21,25 +23,38 @@ NARROW = math.log(1.25)
 def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
     """One chart per metric that has an estimate."""
     charts: list[Chart] = []
+    shown = shown_labels(run)
     for metric in METRICS:
-        entries = [(r, r["metrics"][metric.name]) for r in outcome["results"]]
+        entries = [(r, r["metrics"][metric.name]) for r in outcome["results"] if _scenario(r) in shown]
+        entries = [(r, m) for r, m in entries if m["applies"]]
         absent = [r["label"] for r, m in entries if m.get("ratio") is None]
         entries = [(r, m) for r, m in entries if m.get("ratio") is not None]
         if entries:
-            charts.append(_forest(run, metric, entries, first=not charts, absent=absent))
+            charts.append(_forest(run, metric, entries, outcome["margin"], first=not charts, absent=absent))
     return charts
 
 
+def _scenario(result: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(result[column]) for column in SCENARIO)
+
+
 def _forest(
-    run: Run, metric: Metric, entries: list[tuple[dict[str, Any], dict[str, Any]]], *, first: bool, absent: list[str]
+    run: Run,
+    metric: Metric,
+    entries: list[tuple[dict[str, Any], dict[str, Any]]],
+    margin: float,
+    *,
+    first: bool,
+    absent: list[str],
 ) -> Chart:
-    figure, (axes,) = new_figure(1.55 * len(entries) - 0.6)
     sign = -1.0 if metric.higher_is_better else 1.0
     several = len(run.guests) > 1
     names = [r["label"] + (f" · {r['environment']}" if several else "") for r, _ in entries]
-    axes.axvspan(-math.log1p(MARGIN), math.log1p(MARGIN), color=BAND, lw=0, zorder=0)
+    lines = 2 + max(name.count(" · ") for name in names)
+    figure, (axes,) = new_figure((0.65 * lines + 0.25) * len(entries) - 0.6)
+    axes.axvspan(-math.log1p(margin), math.log1p(margin), color=BAND, lw=0, zorder=0)
     axes.axvline(0, color=INK, lw=1.0, zorder=1)
-    reach = [0.0, -math.log1p(2 * MARGIN), math.log1p(2 * MARGIN)]
+    reach = [0.0, -math.log1p(2 * margin), math.log1p(2 * margin)]
     for row, (result, one) in enumerate(entries):
         style = look(run, result["environment"])
         reach += _row(axes, row, one, sign, style.colour, style.marker)
@@ -52,7 +67,7 @@ def _forest(
     words = "; ".join(f"{name}: {text}" for name, text in zip(names, told, strict=True))
     title = ("Overhead: " if metric.higher_is_better else "Cost ratio: ") + metric.label
     caption = "Right of zero metal is better." if metric.higher_is_better else "Right of 1 metal is better."
-    caption += _how_to_read([one for _, one in entries]) if first else " Read as the first figure."
+    caption += _how_to_read([one for _, one in entries], margin) if first else " Read as the first figure."
     if any(one["bound"] for _, one in entries):
         caption += " An arrow: the figure is a bound, because the client or the link set the pace."
     if absent:
@@ -66,10 +81,10 @@ def _under(one: dict[str, Any]) -> str:
     return "invalid" if one["kind"] == INVALID else estimate_words(one).removeprefix("overhead ")
 
 
-def _how_to_read(ones: list[dict[str, Any]]) -> str:
+def _how_to_read(ones: list[dict[str, Any]], margin: float) -> str:
     words = (
         " Mark: estimate over blocks with its 95% interval (paired t); thin line below: Hodges–Lehmann with the"
-        f" exact signed-rank interval. Shaded: ±{percent(MARGIN)}, of no practical importance."
+        f" exact signed-rank interval. Shaded: ±{percent(margin)}, of no practical importance."
     )
     if any(one["noise_floor"] is not None for one in ones):
         words += " Blue bar at the bottom of a row: the noise floor from the A/A arm."

@@ -1,0 +1,76 @@
+"""How long and how much memory grouped exact percentiles take: `python -m analysis.bench.percentiles [ROWS]`.
+
+Makes ROWS samples (100 million unless told) in eight groups as Parquet in a temporary folder, lognormal and
+the same each time; then measures analysis.percentiles in a process of its own. The files are in the page
+cache by then.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from analysis.percentiles import grouped_percentiles
+
+ROWS = 100_000_000
+PART = 10_000_000
+
+# Box–Muller from two hashes of the row's number; the four servers differ in their median.
+_MAKE = """
+COPY (
+    WITH uniform AS (
+        SELECT i, (hash(i) >> 11) / 9007199254740992 AS a, (hash(-1 - i) >> 11) / 9007199254740992 AS b
+        FROM range($first, $last) AS numbers(i)
+    )
+    SELECT ['apache-prefork', 'lighttpd', 'lighttz', 'nginx'][1 + i % 4] AS server,
+           if(i // 4 % 2 = 0, 'metal', 'kvm-default') AS environment,
+           CAST(exp(6.5 + 0.2 * (i % 4) + 0.6 * sqrt(-2 * ln(1 - a)) * cos(2 * pi() * b)) AS INTEGER) AS latency_us
+    FROM uniform
+) TO '{file}' (FORMAT parquet, COMPRESSION zstd)
+"""
+
+
+def make(folder: Path, rows: int) -> list[Path]:
+    """Write the samples in parts of ten million; the files."""
+    files = []
+    with duckdb.connect() as database:
+        database.execute("SET enable_progress_bar = false")
+        for first in range(0, rows, PART):
+            file = folder / f"part-{first // PART:03d}.parquet"
+            database.execute(_MAKE.format(file=file), {"first": first, "last": min(first + PART, rows)})
+            files.append(file)
+    return files
+
+
+def measure(files: list[Path]) -> tuple[float, float, float, str]:
+    """Seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the table."""
+    begin, cpu_begin = time.monotonic(), time.process_time()
+    table = grouped_percentiles(files, ["server", "environment"])
+    seconds, cpu_s = time.monotonic() - begin, time.process_time() - cpu_begin
+    wide = table.pivot(index=["server", "environment", "samples"], columns="percentile", values="value_us")
+    return seconds, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, wide.to_string()
+
+
+def main() -> None:
+    """Make, measure, print."""
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
+    with (
+        TemporaryDirectory(prefix="vmtoll-bench-") as folder,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as fresh,
+    ):
+        files = fresh.submit(make, Path(folder), rows).result()
+        size_mb = sum(file.stat().st_size for file in files) / 1e6
+        seconds, cpu_s, peak_mb, table = fresh.submit(measure, files).result()
+    took = f"{seconds:.2f} s ({cpu_s:.2f} s of CPU), peak {peak_mb:.0f} MB"
+    print(f"{table}\n{rows:,} samples, {size_mb:.0f} MB of Parquet: {took}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Exact percentiles of very many samples, by group: DuckDB counts each whole-µs value, then the counts are ranked.
+
+Memory grows with the number of distinct values per group, not with the number of samples.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+MEMORY_LIMIT_MB = 150  # of DuckDB; what it cannot hold it writes to the temporary folder
+THREADS = 2
+
+_QUERY = """
+WITH counted AS (
+    SELECT {groups}, {value} AS value, {total} AS n
+    FROM read_parquet($files)
+    WHERE {value} IS NOT NULL
+    GROUP BY {groups}, value
+),
+ranked AS (
+    SELECT {groups}, value,
+           sum(n) OVER (PARTITION BY {groups} ORDER BY value) AS rank,
+           sum(n) OVER (PARTITION BY {groups}) AS samples
+    FROM counted
+)
+SELECT {groups}, CAST(percentile AS DOUBLE) AS percentile, CAST(min(value) AS BIGINT) AS value_us,
+       CAST(any_value(samples) AS BIGINT) AS samples
+FROM ranked, (SELECT CAST(unnest($percentiles) AS DECIMAL(9, 6)) AS percentile)
+WHERE 100 * rank >= percentile * samples
+GROUP BY {groups}, percentile
+ORDER BY {groups}, percentile
+"""
+
+
+def grouped_percentiles(
+    files: Path | Sequence[Path],
+    groups: Sequence[str],
+    value: str = "latency_us",
+    percentiles: Sequence[float] = PERCENTILES,
+    count: str | None = None,
+) -> pd.DataFrame:
+    """Exact percentiles of the whole-number column `value` (µs) of Parquet files, for each group.
+
+    A row is one sample, or as many as its column `count` says: so are those of a bundle's histograms.parquet.
+
+    Nearest rank: the smallest value that at least p percent of the samples do not exceed, so that it is a
+    value that was seen. `percentiles` lie above 0 and at most at 100, with up to six decimals. Returns one
+    row per group and percentile: the group columns, `percentile`, `value_us`, `samples`. Empty cells are not
+    samples. Raises
+    duckdb.Error for a file or column that is not there, ValueError for what cannot be a percentile, for no
+    group, and for a column of fractions.
+    """
+    if not groups or not all(0 < p <= 100 for p in percentiles):
+        raise ValueError(f"expected at least one group and percentiles above 0 up to 100, got {groups}, {percentiles}")
+    paths = [str(file) for file in ([files] if isinstance(files, Path) else files)]
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": THREADS,
+        "memory_limit": f"{MEMORY_LIMIT_MB}MB",
+        "temp_directory": tempfile.gettempdir(),
+        "preserve_insertion_order": False,
+    }
+    with duckdb.connect(config=settings) as database:
+        database.execute("SET enable_progress_bar = false")
+        columns = database.execute("DESCRIBE SELECT * FROM read_parquet($files)", {"files": paths}).fetchall()
+        kinds = {str(column[0]): str(column[1]) for column in columns}
+        if "INT" not in kinds.get(value, "INT"):
+            raise ValueError(f"{paths[0]}: column {value} is {kinds[value]}, not whole microseconds")
+        total = f"sum({_quoted(count)})" if count else "count(*)"
+        named = ", ".join(_quoted(name) for name in groups)
+        query = _QUERY.format(groups=named, value=_quoted(value), total=total)
+        shares = [f"{p:.6f}" for p in percentiles]
+        return database.execute(query, {"files": paths, "percentiles": shares}).df()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
