@@ -4,12 +4,13 @@ VMTOLL := .venv/bin/vmtoll
 E ?= demo
 LINK ?= unshaped
 RUN ?= results/latest
+N ?= metal_vs_kvm
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY))
 
-.PHONY: help setup demo test lint lab-up lab-down lab-status provision run report lock clean
+.PHONY: help setup demo test lint lab-up lab-down lab-status provision run report notebook site bench-percentiles bench-ods lock clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 setup: ## install Debian packages and the pinned Python environment
 	@scripts/setup
@@ -41,11 +42,23 @@ run: setup ## run an experiment (E=demo, INVENTORY=… for real machines)
 report: setup ## write a run's report anew (RUN=results/latest)
 	@$(VMTOLL) report $(RUN)
 
+notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails or replication, RUN=results/latest
+	@$(VMTOLL) notebook $(N) $(RUN)
+
+site: setup ## write a page over all runs, to filter and compare (site/index.html)
+	@$(VMTOLL) site
+
+bench-percentiles: setup ## time and memory of exact percentiles over 100 million samples
+	@.venv/bin/python -m analysis.bench.percentiles
+
+bench-ods: setup ## time and memory of a spreadsheet of 100,000 rows
+	@.venv/bin/python -m analysis.bench.ods
+
 lock: ## pin the Python environment anew (needs pip-tools; takes minutes)
-	@.venv/bin/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --generate-hashes --extra dev \
+	@.venv/bin/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --generate-hashes --extra dev --extra notebooks \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options --no-header \
 		--output-file requirements.txt pyproject.toml
 
 clean: ## remove what was built in this folder (not results, not the image cache)
 	@$(MAKE) -s -C server-builds/lighttz clean
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .ansible *.egg-info
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .ansible *.egg-info site

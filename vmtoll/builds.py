@@ -1,10 +1,10 @@
-"""What is made once on the controller and goes to every machine: servers and site content."""
+"""What is made once on the controller and goes to the machines: servers, site content, load tools."""
 
 import tarfile
 from pathlib import Path
 from typing import Any
 
-from vmtoll import servers
+from vmtoll import servers, tools
 from vmtoll.paths import CACHE
 from workloads import sites
 
@@ -40,4 +40,5 @@ def variables(policy: servers.Policy) -> dict[str, Any]:
         "web_servers_list": servers.catalog(),
         "web_servers_archive": str(servers.archive(policy)),
         "site_content_sites": site_archives(),
+        "load_tools_binaries": tools.binaries(),
     }

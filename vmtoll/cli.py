@@ -33,6 +33,12 @@ ExperimentArgument = Annotated[str, typer.Argument(help="Name of an experiment (
 RunArgument = Annotated[
     Path, typer.Argument(help="Folder of a run: results/<experiment>/<run-id>.", exists=True, file_okay=False)
 ]
+BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.", exists=True, file_okay=False)]
+ResumeOption = Annotated[
+    Path | None, typer.Option(help="Folder of an interrupted run to go on with.", exists=True, file_okay=False)
+]
+ResultsOption = Annotated[Path, typer.Option(help="Folder that holds the results.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def main() -> None:
@@ -95,11 +101,9 @@ def list_all() -> None:
 def run(
     experiment: ExperimentArgument,
     inventory: InventoryOption = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Folder of an interrupted run to go on with.", exists=True, file_okay=False)
-    ] = None,
+    resume: ResumeOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
-    results: Annotated[Path, typer.Option(help="Folder that holds the results.")] = RESULTS,
+    results: ResultsOption = RESULTS,
 ) -> None:
     """Run an experiment, judge it and write its report."""
     file = Registry().experiment_file(experiment)
@@ -109,17 +113,49 @@ def run(
     machines = inventory or lab.require()
     with Progress() as progress:
         folder = measure(file, machines, results, resume, progress=progress)
-    _conclude(folder)
+    print(_conclude(folder))
 
 
 @app.command()
 def report(folder: RunArgument) -> None:
     """Write the report of a run anew: verdict, report.html, trials.ods."""
-    _conclude(folder)
+    print(_conclude(folder))
 
 
 @app.command()
-def demo(results: Annotated[Path, typer.Option(help="Folder that holds the results.")] = RESULTS) -> None:
+def notebook(
+    name: Annotated[str, typer.Argument(help="Name of a notebook: metal_vs_kvm, tails, replication.")],
+    folder: RunArgument,
+) -> None:
+    """Run a notebook of analysis/notebooks on a run, without a browser, and write its page beside the report."""
+    from analysis.load import LoadError  # noqa: PLC0415
+    from analysis.notebook import execute  # noqa: PLC0415
+
+    try:
+        page = execute(name, folder)
+    except LoadError as error:
+        raise UserError(str(error)) from error
+    print(f"notebook: {page}")
+
+
+@app.command()
+def site(
+    output: Annotated[Path, typer.Option(help="Folder to write; an earlier site there is replaced.")] = Path("site"),
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Write a static page over all runs: filter, compare, link. It works from a file and from any web server."""
+    from analysis.explorer import write_site  # noqa: PLC0415
+    from analysis.load import LoadError  # noqa: PLC0415
+
+    try:
+        page = write_site(results, output)
+    except LoadError as error:
+        raise UserError(str(error)) from error
+    print(f"site: {page}")
+
+
+@app.command()
+def demo(results: ResultsOption = RESULTS) -> None:
     """Build the embedded lab, provision it, run the experiment `demo`, write its report."""
     _need_root()
     file = Registry().experiment_file("demo")
@@ -128,11 +164,52 @@ def demo(results: Annotated[Path, typer.Option(help="Folder that holds the resul
     lab.provision(None, [], quiet=True)
     with Progress() as progress:
         folder = measure(file, lab.require(), results, progress=progress)
-    _conclude(folder)
+    print(_conclude(folder))
 
 
-def _conclude(folder: Path) -> None:
-    """Judge a run, write what people read, and say in one sentence what came out."""
+@app.command()
+def publish(
+    folder: RunArgument,
+    output: Annotated[Path, typer.Option(help="Folder of the bundle; an earlier bundle there is replaced.")],
+    author: Annotated[list[str] | None, typer.Option(help="Author to cite; may be given more than once.")] = None,
+) -> None:
+    """Write a run as a data package that others can read, check, cite and run again; no name of a machine is in it."""
+    from vmtoll import bundles  # noqa: PLC0415 (loads the analysis)
+
+    bundles.publish(folder, output, author or [])
+
+
+@app.command()
+def compare(first: RunArgument, second: RunArgument, as_json: JsonOption = False) -> None:
+    """Say of each scenario whether the second run (or bundle) reproduces the first; exit code 3 when one does not."""
+    from vmtoll import bundles  # noqa: PLC0415
+
+    raise SystemExit(bundles.compare(bundles.open_run(first), bundles.open_run(second), as_json=as_json))
+
+
+@app.command()
+def replay(
+    bundle: BundleArgument,
+    inventory: InventoryOption = None,
+    blocks: Annotated[int | None, typer.Option(min=1, help="Fewer or more blocks than were published.")] = None,
+    resume: ResumeOption = None,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a published experiment again and say of each scenario: reproduced, not reproduced, or not comparable."""
+    from vmtoll import bundles  # noqa: PLC0415
+    from vmtoll.replay import replay as measure_again  # noqa: PLC0415
+
+    published = bundles.open_bundle(bundle)
+    machines = inventory or lab.require()
+    with Progress() as progress:
+        again = measure_again(published.meta, machines, results, blocks=blocks, resume=resume, progress=progress)
+    print(_conclude(again), file=sys.stderr)
+    raise SystemExit(bundles.compare(published, bundles.open_run(again), as_json=as_json))
+
+
+def _conclude(folder: Path) -> str:
+    """Judge a run, write what people read; return where it is and in one sentence what came out."""
     # Here and not above: it loads scipy and matplotlib, which `--help` should not wait for.
     from analysis.load import LoadError  # noqa: PLC0415
     from analysis.ods import write_ods  # noqa: PLC0415
@@ -147,7 +224,7 @@ def _conclude(folder: Path) -> None:
         page, sheet = write_report(folder), write_ods(folder)
     except LoadError as error:
         raise UserError(str(error)) from error
-    print(f"report: {page}\ntable:  {folder / 'trials.csv'} · {sheet}\n{verdict['sentence']}")
+    return f"report: {page}\ntable:  {folder / 'trials.csv'} · {sheet}\n{verdict['sentence']}"
 
 
 def _print_plan(file: Path) -> None:
@@ -156,7 +233,9 @@ def _print_plan(file: Path) -> None:
         scenario = trial.scenario
         print(
             f"block {trial.block}  {trial.order:3d}  {scenario.environment:12}  {scenario.server:18}  "
-            f"{scenario.workload}"
+            f"{scenario.workload:16}  {scenario.offer}"
         )
+    for server, why in planned.resolved.skipped.items():
+        print(f"skipped: {server}: {why}")
     minutes = planned.total_s / 60
     print(f"{len(planned.trials)} trials, about {minutes:.1f} minutes; the order of a run is drawn anew and recorded")

@@ -51,6 +51,8 @@ def _key(variables: dict[str, Any]) -> str:
     digest.update(json.dumps(variables["web_servers_list"], sort_keys=True).encode())
     for site in variables["site_content_sites"]:
         digest.update(f"{site['name']} {site['digest']}\n".encode())
+    for tool in variables["load_tools_binaries"]:
+        digest.update(f"{tool['name']} {tool['key']}\n".encode())
     for adapter in sorted(REPO.glob("workloads/tools/*.py")):
         packages = [line for line in adapter.read_text().splitlines() if line.startswith("PACKAGE = ")]
         digest.update("\n".join(packages).encode())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
 PLAYBOOKS = REPO / "playbooks"
+LOAD_TOOLS = REPO / "workloads" / "tools"
 SERVER_BUILDS = REPO / "server-builds"
 VM_IMAGES = REPO / "vm-images"
 RESULTS = REPO / "results"

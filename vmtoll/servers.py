@@ -13,9 +13,12 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from vmtoll.paths import CACHE, SERVER_BUILDS
+from vmtoll import sources
+from vmtoll.paths import CACHE, REPO, SERVER_BUILDS
 from vmtoll.shell import UserError, run
+from workloads.runner.sources import at_hand
 
+SOURCES = REPO
 ROOT = "/srv/vmtoll/sites"
 FOLDER = "/etc/vmtoll/servers"
 
@@ -39,11 +42,16 @@ def archive(policy: Policy) -> Path:
     """Write the archive of everything that the servers need beside their packages; return its path.
 
     Files only, owned by root, with one fixed time: unpacking it again changes nothing.
-    Raises UserError naming the server whose build or template fails.
+    Raises UserError naming the server whose build or template fails, ExperimentError for a mistake in sources.yml.
     """
     files: dict[str, tuple[bytes, int]] = {}
+    archives = at_hand(SOURCES)
     for server in catalog():
+        if "source" in server and server["name"] not in archives:
+            continue  # an experiment that names it skips it, with a sentence
         files |= _files(server, policy)
+        if "source" in server:
+            files[server["binary"]] = (sources.binary(server, archives[server["name"]]), 0o755)
     path = CACHE / "servers.tar"
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -85,7 +93,7 @@ def _render(template: Path, server: dict[str, Any], policy: Policy) -> bytes:
         text = environment.get_template(path.name).render(
             server=server,
             server_port=policy.port,
-            server_workers=policy.workers,
+            server_workers=_workers(server, policy),
             server_root=ROOT,
             server_access_log=policy.access_log,
         )
@@ -102,10 +110,15 @@ def _description(server: dict[str, Any], policy: Policy) -> bytes:
         "binary": server["binary"],
         "configs": [f"{FOLDER}/{server['name']}/{Path(template).name}" for template in server["templates"]],
         "port": policy.port,
-        "workers": policy.workers,
+        "workers": _workers(server, policy),
         "packages": server.get("packages", []),
     }
     return (json.dumps(facts, indent=2) + "\n").encode()
+
+
+def _workers(server: dict[str, Any], policy: Policy) -> int:
+    """The lab's worker count, unless the server is a published configuration with one of its own."""
+    return int(server.get("workers", policy.workers))
 
 
 def _compiled(server: dict[str, Any]) -> bytes:

@@ -11,24 +11,15 @@ from typing import Any
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
+from scipy.stats import norm
 
-from analysis.load import FLOAT_COLUMNS, INTEGER_COLUMNS, TEXT_COLUMNS
-
-COLUMNS = [
-    "run_id", "block", "order", "attempt", "environment", "accelerator", "server", "workload", "tool",
-    "offered_load", "started_at", "users", "requests", "duration_s", "transactions", "availability_pct",
-    "transferred_mb", "throughput_rps", "throughput_mb_per_s", "response_time_mean_ms", "concurrency",
-    "successful", "failed", "longest_ms", "shortest_ms", "twin", "twin_requests", "twin_duration_s",
-    "twin_throughput_rps", "twin_failed", "service_time_mean_us", "service_time_p50_us",
-    "service_time_p90_us", "service_time_p99_us", "service_time_p999_us", "server_cpu_user_s",
-    "server_cpu_system_s", "server_cpu_us_per_request", "twin_server_cpu_us_per_request", "memory_pss_kib",
-    "processes", "host_cpu_s", "host_cpu_us_per_request", "twin_host_cpu_us_per_request", "client_cpu_s",
-    "client_cpu_share", "twin_client_cpu_share", "steal_pct", "link_used_pct", "bodies_checked",
-    "bodies_wrong", "fixed_cost_s", "verdict", "reasons",
-]  # fmt: skip
-assert set(COLUMNS) == {*TEXT_COLUMNS, *INTEGER_COLUMNS, *FLOAT_COLUMNS}
+from analysis.load import COLUMNS
+from workloads.runner.latency import by_second
 
 Row = dict[str, Any]
+SPREAD = 0.55  # sd of a log latency within a trial
+SECONDS = 4
+DEADLINE_MS = 50.0
 
 
 @dataclass
@@ -47,6 +38,8 @@ class Truth:
     link: str = "unshaped"
     status: str = "complete"
     histograms: bool = False
+    loads: tuple[str, ...] = ("closed:10",)  # offered loads; `rate:` and `share:` are rungs of the sweep `ladder`
+    open_capacity_rps: float = 4000.0  # of metal, where the open loop ends; the guest's is this times its ratio
     change: Callable[[Row], list[Row]] | None = None  # row → the rows (attempts) that take its place
     undeclared: list[dict[str, Any]] = field(default_factory=list)
     seed: int = 1
@@ -60,11 +53,13 @@ def make_run(parent: Path, truth: Truth) -> Path:
     rows: list[Row] = []
     environments = ["metal", *(["metal-b"] if truth.aa else []), *truth.guests]
     for block in range(1, truth.blocks + 1):
-        scenarios = [(e, s) for s in truth.servers for e in environments]
+        scenarios = [(e, s, load) for s in truth.servers for load in truth.loads for e in environments]
         drift = {server: rng.normal(0, truth.drift) for server in truth.servers}
         for order, index in enumerate(rng.permutation(len(scenarios)), start=1):
-            environment, server = scenarios[index]
-            row = _row(rng, truth, block, order, environment, server, drift[server])
+            environment, server, load = scenarios[index]
+            row = _row(rng, truth, block, order, environment, server, drift[server]) | {"offered_load": load}
+            if not load.startswith("closed:"):
+                row = _open(rng, truth, row, drift[server])
             rows += truth.change(row) if truth.change else [row]
     with (path / "trials.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
@@ -73,7 +68,7 @@ def make_run(parent: Path, truth: Truth) -> Path:
     if truth.histograms:
         for row in rows:
             _histogram(rng, path, row)
-    planned = truth.blocks * len(environments) * len(truth.servers)
+    planned = truth.blocks * len(environments) * len(truth.servers) * len(truth.loads)
     _write(path / "run.json", _run_json(path.name, truth, planned))
     _write(path / "hosts.json", _hosts_json(truth))
     return path
@@ -82,7 +77,7 @@ def make_run(parent: Path, truth: Truth) -> Path:
 def failed(row: Row, reason: str) -> Row:
     """The same trial, failed: empty metrics and a reason."""
     keep = COLUMNS[: COLUMNS.index("requests") + 1]
-    return {k: row[k] for k in keep} | {"twin": row["twin"], "verdict": "invalid", "reasons": reason}
+    return {k: row[k] for k in keep if k in row} | {"twin": row["twin"], "verdict": "invalid", "reasons": reason}
 
 
 def suspected(row: Row, *reasons: str) -> Row:
@@ -134,14 +129,49 @@ def _row(
     return row
 
 
+def _open(rng: np.random.Generator, truth: Truth, row: Row, drift: float) -> Row:
+    """The same trial as an open loop: lognormal response times whose median grows as 1/(1 − utilisation)."""
+    guest = row["environment"] in truth.guests
+    place = list(truth.servers).index(row["server"])
+    ratio = truth.servers[row["server"]] if guest else 1.0
+    capacity = truth.open_capacity_rps * (1 - 0.1 * place) * ratio * float(np.exp(drift))
+    kind, _, figure = row["offered_load"].partition(":")
+    offered = float(figure) * (capacity if kind == "share" else 1.0)
+    used = offered / capacity
+    idle_us = 250 * (truth.latency_ratio if guest else 1.0) * float(np.exp(rng.normal(0, truth.noise)))
+    median_us = idle_us / (1 - min(used, 0.97)) + 2e6 * max(used - 1, 0)
+    attained = min(offered, capacity)
+    percentiles = {
+        f"response_time_{name}_us": round(median_us * float(np.exp(SPREAD * norm.ppf(p))), 1)
+        for name, p in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("max", 0.99999))
+    }
+    within = float(norm.cdf(np.log(DEADLINE_MS * 1000 / median_us) / SPREAD))
+    requests = int(offered * SECONDS)
+    closed = ("service_time_", "response_time_", "longest", "shortest", "concurrency", "users")
+    return {key: value for key, value in row.items() if not key.startswith(closed)} | percentiles | {
+        "workload": "ladder", "tool": "vegeta", "twin": "oha", "offered_rps": round(offered, 2),
+        "requests": requests, "transactions": requests, "successful": requests, "failed": 0,
+        "duration_s": round(requests / attained, 4), "throughput_rps": round(attained, 4),
+        "transferred_mb": requests * 9120 / 1e6, "twin_requests": requests,
+        "twin_throughput_rps": round(attained, 4), "twin_response_time_p99_us": percentiles["response_time_p99_us"],
+        "response_time_mean_us": round(median_us * float(np.exp(SPREAD**2 / 2)), 1), "lateness_p99_us": 40.0,
+        "deadline_ms": DEADLINE_MS, "goodput_rps": round(attained * within, 4),
+    }  # fmt: skip
+
+
 def _histogram(rng: np.random.Generator, path: Path, row: Row) -> None:
-    if "service_time_p50_us" not in row:
+    """2,000 lognormal values, as the runner writes them: whole, and by second."""
+    median_us = row.get("service_time_p50_us") or row.get("response_time_p50_us")
+    if median_us is None:
         return
     histogram = HdrHistogram(1, 3_600_000_000, 3)
-    for value in rng.lognormal(np.log(row["service_time_p50_us"]), 0.55, 2000):
+    values = rng.lognormal(np.log(median_us), SPREAD, 2000).astype(np.int64)
+    for value in values:
         histogram.record_value(int(value))
-    name = f"b{row['block']:03d}-o{row['order']:03d}-a{row['attempt']}.hdr"
-    (path / "histograms" / name).write_bytes(histogram.encode())
+    name = f"b{row['block']:03d}-o{row['order']:03d}-a{row['attempt']}"
+    (path / "histograms" / f"{name}.hdr").write_bytes(histogram.encode())
+    sent = np.linspace(0, SECONDS * 1e6 - 1, len(values)).astype(np.int64)
+    (path / "histograms" / f"{name}.csv").write_bytes(by_second(sent, values))
 
 
 def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:

@@ -56,9 +56,17 @@ def test_names_file_line_and_column(run_dir: Path, cells: dict[str, str], words:
 
 def test_names_missing_columns(run_dir: Path) -> None:
     path = run_dir / "trials.csv"
-    pd.read_csv(path, dtype=str).drop(columns=["steal_pct", "twin"]).to_csv(path, index=False)
-    with pytest.raises(LoadError, match=r"trials\.csv: missing column\(s\): twin, steal_pct"):
+    pd.read_csv(path, dtype=str).drop(columns=["tool", "server"]).to_csv(path, index=False)
+    with pytest.raises(LoadError, match=r"trials\.csv: missing column\(s\): server, tool"):
         load_run(run_dir)
+
+
+def test_a_run_older_than_a_column_has_no_figures_for_it(run_dir: Path) -> None:
+    path = run_dir / "trials.csv"
+    pd.read_csv(path, dtype=str).drop(columns=["steal_pct", "twin"]).to_csv(path, index=False)
+    trials = load_run(run_dir).trials
+    assert trials["steal_pct"].isna().all()
+    assert (trials["twin"] == "").all()
 
 
 def test_a_trial_that_stands_twice(run_dir: Path) -> None:

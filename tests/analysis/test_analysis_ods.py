@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,6 +11,7 @@ import pandas as pd
 import python_calamine
 from synthetic_run import Row, Truth, failed, make_run
 
+from analysis.bench import ods as bench
 from analysis.ods import MIMETYPE, write_ods, write_sheets
 
 
@@ -35,9 +37,9 @@ def test_trials_read_back_equal(tmp_path: Path) -> None:
     assert all(isinstance(row[started], str) for row in rows)
 
 
-def test_summary_verdicts_and_run(tmp_path: Path) -> None:
+def test_summaries_verdicts_and_run(tmp_path: Path) -> None:
     path = write_ods(make_run(tmp_path, Truth({"nginx": 0.9})))
-    summary = _sheet(path, "summary")
+    summary = _sheet(path, "summaries")
     assert [row[summary[0].index("environment")] for row in summary[1:]] == ["metal", "metal-b", "kvm-default"]
     verdicts = _sheet(path, "verdicts")
     assert verdicts[1][verdicts[0].index("kind")] == "metal is faster by"
@@ -65,3 +67,21 @@ def test_awkward_cells(tmp_path: Path) -> None:
     write_sheets(path, [('quo"ted & <odd>', rows)])
     (read,) = _sheet(path, 'quo"ted & <odd>')
     assert read == ["a<b>&\"c'", "two\nlines", "  wide  gap", "bell\ufffd", "", 1.0, 0.1, "", True, -1e300]
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    peaks_mb = []
+    for rows in (500, 10_000):
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        _, peak_mb = bench.run(rows, folder)
+        peaks_mb.append(peak_mb)
+    assert peaks_mb[1] < 1.1 * peaks_mb[0]
+    heading, *read = _sheet(tmp_path / "500" / "trials.ods", "trials")
+    with (tmp_path / "500" / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        written = list(csv.DictReader(handle))
+    assert len(read) == len(written) == 500
+    for row, texts in zip(read, written, strict=True):
+        for name, cell in zip(heading, row, strict=True):
+            text = texts[str(name)]
+            assert cell == (float(text) if isinstance(cell, float) else text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ import pytest
 from synthetic_run import Row, Truth, failed, make_run, suspected
 
 from analysis import charts
-from analysis.plot import log_ticks
+from analysis.axes import log_ticks
 from analysis.report import write_report
 
 SERVERS = {"lighttz": 0.045, "nginx": 0.05, "lighttpd": 0.06, "apache-prefork": 0.11}
@@ -82,7 +83,7 @@ def test_is_well_formed_with_unique_ids(emulated: tuple[Path, str]) -> None:
 def test_every_figure_has_a_text_alternative(emulated: tuple[Path, str]) -> None:
     text = emulated[1]
     figures = re.findall(r"<figure.*?</figure>", text, flags=re.DOTALL)
-    assert len(figures) == 9
+    assert len(figures) == 13
     for figure in figures:
         assert 'role="img"' in figure
         labels = re.search(r'aria-labelledby="(\S+) (\S+)"', figure)
@@ -154,3 +155,14 @@ def test_a_chart_is_added_by_one_file(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_log_ticks_are_few_and_round() -> None:
     assert log_ticks(300, 13000) == [500, 1000, 2000, 5000, 10000]
     assert log_ticks(1, 1e9) == [10.0**e for e in range(10)]
+
+
+def test_a_server_that_was_skipped_keeps_its_row(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Truth(SERVERS))
+    meta = json.loads((run / "run.json").read_text())
+    meta["skipped"] = [{"server": "thttpd", "why": "source not at hand: thttpd 2.29 is in no distribution"}]
+    (run / "run.json").write_text(json.dumps(meta))
+    text = write_report(run).read_text(encoding="utf-8")
+    row = re.search(r'<tr><th scope="row">thttpd</th>.*?</tr>', text)
+    assert row and "source not at hand: thttpd 2.29" in row[0]
+    assert Page(text).wrong == []

@@ -1,4 +1,4 @@
-"""Every estimator against an independent computation or a published value, and by its coverage."""
+"""Every estimator against an independent computation or a published value. Coverage: test_coverage.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.weightstats import ttost_paired
 
+from analysis.family import holm
 from analysis.stats import (
     Interval,
+    Paired,
     blocks_needed,
     half_width,
     hodges_lehmann,
@@ -17,12 +22,19 @@ from analysis.stats import (
     paired,
     signed_rank_cdf,
     signed_rank_interval,
+    signed_rank_level,
+    trimmed_2009,
+    wilson,
 )
 
 # Hollander & Wolfe, Nonparametric Statistical Methods, table 3.1: Hamilton depression scale factor IV
 # before (x) and after (y) tranquilizer; published: estimate −0.46, 96.1% interval (−0.786, −0.010).
 BEFORE = np.array([1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30])
 AFTER = np.array([0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29])
+
+# Student's sleep data (Cushny & Peebles 1905), as in R's `sleep`: hours gained by ten patients under two drugs.
+DRUG_1 = np.array([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0])
+DRUG_2 = np.array([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
 
 
 def test_paired_t_is_scipys() -> None:
@@ -32,6 +44,38 @@ def test_paired_t_is_scipys() -> None:
     theirs = stats.ttest_rel(np.log(kvm), np.log(metal)).confidence_interval(0.95)
     assert ours.t is not None
     assert (ours.t.low, ours.t.high) == pytest.approx((theirs.low, theirs.high), rel=1e-12)
+    assert ours.p_difference == pytest.approx(stats.ttest_rel(np.log(kvm), np.log(metal)).pvalue, rel=1e-12)
+
+
+def test_paired_t_is_the_published_one() -> None:
+    """R: t.test(Pair(extra.1, extra.2) ~ 1) prints 95% interval −2.4598858 to −0.7001142, p-value = 0.002833."""
+    ours = paired(DRUG_1 - DRUG_2)
+    assert ours.t is not None
+    assert (ours.mean, ours.t.low, ours.t.high) == pytest.approx((-1.58, -2.4598858, -0.7001142), abs=5e-8)
+    assert ours.p_difference == pytest.approx(0.002833, abs=5e-7)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.005, 0.017, 0.0198, 0.05])
+def test_equivalence_is_statsmodels_tost(shift: float) -> None:
+    """Twice the p-value of the two one-sided tests; below 5% exactly when the 95% interval lies in the band."""
+    limit = math.log1p(0.02)
+    logs = shift + np.random.default_rng(5).normal(0, 0.004, 10)
+    ours = paired(logs)
+    theirs, *_ = ttost_paired(logs, np.zeros(10), -limit, limit)
+    assert ours.p_equivalence(limit) == pytest.approx(min(1.0, 2 * theirs), rel=1e-9)
+    assert ours.t is not None
+    within = -limit < ours.t.low and ours.t.high < limit
+    assert within == (shift < 0.017)
+    assert (ours.p_equivalence(limit) or 0.0) < 0.05 if within else (ours.p_equivalence(limit) or 0.0) >= 0.05
+
+
+def test_blocks_without_spread_are_certain() -> None:
+    """Six equal blocks: a difference, or equivalence, beyond doubt; and of zero no difference."""
+    apart, same = paired([0.125] * 6), paired([0.0] * 6)
+    assert (apart.p_difference, apart.p_equivalence(0.02)) == (0.0, 1.0)
+    assert (same.p_difference, same.p_equivalence(0.02)) == (1.0, 0.0)
+    assert paired([0.1]).p_difference is None
+    assert paired([0.1]).p_equivalence(0.02) is None
 
 
 def test_signed_rank_is_the_published_one() -> None:
@@ -39,6 +83,29 @@ def test_signed_rank_is_the_published_one() -> None:
     assert interval is not None
     assert hodges_lehmann(AFTER - BEFORE) == pytest.approx(-0.46, abs=5e-4)
     assert (interval.low, interval.high) == pytest.approx((-0.786, -0.010), abs=5e-4)
+
+
+def test_signed_rank_test_is_rs() -> None:
+    """R: wilcox.test(x, y, paired = TRUE, alternative = "greater") on these data prints V = 40, p-value = 0.01953."""
+    assert signed_rank_cdf(9)[45 - 40] == pytest.approx(0.01953, abs=5e-6)
+
+
+# Critical values of W for a two-sided 5%, from the printed tables (Hollander & Wolfe, table A.4).
+@pytest.mark.parametrize(
+    ("n", "critical"), [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (12, 13), (15, 25), (20, 52), (25, 89), (30, 137)]
+)
+def test_depth_is_the_printed_tables(n: int, critical: int) -> None:
+    cdf = signed_rank_cdf(n)
+    assert cdf[critical] <= 0.025 < cdf[critical + 1]
+    assert signed_rank_level(n) == 1 - 2 * cdf[critical]
+
+
+def test_attained_levels() -> None:
+    """Exact fractions: 2 of 64 arrangements lie outside at n = 6, 50 of 1,024 at n = 10."""
+    assert signed_rank_level(5) is None
+    assert signed_rank_level(6) == pytest.approx(1 - 2 / 64)
+    assert signed_rank_level(10) == pytest.approx(1 - 50 / 1024)
+    assert signed_rank_level(20) == pytest.approx(0.952, abs=5e-4)
 
 
 @pytest.mark.parametrize("n", [3, 6, 11])
@@ -92,25 +159,69 @@ def test_noise_floor_is_the_farther_end() -> None:
     assert noise_floor(paired([0.1])) is None
 
 
+def _effect(mean: float, sd: float, n: int) -> Paired:
+    return Paired(n=n, mean=mean, sd=sd, t=None, median=mean, signed_rank=None)
+
+
 def test_blocks_needed_is_the_first_count_that_decides() -> None:
-    more = blocks_needed(mean=0.03, sd=0.05, n=6, margin=0.0198)
+    limit = 0.0198
+    more = blocks_needed(_effect(0.03, 0.05, 6), limit)
     assert more is not None
     assert half_width(0.05, 6 + more) < 0.03 <= half_width(0.05, 6 + more - 1)
-    assert blocks_needed(mean=0.0, sd=0.01, n=2, margin=0.0198) == 4  # six at least
+    assert blocks_needed(_effect(0.0, 0.01, 2), limit) == 4  # six at least
     off = paired([0.05, 0.06, 0.05, 0.06, 0.05, 0.06])  # an A/A arm that never meets itself
-    assert blocks_needed(mean=0.01, sd=0.01, n=6, margin=0.0198, same=off) is None
+    assert blocks_needed(_effect(0.01, 0.01, 6), limit, off) is None
 
 
-@pytest.mark.parametrize("n", [6, 10, 20])
-def test_coverage(n: int) -> None:
-    """Nominal 95% under block drift: t within 1.5 points; signed-rank at its exact level, never below 95%."""
-    rng = np.random.default_rng(n)
-    runs, truth = 4000, -0.1
-    drift = rng.normal(0, 0.2, (runs, n))
-    logs = (drift + truth + rng.normal(0, 0.02, (runs, n))) - (drift + rng.normal(0, 0.02, (runs, n)))
-    results = [paired(row) for row in logs]
-    t = np.mean([r.t is not None and r.t.low <= truth <= r.t.high for r in results])
-    rank = np.mean([r.signed_rank is not None and r.signed_rank.low <= truth <= r.signed_rank.high for r in results])
-    exact = 1 - 2 * max(p for p in signed_rank_cdf(n) if p <= 0.025)
-    assert abs(t - 0.95) <= 0.015
-    assert abs(rank - exact) <= 0.015
+def test_blocks_needed_within_a_family_asks_for_more() -> None:
+    alone, among_four = (blocks_needed(_effect(0.03, 0.05, 6), 0.0198, alphas=(a, a)) for a in (0.05, 0.05 / 4))
+    assert alone is not None and among_four is not None
+    assert half_width(0.05, 6 + among_four, 0.05 / 4) < 0.03 <= half_width(0.05, 6 + among_four - 1, 0.05 / 4)
+    assert among_four > alone
+
+
+def test_holm_is_statsmodels() -> None:
+    p_values = [0.004, 0.011, 0.2, 0.039, 0.0001, 1.0, 0.011]
+    _, theirs, *_ = multipletests(p_values, method="holm")
+    assert [one.holm for one in holm(p_values) if one] == pytest.approx(theirs.tolist(), rel=1e-12)
+
+
+def test_holm_by_hand() -> None:
+    """Ascending 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1; the last may not fall below the third."""
+    adjusted = [one for one in holm([0.01, 0.04, 0.03, 0.005]) if one]
+    assert [one.holm for one in adjusted] == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert [one.step for one in adjusted] == [3, 1, 2, 4]
+    assert [one.holds for one in adjusted] == [True, False, False, True]
+
+
+def test_a_missing_comparison_makes_the_others_no_easier() -> None:
+    adjusted = holm([0.02, None, 0.03])
+    assert adjusted[1] is None
+    assert [one.holm for one in adjusted if one] == pytest.approx([0.06, 0.06])
+    assert holm([]) == []
+
+
+# Newcombe, Statistics in Medicine 17 (1998), 857–872, table I, method 3.
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_is_the_published_one_and_statsmodels(successes: int, trials: int, low: float, high: float) -> None:
+    ours = wilson(successes, trials)
+    assert (ours.low, ours.high) == pytest.approx((low, high), abs=5e-5)
+    assert (ours.low, ours.high) == pytest.approx(proportion_confint(successes, trials, method="wilson"), abs=1e-12)
+
+
+def test_wilson_at_a_million_requests_without_failure() -> None:
+    """The upper bound of the failure rate is z²/(n + z²), about 3.84 in a million."""
+    ours = wilson(1_000_000, 1_000_000)
+    assert ours.high == 1.0
+    assert 1 - ours.low == pytest.approx(3.8415e-6, rel=1e-4)
+
+
+def test_the_estimator_of_2009() -> None:
+    runs = [812.0, 790.0, 805.0, 640.0, 808.0, 801.0]
+    assert trimmed_2009(runs) == pytest.approx((790 + 805 + 808 + 801) / 4)
+    assert trimmed_2009(runs) == pytest.approx(stats.trim_mean(runs, 1 / 6))
+    assert trimmed_2009([*runs, 1e9]) == trimmed_2009(runs)  # six runs, no more
+    assert trimmed_2009(runs[:5]) is None

@@ -11,7 +11,8 @@ import pytest
 from synthetic_run import Row, Truth, failed, make_run, suspected
 
 from analysis.judge import EQUIVALENT, INVALID, KINDS, KVM_FASTER, METAL_FASTER, NOT_DISTINGUISHABLE
-from analysis.verdict import SENTENCE_LIMIT, verdict
+from analysis.sentence import SENTENCE_LIMIT
+from analysis.verdict import verdict
 
 
 def _judged(tmp_path: Path, truth: Truth) -> dict[str, Any]:
@@ -113,6 +114,20 @@ def test_nothing_valid_is_invalid_with_its_reason(tmp_path: Path) -> None:
     throughput = _metrics(_judged(tmp_path, Truth(change=change)))["throughput"]
     assert throughput["kind"] == INVALID
     assert throughput["text"].startswith("invalid because fingerprint (6 of 12 trials")
+
+
+def test_a_doubt_is_not_why_a_trial_was_refused(tmp_path: Path) -> None:
+    """The gate that fired most often only makes a trial suspect."""
+
+    def change(row: Row) -> list[Row]:
+        why = {"kvm-default": "fingerprint: workers 1, 2", "metal": "tool-failed: made up"}.get(row["environment"])
+        if why and (row["environment"] == "kvm-default" or row["block"] == 1):
+            return [failed(row, f"foreign-cpu: made up | {why}")]
+        return [row]
+
+    outcome = _judged(tmp_path, Truth(change=change))
+    assert outcome["gates"] == {"foreign-cpu": 7, "fingerprint": 6, "tool-failed": 1}
+    assert _metrics(outcome)["throughput"]["text"].startswith("invalid because fingerprint (7 of 12 trials invalid, ")
 
 
 def test_only_the_last_attempt_counts(tmp_path: Path) -> None:

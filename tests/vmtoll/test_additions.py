@@ -8,7 +8,9 @@ import pytest
 
 from analysis import charts
 from vmtoll import servers
+from vmtoll import tools as load_tools
 from vmtoll.paths import REPO
+from vmtoll.shell import UserError
 from workloads import sites
 from workloads.runner.registry import Registry
 from workloads.runner.run import plan
@@ -54,6 +56,8 @@ def project(tmp_path: Path) -> Path:
     office = (REPO / "workloads/sites/office.yml").read_text()
     (tmp_path / "workloads/sites/new-site.yml").write_text(office)
     shutil.copy(REPO / "workloads/tools/siege.py", tmp_path / "workloads/tools/new_tool.py")
+    shutil.copytree(REPO / "workloads/tools/vegeta", tmp_path / "workloads/tools/new_built_tool")
+    (tmp_path / "workloads/tools/new_built_tool/Makefile").write_text("$(OUT):\n\tprintf 'made %s' $(CURDIR) >$@\n")
     (tmp_path / "workloads/experiments/new.yml").write_text(EXPERIMENT)
     (tmp_path / "vm-images/guests/kvm-new.yml").write_text("description: a guest\n")
     after = digests(tmp_path)
@@ -71,8 +75,25 @@ def test_an_experiment_finds_everything_new(project: Path) -> None:
     assert {trial.scenario.server for trial in planned.trials} == {"new-server"}
     assert {trial.scenario.environment for trial in planned.trials} == {"metal", "kvm-new"}
     assert planned.resolved.workloads["new-workload"].tool == "new_tool"
-    assert "new_tool" in registry.tools()
+    assert {"new_tool", "new_built_tool"} <= set(registry.tools())
     assert sites.load_site(registry.site_file("new-site")).name == "new-site"
+
+
+def test_the_new_tool_is_built_once(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_tools, "CACHE", tmp_path / "cache")
+    folder = tmp_path / "only-the-new"
+    folder.mkdir()
+    (folder / "new_built_tool").symlink_to(project / "workloads/tools/new_built_tool")
+    (built,) = load_tools.binaries(folder)
+    assert built["name"] == "new_built_tool"
+    assert Path(built["binary"]).read_text().startswith("made ")
+    recipe = folder / "new_built_tool/Makefile"
+    made_at = Path(built["binary"]).stat().st_mtime_ns
+    assert load_tools.binaries(folder) == [built]
+    assert Path(built["binary"]).stat().st_mtime_ns == made_at, "it was in the cache"
+    recipe.write_text("$(OUT):\n\t@echo no compiler here >&2; false\n")
+    with pytest.raises(UserError, match="no compiler here"):
+        load_tools.binaries(folder)
 
 
 def test_the_new_server_reaches_the_machines(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +108,7 @@ def test_charts_are_found_by_listing(project: Path, monkeypatch: pytest.MonkeyPa
         "ORDER = 0\n\n\ndef draw(run, outcome):\n    return [('drawn for', outcome['server'])]\n"
     )
     monkeypatch.setattr(charts, "__path__", [str(project / "analysis/charts")])
-    for name in ("cpu", "latency", "memory", "overhead", "throughput"):
+    for name in (path.stem for path in (REPO / "analysis/charts").glob("[!_]*.py")):
         monkeypatch.setattr(f"analysis.charts.{name}.draw", lambda run, outcome: [], raising=True)
     drawn = charts.draw_all(None, {"server": "new-server"})  # type: ignore[arg-type]
     assert drawn == [("new-1", ("drawn for", "new-server"))]

@@ -14,7 +14,9 @@ def vmtoll(*words: str | Path, **environment: str) -> "subprocess.CompletedProce
     return subprocess.run([VMTOLL, *words], capture_output=True, text=True, check=False, env=os.environ | environment)
 
 
-@pytest.mark.parametrize("words", [(), ("lab",), ("run",), ("report",), ("provision",), ("list",), ("demo",)])
+@pytest.mark.parametrize(
+    "words", [(), ("lab",), ("run",), ("report",), ("provision",), ("list",), ("site",), ("demo",)]
+)
 def test_help_is_complete(words: tuple[str, ...]) -> None:
     done = vmtoll(*words, "--help")
     assert done.returncode == 0, done.stderr
@@ -36,6 +38,7 @@ def test_dry_run_prints_the_schedule_and_the_time() -> None:
         (("run", "demo"), "lab is not up"),
         (("lab", "up", "--link", "fast"), "Link 'fast': give `unshaped`, or a rate"),
         (("report", "{tmp}"), "run.json"),
+        (("site", "--results", "{tmp}", "--output", "{tmp}/site"), "no run (<experiment>/<run-id>/run.json)"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Real agents on this machine."""
 
 import ast
+import base64
+import gzip
 import json
 import os
 import signal
@@ -60,6 +62,9 @@ def gone(pid: int) -> bool:
     return True
 
 
+FINISH = "timeout 0.6 sh -c 'while :; do :; done'; sed s/raw/cooked/ log >out; echo a word >&2"
+
+
 def test_exec_returns_what_the_command_did(sut: AgentLine) -> None:
     script = "cat given; echo bad >&2; echo made > out; for i in 1 2 3; do :; done; exit 3"
     done = sut.call("exec", argv=["sh", "-c", script], files={"given": "hällo\n"}, outputs=["out", "not-there"])
@@ -73,6 +78,14 @@ def test_exec_returns_what_the_command_did(sut: AgentLine) -> None:
 def test_exec_counts_the_cpu_time_of_the_command(sut: AgentLine) -> None:
     done = sut.call("exec", argv=["python3", "-c", "import time\nwhile time.process_time() < 0.3: pass"])
     assert 0.25 < done["cpu_s"] < 1.0
+
+
+def test_exec_finishes_what_a_command_left_outside_of_its_time(sut: AgentLine) -> None:
+    """As vegeta's binary log is turned into lines."""
+    done = sut.call("exec", argv=["sh", "-c", "echo raw >log"], outputs=["out"], finish=["sh", "-c", FINISH])
+    assert gzip.decompress(base64.b64decode(done["files"]["out"])) == b"cooked\n"
+    assert done["stderr"] == "a word"
+    assert done["wall_s"] < 0.5 and done["cpu_s"] < 0.5
 
 
 def test_exec_kills_the_whole_group_at_the_bound(sut: AgentLine) -> None:
@@ -92,7 +105,7 @@ def test_a_command_that_does_not_exist_is_an_answer(sut: AgentLine) -> None:
 
 def test_a_server_is_started_checked_and_stopped(sut: AgentLine) -> None:
     seen = sut.call("server_start", name="lighttz")
-    assert set(seen) == {"binary_sha256", "config_sha256", "workers"}
+    assert set(seen) == {"binary_sha256", "config_sha256", "workers", "sysctls"}
     files = site(sut)["files"]
     check = {"host": "127.0.0.1", "port": sut.host.port, "files": files}
     assert sut.call("http_check", **check) == {"wrong": [], "checked": len(files)}
@@ -102,7 +115,7 @@ def test_a_server_is_started_checked_and_stopped(sut: AgentLine) -> None:
     after = sut.call("usage", server="lighttz")["server"]
     assert after["total_s"] > before["total_s"]
     assert after["processes"] == 2
-    assert after["pss_kib"] > 500
+    assert after["pss_kib"] > 100
     assert after["method"] == "schedstat"
     with pytest.raises(AgentError, match=r"port \d+ is already in use before lighttz is started"):
         sut.call("server_start", name="lighttz")
@@ -198,11 +211,11 @@ def test_a_machine_that_cannot_be_reached_says_why() -> None:
 def test_samples_are_counters_over_time(sut: AgentLine) -> None:
     sut.call("sample_start", interval_s=0.05)
     time.sleep(0.3)
-    rows = sut.call("sample_stop")
+    rows = sut.call("sample_stop")["counters"]
     assert len(rows) >= 4
     assert {"time_s", "user_s", "system_s", "idle_s", "steal_s", "rx_bytes", "load1", "pressure_us"} <= set(rows[0])
     assert [r["time_s"] for r in rows] == sorted(r["time_s"] for r in rows)
-    assert sut.call("sample_stop") == []
+    assert sut.call("sample_stop")["counters"] == []
 
 
 def test_usage_of_a_domain_is_that_of_its_qemu(sut: AgentLine) -> None:
@@ -210,7 +223,10 @@ def test_usage_of_a_domain_is_that_of_its_qemu(sut: AgentLine) -> None:
     words = ["qemu-system-x86_64", "-c", "import time; time.sleep(30)", "-name", "guest=toll,x=1"]
     process = subprocess.Popen(words, executable="/usr/bin/python3")
     try:
-        assert sut.call("usage", domain="toll")["domain"]["total_s"] > 0
+        deadline = time.monotonic() + 10
+        # It may not have been on a CPU yet.
+        while not sut.call("usage", domain="toll")["domain"]["total_s"]:
+            assert time.monotonic() < deadline
         with pytest.raises(AgentError, match="no QEMU process of the domain toll-two"):
             sut.call("usage", domain="toll-two")
     finally:
@@ -288,7 +304,7 @@ def test_inventories_that_lack_something_are_refused(tmp_path: Path, inventory: 
         "clients": {"hosts": ["c"]},
         "kvm_guests": {"hosts": ["g"]},
     }
-    with pytest.raises(InventoryError, match="'box' is not in the group `kvm_hosts`"):
+    with pytest.raises(InventoryError, match="'box' of a guest or container is not in the group `kvm_hosts`"):
         from_data(data, ["kvm-default"])
 
 

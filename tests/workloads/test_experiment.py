@@ -10,6 +10,7 @@ import yaml
 from workloads.runner.errors import ExperimentError
 from workloads.runner.experiment import load
 from workloads.runner.registry import PROJECT, Registry
+from workloads.runner.schedule import scenarios
 
 Rewrite = Callable[..., Path]
 
@@ -47,6 +48,7 @@ def test_a_good_experiment_names_all_it_needs(project: Registry) -> None:
             r"duratoin_s: unknown key 'duratoin_s' \(did you mean 'duration_s'\?\); allowed: question",
         ),
         ({"purpose": "fun"}, r"purpose: 'fun': input should be 'measure' or 'smoke'"),
+        ({"margin_pct": 0}, r"margin_pct: 0: input should be greater than 0"),
         ({"noise_floor": {"environment": "metal", "server": "lighttz"}}, r"noise_floor.server: unknown key.*servers"),
         (
             {"noise_floor": {"environment": "kvm", "servers": ["lighttz"]}},
@@ -87,8 +89,10 @@ def test_what_is_no_mapping_is_refused(project: Registry, text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"tool": "sige"}, r"tool: unknown tool 'sige' \(did you mean 'siege'\?\); allowed: h2load, siege"),
-        ({"twin": "ab"}, r"twin: unknown tool 'ab'"),
+        ({"tool": "sige"}, r"tool: unknown tool 'sige' \(did you mean 'siege'\?\); allowed: ab, h2load, httperf"),
+        ({"twin": "wrk"}, r"twin: unknown tool 'wrk'"),
+        ({"tool": "ab"}, r"page: ab asks for one page only; name a file of the site tiny"),
+        ({"page": "idnex.html"}, r"page: unknown page 'idnex.html' \(did you mean 'index.html'\?\)"),
         ({"site": "shop"}, r"site: unknown site 'shop'"),
         ({"users": 0}, r"users: 0: "),
         ({"keep_alive": False}, r"twin: h2load cannot do keep_alive: false"),
@@ -101,6 +105,74 @@ def test_mistakes_in_a_workload_name_its_file(project: Registry, change: dict[st
     with pytest.raises(ExperimentError, match=said) as caught:
         load(project.experiment_file("tiny"), project)
     assert str(path) in str(caught.value)
+
+
+RATE = {"kind": "rate", "tool": "vegeta", "twin": "oha", "users": None, "rate_rps": 100, "deadline_ms": 50}
+SHARE = {**RATE, "rate_rps": None, "share": 0.5, "capacity": {"tool": "h2load", "users": 2}}
+SWEEP = {**SHARE, "kind": "sweep", "share": None, "shares": [0.3, 0.6]}
+RAMP = {**RATE, "kind": "ramp", "rate_rps": None, "rates_rps": [10, 20], "tool": "httperf", "twin": None}
+
+
+def with_workload(project: Registry, change: dict[str, Any]) -> Path:
+    """The workload `tiny` with some keys changed; a value of None drops the key."""
+    path = project.workload_file("tiny")
+    data = {**yaml.safe_load(path.read_text()), **change}
+    path.write_text(yaml.safe_dump({k: v for k, v in data.items() if v is not None}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "offers"),
+    [
+        ({}, ["closed:2"]),
+        (RATE, ["rate:100"]),
+        (SHARE, ["share:0.5"]),
+        (SWEEP, ["share:0.3", "share:0.6"]),
+        ({**SWEEP, "shares": None, "capacity": None, "rates_rps": [10, 2000.5]}, ["rate:10", "rate:2000.5"]),
+        (RAMP, ["rate:10", "rate:20"]),
+    ],
+)
+def test_each_kind_of_workload_offers_its_loads(project: Registry, change: dict[str, Any], offers: list[str]) -> None:
+    with_workload(project, change)
+    resolved = load(project.experiment_file("tiny"), project)
+    assert [str(offer) for offer in resolved.workloads["tiny"].offers] == offers
+    assert {str(cell.offer) for cell in scenarios(resolved)} == set(offers)
+    assert len(scenarios(resolved)) == 3 * len(offers)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "rates"}, r"kind: unknown kind 'rates' \(did you mean 'rate'\?\); allowed: closed, rate, sweep"),
+        ({**RATE, "rate_rps": None}, r"give either rate_rps or share"),
+        ({**RATE, "share": 0.5}, r"give either rate_rps or share"),
+        ({**SHARE, "capacity": None}, r"capacity: share needs it"),
+        ({**SHARE, "capacity": {"tool": "vegeta", "users": 2}}, r"capacity.tool: vegeta knows rates only, not users"),
+        ({**RATE, "rate_rps": 0}, r"rate_rps: 0: input should be greater than 0"),
+        ({**RATE, "deadline_ms": None}, r"deadline_ms: is missing"),
+        ({**RATE, "users": 3}, r"users: unknown key 'users'"),
+        ({"deadline_ms": 3.0}, r"deadline_ms: unknown key 'deadline_ms'"),
+        ({**SWEEP, "shares": [0.5]}, r"shares: \[0.5\]: list should have at least 2 items"),
+        ({**SWEEP, "shares": [0.5, 0.3]}, r"shares: must be above 0 and rise from rung to rung"),
+        (
+            {"tool": "vegeta", "twin": None},
+            r"tool: vegeta knows rates only, not users; allowed: ab, h2load, oha, siege",
+        ),
+        (
+            {**RATE, "tool": "h2load"},
+            r"tool: h2load is refused for tails: it failed the stall test: .*; allowed: oha, vegeta$",
+        ),
+        ({**RAMP, "tool": "h2load"}, r"tool: h2load knows users only, not rates; allowed: httperf, oha, vegeta"),
+        ({**RAMP, "twin": "oha"}, r"twin: a ramp has none"),
+        ({**RATE, "tool": "httperf"}, r"tool: httperf is refused for tails: it prints means and no percentiles"),
+        ({**RATE, "twin": "siege"}, r"twin: siege is refused for tails: it knows users, not rates"),
+    ],
+)
+def test_mistakes_in_an_open_loop_are_named(project: Registry, change: dict[str, Any], said: str) -> None:
+    path = with_workload(project, change)
+    with pytest.raises(ExperimentError, match=said) as caught:
+        load(project.experiment_file("tiny"), project)
+    assert str(caught.value).startswith(f"{path}: ")
 
 
 def test_adding_one_file_adds_one_of_each(project: Registry, rewrite: Rewrite) -> None:
@@ -129,5 +201,6 @@ def test_the_workloads_here_are_sound(project: Registry, rewrite: Rewrite, name:
     registry = Registry()
     text = registry.workload_file(name).read_text()
     project.workload_file(name).write_text(text)
-    project.site_file("office").write_text(registry.site_file("office").read_text())
+    for site in registry.sites():
+        project.site_file(site).write_text(registry.site_file(site).read_text())
     load(rewrite(workloads=[name]), project)

@@ -91,10 +91,10 @@ def test_which_attempt_is_next() -> None:
 
 def test_percentiles_are_values_that_were_seen() -> None:
     values = np.arange(1, 1001, dtype=np.int64)
-    seen = latency.summary(values)
+    seen = latency.summary("service_time", values)
     assert seen["service_time_mean_us"] == 500.5
     assert [seen[f"service_time_{p}_us"] for p in ("p50", "p90", "p99", "p999")] == [500, 900, 990, 999]
-    assert latency.summary(values[:0]) == {}
+    assert latency.summary("service_time", values[:0]) == {}
 
 
 def test_the_histogram_can_be_read_and_merged() -> None:
@@ -105,6 +105,14 @@ def test_the_histogram_can_be_read_and_merged() -> None:
     assert read.get_max_value() == pytest.approx(250_000, rel=0.001)
     with pytest.raises(ToolError, match="beyond"):
         latency.histogram(np.array([latency.HIGHEST_US * 4], dtype=np.int64))
+
+
+def test_a_histogram_for_each_second_of_sending() -> None:
+    sent = np.array([5_000_000, 5_900_000, 6_100_000, 6_200_000, 4_999_999], dtype=np.int64)
+    latencies = np.array([0, 1000, 1100, 1300, 1], dtype=np.int64)
+    text = latency.by_second(sent, latencies).decode()
+    assert text == "second,latency_us,count\n0,1,2\n0,1000,1\n1,1000,1\n1,1259,1\n"
+    assert latency.by_second(sent[:0], latencies[:0]) == b"second,latency_us,count\n"
 
 
 def test_only_declared_differences_pass() -> None:

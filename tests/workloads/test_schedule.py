@@ -12,8 +12,7 @@ Rewrite = Callable[..., Path]
 
 def test_each_block_holds_every_scenario_once(project: Registry, rewrite: Rewrite) -> None:
     made = plan(rewrite(servers=["lighttz", "apache-prefork"], blocks=7), project, order_seed=3)
-    experiment = made.resolved.experiment
-    cells = scenarios(experiment)
+    cells = scenarios(made.resolved)
     assert len(cells) == 5, "two environments, two servers, one A/A arm"
     assert [c.base_environment for c in cells if c.environment == "metal-b"] == ["metal"]
     assert len(made.trials) == 7 * 5
@@ -24,9 +23,9 @@ def test_each_block_holds_every_scenario_once(project: Registry, rewrite: Rewrit
 
 
 def test_the_same_seed_gives_the_same_order_and_blocks_differ(project: Registry, rewrite: Rewrite) -> None:
-    experiment = plan(rewrite(servers=["lighttz", "apache-prefork"], blocks=7), project).resolved.experiment
-    assert schedule(experiment, 3) == schedule(experiment, 3) != schedule(experiment, 4)
-    orders = {tuple(t.scenario for t in schedule(experiment, 3) if t.block == b) for b in range(1, 8)}
+    resolved = plan(rewrite(servers=["lighttz", "apache-prefork"], blocks=7), project).resolved
+    assert schedule(resolved, 3) == schedule(resolved, 3) != schedule(resolved, 4)
+    orders = {tuple(t.scenario for t in schedule(resolved, 3) if t.block == b) for b in range(1, 8)}
     assert len(orders) > 1
 
 

@@ -105,3 +105,26 @@ def test_a_site_that_says_too_much_is_refused(tmp_path: Path) -> None:
     path.write_text(OFFICE.read_text() + "colour: blue\n")
     with pytest.raises(SiteError, match="colour"):
         load_site(path)
+
+
+def test_a_site_may_list_its_pages(tmp_path: Path) -> None:
+    made = build(SITES_DIR / "pages.yml", tmp_path)
+    sizes = {file["path"]: file["size_bytes"] for file in made["files"]}
+    assert sizes == {
+        "page-357.html": 357,
+        "page-4k.html": 4096,
+        "page-100k.html": 102400,
+        "image-9270.jpg": 9270,
+        "hello.html": 39,
+    }
+    assert {path: (tmp_path / "pages" / path).stat().st_size for path in sizes} == sizes
+    assert made == manifest(load_site(SITES_DIR / "pages.yml"))
+    assert (tmp_path / "pages/image-9270.jpg").read_bytes().startswith(b"\xff\xd8\xff")
+
+
+@pytest.mark.parametrize("page", ["page.exe: 5", "/page.html: 5", "page.html: 0"])
+def test_a_page_has_a_kind_and_a_size(tmp_path: Path, page: str) -> None:
+    path = tmp_path / "one.yml"
+    path.write_text(f"description: one page\nseed: 1\npages: {{{page}}}\n")
+    with pytest.raises(SiteError, match="must be a relative path to a kind of file"):
+        load_site(path)

@@ -1,29 +1,15 @@
 """Adapters against output that the tools really printed."""
 
-import json
-from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from recordings import parse, recorded
 
 from workloads import tools
-from workloads.tools import Load, Output, ToolError
-from workloads.tools.h2load import in_flight, read_log
-
-RECORDED = Path(__file__).parent / "recorded"
-
-
-def recorded(name: str) -> tuple[Load, Output]:
-    folder = RECORDED / name
-    meta = json.loads((folder / "meta.json").read_text())
-    files = {p.name: p.read_bytes() for p in folder.glob("*.log")}
-    output = Output(
-        (folder / "stdout").read_text(), (folder / "stderr").read_text(), meta["exit_status"], files, meta["timed_out"]
-    )
-    return Load(["http://127.0.0.1/"], meta["users"], meta["requests"], meta["keep_alive"]), output
-
-
-def parse(name: str) -> tools.ToolResult:
-    return tools.get(name.split("-", maxsplit=1)[0]).parse(*recorded(name))
+from workloads.tools import Load, OpenLoad, Output, ToolError
+from workloads.tools.base import integers
+from workloads.tools.h2load import in_flight
 
 
 @pytest.mark.parametrize("name", ["siege-good", "siege-close"])
@@ -57,9 +43,11 @@ def test_siege_whose_server_died() -> None:
     assert (seen.transactions, seen.failed) == (3354, 8646)
 
 
-@pytest.mark.parametrize("name", ["siege-killed", "h2load-killed"])
+@pytest.mark.parametrize("name", ["siege-killed", "h2load-killed", "vegeta-killed", "oha-killed"])
 def test_a_killed_tool_is_an_error(name: str) -> None:
-    with pytest.raises(ToolError, match=r"did not end within its bound and was killed; its last line: '"):
+    with pytest.raises(
+        ToolError, match=r"did not end within its bound and was killed; (its last line: '|it printed nothing)"
+    ):
         parse(name)
 
 
@@ -133,20 +121,110 @@ def test_h2load_log_must_agree_with_the_summary() -> None:
         (b"", "holds 0 requests"),
         (log[:-3], "ends in the middle of a line"),
         (b"".join(log.splitlines(keepends=True)[:-1]), "holds 599 requests"),
-        (log + b"x y z\n", "not lines of three numbers"),
-        (log + b"1 2\n", "not lines of three numbers"),
+        (log + b"x y z\n", "not lines of 3 numbers"),
+        (log + b"1 2\n", "not lines of 3 numbers"),
     ]:
         with pytest.raises(ToolError, match=said):
             tools.get("h2load").parse(load, Output(output.stdout, "", 0, {"requests.log": broken}))
 
 
 def test_requests_in_flight_follow_from_the_log() -> None:
-    log = read_log(b"1000 200 500\n1000 200 500\n1500 200 500\n")
+    log = integers(b"1000 200 500\n1000 200 500\n1500 200 500\n", 3, "h2load")
     assert in_flight(log) == pytest.approx(1.5)
     assert in_flight(log[:0]) is None
 
 
+def test_vegeta_all_well() -> None:
+    seen = parse("vegeta-good")
+    assert (seen.transactions, seen.successful, seen.failed) == (200, 200, 0)
+    assert seen.elapsed_s == pytest.approx(0.2, abs=0.02)
+    assert seen.latencies_us is not None and seen.lateness_us is not None and seen.sent_us is not None
+    assert len(seen.latencies_us) == len(seen.lateness_us) == 200
+    assert set(np.diff(seen.sent_us)) == {1000}, "one every millisecond, as intended"
+    assert seen.lateness_us.min() == 0
+    assert (seen.latencies_us >= seen.lateness_us).all(), "lateness is part of the response time"
+
+
+def test_vegeta_that_is_late_counts_it_as_response_time() -> None:
+    """Five requests, one a millisecond; the third and all after it are sent 10 ms late and take 0.5 ms each."""
+    load = OpenLoad(["http://h/"], 1000, 5, keep_alive=True)
+    sent_ns = [10**18 + n * 10**6 + (10**7 if n >= 2 else 0) for n in range(5)]
+    lines = [f"{sent} {200 if n else 404} 500000 {n}\n" for n, sent in enumerate(sent_ns)]
+    log = "".join(reversed(lines)).encode() + b"1000000000099000000 0 100 5\n"
+    seen = tools.get("vegeta").parse(load, Output("", "", 0, {"requests.log": log}))
+    assert (seen.transactions, seen.successful, seen.failed) == (5, 4, 1)
+    assert seen.latencies_us is not None and seen.lateness_us is not None
+    assert seen.latencies_us.tolist() == [500, 10500, 10500, 10500], "of the requests that succeeded"
+    assert seen.lateness_us.tolist() == [0, 0, 10000, 10000, 10000]
+    assert seen.elapsed_s == pytest.approx(0.0145)
+
+
+def test_vegeta_counts_404_and_no_answer_as_failed() -> None:
+    seen = parse("vegeta-some404")
+    assert (seen.transactions, seen.successful, seen.failed) == (60, 40, 20)
+    seen = parse("vegeta-refused")
+    assert (seen.transactions, seen.successful, seen.failed) == (0, 0, 60)
+    seen = parse("vegeta-server-died")
+    assert (seen.transactions, seen.successful, seen.failed) == (131, 131, 69)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda log: log[:-3], "ends in the middle of a line"),
+        (lambda log: b"", "holds 0 of 200 requests"),
+        (lambda log: b"".join(log.splitlines(keepends=True)[5:]), "of 200 requests"),
+        (lambda log: log.replace(b" 7\n", b" 8\n"), "of 200 requests"),
+        (lambda log: log + b"1 2 x 4\n", "not lines of 4 numbers"),
+    ],
+)
+def test_a_log_of_vegeta_holds_each_request_once(change: Any, said: str) -> None:
+    load, output = recorded("vegeta-good")
+    with pytest.raises(ToolError, match=said):
+        tools.get("vegeta").parse(load, Output("", "", 0, {"requests.log": change(output.files["requests.log"])}))
+
+
+def test_oha_all_well() -> None:
+    for name in ("oha-good", "oha-closed"):
+        seen = parse(name)
+        assert (seen.transactions, seen.successful, seen.failed) == (200, 200, 0)
+        assert seen.latencies_us is not None and len(seen.latencies_us) == 200
+        assert seen.transferred_mb and 0.5 < seen.transferred_mb < 0.7
+    assert seen.concurrency and 3 < seen.concurrency <= 5
+
+
+def test_oha_counts_404_and_no_answer_as_failed() -> None:
+    seen = parse("oha-some404")
+    assert (seen.transactions, seen.successful, seen.failed) == (60, 41, 19)
+    assert seen.latencies_us is not None and len(seen.latencies_us) == 41
+    assert (parse("oha-refused").transactions, parse("oha-refused").failed) == (0, 60)
+    assert (parse("oha-server-died").successful, parse("oha-server-died").failed) == (141, 59)
+
+
+def test_a_log_of_oha_is_whole() -> None:
+    load, output = recorded("oha-good")
+    log = output.files["requests.csv"]
+    for broken, said in [
+        (b"", "without its log"),
+        (log[:-3], "ends in the middle of a line"),
+        (log + b"1,2,3\n", "not lines of seven numbers"),
+        (log + log.splitlines(keepends=True)[-1], "holds 201 requests, 200 were planned"),
+    ]:
+        with pytest.raises(ToolError, match=said):
+            tools.get("oha").parse(load, Output("", "", 0, {"requests.csv": broken}))
+
+
+def test_open_loops_are_told_their_rate() -> None:
+    load = OpenLoad(["http://h/a", "http://h/b"], 1500, 7, keep_alive=False)
+    attack = tools.get("vegeta").command(load).argv[-1]
+    assert "-rate=1/666667ns" in attack and "-keepalive=false" in attack
+    assert "connections" not in attack
+    argv = list(tools.get("oha").command(load).argv)
+    assert argv[argv.index("-q") + 1] == "1500" and "--latency-correction" in argv and "--disable-keepalive" in argv
+    assert "-q" not in tools.get("oha").command(Load(["http://h/a"], 3, 7, keep_alive=True)).argv
+
+
 def test_tools_are_found_by_listing_the_folder() -> None:
-    assert tools.names() == ["h2load", "siege"]
-    with pytest.raises(ToolError, match="there are: h2load, siege"):
+    assert tools.names() == ["ab", "h2load", "httperf", "oha", "siege", "vegeta"]
+    with pytest.raises(ToolError, match="there are: ab, h2load, httperf, oha, siege, vegeta"):
         tools.get("wrk")

@@ -1,0 +1,118 @@
+"""Faults planted in the embedded lab, and the runs that must find them."""
+
+import csv
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from the_lab import LAB, Ssh
+
+from workloads.runner.registry import PROJECT, Registry
+from workloads.runner.run import run
+
+Rows = list[dict[str, str]]
+Told = Callable[[str], None]
+
+# One server on metal and one cheap tool, as short as it can be told apart from noise.
+WORKLOAD = {"description": "ten users", "site": "office", "tool": "h2load", "users": 10, "keep_alive": True}
+EXPERIMENT = {
+    "question": "does the gate fire?",
+    "purpose": "smoke",
+    "environments": ["metal"],
+    "servers": ["lighttz"],
+    "workloads": ["planted"],
+    "blocks": 1,
+    "warmup_s": 0.2,
+    "duration_s": 1.0,
+}
+
+
+def measured(
+    folder: Path,
+    told: Told = lambda _: None,
+    workload: dict[str, Any] | None = None,
+    inventory: dict[str, Any] | None = None,
+    **experiment: Any,
+) -> Rows:
+    """The rows of a short run. `told` hears each message; the rest changes or adds keys, for all machines alike."""
+    registry = _project(folder / "project", {**WORKLOAD, **(workload or {})})
+    path, machines = registry.experiment_file("planted"), folder / "inventory.yml"
+    path.write_text(yaml.safe_dump({**EXPERIMENT, **experiment}))
+    tree = yaml.safe_load((LAB / "inventory.yml").read_text())
+    tree["all"]["vars"] |= inventory or {}
+    machines.write_text(yaml.safe_dump(tree))
+    found = run(path, machines, folder / "results", progress=lambda *words: told(words[3]), registry=registry)
+    with (found / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def _project(root: Path, workload: dict[str, Any]) -> Registry:
+    """This project with one workload of our own."""
+    (root / "workloads" / "experiments").mkdir(parents=True, exist_ok=True)
+    for name in ("server-builds", "vm-images", "workloads/sites", "workloads/tools"):
+        if not (root / name).exists():
+            (root / name).symlink_to(PROJECT / name)
+    (root / "workloads" / "planted.yml").write_text(
+        yaml.safe_dump({k: v for k, v in workload.items() if v is not None})
+    )
+    return Registry(root)
+
+
+def reasons(row: dict[str, str]) -> dict[str, str]:
+    """Gate code → what was seen."""
+    return dict(reason.split(": ", 1) for reason in row["reasons"].split(" | ") if reason)
+
+
+def once(when: str, plant: Callable[[], object]) -> Told:
+    """Plant when a message that ends so is told, the first time only."""
+    waiting = [plant]
+
+    def told(message: str) -> None:
+        if message.endswith(when) and waiting:
+            waiting.pop()()
+
+    return told
+
+
+@contextmanager
+def burning(ssh: Ssh, machine: str, processes: int = 1) -> Iterator[Sequence[str]]:
+    """Processes that burn the machine's CPUs; their pids."""
+    loop = "sh -c 'exec yes >/dev/null' >/dev/null 2>&1 & echo $!"
+    pids = [ssh(machine, f"setsid {loop}") for _ in range(processes)]
+    try:
+        yield pids
+    finally:
+        ssh(machine, f"kill {' '.join(pids)}")
+
+
+def frozen(ssh: Ssh, seconds: float) -> Callable[[], None]:
+    """What stops lighttz on metal for so long, from as soon as SSH gets there."""
+    kill = "systemctl kill -s {} vmtoll-lighttz"
+    command = f"{kill.format('STOP')}; sleep {seconds}; {kill.format('CONT')}"
+    return threading.Thread(target=ssh, args=("metal", command)).start
+
+
+@contextmanager
+def changed(ssh: Ssh, machine: str, change: str, back: str) -> Iterator[None]:
+    """Run `change` on a machine, and `back` afterwards."""
+    ssh(machine, change)
+    try:
+        yield
+    finally:
+        ssh(machine, back)
+
+
+@contextmanager
+def ruled(change: Sequence[Sequence[str]], back: Sequence[Sequence[str]]) -> Iterator[None]:
+    """Run commands on this machine (tc, nft), and others afterwards."""
+    try:
+        for argv in change:
+            subprocess.run(argv, check=True, capture_output=True)
+        yield
+    finally:
+        for argv in back:
+            subprocess.run(argv, check=True, capture_output=True)

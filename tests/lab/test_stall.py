@@ -1,0 +1,82 @@
+"""The stall test: a server that stands still for 400 ms under 2,000 requests per second, and who tells the truth.
+
+The truth: a request that is due `x` seconds after the stall began waits until its end. Of `T` seconds of requests
+at an even rate the slowest hundredth is what was due in the first `T / 100` seconds of the stall, so that the 99th
+percentile is the length of the stall less `T / 100` (what the server needs to catch up comes on top: some ms).
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from planted import changed, measured, once
+from the_lab import Ssh
+
+from analysis.latency import merged_percentiles
+from workloads import tools
+
+pytestmark = pytest.mark.lab
+
+RATE_RPS, DURATION_S, DEADLINE_MS = 2000, 4.0, 50
+STALL = (
+    "pids=$(pidof lighttz); sleep {after_s}; begin=$(date +%s%N); kill -STOP $pids; sleep 0.4; "
+    "kill -CONT $pids; echo $begin $(date +%s%N)"
+)
+
+
+def stall_s(ssh: Ssh, after_s: float = 1.0) -> float:
+    """Stop the server for 400 ms; how long it really was."""
+    begin_ns, end_ns = map(int, ssh("metal", STALL.format(after_s=after_s)).split())
+    return (end_ns - begin_ns) / 1e9
+
+
+def true_p99_us(stalled_s: float) -> float:
+    return (stalled_s - DURATION_S / 100) * 1e6
+
+
+@pytest.mark.parametrize("tool", ["vegeta", "oha"])
+def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, tool: str) -> None:
+    """From the tool over the stored histogram to the figure: p99 within 10% of the truth."""
+    workload = {"kind": "rate", "tool": tool, "rate_rps": RATE_RPS, "deadline_ms": DEADLINE_MS, "users": None}
+    stalled: list[Future[float]] = []
+    with ThreadPoolExecutor() as pool:
+        told = once(f"{tool} measures", lambda: stalled.append(pool.submit(stall_s, ssh)))
+        row = measured(tmp_path, told, workload=workload, duration_s=DURATION_S)[0]
+    truth_us = true_p99_us(stalled[0].result())
+    assert row["successful"] == row["requests"] == "8000", row["reasons"]
+    assert float(row["response_time_p99_us"]) == pytest.approx(truth_us, rel=0.1)
+    merged = merged_percentiles(
+        (tmp_path / "results" / "latest").resolve(), pd.DataFrame([{"block": 1, "order": 1, "attempt": 1}])
+    )
+    assert merged and merged[2] == pytest.approx(truth_us, rel=0.1)
+    late = RATE_RPS * (stalled[0].result() - DEADLINE_MS / 1000)
+    goodput_rps = float(row["throughput_rps"]) * (1 - late / 8000)
+    assert float(row["goodput_rps"]) == pytest.approx(goodput_rps, rel=0.1)
+    assert tools.get(tool).REFUSED_FOR_TAILS is None
+
+
+# Each prints one time a request, in µs.
+DISHONEST = {
+    "h2load --rps": "h2load --h1 -t 1 -c 10 -n 8000 --rps 200 --log-file=log {url} >&2 && awk '{{print $3}}' log",
+    "oha without --latency-correction": "oha --no-tui -c 10 -n 8000 -q 2000 --output-format csv -o log {url} >&2 && "
+    "awk -F, 'NR > 1 {{ print $5 * 1e6 }}' log",
+}
+
+
+@pytest.mark.parametrize("tool", DISHONEST)
+def test_a_tool_that_hides_the_stall_is_refused_for_tails(lab: Path, ssh: Ssh, tool: str) -> None:
+    """It sends nothing while it waits, and what it did not send has no time: p99 is a tenth of the truth or less."""
+    file = ssh("metal", "cd /srv/vmtoll/sites; find office -type f -size -2 | sort | head -n 1")
+    command = f"cd $(mktemp -d) && {DISHONEST[tool].format(url=f'http://198.18.0.20:8080/{file}')}"
+    with changed(ssh, "metal", "systemctl start vmtoll-lighttz", "systemctl stop vmtoll-lighttz"):
+        with ThreadPoolExecutor() as pool:
+            times = pool.submit(ssh, "client", command)
+            truth_us = true_p99_us(stall_s(ssh))
+        times_us = np.array(times.result().split(), dtype=float)
+    assert len(times_us) == 8000
+    assert times_us.max() > 0.9 * truth_us, "it saw the stall"
+    assert np.percentile(times_us, 99) < truth_us / 10
+    assert tools.get("h2load").REFUSED_FOR_TAILS
+    assert "--latency-correction" in tools.get("oha").command(tools.OpenLoad(["u"], 1, 1, keep_alive=True)).argv

@@ -1,0 +1,40 @@
+"""The load tools that Debian does not package: built once on the controller, kept under a key of their recipe."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from vmtoll.paths import CACHE, LOAD_TOOLS
+from vmtoll.progress import say
+from vmtoll.shell import lock, run
+
+
+def binaries(folder: Path = LOAD_TOOLS) -> list[dict[str, str]]:
+    """Build each tool that has a Makefile; return [{name, key, binary}], sorted by name.
+
+    `make OUT=<file>` in the tool's folder makes one static program. Raises UserError with the last words of a
+    build that fails.
+    """
+    with lock("tools"):
+        return [_built(recipe.parent) for recipe in sorted(folder.glob("*/Makefile"))]
+
+
+def _built(folder: Path) -> dict[str, str]:
+    name, key = folder.name, _key(folder)
+    binary = CACHE / "tools" / f"{name}-{key}"
+    if not binary.exists():
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        partial, log = binary.with_suffix(f".{os.getpid()}"), CACHE / "logs" / f"build-{name}.log"
+        log.unlink(missing_ok=True)
+        say(f"building the load tool {name}, once")
+        run(["make", "-s", "-C", folder, f"OUT={partial}"], log=log)
+        partial.rename(binary)
+    return {"name": name, "key": key, "binary": str(binary)}
+
+
+def _key(folder: Path) -> str:
+    """Digest of the recipe: every file of the folder but the adapter."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".py"):
+        digest.update(f"{file.name}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
