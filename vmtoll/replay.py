@@ -73,7 +73,19 @@ def _possible(experiment: dict[str, Any], registry: Registry, environments: set[
     if floor:
         servers = [s for s in floor["servers"] if s in kept["servers"]]
         kept["noise_floor"] = floor | {"servers": servers} if servers else None
+    kept["claims"] = [claim for claim in experiment.get("claims", []) if _can_be_told(claim, kept)]
     return kept
+
+
+def _can_be_told(claim: dict[str, Any], kept: dict[str, Any]) -> bool:
+    """Every name of the claim is still in the experiment."""
+    sides = [side for side in (claim["of"], claim.get("over")) if side]
+    said = {(kind, name) for side in sides for kind, names in side.items() for name in _several(names)}
+    return all(name in kept[f"{kind}s"] for kind, name in said)
+
+
+def _several(names: str | list[str]) -> list[str]:
+    return [names] if isinstance(names, str) else names
 
 
 def _tools(workload: dict[str, Any]) -> set[str]:

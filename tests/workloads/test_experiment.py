@@ -73,6 +73,85 @@ def test_every_mistake_is_named(project: Registry, rewrite: Rewrite, change: dic
     assert "\n" not in str(caught.value)
 
 
+CLAIM = {
+    "says": "it is faster",
+    "metric": "throughput_rps",
+    "of": {"server": "lighttz", "environment": "metal", "workload": "tiny"},
+    "over": {"environment": "metal-two"},
+    "published": [2, 1.5],
+}
+LEVEL = {"over": None, "published": [10], "at_least": 10}
+
+
+def with_claim(rewrite: Rewrite, change: dict[str, Any]) -> Path:
+    """The experiment with one claim, some of its keys changed; a value of None drops the key."""
+    return rewrite(claims=[{k: v for k, v in {**CLAIM, **change}.items() if v is not None}])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"metric": "troughput_rps"}, r"claims\[0\].metric: unknown metric 'troughput_rps' .*'throughput_rps'"),
+        ({"metric": "server"}, r"claims\[0\].metric: unknown metric 'server'"),
+        ({"of": {**CLAIM["of"], "server": "nginx"}}, r"claims\[0\].of.server: unknown server 'nginx'.*: lighttz$"),
+        ({"over": {"workload": "tinyy"}}, r"claims\[0\].over.workload: unknown workload 'tinyy'"),
+        ({"of": {"server": "lighttz", "environment": "metal"}}, r"claims\[0\].of.workload: is missing"),
+        ({"over": {"tool": "ab"}}, r"claims\[0\].over.tool: unknown key 'tool'"),
+        ({"over": None}, r"claims\[0\]: .*give either over, or one of at_least and at_most"),
+        ({"at_least": 3}, r"claims\[0\]: .*give either over, or one of at_least and at_most"),
+        ({**LEVEL, "within_pct": 5}, r"claims\[0\]: .*within_pct: needs over"),
+        ({"published": [1]}, r"claims\[0\]: .*published: one figure for each side"),
+        ({"published": [1, 1]}, r"claims\[0\]: .*equal figures give no direction; say within_pct"),
+    ],
+)
+def test_mistakes_in_a_claim_are_named(rewrite: Rewrite, project: Registry, change: dict[str, Any], said: str) -> None:
+    path = with_claim(rewrite, change)
+    with pytest.raises(ExperimentError, match=said) as caught:
+        load(path, project)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("change", [{}, {"published": None}, {"within_pct": 5, "published": [1, 1]}, LEVEL])
+def test_each_kind_of_claim_can_be_made(rewrite: Rewrite, project: Registry, change: dict[str, Any]) -> None:
+    (claim,) = load(with_claim(rewrite, change), project).experiment.claims
+    if claim.over:
+        assert (claim.over.server, claim.over.environment) == ("lighttz", "metal-two"), "the rest is that of `of`"
+
+
+SCALES = {"full": {"blocks": 6, "purpose": "measure"}, "small": {"blocks": 3, "duration_s": 0.2}}
+
+
+def test_a_scale_is_laid_over_the_other_keys(rewrite: Rewrite, project: Registry) -> None:
+    path = rewrite(scales=SCALES)
+    small, full = (load(path, project, scale).experiment for scale in (None, "full"))
+    assert (small.scale, small.blocks, small.duration_s, small.purpose) == ("small", 3, 0.2, "smoke")
+    assert (full.scale, full.blocks, full.duration_s, full.purpose) == ("full", 6, 0.1, "measure")
+    path.write_text(yaml.safe_dump(small.model_dump(mode="json", exclude={"name"}, exclude_none=True)))
+    assert load(path, project).experiment == small, "what run.json records can be run again"
+
+
+def test_an_experiment_without_scales_has_one_size(project: Registry) -> None:
+    assert load(project.experiment_file("tiny"), project, "full").experiment.scale is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"scales": []}, r"scales: must be a mapping of full and small"),
+        ({"scales": {"small": 3}}, r"scales: must be a mapping of full and small"),
+        ({"scales": {"smal": {}}}, r"scales: unknown scale 'smal' \(did you mean 'small'\?\)"),
+        ({"scales": {"full": {}}}, r"scales.small: is missing; there is: full"),
+        ({"scales": {"small": {"block": 3}}}, r"block: unknown key 'block' \(did you mean 'blocks'\?\)"),
+        ({"scales": SCALES, "scale": "small"}, r"scale: is chosen when it is run"),
+    ],
+)
+def test_mistakes_in_scales_are_named(rewrite: Rewrite, project: Registry, change: dict[str, Any], said: str) -> None:
+    path = rewrite(**change)
+    with pytest.raises(ExperimentError, match=said) as caught:
+        load(path, project)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
 def test_an_unknown_experiment_is_answered_with_those_there_are(project: Registry) -> None:
     with pytest.raises(ExperimentError, match=r"unknown experiment 'tinyy' \(did you mean 'tiny'\?\); allowed: tiny"):
         load(project.experiment_file("tinyy"), project)

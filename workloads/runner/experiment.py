@@ -1,11 +1,12 @@
 """Experiments: YAML in, a validated model or one clear error out."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
 from workloads.runner import sources
+from workloads.runner.claims import Claim, check_claims
 from workloads.runner.documents import Model, check_names, mistake, read
 from workloads.runner.errors import ExperimentError
 from workloads.runner.registry import METAL, Registry, unknown
@@ -34,7 +35,13 @@ COMPARED_FACTS = [
     "content_digest",
     "workers",
 ]
+# One root filesystem booted two ways: in these a metal machine and its guest always differ.
+ALWAYS_DIFFER = [
+    fact for fact in COMPARED_FACTS if fact not in {"sysctls", "packages", "servers", "content_digest", "workers"}
+]
 SMALLEST_BLOCKS = 6
+
+Scale = Literal["full", "small"]
 
 
 class NoiseFloor(Model):
@@ -49,7 +56,9 @@ class Experiment(Model):
 
     name: str
     question: str
+    source: str | None = None  # the article that it repeats: title as in results/published
     purpose: Literal["measure", "smoke"] = "measure"
+    scale: Scale | None = None  # which of the document's `scales` these keys are of; None: it has one size
     environments: list[str] = Field(min_length=1)
     servers: list[str] = Field(min_length=1)
     workloads: list[str] = Field(min_length=1)
@@ -61,14 +70,16 @@ class Experiment(Model):
     seed: int | None = Field(default=None, ge=0)
     noise_floor: NoiseFloor | None = None
     margin_pct: float = Field(default=2.0, gt=0, le=50)
-    declared_differences: list[str] = Field(default_factory=list)
+    declared_differences: list[str] = Field(default_factory=lambda: list(ALWAYS_DIFFER))
+    published_estimator: Literal["median", "mean-of-three", "trimmed-six"] = "median"
+    claims: list[Claim] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _enough_blocks(self) -> "Experiment":
-        if self.blocks < SMALLEST_BLOCKS and self.purpose != "smoke":
+        if self.blocks < SMALLEST_BLOCKS and self.purpose != "smoke" and self.scale != "small":
             raise ValueError(
                 f"blocks: {self.blocks} is below {SMALLEST_BLOCKS}, too few for an interval; "
-                "only an experiment with `purpose: smoke` may have fewer"
+                "only an experiment with `purpose: smoke` or at `scale: small` may have fewer"
             )
         return self
 
@@ -93,15 +104,16 @@ class Resolved(Model):
         return [server for server in self.experiment.servers if server not in self.skipped]
 
 
-def load(path: Path, registry: Registry | None = None) -> Resolved:
+def load(path: Path, registry: Registry | None = None, scale: Scale | None = None) -> Resolved:
     """Read an experiment and everything it names; check all of it before anything starts.
 
-    Raises ExperimentError naming the file, the key and the allowed values.
+    An experiment that has `scales` is taken at `scale` (default: small); one that has none has one size, whatever
+    `scale` says. Raises ExperimentError naming the file, the key and the allowed values.
     """
     registry = registry or Registry()
     if not path.is_file():
         raise ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
-    data = read(path)
+    data = _at_scale(path, read(path), scale)
     try:
         experiment = Experiment(name=path.stem, **data)
     except ValidationError as error:
@@ -114,6 +126,12 @@ def load(path: Path, registry: Registry | None = None) -> Resolved:
         floor = experiment.noise_floor
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
         check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
+    names = {
+        "server": experiment.servers,
+        "environment": experiment.environments,
+        "workload": experiment.workloads,
+    }
+    check_claims(path, experiment.claims, names)
     workloads = {name: load_workload(registry.workload_file(name), registry) for name in experiment.workloads}
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
@@ -135,4 +153,22 @@ def load(path: Path, registry: Registry | None = None) -> Resolved:
     return resolved
 
 
-__all__ = ["COMPARED_FACTS", "METAL", "Experiment", "NoiseFloor", "Resolved", "Workload", "load"]
+def _at_scale(path: Path, data: dict[str, Any], scale: Scale | None) -> dict[str, Any]:
+    """The document's keys with those of the chosen scale laid over them."""
+    if "scales" not in data:
+        return data
+    if "scale" in data:
+        raise ExperimentError(f"{path}: scale: is chosen when it is run; the document says `scales`")
+    scales = data["scales"]
+    known = list(get_args(Scale))
+    if not isinstance(scales, dict) or not all(isinstance(keys, dict) for keys in scales.values()):
+        raise ExperimentError(f"{path}: scales: must be a mapping of {' and '.join(known)} to keys and values")
+    check_names(path, "scales", "scale", list(scales), known)
+    chosen = scale or "small"
+    if chosen not in scales:
+        raise ExperimentError(f"{path}: scales.{chosen}: is missing; there is: {', '.join(scales) or 'none'}")
+    kept = {key: value for key, value in data.items() if key != "scales"}
+    return {**kept, **scales[chosen], "scale": chosen}
+
+
+__all__ = ["COMPARED_FACTS", "METAL", "Experiment", "NoiseFloor", "Resolved", "Scale", "Workload", "load"]

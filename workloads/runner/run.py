@@ -14,7 +14,7 @@ from typing import Any
 from workloads.runner import hosts, private
 from workloads.runner.bench import Bench, Progress
 from workloads.runner.errors import ExperimentError, InventoryError, ResultsError
-from workloads.runner.experiment import Resolved, load
+from workloads.runner.experiment import Resolved, Scale, load
 from workloads.runner.inventory import Inventory, load_inventory
 from workloads.runner.registry import PROJECT, Registry
 from workloads.runner.results import SCHEMA, Store
@@ -39,9 +39,14 @@ class Plan:
     total_s: float
 
 
-def plan(experiment_path: Path, registry: Registry | None = None, order_seed: int | None = None) -> Plan:
+def plan(
+    experiment_path: Path,
+    registry: Registry | None = None,
+    order_seed: int | None = None,
+    scale: Scale | None = None,
+) -> Plan:
     """Check an experiment and draw its schedule; nothing is started. Raises ExperimentError."""
-    resolved = load(experiment_path, registry)
+    resolved = load(experiment_path, registry, scale)
     return _plan(resolved, order_seed)
 
 
@@ -60,15 +65,16 @@ def run(
     *,
     progress: Progress | None = None,
     registry: Registry | None = None,
+    scale: Scale | None = None,
 ) -> Path:
-    """Measure an experiment, or go on with the run in `resume`; the run's folder.
+    """Measure an experiment at a scale, or go on with the run in `resume`; the run's folder.
 
     `results_dir` gets `<experiment>/<run-id>/` and the link `latest`. A run that was killed is resumed with
     its own experiment, as recorded; the one at `experiment_path` must still say the same. Raises RunnerError
     (one clear sentence) when something does not fit or a machine does not come back; what was measured stays.
     """
     say: Progress = progress or (lambda *_: None)
-    resolved = load(experiment_path, registry)
+    resolved = load(experiment_path, registry, scale)
     inventory = load_inventory(inventory_path, resolved.experiment.environments)
     check_inventory(resolved, inventory)
     if resume is None:
