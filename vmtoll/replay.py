@@ -100,7 +100,7 @@ def _same_site(site: dict[str, Any], registry: Registry) -> None:
         here = load_site(file).model_dump(mode="json")
     except SiteError:
         here = {}
-    if here | {"description": ""} != site | {"description": ""}:
+    if here | {"description": ""} != {"pages": {}} | site | {"description": ""}:
         raise UserError(
             f"{file} is not the site that was published: write `experiment.resolved.site` of the bundle's run.json "
             "there (without its name) and provision the machines anew."

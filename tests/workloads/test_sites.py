@@ -116,10 +116,24 @@ def test_a_site_may_list_its_pages(tmp_path: Path) -> None:
         "page-100k.html": 102400,
         "image-9270.jpg": 9270,
         "hello.html": 39,
+        "php.html": 2407,
     }
     assert {path: (tmp_path / "pages" / path).stat().st_size for path in sizes} == sizes
     assert made == manifest(load_site(SITES_DIR / "pages.yml"))
     assert (tmp_path / "pages/image-9270.jpg").read_bytes().startswith(b"\xff\xd8\xff")
+
+
+def test_a_drawn_site_may_have_pages_outside_of_its_mix(tmp_path: Path) -> None:
+    alone, path = load_site(OFFICE), tmp_path / "office.yml"
+    path.write_text(OFFICE.read_text() + "pages: {news/large.pdf: 70000, hello.html: hi}\n")
+    made = build(path, tmp_path / "out")
+    assert (tmp_path / "out/office/news/large.pdf").stat().st_size == 70000
+    assert (tmp_path / "out/office/hello.html").read_text() == "hi"
+    beside = [file for file in made["files"] if file["weight"] == 0]
+    assert [file["path"] for file in beside] == ["hello.html", "news/large.pdf"]
+    assert [file for file in made["files"] if file["weight"]] == manifest(alone)["files"]
+    assert url_list(made, "", 1) == url_list(manifest(alone), "", 1)
+    assert lockstep_list(made, "", 1, 10) == lockstep_list(manifest(alone), "", 1, 10)
 
 
 @pytest.mark.parametrize("page", ["page.exe: 5", "/page.html: 5", "page.html: 0"])

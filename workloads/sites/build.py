@@ -53,13 +53,17 @@ def _kind(site: DrawnSite, rng: random.Random, size: int) -> Kind:
 
 
 def files(site: Site) -> Iterator[tuple[str, int, bytes]]:
-    """Yield (path, weight, body) of every file."""
-    return _listed(site) if isinstance(site, ListedSite) else _drawn(site)
+    """Yield (path, weight, body) of every file; the weight is its lines in the URL list."""
+    if isinstance(site, ListedSite):
+        yield from _listed(site, weight=1)
+    else:
+        yield from _drawn(site)
+        yield from _listed(site, weight=0)
 
 
-def _listed(site: ListedSite) -> Iterator[tuple[str, int, bytes]]:
+def _listed(site: Site, weight: int) -> Iterator[tuple[str, int, bytes]]:
     for path, content in site.pages.items():
-        yield path, 1, content.encode() if isinstance(content, str) else _body(site, path, content)
+        yield path, weight, content.encode() if isinstance(content, str) else _body(site, path, content)
 
 
 def _body(site: Site, path: str, size: int) -> bytes:

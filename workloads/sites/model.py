@@ -1,10 +1,10 @@
 """What a site's YAML may say."""
 
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 SITES_DIR = Path(__file__).parent
 
@@ -48,6 +48,18 @@ class Popularity(_Model):
     lines: int = Field(gt=0)
 
 
+def _known_kinds(pages: dict[str, int | str]) -> dict[str, int | str]:
+    for path, content in pages.items():
+        if kind_of(path) is None or path.startswith("/") or content == "" or (isinstance(content, int) and content < 1):
+            raise ValueError(
+                f"{path}: must be a relative path to a kind of file ({', '.join(KINDS)}), and bytes or text"
+            )
+    return pages
+
+
+Pages = Annotated[dict[str, int | str], AfterValidator(_known_kinds)]
+
+
 class _Site(_Model):
     name: str
     description: str
@@ -57,25 +69,11 @@ class _Site(_Model):
 class ListedSite(_Site):
     """Each file by its path, with its size in bytes or its very text; the kind is the path's suffix."""
 
-    pages: dict[str, int | str] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _known_kinds(self) -> Self:
-        for path, content in self.pages.items():
-            if (
-                kind_of(path) is None
-                or path.startswith("/")
-                or content == ""
-                or (isinstance(content, int) and content < 1)
-            ):
-                raise ValueError(
-                    f"pages.{path}: must be a relative path to a kind of file ({', '.join(KINDS)}), and bytes or text"
-                )
-        return self
+    pages: Pages = Field(min_length=1)
 
 
 class DrawnSite(_Site):
-    """Files drawn from distributions of sizes, kinds and popularity."""
+    """Files drawn from distributions of sizes, kinds and popularity; `pages` are beside them and outside of the mix."""
 
     files: int = Field(ge=2)
     smallest_bytes: int = Field(ge=0)
@@ -84,6 +82,7 @@ class DrawnSite(_Site):
     tail: Tail
     kinds: dict[Kind, int]
     popularity: Popularity
+    pages: Pages = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -113,7 +112,7 @@ def load_site(path: Path) -> Site:
     if not isinstance(data, dict):
         raise SiteError(f"{path}: must be a mapping")
     try:
-        model: type[Site] = ListedSite if "pages" in data else DrawnSite
+        model: type[Site] = DrawnSite if "files" in data or "pages" not in data else ListedSite
         return model(name=path.stem, **data)
     except (ValidationError, TypeError) as error:
         raise SiteError(f"{path}: {error}") from error
