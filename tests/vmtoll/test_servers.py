@@ -56,3 +56,14 @@ def test_the_configuration_of_a_server_without_its_source_renders_too() -> None:
         assert {*server["source"]} == {"project", "version", "licence", "make", "makes"}
         texts = [content.decode() for content, _ in servers._files(server, servers.Policy(port=8081)).values()]
         assert any("8081" in text for text in texts) and not any("{{" in text for text in texts), server["name"]
+
+
+def test_a_server_behind_another_has_a_port_of_its_own() -> None:
+    (server,) = (server for server in servers.catalog() if server["name"] == "apache-proxy-lighttpd")
+    files = servers._files(server, servers.Policy(port=8079))
+    apache, proxy, lighttpd = (
+        files[f"{servers.FOLDER}/apache-proxy-lighttpd/{name}"][0].decode()
+        for name in ("apache2.conf", "proxy.conf", "lighttpd.conf")
+    )
+    assert "Listen 8079\n" in apache and "http://127.0.0.1:8078/" in proxy
+    assert 'server.port = 8078\nserver.bind = "127.0.0.1"\n' in lighttpd
