@@ -17,8 +17,9 @@ LIMITING: Limits = {
 }
 # Under an open loop a client that lags also changes the load and waits for itself.
 OPEN_LIMITING: Limits = {
-    source: codes | {"client-starved", "rate-not-reached"} for source, codes in LIMITING.items()
-}  # fmt: skip
+    "tool": LIMITING["tool"] | {"client-starved", "rate-not-reached"},
+    "twin": LIMITING["twin"] | {"twin-client-starved", "rate-not-reached"},
+}
 
 
 @dataclass(frozen=True)

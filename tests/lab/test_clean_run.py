@@ -19,7 +19,7 @@ ENOUGH = 100
 SERVERS = ["lighttz", "nginx"]
 # Loads that leave every machine room, each in the way of its kind.
 LOADS = ({"users": 1}, {"kind": "rate", "tool": "vegeta", "users": None, "rate_rps": 1000, "deadline_ms": 50})
-NEIGHBOURS = {"host-foreign-cpu", "client-starved"}
+NEIGHBOURS = {"host-foreign-cpu", "client-starved", "twin-client-starved"}
 
 
 def is_neighbour(detail: str) -> bool:

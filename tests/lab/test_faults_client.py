@@ -2,6 +2,7 @@
 
 import re
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,15 @@ def test_a_client_starved_of_cpu(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     assert found.startswith("client: others than ")
     assert any(f"yes (pid {pid})" in found for pid in pids), found
     assert float(row["client_foreign_cpu_pct"]) > 30
+    assert row["verdict"] == "suspect"
+
+
+def test_a_twin_starved_of_cpu(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
+    """They start to burn between the tool and its twin."""
+    with ExitStack() as burners:
+        told = once("h2load measures", lambda: burners.enter_context(burning(ssh, "client", processes=3)))
+        row = measured(tmp_path, told, {"tool": "siege", "twin": "h2load"}, twin_duration_s=2.0)[0]
+    assert reasons(row)["twin-client-starved"].startswith("client: others than h2load took "), row["reasons"]
     assert row["verdict"] == "suspect"
 
 

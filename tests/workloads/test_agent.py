@@ -105,7 +105,8 @@ def test_a_command_that_does_not_exist_is_an_answer(sut: AgentLine) -> None:
 
 def test_a_server_is_started_checked_and_stopped(sut: AgentLine) -> None:
     seen = sut.call("server_start", name="lighttz")
-    assert set(seen) == {"binary_sha256", "config_sha256", "workers", "sysctls"}
+    assert set(seen) == {"binary_sha256", "config_sha256", "workers", "sysctls", "cores"}
+    assert seen["cores"] == len(os.sched_getaffinity(0))
     files = site(sut)["files"]
     check = {"host": "127.0.0.1", "port": sut.host.port, "files": files}
     assert sut.call("http_check", **check) == {"wrong": [], "checked": len(files)}

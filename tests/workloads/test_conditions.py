@@ -162,14 +162,33 @@ def test_a_quiet_load_has_figures_and_no_reason() -> None:
     }
 
 
-def test_a_clock_rate_that_sinks_is_named_with_its_machine() -> None:
+BURNT = {**survey(3, {"0": 0.0, "1": 0.0}, p7=["yes", 1.5, 0b01, "a", False]), "cpus": 0b01}
+
+
+def starved(names: Names, *, twin: bool) -> list[str]:
+    """The codes when somebody burns half of the one core of metal and of the client, whichever there are."""
+    old, new = reading(0), reading(3, survey=BURNT)
+    load = Load("h2load", Usage(old, old, None), Usage(new, new, None), 0.0, 3.0, 1000.0, twin)
+    series = {name: {"counters": [], "pulse": steady(60)} for name in (names.client, names.sut)}
+    return [reason.code for reason in judge(load, names, series, dict.fromkeys(series, "tsc"))[1]]
+
+
+def test_a_starved_twin_has_a_code_of_its_own() -> None:
+    assert starved(ALONE, twin=False) == ["foreign-cpu", "client-starved"]
+    assert starved(ALONE, twin=True) == ["foreign-cpu", "twin-client-starved"]
+
+
+def test_where_the_client_is_the_machine_itself_nobody_is_told_twice() -> None:
+    assert starved(Names("metal", "metal", None, frozenset()), twin=False) == ["foreign-cpu"]
+
+
+@pytest.mark.parametrize("client", ["client", "metal"])
+def test_a_clock_rate_that_sinks_is_named_with_its_machine(client: str) -> None:
     """The lab's machines do not govern theirs, so this fault is planted in the series."""
     rows = [{"time_s": float(second), "mhz": 3000.0 - 100 * second} for second in range(4)]
     load = Load("siege", Usage(reading(0), reading(0), None), Usage(reading(3), reading(3), None), 0.0, 3.0, 1000.0)
-    series = {"client": {"counters": [], "pulse": steady(60)}, "metal": {"counters": rows, "pulse": []}}
-    columns, reasons = judge(
-        load, Names("client", "metal", None, frozenset()), series, {"client": "tsc", "metal": "tsc"}
-    )
+    series = {"client": {"counters": [], "pulse": steady(60)}, "metal": {"counters": rows, "pulse": steady(60)}}
+    columns, reasons = judge(load, Names(client, "metal", None, frozenset()), series, {"client": "tsc", "metal": "tsc"})
     assert [str(r) for r in reasons] == ["frequency-spread: metal: the clock rate moved by 10.0 %"]
     assert columns["cpu_mhz_spread_pct"] == pytest.approx(10.0)
 

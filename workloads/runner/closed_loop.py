@@ -1,5 +1,7 @@
 """A closed loop: users who wait for each answer. Throughput under so many users, and service times."""
 
+from dataclasses import replace
+
 from workloads import tools
 from workloads.runner import gates, latency
 from workloads.runner.driver import Driver, Phase
@@ -17,6 +19,8 @@ def measure(driver: Driver, workload: ClosedWorkload) -> Measured:
     driver.tell(workload.tool)
     rate_rps = driver.warm(workload.tool, users, experiment.warmup_s)
     load = driver.closed(workload.tool, users, rate_rps, experiment.duration_s)
+    if requests := workload.count(experiment.scale):
+        load = replace(load, requests=requests)
     own = driver.measured(workload.tool, load, load.requests / rate_rps)
     row, reasons, logged = _columns(own, workload), own.reasons(), own
     reasons += gates.littles_law(

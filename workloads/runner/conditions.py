@@ -17,7 +17,10 @@ Series = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Load:
-    """One load: the tool that made it, the readings around it, when it ran by the client's clock, and its rate."""
+    """One load: the tool that made it, the readings around it, when it ran by the client's clock, and its rate.
+
+    `twin`: it is not the trial's own tool.
+    """
 
     tool: str
     before: Usage
@@ -25,11 +28,12 @@ class Load:
     started_at_s: float
     wall_s: float
     throughput_rps: float
+    twin: bool = False
 
 
 @dataclass(frozen=True)
 class Names:
-    """Of the machines; `contained`: those whose kernel is that of `outer`."""
+    """Of the machines, where client and SUT may be one; `contained`: those whose kernel is that of `outer`."""
 
     client: str
     sut: str
@@ -74,17 +78,21 @@ def _neighbours(load: Load, names: Names) -> tuple[Columns, list[Reason]]:
             return None
         return others(*surveys[names.outer], guest["cpus"] if guest else surveys[name][1]["cpus"], own)
 
-    client, sut = others(*surveys[names.client]), others(*surveys[names.sut])
-    beside, host = outside(names.client), outside(names.sut)
-    worst = beside if beside and beside.spent_s > client.spent_s else client
+    sut, host = others(*surveys[names.sut]), outside(names.sut)
     columns: Columns = {
-        "client_foreign_cpu_pct": worst.share_pct,
+        "client_foreign_cpu_pct": None,
         "foreign_cpu_pct": sut.share_pct,
         "host_foreign_cpu_pct": host.share_pct if host else None,
     }
-    reasons = gates.client_starved(worst, str(names.client if worst is client else names.outer), load.tool)
-    reasons += gates.foreign_cpu(sut, names.sut)
-    return columns, reasons + (gates.host_foreign_cpu(host, str(names.outer), names.sut) if host else [])
+    reasons = gates.foreign_cpu(sut, names.sut)
+    reasons += gates.host_foreign_cpu(host, str(names.outer), names.sut) if host else []
+    if names.client != names.sut:
+        client, beside = others(*surveys[names.client]), outside(names.client)
+        worst = beside if beside and beside.spent_s > client.spent_s else client
+        columns["client_foreign_cpu_pct"] = worst.share_pct
+        where = str(names.client if worst is client else names.outer)
+        reasons += gates.client_starved(worst, where, load.tool, twin=load.twin)
+    return columns, reasons
 
 
 def _network(load: Load, names: Names) -> tuple[Columns, list[Reason]]:
@@ -119,7 +127,7 @@ def _frequency(load: Load, names: Names, series: Series) -> tuple[Columns, list[
     for name, (old, new) in names.readings(load).items():
         begin_s, end_s = old["machine"]["time_s"], new["machine"]["time_s"]
         rows = [row for row in series[name]["counters"] if begin_s <= row["time_s"] <= end_s and "mhz" in row]
-        if name != names.client and len(rows) > 1:
+        if name in (names.sut, names.outer) and len(rows) > 1:
             rates = [row["mhz"] for row in rows]
             spreads[name] = 100 * (1 - min(rates) / max(rates))
     reasons = [r for name, spread_pct in spreads.items() for r in gates.frequency_spread(spread_pct, name)]

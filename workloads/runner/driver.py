@@ -40,7 +40,10 @@ class Phase:
 
 
 class Driver:
-    """The client's hands in one trial. `loaded_s` adds up the wall clock of all tools that ran."""
+    """The client's hands in one trial. `loaded_s` adds up the wall clock of all tools that ran.
+
+    `client` is the machine that sends: the run's client, or the machine under test itself.
+    """
 
     def __init__(self, bench: Bench, scenario: Scenario, name: str, say: Callable[[str], None]) -> None:
         self.bench, self.scenario, self.name, self.say = bench, scenario, name, say
@@ -48,7 +51,8 @@ class Driver:
         self.experiment = bench.resolved.experiment
         self.host = bench.sut(scenario)
         self.sut = bench.line(self.host)
-        self.watch = Watch(bench.inventory, bench.lines, self.sut, scenario.server)
+        self.client = self.sut if self.workload.client == "localhost" else bench.client
+        self.watch = Watch(bench.inventory, bench.lines, self.client, self.sut, scenario.server)
         self.loaded_s = 0.0
 
     def tell(self, message: str) -> None:
@@ -79,8 +83,8 @@ class Driver:
 
     def run(self, tool: str, load: Load | OpenLoad, expected_s: float | None) -> Execution:
         """Send a load. Raises ToolError, HostLostError."""
-        others = [line for line in self.watch.lines if line is not self.bench.client]
-        done = execute(self.bench.client, tools.get(tool), load, bound_s(expected_s), others)
+        others = [line for line in self.watch.lines if line is not self.client]
+        done = execute(self.client, tools.get(tool), load, bound_s(expected_s), others)
         self.loaded_s += done.wall_s
         return done
 
@@ -89,19 +93,19 @@ class Driver:
 
         Where no rate is known yet, one pass of the list is sent first to learn it.
         """
-        rate_rps, spent_s = self.bench.rates.get(self._key(tool)), 0.0
+        rate_rps, spent_s = self.bench.rates.get(self.key(tool)), 0.0
         while rate_rps is None or spent_s < duration_s * 0.6:
             load = self.closed(tool, users, rate_rps, duration_s - spent_s)
             done = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
             require(done.output, f"{tool}, warming up,")
             spent_s += done.wall_s
             rate_rps = load.requests / done.wall_s
-        self.bench.rates[self._key(tool)] = rate_rps
+        self.bench.rates[self.key(tool)] = rate_rps
         return rate_rps
 
     def known_rate_rps(self, tool: str) -> float | None:
         """What the tool got of this server in an earlier closed loop."""
-        return self.bench.rates.get(self._key(tool))
+        return self.bench.rates.get(self.key(tool))
 
     def measured(self, tool: str, load: Load | OpenLoad, expected_s: float) -> Phase:
         """Send a load that counts, under observation. Raises ToolError, HostLostError."""
@@ -121,14 +125,15 @@ class Driver:
             self.bench.store.keep(f"raw/{self.name}/{name}.{file}.gz", data)
         result = tools.get(tool).parse(load, done.output)
         if isinstance(load, Load) and result.transactions and done.wall_s > 0:
-            self.bench.rates[self._key(tool)] = result.transactions / done.wall_s
+            self.bench.rates[self.key(tool)] = result.transactions / done.wall_s
         return result
 
-    def _key(self, tool: str) -> tuple[str, str, str, str]:
+    def key(self, tool: str) -> tuple[str, str, str, str]:
+        """Under which the bench keeps the rate of a tool in this scenario."""
         return (self.scenario.base_environment, self.scenario.server, self.scenario.workload, tool)
 
     def _page_url(self) -> str:
         return f"{self._base_url()}/{self.workload.page}"
 
     def _base_url(self) -> str:
-        return f"http://{self.host.address}:{self.host.port}/{self.bench.resolved.site.name}"
+        return f"http://{self.host.seen_from(self.client.host)}:{self.host.port}/{self.bench.resolved.site.name}"

@@ -58,22 +58,34 @@ def _facts(bench: Bench, host: Host) -> dict[str, Any]:
 
 
 def tool_versions(bench: Bench) -> dict[str, str]:
-    """Load tool → the version that is on the client. Raises InventoryError when one is not there."""
-    client = bench.inventory.client
-    packages, found = bench.facts[client.name]["packages"], {}
-    for name in sorted({tool for workload in bench.resolved.workloads.values() for tool in workload.tools}):
+    """Load tool → its version, one on all machines that a workload needs it on.
+
+    Raises InventoryError when it is not there, or another one.
+    """
+    inventory, found = bench.inventory, dict[str, str]()
+    needed = {
+        (tool, host.name)
+        for workload in bench.resolved.workloads.values()
+        for tool in workload.tools
+        for host in (inventory.suts.values() if workload.client == "localhost" else [inventory.client])
+    }
+    for name, machine in sorted(needed):
         package = tools.get(name).PACKAGE
-        version = packages.get(package) if package else _says_version(bench, name)
+        packages: dict[str, str] = bench.facts[machine]["packages"]
+        version = packages.get(package) if package else _says_version(bench.lines[machine], name)
         if not version:
-            raise InventoryError(f"{client.name}: the load tool {name} is not there; run `make provision`")
-        found[name] = version
+            raise InventoryError(f"{machine}: the load tool {name} is not there; run `make provision`")
+        if found.setdefault(name, version) != version:
+            raise InventoryError(
+                f"{machine}: the load tool {name} is {version}, elsewhere {found[name]}; run `make provision`"
+            )
     return found
 
 
-def _says_version(bench: Bench, program: str) -> str | None:
+def _says_version(line: AgentLine, program: str) -> str | None:
     """`program --version`: the last word of the first line. None when there is no such program."""
     try:
-        said = bench.client.call("exec", argv=[program, "--version"])["stdout"]
+        said = line.call("exec", argv=[program, "--version"])["stdout"]
     except AgentError:
         return None
     return str(said.split("\n", 1)[0].split()[-1]) if said else None

@@ -39,6 +39,10 @@ class Host:
         """Where the client sends load to."""
         return str(self.get("vmtoll_address", self.get("ansible_host", self.name)))
 
+    def seen_from(self, client: "Host") -> str:
+        """Where a client sends load to: a machine reaches itself by its loopback."""
+        return "127.0.0.1" if client.name == self.name else self.address
+
     @property
     def port(self) -> int:
         return int(self.get("vmtoll_http_port", 8080))

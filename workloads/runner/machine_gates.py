@@ -24,11 +24,12 @@ def _taken(others: Others) -> str:
     return f"{others.share_pct:.1f} % of its CPUs, most of it {others.worst}"
 
 
-def client_starved(others: Others, machine: str, tool: str) -> list[Reason]:
+def client_starved(others: Others, machine: str, tool: str, *, twin: bool = False) -> list[Reason]:
     """Others took CPU on the client, and it had none to spare."""
     if others.share_pct <= CLIENT_FOREIGN_PCT or others.spent_s <= FOREIGN_S or others.idle_pct >= CLIENT_IDLE_PCT:
         return []
-    return [Reason("client-starved", f"{machine}: others than {tool} took {_taken(others)}")]
+    code = "twin-client-starved" if twin else "client-starved"
+    return [Reason(code, f"{machine}: others than {tool} took {_taken(others)}")]
 
 
 def foreign_cpu(others: Others, machine: str) -> list[Reason]:

@@ -4,10 +4,12 @@ import random
 from dataclasses import dataclass
 
 from workloads.runner.experiment import Resolved
-from workloads.runner.workload import Offer
+from workloads.runner.workload import ClosedWorkload, Offer
 
 # Wall clock of a trial beside warm-up and measuring, for the estimate before a run knows better.
 FIXED_COST_S = 1.5
+# Requests per second, for the same estimate, where a workload gives their number.
+ASSUMED_RPS = 5000.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,10 @@ def expected_s(resolved: Resolved) -> float:
     experiment, cells = resolved.experiment, scenarios(resolved)
     trials_s = 0.0
     for cell in cells:
-        twin_s = experiment.twin_s if resolved.workloads[cell.workload].twin else 0.0
-        trials_s += experiment.warmup_s + experiment.duration_s + twin_s + FIXED_COST_S
+        workload = resolved.workloads[cell.workload]
+        requests = workload.count(experiment.scale) if isinstance(workload, ClosedWorkload) else None
+        own_s = requests / ASSUMED_RPS if requests else experiment.duration_s
+        twin_s = experiment.twin_s if workload.twin else 0.0
+        trials_s += experiment.warmup_s + own_s + twin_s + FIXED_COST_S
     measured_capacities = {(c.base_environment, c.server, c.workload) for c in cells if c.offer.kind == "share"}
     return experiment.blocks * trials_s + len(measured_capacities) * (experiment.warmup_s + experiment.duration_s)

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from workloads.runner import closed_loop, gates, latency, machine_gates, open_loop, ramp
 from workloads.runner.bench import Bench
@@ -18,6 +19,8 @@ from workloads.tools import ToolError
 
 BODIES = 4
 SERVER_LIMIT_S = 60.0
+# After so long without an answer the server is looked at: it may have ended.
+ANSWER_LIMIT_S = 1.0
 PING_LIMIT_S = 15.0
 
 
@@ -71,6 +74,7 @@ class Trial:
             "server": scenario.server,
             "workload": scenario.workload,
             "tool": self.workload.tool,
+            "client": self.workload.client,
             "offered_load": str(scenario.offer),
             "twin": self.workload.twin,
         }
@@ -92,7 +96,11 @@ class Trial:
     def _measure(self) -> None:
         bench, scenario = self.bench, self.scenario
         self.driver.tell("starting")
-        seen = self.sut.call("server_start", SERVER_LIMIT_S + 30, name=scenario.server, limit_s=SERVER_LIMIT_S)
+        seen = self.sut.call(
+            "server_start", SERVER_LIMIT_S + 30,
+            name=scenario.server, limit_s=SERVER_LIMIT_S, cores=self.workload.cores,
+        )  # fmt: skip
+        self.row["server_cores"] = seen["cores"]
         self.reasons += gates.fingerprint(bench.reference(scenario.server), seen, scenario.server)
         self.reasons += machine_gates.sysctls(
             bench.reference_sysctls(), seen["sysctls"], self.host.name, self.experiment.declared_differences
@@ -112,7 +120,7 @@ class Trial:
         if not self.reasons or self.reasons[0].code not in {"host-lost", "tool-failed", "server-failed"}:
             return
         for line, op, args in (
-            (self.bench.client, "kill", {}),
+            (self.driver.client, "kill", {}),
             *((line, "sample_stop", {}) for line in self.watch.lines),
             (self.sut, "server_stop", {"name": self.scenario.server, "limit_s": SERVER_LIMIT_S}),
         ):
@@ -130,11 +138,23 @@ class Trial:
             files = rng.sample(files, k=BODIES)
         self.bench.seen_whole.add(subject)
         wanted = [{"path": f"{self.bench.resolved.site.name}/{f['path']}", "sha256": f["sha256"]} for f in files]
-        checked = self.bench.client.ask(
-            "http_check", host=self.host.address, port=self.host.port, files=wanted, limit_s=SERVER_LIMIT_S
-        ).wait(SERVER_LIMIT_S + 60, [self.sut])
+        checked = self._answers(wanted)
         self.row["bodies_checked"] = self.row.get("bodies_checked", 0) + checked["checked"]
         return list(checked["wrong"])
+
+    def _answers(self, wanted: list[dict[str, str]]) -> dict[str, Any]:
+        """Ask until the server answers. Raises AgentError when it does not in time, at once when it has ended."""
+        client, deadline = self.driver.client, time.monotonic() + SERVER_LIMIT_S
+        where = {"host": self.host.seen_from(client.host), "port": self.host.port}
+        while True:
+            asked = client.ask("http_check", **where, files=wanted, limit_s=ANSWER_LIMIT_S)
+            try:
+                answer: dict[str, Any] = asked.wait(SERVER_LIMIT_S + 60, [self.sut])
+                return answer
+            except AgentError:
+                self.sut.call("server_check", name=self.scenario.server)
+                if time.monotonic() > deadline:
+                    raise
 
     def _send(self) -> None:
         """The load, as its kind wants it; its columns, its reasons and its histograms."""
@@ -151,7 +171,7 @@ class Trial:
 
     def _link(self, own: Phase) -> None:
         rate_mbit = self.bench.inventory.link_mbit
-        if rate_mbit:
+        if rate_mbit and self.workload.client == "remote":
             self.row["link_used_pct"] = own.after.client_mbit(own.before, own.done.wall_s) / rate_mbit * 100
             self.reasons += gates.link_bound(self.row["link_used_pct"])
         self.row["steal_pct"] = own.after.steal_pct(own.before)

@@ -15,7 +15,8 @@ Reading = Mapping[str, Any]
 class Usage:
     """One reading of each machine: the answers of the agent's `usage`.
 
-    `outer` is the KVM host of a guest, or the machine whose kernel a container shares.
+    `outer` is the KVM host of a guest, or the machine whose kernel a container shares. Where the client is on the
+    machine under test, both have one reading.
     """
 
     client: Reading
@@ -32,7 +33,9 @@ class Usage:
 
     @property
     def domain_s(self) -> float | None:
-        """CPU seconds of the guest's QEMU and vhost threads."""
+        """CPU seconds of the guest's QEMU and vhost threads; None where the client, on the guest too, has a part."""
+        if self.client is self.sut:
+            return None
         return self.outer["domain"]["total_s"] if self.outer and "domain" in self.outer else None
 
     def steal_pct(self, before: "Usage") -> float:
@@ -47,14 +50,16 @@ class Usage:
         return float(max(new[k] - old[k] for k in ("rx_bytes", "tx_bytes"))) * 8 / 1e6 / wall_s
 
 
-def read_usage(client: AgentLine, sut: AgentLine, outer: AgentLine | None, server: str) -> Usage:
+def read_usage(client: AgentLine, sut: AgentLine, outer: AgentLine | None, server: str, port: int) -> Usage:
     """Ask all machines at once. Raises AgentError, HostLostError."""
-    remote = (sut.host.address, sut.host.port)
+    remote = (sut.host.seen_from(client.host), port)
     asked_outer = outer.ask("usage", domain=sut.host.get("vmtoll_domain")) if outer else None
-    asked_sut, asked_client = sut.ask("usage", server=server), client.ask("usage", remote=remote)
+    asked_sut = sut.ask("usage", server=server, remote=remote if client is sut else None)
+    asked_client = None if client is sut else client.ask("usage", remote=remote)
+    on_sut = asked_sut.wait(_LIMIT_S)
     return Usage(
-        sut=asked_sut.wait(_LIMIT_S),
-        client=asked_client.wait(_LIMIT_S),
+        sut=on_sut,
+        client=asked_client.wait(_LIMIT_S) if asked_client else on_sut,
         outer=asked_outer.wait(_LIMIT_S) if asked_outer else None,
     )
 

@@ -18,29 +18,35 @@ PULSE_S = 0.05
 class Watch:
     """`start` and `stop` the samplers; `read` around each load, then tell of it with `loaded`."""
 
-    def __init__(self, inventory: Inventory, lines: Mapping[str, AgentLine], sut: AgentLine, server: str) -> None:
-        outer, client = inventory.outer(sut.host), inventory.client
-        self.client, self.sut, self.server = lines[client.name], sut, server
+    def __init__(
+        self, inventory: Inventory, lines: Mapping[str, AgentLine], client: AgentLine, sut: AgentLine, server: str
+    ) -> None:
+        outer = inventory.outer(sut.host)
+        self.client, self.sut, self.server = client, sut, server
+        self.port = sut.host.port  # that the load goes to
         self.outer = lines[outer.name] if outer else None
-        self.lines = [line for line in (self.client, self.sut, self.outer) if line]
-        contained = [h.name for h in (client, sut.host) if outer and h.get("vmtoll_container_host") == outer.name]
-        self.names = Names(client.name, sut.host.name, outer.name if outer else None, frozenset(contained))
+        # Each once: the client may be the machine under test.
+        self.lines = [line for line in dict.fromkeys((client, sut, self.outer)) if line]
+        hosts = (client.host, sut.host)
+        contained = [h.name for h in hosts if outer and h.get("vmtoll_container_host") == outer.name]
+        self.names = Names(client.host.name, sut.host.name, outer.name if outer else None, frozenset(contained))
         self.loads: list[Load] = []
 
     def start(self) -> None:
         """Begin to sample on every machine. Raises AgentError, HostLostError."""
-        pending = [line.ask("sample_start", pulse_s=PULSE_S if line is self.client else None) for line in self.lines]
+        pulse = {"pulse_s": PULSE_S, "loopback": self.client is self.sut}
+        pending = [line.ask("sample_start", **(pulse if line is self.client else {})) for line in self.lines]
         for answer in pending:
             answer.wait(_LIMIT_S)
 
     def read(self) -> Usage:
         """Read every machine. Raises AgentError, HostLostError."""
-        return read_usage(self.client, self.sut, self.outer, self.server)
+        return read_usage(self.client, self.sut, self.outer, self.server, self.port)
 
     def loaded(self, tool: str, before: Usage, after: Usage, done: Execution, transactions: int) -> None:
-        """A tool has run between two readings."""
-        rate = transactions / done.wall_s
-        self.loads.append(Load(tool, before, after, done.started_at_s, done.wall_s, rate))
+        """A tool has run between two readings: the trial's own first, then its twin."""
+        rate, twin = transactions / done.wall_s, bool(self.loads)
+        self.loads.append(Load(tool, before, after, done.started_at_s, done.wall_s, rate, twin))
 
     def stop(self, sources: Mapping[str, str]) -> tuple[bytes, Columns, list[Reason]]:
         """The per-second series as CSV, the columns of the first load, and what the gates say of all.

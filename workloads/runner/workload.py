@@ -34,6 +34,8 @@ class Capacity(Model):
 
 
 class _Workload(Model):
+    """`client: localhost`: the tool runs on the machine under test. `cores`: the server may use only so many there."""
+
     name: str
     description: str
     site: str
@@ -41,22 +43,38 @@ class _Workload(Model):
     twin: str | None = None
     page: str | None = None  # the only file of the site that is asked for; None: all of them, in the site's mix
     keep_alive: bool
+    client: Literal["remote", "localhost"] = "remote"
+    cores: int | None = Field(default=None, gt=0)
 
     @property
     def tools(self) -> list[str]:
-        """Every load tool that this workload needs on the client."""
+        """Every load tool that this workload needs where its client is."""
         return [self.tool, *([self.twin] if self.twin else [])]
 
 
 class ClosedWorkload(_Workload):
-    """`users` simulated users, each sending its next request when it has the answer to its last."""
+    """`users` simulated users, each sending its next request when it has the answer to its last.
+
+    `requests`: the published number, sent at the full scale; at any other, and without it, the duration decides.
+    """
 
     kind: Literal["closed"] = "closed"
     users: int = Field(gt=0, le=1000)
+    requests: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _equal_shares(self) -> "ClosedWorkload":
+        if self.requests and self.requests % self.users:
+            raise ValueError(f"requests: {self.requests} is no multiple of {self.users}, the users who share them")
+        return self
 
     @property
     def offers(self) -> list[Offer]:
         return [Offer("closed", self.users)]
+
+    def count(self, scale: str | None) -> int | None:
+        """How many requests to send at this scale; None where the duration decides."""
+        return self.requests if scale == "full" else None
 
 
 class _OpenWorkload(_Workload):

@@ -26,7 +26,7 @@ from workloads.runner.agent.conditions import clock, mask_of, network, ports, su
 from workloads.runner.agent.facts import fingerprint, libvirt_facts, machine_facts, server_facts, sysctls, tree_digest
 from workloads.runner.agent.machine import counters, other_vhost_threads, pss_kib, qemu_pid, read, tasks_ns
 from workloads.runner.agent.sampler import Sampler
-from workloads.runner.agent.servers import CommandServer, UnitServer, listens, until
+from workloads.runner.agent.servers import CommandServer, UnitServer, confine, listens, outside, until
 
 
 class Agent:
@@ -107,23 +107,49 @@ class Agent:
         """End what `exec` is running now."""
         self.commands.kill()
 
-    def op_server_start(self, name: str, limit_s: float = 60.0) -> dict[str, Any]:
-        """Start a server and wait until its port answers here; its fingerprint and the kernel parameters."""
+    def op_server_start(self, name: str, limit_s: float = 60.0, cores: int | None = None) -> dict[str, Any]:
+        """Start a server and wait until its ports answer here; its fingerprint and the kernel parameters.
+
+        It may use the first `cores` of this machine's CPUs, by default all; the answer's `cores` is how many it has.
+        """
         spec, server = self.spec(name), self.server(name)
-        port = int(spec["port"])
-        if listens(port):
-            raise RuntimeError(f"port {port} is already in use before {name} is started")
+        ports = spec.get("ports", [spec["port"]])
+        for port in ports:
+            if listens(port):
+                raise RuntimeError(f"port {port} is already in use before {name} is started")
         self.started.add(name)
         server.start(limit_s)
         began = time.monotonic()
 
         def settled() -> bool:
-            return listens(port) or (time.monotonic() - began > 0.5 and not server.pids())
+            return all(map(listens, ports)) or (time.monotonic() - began > 0.5 and not server.pids())
 
-        until(settled, limit_s, f"{name} does not listen on port {port}")
-        if not listens(port):
-            raise RuntimeError(f"{name} ended without listening on port {port}")
-        return {**fingerprint(spec), "sysctls": sysctls()}
+        until(settled, limit_s, f"{name} does not listen on port {spec['port']}")
+        if not all(map(listens, ports)):
+            raise RuntimeError(f"{name} ended without listening on port {spec['port']}")
+        if cores:
+            self.hold(name, set(sorted(os.sched_getaffinity(0))[:cores]), limit_s)
+        has = max((bin(mask_of(pid)).count("1") for pid in server.pids()), default=0)
+        return {**fingerprint(spec), "sysctls": sysctls(), "cores": has}
+
+    def hold(self, name: str, cpus: set[int], limit_s: float) -> None:
+        """Hold a server to these CPUs: when no thread is left outside, whatever it starts inherits them.
+
+        By its processes and not by its unit: systemd would have to read all units anew, which takes an emulated
+        guest seconds, and nothing is left behind that a later start could find.
+        """
+
+        def held() -> bool:
+            threads = outside(self.server(name).pids(), cpus)
+            confine(threads, cpus)
+            return not threads
+
+        until(held, limit_s, f"{name} does not stay on {len(cpus)} cores")
+
+    def op_server_check(self, name: str) -> None:
+        """Raise RuntimeError when a server that was started has ended."""
+        if not self.server(name).pids():
+            raise RuntimeError(f"{name} has ended")
 
     def op_server_stop(self, name: str, limit_s: float = 60.0) -> None:
         """Stop a server; wait until its port is closed and none of its processes is left."""
@@ -169,9 +195,9 @@ class Agent:
             raise RuntimeError(f"no QEMU process of the domain {domain}")
         return pid
 
-    def op_sample_start(self, interval_s: float = 1.0, pulse_s: float | None = None) -> None:
+    def op_sample_start(self, interval_s: float = 1.0, pulse_s: float | None = None, loopback: bool = False) -> None:
         self.op_sample_stop()
-        self.sampler = Sampler(interval_s, pulse_s)
+        self.sampler = Sampler(interval_s, pulse_s, loopback)
 
     def op_sample_stop(self) -> dict[str, Any]:
         """What has been sampled; see Sampler.stop."""

@@ -19,14 +19,17 @@ def sample() -> dict[str, float]:
 
 
 class Sampler:
-    """Counters every `interval_s`; with `pulse_s`, also the bytes received so far, that often."""
+    """Counters every `interval_s`; with `pulse_s`, also the bytes received so far, that often.
 
-    def __init__(self, interval_s: float, pulse_s: float | None) -> None:
+    These are of every interface but the loopback, or of the loopback alone.
+    """
+
+    def __init__(self, interval_s: float, pulse_s: float | None, loopback: bool = False) -> None:
         self.interval_s = interval_s
         self.tick_s = pulse_s or interval_s
         self.counters = [sample()]
         self.pulse: list[tuple[float, float]] = []
-        files = [p for p in Path("/sys/class/net").glob("*/statistics/rx_bytes") if p.parts[4] != "lo"]
+        files = [p for p in Path("/sys/class/net").glob("*/statistics/rx_bytes") if (p.parts[4] == "lo") == loopback]
         self.received = [os.open(path, os.O_RDONLY) for path in files] if pulse_s else []
         self.enough = threading.Event()
         self.cpu_s = 0.0

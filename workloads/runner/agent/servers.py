@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,23 @@ class CommandServer:
 
     def cpu(self, pids: list[str]) -> dict[str, float | str]:
         return processes_cpu(pids)
+
+
+def outside(pids: Iterable[str], cpus: set[int]) -> list[int]:
+    """The threads of these processes that may use other CPUs as well."""
+    found = []
+    for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")):
+        with contextlib.suppress(ProcessLookupError):
+            if os.sched_getaffinity(int(task.name)) - cpus:
+                found.append(int(task.name))
+    return found
+
+
+def confine(threads: Iterable[int], cpus: set[int]) -> None:
+    """Let them use these CPUs only, and with them what they start from now on."""
+    for thread in threads:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(thread, cpus)
 
 
 def listens(port: int) -> bool:
