@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analysis import charts
+from analysis.capacity.section import section as capacity_section
 from analysis.equality import DECLARED, EQUAL, UNDECLARED, equality
 from analysis.judge import estimate_words, percent
 from analysis.load import Run, load_run, load_words
@@ -75,6 +76,7 @@ def render(run: Run) -> str:
         numbers=[row | {"cells": _number_cells(row)} for row in numbers(run).to_dict("records")],
         host_names=names,
         host_rows=rows,
+        capacity=capacity_section(run),
     )
 
 

@@ -208,6 +208,33 @@ def replay(
     raise SystemExit(bundles.compare(published, bundles.open_run(again), as_json=as_json))
 
 
+@app.command()
+def capacity(
+    folder: RunArgument,
+    rate: Annotated[float, typer.Option(min=0.001, help="Requests per second that all machines together must answer.")],
+    p99_ms: Annotated[float, typer.Option(min=0.001, help="Objective: 99% answered within so many milliseconds.")],
+    availability: Annotated[
+        float, typer.Option(min=0.001, max=99.9999, help="Objective: percent of requests answered with success.")
+    ] = 99.9,
+    headroom: Annotated[float, typer.Option(min=0, help="Plan for so many percent more than the rate.")] = 30,
+    spare: Annotated[int, typer.Option(min=0, help="Machines (or guests) beyond those that are needed.")] = 1,
+    guests_per_host: Annotated[int, typer.Option(min=1, help="How many guests share a host.")] = 1,
+    host_cost_per_hour: Annotated[
+        float | None, typer.Option(min=0, help="What a host costs per hour, in your currency.")
+    ] = None,
+    watts: Annotated[float | None, typer.Option(min=0, help="What a host draws under load.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how many metal hosts or guests an objective takes, by a run with a ladder of rates (`vmtoll run tails`)."""
+    from vmtoll.capacity import show  # noqa: PLC0415 (loads the analysis)
+
+    demand = {
+        "rate_rps": rate, "headroom_pct": headroom, "spare": spare, "guests_per_host": guests_per_host,
+        "host_cost_per_hour": host_cost_per_hour, "watts": watts,
+    }  # fmt: skip
+    show(folder, objective={"p99_ms": p99_ms, "availability_pct": availability}, demand=demand, as_json=as_json)
+
+
 def _conclude(folder: Path) -> str:
     """Judge a run, write what people read; return where it is and in one sentence what came out."""
     # Here and not above: it loads scipy and matplotlib, which `--help` should not wait for.

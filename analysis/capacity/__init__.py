@@ -1,0 +1,91 @@
+"""Capacity planning: from a run with a ladder of rates to how many machines an objective takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.capacity.fleet import fleet
+from analysis.capacity.one import One, binds, capacity_of_one, notes, p99_ms
+from analysis.capacity.resources import erlang_bound, per_request, size_words, used
+from analysis.capacity.rungs import ENDS, LOW, climb, open_ladders
+from analysis.capacity.scaling import scaling
+from analysis.capacity.slo import Demand, Slo
+from analysis.capacity.words import sentences
+from analysis.load import BASELINE, LoadError, Run
+from analysis.panels import side_environments
+
+ASSUMES = [
+    "the load is spread evenly over all machines, and each is like the one that was measured, with the same mix of"
+    " requests",
+    "each guest was measured alone on its host: what guests on one host take from each other is not in here",
+    "low, mid and high: by the unfavourable end of the 95% interval over blocks, by the estimate, by the favourable"
+    " end; what is recommended goes by low",
+]
+
+
+def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]:
+    """Everything that a run says about an objective; JSON-serialisable, writes nothing.
+
+    Keys: `run_id`, `slo`, `demand`, `sentences` (one per server and ladder), `assumes`, `results`: one entry per
+    server, ladder and environment, with `one` (rates of one machine at `low`, `mid`, `high`), `binds`, `used`,
+    `per_request`, `erlang_c`, `plan` (see `fleet`; by end, null where nothing was met, or without a demand);
+    `scaling` (see `scaling.scaling`). Raises LoadError when the run has no ladder of rates.
+    """
+    results = [
+        _result(run, slo, demand, one, (server, group.workload, group.tool), environment)
+        for group in open_ladders(run)
+        for server in group.servers
+        for environment in side_environments(run)
+        if (rungs := climb(run, group, server, environment)) and (one := capacity_of_one(rungs, slo))
+    ]
+    if not results:
+        raise LoadError(
+            f"{run.path}: no ladder of rates, so that no capacity can be told; measure one: vmtoll run tails"
+        )
+    return {
+        "run_id": run.meta["run_id"],
+        "slo": vars(slo),
+        "demand": vars(demand) if demand else None,
+        "sentences": sentences(results, slo, demand) if demand else [],
+        "assumes": ASSUMES if run.guests else [ASSUMES[0], ASSUMES[2]],
+        "results": results,
+        "scaling": scaling(run),
+    }
+
+
+def default_slo(run: Run) -> Slo | None:
+    """The deadline of the run's own ladder as the objective's p99, at 99.9%; None without a ladder."""
+    ladders = {group.workload for group in open_ladders(run)}
+    deadlines = run.trials.loc[run.trials["workload"].isin(ladders), "deadline_ms"].dropna()
+    return Slo(float(deadlines.min())) if len(deadlines) else None
+
+
+def _result(
+    run: Run, slo: Slo, demand: Demand | None, one: One, where: tuple[str, str, str], environment: str
+) -> dict[str, Any]:
+    server, workload, tool = where
+    bound = erlang_bound(run, one.at, slo, environment)
+    rates = {end: one.rates[end] for end in ENDS}
+    plans = {
+        end: fleet(rate, demand, guest=environment != BASELINE) if demand and rate else None
+        for end, rate in rates.items()
+    }
+    return {
+        "server": server,
+        "workload": workload,
+        "tool": tool,
+        "environment": environment,
+        "accelerator": run.accelerator(environment),
+        "shape_only": run.accelerator(environment) == "tcg",
+        "size": size_words(run, server, environment),
+        "one": rates,
+        "at_least": LOW in one.open_end,
+        "measured": [one.rungs[0].rate_rps, one.rungs[-1].rate_rps],
+        "p99_ms": p99_ms(one.at),
+        "binds": binds(one, used(run, one.broken or one.at, environment), slo),
+        "used": used(run, one.at, environment),
+        "per_request": per_request(one.at),
+        "erlang_c": bound,
+        "notes": notes(one, slo, bound),
+        "plan": plans if demand else None,
+    }

@@ -1,0 +1,95 @@
+"""The capacity of one machine: how far up the ladder it meets the objective, and what it runs into there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.capacity.resources import Ends, as_dict
+from analysis.capacity.rungs import ENDS, HIGH, LOW, MID, P99, Rung, geometric
+from analysis.capacity.slo import Slo
+from analysis.stats import MIN_BLOCKS
+
+BUSY = 0.85  # of a resource: above it the queue for it, not chance, makes the tail
+
+
+@dataclass(frozen=True)
+class One:
+    """One machine (or guest) with one server. Rates in requests per second.
+
+    `rates`: end of the interval (`low`, `mid`, `high`) → the highest rate of the ladder up to which the objective
+    is met, judged by that end (see `Rung.misses`); None where it is missed at the lowest rate already. `open_end`:
+    the ends at which even the highest rate meets it: there the true capacity is more, by how much was not measured.
+    `broken`: the rung above the low rate, where something gives way; None with an open end.
+    """
+
+    rungs: list[Rung]
+    rates: dict[str, float | None]
+    open_end: tuple[str, ...]
+    at: Rung
+    broken: Rung | None
+
+
+def capacity_of_one(rungs: Sequence[Rung], slo: Slo) -> One:
+    """Climb until the objective is missed for the first time; what is met above that counts as chance."""
+    steps = {end: _steps(rungs, slo, end) for end in ENDS}
+    low = steps[LOW]
+    return One(
+        rungs=list(rungs),
+        rates={end: rungs[count - 1].rate_rps if count else None for end, count in steps.items()},
+        open_end=tuple(end for end in ENDS if steps[end] == len(rungs)),
+        at=rungs[max(low - 1, 0)],
+        broken=rungs[low] if low < len(rungs) else None,
+    )
+
+
+def _steps(rungs: Sequence[Rung], slo: Slo, end: str) -> int:
+    missed = (place for place, rung in enumerate(rungs) if rung.misses(slo, end))
+    return next(missed, len(rungs))
+
+
+def binds(one: One, shares: dict[str, float | None], slo: Slo) -> str:
+    """What keeps one machine from more, by the rung that broke; `shares` is what that rung used."""
+    if one.broken is None:
+        return "nothing yet: the highest rate that was measured meets the objective"
+    link = "link-bound" in one.broken.limits
+    if one.broken.limits and not link:
+        return f"the client ({', '.join(one.broken.limits)})"
+    if link or (shares["link"] or 0) >= BUSY:
+        return "link"
+    for resource, word in (("cpu", "CPU"), ("memory", "memory")):
+        if (shares[resource] or 0) >= BUSY:
+            return word
+    missed = one.broken.misses(slo, LOW)
+    if not one.broken.misses(slo, MID):
+        return f"too few blocks to be sure of the {missed}"
+    return f"SLO ({missed})"
+
+
+def notes(one: One, slo: Slo, bound: dict[str, Any] | None) -> list[str]:
+    """What a reader has to know before these figures are used; empty when there is nothing."""
+    said = []
+    fewest = min(rung.blocks for rung in one.rungs)
+    if fewest < MIN_BLOCKS:
+        said.append(f"{fewest} of at least {MIN_BLOCKS} blocks")
+    if one.open_end and LOW in one.open_end:
+        said.append(f"the ladder ends at {one.rungs[-1].rate_rps:,.0f}/s; what lies above was not measured")
+    elif one.rates[HIGH] is None:
+        said.append(f"not even {one.rungs[0].rate_rps:,.0f}/s meets it, and nothing below was measured")
+    elif one.rates[LOW] is None:
+        said.append("no rate is shown to meet it; more blocks may")
+    above = [r for r in one.rungs if r.rate_rps > (one.rates[LOW] or 0) and r is not one.broken]
+    if any(not rung.misses(slo, LOW) for rung in above):
+        said.append("a higher rate met it after a lower one had missed it; it is not counted")
+    if bound and (one.rates[LOW] or 0) > bound["rate_rps"]:
+        said.append(
+            f"more than the {bound['rate_rps']:,.0f}/s at which Erlang C holds this p99: arrivals were smoother than"
+            " chance, or not all CPU was counted"
+        )
+    return said
+
+
+def p99_ms(rung: Rung) -> Ends | None:
+    """The p99 at a rung, in milliseconds, with its interval over blocks."""
+    return as_dict(geometric(rung.trials[P99] / 1e3))

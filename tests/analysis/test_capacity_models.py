@@ -1,0 +1,130 @@
+"""The Universal Scalability Law and Erlang C against published figures, and the law over a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_run import Row, Truth, make_run
+
+from analysis.capacity.erlang import beyond, rate_within, waits
+from analysis.capacity.scaling import scaling
+from analysis.capacity.usl import fit
+from analysis.load import load_run
+
+# The two data sets of R's package usl, from Gunther, Guerrilla Capacity Planning, 2007: a ray tracer over
+# processors (BRL-CAD on an SGI Origin 2000), scripts per hour over users (SPEC SDM91 on a SPARCcenter 2000).
+RAYTRACER = {1: 20, 4: 78, 8: 130, 12: 170, 16: 190, 20: 200, 24: 210, 28: 230, 32: 260, 48: 280, 64: 310}
+SPECSDM91 = {1: 64.9, 18: 995.9, 36: 1652.4, 72: 1853.2, 108: 1828.9, 144: 1775.0, 216: 1702.2}
+
+
+def test_raytracer_as_published() -> None:
+    """The vignette of usl 3: alpha 0.057771, beta 0, gamma 21.848843, residual 9.34, limit 378."""
+    law = fit(list(RAYTRACER), list(RAYTRACER.values()))
+    assert law.gamma == pytest.approx(21.848843, rel=1e-6)
+    assert law.alpha == pytest.approx(0.057771, abs=5e-7)
+    assert law.beta == 0
+    assert law.residual == pytest.approx(9.34, abs=0.005)
+    assert law.limit == pytest.approx(378, abs=0.5)
+    assert law.peak is None
+    assert law.errors[2] is None
+
+
+def test_specsdm91_as_published() -> None:
+    """The README of usl 3: alpha 0.0277285 (0.0091217), beta 0.0001044 (0.0000199), gamma 89.9952330
+    (14.2134894), residual 82.8; its manual: limit "about 3245"; its vignette: peak at 96.5.
+    """
+    law = fit(list(SPECSDM91), list(SPECSDM91.values()))
+    assert law.gamma == pytest.approx(89.9952330, rel=1e-5)
+    assert law.alpha == pytest.approx(0.0277285, abs=5e-7)
+    assert law.beta == pytest.approx(0.0001044, abs=5e-8)
+    assert law.errors == pytest.approx((14.2134894, 0.0091217, 0.0000199), rel=2e-3)
+    assert law.residual == pytest.approx(82.8, abs=0.05)
+    assert law.limit == pytest.approx(3245, abs=1)
+    assert law.peak == pytest.approx(96.5, abs=0.05)
+    assert law.peak_is_measured
+    assert law.throughput(law.peak) == max(law.throughput(n) for n in (*SPECSDM91, law.peak))
+
+
+def test_the_law_recovers_its_own_coefficients() -> None:
+    """tests/coef.R of the package: alpha and beta 0.02, gamma 1."""
+    law = fit([1, 2, 4, 6, 8, 10], [1, 1.8868, 3.0769, 3.5294, 3.5398, 3.3557])
+    assert (law.gamma, law.alpha, law.beta) == pytest.approx((1, 0.02, 0.02), rel=1e-3)
+
+
+@pytest.mark.parametrize("levels", [[1, 2, 3, 4, 5], [1, 1, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]])
+def test_too_little_is_refused(levels: list[int]) -> None:
+    with pytest.raises(ValueError, match="level"):
+        fit(levels, [1.0] * len(levels))
+
+
+def test_erlang_c_as_published() -> None:
+    """A single server waits when it is busy (M/M/1); two thirds busy, three servers: 4/9. The worked example of call
+    centres: 200 calls of 180 s per hour; 13 agents take 79.6% of them within 20 s, 14 agents 88.8%.
+    """
+    assert waits(0.7, 1) == pytest.approx(0.7)
+    assert waits(2, 3) == pytest.approx(4 / 9)
+    for agents, share in ((13, 0.7956), (14, 0.888)):
+        within_20_s = 1 - waits(10, agents) * math.exp(-(agents - 10) * 20 / 180)
+        assert within_20_s == pytest.approx(share, abs=5e-4)
+    assert waits(5, 5) == waits(9, 5) == 1
+
+
+@pytest.mark.parametrize(("erlangs", "servers"), [(0.0, 1), (0.5, 1), (2.5, 4), (90, 100), (190, 200)])
+def test_erlang_c_is_its_sum(erlangs: float, servers: int) -> None:
+    """The textbook's sum, by logarithms, for what does not overflow."""
+    terms = [math.exp(k * math.log(erlangs) - math.lgamma(k + 1)) if erlangs else float(k == 0) for k in range(servers)]
+    last = math.exp(servers * math.log(erlangs) - math.lgamma(servers + 1)) if erlangs else 0.0
+    last /= 1 - erlangs / servers
+    assert waits(erlangs, servers) == pytest.approx(last / (sum(terms) + last), rel=1e-9)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4])
+def test_the_time_in_the_queue_is_that_of_a_simulation(servers: int) -> None:
+    rng = np.random.default_rng(servers)
+    count, work_s, rate = 100_000, 1.0, 0.6 * servers
+    arrivals, works = np.cumsum(rng.exponential(1 / rate, count)), rng.exponential(work_s, count)
+    free, stays = np.zeros(servers), np.empty(count)
+    for i in range(count):
+        first = int(free.argmin())
+        free[first] = max(free[first], arrivals[i]) + works[i]
+        stays[i] = free[first] - arrivals[i]
+    for seconds in (0.5, 1.0, 3.0):
+        assert beyond(seconds, rate, work_s, servers) == pytest.approx(float((stays > seconds).mean()), rel=0.1)
+
+
+def test_the_rate_within_a_limit() -> None:
+    """M/M/1: the time in the system is exponential, so 1% exceed ln(100)/(μ − λ)."""
+    assert rate_within(0.005, 0.01, 1e-4, 1) == pytest.approx(1e4 - math.log(100) / 0.005)
+    assert rate_within(0.005, 0.01, 0.002, 1) == 0  # even alone, 8% take longer
+    assert beyond(0.005, rate_within(0.005, 0.01, 1e-3, 3), 1e-3, 3) == pytest.approx(0.01)
+
+
+USERS = (1, 2, 5, 10, 20, 50, 100)
+
+
+def lawful(row: Row) -> list[Row]:
+    users = int(row["offered_load"].partition(":")[2])
+    return [row | {"throughput_rps": 1000 * users / (1 + 0.05 * (users - 1) + 0.001 * users * (users - 1))}]
+
+
+def over(found: list[dict[str, Any]], environment: str) -> dict[str, Any]:
+    (law,) = [one for one in found if one["environment"] == environment]
+    return law
+
+
+def test_the_law_over_users_of_a_run(tmp_path: Path) -> None:
+    truth = Truth(loads=tuple(f"closed:{n}" for n in USERS), change=lawful)
+    found = scaling(load_run(make_run(tmp_path, truth)))
+    metal = over(found, "metal")
+    assert (metal["alpha"], metal["beta"], metal["over"]) == (pytest.approx(0.05), pytest.approx(0.001), "users")
+    assert metal["text"] == "contention 5%, coherency 0.1%; peak of 9,038/s at 31 users"
+    short = Truth(loads=tuple(f"closed:{n}" for n in (1, 2, 5, 10, 15, 20)), change=lawful)
+    assert over(scaling(load_run(make_run(tmp_path / "b", short))), "metal")["text"].endswith(
+        "no peak up to 20 users; the law puts it beyond what was measured"
+    )
+    few = Truth(loads=tuple(f"closed:{n}" for n in USERS[:5]), change=lawful)
+    assert scaling(load_run(make_run(tmp_path / "c", few))) == []
