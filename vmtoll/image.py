@@ -54,8 +54,8 @@ def _key(variables: dict[str, Any]) -> str:
     for tool in variables["load_tools_binaries"]:
         digest.update(f"{tool['name']} {tool['key']}\n".encode())
     for adapter in sorted(REPO.glob("workloads/tools/*.py")):
-        packages = [line for line in adapter.read_text().splitlines() if line.startswith("PACKAGE = ")]
-        digest.update("\n".join(packages).encode())
+        installed = [line for line in adapter.read_text().splitlines() if line.startswith(("PACKAGE = ", "MASK = "))]
+        digest.update("\n".join(installed).encode())
     return digest.hexdigest()[:16]
 
 

@@ -104,14 +104,17 @@ def _render(template: Path, server: dict[str, Any], policy: Policy) -> bytes:
 
 def _description(server: dict[str, Any], policy: Policy) -> bytes:
     """Tell the runner what it must know of a server (docs/design.md, "provisioning → runner")."""
+    ports = server.get("ports", [policy.port])
     facts = {
         "name": server["name"],
         "unit": f"vmtoll-{server['name']}.service",
         "binary": server["binary"],
         "configs": [f"{FOLDER}/{server['name']}/{Path(template).name}" for template in server["templates"]],
-        "port": policy.port,
+        "port": ports[0],
+        "ports": ports,
         "workers": _workers(server, policy),
         "packages": server.get("packages", []),
+        **({"mail": server["mail"]} if "mail" in server else {}),
     }
     return (json.dumps(facts, indent=2) + "\n").encode()
 

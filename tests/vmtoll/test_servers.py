@@ -25,10 +25,11 @@ def test_every_server_has_unit_configuration_and_description(members: dict[str, 
         name = server["name"]
         assert server["exec_start"].encode() in members[f"etc/systemd/system/vmtoll-{name}.service"]
         facts = json.loads(members[f"etc/vmtoll/servers/{name}.json"])
-        assert (facts["port"], facts["workers"]) == (8081, server.get("workers", 3))
+        assert (facts["port"], facts["workers"]) == (server.get("ports", [8081])[0], server.get("workers", 3))
         for config in facts["configs"]:
             assert b"{{" not in members[config.lstrip("/")]
-        assert any(b"8081" in members[config.lstrip("/")] for config in facts["configs"])
+        if "ports" not in server:
+            assert any(b"8081" in members[config.lstrip("/")] for config in facts["configs"])
 
 
 def test_nothing_is_in_the_archive_twice_and_twice_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,4 +282,10 @@ def test_the_workloads_here_are_sound(project: Registry, rewrite: Rewrite, name:
     project.workload_file(name).write_text(text)
     for site in registry.sites():
         project.site_file(site).write_text(registry.site_file(site).read_text())
+    if "kind: mail" not in text:
+        load(rewrite(workloads=[name]), project)
+        return
+    with pytest.raises(ExperimentError, match=f"servers: lighttz serves pages, the workload {name} is for mail"):
+        load(rewrite(workloads=[name]), project)
+    (project.root / "server-builds" / "lighttz" / "server.yml").write_text("description: a server\nmail: {}\n")
     load(rewrite(workloads=[name]), project)

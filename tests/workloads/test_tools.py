@@ -225,6 +225,6 @@ def test_open_loops_are_told_their_rate() -> None:
 
 
 def test_tools_are_found_by_listing_the_folder() -> None:
-    assert tools.names() == ["ab", "h2load", "httperf", "oha", "siege", "vegeta"]
-    with pytest.raises(ToolError, match="there are: ab, h2load, httperf, oha, siege, vegeta"):
+    assert tools.names() == ["ab", "h2load", "httperf", "mailer", "oha", "siege", "smtp_source", "vegeta"]
+    with pytest.raises(ToolError, match="there are: ab, h2load, httperf, mailer, oha, siege, smtp_source, vegeta"):
         tools.get("wrk")

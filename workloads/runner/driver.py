@@ -1,5 +1,6 @@
 """A trial's tools at work: loads are sized, sent and read, and what the machines used meanwhile is noted."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from workloads.runner.schedule import Scenario
 from workloads.runner.usage import Usage
 from workloads.runner.watch import Watch
 from workloads.sites import lockstep_list, url_list
-from workloads.tools import Load, OpenLoad, ToolResult
+from workloads.tools import AnyLoad, Load, OpenLoad, ToolResult
 from workloads.tools.base import require
 
 # Of one page, to learn a rate: enough that a tool's own start does not decide it.
@@ -24,7 +25,7 @@ class Phase:
     """One tool's measured load: what was planned, what came of it, and the readings right before and after."""
 
     tool: str
-    load: Load | OpenLoad
+    load: AnyLoad
     done: Execution
     result: ToolResult
     before: Usage
@@ -59,7 +60,10 @@ class Driver:
         self.say(f"{self.scenario.server} on {self.scenario.environment}: {message}")
 
     def closed(self, tool: str, users: int, rate_rps: float | None, duration_s: float) -> Load:
-        """Whole passes of the URL list that take about `duration_s` at this rate; one pass when none is known."""
+        """Whole passes of the URL list that take about `duration_s` at this rate; one pass when none is known.
+
+        Rounded up to as many for each user: a tool sends no others.
+        """
         manifest, seed = self.bench.manifest, self.bench.resolved.site.seed
         if self.workload.page:
             urls, one_pass = [self._page_url()], users if rate_rps else max(users, _FIRST_REQUESTS)
@@ -70,7 +74,7 @@ class Driver:
             urls = url_list(manifest, self._base_url(), seed)
             one_pass = len(urls)
         requests = passes(one_pass, rate_rps, duration_s) if rate_rps else one_pass
-        return Load(urls, users, requests, self.workload.keep_alive)
+        return Load(urls, users, math.ceil(requests / users) * users, self.workload.keep_alive)
 
     def opened(self, rate_rps: float, duration_s: float) -> OpenLoad:
         """Requests for `duration_s` at this rate, with the site's mix also where they are fewer than its list."""
@@ -81,7 +85,7 @@ class Driver:
             urls = lockstep_list(manifest, self._base_url(), seed, round(len(urls) / requests))
         return OpenLoad(urls, rate_rps, requests, self.workload.keep_alive)
 
-    def run(self, tool: str, load: Load | OpenLoad, expected_s: float | None) -> Execution:
+    def run(self, tool: str, load: AnyLoad, expected_s: float | None) -> Execution:
         """Send a load. Raises ToolError, HostLostError."""
         others = [line for line in self.watch.lines if line is not self.client]
         done = execute(self.client, tools.get(tool), load, bound_s(expected_s), others)
@@ -107,7 +111,7 @@ class Driver:
         """What the tool got of this server in an earlier closed loop."""
         return self.bench.rates.get(self.key(tool))
 
-    def measured(self, tool: str, load: Load | OpenLoad, expected_s: float) -> Phase:
+    def measured(self, tool: str, load: AnyLoad, expected_s: float) -> Phase:
         """Send a load that counts, under observation. Raises ToolError, HostLostError."""
         before = self.watch.read()
         self.tell(f"{tool} measures")
@@ -117,7 +121,7 @@ class Driver:
         self.watch.loaded(tool, before, after, done, result.transactions)
         return Phase(tool, load, done, result, before, after)
 
-    def read(self, tool: str, load: Load | OpenLoad, done: Execution, name: str) -> ToolResult:
+    def read(self, tool: str, load: AnyLoad, done: Execution, name: str) -> ToolResult:
         """Keep what a tool printed, as `name`, and read it. Raises ToolError."""
         for kind, text in (("stdout", done.output.stdout), ("stderr", done.output.stderr)):
             self.bench.store.keep(f"raw/{self.name}/{name}.{kind}", text.encode())

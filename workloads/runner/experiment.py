@@ -10,7 +10,7 @@ from workloads.runner.claims import Claim, check_claims
 from workloads.runner.documents import Model, check_names, mistake, read
 from workloads.runner.errors import ExperimentError
 from workloads.runner.registry import METAL, Registry, unknown
-from workloads.runner.workload import Workload, load_workload
+from workloads.runner.workload import MailWorkload, Workload, load_workload
 from workloads.sites import Site, SiteError, load_site, manifest
 
 # Facts that two machines of a comparison may differ in, when the experiment says so.
@@ -133,6 +133,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     }
     check_claims(path, experiment.claims, names)
     workloads = {name: load_workload(registry.workload_file(name), registry) for name in experiment.workloads}
+    _check_kinds(path, experiment.servers, workloads, registry)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
         raise ExperimentError(f"{path}: workloads: they use the sites {', '.join(sites)}; a run uses one")
@@ -151,6 +152,16 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     if not resolved.servers:
         raise ExperimentError(f"{path}: servers: none is left to measure: {'; '.join(found.skipped.values())}")
     return resolved
+
+
+def _check_kinds(path: Path, servers: list[str], workloads: dict[str, Workload], registry: Registry) -> None:
+    """Mail goes to mail servers, requests for pages to the others. Raises ExperimentError."""
+    for server in servers:
+        serves = "mail" if "mail" in read(registry.server_file(server)) else "pages"
+        for name, workload in workloads.items():
+            asks = "mail" if isinstance(workload, MailWorkload) else "pages"
+            if asks != serves:
+                raise ExperimentError(f"{path}: servers: {server} serves {serves}, the workload {name} is for {asks}")
 
 
 def _at_scale(path: Path, data: dict[str, Any], scale: Scale | None) -> dict[str, Any]:

@@ -95,6 +95,14 @@ def failed_requests(planned: int, transactions: int, successful: int, failed: in
     return [Reason("failed-requests", seen)]
 
 
+def lost_mail(counted: Mapping[str, int]) -> list[Reason]:
+    """A message that the server accepted is in no mailbox, or in one twice. `counted`: the columns `messages_*`."""
+    if not counted["messages_lost"] and not counted["messages_doubled"]:
+        return []
+    lost, doubled, accepted = (counted[f"messages_{what}"] for what in ("lost", "doubled", "accepted"))
+    return [Reason("lost-mail", f"of {accepted} messages accepted {lost} are in no mailbox, {doubled} are there twice")]
+
+
 def wrong_bodies(wrong: Sequence[str]) -> list[Reason]:
     """Bodies whose digest is not the manifest's."""
     if not wrong:

@@ -8,7 +8,7 @@ from typing import Any
 
 from workloads.runner.errors import AgentError, HostLostError
 from workloads.runner.transport import AgentLine
-from workloads.tools import Adapter, Command, Load, OpenLoad, Output, ToolError
+from workloads.tools import Adapter, AnyLoad, Command, Output, ToolError
 
 # Grace beyond a tool's own bound for the answer to travel, in seconds.
 _TRAVEL_S = 15.0
@@ -37,7 +37,7 @@ def passes(lines: int, rate_rps: float, duration_s: float) -> int:
 
 
 def execute(
-    client: AgentLine, adapter: Adapter, load: Load | OpenLoad, limit_s: float, watch: Sequence[AgentLine]
+    client: AgentLine, adapter: Adapter, load: AnyLoad, limit_s: float, watch: Sequence[AgentLine]
 ) -> Execution:
     """Run the tool; end it at once when a watched machine is lost.
 

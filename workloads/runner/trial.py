@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workloads.runner import closed_loop, gates, latency, machine_gates, open_loop, ramp
+from workloads.runner import closed_loop, gates, latency, machine_gates, mail, open_loop, ramp
 from workloads.runner.bench import Bench
 from workloads.runner.driver import Driver, Phase
 from workloads.runner.errors import AgentError, HostLostError
@@ -14,7 +14,7 @@ from workloads.runner.gates import Reason
 from workloads.runner.measured import Measured, utc
 from workloads.runner.results import Row
 from workloads.runner.schedule import Planned
-from workloads.runner.workload import ClosedWorkload, RampWorkload
+from workloads.runner.workload import ClosedWorkload, MailWorkload, RampWorkload
 from workloads.tools import ToolError
 
 BODIES = 4
@@ -132,6 +132,8 @@ class Trial:
 
     def _bodies(self, when: str) -> list[str]:
         """Digests as the client gets them: of every file the first time, then of a few, drawn anew each time."""
+        if isinstance(self.workload, MailWorkload):
+            return []  # no pages; what came of each message is looked up in the mailboxes
         files, subject = self.bench.manifest["files"], (self.host.name, self.scenario.server)
         if subject in self.bench.seen_whole:
             rng = random.Random(f"{self.bench.order_seed}:{self.planned.key}:{when}")
@@ -160,6 +162,8 @@ class Trial:
         """The load, as its kind wants it; its columns, its reasons and its histograms."""
         if isinstance(self.workload, ClosedWorkload):
             measured = closed_loop.measure(self.driver, self.workload)
+        elif isinstance(self.workload, MailWorkload):
+            measured = mail.measure(self.driver, self.workload)
         elif isinstance(self.workload, RampWorkload):
             measured = ramp.measure(self.driver, self.workload)
         else:

@@ -140,13 +140,39 @@ class RampWorkload(_LadderWorkload):
         return self
 
 
+class MailWorkload(_Workload):
+    """`users` at once send messages, or read them, each in a session of its own; a message is as large as `page`."""
+
+    kind: Literal["mail"]
+    protocol: Literal["smtp", "submission", "imap", "pop3"]
+    users: int = Field(gt=0, le=10)  # Dovecot lets ten sessions of one user in, from one address
+    page: str
+    keep_alive: Literal[False] = False
+
+    @model_validator(mode="after")
+    def _no_twin(self) -> Self:
+        if self.twin:
+            raise ValueError("twin: a mail workload has none")
+        return self
+
+    @property
+    def offers(self) -> list[Offer]:
+        return [Offer("closed", self.users)]
+
+    @property
+    def sends(self) -> bool:
+        """Whether messages come in; else mailboxes are read."""
+        return self.protocol in {"smtp", "submission"}
+
+
 OpenWorkload = RateWorkload | SweepWorkload | RampWorkload
-Workload = ClosedWorkload | OpenWorkload
+Workload = ClosedWorkload | OpenWorkload | MailWorkload
 _KINDS: Mapping[str, type[Workload]] = {
     "closed": ClosedWorkload,
     "rate": RateWorkload,
     "sweep": SweepWorkload,
     "ramp": RampWorkload,
+    "mail": MailWorkload,
 }
 
 
@@ -182,6 +208,11 @@ def _check_tool(path: Path, key: str, name: str, workload: Workload, kind: str, 
     check_names(path, key, "tool", [name], registry.tools())
     adapters: dict[str, Adapter] = {n: tools.get(n, registry.tools_folder()) for n in registry.tools()}
     adapter = adapters[name]
+    if isinstance(workload, MailWorkload):
+        if workload.protocol not in tools.mail_protocols(adapter):
+            able = ", ".join(n for n, a in adapters.items() if workload.protocol in tools.mail_protocols(a))
+            raise ExperimentError(f"{path}: {key}: {name} does not speak {workload.protocol}; allowed: {able}")
+        return
     if kind == "ramp" and not adapter.OPEN_LOOP:
         able = ", ".join(n for n, a in adapters.items() if a.OPEN_LOOP)
         raise ExperimentError(f"{path}: {key}: {name} knows users only, not rates; allowed: {able}")
@@ -202,6 +233,7 @@ def _check_tool(path: Path, key: str, name: str, workload: Workload, kind: str, 
 __all__ = [
     "Capacity",
     "ClosedWorkload",
+    "MailWorkload",
     "Offer",
     "OpenWorkload",
     "RampWorkload",

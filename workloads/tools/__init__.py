@@ -10,7 +10,9 @@ out; pure) and
 - `CAN_CLOSE`, whether it can do without keep-alive;
 - `ONE_PAGE`, whether it asks for one page only, which the workload then has to name;
 - `TICK_S`, the resolution of its times;
-- `LOCKSTEP`, whether all its users start at the first line of the URL list.
+- `LOCKSTEP`, whether all its users start at the first line of the URL list;
+- `MAIL_PROTOCOLS`, which of those of a mail workload it speaks; a web tool need not say that it speaks none;
+- `MASK`, in a line like that of the package: the units of that package, kept from starting.
 """
 
 import importlib.util
@@ -20,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, cast
 
-from workloads.tools.base import Command, Load, OpenLoad, Output, ToolError, ToolResult
+from workloads.tools.base import AnyLoad, Command, Load, MailLoad, OpenLoad, Output, ToolError, ToolResult
 
 TOOLS_DIR = Path(__file__).parent
 
@@ -69,4 +71,22 @@ def get(name: str, folder: Path = TOOLS_DIR) -> Adapter:
     return cast(Adapter, _load(name, folder))
 
 
-__all__ = ["Adapter", "Command", "Load", "OpenLoad", "Output", "ToolError", "ToolResult", "get", "names"]
+def mail_protocols(adapter: Adapter) -> tuple[str, ...]:
+    """What this tool speaks to a mail server; nothing, if it is a web tool."""
+    return tuple(getattr(adapter, "MAIL_PROTOCOLS", ()))
+
+
+__all__ = [
+    "Adapter",
+    "AnyLoad",
+    "Command",
+    "Load",
+    "MailLoad",
+    "OpenLoad",
+    "Output",
+    "ToolError",
+    "ToolResult",
+    "get",
+    "mail_protocols",
+    "names",
+]

@@ -34,6 +34,31 @@ class OpenLoad:
 
 
 @dataclass(frozen=True)
+class MailLoad:
+    """`users` at once send `requests` messages in all, or read as many; each in a session of its own.
+
+    Users are `user0@<domain>` and so on, all with `password`. What is sent has `message_bytes` and a Message-Id that
+    ends in `@<tag>`; what is read must have a body of this digest.
+    """
+
+    host: str
+    port: int
+    protocol: str
+    domain: str
+    users: int
+    requests: int
+    message_bytes: int
+    tag: str
+    password: str
+    body_sha256: str
+    timeout_s: float = 30.0
+
+
+# What a trial may offer.
+AnyLoad = Load | OpenLoad | MailLoad
+
+
+@dataclass(frozen=True)
 class Command:
     """A command line, run in a fresh directory that holds `files`; `outputs` are fetched afterwards.
 

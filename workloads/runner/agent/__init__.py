@@ -4,4 +4,4 @@ The modules named in `MODULES` travel as text and are executed in that order; no
 run on Python 3.9 and import nothing but the standard library and each other.
 """
 
-MODULES = ("machine", "facts", "servers", "conditions", "sampler", "commands", "main")
+MODULES = ("machine", "facts", "servers", "conditions", "sampler", "commands", "mail", "main")

@@ -25,6 +25,7 @@ from workloads.runner.agent.commands import Commands
 from workloads.runner.agent.conditions import clock, mask_of, network, ports, survey
 from workloads.runner.agent.facts import fingerprint, libvirt_facts, machine_facts, server_facts, sysctls, tree_digest
 from workloads.runner.agent.machine import counters, other_vhost_threads, pss_kib, qemu_pid, read, tasks_ns
+from workloads.runner.agent.mail import delivered, drain, prepare
 from workloads.runner.agent.sampler import Sampler
 from workloads.runner.agent.servers import CommandServer, UnitServer, confine, listens, outside, until
 
@@ -113,8 +114,8 @@ class Agent:
         It may use the first `cores` of this machine's CPUs, by default all; the answer's `cores` is how many it has.
         """
         spec, server = self.spec(name), self.server(name)
-        ports = spec.get("ports", [spec["port"]])
-        for port in ports:
+        doors = spec.get("ports", [spec["port"]])
+        for port in doors:
             if listens(port):
                 raise RuntimeError(f"port {port} is already in use before {name} is started")
         self.started.add(name)
@@ -122,10 +123,10 @@ class Agent:
         began = time.monotonic()
 
         def settled() -> bool:
-            return all(map(listens, ports)) or (time.monotonic() - began > 0.5 and not server.pids())
+            return all(map(listens, doors)) or (time.monotonic() - began > 0.5 and not server.pids())
 
         until(settled, limit_s, f"{name} does not listen on port {spec['port']}")
-        if not all(map(listens, ports)):
+        if not all(map(listens, doors)):
             raise RuntimeError(f"{name} ended without listening on port {spec['port']}")
         if cores:
             self.hold(name, set(sorted(os.sched_getaffinity(0))[:cores]), limit_s)
@@ -216,6 +217,19 @@ class Agent:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"http://{host}:{port} does not answer: {error!r}") from error
                 time.sleep(0.02)
+
+    def op_mail_prepare(self, name: str, password: str, messages: int = 0, page: str | None = None) -> None:
+        """Empty a mail server that runs, and give it its users; see mail.prepare. `page`: body of the messages."""
+        body = (self.root / "srv" / "vmtoll" / "sites" / page).read_text("utf-8") if page else None
+        prepare(self.spec(name)["mail"], password, messages, body)
+
+    def op_mail_drain(self, name: str, limit_s: float = 60.0) -> dict[str, Any]:
+        """Wait until a mail server has delivered what it has; see mail.drain."""
+        return drain(self.spec(name)["mail"], limit_s)
+
+    def op_mail_delivered(self, name: str, tag: str) -> dict[str, Any]:
+        """Count a load's messages in the mailboxes; see mail.delivered."""
+        return delivered(self.spec(name)["mail"], tag)
 
     def op_tree_digest(self, path: str) -> str:
         return tree_digest(self.root / path)

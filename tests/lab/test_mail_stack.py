@@ -1,0 +1,227 @@
+"""The mail stack as it was published in 2009, in real conversations from the client to metal; the main ones to the
+guest too; and a run of its experiment in which no message may be lost unseen."""
+
+import csv
+import imaplib
+import json
+import poplib
+import smtplib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from mail_stack import SERVER, TLS, ManageSieve, Stack, stack_on
+from planted import measured, once, reasons
+from the_lab import Ssh
+
+from workloads.runner.registry import Registry
+from workloads.runner.run import run
+
+pytestmark = pytest.mark.lab
+
+MAILBOXES = "/var/lib/vmtoll-mail"
+SETTINGS = f"/etc/vmtoll/servers/{SERVER}"
+
+
+@pytest.fixture(scope="module")
+def metal(lab: Path) -> Iterator[Stack]:
+    with stack_on("metal") as stack:
+        yield stack
+
+
+def test_no_listener_takes_a_password_without_tls(metal: Stack) -> None:
+    for port in (25, 587):
+        with metal.smtp(port) as session:
+            session.ehlo()
+            assert not session.has_extn("auth"), f"port {port}"
+            session.user, session.password = "user0@vmail.test", metal.password
+            code, _ = session.docmd("AUTH PLAIN", session.auth_plain())
+            assert code in {502, 503, 530}, f"port {port}"
+    session = imaplib.IMAP4("127.0.0.1", metal.ports[143], timeout=60)
+    assert "LOGINDISABLED" in session.capabilities and "AUTH=PLAIN" not in session.capabilities
+    with pytest.raises(imaplib.IMAP4.error, match="PRIVACYREQUIRED"):
+        session.login("user0@vmail.test", metal.password)
+    session.logout()
+    popper = poplib.POP3("127.0.0.1", metal.ports[110], timeout=60)
+    with pytest.raises(poplib.error_proto, match="Plaintext authentication disallowed"):
+        popper.user("user0@vmail.test")
+    popper.quit()
+    siever = ManageSieve(metal.ports[4190])
+    assert '"SASL" ""' in siever.greeting
+    assert siever.login("user0@vmail.test", metal.password).startswith("NO")
+
+
+def test_inside_tls_the_right_password_is_taken_and_no_other(metal: Stack) -> None:
+    with smtplib.SMTP_SSL("127.0.0.1", metal.ports[465], context=TLS, timeout=60) as session:
+        with pytest.raises(smtplib.SMTPAuthenticationError):
+            session.login("user0@vmail.test", "guess")
+        assert session.login("user0@vmail.test", metal.password)[0] == 235
+    with metal.smtp(587) as session:
+        session.starttls(context=TLS)
+        session.ehlo()
+        assert session.docmd("MAIL", "FROM:<user0@vmail.test>")[0] == 250
+        assert session.docmd("RCPT", "TO:<user1@vmail.test>")[0] == 554, "who submits must say who he is"
+
+
+def test_mail_lies_in_a_maildir_and_is_read_by_imap_and_pop3(metal: Stack, ssh: Ssh) -> None:
+    metal.submit("a body", "user1@vmail.test", "by submission")
+    assert metal.settle() == 0
+    found = ssh(
+        "metal", f"grep -l 'Subject: by submission' {MAILBOXES}/user1/Maildir/new/* && stat -c %U {MAILBOXES}/*"
+    )
+    assert len([line for line in found.splitlines() if line.startswith(MAILBOXES)]) == 1
+    assert set(found.splitlines()[1:]) == {"mail"}
+    assert "by submission" in metal.subjects("user1@vmail.test")
+    with metal.pop3("user1@vmail.test") as session:
+        lines = session.retr(len(session.list()[1]))[1]
+    assert b"Subject: by submission" in lines and lines[-1] == b"a body"
+
+
+def test_a_folder_is_filled_only_where_its_owner_has_made_it(metal: Stack) -> None:
+    metal.submit("text", "user2+ubuntu@vmail.test", "before")
+    assert metal.settle() == 0
+    assert "ubuntu" not in metal.folders("user2@vmail.test")
+    assert metal.subjects("user2@vmail.test") == ["before"]
+    with metal.imap("user2@vmail.test") as session:
+        assert session.create("ubuntu")[0] == "OK"
+    metal.submit("text", "user2+ubuntu@vmail.test", "after")
+    assert metal.settle() == 0
+    assert metal.subjects("user2@vmail.test") == ["before"]
+    assert metal.subjects("user2@vmail.test", "ubuntu") == ["after"]
+
+
+def test_a_full_mailbox_delays_mail_and_bounces_none(metal: Stack, ssh: Ssh) -> None:
+    accounts = f"/run/vmtoll-{SERVER}/accounts"
+    ssh("metal", f"sed -i '/^user3@/s/$/userdb_quota_rule=*:bytes=20000/' {accounts}")
+    metal.submit("x" * 70, "user3@vmail.test", "fits")
+    metal.submit("\r\n".join(["x" * 70] * 400), "user3@vmail.test", "too large now")
+    waiting = f"postqueue -c {SETTINGS} -j"
+    metal.line.call("mail_drain", 30, name=SERVER, limit_s=0.0)
+    queue = ssh(
+        "metal", f"for i in $(seq 100); do {waiting} | grep -q delay_reason && break; sleep 0.1; done; {waiting}"
+    )
+    (message,) = [json.loads(line) for line in queue.splitlines()]
+    assert message["queue_name"] == "deferred"
+    assert "452 4.2.2" in message["recipients"][0]["delay_reason"]
+    assert "uota" in message["recipients"][0]["delay_reason"], "in words too"
+    assert metal.subjects("user3@vmail.test") == ["fits"]
+    assert "too large now" not in str(metal.subjects("user0@vmail.test")), "the sender got no bounce"
+    ssh("metal", f"sed -i 's/userdb_quota_rule=.*//' {accounts}; postqueue -c {SETTINGS} -f")
+    assert metal.settle() == 0
+    assert metal.subjects("user3@vmail.test") == ["fits", "too large now"]
+
+
+@pytest.mark.parametrize(
+    ("to", "code", "words"),
+    [
+        ("nobody@vmail.test", 550, "5.1.1 <nobody@vmail.test>: Recipient address rejected: User unknown"),
+        ("somebody@elsewhere.test", 554, "5.7.1 <somebody@elsewhere.test>: Relay access denied"),
+    ],
+)
+def test_who_is_refused_is_told_why_in_words(metal: Stack, to: str, code: int, words: str) -> None:
+    with metal.smtp() as session:
+        session.ehlo()
+        session.mail("user0@vmail.test")
+        refused, text = session.rcpt(to)
+    assert refused == code
+    assert words in text.decode() and "is the address spelt correctly?" in text.decode()
+
+
+def test_rules_are_kept_on_the_server_by_managesieve(metal: Stack) -> None:
+    siever = ManageSieve(metal.ports[4190])
+    assert any('"SASL" "PLAIN' in line for line in siever.starttls())
+    assert siever.login("user4@vmail.test", metal.password).startswith("OK")
+    siever.store(
+        'require ["fileinto", "reject"];\r\n'
+        'if header :contains "subject" "list" { fileinto "lists"; }\r\n'
+        'if header :contains "subject" "advert" { reject "No adverts, please."; }\r\n'
+    )
+    with metal.imap("user4@vmail.test") as session:
+        session.create("lists")
+    for subject in ("to the list", "an advert", "plain"):
+        metal.submit("text", "user4@vmail.test", subject)
+        assert metal.settle() == 0
+    assert metal.subjects("user4@vmail.test", "lists") == ["to the list"]
+    assert metal.subjects("user4@vmail.test") == ["plain"]
+    assert "Your message was not accepted: an advert" in metal.subjects("user0@vmail.test")
+
+
+def test_clients_with_known_faults_are_served(metal: Stack, ssh: Ssh) -> None:
+    """Outlook hangs on a NUL, Outlook Express on a message without a line between head and body."""
+    put = f"{MAILBOXES}/user5/Maildir/new"
+    ssh(
+        "metal",
+        rf"printf 'Subject: nul\n\na\0b\n' >{put}/1.nul; printf 'Subject: no body\n' >{put}/2.head; "
+        f"chown mail:mail {put}/*",
+    )
+    with metal.pop3("user5@vmail.test") as session:
+        messages = {bytes(lines[0]): list(lines) for lines in (session.retr(n)[1] for n in (1, 2))}
+    assert messages[b"Subject: nul"][-1] == b"a\x80b"
+    assert messages[b"Subject: no body"] == [b"Subject: no body", b""]
+    told = ssh("metal", f"doveconf -c {SETTINGS}/dovecot.conf -f protocol=imap imap_client_workarounds")
+    assert told.split("= ")[1].split() == ["delay-newmail", "tb-extra-mailbox-sep", "tb-lsub-flags"]
+
+
+def test_the_guest_holds_to_the_main_points_too(lab: Path) -> None:
+    with stack_on("kvm-default") as guest:
+        session = imaplib.IMAP4("127.0.0.1", guest.ports[143], timeout=60)
+        with pytest.raises(imaplib.IMAP4.error, match="PRIVACYREQUIRED"):
+            session.login("user0@vmail.test", guest.password)
+        session.logout()
+        guest.submit("text", "user2+ubuntu@vmail.test", "into the inbox")
+        assert guest.settle() == 0
+        assert guest.subjects("user2@vmail.test") == ["into the inbox"]
+
+
+def test_nothing_of_it_is_there_when_it_is_stopped(lab: Path, ssh: Ssh) -> None:
+    with stack_on("metal"):
+        assert "user0@vmail.test:{SSHA256}" in ssh("metal", f"cat /run/vmtoll-{SERVER}/accounts")
+    state = ssh(
+        "metal", f"ls /run/vmtoll-{SERVER} 2>&1; systemctl is-enabled vmtoll-{SERVER} postfix dovecot; ss -Hltn"
+    )
+    assert "No such file" in state and "masked" in state and "enabled" not in state.split()
+    assert not any(f":{port} " in state for port in (25, 110, 143, 465, 587, 4190))
+
+
+def test_each_machine_has_made_its_own_key(lab: Path, ssh: Ssh) -> None:
+    keys = [
+        ssh(machine, "stat -c %a /etc/vmtoll/mail-key.pem; sha256sum /etc/vmtoll/mail-key.pem")
+        for machine in ("metal", "kvm")
+    ]
+    assert all(key.startswith("600") for key in keys) and keys[0] != keys[1]
+
+
+def test_the_experiment_counts_every_message(lab: Path, tmp_path: Path) -> None:
+    keys = yaml.safe_load(Registry().experiment_file("mail-stack-2009").read_text())
+    for key in ("scales", "claims", "noise_floor"):
+        keys.pop(key)
+    path = tmp_path / "mail.yml"
+    path.write_text(yaml.safe_dump({**keys, "purpose": "smoke", "blocks": 1, "warmup_s": 0.3, "duration_s": 0.6}))
+    folder = run(path, lab / "inventory.yml", tmp_path / "results")
+    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert len(rows) == 8
+    for row in rows:
+        assert row["verdict"] in {"valid", "suspect"}, row["reasons"]
+        assert float(row["throughput_rps"]) > 0 and float(row["server_cpu_us_per_request"]) > 0
+        assert float(row["service_time_p99_us"]) >= float(row["service_time_p50_us"]) > 0
+        if row["workload"] in {"mail-smtp", "mail-submission"}:
+            assert int(row["messages_accepted"]) == int(row["messages_delivered"]) == int(row["requests"])
+            assert (row["messages_lost"], row["messages_doubled"]) == ("0", "0")
+
+
+def test_a_message_that_is_lost_or_there_twice_is_noticed(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
+    new = f"{MAILBOXES}/user1/Maildir/new"
+    fault = f"cd {new} && set -- $(grep -l measured *) && rm $1 && cp $2 twice"
+    workload = yaml.safe_load(Registry().workload_file("mail-smtp").read_text())
+    (row,) = measured(
+        tmp_path,
+        once("counts the messages", lambda: ssh("metal", fault)),
+        {**workload, "keep_alive": None},
+        servers=[SERVER],
+    )
+    assert row["verdict"] == "invalid"
+    found = reasons(row)["lost-mail"]
+    assert found.endswith("1 are in no mailbox, 1 are there twice")
+    assert (row["messages_lost"], row["messages_doubled"]) == ("1", "1")

@@ -1,0 +1,119 @@
+"""Mail: messages sent until all are delivered, or mailboxes read. One request is one message, one session."""
+
+import secrets
+from dataclasses import replace
+
+import numpy as np
+
+from workloads.runner import gates, latency
+from workloads.runner.driver import Driver, Phase
+from workloads.runner.measured import Measured
+from workloads.runner.results import Row
+from workloads.runner.workload import MailWorkload
+from workloads.tools import MailLoad, ToolResult
+from workloads.tools.base import require
+
+PORTS = {"smtp": 25, "submission": 587, "imap": 143, "pop3": 110}
+# Messages in each mailbox that is to be read, and how many sessions first learn the rate.
+HELD = 10
+_FIRST_REQUESTS = 20
+# A queue that is not empty after so long is left, and what is in it counts as lost.
+_DRAIN_LIMIT_S = 60.0
+_LIMIT_S = 120.0
+
+
+def measure(driver: Driver, workload: MailWorkload) -> Measured:
+    """The tool for its time; the clock stops when the server has delivered all that it accepted.
+
+    `service_time_*` is, of messages sent, the server's own delay from the first accepted recipient to the mailbox; of
+    mailboxes read, the session as its user saw it. Raises ToolError, AgentError, HostLostError.
+    """
+    experiment, server, users = driver.experiment, driver.scenario.server, workload.users
+    sends, load = workload.sends, _load(driver, workload)
+    page = f"{workload.site}/{workload.page}"
+    driver.sut.call(
+        "mail_prepare", _LIMIT_S, name=server, password=load.password, messages=0 if sends else HELD, page=page
+    )
+    driver.watch.port = load.port
+    driver.tell(workload.tool)
+    rate_rps = _warm(driver, workload, load, experiment.warmup_s)
+    load = replace(load, tag=f"{driver.name}.measured", requests=_whole(rate_rps * experiment.duration_s, users))
+    before = driver.watch.read()
+    driver.tell(f"{workload.tool} measures")
+    done = driver.run(workload.tool, load, load.requests / rate_rps)
+    waited_s = _drained(driver) if sends else 0.0
+    after = driver.watch.read()
+    result = driver.read(workload.tool, load, done, workload.tool)
+    driver.watch.loaded(workload.tool, before, after, done, result.transactions)
+    done = replace(done, wall_s=done.wall_s + waited_s)
+    driver.bench.rates[driver.key(workload.tool)] = max(result.transactions, 1) / done.wall_s
+    row: Row = {"users": users, "throughput_rps": result.transactions / done.wall_s}
+    reasons = []
+    if sends:
+        result, counted = _delivered(driver, load, result)
+        row |= counted | {"throughput_rps": counted["messages_delivered"] / done.wall_s}
+        reasons += gates.lost_mail(counted)
+    if result.transferred_mb is not None:
+        row["throughput_mb_per_s"] = result.transferred_mb / done.wall_s
+    if result.latencies_us is not None and len(result.latencies_us):
+        row |= latency.summary("service_time", result.latencies_us)
+        reasons += gates.mean_over_p99(row, "service_time")
+    own = Phase(workload.tool, load, done, result, before, after)
+    return Measured(row, own.reasons() + reasons, [own], result)
+
+
+def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
+    """The load without its size. The password is made for this trial and goes with it."""
+    page = next(file for file in driver.bench.manifest["files"] if file["path"] == workload.page)
+    return MailLoad(
+        host=driver.host.seen_from(driver.client.host),
+        port=PORTS[workload.protocol],
+        protocol=workload.protocol,
+        domain="vmail.test",
+        users=workload.users,
+        requests=0,
+        message_bytes=page["size_bytes"],
+        tag=f"{driver.name}.warm-up",
+        password=secrets.token_urlsafe(18),
+        body_sha256=page["sha256"],
+    )
+
+
+def _whole(requests: float, users: int) -> int:
+    """As many for each user, and at least one."""
+    return max(1, round(requests / users)) * users
+
+
+def _warm(driver: Driver, workload: MailWorkload, load: MailLoad, duration_s: float) -> float:
+    """Send or read for about `duration_s`, until all is delivered; the rate seen, in requests per second."""
+    rate_rps, spent_s = driver.known_rate_rps(workload.tool), 0.0
+    while rate_rps is None or spent_s < duration_s * 0.6:
+        wanted = rate_rps * (duration_s - spent_s) if rate_rps else _FIRST_REQUESTS
+        load = replace(load, requests=_whole(wanted, workload.users))
+        done = driver.run(workload.tool, load, load.requests / rate_rps if rate_rps else None)
+        require(done.output, f"{workload.tool}, warming up,")
+        took_s = done.wall_s + (_drained(driver) if workload.sends else 0.0)
+        spent_s += took_s
+        rate_rps = load.requests / took_s
+    return rate_rps
+
+
+def _drained(driver: Driver) -> float:
+    """Wait until the server has delivered all it has; how long that took, in seconds."""
+    driver.tell("delivers what it has accepted")
+    answer = driver.sut.call("mail_drain", _LIMIT_S, name=driver.scenario.server, limit_s=_DRAIN_LIMIT_S)
+    driver.loaded_s += answer["waited_s"]
+    return float(answer["waited_s"])
+
+
+def _delivered(driver: Driver, load: MailLoad, result: ToolResult) -> tuple[ToolResult, dict[str, int]]:
+    """The result with the server's own delays in the place of the tool's times, and the messages counted."""
+    driver.tell("counts the messages")
+    seen = driver.sut.call("mail_delivered", _LIMIT_S, name=driver.scenario.server, tag=load.tag)
+    counted = {
+        "messages_accepted": result.successful,
+        "messages_delivered": seen["distinct"],
+        "messages_lost": max(0, result.successful - seen["distinct"]),
+        "messages_doubled": seen["found"] - seen["distinct"],
+    }
+    return replace(result, latencies_us=np.array(seen["delays_us"], dtype=np.int64), sent_us=None), counted
