@@ -124,6 +124,13 @@ def rates_note(cell: pd.DataFrame, guest: str) -> list[str]:
     return ["each side at its own rate: " + ", ".join(f"{rate:,.0f}/s on {name}" for name, rate in rates)]
 
 
+def client_note(cell: pd.DataFrame) -> list[str]:
+    """Of a load that came from the machine under test itself."""
+    if not (cell["client"] == "localhost").any():
+        return []
+    return ["client on the same machine: it took its part of the CPUs that the server had"]
+
+
 def cross_check_note(own: Comparison, other: Comparison, name: str) -> list[str]:
     """What the independent tool says, where its interval and the tool's do not even touch."""
     one, two = (side.effect.t if side.effect else None for side in (own, other))

@@ -74,6 +74,11 @@ class Run:
         """(server, workload, tool, offered_load): by server, closed loops first, then from light to heavy load."""
         return sorted(self.cells, key=lambda s: (s[0], load_order(s[3]), s))
 
+    @property
+    def local(self) -> list[str]:
+        """The workloads whose client was on the machine under test itself."""
+        return sorted(set(self.trials.loc[self.trials["client"] == "localhost", "workload"]))
+
     def accelerator(self, environment: str) -> str:
         """`none`, `kvm`, `tcg` or `unknown`."""
         known: dict[str, str] = self.meta["accelerators"]
@@ -189,6 +194,14 @@ def _check(path: Path, raw: pd.DataFrame, trials: pd.DataFrame) -> None:
         raise LoadError(
             f"{path}: line {row + 2}, column verdict: {trials['verdict'][row]!r} is none of " + ", ".join(VERDICTS)
         )
+    for more, planned in (("successful", "requests"), ("twin_failed", "twin_requests")):
+        beyond = (trials[more] > trials[planned]).fillna(False)
+        if beyond.any():
+            row = int(beyond.idxmax())
+            raise LoadError(
+                f"{path}: line {row + 2}, column {more}: {trials[more][row]}, more than the {trials[planned][row]} of "
+                f"{planned}; leave the row out or correct it"
+            )
     doubled = trials.duplicated([*CELL, "attempt"])
     if doubled.any():
         row = int(doubled.idxmax())

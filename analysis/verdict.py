@@ -8,7 +8,15 @@ from typing import Any
 
 from analysis.compare import Comparison, choose_source, compare, scenario_loop, twin_name
 from analysis.disagree import disagreements
-from analysis.entry import as_dict, attained_words, cross_check_note, failure_note, not_applicable, rates_note
+from analysis.entry import (
+    as_dict,
+    attained_words,
+    client_note,
+    cross_check_note,
+    failure_note,
+    not_applicable,
+    rates_note,
+)
 from analysis.equality import UNDECLARED, equality
 from analysis.family import judge_family
 from analysis.judge import MARGIN, judge, testable
@@ -111,6 +119,7 @@ def _judged(run: Run, metric: Metric, sources: dict[Cell, str], margin: float) -
         judgement = judge(comparison, tested, margin)
         one = as_dict(comparison, judgement, tested, len(family), tools[comparison.source], noun)
         one |= _both_sides(run, comparison)
+        one["notes"] += client_note(run.cells[scenario])
         if metric in (TAIL, LATENCY_P99):
             one["notes"] += failure_note(one["availability"], guest)
         if metric is TAIL:

@@ -43,6 +43,8 @@ def test_reads_every_attempt_and_counts_the_last(tmp_path: Path) -> None:
         ({"throughput_rps": "inf"}, ["line 3", "throughput_rps"]),
         ({"block": "1.5"}, ["line 3", "block", "whole number"]),
         ({"block": ""}, ["line 3", "block", "empty"]),
+        ({"successful": "13", "requests": "12"}, ["line 3", "column successful: 13, more than the 12 of requests"]),
+        ({"twin_failed": "7", "twin_requests": "6"}, ["line 3", "column twin_failed: 7, more than the 6 of"]),
         ({"verdict": "fine"}, ["line 3", "verdict", "valid, suspect, invalid"]),
     ],
 )
