@@ -83,8 +83,9 @@ def one_words(result: dict[str, Any]) -> str:
     """`1,000/s (by the estimate 2,000/s, at best 2,000/s; measured from 500 to 3,000/s)`."""
     low, mid, high = (_rate(result["one"][end]) for end in ENDS)
     least = "at least " if result["at_least"] else ""
+    other = "" if low == mid == high else f"by the estimate {mid}, at best {high}; "
     first, last = result["measured"]
-    return f"{least}{low} (by the estimate {mid}, at best {high}; measured from {first:,.0f} to {last:,.0f}/s)"
+    return f"{least}{low} ({other}measured from {first:,.0f} to {last:,.0f}/s)"
 
 
 def used_words(result: dict[str, Any]) -> str:
@@ -106,7 +107,8 @@ def range_words(estimate: dict[str, Any]) -> str:
     text = f"{estimate[MID]:.3g}"
     if not estimate[LOW] or estimate[HIGH] is None:
         return text
-    return f"{text} [{estimate[LOW]:.3g}, {estimate[HIGH]:.3g}]"
+    low, high = f"{estimate[LOW]:.3g}", f"{estimate[HIGH]:.3g}"
+    return text if low == high else f"{text} [{low}, {high}]"
 
 
 def _plan_facts(result: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -15,13 +15,11 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from synthetic_run import Truth, make_run
 
-from analysis.load import LoadError, load_run
+from analysis.load import LoadError
 from analysis.notebook import FOLDER, execute, names
-from analysis.replication import FIGURES, replication
 
 ROOT = Path(__file__).parents[2]
 START_LIMIT_S = 60
@@ -43,8 +41,9 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SAYS = {
+    "capacity": ["This run has no ladder of rates"],
     "metal_vs_kvm": ["metal is faster", "Overhead: requests per second", "Requests per second by block"],
-    "replication": ["metal-vs-kvm-2009", "emulated", "188,781"],
+    "replication": ["repeats no published experiment"],
     "tails": ["Service times under a fixed number of users"],
 }
 
@@ -57,6 +56,11 @@ def test_runs_headless_on_the_committed_run(name: str, demo: Path) -> None:
 def test_tails_of_a_ladder(ladder: Path) -> None:
     page = execute("tails", ladder)
     check(page, ["Goodput against offered load", "70% of capacity", "1000 ms"])
+
+
+def test_capacity_of_a_ladder(ladder: Path) -> None:
+    page = execute("capacity", ladder)
+    check(page, ["you need", "metal host", "kvm-default", "Erlang C", "Goodput against offered load"])
 
 
 def check(page: Path, says: list[str]) -> None:
@@ -72,28 +76,11 @@ def check(page: Path, says: list[str]) -> None:
 
 
 def test_what_cannot_run_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="no notebook 'tail'; there are: metal_vs_kvm, replication, tails"):
+    with pytest.raises(LoadError, match="no notebook 'tail'; there are: capacity, metal_vs_kvm, replication, tails"):
         execute("tail", tmp_path)
     with pytest.raises(LoadError, match=r"replication\.py: .*LoadError: .*neither a run nor a folder of runs"):
         execute("replication", tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_every_published_figure_has_one_row(demo: Path) -> None:
-    run = load_run(demo)
-    told = replication(run)
-    published = pd.read_csv(FIGURES, keep_default_na=False)
-    pd.testing.assert_frame_equal(told[list(published)], published)
-    assert (told["remark"] != "").all()
-    on_guest = told[(told["environment"] == "kvm") & told["ours"].notna()]
-    assert len(on_guest) > 0
-    assert on_guest["remark"].str.contains("no KVM figure").all()
-    nginx = told[(told["server"] == "nginx") & (told["metric"] == "requests_per_second")].iloc[0]
-    trials = run.trials[(run.trials["server"] == "nginx") & (run.trials["environment"] == "metal")]
-    assert nginx["ours"] == trials["throughput_rps"].median()
-    assert nginx["ratio"] == nginx["ours"] / nginx["value"]
-    assert "ab there, siege here" in nginx["remark"]
-    assert told.loc[told["environment"] == "localhost", "ours"].isna().all()
 
 
 @pytest.fixture

@@ -1,0 +1,90 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: py:percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Capacity
+#
+# How many metal hosts or guests an objective takes, and what that rests on.
+
+# %%
+from dataclasses import replace
+
+import pandas as pd
+
+from analysis.capacity import capacity, default_slo
+from analysis.capacity.slo import Demand, Slo
+from analysis.capacity.words import facts
+from analysis.show import charts, open_run, table, tables
+
+# %% tags=["parameters"]
+RUN = "../../results/tails"  # a run's folder, or an experiment's: then its last run
+RATE_RPS = 2000  # that all machines together must answer
+P99_MS = None  # the objective; None: the deadline of the run's own ladder
+AVAILABILITY_PCT = 99.9
+HEADROOM_PCT = 30
+SPARE = 1
+GUESTS_PER_HOST = 1
+HOST_COST_PER_HOUR = None
+WATTS = None
+
+# %%
+run = open_run(RUN)
+deadline = default_slo(run)
+slo = Slo(P99_MS or deadline.p99_ms, AVAILABILITY_PCT) if deadline else None
+demand = Demand(RATE_RPS, HEADROOM_PCT, SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS)
+found = capacity(run, slo, demand) if slo else None
+for sentence in found["sentences"] if found else ["This run has no ladder of rates; vmtoll run tails measures one."]:
+    print(sentence)
+
+# %% [markdown]
+# ## What stands behind it
+
+# %%
+results = found["results"] if found else []
+known = {f"{r['server']} on {r['environment']} ({r['size']} each)": facts(r) for r in results}
+tables((heading, pd.DataFrame(rows, columns=["", "figure"])) for heading, rows in known.items())
+
+# %%
+charts(run, ["goodput", "knee"])
+
+# %% [markdown]
+# ## How throughput scales (Universal Scalability Law, six levels or more)
+
+# %%
+laws = pd.DataFrame(
+    {key: law[key] for key in ("server", "environment", "over", "alpha", "beta", "gamma", "text")}
+    for law in (found["scaling"] if found else [])
+)
+table(laws)
+
+# %% [markdown]
+# ## Other rates
+#
+# Machines needed by the low rate of one.
+
+# %%
+rates = [RATE_RPS * factor for factor in (0.5, 1, 2, 5)]
+rows = []
+for rate in rates if slo else []:
+    for result in capacity(run, slo, replace(demand, rate_rps=rate))["results"]:
+        plan = result["plan"]["low"]
+        rows.append(
+            {"server": result["server"], "environment": result["environment"], "requests per second": rate}
+            | {key: plan[key] if plan else None for key in ("units", "hosts", "load_after_failure")}
+            | {"shape only": "yes" if result["shape_only"] else ""}
+        )
+table(pd.DataFrame(rows))
+
+# %% [markdown]
+# ## Assumed
+
+# %%
+for text in found["assumes"] if found else []:
+    print(f"- {text}")
