@@ -1,8 +1,7 @@
 #include "accesslog.h"
+#include "text.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,7 +22,7 @@ bool accesslog_open(struct accesslog *log, const char *path, struct stats *stats
 static void count_lost(struct accesslog *log, const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        log->stats->log_lines_dropped += p[i] == '\n';
+        log->stats->count[LOG_LINES_DROPPED] += p[i] == '\n';
 }
 
 static void flush(struct accesslog *log)
@@ -44,66 +43,46 @@ void accesslog_tick(struct accesslog *log, time_t now)
         strftime(log->date, sizeof log->date, "[%d/%b/%Y:%H:%M:%S +0000]", &tm);
 }
 
-/* Quotes, backslashes and what is not printable as \xHH: a line stays one line. */
-static void put_escaped(struct accesslog *log, struct str s)
-{
-    static const char digits[] = "0123456789abcdef";
-    size_t n = s.n < FIELD_MAX ? s.n : FIELD_MAX;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        char *p = log->buffer + log->used;
-        if (c >= ' ' && c < 0x7f && c != '"' && c != '\\') {
-            *p = (char)c;
-            log->used++;
-            continue;
-        }
-        p[0] = '\\';
-        p[1] = 'x';
-        p[2] = digits[c >> 4];
-        p[3] = digits[c & 15];
-        log->used += 4;
-    }
-}
-
 static void put(struct accesslog *log, struct str s)
 {
     memcpy(log->buffer + log->used, s.p, s.n);
     log->used += s.n;
 }
 
+/* A field in quotes; quotes, backslashes and what is not printable as \xHH: a line stays one line.
+ */
 static void put_quoted(struct accesslog *log, struct str s)
 {
-    put(log, STR(" \""));
-    if (s.n)
-        put_escaped(log, s);
-    else
-        put(log, STR("-"));
+    put(log, s.n ? STR(" \"") : STR(" \"-"));
+    for (size_t i = 0; i < s.n && i < FIELD_MAX; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        if (c >= ' ' && c < 0x7f && c != '"' && c != '\\')
+            log->buffer[log->used++] = s.p[i];
+        else
+            log->used += text_format(log->buffer + log->used, 4, "\\x%02x", c);
+    }
     put(log, STR("\""));
 }
 
 static struct str value_of(const struct request *r, enum field f)
 {
-    return r && request_has(r, f) ? r->value[f] : (struct str){"", 0};
+    return r && request_has(r, f) ? r->value[f] : STR("");
 }
 
 void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const struct request *r,
                    int status, uint64_t bytes)
 {
     char address[INET6_ADDRSTRLEN] = "-";
-    char numbers[48];
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
+    bool six = peer->sin6_family == AF_INET6;
     if (log->used + LINE_FIXED + 3 * (4 * (size_t)FIELD_MAX + 4) > sizeof log->buffer)
         flush(log);
-    if (peer->sin6_family == AF_INET)
-        inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)peer)->sin_addr, address,
+    if (six || peer->sin6_family == AF_INET)
+        inet_ntop(peer->sin6_family, six ? (const void *)&peer->sin6_addr : &v4->sin_addr, address,
                   sizeof address);
-    else if (peer->sin6_family == AF_INET6)
-        inet_ntop(AF_INET6, &peer->sin6_addr, address, sizeof address);
-    put(log, str_of(address));
-    put(log, STR(" - - "));
-    put(log, str_of(log->date));
-    put_quoted(log, r ? r->line : (struct str){"", 0});
-    int n = snprintf(numbers, sizeof numbers, " %d %llu", status, (unsigned long long)bytes);
-    put(log, (struct str){numbers, (size_t)n});
+    log->used += text_format(log->buffer + log->used, LINE_FIXED, "%s - - %s", address, log->date);
+    put_quoted(log, r ? r->line : STR(""));
+    log->used += text_format(log->buffer + log->used, LINE_FIXED, " %d %lu", status, bytes);
     put_quoted(log, value_of(r, FIELD_REFERER));
     put_quoted(log, value_of(r, FIELD_USER_AGENT));
     put(log, STR("\n"));

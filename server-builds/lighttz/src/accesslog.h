@@ -1,6 +1,5 @@
 /* The access log, in combined format: buffered per worker, never waited for. */
-#ifndef ACCESSLOG_H
-#define ACCESSLOG_H
+#pragma once
 
 #include "request.h"
 #include "stats.h"
@@ -23,5 +22,3 @@ void accesslog_tick(struct accesslog *log, time_t now);
 /* `r` may lack everything when the request was not understood. */
 void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const struct request *r,
                    int status, uint64_t bytes);
-
-#endif

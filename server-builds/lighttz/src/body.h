@@ -1,6 +1,5 @@
 /* The request body, found and passed over: by its length or by chunks, strictly. */
-#ifndef BODY_H
-#define BODY_H
+#pragma once
 
 #include "request.h"
 
@@ -39,5 +38,3 @@ void body_free(struct body *b);
 /* Passes over what there is of the body; returns the octets used. Ends in BODY_DONE or BODY_BAD, or
  * wants more after using all `n`. */
 size_t body_skip(struct body *b, const char *p, size_t n);
-
-#endif

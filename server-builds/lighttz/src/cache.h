@@ -1,6 +1,5 @@
 /* The open-file cache: files by path, trusted for a bounded time. */
-#ifndef CACHE_H
-#define CACHE_H
+#pragma once
 
 #include "file.h"
 
@@ -8,7 +7,6 @@ struct cache;
 
 /* NULL with errno when the root cannot be opened. */
 struct cache *cache_open(const struct config *config);
-void cache_close(struct cache *cache);
 
 /*
  * The file that the decoded `path` names, in one encoding. Returns 200 and `*file`, good until the
@@ -20,5 +18,3 @@ int cache_get(struct cache *cache, struct str path, enum encoding encoding, doub
 
 /* Drops descriptors that nobody uses; false when there was none. For when they run out. */
 bool cache_shed(struct cache *cache);
-
-#endif

@@ -38,7 +38,7 @@ static bool any_line(const struct request *r, enum field field, struct str etag,
 /* The date of a field that must stand alone; -1 when there is none to heed. */
 static time_t date_of(const struct request *r, enum field field)
 {
-    if (!request_has(r, field) || (r->repeated >> field & 1U))
+    if (!request_has(r, field) || request_repeats(r, field))
         return -1;
     return httpdate_parse(r->value[field]);
 }
@@ -68,7 +68,7 @@ bool condition_if_range(const struct request *r, const struct file *f)
     if (!request_has(r, FIELD_IF_RANGE))
         return true;
     struct str value = r->value[FIELD_IF_RANGE];
-    if (r->repeated >> FIELD_IF_RANGE & 1U)
+    if (request_repeats(r, FIELD_IF_RANGE))
         return false;
     if (value.n && value.p[0] == '"')
         return str_eq(value, f->etag);

@@ -1,6 +1,5 @@
 /* Preconditions of RFC 9110, 13, evaluated in its order. */
-#ifndef CONDITION_H
-#define CONDITION_H
+#pragma once
 
 #include "cache.h"
 #include "request.h"
@@ -13,5 +12,3 @@ bool condition_if_range(const struct request *r, const struct file *f);
 
 /* Whether a list of entity tags holds `etag` (strong, with quotes) or "*". */
 bool condition_etag_in(struct str list, struct str etag, bool weak_matches);
-
-#endif

@@ -66,9 +66,8 @@ static const char *read_workers(void *slot, const char *value)
     unsigned long *workers = slot;
     if (strcmp(value, "auto") != 0)
         return read_count(slot, value) ? "expected a whole number or 'auto'" : NULL;
-    *workers = sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (unsigned long)CPU_COUNT(&cpus);
-    if (*workers > CONFIG_WORKERS_MAX)
-        *workers = CONFIG_WORKERS_MAX;
+    int n = sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : CPU_COUNT(&cpus);
+    *workers = n < CONFIG_WORKERS_MAX ? (unsigned long)n : CONFIG_WORKERS_MAX;
     return NULL;
 }
 
@@ -250,16 +249,17 @@ bool config_text(struct config *c, const char *name, char *text)
 static bool config_file(struct config *c, const char *path)
 {
     static char text[65536];
-    FILE *f = fopen(path, "re");
+    FILE *f = path ? fopen(path, "re") : NULL;
     size_t n = f ? fread(text, 1, sizeof text, f) : 0;
-    const char *wrong = f == NULL || ferror(f)  ? strerror(errno)
-                        : n == sizeof text      ? "too long"
-                        : memchr(text, '\0', n) ? "no text: it has a NUL"
-                                                : NULL;
+    const char *wrong = path == NULL             ? "expected a file"
+                        : f == NULL || ferror(f) ? strerror(errno)
+                        : n == sizeof text       ? "too long"
+                        : memchr(text, '\0', n)  ? "no text: it has a NUL"
+                                                 : NULL;
     if (f)
         fclose(f);
     if (wrong)
-        fprintf(stderr, "%s: %s\n", path, wrong);
+        fprintf(stderr, "%s: %s\n", path ? path : "-c", wrong);
     return !wrong && config_text(c, path, text);
 }
 
@@ -295,11 +295,8 @@ enum command config_load(struct config *c, int argc, char *const argv[])
     enum command command = COMMAND_RUN;
     config_defaults(c);
     for (int i = 1; i < argc; i++) /* the file first, so that flags win wherever they stand */
-        if (strcmp(argv[i], "-c") == 0 && (++i == argc || !config_file(c, argv[i]))) {
-            if (i == argc)
-                fprintf(stderr, "-c: expected a file\n");
+        if (strcmp(argv[i], "-c") == 0 && !config_file(c, argv[++i]))
             return COMMAND_WRONG;
-        }
     bool from_file = c->listen.count > 0;
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];

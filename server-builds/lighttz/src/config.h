@@ -1,6 +1,5 @@
 /* Settings: one table serves the file, the flags and the help. */
-#ifndef CONFIG_H
-#define CONFIG_H
+#pragma once
 
 #include "mime.h"
 #include <netinet/in.h>
@@ -70,5 +69,3 @@ bool config_text(struct config *config, const char *name, char *text);
 
 void config_defaults(struct config *config);
 void config_help(void);
-
-#endif

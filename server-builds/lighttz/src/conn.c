@@ -11,28 +11,19 @@ enum {
     REFUSALS_MAX = 64,
 };
 
-static void on_io(struct ev_loop *loop, ev_io *io, int events);
-
 static void deadline_unset(struct conn *c)
 {
-    struct server *s = c->server;
-    if (c->deadline == DEADLINES)
-        return;
-    *(c->next ? &c->next->prev : &s->last[c->deadline]) = c->prev;
-    *(c->prev ? &c->prev->next : &s->first[c->deadline]) = c->next;
+    if (c->deadline != DEADLINES)
+        TAILQ_REMOVE(&c->server->waiting[c->deadline], c, peers);
     c->deadline = DEADLINES;
 }
 
 static void deadline_set(struct conn *c, enum deadline kind)
 {
-    struct server *s = c->server;
     deadline_unset(c);
     c->deadline = kind;
-    c->since = s->now;
-    c->next = NULL;
-    c->prev = s->last[kind];
-    *(c->prev ? &c->prev->next : &s->first[kind]) = c;
-    s->last[kind] = c;
+    c->since = c->server->now;
+    TAILQ_INSERT_TAIL(&c->server->waiting[kind], c, peers);
 }
 
 static void watch(struct conn *c, int events)
@@ -61,7 +52,7 @@ void conn_close(struct conn *c)
     }
     close(c->io.fd);
     s->connections--;
-    s->stats->connections_closed++;
+    s->stats->count[CONNECTIONS_CLOSED]++;
     free(c);
     if (s->paused)
         server_resume(s);
@@ -179,8 +170,6 @@ static void process(struct conn *c, const char *p, size_t n)
     struct server *s = c->server;
     size_t at = 0;
     while (at < n && c->state != CONN_SEND && !c->closing && !c->failed) {
-        if (s->out_length > OUT_SIZE - OUT_RESERVE && !output_flush(c))
-            break;
         size_t left = n - at;
         size_t used = take_request(c, p + at, &left);
         n = at + left;
@@ -257,57 +246,44 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
         on_readable(c);
 }
 
-static struct conn *conn_new(struct server *s, int fd)
+static void refuse(struct conn *c, int status)
 {
-    struct conn *c = calloc(1, sizeof *c);
+    respond_refusal(c, NULL, status);
+    process(c, "", 0);
+}
+
+void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool status_page)
+{
+    unsigned long max = s->config->max_connections;
+    bool full = s->connections >= max && !status_page && !conn_reclaim(s);
+    s->stats->count[CONNECTIONS_REFUSED] += full;
+    /* Who is refused lingers for a moment, lest the answer be lost: only so many. */
+    struct conn *c = full && s->connections >= max + REFUSALS_MAX ? NULL : calloc(1, sizeof *c);
     if (c == NULL) {
         close(fd);
-        return NULL;
+        return;
     }
     ev_io_init(&c->io, on_io, fd, EV_READ);
     c->io.data = c;
     c->server = s;
     c->deadline = DEADLINES;
-    s->connections++;
-    s->stats->connections_accepted++;
-    return c;
-}
-
-void conn_open(struct server *s, int fd, const struct sockaddr_storage *peer, bool status_page)
-{
-    struct conn *c = conn_new(s, fd);
-    if (c == NULL)
-        return;
     c->status_page = status_page;
-    if (peer->ss_family == AF_INET || peer->ss_family == AF_INET6)
-        memcpy(&c->peer, peer, sizeof c->peer);
-    on_readable(c); /* deferred accept: the request is already there */
-}
-
-void conn_refuse(struct server *s, int fd)
-{
-    s->stats->connections_refused++;
-    /* They linger for a moment, lest the answer be lost: only so many. */
-    if (s->connections >= s->config->max_connections + REFUSALS_MAX) {
-        close(fd);
-        return;
-    }
-    struct conn *c = conn_new(s, fd);
-    if (c == NULL)
-        return;
-    respond_refusal(c, NULL, 503);
-    process(c, "", 0);
+    c->peer = *peer;
+    s->connections++;
+    s->stats->count[CONNECTIONS_ACCEPTED]++;
+    if (full)
+        refuse(c, 503);
+    else
+        on_readable(c); /* deferred accept: the request is already there */
 }
 
 static void expire(struct conn *c)
 {
-    c->server->stats->timeouts++;
-    if ((c->state == CONN_HEAD || c->state == CONN_BODY) && !c->server->stopping) {
-        respond_refusal(c, NULL, 408);
-        process(c, "", 0);
-        return;
-    }
-    conn_close(c);
+    c->server->stats->count[TIMEOUTS]++;
+    if ((c->state == CONN_HEAD || c->state == CONN_BODY) && !c->server->stopping)
+        refuse(c, 408);
+    else
+        conn_close(c);
 }
 
 static double timeout_of(const struct server *s, enum deadline kind)
@@ -320,23 +296,24 @@ static double timeout_of(const struct server *s, enum deadline kind)
 
 void conn_sweep(struct server *s)
 {
+    struct conn *c;
     for (enum deadline kind = 0; kind < DEADLINES; kind++) {
         double before = s->now - timeout_of(s, kind);
-        while (s->first[kind] && s->first[kind]->since <= before)
-            expire(s->first[kind]);
+        while ((c = TAILQ_FIRST(&s->waiting[kind])) && c->since <= before)
+            expire(c);
     }
     if (!s->stopping || s->now < s->idle_end)
         return;
     while (conn_reclaim(s))
         continue;
-    while (s->first[DEADLINE_HEAD] && s->first[DEADLINE_HEAD]->state == CONN_IDLE)
-        conn_close(s->first[DEADLINE_HEAD]);
+    while ((c = TAILQ_FIRST(&s->waiting[DEADLINE_HEAD])) && c->state == CONN_IDLE)
+        conn_close(c);
 }
 
 bool conn_reclaim(struct server *s)
 {
-    if (s->first[DEADLINE_IDLE] == NULL)
-        return false;
-    conn_close(s->first[DEADLINE_IDLE]);
-    return true;
+    struct conn *c = TAILQ_FIRST(&s->waiting[DEADLINE_IDLE]);
+    if (c)
+        conn_close(c);
+    return c != NULL;
 }

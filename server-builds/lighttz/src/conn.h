@@ -1,6 +1,5 @@
 /* A connection: bytes in, requests out of them, responses, and what remains of both. */
-#ifndef CONN_H
-#define CONN_H
+#pragma once
 
 #include "body.h"
 #include "range.h"
@@ -17,7 +16,7 @@ enum conn_state {
 
 /* What is still to be sent of a multipart response. */
 struct parts {
-    const struct file *file;
+    struct file *file; /* held */
     struct ranges ranges;
     unsigned next;
     uint64_t boundary;
@@ -26,8 +25,7 @@ struct parts {
 struct conn {
     ev_io io;
     struct server *server;
-    struct conn *next; /* in the deadline's list */
-    struct conn *prev;
+    TAILQ_ENTRY(conn) peers; /* with the same deadline */
     double since;
     enum deadline deadline;
     enum conn_state state;
@@ -53,14 +51,12 @@ struct conn {
     off_t at;
     off_t end;
     struct parts *parts;      /* and after it, these */
-    struct sockaddr_in6 peer; /* or a sockaddr_in: an address of either family, for the log */
+    struct sockaddr_in6 peer; /* or a sockaddr_in, for the log */
 };
 
-/* Takes over an accepted socket and serves what has come already. */
-void conn_open(struct server *s, int fd, const struct sockaddr_storage *peer, bool status_page);
-
-/* Answers an accepted socket with 503, there being too many connections. */
-void conn_refuse(struct server *s, int fd);
+/* Takes over an accepted socket and serves what has come already; where there are too many
+ * connections and none is idle, the answer is 503. */
+void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool status_page);
 
 void conn_close(struct conn *c);
 
@@ -78,5 +74,3 @@ bool serve_needs_body(const struct conn *c, const struct request *r);
 
 /* Answers with an error and closes; `r` may be NULL. In response.c. */
 void respond_refusal(struct conn *c, const struct request *r, int status);
-
-#endif

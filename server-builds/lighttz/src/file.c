@@ -10,15 +10,15 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { NAME_SIZE = TARGET_PATH_MAX + 300, HEAD_SIZE = 768 };
+
 static const struct {
     struct str name;
     const char *suffix;
-} codings[ENCODINGS] = {
-    [ENCODING_NONE] = {{"identity", 8}, ""},
-    [ENCODING_BR] = {{"br", 2}, ".br"},
-    [ENCODING_ZSTD] = {{"zstd", 4}, ".zst"},
-    [ENCODING_GZIP] = {{"gzip", 4}, ".gz"},
-};
+} codings[ENCODINGS] = {[ENCODING_NONE] = {STR_INIT("identity"), ""},
+                        [ENCODING_BR] = {STR_INIT("br"), ".br"},
+                        [ENCODING_ZSTD] = {STR_INIT("zstd"), ".zst"},
+                        [ENCODING_GZIP] = {STR_INIT("gzip"), ".gz"}};
 
 struct str encoding_name(enum encoding encoding)
 {
@@ -50,25 +50,11 @@ bool file_confines(const struct root *root)
 
 static int status_of(int error)
 {
-    switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-    case ENAMETOOLONG:
+    if (error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG)
         return 404;
-    case EACCES:
-    case EPERM:
-    case EXDEV:
-    case ELOOP:
-    case ENXIO:
+    if (error == EACCES || error == EPERM || error == EXDEV || error == ELOOP || error == ENXIO)
         return 403;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-    case EAGAIN:
-        return 503;
-    default:
-        return 500;
-    }
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN ? 503 : 500;
 }
 
 static bool same_time(struct timespec a, struct timespec b)
@@ -110,30 +96,23 @@ size_t file_weight(const struct file *f)
 }
 
 /* The name beneath the root: no leading slash, the index for a directory, the coding's suffix. */
-static bool name_of(const struct root *root, struct str path, enum encoding encoding, char *name,
-                    size_t size)
+static bool name_of(const struct root *root, struct str path, enum encoding encoding,
+                    char name[NAME_SIZE])
 {
-    bool directory = path.p[path.n - 1] == '/';
-    const char *index = directory ? root->config->index : "";
-    const char *suffix = codings[encoding].suffix;
-    if (path.n + strlen(index) + strlen(suffix) > size)
-        return false;
-    char *p = text_str(name, str_from(path, 1));
-    p = text_str(p, str_of(index));
-    p = text_str(p, (struct str){suffix, strlen(suffix) + 1});
-    return p - name > 1;
+    const char *index = path.p[path.n - 1] == '/' ? root->config->index : "";
+    size_t n = text_format(name, NAME_SIZE, "%.*s%s%s", (int)path.n - 1, path.p + 1, index,
+                           codings[encoding].suffix);
+    name[n < NAME_SIZE ? n : 0] = '\0';
+    return name[0] != '\0';
 }
 
 unsigned file_neighbours(const struct root *root, struct str path)
 {
-    char name[TARGET_PATH_MAX + 300];
+    char name[NAME_SIZE];
     unsigned found = 0;
-    if (!root->config->precompressed)
-        return 0;
-    for (enum encoding e = ENCODING_BR; e < ENCODINGS; e++) {
+    for (enum encoding e = ENCODING_BR; e < ENCODINGS && root->config->precompressed; e++) {
         struct stat st;
-        int fd =
-            name_of(root, path, e, name, sizeof name) ? open_beneath(root->fd, name, O_PATH) : -1;
+        int fd = name_of(root, path, e, name) ? open_beneath(root->fd, name, O_PATH) : -1;
         if (fd < 0)
             continue;
         if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
@@ -147,9 +126,9 @@ unsigned file_neighbours(const struct root *root, struct str path)
 int file_open(const struct root *root, struct str path, enum encoding encoding, int *out,
               struct stat *st)
 {
-    char name[TARGET_PATH_MAX + 300];
+    char name[NAME_SIZE];
     bool slash = path.p[path.n - 1] == '/';
-    if (!name_of(root, path, encoding, name, sizeof name))
+    if (!name_of(root, path, encoding, name))
         return 404;
     int fd = open_beneath(root->fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
@@ -174,50 +153,35 @@ int file_open(const struct root *root, struct str path, enum encoding encoding, 
     return status;
 }
 
-/* Writes the entity header; every response about the file sends all or a tail of it. */
-static size_t format_head(const struct root *root, const struct file *f, struct str path, char *out,
-                          size_t at[5])
+/* Writes the entity header, of which every response about the file sends all or a tail; `at` is
+ * where its four pieces end. */
+static void format_head(const struct root *root, struct file *f, struct str path,
+                        char head[HEAD_SIZE], size_t at[4])
 {
     char date[HTTPDATE_LENGTH];
-    char name[TARGET_PATH_MAX + 300] = "";
+    char name[NAME_SIZE];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     /* A date ahead of ours would be one at which we could not have sent it. */
     httpdate_format(f->mtime.tv_sec > now.tv_sec ? now.tv_sec : f->mtime.tv_sec, date);
-    name_of(root, path, ENCODING_NONE, name, sizeof name);
-    struct str type = mime_type(&root->config->types, str_of(name));
-    char *p = text_str(out, STR("Content-Length: "));
-    p = text_number(p, (uint64_t)f->size, 10);
-    p = text_str(p, STR("\r\n"));
-    at[0] = (size_t)(p - out);
-    p = text_str(p, STR("Content-Type: "));
-    p = text_str(p, type);
-    p = text_str(p, STR("\r\n"));
-    at[1] = (size_t)(p - out);
-    if (f->encoding) {
-        p = text_str(p, STR("Content-Encoding: "));
-        p = text_str(p, encoding_name(f->encoding));
-        p = text_str(p, STR("\r\n"));
-    }
-    p = text_str(p, STR("Accept-Ranges: bytes\r\n"));
-    at[2] = (size_t)(p - out);
-    p = text_str(p, STR("Last-Modified: "));
-    p = text_str(p, (struct str){date, HTTPDATE_LENGTH});
-    p = text_str(p, STR("\r\nETag: "));
-    at[3] = (size_t)(p - out);
-    p = text_str(p, STR("\""));
-    p = text_number(p, (uint64_t)f->size, 16);
-    p = text_str(p, STR("-"));
-    p = text_number(p, (uint64_t)f->mtime.tv_sec * 1000000000U + (uint64_t)f->mtime.tv_nsec, 16);
-    p = text_str(p, STR("-"));
-    p = text_number(p, f->ino, 16);
-    p = text_str(p, STR("\""));
-    at[4] = (size_t)(p - out);
-    p = text_str(p, STR("\r\n"));
-    if (f->encoding || f->neighbours)
-        p = text_str(p, STR("Vary: Accept-Encoding\r\n"));
-    p = text_str(p, STR("\r\n"));
-    return (size_t)(p - out);
+    name_of(root, path, ENCODING_NONE, name);
+    f->type = mime_type(&root->config->types, str_of(name));
+    uint64_t version = (uint64_t)f->mtime.tv_sec * 1000000000U + (uint64_t)f->mtime.tv_nsec;
+    f->etag.p = f->etag_text;
+    f->etag.n =
+        text_format(f->etag_text, sizeof f->etag_text, "\"%lx-%lx-%lx\"", f->size, version, f->ino);
+    struct str coding = encoding_name(f->encoding);
+    at[0] = text_format(head, HEAD_SIZE, "Content-Length: %ld\r\n", f->size);
+    at[1] = at[0] + text_format(head + at[0], HEAD_SIZE - at[0], "Content-Type: %.*s\r\n",
+                                (int)f->type.n, f->type.p);
+    at[2] =
+        at[1] + text_format(head + at[1], HEAD_SIZE - at[1], "%s%.*s%sAccept-Ranges: bytes\r\n",
+                            f->encoding ? "Content-Encoding: " : "",
+                            f->encoding ? (int)coding.n : 0, coding.p, f->encoding ? "\r\n" : "");
+    at[3] = at[2] + text_format(head + at[2], HEAD_SIZE - at[2],
+                                "Last-Modified: %.*s\r\nETag: %.*s\r\n%s\r\n", HTTPDATE_LENGTH,
+                                date, (int)f->etag.n, f->etag.p,
+                                f->encoding || f->neighbours ? "Vary: Accept-Encoding\r\n" : "");
 }
 
 /* Reads the body as it was at one moment; false when it keeps changing under our hands. */
@@ -234,42 +198,37 @@ static bool read_body(struct file *f, int fd, char *body)
     return fstat(fd, &st) == 0 && file_is(f, &st);
 }
 
-static void adopt(struct file *f, const struct stat *st)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    f->dev = st->st_dev;
-    f->ino = st->st_ino;
-    f->size = st->st_size;
-    f->mtime = st->st_mtim;
-    f->ctime = st->st_ctim;
-    f->young = now.tv_sec - st->st_ctim.tv_sec < 2;
-}
-
 /* Fills `f` from `fd`, which it keeps for a large file; 0 or a status. */
 static int load(const struct root *root, struct file *f, struct str path, int fd)
 {
-    char head[1024];
-    size_t at[5];
-    f->head = format_head(root, f, path, head, at);
+    char head[HEAD_SIZE];
+    size_t at[4];
+    struct stat st;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (fstat(fd, &st))
+        return 503;
+    f->dev = st.st_dev;
+    f->ino = st.st_ino;
+    f->size = st.st_size;
+    f->mtime = st.st_mtim;
+    f->ctime = st.st_ctim;
+    f->young = now.tv_sec - st.st_ctim.tv_sec < 2;
+    format_head(root, f, path, head, at);
+    f->head = at[3];
     bool small = (size_t)f->size <= root->config->cache_file &&
                  file_weight(f) + (size_t)f->size <= root->config->cache_bytes;
-    size_t body = small ? (size_t)f->size : 0;
-    f->block = malloc(FRONT_ROOM + f->head + body);
-    if (f->block == NULL)
+    char *block = realloc(f->block, FRONT_ROOM + f->head + (small ? (size_t)f->size : 0));
+    if (block == NULL)
         return 503;
-    char *p = f->block + FRONT_ROOM;
-    memcpy(p, head, f->head);
-    f->after_length = (struct str){p + at[0], f->head - at[0]};
-    f->type = (struct str){p + at[0] + 14, at[1] - at[0] - 16};
-    f->after_type = (struct str){p + at[1], f->head - at[1]};
-    f->validators = (struct str){p + at[2], f->head - at[2]};
-    f->etag = (struct str){p + at[3], at[4] - at[3]};
-    f->body = small ? p + f->head : NULL; /* an earlier look may have found another size */
-    if (small)
-        return read_body(f, fd, p + f->head) ? 0 : 503;
-    f->fd = fd;
-    return 0;
+    f->block = block;
+    struct str all = {memcpy(block + FRONT_ROOM, head, f->head), f->head};
+    f->after_length = str_from(all, at[0]);
+    f->after_type = str_from(all, at[1]);
+    f->validators = str_from(all, at[2]);
+    f->body = small ? all.p + all.n : NULL; /* an earlier look may have found another size */
+    f->fd = small ? -1 : fd;
+    return !small || read_body(f, fd, block + FRONT_ROOM + f->head) ? 0 : 503;
 }
 
 int file_load(const struct root *root, struct str path, enum encoding encoding, uint64_t hash,
@@ -277,32 +236,21 @@ int file_load(const struct root *root, struct str path, enum encoding encoding, 
 {
     struct file *f = calloc(1, sizeof *f + path.n);
     int status = 503;
-    if (f == NULL) {
-        close(fd);
-        return status;
+    if (f) {
+        f->refs = 1;
+        f->fd = -1;
+        f->hash = hash;
+        f->encoding = encoding;
+        f->key_length = path.n;
+        memcpy(f->key, path.p, path.n);
+        f->neighbours = encoding == ENCODING_NONE ? file_neighbours(root, path) : 0;
+        for (int i = 0; status && i < 3; i++)
+            status = load(root, f, path, fd);
     }
-    f->refs = 1;
-    f->fd = -1;
-    f->hash = hash;
-    f->encoding = encoding;
-    f->key_length = path.n;
-    memcpy(f->key, path.p, path.n);
-    f->neighbours = encoding == ENCODING_NONE ? file_neighbours(root, path) : 0;
-    for (int i = 0; status && i < 3; i++) {
-        struct stat st;
-        free(f->block);
-        f->block = NULL;
-        if (fstat(fd, &st))
-            break;
-        adopt(f, &st);
-        status = load(root, f, path, fd);
-    }
-    if (f->fd < 0)
+    if (f == NULL || f->fd < 0)
         close(fd);
-    if (status) {
+    if (f && status)
         file_release(f);
-        return status;
-    }
     *out = f;
-    return 0;
+    return status;
 }

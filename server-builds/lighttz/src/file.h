@@ -1,9 +1,9 @@
 /* A file beneath the root: opened so that it cannot lie outside, its response prebuilt. */
-#ifndef FILE_H
-#define FILE_H
+#pragma once
 
 #include "config.h"
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 
 enum encoding { ENCODING_NONE, ENCODING_BR, ENCODING_ZSTD, ENCODING_GZIP, ENCODINGS };
@@ -13,10 +13,9 @@ enum encoding { ENCODING_NONE, ENCODING_BR, ENCODING_ZSTD, ENCODING_GZIP, ENCODI
 enum { FRONT_ROOM = 128 };
 
 struct file {
-    struct file *chain; /* of the hash bucket */
-    struct file *newer;
-    struct file *older;
-    double checked; /* loop time of the last look at the file */
+    LIST_ENTRY(file) bucket; /* of the hash table */
+    TAILQ_ENTRY(file) use;   /* the latest first */
+    double checked;          /* loop time of the last look at the file */
     uint64_t hash;
     unsigned refs; /* the cache holds one */
     bool young;    /* so fresh when read that its time may not tell a later change */
@@ -29,9 +28,10 @@ struct file {
     char *block; /* FRONT_ROOM, entity header with its empty line, body if in memory */
     size_t head; /* length of the entity header */
     const char *body;
-    struct str etag; /* these slice the entity header; the last three reach to its end */
+    struct str etag;
+    char etag_text[64];
     struct str type;
-    struct str after_length;
+    struct str after_length; /* these reach to the end of the entity header */
     struct str after_type;
     struct str validators;
     enum encoding encoding;
@@ -74,5 +74,3 @@ bool file_confines(const struct root *root);
 
 /* The name of a content coding. */
 struct str encoding_name(enum encoding encoding);
-
-#endif

@@ -1,13 +1,8 @@
 #include "httpdate.h"
+#include "text.h"
 
 static const char day_names[] = "SunMonTueWedThuFriSat";
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-
-static void put2(char *out, int value)
-{
-    out[0] = (char)('0' + value / 10 % 10);
-    out[1] = (char)('0' + value % 10);
-}
 
 /* gmtime_r() without the time zones it brings. Years start in March, so that leap days end them. */
 static void break_down(time_t when, struct tm *tm)
@@ -33,33 +28,18 @@ void httpdate_format(time_t when, char out[HTTPDATE_LENGTH])
 {
     struct tm tm;
     break_down(when, &tm);
-    int year = tm.tm_year;
-    memcpy(out, day_names + (size_t)(3 * tm.tm_wday), 3);
-    memcpy(out + 3, ", ", 2);
-    put2(out + 5, tm.tm_mday);
-    out[7] = ' ';
-    memcpy(out + 8, months + (size_t)(3 * tm.tm_mon), 3);
-    out[11] = ' ';
-    put2(out + 12, year / 100);
-    put2(out + 14, year);
-    out[16] = ' ';
-    put2(out + 17, tm.tm_hour);
-    out[19] = ':';
-    put2(out + 20, tm.tm_min);
-    out[22] = ':';
-    put2(out + 23, tm.tm_sec);
-    memcpy(out + 25, " GMT", 4);
+    text_format(out, HTTPDATE_LENGTH, "%.*s, %02d %.*s %d %02d:%02d:%02d GMT", 3,
+                day_names + (size_t)(3 * tm.tm_wday), tm.tm_mday, 3,
+                months + (size_t)(3 * tm.tm_mon), tm.tm_year, tm.tm_hour, tm.tm_min, tm.tm_sec);
 }
 
 /* Two digits that would lie more than 50 years ahead mean the past century. */
 static int full_year(int year)
 {
-    time_t now = time(NULL);
-    struct tm tm;
-    if (gmtime_r(&now, &tm) == NULL)
-        return year;
-    year = tm.tm_year / 100 * 100 + year % 100;
-    return year > tm.tm_year + 50 ? year - 100 : year;
+    struct tm now;
+    break_down(time(NULL), &now);
+    year = now.tm_year / 100 * 100 + year % 100;
+    return year - (year > now.tm_year + 50 ? 100 : 0) - 1900;
 }
 
 time_t httpdate_parse(struct str s)

@@ -1,6 +1,5 @@
 /* The dates of RFC 9110, 5.6.7. */
-#ifndef HTTPDATE_H
-#define HTTPDATE_H
+#pragma once
 
 #include "str.h"
 #include <time.h>
@@ -12,5 +11,3 @@ void httpdate_format(time_t when, char out[HTTPDATE_LENGTH]);
 
 /* Reads IMF-fixdate, RFC 850 and asctime; -1 when it is none of them. */
 time_t httpdate_parse(struct str s);
-
-#endif

@@ -16,24 +16,18 @@
 
 #define RETIRING "LIGHTTZ_RETIRING"
 
-enum { ARGUMENTS_MAX = 128, RETIRING_MAX = 256 };
+enum { ARGUMENTS_MAX = 128, RETIRING_MAX = 256, CHILDREN_MAX = CONFIG_WORKERS_MAX + RETIRING_MAX };
 
-struct master {
+static struct master {
     const struct config *config;
     char *const *argv;
     struct sockets sockets;
     struct stats *stats;
-    struct {
-        pid_t pid; /* 0: none */
-        time_t started;
-    } workers[CONFIG_WORKERS_MAX];
-    pid_t retiring[RETIRING_MAX]; /* workers of those whose place we took */
-    unsigned retiring_count;
+    pid_t children[CHILDREN_MAX]; /* the workers, then those of whom we took over from; 0: none */
+    time_t started[CONFIG_WORKERS_MAX];
     bool stopping;
     time_t kill_at;
-};
-
-static struct master master;
+} master;
 
 static time_t now_s(void)
 {
@@ -58,20 +52,17 @@ static void notify(const char *state)
     close(fd);
 }
 
-static void worker_main(int index, pid_t parent)
+static void worker_main(struct master *m, int index, pid_t parent)
 {
-    struct master *m = &master;
-    int fds[LISTENERS_MAX];
-    bool status_page;
     sigset_t none;
-    unsigned count = sockets_keep(&m->sockets, index, fds, &status_page);
+    sockets_keep(&m->sockets, index);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent || !sandbox_user(m->config))
         exit(1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGHUP, SIG_IGN);
-    exit(server_run(m->config, fds, count, status_page, &m->stats[index], m->stats));
+    exit(server_run(m->config, &m->sockets, &m->stats[index], m->stats));
 }
 
 /* Starts the workers that are missing, each not more than once a second. */
@@ -80,23 +71,30 @@ static void start_workers(struct master *m)
     pid_t self = getpid();
     time_t now = now_s();
     for (int i = 0; i < (int)m->config->workers; i++) {
-        if (m->workers[i].pid || now <= m->workers[i].started)
+        if (m->children[i] || now <= m->started[i])
             continue;
         pid_t pid = fork();
         if (pid == 0)
-            worker_main(i, self);
-        m->workers[i].pid = pid > 0 ? pid : 0;
-        m->workers[i].started = now;
+            worker_main(m, i, self);
+        m->children[i] = pid > 0 ? pid : 0;
+        m->started[i] = now;
     }
 }
 
-static void signal_workers(const struct master *m, int number)
+/* How many of the first `n` children there are. */
+static unsigned count(const struct master *m, unsigned n)
 {
-    for (int i = 0; i < CONFIG_WORKERS_MAX; i++)
-        if (m->workers[i].pid)
-            kill(m->workers[i].pid, number);
-    for (unsigned i = 0; i < m->retiring_count; i++)
-        kill(m->retiring[i], number);
+    unsigned found = 0;
+    for (unsigned i = 0; i < n; i++)
+        found += m->children[i] != 0;
+    return found;
+}
+
+static void signal_children(const struct master *m, int number)
+{
+    for (int i = 0; i < CHILDREN_MAX; i++)
+        if (m->children[i])
+            kill(m->children[i], number);
 }
 
 static void stop(struct master *m)
@@ -106,7 +104,7 @@ static void stop(struct master *m)
     m->stopping = true;
     m->kill_at = now_s() + (time_t)(m->config->stop_timeout / 1000) + 2;
     notify("STOPPING=1");
-    signal_workers(m, SIGTERM);
+    signal_children(m, SIGTERM);
     sockets_close(&m->sockets);
 }
 
@@ -149,16 +147,16 @@ static bool is_sound(struct master *m, bool anew)
  * anew. It keeps its sockets and its children. */
 static void renew(struct master *m)
 {
-    char text[16 * (CONFIG_WORKERS_MAX + RETIRING_MAX)];
+    char text[16 * CHILDREN_MAX];
     size_t n = 0;
     if (!is_sound(m, true)) {
         fprintf(stderr, "lighttz: the former binary and configuration stay in force\n");
         return;
     }
-    for (int i = 0; i < CONFIG_WORKERS_MAX; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%d ", (int)m->workers[i].pid);
-    for (unsigned i = 0; i < m->retiring_count; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%d ", (int)m->retiring[i]);
+    for (int i = 0; i < CHILDREN_MAX; i++)
+        if (m->children[i])
+            n += (size_t)snprintf(text + n, sizeof text - n, "%d ", (int)m->children[i]);
+    text[n] = '\0';
     setenv(RETIRING, text, 1);
     sockets_pass(&m->sockets);
     execvp(m->argv[0], m->argv);
@@ -170,68 +168,43 @@ static void renew(struct master *m)
 static void retire_former(struct master *m)
 {
     const char *text = getenv(RETIRING);
-    while (text && *text && m->retiring_count < RETIRING_MAX) {
+    for (int i = CONFIG_WORKERS_MAX; text && *text && i < CHILDREN_MAX; i++) {
         char *end;
         pid_t pid = (pid_t)strtol(text, &end, 10);
-        text = end + 1;
-        if (pid == 0)
-            continue;
-        m->retiring[m->retiring_count++] = pid;
-        kill(pid, SIGUSR1);
+        m->children[i] = pid > 0 && kill(pid, SIGUSR1) == 0 ? pid : 0;
+        text = *end ? end + 1 : end;
     }
     unsetenv(RETIRING);
 }
 
 static void buried(struct master *m, pid_t pid, int status)
 {
-    for (unsigned i = 0; i < m->retiring_count; i++)
-        if (m->retiring[i] == pid) {
-            m->retiring[i] = m->retiring[--m->retiring_count];
-            return;
-        }
-    for (int i = 0; i < CONFIG_WORKERS_MAX; i++) {
-        if (m->workers[i].pid != pid)
-            continue;
-        m->workers[i].pid = 0;
-        m->stats[i].connections_closed = m->stats[i].connections_accepted;
-        if (!m->stopping)
-            fprintf(stderr, "lighttz: worker %d ended (%s %d), replaced\n", i,
-                    WIFSIGNALED(status) ? "signal" : "status",
-                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    }
+    int i = 0;
+    while (i < CHILDREN_MAX && m->children[i] != pid)
+        i++;
+    if (i < CHILDREN_MAX)
+        m->children[i] = 0;
+    if (i >= CONFIG_WORKERS_MAX)
+        return;
+    m->stats[i].count[CONNECTIONS_CLOSED] = m->stats[i].count[CONNECTIONS_ACCEPTED];
+    if (!m->stopping)
+        fprintf(stderr, "lighttz: worker %d ended (%s %d), replaced\n", i,
+                WIFSIGNALED(status) ? "signal" : "status",
+                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-static bool any_worker(const struct master *m)
-{
-    bool any = m->retiring_count > 0;
-    for (int i = 0; i < CONFIG_WORKERS_MAX; i++)
-        any = any || m->workers[i].pid;
-    return any;
-}
-
-static bool all_workers(const struct master *m)
-{
-    bool all = true;
-    for (int i = 0; i < (int)m->config->workers; i++)
-        all = all && m->workers[i].pid;
-    return all;
-}
-
-static void raise_limits(void)
+static void prepare(sigset_t *set)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-}
-
-static void block_signals(sigset_t *set)
-{
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
     sigemptyset(set);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaddset(set, numbers[i]);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+    sigaddset(set, SIGCHLD);
     sigprocmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
@@ -240,7 +213,8 @@ static void block_signals(sigset_t *set)
 static void turn(struct master *m, const sigset_t *set)
 {
     const struct timespec second = {1, 0};
-    bool waits = m->stopping || !all_workers(m);
+    unsigned workers = (unsigned)m->config->workers;
+    bool waits = m->stopping || count(m, workers) < workers;
     int number = waits ? sigtimedwait(set, NULL, &second) : sigwaitinfo(set, NULL);
     int status;
     pid_t pid;
@@ -253,7 +227,7 @@ static void turn(struct master *m, const sigset_t *set)
     if (!m->stopping)
         start_workers(m);
     else if (now_s() >= m->kill_at)
-        signal_workers(m, SIGKILL);
+        signal_children(m, SIGKILL);
 }
 
 int master_run(const struct config *config, char *const argv[])
@@ -263,8 +237,7 @@ int master_run(const struct config *config, char *const argv[])
     m->config = config;
     m->argv = argv;
     m->stats = stats_map();
-    raise_limits();
-    block_signals(&set);
+    prepare(&set);
     bool renewed = getenv(RETIRING) != NULL; /* then its predecessor has looked */
     if (m->stats == NULL || (!renewed && !is_sound(m, false)))
         return 1;
@@ -274,7 +247,7 @@ int master_run(const struct config *config, char *const argv[])
     start_workers(m);
     retire_former(m);
     notify("READY=1");
-    while (any_worker(m) || !m->stopping) {
+    while (!m->stopping || count(m, CHILDREN_MAX)) {
         sandbox_trim();
         turn(m, &set);
     }

@@ -1,6 +1,5 @@
 /* The master: opens the sockets, keeps the workers alive, renews itself and stops. */
-#ifndef MASTER_H
-#define MASTER_H
+#pragma once
 
 #include "config.h"
 
@@ -9,5 +8,3 @@ int master_run(const struct config *config, char *const argv[]);
 
 /* Whether it could start like this: says why not. For a process that ends afterwards. */
 bool master_check(const struct config *config);
-
-#endif

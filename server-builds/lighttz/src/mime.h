@@ -1,6 +1,5 @@
 /* Content types by file name extension: those of mime.types, and what the configuration adds. */
-#ifndef MIME_H
-#define MIME_H
+#pragma once
 
 #include "str.h"
 
@@ -17,5 +16,3 @@ struct str mime_type(const struct mime_added *added, struct str path);
 
 /* Whether a line has an extension and a type that can stand in a field. */
 bool mime_valid(const char *line);
-
-#endif

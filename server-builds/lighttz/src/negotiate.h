@@ -1,6 +1,5 @@
 /* Which precompressed neighbour a client wants. */
-#ifndef NEGOTIATE_H
-#define NEGOTIATE_H
+#pragma once
 
 #include "cache.h"
 #include "request.h"
@@ -8,5 +7,3 @@
 /* The coding of `neighbours` (a bit per enum encoding) that Accept-Encoding prefers; of equals the
  * smallest file, and the plain file only where it is preferred or nothing else will do. */
 enum encoding negotiate(const struct request *r, unsigned neighbours);
-
-#endif

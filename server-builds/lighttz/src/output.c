@@ -1,5 +1,6 @@
 #include "output.h"
 #include "response.h"
+#include "text.h"
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -14,62 +15,62 @@ static size_t sent(struct conn *c, ssize_t n)
         c->failed = c->failed || (errno != EAGAIN && errno != EINTR);
         return 0;
     }
-    c->server->stats->bytes_sent += (uint64_t)n;
+    c->server->stats->count[BYTES_SENT] += (uint64_t)n;
     c->progress += (size_t)n;
     return (size_t)n;
 }
 
 /* MSG_MORE where the end of the connection follows at once: it then goes in the packet of the last
  * octets, one packet less. */
-static size_t send_text(struct conn *c, const char *p, size_t n, int flags)
+static size_t send_text(struct conn *c, const char *p, size_t n, bool more)
 {
-    return sent(c, send(c->io.fd, p, n, flags | MSG_NOSIGNAL | (c->closing ? MSG_MORE : 0)));
+    int flags = MSG_NOSIGNAL | (more || c->closing ? MSG_MORE : 0);
+    return sent(c, send(c->io.fd, p, n, flags));
 }
 
-/* Sends all, or keeps the rest for when the socket takes more. */
-static bool push(struct conn *c, const char *p, size_t n, int flags)
+/* Sends what can be sent and keeps the rest for when the socket takes more. */
+static void push(struct conn *c, const char *p, size_t n)
 {
-    size_t done = send_text(c, p, n, flags);
-    if (done == n || c->failed)
-        return !c->failed;
-    c->out_at = 0;
-    c->out_length = n - done;
-    c->out = malloc(c->out_length);
-    if (c->out == NULL) {
+    size_t done = c->out ? 0 : send_text(c, p, n, c->file != NULL);
+    n -= done;
+    if (n == 0 || c->failed)
+        return;
+    char *out = realloc(c->out, c->out_length + n);
+    if (out == NULL) {
         c->failed = true;
-        return false;
+        return;
     }
-    memcpy(c->out, p + done, c->out_length);
+    memcpy(out + c->out_length, p + done, n);
+    c->out = out;
+    c->out_length += n;
     c->state = CONN_SEND;
-    return false;
 }
 
-static bool flush_batch(struct conn *c, int flags)
+static void flush_batch(struct conn *c)
 {
-    struct server *s = c->server;
-    size_t n = s->out_length;
-    s->out_length = 0;
-    return n == 0 || push(c, s->out, n, flags);
+    size_t n = c->server->out_length;
+    c->server->out_length = 0;
+    if (n)
+        push(c, c->server->out, n);
 }
 
-static bool flush_kept(struct conn *c)
+static void flush_kept(struct conn *c)
 {
     if (c->out == NULL)
-        return true;
-    size_t n = c->out_length - c->out_at;
-    c->out_at += send_text(c, c->out + c->out_at, n, c->file ? MSG_MORE : 0);
+        return;
+    c->out_at += send_text(c, c->out + c->out_at, c->out_length - c->out_at, c->file != NULL);
     if (c->out_at < c->out_length)
-        return false;
+        return;
     free(c->out);
     c->out = NULL;
-    return true;
+    c->out_at = c->out_length = 0;
 }
 
 static size_t send_piece(struct conn *c, size_t n)
 {
     const struct file *f = c->file;
     if (f->body) {
-        size_t taken = send_text(c, f->body + c->at, n, 0);
+        size_t taken = send_text(c, f->body + c->at, n, false);
         c->at += (off_t)taken;
         return taken;
     }
@@ -79,7 +80,7 @@ static size_t send_piece(struct conn *c, size_t n)
     ssize_t taken = c->abort ? 0 : sendfile(c->io.fd, f->fd, &c->at, n);
     c->abort = c->abort || taken == 0;
     c->failed = c->abort;
-    c->server->stats->aborted_files += c->abort;
+    c->server->stats->count[ABORTED_FILES] += c->abort;
     return sent(c, taken);
 }
 
@@ -99,65 +100,43 @@ static bool flush_file(struct conn *c)
     return !c->failed;
 }
 
-static void start_file(struct conn *c, struct file *f, off_t from, off_t to)
-{
-    file_hold(f);
-    c->file = f;
-    c->at = from;
-    c->end = to;
-}
-
 bool output_flush(struct conn *c)
 {
     for (;;) {
-        struct file *f = c->file;
-        if (f)
-            file_hold(f); /* the next part is of the same file */
-        bool done = flush_kept(c) && flush_batch(c, f ? MSG_MORE : 0) && flush_file(c);
-        bool again = done && c->parts && f;
-        if (again) {
-            off_t from;
-            off_t to;
-            if (respond_next_part(c, &from, &to))
-                start_file(c, f, from, to);
-        }
-        if (f)
-            file_release(f);
-        if (!again)
-            return done;
+        flush_kept(c);
+        flush_batch(c);
+        if (c->out || c->failed || !flush_file(c))
+            return false;
+        if (c->parts == NULL)
+            return true;
+        respond_next_part(c);
     }
 }
 
 void output_append(struct conn *c, struct str s)
 {
-    memcpy(c->server->out + c->server->out_length, s.p, s.n);
-    c->server->out_length += s.n;
-}
-
-void output_text(struct conn *c, struct str s)
-{
-    if (c->server->out_length + s.n <= OUT_SIZE) {
-        output_append(c, s);
-    } else if (output_flush(c)) {
-        push(c, s.p, s.n, 0);
-    } else if (!c->failed) {
-        size_t kept = c->out_length - c->out_at;
-        char *out = malloc(kept + s.n);
-        c->failed = out == NULL;
-        if (out == NULL)
-            return;
-        memcpy(out, c->out + c->out_at, kept);
-        memcpy(out + kept, s.p, s.n);
-        free(c->out);
-        c->out = out;
-        c->out_at = 0;
-        c->out_length = kept + s.n;
+    struct server *v = c->server;
+    if (c->out || v->out_length + s.n > OUT_SIZE) {
+        output_send(c, s);
+        return;
     }
+    memcpy(v->out + v->out_length, s.p, s.n);
+    v->out_length += s.n;
 }
 
-void output_send(struct conn *c, const char *p, size_t n)
+void output_format(struct conn *c, const char *format, ...)
 {
-    push(c, p, n, 0);
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    output_append(c, (struct str){text, text_vformat(text, sizeof text, format, args)});
+    va_end(args);
+}
+
+void output_send(struct conn *c, struct str s)
+{
+    flush_batch(c);
+    push(c, s.p, s.n);
 }
 
 void output_file(struct conn *c, struct file *f, off_t from, off_t to)
@@ -165,17 +144,18 @@ void output_file(struct conn *c, struct file *f, off_t from, off_t to)
     int cork = c->closing && f->body == NULL; /* what MSG_MORE does for text */
     if (cork)
         setsockopt(c->io.fd, IPPROTO_TCP, TCP_CORK, &cork, sizeof cork);
-    start_file(c, f, from, to);
-    output_flush(c);
+    file_hold(f);
+    c->file = f;
+    c->at = from;
+    c->end = to;
 }
 
 void output_drop(struct conn *c)
 {
     free(c->out);
-    c->out = NULL;
     if (c->file)
         file_release(c->file);
-    c->file = NULL;
+    if (c->parts)
+        file_release(c->parts->file);
     free(c->parts);
-    c->parts = NULL;
 }

@@ -1,44 +1,25 @@
 #include "range.h"
 
-/* Digits up to the end of `s`; saturates, since a position far beyond the end is legal. */
-static bool number(struct str s, int64_t *value)
-{
-    *value = 0;
-    if (s.n == 0)
-        return false;
-    for (size_t i = 0; i < s.n; i++) {
-        if (!is_digit(s.p[i]))
-            return false;
-        int digit = s.p[i] - '0';
-        *value = *value > (INT64_MAX - digit) / 10 ? INT64_MAX : *value * 10 + digit;
-    }
-    return true;
-}
-
 /* One range-spec; false when malformed. An unsatisfiable one is left empty. */
 static bool parse_one(struct str s, int64_t size, struct range *r)
 {
-    const char *dash = memchr(s.p, '-', s.n);
-    if (dash == NULL)
+    struct str first = str_before(s, '-');
+    if (first.n == s.n)
         return false;
-    struct str first = {s.p, (size_t)(dash - s.p)};
     struct str last = str_from(s, first.n + 1);
-    int64_t n;
-    if (first.n == 0) {
-        if (!number(last, &n))
+    uint64_t end = (uint64_t)size;
+    uint64_t from;
+    uint64_t n;
+    if (first.n == 0) { /* the last n octets */
+        if (!str_number(last, &n))
             return false;
-        r->from = n < size ? size - n : 0;
-        r->to = n ? size : 0;
+        *r = (struct range){n < end ? size - (int64_t)n : 0, n ? size : 0};
         return true;
     }
-    if (!number(first, &r->from))
+    if (!str_number(first, &from) || (last.n && (!str_number(last, &n) || n < from)))
         return false;
-    r->to = size;
-    if (last.n) {
-        if (!number(last, &n) || n < r->from)
-            return false;
-        r->to = n < size ? n + 1 : size;
-    }
+    r->from = from < end ? (int64_t)from : size;
+    r->to = last.n && n < end ? (int64_t)n + 1 : size;
     return true;
 }
 
@@ -48,7 +29,7 @@ int range_parse(struct str value, int64_t size, struct ranges *out)
     int64_t total = 0;
     bool any = false;
     out->count = 0;
-    if (value.n < 6 || !str_ieq((struct str){value.p, 6}, STR("bytes=")))
+    if (!str_starts(value, STR("bytes=")))
         return 200;
     value = str_from(value, 6);
     while (str_item(&value, ',', &item)) {

@@ -1,6 +1,5 @@
 /* Byte ranges of RFC 9110, 14. */
-#ifndef RANGE_H
-#define RANGE_H
+#pragma once
 
 #include "str.h"
 #include <stdint.h>
@@ -24,5 +23,3 @@ struct ranges {
  * or ranges that overlap so that they sum up to more than the body).
  */
 int range_parse(struct str value, int64_t size, struct ranges *out);
-
-#endif

@@ -87,34 +87,20 @@ static enum method method_of(struct str s)
     static const struct {
         struct str name;
         enum method method;
-    } methods[] = {
-        {{"GET", 3}, METHOD_GET},       {{"HEAD", 4}, METHOD_HEAD},
-        {{"POST", 4}, METHOD_REFUSED},  {{"PUT", 3}, METHOD_REFUSED},
-        {{"PATCH", 5}, METHOD_REFUSED}, {{"DELETE", 6}, METHOD_REFUSED},
-        {{"TRACE", 5}, METHOD_REFUSED}, {{"OPTIONS", 7}, METHOD_OPTIONS},
-    };
+    } methods[] = {{STR_INIT("GET"), METHOD_GET},       {STR_INIT("HEAD"), METHOD_HEAD},
+                   {STR_INIT("POST"), METHOD_REFUSED},  {STR_INIT("PUT"), METHOD_REFUSED},
+                   {STR_INIT("PATCH"), METHOD_REFUSED}, {STR_INIT("DELETE"), METHOD_REFUSED},
+                   {STR_INIT("TRACE"), METHOD_REFUSED}, {STR_INIT("OPTIONS"), METHOD_OPTIONS}};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (str_eq(s, methods[i].name))
             return methods[i].method;
     return METHOD_UNKNOWN;
 }
 
-static bool port_valid(struct str s)
-{
-    unsigned long port = 0;
-    for (size_t i = 0; i < s.n; i++) {
-        if (!is_digit(s.p[i]) || port > 65535)
-            return false;
-        port = port * 10 + (unsigned long)(s.p[i] - '0');
-    }
-    return port <= 65535;
-}
-
 static bool pct_valid(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] == '%' &&
-            (s.n - i < 3 || hex_value(s.p[i + 1]) < 0 || hex_value(s.p[i + 2]) < 0))
+        if (s.p[i] == '%' && str_escape(s, i) < 0)
             return false;
     return true;
 }
@@ -124,39 +110,35 @@ static size_t literal(struct str s)
 {
     char text[INET6_ADDRSTRLEN] = "";
     struct in6_addr address;
-    const char *end = memchr(s.p, ']', s.n);
-    size_t n = end ? (size_t)(end - s.p) - 1 : 0;
-    if (n == 0 || n >= sizeof text || memchr(s.p, '\0', n))
+    struct str inside = str_before(str_from(s, 1), ']');
+    if (inside.n + 1 == s.n || inside.n >= sizeof text || memchr(inside.p, '\0', inside.n))
         return 0;
-    memcpy(text, s.p + 1, n);
-    return inet_pton(AF_INET6, text, &address) == 1 ? n + 2 : 0;
+    memcpy(text, inside.p, inside.n);
+    return inet_pton(AF_INET6, text, &address) == 1 ? inside.n + 2 : 0;
 }
 
-/* uri-host [ ":" port ], no user. */
+/* uri-host [ ":" [ port ] ], no user. */
 static bool host_valid(struct str s)
 {
+    uint64_t number = 0;
     bool six = s.n && s.p[0] == '[';
     size_t n = six ? literal(s) : span(s.p, s.p + s.n, HOST);
-    if ((six && n == 0) || !pct_valid((struct str){s.p, n}))
+    struct str port = str_from(s, n);
+    if ((six && n == 0) || !pct_valid((struct str){s.p, n}) || (port.n && port.p[0] != ':'))
         return false;
-    return n == s.n || (s.p[n] == ':' && port_valid(str_from(s, n + 1)));
+    return port.n < 2 || (str_number(str_from(port, 1), &number) && number < 65536);
 }
 
 /* The part of an absolute-form target after the authority; false when it is not one. */
 static bool absolute_form(struct str target, struct str *rest)
 {
-    size_t scheme = target.n >= 7 && str_ieq((struct str){target.p, 7}, STR("http://"))    ? 7
-                    : target.n >= 8 && str_ieq((struct str){target.p, 8}, STR("https://")) ? 8
-                                                                                           : 0;
-    if (scheme == 0)
+    bool http = str_starts(target, STR("http://"));
+    if (!http && !str_starts(target, STR("https://")))
         return false;
-    struct str s = str_from(target, scheme);
-    size_t n = 0;
-    while (n < s.n && s.p[n] != '/' && s.p[n] != '?')
-        n++;
-    *rest = str_from(s, n);
-    struct str host = {s.p, n};
-    return n > 0 && host.p[0] != ':' && host_valid(host);
+    *rest = str_from(target, http ? 7 : 8);
+    struct str host = str_before(str_before(*rest, '/'), '?');
+    *rest = str_from(*rest, host.n);
+    return host.n > 0 && host.p[0] != ':' && host_valid(host);
 }
 
 static int parse_target(struct request *r)
@@ -170,11 +152,9 @@ static int parse_target(struct request *r)
     bool absolute = s.p[0] != '/';
     if (absolute && !absolute_form(s, &s))
         return 400;
-    const char *query = s.n ? memchr(s.p, '?', s.n) : NULL;
-    size_t n = query ? (size_t)(query - s.p) : s.n;
-    r->path = (struct str){s.p, n};
-    r->query = str_from(s, n);
-    if (absolute && n == 0 && r->method != METHOD_OPTIONS)
+    r->path = str_before(s, '?');
+    r->query = str_from(s, r->path.n);
+    if (absolute && r->path.n == 0 && r->method != METHOD_OPTIONS)
         r->path = STR("/");
     return 0;
 }
@@ -204,41 +184,29 @@ static int parse_line(struct request *r, const char *p, const char *end)
     if (r->target.n == 0 || p == end || *p++ != ' ')
         return 400;
     int status = parse_version(r, (struct str){p, (size_t)(end - p)});
-    if (status == 0)
-        status = parse_target(r);
-    return status;
+    return status ? status : parse_target(r);
 }
 
+/* The names are in order of length: most of a request's are compared once or not at all. */
 static enum field field_of(struct str s)
 {
-    static const struct {
-        struct str name;
-        enum field field;
-    } names[] = {
-        {{"host", 4}, FIELD_HOST},
-        {{"range", 5}, FIELD_RANGE},
-        {{"expect", 6}, FIELD_EXPECT},
-        {{"referer", 7}, FIELD_REFERER},
-        {{"if-match", 8}, FIELD_IF_MATCH},
-        {{"if-range", 8}, FIELD_IF_RANGE},
-        {{"connection", 10}, FIELD_CONNECTION},
-        {{"user-agent", 10}, FIELD_USER_AGENT},
-        {{"if-none-match", 13}, FIELD_IF_NONE_MATCH},
-        {{"content-length", 14}, FIELD_CONTENT_LENGTH},
-        {{"accept-encoding", 15}, FIELD_ACCEPT_ENCODING},
-        {{"if-modified-since", 17}, FIELD_IF_MODIFIED_SINCE},
-        {{"transfer-encoding", 17}, FIELD_TRANSFER_ENCODING},
-        {{"if-unmodified-since", 19}, FIELD_IF_UNMODIFIED_SINCE},
-    };
-    /* By length first: most names of a request are compared once or not at all. */
-    static const unsigned char first[20] = {
-        [4] = 1,  [5] = 2,   [6] = 3,   [7] = 4,   [8] = 5,  [10] = 7,
-        [13] = 9, [14] = 10, [15] = 11, [17] = 12, [19] = 14};
-    if (s.n >= sizeof first || first[s.n] == 0)
-        return FIELD_OTHER;
-    for (size_t i = first[s.n] - 1U; i < FIELD_OTHER && names[i].name.n == s.n; i++)
-        if (str_ieq(s, names[i].name))
-            return names[i].field;
+    static const struct str names[FIELD_OTHER] = {STR_INIT("host"),
+                                                  STR_INIT("range"),
+                                                  STR_INIT("expect"),
+                                                  STR_INIT("referer"),
+                                                  STR_INIT("if-match"),
+                                                  STR_INIT("if-range"),
+                                                  STR_INIT("connection"),
+                                                  STR_INIT("user-agent"),
+                                                  STR_INIT("if-none-match"),
+                                                  STR_INIT("content-length"),
+                                                  STR_INIT("accept-encoding"),
+                                                  STR_INIT("if-modified-since"),
+                                                  STR_INIT("transfer-encoding"),
+                                                  STR_INIT("if-unmodified-since")};
+    for (enum field f = 0; f < FIELD_OTHER && names[f].n <= s.n; f++)
+        if (str_ieq(s, names[f]))
+            return f;
     return FIELD_OTHER;
 }
 
@@ -270,24 +238,6 @@ bool request_each(struct str *rest, enum field f, struct str *value)
     return false;
 }
 
-static int parse_length(struct request *r)
-{
-    struct str s = r->value[FIELD_CONTENT_LENGTH];
-    uint64_t length = 0;
-    bool huge = false;
-    if (s.n == 0)
-        return 400;
-    for (size_t i = 0; i < s.n; i++) {
-        if (!is_digit(s.p[i]))
-            return 400;
-        huge = huge || length > (UINT64_MAX - 9) / 10;
-        if (!huge)
-            length = length * 10 + (uint64_t)(s.p[i] - '0');
-    }
-    r->length = length;
-    return huge ? 413 : 0;
-}
-
 /* How long the body is must be beyond doubt: whatever two parsers could read differently is
  * refused (RFC 9112, 6.3 and 11.2). */
 static int parse_framing(struct request *r)
@@ -295,16 +245,17 @@ static int parse_framing(struct request *r)
     const unsigned lengths = 1U << FIELD_CONTENT_LENGTH | 1U << FIELD_TRANSFER_ENCODING;
     if ((r->repeated & lengths) || (r->seen & lengths) == lengths)
         return 400;
-    if (request_has(r, FIELD_CONTENT_LENGTH))
-        return parse_length(r);
+    if (request_has(r, FIELD_CONTENT_LENGTH) &&
+        !str_number(r->value[FIELD_CONTENT_LENGTH], &r->length))
+        return 400;
+    if (r->length == UINT64_MAX)
+        return 413;
     if (!request_has(r, FIELD_TRANSFER_ENCODING))
         return 0;
     struct str value = r->value[FIELD_TRANSFER_ENCODING];
     r->chunked = str_ieq(value, STR("chunked"));
-    if (r->http_1_0)
-        return 400;
-    if (r->chunked)
-        return 0;
+    if (r->http_1_0 || r->chunked)
+        return r->http_1_0 ? 400 : 0;
     struct str item = {NULL, 0};
     for (size_t n = 0; str_item(&value, ',', &item); n++)
         if (value.p && str_ieq(item, STR("chunked")))
@@ -339,22 +290,18 @@ static int parse_fields(struct request *r, const char *p, size_t n)
             return 431;
         if (f == FIELD_OTHER)
             continue;
-        if (request_has(r, f)) {
-            r->repeated |= 1U << f;
-            continue;
-        }
+        if (!request_has(r, f))
+            r->value[f] = value;
+        r->repeated |= r->seen & 1U << f;
         r->seen |= 1U << f;
-        r->value[f] = value;
     }
     return rest.n ? 400 : 0;
 }
 
 static int check_fields(struct request *r)
 {
-    if (!request_has(r, FIELD_HOST) && !r->http_1_0)
-        return 400;
-    if (request_has(r, FIELD_HOST) &&
-        ((r->repeated >> FIELD_HOST & 1U) || !host_valid(r->value[FIELD_HOST])))
+    bool host = request_has(r, FIELD_HOST);
+    if (host ? request_repeats(r, FIELD_HOST) || !host_valid(r->value[FIELD_HOST]) : !r->http_1_0)
         return 400;
     int status = parse_framing(r);
     if (status)
@@ -365,7 +312,7 @@ static int check_fields(struct request *r)
     if (!request_has(r, FIELD_EXPECT) || r->http_1_0)
         return 0;
     r->expects_continue =
-        str_ieq(r->value[FIELD_EXPECT], STR("100-continue")) && !(r->repeated >> FIELD_EXPECT & 1U);
+        str_ieq(r->value[FIELD_EXPECT], STR("100-continue")) && !request_repeats(r, FIELD_EXPECT);
     return r->expects_continue ? 0 : 417;
 }
 

@@ -1,6 +1,5 @@
 /* The request head: found, checked and cut into slices. Nothing here allocates or writes. */
-#ifndef REQUEST_H
-#define REQUEST_H
+#pragma once
 
 #include "str.h"
 #include <stdint.h>
@@ -28,7 +27,7 @@ enum field {
     FIELD_IF_MODIFIED_SINCE,
     FIELD_TRANSFER_ENCODING,
     FIELD_IF_UNMODIFIED_SINCE,
-    FIELD_OTHER,
+    FIELD_OTHER
 };
 
 enum { REQUEST_FIELDS_MAX = 100 };
@@ -76,6 +75,11 @@ static inline bool request_has(const struct request *r, enum field f)
     return (r->seen >> f & 1U) != 0;
 }
 
+static inline bool request_repeats(const struct request *r, enum field f)
+{
+    return (r->repeated >> f & 1U) != 0;
+}
+
 /* Whether an octet may stand in a token: a method, a field name. */
 bool is_tchar(char c);
 
@@ -84,5 +88,3 @@ bool request_each(struct str *rest, enum field f, struct str *value);
 
 /* Cuts one checked field line off `rest`; false at the end. */
 bool request_line(struct str *rest, struct str *name, struct str *value);
-
-#endif

@@ -3,7 +3,6 @@
 #include "output.h"
 #include "target.h"
 #include "text.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -13,43 +12,42 @@ static const char *reason_of(int status)
     static const struct {
         int status;
         const char *reason;
-    } reasons[] = {
-        {200, "OK"},
-        {206, "Partial Content"},
-        {301, "Moved Permanently"},
-        {304, "Not Modified"},
-        {400, "Bad Request"},
-        {403, "Forbidden"},
-        {404, "Not Found"},
-        {405, "Method Not Allowed"},
-        {408, "Request Timeout"},
-        {411, "Length Required"},
-        {412, "Precondition Failed"},
-        {413, "Content Too Large"},
-        {414, "URI Too Long"},
-        {416, "Range Not Satisfiable"},
-        {417, "Expectation Failed"},
-        {431, "Request Header Fields Too Large"},
-        {501, "Not Implemented"},
-        {201, "Created"},
-        {202, "Accepted"},
-        {204, "No Content"},
-        {302, "Found"},
-        {303, "See Other"},
-        {307, "Temporary Redirect"},
-        {308, "Permanent Redirect"},
-        {401, "Unauthorized"},
-        {409, "Conflict"},
-        {410, "Gone"},
-        {422, "Unprocessable Content"},
-        {429, "Too Many Requests"},
-        {503, "Service Unavailable"},
-        {505, "HTTP Version Not Supported"},
-    };
+    } reasons[] = {{200, "OK"},
+                   {206, "Partial Content"},
+                   {301, "Moved Permanently"},
+                   {304, "Not Modified"},
+                   {400, "Bad Request"},
+                   {403, "Forbidden"},
+                   {404, "Not Found"},
+                   {405, "Method Not Allowed"},
+                   {408, "Request Timeout"},
+                   {411, "Length Required"},
+                   {412, "Precondition Failed"},
+                   {413, "Content Too Large"},
+                   {414, "URI Too Long"},
+                   {416, "Range Not Satisfiable"},
+                   {417, "Expectation Failed"},
+                   {431, "Request Header Fields Too Large"},
+                   {500, "Internal Server Error"},
+                   {501, "Not Implemented"},
+                   {503, "Service Unavailable"},
+                   {505, "HTTP Version Not Supported"},
+                   {201, "Created"},
+                   {202, "Accepted"},
+                   {204, "No Content"},
+                   {302, "Found"},
+                   {303, "See Other"},
+                   {307, "Temporary Redirect"},
+                   {308, "Permanent Redirect"},
+                   {401, "Unauthorized"},
+                   {409, "Conflict"},
+                   {410, "Gone"},
+                   {422, "Unprocessable Content"},
+                   {429, "Too Many Requests"}};
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (reasons[i].status == status)
             return reasons[i].reason;
-    return status == 500 ? "Internal Server Error" : "Status";
+    return "Status";
 }
 
 static const char *const connection_line[FRONTS] = {
@@ -58,20 +56,14 @@ static const char *const connection_line[FRONTS] = {
     [FRONT_KEEP_1_0] = "Connection: keep-alive\r\n",
 };
 
-#define BEFORE_DATE "HTTP/1.1 200 OK\r\nServer: lighttz\r\nDate: "
-
-void response_fronts(struct server *s)
-{
-    for (enum front f = 0; f < FRONTS; f++)
-        s->front[f].n = (size_t)snprintf(s->front[f].text, FRONT_ROOM, BEFORE_DATE "%*s\r\n%s",
-                                         HTTPDATE_LENGTH, "", connection_line[f]);
-}
-
+/* Once a second: the start of a 200 with the date of now. */
 void response_clock(struct server *s)
 {
     httpdate_format(s->second, s->date);
     for (enum front f = 0; f < FRONTS; f++)
-        memcpy(s->front[f].text + sizeof BEFORE_DATE - 1, s->date, HTTPDATE_LENGTH);
+        s->front[f].n = text_format(s->front[f].text, FRONT_ROOM,
+                                    "HTTP/1.1 200 OK\r\nServer: lighttz\r\nDate: %s\r\n%s", s->date,
+                                    connection_line[f]);
 }
 
 /* Counts the response and decides whether the connection outlives it. */
@@ -79,11 +71,8 @@ static enum front begin(struct conn *c, const struct request *r, int status)
 {
     struct stats *stats = c->server->stats;
     unsigned long limit = c->server->config->keepalive_requests;
-    stats->requests++;
-    *(status < 300   ? &stats->responses_2xx
-      : status < 400 ? &stats->responses_3xx
-      : status < 500 ? &stats->responses_4xx
-                     : &stats->responses_5xx) += 1;
+    stats->count[REQUESTS]++;
+    stats->count[RESPONSES_2XX + status / 100 - 2]++;
     c->requests++;
     bool keep = r && r->keep_alive && !c->closing && !c->server->stopping &&
                 (limit == 0 || c->requests < limit);
@@ -99,41 +88,21 @@ static void log_request(struct conn *c, const struct request *r, int status, uin
         accesslog_add(&c->server->log, &c->peer, r, status, bytes);
 }
 
-static void append_number(struct conn *c, const char *before, long long value, const char *after)
-{
-    struct server *s = c->server;
-    char *p = s->out + s->out_length;
-    p = text_str(p, str_of(before));
-    p = text_number(p, (uint64_t)value, 10);
-    p = text_str(p, str_of(after));
-    s->out_length = (size_t)(p - s->out);
-}
-
-static void append_text(struct conn *c, const char *text)
-{
-    output_append(c, str_of(text));
-}
-
 static void append_front(struct conn *c, enum front front, int status)
 {
-    append_number(c, "HTTP/1.1 ", status, " ");
-    append_text(c, reason_of(status));
-    append_text(c, "\r\nServer: lighttz\r\nDate: ");
-    output_append(c, (struct str){c->server->date, HTTPDATE_LENGTH});
-    append_text(c, "\r\n");
-    append_text(c, connection_line[front]);
+    output_format(c, "HTTP/1.1 %d %s\r\nServer: lighttz\r\nDate: %s\r\n%s", status,
+                  reason_of(status), c->server->date, connection_line[front]);
 }
 
 /* A response with a text of our own; `fields` are whole lines. */
-static void respond_text(struct conn *c, const struct request *r, int status, const char *fields,
+static void respond_text(struct conn *c, const struct request *r, int status, struct str fields,
                          struct str body)
 {
     bool head = r && r->method == METHOD_HEAD;
     append_front(c, begin(c, r, status), status);
-    append_text(c, fields);
-    if (body.n)
-        append_text(c, "Content-Type: text/plain; charset=utf-8\r\n");
-    append_number(c, "Content-Length: ", (long long)body.n, "\r\n\r\n");
+    output_append(c, fields);
+    output_format(c, "%sContent-Length: %lu\r\n\r\n",
+                  body.n ? "Content-Type: text/plain; charset=utf-8\r\n" : "", body.n);
     if (!head)
         output_append(c, body);
     log_request(c, r, status, head ? 0 : body.n);
@@ -141,16 +110,12 @@ static void respond_text(struct conn *c, const struct request *r, int status, co
 
 void respond_status(struct conn *c, const struct request *r, int status)
 {
-    char body[64];
-    const char *reason = reason_of(status);
-    char *p = text_number(body, (uint64_t)status, 10);
-    p = text_str(p, STR(" "));
-    p = text_str(p, str_of(reason));
-    p = text_str(p, STR("\n"));
-    const char *fields = status == 200 || status == 405 ? "Allow: GET, HEAD, OPTIONS\r\n"
-                         : status == 503                ? "Retry-After: 1\r\n"
-                                                        : "";
-    respond_text(c, r, status, fields, (struct str){body, status == 200 ? 0 : (size_t)(p - body)});
+    char text[64];
+    struct str body = {text, text_format(text, sizeof text, "%d %s\n", status, reason_of(status))};
+    struct str fields = status == 503                    ? STR("Retry-After: 1\r\n")
+                        : status == 200 || status == 405 ? STR("Allow: GET, HEAD, OPTIONS\r\n")
+                                                         : STR("");
+    respond_text(c, r, status, fields, status == 200 ? STR("") : body);
 }
 
 void respond_script(struct conn *c, const struct request *r, const struct script_reply *reply)
@@ -160,14 +125,13 @@ void respond_script(struct conn *c, const struct request *r, const struct script
     append_front(c, begin(c, r, reply->status), reply->status);
     output_append(c, reply->fields);
     if (!reply->has_type && !empty)
-        append_text(c, "Content-Type: text/html; charset=utf-8\r\n");
-    if (empty)
-        append_text(c, "\r\n");
-    else
-        append_number(c, "Content-Length: ", (long long)reply->body.n, "\r\n\r\n");
-    log_request(c, r, reply->status, body ? reply->body.n : 0);
+        output_append(c, STR("Content-Type: text/html; charset=utf-8\r\n"));
+    if (!empty)
+        output_format(c, "Content-Length: %lu\r\n", reply->body.n);
+    output_append(c, STR("\r\n"));
     if (body)
-        output_text(c, reply->body);
+        output_append(c, reply->body);
+    log_request(c, r, reply->status, body ? reply->body.n : 0);
 }
 
 void respond_refusal(struct conn *c, const struct request *r, int status)
@@ -180,12 +144,10 @@ void respond_refusal(struct conn *c, const struct request *r, int status)
 void respond_redirect(struct conn *c, const struct request *r, struct str path)
 {
     static char fields[3 * TARGET_PATH_MAX + 32768];
-    char *p = fields + sprintf(fields, "Location: ");
-    p += target_encode(path, p);
-    *p++ = '/';
-    memcpy(p, r->query.p, r->query.n);
-    memcpy(p + r->query.n, "\r\n", 3);
-    respond_text(c, r, 301, fields, STR("301 Moved Permanently\n"));
+    static char encoded[3 * TARGET_PATH_MAX];
+    size_t n = text_format(fields, sizeof fields, "Location: %.*s/%.*s\r\n",
+                           (int)target_encode(path, encoded), encoded, (int)r->query.n, r->query.p);
+    respond_text(c, r, 301, (struct str){fields, n}, STR("301 Moved Permanently\n"));
 }
 
 void respond_not_modified(struct conn *c, const struct request *r, const struct file *f)
@@ -199,70 +161,51 @@ void respond_file(struct conn *c, const struct request *r, struct file *f, bool 
 {
     struct server *s = c->server;
     enum front front = begin(c, r, 200);
-    size_t front_n = s->front[front].n;
-    char *start = f->block + FRONT_ROOM - front_n;
     bool body = r->method == METHOD_GET && f->size > 0;
-    size_t n = front_n + f->head + (body && f->body ? (size_t)f->size : 0);
-    memcpy(start, s->front[front].text, front_n);
+    size_t n = s->front[front].n;
+    char *start = f->block + FRONT_ROOM - n;
+    struct str whole = {start, n + f->head + (body && f->body ? (size_t)f->size : 0)};
+    memcpy(start, s->front[front].text, n);
     log_request(c, r, 200, body ? (uint64_t)f->size : 0);
-    if (!more && s->out_length == 0 && (f->body || !body)) {
-        output_send(c, start, n);
-        return;
-    }
-    output_append(c, (struct str){start, n});
-    if (body && f->body == NULL)
+    if (body && f->body == NULL) {
+        output_append(c, whole);
         output_file(c, f, 0, f->size);
+        output_flush(c);
+    } else if (more || s->out_length) {
+        output_append(c, whole);
+    } else {
+        output_send(c, whole);
+    }
 }
 
-static void append_content_range(struct conn *c, const struct range *range, off_t size)
-{
-    append_number(c, "Content-Range: bytes ", range->from, "-");
-    append_number(c, "", range->to - 1, "/");
-    append_number(c, "", size, "\r\n");
-}
-
-/* What precedes a part: its length is needed before it is written. */
+/* What precedes a part, and after the last one what ends them. */
 static size_t part_head(const struct parts *parts, unsigned i, char *out, size_t size)
 {
+    const struct file *f = parts->file;
     const struct range *range = &parts->ranges.range[i];
-    int n =
-        snprintf(out, size,
-                 "\r\n--%016llx\r\nContent-Type: %.*s\r\n"
-                 "Content-Range: bytes %lld-%lld/%lld\r\n\r\n",
-                 (unsigned long long)parts->boundary, (int)parts->file->type.n, parts->file->type.p,
-                 (long long)range->from, (long long)range->to - 1, (long long)parts->file->size);
-    return (size_t)n;
+    if (i == parts->ranges.count)
+        return text_format(out, size, "\r\n--%lx--\r\n", parts->boundary);
+    return text_format(out, size,
+                       "\r\n--%lx\r\nContent-Type: %.*s\r\n"
+                       "Content-Range: bytes %ld-%ld/%ld\r\n\r\n",
+                       parts->boundary, (int)f->type.n, f->type.p, range->from, range->to - 1,
+                       f->size);
 }
 
-static size_t part_end(const struct parts *parts, char *out, size_t size)
-{
-    return (size_t)snprintf(out, size, "\r\n--%016llx--\r\n", (unsigned long long)parts->boundary);
-}
-
-bool respond_next_part(struct conn *c, off_t *from, off_t *to)
+void respond_next_part(struct conn *c)
 {
     char text[512];
     struct parts *parts = c->parts;
-    if (parts->next == parts->ranges.count) {
-        output_append(c, (struct str){text, part_end(parts, text, sizeof text)});
-        free(parts);
-        c->parts = NULL;
-        return false;
+    unsigned i = parts->next++;
+    const struct range *range = &parts->ranges.range[i];
+    output_append(c, (struct str){text, part_head(parts, i, text, sizeof text)});
+    if (i < parts->ranges.count) {
+        output_file(c, parts->file, range->from, range->to);
+        return;
     }
-    const struct range *range = &parts->ranges.range[parts->next];
-    output_append(c, (struct str){text, part_head(parts, parts->next++, text, sizeof text)});
-    *from = range->from;
-    *to = range->to;
-    return true;
-}
-
-/* Not to be foreseen by who writes the files, so that none can hold it. */
-static uint64_t new_boundary(void)
-{
-    uint64_t boundary = 0;
-    if (getrandom(&boundary, sizeof boundary, GRND_NONBLOCK) < 0)
-        boundary = (uint64_t)clock();
-    return boundary;
+    file_release(parts->file);
+    free(parts);
+    c->parts = NULL;
 }
 
 static void respond_multipart(struct conn *c, const struct request *r, struct file *f,
@@ -273,31 +216,35 @@ static void respond_multipart(struct conn *c, const struct request *r, struct fi
     c->failed = parts == NULL;
     if (parts == NULL)
         return;
-    *parts = (struct parts){.file = f, .ranges = *ranges, .boundary = new_boundary()};
-    size_t length = part_end(parts, text, sizeof text);
+    *parts = (struct parts){.file = f, .ranges = *ranges};
+    file_hold(f);
+    /* Not to be foreseen by who writes the files, so that none can hold it. */
+    if (getrandom(&parts->boundary, sizeof parts->boundary, GRND_NONBLOCK) < 0)
+        parts->boundary = (uint64_t)clock();
+    size_t length = 0;
+    for (unsigned i = 0; i <= ranges->count; i++)
+        length += part_head(parts, i, text, sizeof text);
     for (unsigned i = 0; i < ranges->count; i++)
-        length += part_head(parts, i, text, sizeof text) +
-                  (size_t)(ranges->range[i].to - ranges->range[i].from);
+        length += (size_t)(ranges->range[i].to - ranges->range[i].from);
     append_front(c, front, 206);
-    append_number(c, "Content-Length: ", (long long)length, "\r\n");
-    snprintf(text, sizeof text, "Content-Type: multipart/byteranges; boundary=%016llx\r\n",
-             (unsigned long long)parts->boundary);
-    append_text(c, text);
+    output_format(c,
+                  "Content-Length: %lu\r\n"
+                  "Content-Type: multipart/byteranges; boundary=%lx\r\n",
+                  length, parts->boundary);
     output_append(c, f->after_type);
     log_request(c, r, 206, length);
-    off_t from;
-    off_t to;
-    respond_next_part(c, &from, &to);
-    output_file(c, f, from, to);
+    respond_next_part(c);
+    output_flush(c);
 }
 
 void respond_ranges(struct conn *c, const struct request *r, struct file *f,
                     const struct ranges *ranges)
 {
+    const struct range *range = &ranges->range[0];
     if (ranges->count == 0) {
-        char field[64];
-        snprintf(field, sizeof field, "Content-Range: bytes */%lld\r\n", (long long)f->size);
-        respond_text(c, r, 416, field, STR("416 Range Not Satisfiable\n"));
+        char text[64];
+        size_t n = text_format(text, sizeof text, "Content-Range: bytes */%ld\r\n", f->size);
+        respond_text(c, r, 416, (struct str){text, n}, STR("416 Range Not Satisfiable\n"));
         return;
     }
     enum front front = begin(c, r, 206);
@@ -305,13 +252,13 @@ void respond_ranges(struct conn *c, const struct request *r, struct file *f,
         respond_multipart(c, r, f, ranges, front);
         return;
     }
-    const struct range *range = &ranges->range[0];
     append_front(c, front, 206);
-    append_content_range(c, range, f->size);
-    append_number(c, "Content-Length: ", range->to - range->from, "\r\n");
+    output_format(c, "Content-Range: bytes %ld-%ld/%ld\r\nContent-Length: %ld\r\n", range->from,
+                  range->to - 1, f->size, range->to - range->from);
     output_append(c, f->after_length);
     log_request(c, r, 206, (uint64_t)(range->to - range->from));
     output_file(c, f, range->from, range->to);
+    output_flush(c);
 }
 
 bool respond_before_body(struct conn *c, const struct request *r, bool body_has_come)
@@ -323,18 +270,19 @@ bool respond_before_body(struct conn *c, const struct request *r, bool body_has_
         respond_refusal(c, r, r->method == METHOD_REFUSED ? 405 : 501);
         return true;
     }
-    append_text(c, "HTTP/1.1 100 Continue\r\n\r\n");
+    output_append(c, STR("HTTP/1.1 100 Continue\r\n\r\n"));
     return false;
 }
 
 void respond_page(struct conn *c, const struct request *r)
 {
     char text[8192];
-    bool plain = str_eq(r->path, STR("/-/status")) && !str_eq(r->query, STR("?format=prometheus"));
-    if (!plain && !str_eq(r->path, STR("/-/metrics")) && !str_eq(r->path, STR("/-/status"))) {
+    bool status = str_eq(r->path, STR("/-/status"));
+    bool plain = status && !str_eq(r->query, STR("?format=prometheus"));
+    if (!status && !str_eq(r->path, STR("/-/metrics"))) {
         respond_status(c, r, 404);
         return;
     }
     size_t n = stats_text(c->server->all_stats, text, sizeof text, !plain);
-    respond_text(c, r, 200, "Cache-Control: no-store\r\n", (struct str){text, n});
+    respond_text(c, r, 200, STR("Cache-Control: no-store\r\n"), (struct str){text, n});
 }

@@ -1,11 +1,9 @@
 /* Responses, written into the worker's batch or sent from the cache. */
-#ifndef RESPONSE_H
-#define RESPONSE_H
+#pragma once
 
 #include "conn.h"
 
-/* Writes the fronts once, and once a second the date in them. */
-void response_fronts(struct server *s);
+/* To be called when the second changes: it is in every response. */
 void response_clock(struct server *s);
 
 /* An error (or the answer to OPTIONS, 200) with a small body. */
@@ -26,13 +24,11 @@ void respond_file(struct conn *c, const struct request *r, struct file *f, bool 
 void respond_ranges(struct conn *c, const struct request *r, struct file *f,
                     const struct ranges *ranges);
 
-/* Writes the next delimiter of a multipart response; false after the last one. */
-bool respond_next_part(struct conn *c, off_t *from, off_t *to);
+/* Goes on with the next of `c->parts`, or ends them. */
+void respond_next_part(struct conn *c);
 
 /* 100 when it is waited for. True when the request was refused instead. */
 bool respond_before_body(struct conn *c, const struct request *r, bool body_has_come);
 
 /* The counters. */
 void respond_page(struct conn *c, const struct request *r);
-
-#endif

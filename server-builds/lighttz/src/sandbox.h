@@ -1,6 +1,5 @@
 /* What a worker gives up once it has opened what it needs. */
-#ifndef SANDBOX_H
-#define SANDBOX_H
+#pragma once
 
 #include "config.h"
 
@@ -15,5 +14,3 @@ void sandbox_enter(const struct config *config);
  * and it is the smaller part. (Only what cannot be written is dropped: the file still has it. The
  * addresses are those of the static binary; in another one nothing lies there.) */
 void sandbox_trim(void);
-
-#endif

@@ -1,4 +1,5 @@
 #include "script.h"
+#include "text.h"
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -32,17 +33,14 @@ static double seconds(void)
 static void *allocate(void *data, void *p, size_t old, size_t n)
 {
     struct script *s = data;
-    size_t had = p ? old : 0;
-    if (n > had && s->used + (n - had) > s->config->lua_memory)
+    size_t others = s->used - (p ? old : 0);
+    if (n > s->config->lua_memory || others > s->config->lua_memory - n)
         return NULL;
-    if (n == 0) {
+    void *q = n ? realloc(p, n) : NULL;
+    if (n == 0)
         free(p);
-        s->used -= had;
-        return NULL;
-    }
-    void *q = realloc(p, n);
-    if (q)
-        s->used = s->used - had + n;
+    if (q || n == 0)
+        s->used = others + n;
     return q;
 }
 
@@ -111,6 +109,13 @@ static bool load(struct script *s)
     return failed(s, "loading");
 }
 
+static void unload(struct script *s)
+{
+    if (s->lua)
+        lua_close(s->lua);
+    s->lua = NULL;
+}
+
 struct script *script_open(const struct config *config)
 {
     struct script *s = calloc(1, sizeof *s);
@@ -119,8 +124,7 @@ struct script *script_open(const struct config *config)
     s->config = config;
     if (load(s))
         return s;
-    if (s->lua)
-        lua_close(s->lua);
+    unload(s);
     free(s);
     return NULL;
 }
@@ -157,32 +161,20 @@ struct call {
     struct script_reply *reply;
 };
 
-static bool is_token(struct str s)
+/* A token and a text, and not what is the server's own: framing, connection and date. */
+static bool can_send(struct str name, struct str value)
 {
-    for (size_t i = 0; i < s.n; i++)
-        if (!is_tchar(s.p[i]))
-            return false;
-    return s.n > 0;
-}
-
-static bool is_text(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if ((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f)
-            return false;
-    return true;
-}
-
-/* Framing, connection and date are the server's own. */
-static bool is_ours(struct str name)
-{
-    static const struct str ours[] = {{"content-length", 14}, {"transfer-encoding", 17},
-                                      {"connection", 10},     {"date", 4},
-                                      {"server", 6},          {"trailer", 7}};
+    static const struct str ours[] = {STR_INIT("content-length"), STR_INIT("transfer-encoding"),
+                                      STR_INIT("connection"),     STR_INIT("date"),
+                                      STR_INIT("server"),         STR_INIT("trailer")};
+    bool good = name.n > 0;
+    for (size_t i = 0; i < name.n; i++)
+        good = good && is_tchar(name.p[i]);
+    for (size_t i = 0; i < value.n; i++)
+        good = good && (unsigned char)value.p[i] >= ' ' && value.p[i] != 0x7f;
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (str_ieq(name, ours[i]))
-            return true;
-    return false;
+        good = good && !str_ieq(name, ours[i]);
+    return good;
 }
 
 /* The table at `index` as field lines. */
@@ -199,12 +191,11 @@ static struct str take_fields(struct script *s, lua_State *lua, int index, bool 
         if (lua_type(lua, -2) == LUA_TSTRING)
             name.p = lua_tolstring(lua, -2, &name.n);
         value.p = luaL_checklstring(lua, -1, &value.n);
-        if (!is_token(name) || !is_text(value) || is_ours(name) ||
-            n + name.n + value.n + 5 > FIELDS_MAX)
+        if (!can_send(name, value) || n + name.n + value.n + 5 > FIELDS_MAX)
             luaL_error(lua, "a field that cannot be sent");
         *has_type = *has_type || str_ieq(name, STR("content-type"));
-        n += (size_t)sprintf(s->fields + n, "%.*s: %.*s\r\n", (int)name.n, name.p, (int)value.n,
-                             value.p);
+        n += text_format(s->fields + n, FIELDS_MAX - n, "%.*s: %.*s\r\n", (int)name.n, name.p,
+                         (int)value.n, value.p);
     }
     return (struct str){s->fields, n};
 }
@@ -237,14 +228,10 @@ bool script_answer(struct script *s, const struct request *r, struct str path, s
                    struct script_reply *reply)
 {
     struct call c = {s, r, path, content, reply};
-    if (s->lua && s->config->lua_reload) {
-        lua_close(s->lua);
-        s->lua = NULL;
-    }
+    if (s->config->lua_reload)
+        unload(s);
     if (s->lua == NULL && !load(s)) {
-        if (s->lua)
-            lua_close(s->lua);
-        s->lua = NULL;
+        unload(s);
         return false;
     }
     lua_settop(s->lua, 0);

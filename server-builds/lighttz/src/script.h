@@ -1,6 +1,5 @@
 /* Dynamic responses by Lua: one script, loaded once per worker, bounded in time and memory. */
-#ifndef SCRIPT_H
-#define SCRIPT_H
+#pragma once
 
 #include "config.h"
 #include "request.h"
@@ -24,5 +23,3 @@ bool script_answer(struct script *script, const struct request *r, struct str pa
 
 /* Whether a path is the script's. */
 bool script_takes(const struct config *config, struct str path);
-
-#endif

@@ -25,7 +25,7 @@ static int find_file(struct conn *c, const struct request *r, struct str path, s
 static bool wants_ranges(const struct request *r, const struct file *f)
 {
     return request_has(r, FIELD_RANGE) && r->method == METHOD_GET &&
-           !(r->repeated >> FIELD_RANGE & 1U) && condition_if_range(r, f);
+           !request_repeats(r, FIELD_RANGE) && condition_if_range(r, f);
 }
 
 static void serve_file(struct conn *c, const struct request *r, struct str path, bool more)

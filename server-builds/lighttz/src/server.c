@@ -14,12 +14,15 @@ enum { ACCEPT_BATCH = 64, ACCEPT_LAST = 4096 };
 
 static struct server server; /* one per process: its pages cost nothing until they are used */
 
-static void server_clock(struct server *s)
+/* Before all else that happens in a turn of the loop. */
+static void on_clock(struct ev_loop *loop, ev_check *check, int events)
 {
+    struct server *s = check->data;
     struct timespec t;
+    (void)events;
     clock_gettime(CLOCK_MONOTONIC, &t);
     s->now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-    time_t second = (time_t)ev_now(s->loop);
+    time_t second = (time_t)ev_now(loop);
     if (second == s->second)
         return;
     s->second = second;
@@ -50,7 +53,7 @@ static bool make_room(struct server *s)
     if (cache_shed(s->cache) || conn_reclaim(s))
         return true;
     s->paused = true;
-    s->stats->accept_pauses++;
+    s->stats->count[ACCEPT_PAUSES]++;
     listen_on(s, false);
     return false;
 }
@@ -59,7 +62,7 @@ static bool make_room(struct server *s)
 static bool accept_one(struct listener *l)
 {
     struct server *s = l->server;
-    struct sockaddr_storage peer = {0};
+    struct sockaddr_in6 peer = {0}; /* room for either family */
     socklen_t n = sizeof peer;
     bool log = s->log.fd >= 0;
     int fd = accept4(l->io.fd, log ? (struct sockaddr *)&peer : NULL, log ? &n : NULL,
@@ -68,11 +71,7 @@ static bool accept_one(struct listener *l)
         return make_room(s);
     if (fd < 0)
         return errno == ECONNABORTED || errno == EINTR;
-    bool full = s->connections >= s->config->max_connections && !l->status_page;
-    if (full && !conn_reclaim(s))
-        conn_refuse(s, fd);
-    else
-        conn_open(s, fd, &peer, l->status_page);
+    conn_open(s, fd, &peer, l->status_page);
     return true;
 }
 
@@ -93,19 +92,11 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct server *s = timer->data;
     (void)events;
-    server_clock(s);
     conn_sweep(s);
     if (s->paused)
         server_resume(s);
     if (s->stopping && (s->connections == 0 || s->now >= s->stop_at))
         ev_break(loop, EVBREAK_ALL);
-}
-
-static void on_clock(struct ev_loop *loop, ev_check *check, int events)
-{
-    (void)loop;
-    (void)events;
-    server_clock(check->data);
 }
 
 /* Finishes what is in flight: the next response of each connection says close. A successor on the
@@ -131,27 +122,17 @@ static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
         ev_break(loop, EVBREAK_ALL);
 }
 
-static void watch_signal(struct server *s, ev_signal *watcher, int number)
-{
-    ev_signal_init(watcher, on_stop, number);
-    watcher->data = s;
-    ev_signal_start(s->loop, watcher);
-}
-
 /* What a worker needs of the file system. */
 static bool open_files(struct server *s)
 {
     const struct config *config = s->config;
     s->cache = cache_open(config);
-    if (s->cache == NULL) {
-        fprintf(stderr, "lighttz: %s: %s\n", config->root,
-                errno == ENOSYS
-                    ? "openat2() is missing: Linux before 5.6, or a filter of system calls"
-                    : strerror(errno));
-        return false;
-    }
-    if (!accesslog_open(&s->log, config->access_log, s->stats)) {
-        fprintf(stderr, "lighttz: %s: %s\n", config->access_log, strerror(errno));
+    bool logs = s->cache && accesslog_open(&s->log, config->access_log, s->stats);
+    if (!logs) {
+        const char *why =
+            errno == ENOSYS ? "openat2() is missing: Linux before 5.6, or a filter of system calls"
+                            : strerror(errno);
+        fprintf(stderr, "lighttz: %s: %s\n", s->cache ? config->access_log : config->root, why);
         return false;
     }
     s->script = config->lua_script ? script_open(config) : NULL;
@@ -164,19 +145,22 @@ bool server_check(const struct config *config)
     return open_files(&server);
 }
 
-static bool start(struct server *s, const int *fds, unsigned count, bool status_page)
+static bool start(struct server *s, const struct sockets *sockets)
 {
+    static const int signals[SIGNALS] = {SIGTERM, SIGINT, SIGUSR1};
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     if (s->loop == NULL || !open_files(s))
         return false;
-    s->listener_count = count;
-    for (unsigned i = 0; i < count; i++) {
+    s->listener_count = sockets->count;
+    for (unsigned i = 0; i < sockets->count; i++) {
         struct listener *l = &s->listeners[i];
         l->server = s;
-        l->status_page = status_page && i + 1 == count;
-        ev_io_init(&l->io, on_accept, fds[i], EV_READ);
+        l->status_page = sockets->slot[i].status_page;
+        ev_io_init(&l->io, on_accept, sockets->slot[i].fd, EV_READ);
         l->io.data = l;
     }
+    for (enum deadline kind = 0; kind < DEADLINES; kind++)
+        TAILQ_INIT(&s->waiting[kind]);
     ev_timer_init(&s->tick, on_tick, TICK_S, TICK_S);
     s->tick.data = s;
     ev_timer_start(s->loop, &s->tick);
@@ -184,22 +168,22 @@ static bool start(struct server *s, const int *fds, unsigned count, bool status_
     ev_set_priority(&s->clock, EV_MAXPRI); /* before what it tells the time to */
     s->clock.data = s;
     ev_check_start(s->loop, &s->clock);
-    watch_signal(s, &s->term, SIGTERM);
-    watch_signal(s, &s->interrupt, SIGINT);
-    watch_signal(s, &s->retire, SIGUSR1);
+    for (int i = 0; i < SIGNALS; i++) {
+        ev_signal_init(&s->signals[i], on_stop, signals[i]);
+        s->signals[i].data = s;
+        ev_signal_start(s->loop, &s->signals[i]);
+    }
     listen_on(s, true);
-    response_fronts(s);
-    server_clock(s);
     return true;
 }
 
-int server_run(const struct config *config, const int *fds, unsigned count, bool status_page,
-               struct stats *slot, const struct stats *all)
+int server_run(const struct config *config, const struct sockets *sockets, struct stats *slot,
+               const struct stats *all)
 {
     server.config = config;
     server.stats = slot;
     server.all_stats = all;
-    if (!start(&server, fds, count, status_page))
+    if (!start(&server, sockets))
         return 1;
     sandbox_enter(config);
     sandbox_trim();

@@ -1,6 +1,5 @@
 /* One worker: its loop, its clock, its buffers. Everything a request touches hangs here. */
-#ifndef SERVER_H
-#define SERVER_H
+#pragma once
 
 #include "accesslog.h"
 #include "cache.h"
@@ -11,9 +10,9 @@
 #include <ev.h>
 
 enum {
-    IN_SIZE = 65536,     /* one receive takes a whole pipelined batch */
-    OUT_SIZE = 262144,   /* and one send answers it */
-    OUT_RESERVE = 98304, /* the most that one response adds */
+    IN_SIZE = 65536,   /* one receive takes a whole pipelined batch */
+    OUT_SIZE = 262144, /* and one send answers it */
+    SIGNALS = 3,
 };
 
 /* Each kind has one timeout, so a list in order of setting is in order of expiry: a sweep looks at
@@ -55,8 +54,7 @@ struct server {
     double stop_at;  /* when stopping: the end of patience */
     double idle_end; /* when stopping: the end of patience with idle connections */
     time_t second;   /* wall clock */
-    struct conn *first[DEADLINES];
-    struct conn *last[DEADLINES];
+    TAILQ_HEAD(conns, conn) waiting[DEADLINES];
     struct {
         char text[FRONT_ROOM];
         size_t n;
@@ -64,22 +62,19 @@ struct server {
     char date[32];
     ev_timer tick;
     ev_check clock;
-    ev_signal term, interrupt, retire;
+    ev_signal signals[SIGNALS];
     size_t out_length;
     struct accesslog log;
     char in[IN_SIZE];
     char out[OUT_SIZE];
 };
 
-/* Runs a worker on inherited listening sockets until it is told to stop; its exit status. The last
- * socket is the status page's when `status_page`. */
-int server_run(const struct config *config, const int *fds, unsigned count, bool status_page,
-               struct stats *slot, const struct stats *all);
+/* Runs a worker on its listening sockets until it is told to stop; its exit status. */
+int server_run(const struct config *config, const struct sockets *sockets, struct stats *slot,
+               const struct stats *all);
 
 /* Whether a worker could start; says why not. For a process that ends afterwards. */
 bool server_check(const struct config *config);
 
 /* Accepting was paused and a descriptor became free. */
 void server_resume(struct server *s);
-
-#endif

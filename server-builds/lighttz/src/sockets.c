@@ -32,13 +32,6 @@ static int bind_at(const struct address *a, bool first)
     return -1;
 }
 
-static bool is_shareable(int fd)
-{
-    int on = 0;
-    socklen_t n = sizeof on;
-    return getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, &n) == 0 && on;
-}
-
 static struct socket_slot *find(struct sockets *s, const struct address *a, int worker)
 {
     for (unsigned i = 0; i < s->count; i++) {
@@ -52,7 +45,10 @@ static struct socket_slot *find(struct sockets *s, const struct address *a, int 
 
 static void claim(struct socket_slot *slot, int worker, const struct config *config)
 {
-    slot->worker = worker == STATUS_PAGE || is_shareable(slot->fd) ? worker : EVERY_WORKER;
+    int shared = 0;
+    socklen_t n = sizeof shared;
+    getsockopt(slot->fd, SOL_SOCKET, SO_REUSEPORT, &shared, &n);
+    slot->worker = shared ? worker : EVERY_WORKER;
     fcntl(slot->fd, F_SETFL, O_NONBLOCK);
     /* Inherited by what is accepted: each response is one send, nothing is to be waited for. */
     set(slot->fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -66,33 +62,33 @@ static bool add(struct sockets *s, const struct address *a, int worker, const st
         return true;
     if (slot == NULL && s->count < SOCKETS_MAX) {
         slot = &s->slot[s->count];
-        *slot = (struct socket_slot){*a, UNCLAIMED, bind_at(a, worker <= 0)};
+        *slot = (struct socket_slot){.address = *a, .fd = bind_at(a, worker == 0)};
         s->count += slot->fd >= 0;
     }
     if (slot == NULL || slot->fd < 0) {
         fprintf(stderr, "lighttz: %s: %s\n", a->text, slot ? strerror(errno) : "too many sockets");
         return false;
     }
+    slot->status_page = a == &config->status_listen;
     claim(slot, worker, config);
     return true;
 }
 
 bool sockets_open(struct sockets *s, const struct config *config)
 {
-    bool ok =
-        config->status_listen.length == 0 || add(s, &config->status_listen, STATUS_PAGE, config);
+    bool ok = config->status_listen.length == 0 || add(s, &config->status_listen, 0, config);
     for (int w = 0; ok && w < (int)config->workers; w++)
         for (unsigned i = 0; ok && i < config->listen.count; i++)
             ok = add(s, &config->listen.address[i], w, config);
-    unsigned kept = 0;
-    for (unsigned i = 0; i < s->count; i++) {
-        if (s->slot[i].worker == UNCLAIMED && config->listen.count == 0 && kept < CONFIG_LISTEN_MAX)
+    for (unsigned i = 0; i < s->count && config->listen.count == 0 && i < CONFIG_LISTEN_MAX; i++)
+        if (s->slot[i].worker == UNCLAIMED)
             claim(&s->slot[i], EVERY_WORKER, config);
+    unsigned kept = 0;
+    for (unsigned i = 0; i < s->count; i++)
         if (s->slot[i].worker == UNCLAIMED)
             close(s->slot[i].fd);
         else
             s->slot[kept++] = s->slot[i];
-    }
     s->count = kept;
     return ok;
 }
@@ -149,21 +145,13 @@ void sockets_close(struct sockets *s)
     s->count = 0;
 }
 
-unsigned sockets_keep(const struct sockets *s, int worker, int fds[], bool *status_page)
+void sockets_keep(struct sockets *s, int worker)
 {
-    unsigned n = 0;
-    int status = -1;
-    for (unsigned i = 0; i < s->count; i++) {
-        const struct socket_slot *slot = &s->slot[i];
-        if (slot->worker == worker || slot->worker == EVERY_WORKER)
-            fds[n++] = slot->fd;
-        else if (slot->worker == STATUS_PAGE && worker == 0)
-            status = slot->fd;
-        else /* left open here it would go on receiving connections */
-            close(slot->fd);
-    }
-    *status_page = status >= 0;
-    if (*status_page)
-        fds[n++] = status;
-    return n;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < s->count; i++)
+        if (s->slot[i].worker == worker || s->slot[i].worker == EVERY_WORKER)
+            s->slot[kept++] = s->slot[i];
+        else
+            close(s->slot[i].fd);
+    s->count = kept;
 }

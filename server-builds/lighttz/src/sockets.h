@@ -1,8 +1,7 @@
 /* The listening sockets: opened by the master or passed to it by systemd or by the binary that it
  * replaces, inherited by the workers. They outlive workers and masters, so that no connection
  * waiting in their queues is lost. */
-#ifndef SOCKETS_H
-#define SOCKETS_H
+#pragma once
 
 #include "config.h"
 
@@ -13,15 +12,15 @@ enum {
 
 /* Instead of a worker's number. */
 enum {
-    STATUS_PAGE = -1,  /* the status page's, which the first worker serves */
-    EVERY_WORKER = -2, /* one that was passed without SO_REUSEPORT */
-    UNCLAIMED = -3,
+    EVERY_WORKER = -1, /* one that was passed without SO_REUSEPORT */
+    UNCLAIMED = -2,
 };
 
 struct socket_slot {
     struct address address;
     int worker;
     int fd;
+    bool status_page; /* which the first worker serves */
 };
 
 struct sockets {
@@ -45,7 +44,5 @@ void sockets_pass(struct sockets *s);
 
 void sockets_close(struct sockets *s);
 
-/* In a worker: its descriptors, the status page's last; closes the others. */
-unsigned sockets_keep(const struct sockets *s, int worker, int fds[], bool *status_page);
-
-#endif
+/* In a worker: closes those of others, which left open would go on receiving connections. */
+void sockets_keep(struct sockets *s, int worker);

@@ -1,9 +1,9 @@
 /* A slice of somebody else's bytes: never owned, never terminated. */
-#ifndef STR_H
-#define STR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 struct str {
@@ -11,7 +11,8 @@ struct str {
     size_t n;
 };
 
-#define STR(literal) ((struct str){(literal), sizeof(literal) - 1})
+#define STR_INIT(literal) {(literal), sizeof(literal) - 1}
+#define STR(literal) ((struct str)STR_INIT(literal))
 
 static inline struct str str_of(const char *text)
 {
@@ -37,6 +38,14 @@ static inline int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* The octet that "%HH" at `i` stands for, or -1. */
+static inline int str_escape(struct str s, size_t i)
+{
+    int high = s.n - i < 3 ? -1 : hex_value(s.p[i + 1]);
+    int low = high < 0 ? -1 : hex_value(s.p[i + 2]);
+    return low < 0 ? -1 : high * 16 + low;
+}
+
 static inline bool str_eq(struct str a, struct str b)
 {
     return a.n == b.n && memcmp(a.p, b.p, a.n) == 0;
@@ -51,6 +60,32 @@ static inline bool str_ieq(struct str a, struct str b)
         if (ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
             return false;
     return true;
+}
+
+/* Whether `s` starts so, whatever the case. */
+static inline bool str_starts(struct str s, struct str start)
+{
+    return s.n >= start.n && str_ieq((struct str){s.p, start.n}, start);
+}
+
+/* The number that is all of `s`, digits only; what is too large becomes UINT64_MAX. */
+static inline bool str_number(struct str s, uint64_t *value)
+{
+    *value = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        if (!is_digit(s.p[i]))
+            return false;
+        uint64_t digit = (uint64_t)(s.p[i] - '0');
+        *value = *value > (UINT64_MAX - digit) / 10 ? UINT64_MAX : *value * 10 + digit;
+    }
+    return s.n > 0;
+}
+
+/* `s` up to the first `end`, or all of it. */
+static inline struct str str_before(struct str s, char end)
+{
+    const char *p = s.n ? memchr(s.p, end, s.n) : NULL;
+    return (struct str){s.p, p ? (size_t)(p - s.p) : s.n};
 }
 
 static inline bool is_ows(char c)
@@ -77,11 +112,8 @@ static inline bool str_item(struct str *rest, char separator, struct str *item)
 {
     if (rest->p == NULL)
         return false;
-    const char *end = rest->n ? memchr(rest->p, separator, rest->n) : NULL;
-    size_t n = end ? (size_t)(end - rest->p) : rest->n;
-    *item = str_trim((struct str){rest->p, n});
-    *rest = end ? str_from(*rest, n + 1) : (struct str){NULL, 0};
+    struct str cut = str_before(*rest, separator);
+    *rest = cut.n < rest->n ? str_from(*rest, cut.n + 1) : (struct str){NULL, 0};
+    *item = str_trim(cut);
     return true;
 }
-
-#endif

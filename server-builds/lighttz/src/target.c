@@ -1,19 +1,5 @@
 #include "target.h"
 
-/* The next octet of `s` at `*i`, decoded; -1 when the escape is malformed. */
-static int next_octet(struct str s, size_t *i)
-{
-    char c = s.p[(*i)++];
-    if (c != '%')
-        return (unsigned char)c;
-    if (s.n - *i < 2)
-        return -1;
-    int high = hex_value(s.p[*i]);
-    int low = hex_value(s.p[*i + 1]);
-    *i += 2;
-    return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
 /* Ends the segment that starts at `start`; false when ".." climbs above the root. */
 static bool end_segment(const char *out, size_t start, size_t *n)
 {
@@ -41,7 +27,8 @@ int target_decode(struct str path, char *out, size_t *n)
     out[0] = '/';
     for (size_t i = 1; i < path.n;) {
         bool escaped = path.p[i] == '%';
-        int c = next_octet(path, &i);
+        int c = escaped ? str_escape(path, i) : (unsigned char)path.p[i];
+        i += escaped ? 3 : 1;
         if (c <= 0)
             return 400;
         if (c == '/' && escaped)

@@ -1,6 +1,5 @@
 /* From the path of a request target to the name of a file beneath the root, and back. */
-#ifndef TARGET_H
-#define TARGET_H
+#pragma once
 
 #include "str.h"
 
@@ -17,5 +16,3 @@ int target_decode(struct str path, char *out, size_t *n);
 
 /* Writes `path` percent-encoded for a Location field; `out` holds three times its length. */
 size_t target_encode(struct str path, char *out);
-
-#endif

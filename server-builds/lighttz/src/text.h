@@ -1,27 +1,12 @@
-/* Writing text without printf(): that would keep a fifth of the C library in a worker's memory.
- * Each returns where the text ends. */
-#ifndef TEXT_H
-#define TEXT_H
-
+/* Text with a subset of printf(): the C library's own would be a fifth of a worker's memory. */
+#pragma once
 #include "str.h"
-#include <stdint.h>
+#include <stdarg.h>
 
-static inline char *text_str(char *p, struct str s)
-{
-    return (char *)memcpy(p, s.p, s.n) + s.n;
-}
+_Static_assert(sizeof(long) == sizeof(uint64_t), "%lu and %lx are for 64 bits");
 
-static inline char *text_number(char *p, uint64_t value, unsigned base)
-{
-    char digits[20];
-    size_t n = 0;
-    do {
-        digits[n++] = "0123456789abcdef"[value % base];
-        value /= base;
-    } while (value);
-    while (n)
-        *p++ = digits[--n];
-    return p;
-}
-
-#endif
+/* Knows %s, %.*s, %d, %u, %x, each of the last three also after l, or 0 and a width; nothing is
+ * negative. Returns the length; what does not fit is cut off, and no terminator is written. */
+__attribute__((format(printf, 3, 4))) size_t text_format(char *out, size_t size, const char *format,
+                                                         ...);
+size_t text_vformat(char *out, size_t size, const char *format, va_list args);

@@ -116,11 +116,13 @@ class Server:
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
+                if self.workers():  # the sockets are there before them
+                    return self
             except OSError:
-                assert self.process.poll() is None, "the server ended"
-                assert time.monotonic() < deadline, "the server did not start"
-                time.sleep(0.01)
+                pass
+            assert self.process.poll() is None, "the server ended"
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.01)
 
     def __exit__(self, *_: object) -> None:
         self.stop()
