@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads import tools
-from workloads.tools import Load, OpenLoad, Output
+from workloads.tools import Load, MailLoad, OpenLoad, Output
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -17,6 +17,9 @@ def recorded(name: str) -> tuple[Any, Output]:
     stdout, stderr = ((folder / stream).read_text() for stream in ("stdout", "stderr"))
     files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name not in {"meta.json", "stdout", "stderr"}}
     output = Output(stdout, stderr, meta["exit_status"], files, meta["timed_out"])
+    if "protocol" in meta:
+        said = {key: meta[key] for key in ("protocol", "users", "requests", "message_bytes", "tag")}
+        return MailLoad(host="127.0.0.1", port=25, domain="vmail.test", password="", body_sha256="", **said), output
     urls, timeout_s = ["http://127.0.0.1/"], meta.get("timeout_s", 10.0)
     if "rate_rps" in meta:
         return OpenLoad(urls, meta["rate_rps"], meta["requests"], meta["keep_alive"], timeout_s), output

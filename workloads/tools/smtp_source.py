@@ -20,7 +20,7 @@ TICK_S = 1.0
 LOCKSTEP = True
 MAIL_PROTOCOLS = ("smtp",)
 
-# In numbers before it, any digit picks a mailbox (server-builds/postfix-dovecot/spread.j2).
+# In numbers before it, any digit picks a mailbox (server-builds/postfix-dovecot/aliases.j2).
 _TO = "load"
 
 
