@@ -213,6 +213,9 @@ def _check_tool(path: Path, key: str, name: str, workload: Workload, kind: str, 
             able = ", ".join(n for n, a in adapters.items() if workload.protocol in tools.mail_protocols(a))
             raise ExperimentError(f"{path}: {key}: {name} does not speak {workload.protocol}; allowed: {able}")
         return
+    if tools.mail_protocols(adapter):
+        able = ", ".join(n for n, a in adapters.items() if not tools.mail_protocols(a))
+        raise ExperimentError(f"{path}: {key}: {name} is for `kind: mail`; allowed: {able}")
     if kind == "ramp" and not adapter.OPEN_LOOP:
         able = ", ".join(n for n, a in adapters.items() if a.OPEN_LOOP)
         raise ExperimentError(f"{path}: {key}: {name} knows users only, not rates; allowed: {able}")
