@@ -14,7 +14,7 @@ from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from analysis.load import LoadError
-from analysis.report import TEMPLATES
+from analysis.page import TEMPLATES
 
 FOLDER = Path(__file__).parent / "notebooks"
 PLAIN: Any = {

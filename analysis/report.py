@@ -7,21 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analysis import charts
 from analysis.capacity.section import section as capacity_section
+from analysis.claims import counts, judge_claims
 from analysis.equality import DECLARED, EQUAL, UNDECLARED, equality
 from analysis.judge import estimate_words, percent
-from analysis.load import Run, load_run, load_words
+from analysis.load import Run, load_run
 from analysis.metrics import METRICS, Metric
+from analysis.page import environment, number
 from analysis.panels import ladders
+from analysis.replication import points
 from analysis.svg import inline_svg
 from analysis.tables import availability, gates, host_facts, numbers
 from analysis.verdict import verdict_of
 
-TEMPLATES = Path(__file__).parent / "templates"
 HEADINGS = ("requests per second", "p99", "server CPU per request", "CPU per request on the host")
 
 
@@ -43,19 +44,17 @@ def render(run: Run) -> str:
     facts = equality(run)
     names, rows = host_facts(run)
     drawn = [(name, chart, Markup(inline_svg(chart, name))) for name, chart in charts.draw_all(run, outcome)]
-    page = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    page.filters |= {
-        "percent": percent, "estimate": _estimate, "rank_estimate": _rank_estimate, "number": _number, "p": _p,
-        "share": _share, "load": load_words,
-    }  # fmt: skip
+    judged = judge_claims(run)
+    page = environment()
+    page.filters |= {"estimate": _estimate, "rank_estimate": _rank_estimate, "p": _p}
     fired, quiet = gates(run)
     return page.get_template("report.html.j2").render(
         run=run,
         meta=run.meta,
         outcome=outcome,
+        judged=judged,
+        outcomes=counts(judged),
+        points=points(run),
         subject="server" if len({r["offered_load"] for r in outcome["results"]}) < 2 else "server and load",
         several=len(run.guests) > 1,
         headings=HEADINGS,
@@ -129,23 +128,10 @@ def _p(value: float | None) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
 
 
-def _share(value: float) -> str:
-    """A share close to one, with the digits that tell it from one."""
-    return f"{100 * value:.5g}%"
-
-
 def _number_cells(row: dict[Any, Any]) -> list[str]:
     return [
         words(next((row[c] for c in columns if not pd.isna(row[c])), None)) for columns, words in NUMBER_CELLS.values()
     ]
-
-
-def _number(value: Any) -> str:
-    """Three significant digits below a thousand, whole above; a dash where there is none."""
-    if value is None or pd.isna(value):
-        return "–"
-    number = float(value)
-    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
 
 
 def _part(value: Any) -> str:
@@ -153,20 +139,20 @@ def _part(value: Any) -> str:
 
 
 def _mib(value: Any) -> str:
-    return _number(None if value is None else value / 1024)
+    return number(None if value is None else value / 1024)
 
 
 # Heading → (columns of `numbers`, the first that has a figure; how it is written).
 NUMBER_CELLS: dict[str, tuple[tuple[str, ...], Callable[[Any], str]]] = {
-    "valid": (("valid",), _number), "suspect": (("suspect",), _number), "invalid": (("invalid",), _number),
-    "offered req/s": (("offered_rps",), _number), "req/s, tool": (("throughput_rps",), _number),
-    "req/s, twin": (("twin_throughput_rps",), _number), "good req/s": (("goodput_rps",), _number),
-    "p50 µs": (("merged_p50_us", "response_time_p50_us", "service_time_p50_us"), _number),
-    "p99 µs": (("merged_p99_us", "response_time_p99_us", "service_time_p99_us"), _number),
-    "p99.9 µs": (("merged_p999_us", "response_time_p999_us", "service_time_p999_us"), _number),
+    "valid": (("valid",), number), "suspect": (("suspect",), number), "invalid": (("invalid",), number),
+    "offered req/s": (("offered_rps",), number), "req/s, tool": (("throughput_rps",), number),
+    "req/s, twin": (("twin_throughput_rps",), number), "good req/s": (("goodput_rps",), number),
+    "p50 µs": (("merged_p50_us", "response_time_p50_us", "service_time_p50_us"), number),
+    "p99 µs": (("merged_p99_us", "response_time_p99_us", "service_time_p99_us"), number),
+    "p99.9 µs": (("merged_p999_us", "response_time_p999_us", "service_time_p999_us"), number),
     "failed, twin": (("twin_failure_rate",), _part),
-    "server CPU µs/req": (("server_cpu_us_per_request",), _number),
-    "host CPU µs/req": (("host_cpu_us_per_request",), _number),
+    "server CPU µs/req": (("server_cpu_us_per_request",), number),
+    "host CPU µs/req": (("host_cpu_us_per_request",), number),
     "memory MiB": (("memory_pss_kib",), _mib), "client CPU": (("client_cpu_share",), _part),
-    "steal %": (("steal_pct",), _number),
+    "steal %": (("steal_pct",), number),
 }  # fmt: skip

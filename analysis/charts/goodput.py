@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.axes import log_axis, plain_axis
+from analysis.evidence import KNEE, knee
 from analysis.load import Run
 from analysis.panels import WIDE, Group, curves, grid, ladders, rungs
 from analysis.plot import INK, SOFT, Chart, legend, look, scatter
@@ -36,9 +37,11 @@ def _chart(run: Run, group: Group) -> Chart | None:
             medians = rungs(side, X, Y)
             scatter(axes, side[X], side[Y], item)
             axes.plot(medians[X], medians[Y], color=item.colour, lw=1.4, ls=item.line)
-            best = medians.loc[medians[Y].idxmax()]
+            best, bend = medians.loc[medians[Y].idxmax()], medians[medians[X] == knee(medians)]
+            axes.scatter(bend[X], bend[Y], s=130, facecolors="none", edgecolors=item.colour, linewidths=1.4, zorder=4)
             words.append(
-                f"{server} on {item.label}: at most {best[Y]:,.0f} good answers per second, of {best[X]:,.0f} offered"
+                f"{server} on {item.label}: at most {best[Y]:,.0f} good answers per second, of {best[X]:,.0f} offered;"
+                + (f" keeps up to {bend[X].iloc[0]:,.0f}" if len(bend) else " keeps up with none of the rates")
             )
     _axes(panels, trials, ceiling)
     figure.supxlabel("offered, requests per second", fontsize=10)
@@ -48,6 +51,7 @@ def _chart(run: Run, group: Group) -> Chart | None:
     within = f" within {' or '.join(f'{d:g}' for d in deadlines)} ms" if deadlines else " within the deadline"
     caption = f"Good: correct{within}, counted from the intended send. One point per trial, a line through the medians."
     caption += " Dotted diagonal: every request answered in time."
+    caption += f" Ring, the knee: the last rate up to which {KNEE:.0%} came back in time."
     if ceiling:
         caption += f" Dashed grey line: what the link of the client carries, {ceiling:,.0f} bodies per second."
     else:
