@@ -7,7 +7,7 @@ RUN ?= results/latest
 N ?= metal_vs_kvm
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY))
 
-.PHONY: help setup demo test lint lab-up lab-down lab-status provision run report notebook site bench-percentiles bench-ods lock clean
+.PHONY: help setup demo test lint lab-up lab-down lab-status provision run replication report notebook site bench-percentiles bench-ods lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,8 +36,11 @@ lab-status: setup ## is the lab up, and does every machine answer?
 provision: setup ## bring the machines of INVENTORY (default: the lab) into their state
 	@$(VMTOLL) provision $(LAB_OPTIONS)
 
-run: setup ## run an experiment (E=demo, INVENTORY=… for real machines)
-	@$(VMTOLL) run $(E) $(LAB_OPTIONS)
+run: setup ## run an experiment (E=demo; E=all: every published one; SCALE=small or full; INVENTORY=…)
+	@$(VMTOLL) run $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
+
+replication: setup ## write the page over the published claims of the last E=all anew
+	@$(VMTOLL) replication
 
 report: setup ## write a run's report anew (RUN=results/latest)
 	@$(VMTOLL) report $(RUN)

@@ -3,24 +3,28 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vmtoll import lab
+from vmtoll import batch, lab
+from vmtoll.conclude import conclude, replication_page
 from vmtoll.paths import RESULTS
 from vmtoll.progress import Progress, say
 from vmtoll.shell import UserError
 from workloads.runner.errors import RunnerError
+from workloads.runner.experiment import Scale
 from workloads.runner.registry import Registry
-from workloads.runner.results import write_durably
-from workloads.runner.run import plan
+from workloads.runner.run import Plan, plan
 from workloads.runner.run import run as measure
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 lab_app = typer.Typer(help="The embedded lab on this machine: client, metal and guest.", no_args_is_help=True)
 app.add_typer(lab_app, name="lab")
+workload_app = typer.Typer(help="Workloads made of what your own servers saw.", no_args_is_help=True)
+app.add_typer(workload_app, name="workload")
 
 InventoryOption = Annotated[
     Path | None,
@@ -29,7 +33,13 @@ InventoryOption = Annotated[
     ),
 ]
 LinkOption = Annotated[str, typer.Option(help="Rate of the client's link: unshaped, 100mbit, 1gbit, …")]
-ExperimentArgument = Annotated[str, typer.Argument(help="Name of an experiment (`vmtoll list`).")]
+ExperimentArgument = Annotated[
+    str, typer.Argument(help="Name of an experiment (`vmtoll list`), or `all`: each that repeats a published one.")
+]
+ScaleOption = Annotated[
+    Scale | None,
+    typer.Option(help="Published size or a size for the embedded lab (default: small there, full with --inventory)."),
+]
 RunArgument = Annotated[
     Path, typer.Argument(help="Folder of a run: results/<experiment>/<run-id>.", exists=True, file_okay=False)
 ]
@@ -101,25 +111,55 @@ def list_all() -> None:
 def run(
     experiment: ExperimentArgument,
     inventory: InventoryOption = None,
+    scale: ScaleOption = None,
     resume: ResumeOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
     results: ResultsOption = RESULTS,
 ) -> None:
-    """Run an experiment, judge it and write its report."""
+    """Run an experiment, judge it and write its report; the embedded lab's link is changed as it wants.
+
+    `all` goes on where it was interrupted, and with the next experiment after one that fails (exit code 1).
+    """
+    size: Scale = scale or ("full" if inventory else "small")
+    if experiment == "all":
+        if resume:
+            raise UserError("`run all` finds by itself what is to go on with; leave out --resume.")
+        if dry_run:
+            _print_batch(batch.plans(size))
+            return
+        if not inventory:
+            _need_root()
+        raise SystemExit(batch.run_all(size, inventory, results))
     file = Registry().experiment_file(experiment)
+    planned = plan(file, scale=size)
+    wanted = planned.resolved.experiment
+    if scale and wanted.scale is None:
+        raise UserError(f"{file}: has one size, no `scales`; leave out --scale.")
     if dry_run:
-        _print_plan(file)
+        _print_plan(planned)
         return
-    machines = inventory or lab.require()
+    machines = inventory or lab.shaped(wanted.link, say)
     with Progress() as progress:
-        folder = measure(file, machines, results, resume, progress=progress)
-    print(_conclude(folder))
+        folder = measure(file, machines, results, resume, progress=progress, scale=size)
+    print(conclude(folder))
 
 
 @app.command()
 def report(folder: RunArgument) -> None:
     """Write the report of a run anew: verdict, report.html, trials.ods."""
-    print(_conclude(folder))
+    print(conclude(folder))
+
+
+@app.command()
+def replication(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of runs (default: the newest `run all`).", exists=True)
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The page; an earlier one is replaced.")] = RESULTS / batch.PAGE,
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Write the page over published claims anew: held, did not hold or cannot be told here."""
+    print(f"page: {replication_page(folders or batch.newest(results), output)}")
 
 
 @app.command()
@@ -164,7 +204,7 @@ def demo(results: ResultsOption = RESULTS) -> None:
     lab.provision(None, [], quiet=True)
     with Progress() as progress:
         folder = measure(file, lab.require(), results, progress=progress)
-    print(_conclude(folder))
+    print(conclude(folder))
 
 
 @app.command()
@@ -204,7 +244,7 @@ def replay(
     machines = inventory or lab.require()
     with Progress() as progress:
         again = measure_again(published.meta, machines, results, blocks=blocks, resume=resume, progress=progress)
-    print(_conclude(again), file=sys.stderr)
+    print(conclude(again), file=sys.stderr)
     raise SystemExit(bundles.compare(published, bundles.open_run(again), as_json=as_json))
 
 
@@ -235,27 +275,34 @@ def capacity(
     show(folder, objective={"p99_ms": p99_ms, "availability_pct": availability}, demand=demand, as_json=as_json)
 
 
-def _conclude(folder: Path) -> str:
-    """Judge a run, write what people read; return where it is and in one sentence what came out."""
-    # Here and not above: it loads scipy and matplotlib, which `--help` should not wait for.
-    from analysis.load import LoadError  # noqa: PLC0415
-    from analysis.ods import write_ods  # noqa: PLC0415
-    from analysis.report import write_report  # noqa: PLC0415
-    from analysis.verdict import verdict as judge  # noqa: PLC0415
+@workload_app.command("from-log")
+def workload_from_log(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(help="Access logs in the combined format, plain, .gz or .zst; a series in any order."),
+    ],
+    output: Annotated[
+        Path, typer.Option(help="Folder to write to; `workloads` of this project, and `vmtoll run` finds them.")
+    ],
+    name: Annotated[str, typer.Option(help="Name of the workload and of its site.")] = "from-log",
+    lines: Annotated[int, typer.Option(min=1, max=100_000, help="Lines of the URL list; no more files.")] = 1000,
+    idle_s: Annotated[int, typer.Option(min=0, help="A client's connection counts as closed after such a pause.")] = 5,
+    largest_kib: Annotated[int, typer.Option(min=1, help="Larger bodies are cut to this size.")] = 16 * 1024,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn an access log into a workload and a site of the same sizes, weights and rates.
 
-    try:
-        verdict = judge(folder)
-        document = folder / "run.json"
-        content = json.loads(document.read_text()) | {"verdict": verdict}
-        write_durably(document, (json.dumps(content, indent=2) + "\n").encode())
-        page, sheet = write_report(folder), write_ods(folder)
-    except LoadError as error:
-        raise UserError(str(error)) from error
-    return f"report: {page}\ntable:  {folder / 'trials.csv'} · {sheet}\n{verdict['sentence']}"
+    Writes OUTPUT/NAME.yml (the rate of the busiest minute), NAME-ladder.yml (rising shares of what a machine can
+    do), sites/NAME.yml and NAME.summary.json. No address, path, query, referrer or user agent of the log is in them.
+    """
+    from vmtoll.logs import make  # noqa: PLC0415 (loads duckdb)
+    from workloads.from_log import Options  # noqa: PLC0415
+
+    options = Options(name=name, lines=lines, idle_s=idle_s, largest_bytes=largest_kib * 1024)
+    make(logs, output, options, as_json=as_json)
 
 
-def _print_plan(file: Path) -> None:
-    planned = plan(file)
+def _print_plan(planned: Plan) -> None:
     for trial in planned.trials:
         scenario = trial.scenario
         print(
@@ -266,3 +313,11 @@ def _print_plan(file: Path) -> None:
         print(f"skipped: {server}: {why}")
     minutes = planned.total_s / 60
     print(f"{len(planned.trials)} trials, about {minutes:.1f} minutes; the order of a run is drawn anew and recorded")
+
+
+def _print_batch(plans: Mapping[str, Plan]) -> None:
+    for name, planned in plans.items():
+        minutes, link = planned.total_s / 60, planned.resolved.experiment.link
+        print(f"{name:24}  {len(planned.trials):4d} trials  {minutes:5.1f} minutes  link {link}")
+    minutes = sum(planned.total_s for planned in plans.values()) / 60
+    print(f"{len(plans)} experiments, about {minutes:.0f} minutes")

@@ -17,39 +17,48 @@ LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
 
 
 def up(link: str, say: Say) -> None:
-    """Bring the lab up with the client's link at `link`; nothing happens when it is up already and answers."""
+    """Bring the lab up with the client's link at `link`; a lab that is up and answers only gets that link."""
     if not LINK.fullmatch(link):
         raise UserError(f"Link {link!r}: give `unshaped`, or a rate such as `100mbit` or `1gbit`.")
     folder = image.ensure(say)
     with lock("lab"):
         wanted = {"image": str(folder), "link": link}
-        if _built() == wanted and not _silent_machines():
-            say("the lab is up")
+        if _built().get("image") == str(folder) and not _silent_machines():
+            _shape(link)
+            say(f"the lab is up, its link {link}")
             return
         kind, why = accelerator.probe(folder / "vmlinuz")
         say(f"accelerator: {kind} ({why})")
         say("building the lab; an emulated guest takes half a minute to boot" if kind == "tcg" else "building the lab")
-        play(
-            "lab.yml",
-            "-e",
-            json.dumps(
-                _variables("up")
-                | {
-                    "embedded_lab_image": str(folder),
-                    "embedded_lab_link": link,
-                    "embedded_lab_accelerator": kind,
-                }
-            ),
-            quiet=True,
-        )
-        (LAB / "built.json").write_text(json.dumps(wanted))
-        say("the lab is up")
+        _play("up", embedded_lab_image=str(folder), embedded_lab_link=link, embedded_lab_accelerator=kind)
+        _record(wanted)
+        say(f"the lab is up, its link {link}")
+
+
+def shaped(link: str, say: Say) -> Path:
+    """Give the client of the lab that is up this link; the lab's inventory. Raises UserError when it is not up."""
+    inventory = require()
+    with lock("lab"):
+        if _shape(link):
+            say(f"the lab's link is {link} now")
+    return inventory
+
+
+def _shape(link: str) -> bool:
+    """Change the link, in seconds and without touching the machines; False when it is so already."""
+    built = _built()
+    if built.get("link") == link:
+        return False
+    _record(built | {"link": "unknown"})  # as long as it is being changed
+    _play("link", embedded_lab_link=link)
+    _record(built | {"link": link})
+    return True
 
 
 def down(say: Say) -> None:
     """Remove the lab: processes, mounts, namespaces, files. Harmless when there is none, or half of one."""
     with lock("lab"):
-        play("lab.yml", "-e", json.dumps(_variables("down")), quiet=True)
+        _play("down")
         say("the lab is down")
 
 
@@ -87,8 +96,13 @@ def require() -> Path:
     return INVENTORY
 
 
-def _variables(state: str) -> dict[str, str]:
-    return {"embedded_lab_state": state, "embedded_lab_folder": str(LAB)}
+def _play(state: str, **variables: str) -> None:
+    everything = {"embedded_lab_state": state, "embedded_lab_folder": str(LAB), **variables}
+    play("lab.yml", "-e", json.dumps(everything), quiet=True)
+
+
+def _record(built: dict[str, str]) -> None:
+    (LAB / "built.json").write_text(json.dumps(built))
 
 
 def _built() -> dict[str, str]:

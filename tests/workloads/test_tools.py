@@ -193,6 +193,19 @@ def test_oha_all_well() -> None:
     assert seen.concurrency and 3 < seen.concurrency <= 5
 
 
+def test_oha_tells_how_long_it_took_to_connect_and_to_the_first_byte() -> None:
+    _, output = recorded("oha-closed")
+    rows = [[float(cell) for cell in line.split(b",")] for line in output.files["requests.csv"].splitlines()[1:]]
+    connects = [(dialup - dns) * 1e3 for _, dns, dialup, *_ in rows if dialup]
+    firsts = [(first - dialup) * 1e3 for _, _, dialup, first, *_ in rows]
+    seen = parse("oha-closed").columns
+    assert 0 < seen["connect_min_ms"] <= seen["connect_mean_ms"] <= seen["connect_max_ms"]
+    assert seen["connect_mean_ms"] == pytest.approx(sum(connects) / len(connects))
+    assert seen["first_response_max_ms"] == pytest.approx(max(firsts))
+    assert seen["first_response_min_ms"] == pytest.approx(min(firsts))
+    assert parse("oha-good").columns == {}, "an open loop counts from the intended send"
+
+
 def test_oha_counts_404_and_no_answer_as_failed() -> None:
     seen = parse("oha-some404")
     assert (seen.transactions, seen.successful, seen.failed) == (60, 41, 19)

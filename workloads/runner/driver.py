@@ -16,8 +16,9 @@ from workloads.sites import lockstep_list, url_list
 from workloads.tools import AnyLoad, Load, OpenLoad, ToolResult
 from workloads.tools.base import require
 
-# Of one page, to learn a rate: enough that a tool's own start does not decide it.
+# Of one page, to learn a rate: enough that a tool's own start does not decide it, and not too much for a slow link.
 _FIRST_REQUESTS = 500
+_FIRST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Driver:
         """
         manifest, seed = self.bench.manifest, self.bench.resolved.site.seed
         if self.workload.page:
-            urls, one_pass = [self._page_url()], users if rate_rps else max(users, _FIRST_REQUESTS)
+            urls, one_pass = [self._page_url()], users if rate_rps else max(users, self._first_requests())
         elif tools.get(tool).LOCKSTEP:
             urls = lockstep_list(manifest, self._base_url(), seed, users)
             one_pass = len(urls) * users
@@ -135,6 +136,10 @@ class Driver:
     def key(self, tool: str) -> tuple[str, str, str, str]:
         """Under which the bench keeps the rate of a tool in this scenario."""
         return (self.scenario.base_environment, self.scenario.server, self.scenario.workload, tool)
+
+    def _first_requests(self) -> int:
+        sizes = {file["path"]: file["size_bytes"] for file in self.bench.manifest["files"]}
+        return min(_FIRST_REQUESTS, _FIRST_BYTES // sizes[str(self.workload.page)] + 1)
 
     def _page_url(self) -> str:
         return f"{self._base_url()}/{self.workload.page}"

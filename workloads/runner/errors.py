@@ -13,6 +13,10 @@ class InventoryError(RunnerError):
     """The inventory lacks something the runner needs, or contradicts itself."""
 
 
+class WrongLinkError(InventoryError):
+    """The client's link is not the one that the experiment was made for."""
+
+
 class HostLostError(RunnerError):
     """A machine no longer answers."""
 

@@ -113,7 +113,8 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     registry = registry or Registry()
     if not path.is_file():
         raise ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
-    data = _at_scale(path, read(path), scale)
+    document = read(path)
+    data = _at_scale(path, document, scale)
     try:
         experiment = Experiment(name=path.stem, **data)
     except ValidationError as error:
@@ -126,11 +127,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         floor = experiment.noise_floor
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
         check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
-    names = {
-        "server": experiment.servers,
-        "environment": experiment.environments,
-        "workload": experiment.workloads,
-    }
+    names = {kind: _at_any_scale(document, f"{kind}s") for kind in ("server", "environment", "workload")}
     check_claims(path, experiment.claims, names)
     workloads = {name: load_workload(registry.workload_file(name), registry) for name in experiment.workloads}
     _check_kinds(path, experiment.servers, workloads, registry)
@@ -180,6 +177,12 @@ def _at_scale(path: Path, data: dict[str, Any], scale: Scale | None) -> dict[str
         raise ExperimentError(f"{path}: scales.{chosen}: is missing; there is: {', '.join(scales) or 'none'}")
     kept = {key: value for key, value in data.items() if key != "scales"}
     return {**kept, **scales[chosen], "scale": chosen}
+
+
+def _at_any_scale(document: dict[str, Any], key: str) -> list[str]:
+    """A claim may be about what only the other scale measures; then this one cannot tell."""
+    said = [document.get(key, []), *(keys.get(key, []) for keys in document.get("scales", {}).values())]
+    return list(dict.fromkeys(name for names in said for name in names))
 
 
 __all__ = ["COMPARED_FACTS", "METAL", "Experiment", "NoiseFloor", "Resolved", "Scale", "Workload", "load"]

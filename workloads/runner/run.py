@@ -13,7 +13,7 @@ from typing import Any
 
 from workloads.runner import hosts, private
 from workloads.runner.bench import Bench, Progress
-from workloads.runner.errors import ExperimentError, InventoryError, ResultsError
+from workloads.runner.errors import ExperimentError, InventoryError, ResultsError, WrongLinkError
 from workloads.runner.experiment import Resolved, Scale, load
 from workloads.runner.inventory import Inventory, load_inventory
 from workloads.runner.registry import PROJECT, Registry
@@ -103,7 +103,7 @@ def run(
 def check_inventory(resolved: Resolved, inventory: Inventory) -> None:
     """The inventory can answer the experiment's question. Raises InventoryError."""
     if inventory.link != resolved.experiment.link:
-        raise InventoryError(
+        raise WrongLinkError(
             f"experiment {resolved.experiment.name} wants the link {resolved.experiment.link!r}, "
             f"the inventory's client has vmtoll_link {inventory.link!r}"
         )

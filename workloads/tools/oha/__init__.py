@@ -17,6 +17,8 @@ ONE_PAGE = False
 TICK_S = 1e-9
 LOCKSTEP = False
 
+Log = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
 _LOG = "requests.csv"
 _HEADING = b"request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n"
 # Connections of an open loop; what finds none free waits in oha's queue, and the wait counts.
@@ -68,10 +70,26 @@ def parse(load: Load | OpenLoad, output: Output) -> ToolResult:
         concurrency=float(took_s.sum()) / elapsed_s if closed else None,
         latencies_us=(took_s[counted] * 1e6).astype(np.int64),
         sent_us=(sent_s[counted] * 1e6).astype(np.int64),
+        columns=_phases(log) if closed else {},
     )
 
 
-def _read(data: bytes) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _phases(log: Log) -> dict[str, float]:
+    """What http_load prints: opening a connection, then waiting for the first byte, in ms."""
+    opened, answered = log[:, 2] > 0, log[:, 3] > 0
+    spans = {
+        "connect": (log[:, 2] - log[:, 1])[opened],
+        "first_response": (log[:, 3] - log[:, 2])[answered],
+    }
+    return {
+        f"{what}_{how}_ms": float(figure * 1e3)
+        for what, span_s in spans.items()
+        if len(span_s)
+        for how, figure in (("mean", span_s.mean()), ("max", span_s.max()), ("min", span_s.min()))
+    }
+
+
+def _read(data: bytes) -> Log:
     if data and not data.endswith(b"\n"):
         raise ToolError("oha: its log ends in the middle of a line")
     try:
