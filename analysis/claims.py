@@ -32,6 +32,9 @@ from analysis.verdict import margin_of
 
 HELD, NOT_HELD, UNKNOWN = "held", "did not hold", "cannot be told here"
 OUTCOMES = (HELD, NOT_HELD, UNKNOWN)
+# What counts messages and bytes, not time: emulation makes it slow, not wrong.
+TOLD_UNDER_EMULATION = frozenset({"messages_lost", "messages_doubled", "bodies_wrong"})
+PER_RUN = frozenset({"server_cpu_user_s", "server_cpu_system_s"})  # seconds over all requests of a trial
 UNITS = {str(field["name"]): str(field.get("unit") or "") for field in FIELDS} | {"peak_goodput_rps": "1/s"}
 
 
@@ -73,7 +76,7 @@ def _judged(run: Run, claim: dict[str, Any]) -> Judged:
     figures = [estimate(list(one.figures), estimator) for one in sides]
     published = tuple(float(figure) for figure in claim.get("published") or [])
     found = ratio(sides[0], sides[1], metric) if len(sides) == 2 else None
-    refused = "; ".join(_refused(run, names, sides, metric))
+    refused = "; ".join(dict.fromkeys(_refused(run, names, sides, metric)))
     if refused:
         outcome, why = UNKNOWN, refused
     elif len(sides) == 1:
@@ -163,7 +166,7 @@ def _level(one: Side, metric: str, claim: dict[str, Any]) -> tuple[str, str]:
         bound = "; ".join(_bounds([one]))
         return UNKNOWN, f"{words} does not decide about {limit:g}{'; ' + bound if bound else ''}"
     outcome = HELD if above == (least is not None) else NOT_HELD
-    return outcome, f"{words} lies {'above' if above else 'below'} {limit:g}, {len(one.figures)} blocks"
+    return outcome, f"{words} lies at or {'above' if above else 'below'} {limit:g}, {len(one.figures)} blocks"
 
 
 def _refused(run: Run, names: list[dict[str, Any]], sides: list[Side], metric: str) -> Iterator[str]:
@@ -171,12 +174,15 @@ def _refused(run: Run, names: list[dict[str, Any]], sides: list[Side], metric: s
     skipped = {str(one["server"]) for one in run.meta.get("skipped") or []}
     for name, one in zip(names, sides, strict=True):
         if one.trials.empty:
-            lacking = ", ".join(server for server in listed(name.get("server")) if server in skipped)
-            yield f"source of {lacking} not at hand" if lacking else f"this run did not measure {_words(name, names)}"
+            absent = _absent(run, name)
+            lacking = ", ".join(server for server in absent if server in skipped)
+            yield f"source of {lacking} not at hand" if lacking else f"this run did not measure {', '.join(absent)}"
     if any(one.trials.empty for one in sides):
         return
-    if emulated(run, sides):
+    if emulated(run, sides) and metric not in TOLD_UNDER_EMULATION:
         yield "the guest was emulated (TCG): no figure of it is a KVM figure"
+    if metric in PER_RUN and len({_requests(one) for one in sides}) > 1:
+        yield "seconds of CPU for different numbers of requests"
     yield from _cores(run, names, sides)
     if any(one.used == 0 for one in sides):
         for name, one in zip(names, sides, strict=True):
@@ -185,6 +191,18 @@ def _refused(run: Run, names: list[dict[str, Any]], sides: list[Side], metric: s
                 yield f"no usable figure of {_words(name, names)}: {codes}"
     elif min(len(one.figures) for one in sides) == 0:
         yield "no block has a usable figure of every cell"
+
+
+def _absent(run: Run, name: dict[str, Any]) -> list[str]:
+    """The names of a side that no trial has; the side itself when only their combination is absent."""
+    keys = ("server", "environment", "workload")
+    found = [one for key in keys for one in listed(name.get(key)) if one not in set(run.trials[key])]
+    return found or [_words(name, [name])]
+
+
+def _requests(one: Side) -> float:
+    """Requests of a trial, to two digits."""
+    return float(f"{one.trials['transactions'].median():.2g}")
 
 
 def _cores(run: Run, names: list[dict[str, Any]], sides: list[Side]) -> Iterator[str]:
@@ -249,4 +267,4 @@ def _published_ratio(published: tuple[float, ...]) -> float:
 def _words(one: dict[str, Any], all_sides: list[dict[str, Any]]) -> str:
     """What tells this side from the other: `lighttz`, or `nginx on metal, page-4k-100`."""
     keys = [key for key in ("server", "environment", "workload") if len({str(side.get(key)) for side in all_sides}) > 1]
-    return ", ".join(" and ".join(listed(one.get(key))) for key in keys or ("server", "environment")) or "all"
+    return ", ".join(" and ".join(listed(one.get(key))) for key in keys or ("server", "environment"))

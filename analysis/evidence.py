@@ -17,8 +17,13 @@ from analysis.stats import Interval, half_width, paired, trimmed_2009
 
 MIN_CLAIM_BLOCKS = 3  # two blocks have an interval in name only: t(0.975, 1) = 12.7
 KNEE = 0.9  # a rung is served while this share of what it offers comes back in time
-# A share of failures is known best from the trials that were refused for their failures.
-OF_FAILURES = frozenset({"availability_pct", "failed"})
+# What counts failures is known best from the trials that were refused for them. Metric → how a block's cells become
+# one figure: nothing that failed in one of them may hide behind the others.
+OF_FAILURES = {
+    "availability_pct": "min", "failed": "sum", "bodies_wrong": "sum", "messages_lost": "sum",
+    "messages_doubled": "sum",
+}  # fmt: skip
+FAILURE_GATES = frozenset({"failed-requests", "lost-mail", "wrong-body"})
 ESTIMATORS = ("median", "mean-of-three", "trimmed-six")
 
 
@@ -89,7 +94,8 @@ def listed(names: Any) -> list[str]:
 def side(run: Run, trials: pd.DataFrame, metric: str, of_trial: Callable[[pd.DataFrame], pd.Series]) -> Side:
     """The figures of these trials by block; `of_trial` gives each trial's own, for a metric named `metric`.
 
-    Where several cells match, a block's figure is the median over them, and a block that lacks one is left out.
+    Where several cells match, a block's figure is the median over them (see OF_FAILURES for what counts failures),
+    and a block that lacks one is left out.
     """
     used = trials[_usable(trials, metric)].copy()
     used["figure"] = of_trial(used).astype(float)
@@ -174,7 +180,7 @@ def _usable(trials: pd.DataFrame, metric: str) -> pd.Series:
     if metric not in OF_FAILURES:
         return good
     refused = trials["codes"].map(lambda row: {c for c in row if GATES.get(c, {}).get("verdict") == "invalid"})
-    return good | refused.map(lambda codes: codes == {"failed-requests"}).astype(bool)
+    return good | refused.map(lambda codes: bool(codes) and codes <= FAILURE_GATES).astype(bool)
 
 
 def _limits(run: Run, used: pd.DataFrame, metric: str) -> frozenset[str]:
@@ -201,7 +207,7 @@ def _is_rate(metric: str) -> bool:
 
 
 def _by_block(used: pd.DataFrame, metric: str) -> pd.Series:
-    """Block → median over the cells; in a metric of LADDERS a ladder is one cell."""
+    """Block → one figure over the cells; in a metric of LADDERS a ladder is one cell."""
     if used.empty:
         return pd.Series(dtype=float)
     if metric in LADDERS:
@@ -211,7 +217,7 @@ def _by_block(used: pd.DataFrame, metric: str) -> pd.Series:
     else:
         table = used.set_index(CELL)["figure"]
     wide = table.unstack([str(name) for name in table.index.names[1:]])
-    return pd.Series(wide.dropna().median(axis=1).sort_index())
+    return pd.Series(wide.dropna().agg(OF_FAILURES.get(metric, "median"), axis=1).sort_index())
 
 
 def peak(rungs: pd.DataFrame) -> float:

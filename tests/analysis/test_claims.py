@@ -110,8 +110,12 @@ def test_a_server_without_source(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured(tmp_path: Path) -> None:
-    found = judge_one(tmp_path, claim(over={"server": "caddy"}, published=[2, 1]))
-    assert (found.outcome, found.why) == (UNKNOWN, "this run did not measure caddy")
+    first, second = claim(over={"server": "caddy"}), claim(of={"workload": "page-1m"}, over={"server": "lighttpd"})
+    found = judge_claims(make_published(tmp_path, truth(), [first, second]))
+    assert [one.why for one in found] == [
+        "this run did not measure caddy",
+        "this run did not measure page-1m",
+    ]
 
 
 @pytest.mark.parametrize(("blocks", "words"), [(1, "1 blocks"), (2, "2 blocks")])
@@ -237,6 +241,29 @@ def test_a_claim_about_more_cores_on_one(tmp_path: Path) -> None:
     assert [each.outcome for each in found] == [NOT_HELD, HELD, HELD]
     unknown = judge_claims(make_published(tmp_path / "old", truth(), [single], workloads=workloads))
     assert unknown[0].outcome == HELD  # an older run does not say how many there were
+
+
+def test_messages_lost_in_one_cell_are_not_hidden_by_the_others(tmp_path: Path) -> None:
+    """Counted in trials that were refused for them, and under emulation too."""
+    lost = {"messages_lost": 3, "verdict": "invalid", "reasons": "lost-mail: 3 messages"}
+
+    def change(row: Row) -> list[Row]:
+        return [row | (lost if row["server"] == "nginx" else {"messages_lost": 0})]
+
+    def judged(name: str, server: list[str]) -> Judged:
+        one = claim(metric="messages_lost", of={"server": server, "environment": ["metal", "kvm-default"]}, at_most=0)
+        return judge_one(tmp_path / name, one, truth(change=change, accelerator="tcg"))
+
+    assert (judged("one", ["lighttpd"]).outcome, judged("both", ["lighttpd", "nginx"]).outcome) == (HELD, NOT_HELD)
+    assert judged("twice", ["lighttpd", "nginx"]).ours == (6.0,)
+
+
+def test_cpu_seconds_of_unlike_counts_are_not_compared(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        return [row | {"transactions": 5000} if row["server"] == "nginx" else row]
+
+    one = claim(metric="server_cpu_user_s", published=[2, 1])
+    assert judge_one(tmp_path, one, truth(change=change)).why == "seconds of CPU for different numbers of requests"
 
 
 def test_zero_has_no_ratio(tmp_path: Path) -> None:
