@@ -5,14 +5,17 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
 from local_server import server_pids
 
-from workloads.runner.errors import ExperimentError
-from workloads.runner.inventory import Host
+from workloads.runner.bench import Bench
+from workloads.runner.errors import ExperimentError, InventoryError
+from workloads.runner.hosts import tool_versions
+from workloads.runner.inventory import Host, load_inventory
 from workloads.runner.registry import Registry
 from workloads.runner.results import Store
 from workloads.runner.run import plan, run
@@ -71,6 +74,25 @@ def test_the_client_on_the_machine_itself_needs_no_address(measured: Measured, t
     [sampled] = (tmp_path / "results/latest/samples").glob("*.csv")
     with sampled.open(encoding="utf-8", newline="") as handle:
         assert {line["host"] for line in csv.DictReader(handle)} == {"metal"}
+
+
+def test_the_tool_must_be_on_every_machine_that_sends_and_the_same(
+    project: Registry, inventory: Path, rewrite: Rewrite
+) -> None:
+    project.workload_file("tiny").write_text(yaml.safe_dump({**PAGE, "client": "localhost"}))
+    resolved = plan(rewrite(), project).resolved
+    machines = load_inventory(inventory, resolved.experiment.environments)
+    there: dict[str, dict[str, Any]] = {"client": {"packages": {}}}
+    bench = cast(Bench, SimpleNamespace(resolved=resolved, inventory=machines, facts=there, lines={}))
+    for name, version in (("metal", "2.4.62"), ("metal-two", "2.4.62")):
+        there[name] = {"packages": {"apache2-utils": version}}
+    assert tool_versions(bench) == {"ab": "2.4.62"}, "the client needs none"
+    there["metal-two"]["packages"]["apache2-utils"] = "2.4.57"
+    with pytest.raises(InventoryError, match=r"metal-two: the load tool ab is 2\.4\.57, elsewhere 2\.4\.62; run `make"):
+        tool_versions(bench)
+    del there["metal"]["packages"]["apache2-utils"]
+    with pytest.raises(InventoryError, match="metal: the load tool ab is not there; run `make provision`"):
+        tool_versions(bench)
 
 
 def test_a_remote_client_does_need_it(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
