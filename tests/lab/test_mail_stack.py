@@ -92,24 +92,20 @@ def test_a_folder_is_filled_only_where_its_owner_has_made_it(metal: Stack) -> No
 
 
 def test_a_full_mailbox_delays_mail_and_bounces_none(metal: Stack, ssh: Ssh) -> None:
-    accounts = f"/run/vmtoll-{SERVER}/accounts"
-    ssh("metal", f"sed -i '/^user3@/s/$/userdb_quota_rule=*:bytes=20000/' {accounts}")
-    metal.submit("x" * 70, "user3@vmail.test", "fits")
-    metal.submit("\r\n".join(["x" * 70] * 400), "user3@vmail.test", "too large now")
-    waiting = f"postqueue -c {SETTINGS} -j"
-    metal.line.call("mail_drain", 30, name=SERVER, limit_s=0.0)
-    queue = ssh(
-        "metal", f"for i in $(seq 100); do {waiting} | grep -q delay_reason && break; sleep 0.1; done; {waiting}"
-    )
-    (message,) = [json.loads(line) for line in queue.splitlines()]
+    box, queue = f"{MAILBOXES}/user3/Maildir", f"postqueue -c {SETTINGS}"
+    full = f"{box}/cur/1.full,S=60000000:2,S"  # a Maildir's quota goes by the sizes in the names
+    ssh("metal", f"touch {full}; chown mail:mail {full}")
+    metal.submit("text", "user3@vmail.test", "one too many")
+    deferred = f"{queue} -j | grep -q delay_reason"
+    waiting = ssh("metal", f"for i in $(seq 100); do {deferred} && break; sleep 0.1; done; {queue} -j")
+    (message,) = [json.loads(line) for line in waiting.splitlines()]
     assert message["queue_name"] == "deferred"
     assert "452 4.2.2" in message["recipients"][0]["delay_reason"]
-    assert "uota" in message["recipients"][0]["delay_reason"], "in words too"
-    assert metal.subjects("user3@vmail.test") == ["fits"]
-    assert "too large now" not in str(metal.subjects("user0@vmail.test")), "the sender got no bounce"
-    ssh("metal", f"sed -i 's/userdb_quota_rule=.*//' {accounts}; postqueue -c {SETTINGS} -f")
+    assert "Quota exceeded (mailbox for user is full)" in message["recipients"][0]["delay_reason"]
+    assert not any("one too many" in subject for subject in metal.subjects("user0@vmail.test")), "no bounce"
+    ssh("metal", f"rm {full} {box}/maildirsize; {queue} -f")
     assert metal.settle() == 0
-    assert metal.subjects("user3@vmail.test") == ["fits", "too large now"]
+    assert metal.subjects("user3@vmail.test") == ["one too many"]
 
 
 @pytest.mark.parametrize(
