@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,9 +13,10 @@ from matplotlib.figure import Figure
 from analysis.latency import Floats, distribution
 from analysis.load import AA_ARM, Run, load_order, load_words, scenario_labels
 from analysis.metrics import CLOSED, OPEN, loop_of
-from analysis.plot import WIDTH_IN, figures
+from analysis.plot import WIDTH_IN, Look, figures, legend, look
 
 Scenario = tuple[str, ...]
+Data = TypeVar("Data")
 PANEL_IN = 1.55
 WIDE = 20.0  # loads that span more than this get logarithmic axes
 
@@ -104,6 +106,21 @@ def grid(names: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]:
         panels[place].remove()
         panels[place - columns].tick_params(labelbottom=True)
     return figure, panels[: len(names)]
+
+
+def each_side(
+    run: Run, panels: Sequence[Axes], found: dict[str, dict[str, Data]]
+) -> Iterator[tuple[Axes, str, Look, Data]]:
+    """Each panel with its server, the look of an environment, and that side's data; server → environment → data."""
+    for axes, (server, sides) in zip(panels, found.items(), strict=True):
+        for environment, data in sides.items():
+            yield axes, server, look(run, environment), data
+
+
+def line_legend(run: Run, figure: Figure, found: dict[str, dict[str, Any]]) -> None:
+    """The environments that any panel shows, told apart by their lines."""
+    shown = dict.fromkeys(environment for sides in found.values() for environment in sides)
+    legend(figure, [look(run, environment) for environment in shown], lines=True)
 
 
 def side_environments(run: Run) -> list[str]:

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from analysis.axes import log_axis, plain_axis
 from analysis.evidence import KNEE, knee
 from analysis.load import Run
-from analysis.panels import WIDE, Group, curves, grid, ladders, rungs
-from analysis.plot import INK, SOFT, Chart, legend, look, scatter
+from analysis.panels import WIDE, Group, curves, each_side, grid, ladders, line_legend, rungs
+from analysis.plot import INK, SOFT, Chart, scatter
 
 ORDER = 33
 X, Y = "offered_rps", "goodput_rps"
@@ -31,22 +31,20 @@ def _chart(run: Run, group: Group) -> Chart | None:
     ceiling = link_ceiling_rps(run, trials)
     figure, panels = grid(list(found))
     words = []
-    for axes, (server, sides) in zip(panels, found.items(), strict=True):
-        for environment, side in sides.items():
-            item = look(run, environment)
-            medians = rungs(side, X, Y)
-            scatter(axes, side[X], side[Y], item)
-            axes.plot(medians[X], medians[Y], color=item.colour, lw=1.4, ls=item.line)
-            best, bend = medians.loc[medians[Y].idxmax()], medians[medians[X] == knee(medians)]
-            axes.scatter(bend[X], bend[Y], s=130, facecolors="none", edgecolors=item.colour, linewidths=1.4, zorder=4)
-            words.append(
-                f"{server} on {item.label}: at most {best[Y]:,.0f} good answers per second, of {best[X]:,.0f} offered;"
-                + (f" keeps up to {bend[X].iloc[0]:,.0f}" if len(bend) else " keeps up with none of the rates")
-            )
+    for axes, server, item, side in each_side(run, panels, found):
+        medians = rungs(side, X, Y)
+        scatter(axes, side[X], side[Y], item)
+        axes.plot(medians[X], medians[Y], color=item.colour, lw=1.4, ls=item.line)
+        best, bend = medians.loc[medians[Y].idxmax()], medians[medians[X] == knee(medians)]
+        axes.scatter(bend[X], bend[Y], s=130, facecolors="none", edgecolors=item.colour, linewidths=1.4, zorder=4)
+        words.append(
+            f"{server} on {item.label}: at most {best[Y]:,.0f} good answers per second, of {best[X]:,.0f} offered;"
+            + (f" keeps up to {bend[X].iloc[0]:,.0f}" if len(bend) else " keeps up with none of the rates")
+        )
     _axes(panels, trials, ceiling)
     figure.supxlabel("offered, requests per second", fontsize=10)
     figure.supylabel("good answers per second", fontsize=10)
-    legend(figure, [look(run, e) for e in dict.fromkeys(e for sides in found.values() for e in sides)], lines=True)
+    line_legend(run, figure, found)
     deadlines = sorted(trials["deadline_ms"].dropna().unique())
     within = f" within {' or '.join(f'{d:g}' for d in deadlines)} ms" if deadlines else " within the deadline"
     caption = f"Good: correct{within}, counted from the intended send. One point per trial, a line through the medians."

@@ -8,8 +8,8 @@ import pandas as pd
 
 from analysis.axes import latency_axis, log_axis, plain_axis, time_words
 from analysis.load import Run
-from analysis.panels import WIDE, Group, curves, grid, ladders, loop_words, rungs
-from analysis.plot import Chart, legend, look, scatter
+from analysis.panels import WIDE, Group, curves, each_side, grid, ladders, line_legend, loop_words, rungs
+from analysis.plot import Chart, scatter
 
 ORDER = 34
 
@@ -28,16 +28,12 @@ def _chart(run: Run, group: Group) -> Chart | None:
         return None
     figure, panels = grid(list(found))
     words = []
-    for axes, (server, sides) in zip(panels, found.items(), strict=True):
-        for environment, side in sides.items():
-            item = look(run, environment)
-            medians = rungs(side, x, y)
-            scatter(axes, side[x], side[y], item)
-            axes.plot(medians[x], medians[y], color=item.colour, lw=1.4, ls=item.line)
-            told = ", ".join(
-                f"{time_words(p99)} at {rps:,.0f}" for rps, p99 in zip(medians[x], medians[y], strict=True)
-            )
-            words.append(f"{server} on {item.label}: p99 {told} requests per second")
+    for axes, server, item, side in each_side(run, panels, found):
+        medians = rungs(side, x, y)
+        scatter(axes, side[x], side[y], item)
+        axes.plot(medians[x], medians[y], color=item.colour, lw=1.4, ls=item.line)
+        told = ", ".join(f"{time_words(p99)} at {rps:,.0f}" for rps, p99 in zip(medians[x], medians[y], strict=True))
+        words.append(f"{server} on {item.label}: p99 {told} requests per second")
     trials = pd.concat([side for sides in found.values() for side in sides.values()])
     low, high = float(trials[x].min()), float(trials[x].max())
     if high / low > WIDE:
@@ -47,7 +43,7 @@ def _chart(run: Run, group: Group) -> Chart | None:
     latency_axis(panels[0].yaxis, float(trials[y].min()), float(trials[y].max()))
     figure.supxlabel("answered, requests per second", fontsize=10)
     figure.supylabel("p99", fontsize=10)
-    legend(figure, [look(run, e) for e in dict.fromkeys(e for sides in found.values() for e in sides)], lines=True)
+    line_legend(run, figure, found)
     caption = f"One point per trial, a line through the medians of each load. {loop_words(group)}"
     kind = "open" if group.open else "closed"
     return Chart(f"p99 against throughput ({kind} loop)", caption, "; ".join(words) + ".", figure)

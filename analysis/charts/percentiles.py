@@ -11,8 +11,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis.axes import latency_axis, time_words
 from analysis.latency import Floats
 from analysis.load import Run
-from analysis.panels import Group, distributions, grid, loop_words, single_loads
-from analysis.plot import Chart, legend, look
+from analysis.panels import Group, distributions, each_side, grid, line_legend, loop_words, single_loads
+from analysis.plot import Chart
 
 ORDER = 31
 BEYOND = 10  # requests that must lie beyond the last percentile that is drawn
@@ -32,22 +32,20 @@ def _chart(run: Run, group: Group) -> Chart | None:
     words: list[str] = []
     seen: list[float] = []
     last = 10.0
-    for axes, (server, sides) in zip(panels, found.items(), strict=True):
-        for environment, (values, counts) in sides.items():
-            item = look(run, environment)
-            odds = np.geomspace(1, max(counts[-1] / BEYOND, 2), 80)
-            latencies = values_at(values, counts, 1 - 1 / odds)
-            axes.plot(odds, latencies, color=item.colour, lw=1.6, ls=item.line)
-            last = max(last, float(odds[-1]))
-            seen += [float(latencies[0]), float(latencies[-1])]
-            named = zip(TOLD, values_at(values, counts, np.array(TOLD) / 100), strict=True)
-            told = ", ".join(f"p{p:g} {time_words(value)}" for p, value in named)
-            words.append(f"{server} on {item.label}: {told}")
+    for axes, server, item, (values, counts) in each_side(run, panels, found):
+        odds = np.geomspace(1, max(counts[-1] / BEYOND, 2), 80)
+        latencies = values_at(values, counts, 1 - 1 / odds)
+        axes.plot(odds, latencies, color=item.colour, lw=1.6, ls=item.line)
+        last = max(last, float(odds[-1]))
+        seen += [float(latencies[0]), float(latencies[-1])]
+        named = zip(TOLD, values_at(values, counts, np.array(TOLD) / 100), strict=True)
+        told = ", ".join(f"p{p:g} {time_words(value)}" for p, value in named)
+        words.append(f"{server} on {item.label}: {told}")
     for axes in panels:
         _percentile_axis(axes, last)
     latency_axis(panels[0].yaxis, min(seen), max(seen))
     figure.supxlabel("percentile, spaced by 1/(1−p)", fontsize=10)
-    legend(figure, [look(run, e) for e in dict.fromkeys(e for sides in found.values() for e in sides)], lines=True)
+    line_legend(run, figure, found)
     caption = (
         f"All requests of all trials, merged. Each line ends where fewer than {BEYOND} requests are slower."
         f" {loop_words(group)}"
