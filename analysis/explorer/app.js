@@ -5,6 +5,7 @@ const site = JSON.parse(document.getElementById("data").textContent);
 const form = document.getElementById("filters");
 const FACETS = ["server", "environment", "workload", "accelerator"];
 const COLUMNS = { "Throughput": ["throughput"], "p99": ["tail", "latency_p99"], "CPU per request": ["cpu", "host_cpu"] };
+const FALLING = ["Throughput"]; // these are sorted from the highest down at first, the others from the lowest up
 const MOST = 300; // rows that a browser lays out at once without keeping anyone waiting
 const ACCELERATORS = { none: "none", kvm: "KVM", tcg: "TCG (emulation)" };
 
@@ -93,6 +94,11 @@ function runCard(run, s) {
       fact("Link, lab", `${run.link}, ${run.lab}`),
       fact("Trials", `${run.counts.valid} valid, ${run.counts.suspect} suspect, ${run.counts.invalid} invalid`),
       fact("Blocks", `${run.blocks}`)),
+    run.disagreements.length > 0 && el("details", null,
+      el("summary", null, `Closed and open loop disagree: ${run.disagreements.length}`),
+      el("ul", null, run.disagreements.map((one) => el("li", null, el("b", null, `${one.server}, ${one.environment}: `),
+        `closed loop (${one.closed.label}): ${one.closed.text}; open loop (${one.open.label}): ${one.open.text}. `,
+        el("span", { class: "soft" }, one.reason))))),
     el("p", { class: "links" },
       el("a", { href: address({ view: "scenarios", run: run.id }) }, "Scenarios"),
       run.report && el("a", { href: encodeURI(run.report) }, "Report"),
@@ -101,14 +107,34 @@ function runCard(run, s) {
 }
 
 function scenariosView(s) {
-  const found = site.runs.flatMap((run) => chosen(run, s).map((row) => [run, row]));
+  const found = sorted(site.runs.flatMap((run) => chosen(run, s).map((row) => [run, row])), s.get("sort") ?? "");
   const shown = s.has("all") ? found : found.slice(0, MOST);
   const all = site.runs.reduce((sum, run) => sum + run.rows.length, 0);
   const caption = "One row per server, load and environment. Figures are medians over the trials that are not invalid; " +
     "verdicts compare a guest with metal, block by block, with the 95% interval in square brackets.";
   return ["Scenarios", `${found.length} of ${plural(all, "row")}`, shown.length > 0 && [
-    table(caption, ["Scenario", "Environment", ...Object.keys(COLUMNS), "Trials"], [[null, shown.map((pair) => scenarioRow(...pair))]]),
+    table(caption, ["Scenario", "Environment", ...Object.keys(COLUMNS), "Trials"],
+      [[null, shown.map((pair) => scenarioRow(...pair))]], s.get("sort") ?? ""),
     shown.length < found.length && el("p", null, `The first ${shown.length}. `, el("a", { href: address({ all: "yes" }) }, `Show all ${found.length}`))]];
+}
+
+/** By the figures of a column, `p99` from the lowest up, `-p99` from the highest down; rows without one last. */
+function sorted(pairs, sort) {
+  const names = COLUMNS[sort.replace(/^-/, "")];
+  if (!names) return pairs;
+  const value = ([, row]) => names.map((name) => row.figures[name]?.median).find((figure) => figure !== undefined);
+  const sign = sort.startsWith("-") ? -1 : 1;
+  const order = (x, y) => (x === undefined || y === undefined ? (x === undefined) - (y === undefined) : sign * (x - y));
+  return pairs.toSorted((x, y) => order(value(x), value(y)));
+}
+
+/** A heading of a column that can be sorted is a link that turns its order round. */
+function columnHeading(name, sort) {
+  if (sort === undefined || !COLUMNS[name]) return el("th", { role: "columnheader", scope: "col" }, name);
+  const at = { [name]: "ascending", [`-${name}`]: "descending" }[sort];
+  const next = at ? (at === "ascending" ? `-${name}` : name) : (FALLING.includes(name) ? `-${name}` : name);
+  return el("th", { role: "columnheader", scope: "col", "aria-sort": at ?? "none" },
+    el("a", { href: address({ sort: next }), title: `Sort by ${name}` }, name, { ascending: " ▲", descending: " ▼" }[at]));
 }
 
 /** A run's name may break after its experiment. */
@@ -191,8 +217,9 @@ function differences(x, y) {
     .map(([fact, one, other]) => `${fact} differs (${one}, ${other})`);
 }
 
-/** A table that becomes a list of cards on a narrow screen: each cell knows its heading. Groups are [heading or null, rows]. */
-function table(caption, headings, groups) {
+/** A table that becomes a list of cards on a narrow screen: each cell knows its heading. Groups are [heading or null, rows];
+ * `sort`, where the rows can be sorted, is how they are. */
+function table(caption, headings, groups, sort) {
   const cell = (content, i) => i
     ? el("td", { role: "cell", "data-label": headings[i] }, content)
     : el("th", { role: "rowheader", scope: "row" }, content);
@@ -200,7 +227,7 @@ function table(caption, headings, groups) {
     heading && el("tr", { role: "row", class: "group" }, el("th", { role: "rowheader", scope: "rowgroup", colspan: headings.length }, heading)),
     rows.map((row) => el("tr", { role: "row" }, row.map(cell))));
   return el("table", { role: "table", class: "cards" }, el("caption", null, caption),
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, headings.map((heading) => el("th", { role: "columnheader", scope: "col" }, heading)))),
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, headings.map((name) => columnHeading(name, sort)))),
     groups.map(group));
 }
 
@@ -237,7 +264,7 @@ function show() {
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("input", (event) => {
   const next = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-  for (const key of ["view", "run", "all"]) if (state().has(key)) next.set(key, state().get(key));
+  for (const key of ["view", "run", "all", "sort"]) if (state().has(key)) next.set(key, state().get(key));
   // A word that is being typed is one step back, not one per letter.
   if (event.target.name === "q" && state().has("q")) location.replace(`#${next}`);
   else location.hash = next;

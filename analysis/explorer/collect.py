@@ -45,7 +45,7 @@ def _described(run: Run) -> dict[str, Any]:
         "lab": run.meta.get("lab"),
         "link": run.meta.get("link"),
         "accelerators": {e: run.accelerator(e) for e in run.environments},
-        **{key: outcome[key] for key in ("sentence", "emulated", "complete", "blocks", "counts")},
+        **{key: outcome[key] for key in ("sentence", "emulated", "complete", "blocks", "counts", "disagreements")},
         "rows": [
             _row(run, scenario, environment, trials, judged)
             for scenario in run.scenarios

@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
-from synthetic_run import Truth
+from synthetic_run import Row, Truth
 
 from analysis.explorer import render, write_site
 from analysis.explorer.collect import collect
@@ -200,6 +200,56 @@ def test_is_read_by_keyboard_and_by_screen_readers(visit: Callable[..., webdrive
     assert [h.get_attribute("scope") for h in headings] == ["col"] * 6
     assert page.find_element(By.CSS_SELECTOR, "tbody th").get_attribute("scope") == "row"
     assert page.find_element(By.CSS_SELECTOR, "nav [aria-current=page]").text == "Scenarios"
+
+
+def figures_of(page: webdriver.Chrome, column: int) -> list[float]:
+    """The first figure of each row in this column, as far as the rows have one."""
+    cells = page.execute_script(
+        "return [...document.querySelectorAll('tbody tr')].map((row) => row.cells[arguments[0]].querySelector('b'))"
+        ".map((one) => one?.innerText)",
+        column,
+    )
+    shown = [None if cell is None else float(cell.split()[0].replace(",", "")) for cell in cells]
+    known = [figure for figure in shown if figure is not None]
+    assert shown == known + [None] * (len(shown) - len(known))
+    return known
+
+
+def test_rows_are_sorted_by_a_column_and_turned_round(visit: Callable[..., webdriver.Chrome]) -> None:
+    page = visit(f"#view=scenarios&run={A}")
+    page.find_element(By.LINK_TEXT, "Throughput").click()
+    until(page, lambda p: p.find_elements(By.CSS_SELECTOR, "th[aria-sort=descending]"))
+    falling = figures_of(page, 2)
+    assert len(falling) > 3
+    assert falling == sorted(falling, reverse=True)
+    page.find_element(By.LINK_TEXT, "Throughput ▼").click()
+    until(page, lambda p: p.find_elements(By.CSS_SELECTOR, "th[aria-sort=ascending]"))
+    assert figures_of(page, 2) == sorted(falling)
+    page.find_element(By.LINK_TEXT, "p99").click()
+    until(page, lambda p: p.current_url.endswith("sort=p99"))
+    assert figures_of(page, 3) == sorted(figures_of(page, 3))
+    page.back()
+    until(page, lambda p: p.find_elements(By.LINK_TEXT, "Throughput ▲"))
+
+
+def test_disagreements_of_the_loops_stand_with_their_run(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    truth = Truth({"nginx": 0.9}, loads=("closed:10", "rate:1000"), latency_ratio=2.0, change=_calm_in_the_closed_loop)
+    add_run(tmp_path, truth, *A.split("/"))
+    (run,) = collect(tmp_path)
+    (one,) = run["disagreements"]
+    page = tmp_path / "page.html"
+    page.write_text(render([run]), encoding="utf-8")
+    browser.get(page.as_uri())
+    browser.find_element(By.XPATH, "//summary[text()='Closed and open loop disagree: 1']").click()
+    shown = browser.find_element(By.CSS_SELECTOR, "article details li").text
+    assert shown.startswith("nginx, kvm-default: closed loop")
+    assert one["reason"] in shown
+
+
+def _calm_in_the_closed_loop(row: Row) -> list[Row]:
+    """The closed loop's p99 is alike on both sides, whatever the open loop shows."""
+    calm = {"service_time_p99_us": 1200 + row["block"]}
+    return [row | calm if row["offered_load"] == "closed:10" else row]
 
 
 def test_many_rows_are_shown_at_a_wish(browser: webdriver.Chrome, index: Path, tmp_path: Path) -> None:
