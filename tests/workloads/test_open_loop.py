@@ -74,6 +74,14 @@ def test_a_rate_is_offered_and_answered_from_the_intended_send(measured: Callabl
         assert share == pytest.approx(within / 200, abs=0.011)
 
 
+def test_bodies_are_counted_by_the_manifest_where_the_tool_does_not(measured: Callable[..., Any]) -> None:
+    """vegeta keeps no body; oha counts what it got of the same page."""
+    _, by_manifest = measured(kind="rate", rate_rps=400, page="index.html")
+    _, by_tool = measured(kind="rate", rate_rps=400, page="index.html", tool="oha", twin=None)
+    assert {row["tool"] for row in by_manifest + by_tool} == {"vegeta", "oha"}
+    assert len({float(row["transferred_mb"]) for row in by_manifest + by_tool}) == 1
+
+
 def test_shares_are_of_a_capacity_measured_once(measured: Callable[..., Any]) -> None:
     _, rows = measured(kind="sweep", shares=[0.05, 0.1], capacity={"tool": "h2load", "users": 2})
     assert sorted(row["offered_load"] for row in rows) == ["share:0.05"] * 2 + ["share:0.1"] * 2

@@ -1,5 +1,7 @@
 """An open loop: requests at a constant rate, whether or not the server keeps up. Response times and goodput."""
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,7 +10,7 @@ from workloads.runner.driver import Driver, Phase
 from workloads.runner.measured import Measured
 from workloads.runner.results import Row
 from workloads.runner.workload import Capacity, OpenWorkload
-from workloads.tools import ToolError
+from workloads.tools import OpenLoad, ToolError
 from workloads.tools.base import require
 
 
@@ -19,8 +21,11 @@ def measure(driver: Driver, workload: OpenWorkload) -> Measured:
     driver.tell(workload.tool)
     warmed = driver.run(workload.tool, driver.opened(rate_rps, experiment.warmup_s), experiment.warmup_s)
     require(warmed.output, f"{workload.tool}, warming up,")
-    own = driver.measured(workload.tool, driver.opened(rate_rps, experiment.duration_s), experiment.duration_s)
+    load = driver.opened(rate_rps, experiment.duration_s)
+    own = driver.measured(workload.tool, load, experiment.duration_s)
     row |= _columns(own, workload.deadline_ms)
+    if own.result.transferred_mb is None:
+        row["transferred_mb"] = _bodies_mb(driver, load, own.result.successful)
     reasons, phases = own.reasons() + gates.mean_over_p99(row, "response_time"), [own]
     if own.result.lateness_us is not None:
         reasons += gates.rate_not_reached(own.load.requests, rate_rps, own.result.lateness_us[-1], own.tool)
@@ -83,3 +88,14 @@ def _columns(own: Phase, deadline_ms: float) -> Row:
     if result.lateness_us is not None:
         columns["lateness_p99_us"] = latency.percentile_us(result.lateness_us, 990)
     return columns
+
+
+def _bodies_mb(driver: Driver, load: OpenLoad, successful: int) -> float | None:
+    """The bodies of a tool that does not count them, 10⁶ bytes: the mean size of what it asks for, by the manifest,
+    times its successes. None for a page that is no file of the site: the server makes it.
+    """
+    sizes = {file["path"]: file["size_bytes"] for file in driver.bench.manifest["files"]}
+    urls = itertools.islice(itertools.cycle(load.urls), load.requests)
+    asked = [sizes.get(url.split("/", 4)[4]) for url in urls]
+    known = [size for size in asked if size is not None]
+    return sum(known) / len(asked) * successful / 1e6 if len(known) == len(asked) else None
