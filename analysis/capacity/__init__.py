@@ -28,8 +28,8 @@ def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]
 
     Keys: `run_id`, `slo`, `demand`, `sentences` (one per server and ladder), `assumes`, `results`: one entry per
     server, ladder and environment, with `one` (rates of one machine at `low`, `mid`, `high`), `binds`, `used`,
-    `per_request`, `erlang_c`, `plan` (see `fleet`; by end, null where nothing was met, or without a demand);
-    `scaling` (see `scaling.scaling`). Raises LoadError when the run has no ladder of rates.
+    `per_request`, `erlang_c`, `plan` (see `fleet`; by end, null where nothing was met, under emulation, and
+    without a demand); `scaling` (see `scaling.scaling`). Raises LoadError when the run has no ladder of rates.
     """
     results = [
         _result(run, slo, demand, one, (server, group.workload, group.tool), environment)
@@ -64,10 +64,11 @@ def _result(
     run: Run, slo: Slo, demand: Demand | None, one: One, where: tuple[str, str, str], environment: str
 ) -> dict[str, Any]:
     server, workload, tool = where
+    shape_only = run.accelerator(environment) == "tcg"
     bound = erlang_bound(run, one.at, slo, environment)
     rates = {end: one.rates[end] for end in ENDS}
     plans = {
-        end: fleet(rate, demand, guest=environment != BASELINE) if demand and rate else None
+        end: fleet(rate, demand, guest=environment != BASELINE) if demand and rate and not shape_only else None
         for end, rate in rates.items()
     }
     return {
@@ -76,7 +77,7 @@ def _result(
         "tool": tool,
         "environment": environment,
         "accelerator": run.accelerator(environment),
-        "shape_only": run.accelerator(environment) == "tcg",
+        "shape_only": shape_only,
         "size": size_words(run, server, environment),
         "one": rates,
         "at_least": LOW in one.open_end,

@@ -63,7 +63,7 @@ def binds(one: One, shares: dict[str, float | None], slo: Slo) -> str:
             return word
     missed = one.broken.misses(slo, LOW)
     if not one.broken.misses(slo, MID):
-        return f"too few blocks to be sure of the {missed}"
+        return f"too few {'requests' if one.broken.too_few(slo) else 'blocks'} to be sure of the {missed}"
     return f"SLO ({missed})"
 
 
@@ -79,6 +79,11 @@ def notes(one: One, slo: Slo, bound: dict[str, Any] | None) -> list[str]:
         said.append(f"not even {one.rungs[0].rate_rps:,.0f}/s meets it, and nothing below was measured")
     elif one.rates[LOW] is None:
         said.append("no rate is shown to meet it; more blocks may")
+    if one.broken and one.broken.too_few(slo):
+        said.append(
+            f"none of {one.broken.requests:,} requests at {one.broken.rate_rps:,.0f}/s failed, but so few cannot show"
+            f" {slo.availability_pct:.6g}%"
+        )
     above = [r for r in one.rungs if r.rate_rps > (one.rates[LOW] or 0) and r is not one.broken]
     if any(not rung.misses(slo, LOW) for rung in above):
         said.append("a higher rate met it after a lower one had missed it; it is not counted")

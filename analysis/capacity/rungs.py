@@ -39,6 +39,7 @@ class Rung:
 
     rate_rps: float
     blocks: int
+    requests: int
     p99_us: Estimate | None
     available: Estimate | None
     limits: tuple[str, ...]
@@ -58,6 +59,10 @@ class Rung:
             return "no figures"
         unfavourable = {LOW: HIGH, MID: MID, HIGH: LOW}[end]
         return "p99" if getattr(self.p99_us, unfavourable) > 1000 * slo.p99_ms else ""
+
+    def too_few(self, slo: Slo) -> bool:
+        """True when no request failed and the availability is still not shown: there were too few of them."""
+        return self.misses(slo, LOW) == "availability" and self.available is not None and self.available.mid == 1
 
 
 def open_ladders(run: Run) -> list[Group]:
@@ -84,6 +89,7 @@ def _rung(run: Run, scenario: tuple[str, ...], environment: str) -> Rung | None:
     return Rung(
         rate_rps=float(rows["offered_rps"].min()),
         blocks=len(trials),
+        requests=int(trials["requests"].sum()),
         p99_us=geometric(usable(cell, environment, P99)),
         available=_available(cell, rows, environment),
         limits=tuple(sorted(code for code, count in codes.items() if 2 * count > len(trials))),

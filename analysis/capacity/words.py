@@ -39,10 +39,10 @@ def _need(side: dict[str, Any]) -> str:
 def _no_number(side: dict[str, Any]) -> str:
     if side["shape_only"]:
         return f"{side['environment']} ran on emulation (TCG): shape only, no number of guests follows"
-    first = f"{side['measured'][0]:,.0f}/s"
+    name, first = side["environment"], f"{side['measured'][0]:,.0f}/s, the lowest rate measured"
     if side["one"][HIGH] is None:
-        return f"{side['environment']} misses it at {first}, the lowest rate measured: nothing follows"
-    return f"{side['environment']} is not shown to meet it at {first}, the lowest rate measured: more blocks are needed"
+        return f"{name} misses it at {first}: nothing follows"
+    return f"{name} is not shown to meet it at {first}; in the way: {side['binds']}"
 
 
 def lines(found: dict[str, Any]) -> Iterator[str]:
@@ -73,8 +73,9 @@ def facts(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if result["erlang_c"]:
         bound = result["erlang_c"]
         queue = f"a queue for {many(bound['cpus'], 'CPU')} at {bound['work_us']:,.0f} µs a request"
-        yield "Erlang C", f"{queue} holds this p99 up to {bound['rate_rps']:,.0f}/s"
-    if result["plan"]:
+        up_to = f"holds this p99 up to {bound['rate_rps']:,.0f}/s" if bound["rate_rps"] else "never holds this p99"
+        yield "Erlang C", f"{queue} {up_to}"
+    if result["plan"] and not result["shape_only"]:
         yield from _plan_facts(result)
     yield from (("note", note) for note in result["notes"])
 
@@ -137,4 +138,4 @@ def _load(share: float | None) -> str:
 
 
 def _rate(rate: float | None) -> str:
-    return "nothing measured" if rate is None else f"{rate:,.0f}/s"
+    return "no rate" if rate is None else f"{rate:,.0f}/s"

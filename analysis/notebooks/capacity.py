@@ -71,9 +71,10 @@ table(laws)
 
 # %%
 rates = [RATE_RPS * factor for factor in (0.5, 1, 2, 5)]
+others = [(rate, capacity(run, slo, replace(demand, rate_rps=rate))) for rate in rates] if slo else []
 rows = []
-for rate in rates if slo else []:
-    for result in capacity(run, slo, replace(demand, rate_rps=rate))["results"]:
+for rate, other in others:
+    for result in other["results"]:
         plan = result["plan"]["low"]
         rows.append(
             {"server": result["server"], "environment": result["environment"], "requests per second": rate}

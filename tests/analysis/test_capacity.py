@@ -108,6 +108,8 @@ def test_emulation_gives_a_shape_and_no_number(tmp_path: Path) -> None:
     assert found["sentences"][0].endswith(
         "you need 5 metal hosts; kvm-default ran on emulation (TCG): shape only, no number of guests follows."
     )
+    assert set(side(found, "kvm-default")["plan"].values()) == {None}
+    assert "guests needed" not in "\n".join(lines(found))
     assert "shape only: software emulation (TCG)" in "\n".join(lines(found))
 
 
@@ -121,12 +123,15 @@ def test_noise_widens_low_to_high(tmp_path: Path) -> None:
 
 
 def test_one_block_shows_nothing(tmp_path: Path) -> None:
-    found = planned(tmp_path, truth(blocks=1))
+    found = planned(tmp_path, truth(blocks=1), Slo(5, 99))
     metal = side(found, "metal")
     assert metal["one"]["low"] is None
     assert metal["one"]["mid"] == 3000
     assert metal["notes"] == ["1 of at least 6 blocks", "no rate is shown to meet it; more blocks may"]
-    assert "is not shown to meet it at 500/s" in found["sentences"][0]
+    assert (
+        "is not shown to meet it at 500/s, the lowest rate measured; in the way: too few blocks"
+        in found["sentences"][0]
+    )
 
 
 def failing(rate: float, block: int | None, share: float) -> Any:
@@ -157,8 +162,10 @@ def test_failures_in_all_blocks_bind(tmp_path: Path) -> None:
 
 def test_too_few_requests_show_no_availability(tmp_path: Path) -> None:
     """No request of 6 · 4 · 100 failed; by Wilson 99.84% are shown at best."""
-    found = planned(tmp_path, truth(loads=("rate:100", "rate:200")))
-    assert side(found, "metal")["one"] == {"low": None, "mid": 200, "high": 200}
+    metal = side(planned(tmp_path, truth(loads=("rate:100", "rate:200"))), "metal")
+    assert metal["one"] == {"low": None, "mid": 200, "high": 200}
+    assert metal["binds"] == "too few requests to be sure of the availability"
+    assert metal["notes"][1] == "none of 2,400 requests at 100/s failed, but so few cannot show 99.9%"
     assert side(planned(tmp_path / "b", truth(loads=("rate:100", "rate:200")), Slo(5, 99.5)), "metal")["at_least"]
 
 
