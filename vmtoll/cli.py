@@ -164,7 +164,7 @@ def replication(
 
 @app.command()
 def notebook(
-    name: Annotated[str, typer.Argument(help="Name of a notebook: metal_vs_kvm, tails, replication.")],
+    name: Annotated[str, typer.Argument(help="Name of a notebook: metal_vs_kvm, tails, capacity, replication.")],
     folder: RunArgument,
 ) -> None:
     """Run a notebook of analysis/notebooks on a run, without a browser, and write its page beside the report."""
