@@ -67,10 +67,10 @@ int cache_get(struct cache *c, struct str path, enum encoding encoding, double n
 {
     uint64_t hash = hash_of(path, encoding);
     struct file *f;
-    LIST_FOREACH(f, &c->buckets[hash % BUCKETS], bucket)
-    if (f->hash == hash && f->encoding == encoding &&
-        str_eq(path, (struct str){f->key, f->key_length}))
-        break;
+    LIST_FOREACH (f, &c->buckets[hash % BUCKETS], bucket)
+        if (f->hash == hash && f->encoding == encoding &&
+            str_eq(path, (struct str){f->key, f->key_length}))
+            break;
     if (f && (now - f->checked) * 1000 < (double)c->root.config->revalidate) {
         *file = f;
         return 200;

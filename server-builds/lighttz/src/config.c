@@ -35,9 +35,11 @@ static bool read_number(unsigned long *number, const char *value, const struct u
 
 static const struct unit plain[] = {{"", 1}, {0}};
 
+/* 0 is no limit where it is in the range. */
 static const char *read_count(void *slot, const char *value)
 {
-    return read_number(slot, value, plain) ? NULL : "expected a whole number";
+    const char *number = strcmp(value, "unlimited") == 0 ? "0" : value;
+    return read_number(slot, number, plain) ? NULL : "expected a whole number";
 }
 
 static const char *read_size(void *slot, const char *value)
@@ -51,13 +53,6 @@ static const char *read_time(void *slot, const char *value)
 {
     static const struct unit units[] = {{"", 1000}, {"s", 1000}, {"ms", 1}, {0}};
     return read_number(slot, value, units) ? NULL : "expected a time in seconds, or with ms or s";
-}
-
-static const char *read_unlimited(void *slot, const char *value)
-{
-    return read_count(slot, strcmp(value, "unlimited") == 0 ? "0" : value)
-               ? "expected a whole number or 'unlimited'"
-               : NULL;
 }
 
 static const char *read_workers(void *slot, const char *value)
@@ -87,12 +82,6 @@ static const char *read_string(void *slot, const char *value)
 static const char *read_path(void *slot, const char *value)
 {
     return read_string(slot, strcmp(value, "off") == 0 ? NULL : value);
-}
-
-static const char *read_index(void *slot, const char *value)
-{
-    bool is_name = !strchr(value, '/') && strcmp(value, ".") != 0 && strcmp(value, "..") != 0;
-    return is_name && strlen(value) < 256 ? read_string(slot, value) : "expected a file's name";
 }
 
 static const char *read_user(void *slot, const char *value)
@@ -146,13 +135,6 @@ static const char *read_listen(void *slot, const char *value)
     return read_address(&l->address[l->count++], value);
 }
 
-static const char *read_status(void *slot, const char *value)
-{
-    struct address *a = slot;
-    a->length = 0;
-    return strcmp(value, "off") == 0 ? NULL : read_address(slot, value);
-}
-
 #define AT(member) offsetof(struct config, member)
 #define DAY 86400000
 
@@ -160,12 +142,12 @@ static const struct setting settings[] = {
     {"listen", read_listen, AT(listen), 0, 0, NULL, "[address:]port to serve on; may be repeated"},
     {"root", read_string, AT(root), 0, 0, NULL, "directory to serve"},
     {"workers", read_workers, AT(workers), 1, CONFIG_WORKERS_MAX, "auto", "processes, or auto"},
-    {"index", read_index, AT(index), 0, 0, "index.html", "file served for a directory"},
+    {"index", read_string, AT(index), 0, 0, "index.html", "file served for a directory"},
     {"type", read_type, AT(types), 0, 0, NULL, "an extension and its type; may be repeated"},
     {"access_log", read_path, AT(access_log), 0, 0, NULL, "file for the access log, or off"},
-    {"status_listen", read_status, AT(status_listen), 0, 0, NULL, "for the status page, or off"},
+    {"status_listen", read_address, AT(status_listen), 0, 0, NULL, "for the status page"},
     {"user", read_user, AT(user), 0, 0, NULL, "numeric UID[:GID] that workers run as"},
-    {"keepalive_requests", read_unlimited, AT(keepalive_requests), 0, -1UL, "unlimited",
+    {"keepalive_requests", read_count, AT(keepalive_requests), 0, -1UL, "unlimited",
      "requests per connection: a number or unlimited"},
     {"max_connections", read_count, AT(max_connections), 1, 1000000, "20000", "per worker"},
     {"max_line", read_size, AT(max_line), 64, 16384, "8k", "longest request line"},
@@ -283,8 +265,6 @@ static enum command config_complete(const struct config *c, enum command command
         fprintf(stderr, "lighttz: no root is set\n");
     else if (c->listen.count == 0 && getenv("LISTEN_FDS") == NULL)
         fprintf(stderr, "lighttz: no listen is set\n");
-    else if (c->max_line > c->max_head)
-        fprintf(stderr, "lighttz: max_line is more than max_head\n");
     else
         return command;
     return COMMAND_WRONG;
@@ -335,10 +315,8 @@ void config_help(void)
     puts("Usage: lighttz [-c FILE] [--KEY VALUE]... [--check-config | --help | --version]\n\n"
          "Serves the files beneath a directory over HTTP/1.1, in the foreground. FILE has one\n"
          "'key = value' a line and '#' comments; the same keys are flags, which win.\n");
-    for (size_t i = 0; i < SETTINGS; i++)
-        printf("  %-20s %s%s%s%s\n", settings[i].name, settings[i].help,
-               settings[i].preset ? " (" : "", settings[i].preset ? settings[i].preset : "",
-               settings[i].preset ? ")" : "");
+    for (const struct setting *s = settings; s < settings + SETTINGS; s++)
+        printf(s->preset ? "  %-20s %s (%s)\n" : "  %-20s %s\n", s->name, s->help, s->preset);
     puts("\nSIGTERM finishes what is in flight. SIGHUP executes the binary at its place anew: it\n"
          "reads the configuration, reopens the log and takes over without losing a connection.");
 }

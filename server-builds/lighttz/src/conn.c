@@ -87,17 +87,15 @@ static size_t take_request(struct conn *c, const char *p, size_t *n)
         request_parse(p, c->head_length, &r);
     }
     size_t used = c->head_length;
+    used += body_skip(&c->body, p + used, *n - used);
+    bool bad = c->body.state == BODY_BAD;
+    if (bad || c->body.total + c->body.left > config->max_body) {
+        respond_refusal(c, &r, bad ? 400 : 413);
+        return *n;
+    }
     if (c->body.state != BODY_DONE) {
-        used += body_skip(&c->body, p + used, *n - used);
-        bool bad = c->body.state == BODY_BAD;
-        if (bad || c->body.total + c->body.left > config->max_body) {
-            respond_refusal(c, &r, bad ? 400 : 413);
-            return *n;
-        }
-        if (c->body.state != BODY_DONE) {
-            *n = c->head_length;
-            return 0;
-        }
+        *n = c->head_length;
+        return 0;
     }
     c->head_length = 0;
     serve(c, &r, used < *n);
@@ -109,15 +107,12 @@ static size_t take_request(struct conn *c, const char *p, size_t *n)
 /* Keeps input for later; `p` is not in `c->in`. */
 static void keep_input(struct conn *c, const char *p, size_t n)
 {
-    if (n > c->in_size || (n == 0 && c->in)) {
-        free(c->in);
-        c->in_size = n ? (n | 511) + 1 : 0;
-        c->in = n ? malloc(c->in_size) : NULL;
-        c->failed = c->failed || (n && c->in == NULL);
-    }
-    if (n && c->in)
+    free(c->in);
+    c->in = n ? malloc(n) : NULL;
+    c->in_length = c->in ? n : 0;
+    if (c->in)
         memcpy(c->in, p, n);
-    c->in_length = n;
+    c->failed = c->failed || c->in_length < n;
 }
 
 /* The last response is out. */
@@ -125,22 +120,20 @@ static void finish(struct conn *c)
 {
     if (!c->linger || shutdown(c->io.fd, SHUT_WR)) {
         conn_close(c);
-        return;
+    } else {
+        /* Closing with input unread would reset the connection under the response. */
+        c->state = CONN_LINGER;
+        keep_input(c, NULL, 0);
+        watch(c, EV_READ);
+        deadline_set(c, DEADLINE_LINGER);
     }
-    /* Closing with input unread would reset the connection under the response. */
-    c->state = CONN_LINGER;
-    keep_input(c, NULL, 0);
-    watch(c, EV_READ);
-    deadline_set(c, DEADLINE_LINGER);
 }
 
 static void wait_for_input(struct conn *c)
 {
-    bool fresh = c->requests == 0;
+    bool idle = c->in_length == 0 && c->requests;
+    enum deadline kind = c->head_length ? DEADLINE_BODY : idle ? DEADLINE_IDLE : DEADLINE_HEAD;
     c->state = c->head_length ? CONN_BODY : c->in_length ? CONN_HEAD : CONN_IDLE;
-    enum deadline kind = c->state == CONN_BODY            ? DEADLINE_BODY
-                         : c->state == CONN_HEAD || fresh ? DEADLINE_HEAD
-                                                          : DEADLINE_IDLE;
     /* The time for a head or a body runs from its start, not from its latest octet. */
     if (kind == DEADLINE_IDLE || c->deadline != kind)
         deadline_set(c, kind);
@@ -201,41 +194,42 @@ static void drain(struct conn *c)
         conn_close(c);
 }
 
+/* Copies what was kept to where the next input goes; its length. */
+static size_t restore_input(struct conn *c)
+{
+    if (c->in_length)
+        memcpy(c->server->in, c->in, c->in_length);
+    return c->in_length;
+}
+
 static void on_readable(struct conn *c)
 {
     char *in = c->server->in;
-    size_t n = c->in_length;
-    if (n)
-        memcpy(in, c->in, n);
+    size_t n = restore_input(c);
     ssize_t got = recv(c->io.fd, in + n, IN_SIZE - n, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        wait_for_input(c);
-        return;
-    }
-    if (got < 0) {
-        conn_close(c);
-        return;
-    }
     c->eof = got == 0;
-    process(c, in, n + (size_t)got);
+    if (got >= 0)
+        process(c, in, n + (size_t)got);
+    else if (errno == EAGAIN || errno == EINTR)
+        wait_for_input(c);
+    else
+        conn_close(c);
 }
 
 static void on_writable(struct conn *c)
 {
-    if (!output_flush(c)) {
+    if (output_flush(c)) {
+        c->state = CONN_HEAD;
+        deadline_unset(c);
+        process(c, c->server->in, restore_input(c));
+    } else {
         settle(c);
-        return;
     }
-    c->state = CONN_HEAD;
-    deadline_unset(c);
-    size_t n = c->in_length;
-    memcpy(c->server->in, c->in ? c->in : "", n);
-    process(c, c->server->in, n);
 }
 
 static void on_io(struct ev_loop *loop, ev_io *io, int events)
 {
-    struct conn *c = io->data;
+    struct conn *c = (struct conn *)io;
     (void)loop;
     (void)events;
     if (c->state == CONN_SEND)
@@ -264,7 +258,6 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
         return;
     }
     ev_io_init(&c->io, on_io, fd, EV_READ);
-    c->io.data = c;
     c->server = s;
     c->deadline = DEADLINES;
     c->status_page = status_page;

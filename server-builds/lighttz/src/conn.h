@@ -23,7 +23,7 @@ struct parts {
 };
 
 struct conn {
-    ev_io io;
+    ev_io io; /* first: it is what the loop knows */
     struct server *server;
     TAILQ_ENTRY(conn) peers; /* with the same deadline */
     double since;
@@ -40,7 +40,6 @@ struct conn {
     size_t progress; /* octets sent since the send deadline was set */
     char *in;        /* input that waits for more, or for the output to drain */
     size_t in_length;
-    size_t in_size;
     size_t scanned;
     size_t head_length; /* != 0: the head of the request whose body is being skipped */
     struct body body;

@@ -33,12 +33,23 @@ bool is_tchar(char c)
     return is(c, TCHAR);
 }
 
-static size_t span(const char *p, const char *end, unsigned class)
+static size_t span(struct str s, unsigned class)
 {
-    const char *q = p;
-    while (q < end && is(*q, class))
-        q++;
-    return (size_t)(q - p);
+    size_t n = 0;
+    while (n < s.n && is(s.p[n], class))
+        n++;
+    return n;
+}
+
+/* Cuts the octets of `class` before `end` off `s`, and `end`; false when another one follows. */
+static bool take(struct str *s, unsigned class, char end, struct str *taken)
+{
+    size_t n = span(*s, class);
+    if (n == s->n || s->p[n] != end)
+        return false;
+    *taken = (struct str){s->p, n};
+    *s = str_from(*s, n + 1);
+    return true;
 }
 
 /* A client may send one empty line before its request (RFC 9112, 2.2). */
@@ -122,7 +133,7 @@ static bool host_valid(struct str s)
 {
     uint64_t number = 0;
     bool six = s.n && s.p[0] == '[';
-    size_t n = six ? literal(s) : span(s.p, s.p + s.n, HOST);
+    size_t n = six ? literal(s) : span(s, HOST);
     struct str port = str_from(s, n);
     if ((six && n == 0) || !pct_valid((struct str){s.p, n}) || (port.n && port.p[0] != ':'))
         return false;
@@ -170,20 +181,16 @@ static int parse_version(struct request *r, struct str v)
     return 0;
 }
 
-/* method SP request-target SP HTTP-version, `end` at the CR. */
-static int parse_line(struct request *r, const char *p, const char *end)
+/* method SP request-target SP HTTP-version */
+static int parse_line(struct request *r)
 {
-    r->line = (struct str){p, (size_t)(end - p)};
-    r->name = (struct str){p, span(p, end, TCHAR)};
-    p += r->name.n;
-    if (r->name.n == 0 || p == end || *p++ != ' ')
+    struct str rest = r->line;
+    if (!take(&rest, TCHAR, ' ', &r->name) || r->name.n == 0)
         return 400;
     r->method = method_of(r->name);
-    r->target = (struct str){p, span(p, end, TARGET)};
-    p += r->target.n;
-    if (r->target.n == 0 || p == end || *p++ != ' ')
+    if (!take(&rest, TARGET, ' ', &r->target) || r->target.n == 0)
         return 400;
-    int status = parse_version(r, (struct str){p, (size_t)(end - p)});
+    int status = parse_version(r, rest);
     return status ? status : parse_target(r);
 }
 
@@ -212,20 +219,12 @@ static enum field field_of(struct str s)
 
 bool request_line(struct str *rest, struct str *name, struct str *value)
 {
-    if (rest->n == 0)
+    struct str s = *rest;
+    if (!take(&s, TCHAR, ':', name) || name->n == 0 || !take(&s, VALUE, '\r', value) || s.n == 0 ||
+        s.p[0] != '\n')
         return false;
-    const char *p = rest->p;
-    const char *end = p + rest->n;
-    *name = (struct str){p, span(p, end, TCHAR)};
-    p += name->n;
-    if (name->n == 0 || p == end || *p++ != ':')
-        return false;
-    *value = (struct str){p, span(p, end, VALUE)};
-    p += value->n;
     *value = str_trim(*value);
-    if (end - p < 2 || p[0] != '\r' || p[1] != '\n')
-        return false;
-    *rest = str_from(*rest, (size_t)(p + 2 - rest->p));
+    *rest = str_from(s, 1);
     return true;
 }
 
@@ -278,12 +277,12 @@ static void parse_connection(struct request *r)
     r->keep_alive = !close && (keep || !r->http_1_0);
 }
 
-static int parse_fields(struct request *r, const char *p, size_t n)
+static int parse_fields(struct request *r)
 {
     struct str name;
     struct str value;
     size_t count = 0;
-    struct str rest = r->fields = (struct str){p, n};
+    struct str rest = r->fields;
     while (request_line(&rest, &name, &value)) {
         enum field f = field_of(name);
         if (++count > REQUEST_FIELDS_MAX)
@@ -323,16 +322,15 @@ int request_parse(const char *p, size_t n, struct request *r)
     r->seen = r->repeated = 0;
     r->method = METHOD_UNKNOWN;
     r->line = r->name = r->target = (struct str){p, 0};
-    size_t first = leading_crlf(p, n);
-    p += first;
-    n -= first;
-    const char *cr = memchr(p, '\r', n);
-    if (cr == NULL || (size_t)(cr - p) + 4 > n || cr[1] != '\n')
+    struct str head = str_from((struct str){p, n}, leading_crlf(p, n));
+    struct str line = str_before(head, '\r');
+    if (line.n + 4 > head.n || line.p[line.n + 1] != '\n')
         return 400;
-    int status = parse_line(r, p, cr);
+    r->line = line;
+    int status = parse_line(r);
     if (status)
         return status;
-    const char *fields = cr + 2;
-    status = parse_fields(r, fields, n - (size_t)(fields - p) - 2);
+    r->fields = (struct str){line.p + line.n + 2, head.n - line.n - 4};
+    status = parse_fields(r);
     return status ? status : check_fields(r);
 }

@@ -33,17 +33,10 @@ static const char *reason_of(int status)
                    {503, "Service Unavailable"},
                    {505, "HTTP Version Not Supported"},
                    {201, "Created"},
-                   {202, "Accepted"},
                    {204, "No Content"},
                    {302, "Found"},
                    {303, "See Other"},
-                   {307, "Temporary Redirect"},
-                   {308, "Permanent Redirect"},
-                   {401, "Unauthorized"},
-                   {409, "Conflict"},
-                   {410, "Gone"},
-                   {422, "Unprocessable Content"},
-                   {429, "Too Many Requests"}};
+                   {401, "Unauthorized"}};
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (reasons[i].status == status)
             return reasons[i].reason;
@@ -88,8 +81,10 @@ static void log_request(struct conn *c, const struct request *r, int status, uin
         accesslog_add(&c->server->log, &c->peer, r, status, bytes);
 }
 
-static void append_front(struct conn *c, enum front front, int status)
+/* The start of any response but those of whole files. */
+static void start(struct conn *c, const struct request *r, int status)
 {
+    enum front front = begin(c, r, status);
     output_format(c, "HTTP/1.1 %d %s\r\nServer: lighttz\r\nDate: %s\r\n%s", status,
                   reason_of(status), c->server->date, connection_line[front]);
 }
@@ -99,7 +94,7 @@ static void respond_text(struct conn *c, const struct request *r, int status, st
                          struct str body)
 {
     bool head = r && r->method == METHOD_HEAD;
-    append_front(c, begin(c, r, status), status);
+    start(c, r, status);
     output_append(c, fields);
     output_format(c, "%sContent-Length: %lu\r\n\r\n",
                   body.n ? "Content-Type: text/plain; charset=utf-8\r\n" : "", body.n);
@@ -122,7 +117,7 @@ void respond_script(struct conn *c, const struct request *r, const struct script
 {
     bool empty = reply->status == 204 || reply->status == 304;
     bool body = !empty && r->method != METHOD_HEAD;
-    append_front(c, begin(c, r, reply->status), reply->status);
+    start(c, r, reply->status);
     output_append(c, reply->fields);
     if (!reply->has_type && !empty)
         output_append(c, STR("Content-Type: text/html; charset=utf-8\r\n"));
@@ -152,7 +147,7 @@ void respond_redirect(struct conn *c, const struct request *r, struct str path)
 
 void respond_not_modified(struct conn *c, const struct request *r, const struct file *f)
 {
-    append_front(c, begin(c, r, 304), 304);
+    start(c, r, 304);
     output_append(c, f->validators);
     log_request(c, r, 304, 0);
 }
@@ -209,7 +204,7 @@ void respond_next_part(struct conn *c)
 }
 
 static void respond_multipart(struct conn *c, const struct request *r, struct file *f,
-                              const struct ranges *ranges, enum front front)
+                              const struct ranges *ranges)
 {
     char text[512];
     struct parts *parts = c->parts = malloc(sizeof *parts);
@@ -226,7 +221,6 @@ static void respond_multipart(struct conn *c, const struct request *r, struct fi
         length += part_head(parts, i, text, sizeof text);
     for (unsigned i = 0; i < ranges->count; i++)
         length += (size_t)(ranges->range[i].to - ranges->range[i].from);
-    append_front(c, front, 206);
     output_format(c,
                   "Content-Length: %lu\r\n"
                   "Content-Type: multipart/byteranges; boundary=%lx\r\n",
@@ -247,12 +241,11 @@ void respond_ranges(struct conn *c, const struct request *r, struct file *f,
         respond_text(c, r, 416, (struct str){text, n}, STR("416 Range Not Satisfiable\n"));
         return;
     }
-    enum front front = begin(c, r, 206);
+    start(c, r, 206);
     if (ranges->count > 1) {
-        respond_multipart(c, r, f, ranges, front);
+        respond_multipart(c, r, f, ranges);
         return;
     }
-    append_front(c, front, 206);
     output_format(c, "Content-Range: bytes %ld-%ld/%ld\r\nContent-Length: %ld\r\n", range->from,
                   range->to - 1, f->size, range->to - range->from);
     output_append(c, f->after_length);
@@ -265,13 +258,13 @@ bool respond_before_body(struct conn *c, const struct request *r, bool body_has_
 {
     if (!r->expects_continue || body_has_come)
         return false;
-    if (!serve_needs_body(c, r) && (r->method == METHOD_REFUSED || r->method == METHOD_UNKNOWN)) {
-        /* Whether the body still comes is the client's choice: only a new connection is in step. */
-        respond_refusal(c, r, r->method == METHOD_REFUSED ? 405 : 501);
-        return true;
-    }
-    output_append(c, STR("HTTP/1.1 100 Continue\r\n\r\n"));
-    return false;
+    bool refused = r->method == METHOD_REFUSED;
+    bool serves = serve_needs_body(c, r) || !(refused || r->method == METHOD_UNKNOWN);
+    if (serves)
+        output_append(c, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+    else /* whether the body still comes is the client's choice: only a new connection is in step */
+        respond_refusal(c, r, refused ? 405 : 501);
+    return !serves;
 }
 
 void respond_page(struct conn *c, const struct request *r)

@@ -44,18 +44,11 @@ static void *allocate(void *data, void *p, size_t old, size_t n)
     return q;
 }
 
-static struct script *script_of(lua_State *lua)
-{
-    void *data;
-    lua_getallocf(lua, &data);
-    return data;
-}
-
 /* Once the time is over every instruction fails, so that a pcall() in the script cannot go on. */
 static void on_count(lua_State *lua, lua_Debug *debug)
 {
     (void)debug;
-    if (seconds() < script_of(lua)->deadline)
+    if (seconds() < (*(struct script **)lua_getextraspace(lua))->deadline)
         return;
     lua_sethook(lua, on_count, LUA_MASKCOUNT, 1);
     luaL_error(lua, "out of time");
@@ -99,6 +92,7 @@ static bool load(struct script *s)
     s->lua = lua_newstate(allocate, s);
     if (s->lua == NULL)
         return failed(s, "loading");
+    *(struct script **)lua_getextraspace(s->lua) = s;
     open_libraries(s->lua);
     start_clock(s);
     if (luaL_loadfilex(s->lua, s->config->lua_script, "t") || lua_pcall(s->lua, 0, 0, 0))

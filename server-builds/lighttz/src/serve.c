@@ -31,23 +31,17 @@ static bool wants_ranges(const struct request *r, const struct file *f)
 static void serve_file(struct conn *c, const struct request *r, struct str path, bool more)
 {
     struct file *f;
+    struct ranges ranges;
     int status = find_file(c, r, path, &f);
-    if (status == 301) {
-        respond_redirect(c, r, path);
-        return;
-    }
     if (status == 200)
         status = condition_status(r, f);
-    if (status == 304) {
+    if (status == 301)
+        respond_redirect(c, r, path);
+    else if (status == 304)
         respond_not_modified(c, r, f);
-        return;
-    }
-    if (status != 200) {
+    else if (status != 200)
         respond_status(c, r, status);
-        return;
-    }
-    struct ranges ranges;
-    if (wants_ranges(r, f) && range_parse(r->value[FIELD_RANGE], f->size, &ranges) != 200)
+    else if (wants_ranges(r, f) && range_parse(r->value[FIELD_RANGE], f->size, &ranges) != 200)
         respond_ranges(c, r, f, &ranges);
     else
         respond_file(c, r, f, more);
@@ -88,18 +82,14 @@ void serve(struct conn *c, const struct request *r, bool more)
 {
     char path[TARGET_PATH_MAX];
     size_t n = 0;
-    if (is_scripts(c, r, path, &n)) {
+    int status = r->path.n ? target_decode(r->path, path, &n) : 0;
+    if (is_scripts(c, r, path, &n))
         serve_script(c, r, (struct str){path, n});
-        return;
-    }
-    if (r->method == METHOD_REFUSED || r->method == METHOD_UNKNOWN) {
+    else if (r->method == METHOD_REFUSED || r->method == METHOD_UNKNOWN)
         respond_status(c, r, r->method == METHOD_REFUSED ? 405 : 501);
-        return;
-    }
-    int status = r->path.n ? target_decode(r->path, path, &n) : 200;
-    if (status == 400)
+    else if (status == 400)
         respond_refusal(c, r, status);
-    else if (status && status != 200)
+    else if (status)
         respond_status(c, r, status);
     else if (r->method == METHOD_OPTIONS)
         respond_status(c, r, 200);

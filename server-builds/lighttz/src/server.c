@@ -17,8 +17,9 @@ static struct server server; /* one per process: its pages cost nothing until th
 /* Before all else that happens in a turn of the loop. */
 static void on_clock(struct ev_loop *loop, ev_check *check, int events)
 {
-    struct server *s = check->data;
+    struct server *s = &server;
     struct timespec t;
+    (void)check;
     (void)events;
     clock_gettime(CLOCK_MONOTONIC, &t);
     s->now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
@@ -59,9 +60,8 @@ static bool make_room(struct server *s)
 }
 
 /* False when there is nothing more to accept now. */
-static bool accept_one(struct listener *l)
+static bool accept_one(struct server *s, struct listener *l)
 {
-    struct server *s = l->server;
     struct sockaddr_in6 peer = {0}; /* room for either family */
     socklen_t n = sizeof peer;
     bool log = s->log.fd >= 0;
@@ -77,7 +77,7 @@ static bool accept_one(struct listener *l)
 
 static void accept_many(struct listener *l, int most)
 {
-    for (int i = 0; i < most && accept_one(l); i++)
+    for (int i = 0; i < most && accept_one(&server, l); i++)
         continue;
 }
 
@@ -85,12 +85,13 @@ static void on_accept(struct ev_loop *loop, ev_io *io, int events)
 {
     (void)loop;
     (void)events;
-    accept_many(io->data, ACCEPT_BATCH);
+    accept_many((struct listener *)io, ACCEPT_BATCH);
 }
 
 static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 {
-    struct server *s = timer->data;
+    struct server *s = &server;
+    (void)timer;
     (void)events;
     conn_sweep(s);
     if (s->paused)
@@ -103,7 +104,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
  * same sockets (SIGUSR1) leaves idle connections all the time; otherwise they get a moment. */
 static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 {
-    struct server *s = signal->data;
+    struct server *s = &server;
     bool retire = signal->signum == SIGUSR1;
     (void)events;
     double patience = (double)s->config->stop_timeout / 1000;
@@ -154,23 +155,18 @@ static bool start(struct server *s, const struct sockets *sockets)
     s->listener_count = sockets->count;
     for (unsigned i = 0; i < sockets->count; i++) {
         struct listener *l = &s->listeners[i];
-        l->server = s;
         l->status_page = sockets->slot[i].status_page;
         ev_io_init(&l->io, on_accept, sockets->slot[i].fd, EV_READ);
-        l->io.data = l;
     }
     for (enum deadline kind = 0; kind < DEADLINES; kind++)
         TAILQ_INIT(&s->waiting[kind]);
     ev_timer_init(&s->tick, on_tick, TICK_S, TICK_S);
-    s->tick.data = s;
     ev_timer_start(s->loop, &s->tick);
     ev_check_init(&s->clock, on_clock);
     ev_set_priority(&s->clock, EV_MAXPRI); /* before what it tells the time to */
-    s->clock.data = s;
     ev_check_start(s->loop, &s->clock);
     for (int i = 0; i < SIGNALS; i++) {
         ev_signal_init(&s->signals[i], on_stop, signals[i]);
-        s->signals[i].data = s;
         ev_signal_start(s->loop, &s->signals[i]);
     }
     listen_on(s, true);

@@ -30,11 +30,9 @@ enum deadline {
 enum front { FRONT_KEEP, FRONT_CLOSE, FRONT_KEEP_1_0, FRONTS };
 
 struct conn;
-struct server;
 
 struct listener {
-    ev_io io;
-    struct server *server;
+    ev_io io; /* first: it is what the loop knows */
     bool status_page;
 };
 

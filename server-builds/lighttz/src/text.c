@@ -26,7 +26,7 @@ size_t text_vformat(char *out, size_t size, const char *format, va_list args)
 {
     struct out o = {out, size};
     for (const char *f = format; *f; f++) {
-        size_t plain = strcspn(f, "%");
+        size_t plain = (size_t)(strchrnul(f, '%') - f);
         put(&o, f, plain);
         f += plain;
         if (*f++ == '\0')

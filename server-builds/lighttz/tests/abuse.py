@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import struct
+import termios
 import threading
 import time
 from pathlib import Path
@@ -24,6 +26,15 @@ def until(condition, timeout: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def unread(s: socket.socket) -> int:
+    """Octets that have come and were not read yet."""
+    return struct.unpack("i", fcntl.ioctl(s, termios.FIONREAD, b"\0" * 4))[0]
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def cpu_ticks(pid: int) -> int:
@@ -79,6 +90,11 @@ class Load(threading.Thread):
                 s = None
         if s:
             s.close()
+
+    def proceed(self) -> None:
+        """Waits for one more answer."""
+        before = self.answers
+        until(lambda: self.answers > before)
 
     def finish(self) -> None:
         self.done.set()

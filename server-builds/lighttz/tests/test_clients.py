@@ -6,13 +6,14 @@ import contextlib
 import os
 import random
 import resource
+import select
 import socket
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from abuse import GET, LARGE, cpu_ticks, pss_kib, reset, until
+from abuse import GET, LARGE, cpu_ticks, open_files, pss_kib, reset, unread, until
 from wire import SANITIZED, Server, parse, read_all, read_responses
 
 
@@ -32,7 +33,7 @@ def test_deep_pipeline(server: Server, root: Path) -> None:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         sender = threading.Thread(target=lambda: (s.sendall(requests), s.shutdown(socket.SHUT_WR)))
         sender.start()
-        time.sleep(0.2)
+        until(lambda: unread(s) > 30_000)
         responses = parse(read_all(s))
         sender.join()
     assert [r.status for r in responses] == [200, 200, 200, 404] * 60
@@ -63,8 +64,7 @@ def test_timeouts(root: Path) -> None:
         answer = b""
         while not answer and time.monotonic() - start < 4:  # cut off although it always sends something
             drip.send(b"G")
-            time.sleep(0.1)
-            with contextlib.suppress(BlockingIOError):
+            if select.select([drip], [], [], 0.1)[0]:
                 answer = drip.recv(1000)
         assert b" 408 " in answer and time.monotonic() - start < 2
         assert [r.status for r in parse(read_all(head))] == [408]
@@ -88,7 +88,7 @@ def test_resets_in_every_state(root: Path) -> None:
             for pause in (0, 0.01):
                 s = server.connect()
                 s.sendall(start)
-                time.sleep(pause)
+                time.sleep(pause)  # before and after it is read, which does not show from here
                 reset(s)
         until(lambda: server.counters()["connections"] == 1)
         assert server.get("/ten.txt").status == 200
@@ -146,16 +146,19 @@ def test_mutated_requests(root: Path) -> None:
 
 def test_descriptors_run_out_and_come_back(root: Path) -> None:
     with Server(root, "--defer-accept", "off", limit_files=40) as server:
+        (worker,) = server.workers()
+        until(lambda: server.counters()["connections"] == 1)
+        at_rest = open_files(worker)
         clients = [server.connect() for _ in range(80)]
         for s in clients:
             s.sendall(GET[:-1])
-        time.sleep(0.7)
-        (worker,) = server.workers()
+        until(lambda: open_files(worker) == 40)
         before = cpu_ticks(worker)
-        time.sleep(0.5)
+        time.sleep(0.5)  # what it would spin in
         assert cpu_ticks(worker) - before < 15, "it spins"
         for s in clients[:60]:
             s.close()
+        until(lambda: open_files(worker) <= at_rest + 20)
         for s in clients[60:]:
             s.sendall(b"\n")
             assert read_responses(s, 1)[0].status == 200
@@ -169,7 +172,7 @@ def test_max_connections(root: Path) -> None:
         busy = [stack.enter_context(server.connect()) for _ in range(10)]
         for s in busy:
             s.sendall(GET[:-2])
-        time.sleep(0.2)
+        until(lambda: server.counters()["connections"] == 11)
         assert server.get("/ten.txt").status == 503
         busy[0].sendall(GET[-2:])
         assert read_responses(busy[0], 1)[0].status == 200

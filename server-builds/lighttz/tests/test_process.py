@@ -7,11 +7,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from abuse import GET, LARGE, Load, ok, until
+from abuse import GET, LARGE, Load, ok, unread, until
 from wire import BINARY, Server, free_port, parse, read_all, read_responses
 
 
@@ -23,7 +22,8 @@ def test_reload_under_load(root: Path, keep: bool) -> None:
             before = server.workers()
             server.process.send_signal(signal.SIGHUP)
             until(lambda: not set(before) & set(server.workers()) and server.workers())  # noqa: B023
-            time.sleep(0.05)
+            for load in loads:
+                load.proceed()
         for load in loads:
             load.finish()
         assert not [failure for load in loads for failure in load.failures]
@@ -79,9 +79,9 @@ def test_stop_finishes_what_is_in_flight(root: Path) -> None:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         slow.sendall(LARGE * 20)
         half.sendall(GET[:-2])
-        time.sleep(0.2)
+        until(lambda: server.counters()["connections"] == 4 and unread(slow) > 30_000)
         server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.2)
+        until(lambda: _refuses(server))
         idle.sendall(GET)  # raced with the signal: still answered, and told to go
         assert parse(read_all(idle))[0]["Connection"] == "close"
         half.sendall(GET[-2:])
@@ -89,6 +89,14 @@ def test_stop_finishes_what_is_in_flight(root: Path) -> None:
         response = read_responses(slow, 1)[0]
         assert response.status == 200 and len(response.body) == 300_000
     server.stop()
+
+
+def _refuses(server: Server) -> bool:
+    try:
+        server.connect().close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def test_stop_under_load(root: Path) -> None:
@@ -155,7 +163,6 @@ def test_more_and_fewer_workers(root: Path, tmp_path: Path) -> None:
 
 def test_a_worker_that_dies_is_replaced(root: Path) -> None:
     with Server(root) as server:
-        time.sleep(1.1)
         (worker,) = server.workers()
         server.killed = True
         os.kill(worker, signal.SIGKILL)
