@@ -62,7 +62,8 @@ class Rung:
 
     def too_few(self, slo: Slo) -> bool:
         """True when no request failed and the availability is still not shown: there were too few of them."""
-        return self.misses(slo, LOW) == "availability" and self.available is not None and self.available.mid == 1
+        flawless = self.blocks > 1 and self.available is not None and self.available.mid == 1
+        return flawless and self.misses(slo, LOW) == "availability"
 
 
 def open_ladders(run: Run) -> list[Group]:
