@@ -71,12 +71,13 @@ def newest(results: Path) -> list[Path]:
     return [results / name / run_id for name, run_id in json.loads(files[-1].read_text())["runs"].items()]
 
 
-def run_all(scale: Scale, inventory: Path | None, results: Path) -> int:
+def run_all(scale: Scale, inventory: Path | None, results: Path, registry: Registry | None = None) -> int:
     """Measure all that is left of the batch and write the page; the exit code: 1 when an experiment failed, else 0.
 
     Without an inventory the embedded lab is brought up, and its link changed as each experiment wants it.
     """
-    todo, batch = plans(scale), Batch(results, scale)
+    registry = registry or Registry()
+    todo, batch = plans(scale, registry), Batch(results, scale)
     left = {name: planned for name, planned in todo.items() if not batch.finished(planned.resolved)}
     if batch.runs:
         say(f"going on with {batch.file}; without that file all would begin anew")
@@ -88,7 +89,7 @@ def run_all(scale: Scale, inventory: Path | None, results: Path) -> int:
     for n, (name, planned) in enumerate(todo.items(), start=1):
         say(f"experiment {n} of {len(todo)}: {name}" + (f", about {_minutes([planned])} minutes" * (name in left)))
         try:
-            print(_one(planned, batch, inventory, scale))
+            print(_one(planned, batch, inventory, scale, registry))
         except WrongLinkError as error:
             say(f"skipped: {error}")
         except (UserError, RunnerError) as error:
@@ -107,15 +108,15 @@ def _minutes(planned: Iterable[Plan]) -> str:
     return f"{sum(one.total_s for one in planned) / 60:.0f}"
 
 
-def _one(planned: Plan, batch: Batch, inventory: Path | None, scale: Scale) -> str:
+def _one(planned: Plan, batch: Batch, inventory: Path | None, scale: Scale, registry: Registry) -> str:
     """Measure one experiment, where that is still to do, and judge it; what there is to read."""
     experiment = planned.resolved.experiment
     folder = batch.finished(planned.resolved)
     if folder is None:
-        file, killed = Registry().experiment_file(experiment.name), batch.unfinished(planned.resolved)
+        file, killed = registry.experiment_file(experiment.name), batch.unfinished(planned.resolved)
         machines = inventory or lab.shaped(experiment.link, say)
         with Progress() as progress:
-            folder = measure(file, machines, batch.results, killed, progress=progress, scale=scale)
+            folder = measure(file, machines, batch.results, killed, progress=progress, registry=registry, scale=scale)
         batch.keep(folder)
     return conclude(folder)
 

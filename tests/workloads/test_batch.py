@@ -1,0 +1,122 @@
+"""A batch of experiments: real runs on this machine, one after the other, interrupted and gone on with."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vmtoll import batch
+from vmtoll.shell import UserError
+from workloads.runner.registry import Registry
+from workloads.runner.run import run
+
+CLAIM = {
+    "says": "both machines are as fast",
+    "metric": "throughput_rps",
+    "of": {"server": "lighttz", "environment": "metal", "workload": "tiny"},
+    "over": {"environment": "metal-two"},
+    "within_pct": 50,
+}
+KEYS: dict[str, Any] = {
+    "claims": [CLAIM],
+    "scales": {"small": {"blocks": 3}, "full": {"blocks": 7}},
+    "noise_floor": None,
+}
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without verdict, report and page, which take longer than these runs; the first test here has them."""
+    monkeypatch.setattr(batch, "conclude", lambda folder: f"report of {folder}")
+    monkeypatch.setattr(batch, "replication_page", lambda folders, output: output)
+
+
+@pytest.fixture
+def three(project: Registry, rewrite: Callable[..., Path]) -> Registry:
+    """Three experiments: two that make a claim, one of which no machine here has the link; and one that makes none."""
+    tiny = project.experiment_file("tiny")
+    for name, more in (("alpha", KEYS), ("beta", KEYS | {"link": "10gbit"}), ("gamma", {})):
+        rewrite(**more).rename(project.experiment_file(name))
+    assert not tiny.exists()
+    return project
+
+
+def recorded(results: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((results / "all-small.json").read_text())
+    return content
+
+
+def test_a_batch_measures_what_makes_a_claim_and_skips_what_has_no_machines(
+    three: Registry, inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    assert {name: len(p.trials) for name, p in batch.plans("full", three).items()} == {"alpha": 14, "beta": 14}
+    assert batch.run_all("small", inventory, results, three) == 0
+    said = capsys.readouterr()
+    assert "experiment 1 of 2: alpha" in said.err
+    assert "skipped: experiment beta wants the link '10gbit'" in said.err
+    (folder,) = batch.newest(results)
+    assert recorded(results) == {"done": True, "runs": {"alpha": folder.name}}
+    assert json.loads((folder / "run.json").read_text())["verdict"] is not None
+    assert (folder / "report.html").exists()
+    assert CLAIM["says"] in (results / "replication.html").read_text()
+
+
+@pytest.mark.usefixtures("unread")
+def test_an_interrupted_batch_repeats_nothing_and_goes_on_inside_of_a_run(
+    three: Registry, inventory: Path, tmp_path: Path
+) -> None:
+    results, beta = tmp_path / "results", three.experiment_file("beta")
+    beta.write_text(yaml.safe_dump(yaml.safe_load(beta.read_text()) | {"link": "unshaped"}))
+
+    class KilledError(Exception):
+        pass
+
+    def killed(stage: str, n: int, *_: object) -> None:
+        if (stage, n) == ("trial", 4):
+            raise KilledError
+
+    alpha = run(three.experiment_file("alpha"), inventory, results, registry=three, scale="small")
+    batch.Batch(results, "small").keep(alpha)
+    with pytest.raises(KilledError):
+        run(beta, inventory, results, registry=three, scale="small", progress=killed)
+    (half,) = (results / "beta").iterdir()
+    assert json.loads((half / "run.json").read_text())["status"] == "running"
+
+    assert batch.run_all("small", inventory, results, three) == 0
+    assert batch.newest(results) == [alpha, half]
+    assert list((results / "alpha").iterdir()) == [alpha]
+    with (half / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        rows = [(row["block"], row["order"], row["attempt"]) for row in csv.DictReader(handle)]
+    assert len(rows) == len(set(rows)) == 6
+
+
+@pytest.mark.usefixtures("unread")
+def test_an_experiment_that_fails_does_not_stop_the_others_and_is_tried_again(
+    three: Registry, inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, alpha, beta = tmp_path / "results", three.experiment_file("alpha"), three.experiment_file("beta")
+    beta.write_text(yaml.safe_dump(yaml.safe_load(beta.read_text()) | {"link": "unshaped"}))
+    good = alpha.read_text()
+    (three.root / "vm-images/guests/kvm-none.yml").write_text("description: no machine has it\n")
+    alpha.write_text(yaml.safe_dump(yaml.safe_load(good) | {"environments": ["metal", "metal-two", "kvm-none"]}))
+    assert batch.run_all("small", inventory, results, three) == 1
+    assert "failed: alpha: " in (said := capsys.readouterr().err)
+    assert "1 of 2 experiments failed: alpha" in said
+    (first,) = batch.newest(results)
+    assert first.parent.name == "beta"
+
+    alpha.write_text(good)
+    assert batch.run_all("small", inventory, results, three) == 0
+    assert [folder.parent.name for folder in batch.newest(results)] == ["beta", "alpha"]
+    assert first in batch.newest(results)
+    assert batch.Batch(results, "small").runs == {}, "the next batch begins anew"
+
+
+def test_without_a_batch_there_is_no_page(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="begin with `vmtoll run all`"):
+        batch.newest(tmp_path)
