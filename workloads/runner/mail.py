@@ -4,6 +4,7 @@ import secrets
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.runner import gates, latency
 from workloads.runner.driver import Driver, Phase
@@ -28,38 +29,44 @@ def measure(driver: Driver, workload: MailWorkload) -> Measured:
     `service_time_*` is, of messages sent, the server's own delay from the first accepted recipient to the mailbox; of
     mailboxes read, the session as its user saw it. Raises ToolError, AgentError, HostLostError.
     """
-    experiment, server, users = driver.experiment, driver.scenario.server, workload.users
-    sends, load = workload.sends, _load(driver, workload)
-    page = f"{workload.site}/{workload.page}"
+    experiment, users, load = driver.experiment, workload.users, _load(driver, workload)
     driver.sut.call(
-        "mail_prepare", _LIMIT_S, name=server, password=load.password, messages=0 if sends else HELD, page=page
-    )
+        "mail_prepare", _LIMIT_S,
+        name=driver.scenario.server, password=load.password,
+        messages=0 if workload.sends else HELD, page=f"{workload.site}/{workload.page}",
+    )  # fmt: skip
     driver.watch.port = load.port
     driver.tell(workload.tool)
     rate_rps = _warm(driver, workload, load, experiment.warmup_s)
     load = replace(load, tag=f"{driver.name}.measured", requests=_whole(rate_rps * experiment.duration_s, users))
-    before = driver.watch.read()
-    driver.tell(f"{workload.tool} measures")
-    done = driver.run(workload.tool, load, load.requests / rate_rps)
-    waited_s = _drained(driver) if sends else 0.0
-    after = driver.watch.read()
-    result = driver.read(workload.tool, load, done, workload.tool)
-    driver.watch.loaded(workload.tool, before, after, done, result.transactions)
-    done = replace(done, wall_s=done.wall_s + waited_s)
-    driver.bench.rates[driver.key(workload.tool)] = max(result.transactions, 1) / done.wall_s
-    row: Row = {"users": users, "throughput_rps": result.transactions / done.wall_s}
-    reasons = []
-    if sends:
-        result, counted = _delivered(driver, load, result)
-        row |= counted | {"throughput_rps": counted["messages_delivered"] / done.wall_s}
+    own = _measured(driver, workload, load, load.requests / rate_rps)
+    row: Row = {"users": users, "throughput_rps": own.result.transactions / own.done.wall_s}
+    reasons = own.reasons()
+    if workload.sends:
+        counted, delays_us = _delivered(driver, load, own.result)
+        row |= counted | {"throughput_rps": counted["messages_delivered"] / own.done.wall_s}
+        own = replace(own, result=replace(own.result, latencies_us=delays_us, sent_us=None))
         reasons += gates.lost_mail(counted)
-    if result.transferred_mb is not None:
-        row["throughput_mb_per_s"] = result.transferred_mb / done.wall_s
+    result = own.result
+    row["throughput_mb_per_s"] = (result.transferred_mb or 0.0) / own.done.wall_s
     if result.latencies_us is not None and len(result.latencies_us):
         row |= latency.summary("service_time", result.latencies_us)
         reasons += gates.mean_over_p99(row, "service_time")
-    own = Phase(workload.tool, load, done, result, before, after)
-    return Measured(row, own.reasons() + reasons, [own], result)
+    return Measured(row, reasons, [own], result)
+
+
+def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float) -> Phase:
+    """The load under observation, until its last message is delivered; its wall clock is that of both."""
+    tool, before = workload.tool, driver.watch.read()
+    driver.tell(f"{tool} measures")
+    done = driver.run(tool, load, expected_s)
+    waited_s = _drained(driver) if workload.sends else 0.0
+    after = driver.watch.read()
+    result = driver.read(tool, load, done, tool)
+    driver.watch.loaded(tool, before, after, done, result.transactions)
+    done = replace(done, wall_s=done.wall_s + waited_s)
+    driver.bench.rates[driver.key(tool)] = max(result.transactions, 1) / done.wall_s
+    return Phase(tool, load, done, result, before, after)
 
 
 def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
@@ -106,8 +113,8 @@ def _drained(driver: Driver) -> float:
     return float(answer["waited_s"])
 
 
-def _delivered(driver: Driver, load: MailLoad, result: ToolResult) -> tuple[ToolResult, dict[str, int]]:
-    """The result with the server's own delays in the place of the tool's times, and the messages counted."""
+def _delivered(driver: Driver, load: MailLoad, result: ToolResult) -> tuple[dict[str, int], NDArray[np.int64]]:
+    """The messages of this load, counted in the mailboxes, and the server's own delay of each in µs."""
     driver.tell("counts the messages")
     seen = driver.sut.call("mail_delivered", _LIMIT_S, name=driver.scenario.server, tag=load.tag)
     counted = {
@@ -116,4 +123,4 @@ def _delivered(driver: Driver, load: MailLoad, result: ToolResult) -> tuple[Tool
         "messages_lost": max(0, result.successful - seen["distinct"]),
         "messages_doubled": seen["found"] - seen["distinct"],
     }
-    return replace(result, latencies_us=np.array(seen["delays_us"], dtype=np.int64), sent_us=None), counted
+    return counted, np.array(seen["delays_us"], dtype=np.int64)
