@@ -14,10 +14,13 @@ from synthetic_run import Row, Truth, failed
 
 from analysis.evidence import select
 from analysis.load import Run, load_run
-from analysis.published import FIGURES, figures, workloads
+from analysis.published import FIGURES, OURS, figures, servers, workloads
 from analysis.replication import MEASURE, NOT_SAME, SAME, UNKNOWN, points, replication
 from analysis.replication_page import write_page
 from analysis.report import write_report
+from workloads.runner.experiment import load
+
+ROOT = Path(__file__).parents[2]
 
 SMALL = {
     f"page-{size}-{users}{'-keep' if keep else ''}": {"page": f"page-{size}.html", "users": users, "keep_alive": keep}
@@ -183,15 +186,39 @@ def test_an_experiment_of_our_own_has_no_published_figures(tmp_path: Path) -> No
     assert replication(make_published(tmp_path, Truth(), [])).empty
 
 
+def test_every_published_figure_finds_its_workload_and_server_at_the_full_scale() -> None:
+    """How long a test lasted is not compared; all else has one workload, a server that stands for it, and a column."""
+    published = pd.read_csv(FIGURES, keep_default_na=False)
+    for name in published["experiment"].unique():
+        resolved = load(ROOT / "workloads" / "experiments" / f"{name}.yml", scale="full")
+        experiment = {"workloads": {key: one.model_dump(mode="json") for key, one in resolved.workloads.items()}}
+        experiment["site"] = resolved.site.model_dump(mode="json")
+        trials = pd.DataFrame({"server": resolved.experiment.servers})
+        run = Run(Path(), {"experiment": {"resolved": experiment}}, {}, trials)
+        run.__dict__["trials"] = trials  # what it would have measured
+        for _, row in figures(name).iterrows():
+            assert len(workloads(run, row)) == 1, row
+            assert servers(run, row["server"]), row
+            assert (row["metric"], row["unit"]) in OURS or row["metric"] == "elapsed", row
+
+
 # ---- the page
 
 
 @pytest.fixture(scope="module")
-def page(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same with two of its workloads, and its report."""
+    some = {name: SMALL[name] for name in ("page-4k-100", "page-4k-100-keep")}
+    run = small_servers(tmp_path_factory.mktemp("reported"), workloads=some)
+    write_report(run.path)
+    return run
+
+
+@pytest.fixture(scope="module")
+def page(reported: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
-    beside = results / "small-servers-2003" / run.path.name
-    shutil.copytree(run.path, beside)
-    write_report(beside)
+    beside = results / "small-servers-2003" / reported.path.name
+    shutil.copytree(reported.path, beside)
     truth = Truth({"nginx": 0.9, "lighttpd": 0.8}, loads=("share:0.3", "share:0.7", "share:1.1"), status="running")
     peak = claim(metric="peak_goodput_rps", of={"workload": "ramp"}, published=[10000, 6000])
     ramp = make_published(
@@ -229,11 +256,11 @@ def test_the_page_is_one_file_and_links_the_reports_beside_it(page: Path) -> Non
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
 
 
-def test_the_report_shows_claims_before_verdicts_and_the_points(run: Run) -> None:
-    text = write_report(run.path).read_text(encoding="utf-8")
+def test_the_report_shows_claims_before_verdicts_and_the_points(reported: Run) -> None:
+    text = (reported.path / "report.html").read_text(encoding="utf-8")
     assert text.index("What was published") < text.index('id="verdicts"')
     assert "Of 3 claims: <strong>1</strong> held, <strong>0</strong> did not hold, <strong>2</strong> cannot" in text
-    assert f"Point by point: {len(points(run))} published figures" in text
+    assert f"Point by point: {len(points(reported))} published figures" in text
 
 
 def test_the_report_of_our_own_experiment_says_nothing_of_it(tmp_path: Path) -> None:
