@@ -40,7 +40,8 @@ def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]
     ]
     if not results:
         raise LoadError(
-            f"{run.path}: no ladder of rates, so that no capacity can be told; measure one: vmtoll run tails"
+            f"{run.path}: no ladder of rates, so that no capacity can be told; measure one: vmtoll run tails, or"
+            " vmtoll run capacity, which climbs on until something gives way"
         )
     return {
         "run_id": run.meta["run_id"],

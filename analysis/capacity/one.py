@@ -73,7 +73,9 @@ def notes(one: One, slo: Slo, bound: dict[str, Any] | None) -> list[str]:
     fewest = min(rung.blocks for rung in one.rungs)
     if fewest < MIN_BLOCKS:
         said.append(f"{fewest} of at least {MIN_BLOCKS} blocks")
-    if one.open_end and LOW in one.open_end:
+    if (one.at.trials["client"] == "localhost").any():
+        said.append("the load came from the machine itself, and took CPU from the server")
+    if LOW in one.open_end:
         said.append(f"the ladder ends at {one.rungs[-1].rate_rps:,.0f}/s; what lies above was not measured")
     elif one.rates[HIGH] is None:
         said.append(f"not even {one.rungs[0].rate_rps:,.0f}/s meets it, and nothing below was measured")

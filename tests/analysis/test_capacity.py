@@ -27,7 +27,7 @@ SLO = Slo(5.0)
 
 
 def truth(**changes: Any) -> Truth:
-    return Truth(**({"servers": {"nginx": 0.6}, "drift": 0.0, "loads": LADDER} | changes))
+    return Truth(**({"servers": {"nginx": 0.6}, "drift": 0.0, "aa": False, "loads": LADDER} | changes))
 
 
 def planned(tmp_path: Path, what: Truth, slo: Slo = SLO, **demand: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def side(found: dict[str, Any], environment: str) -> dict[str, Any]:
 
 
 def test_the_ladder_recovers_the_truth(tmp_path: Path) -> None:
-    found = planned(tmp_path, truth(), guests_per_host=4)
+    found = planned(tmp_path, truth(aa=True), guests_per_host=4)
     metal, guest = side(found, "metal"), side(found, "kvm-default")
     assert metal["one"] == {"low": 3000, "mid": 3000, "high": 3000}
     assert guest["one"] == {"low": 1500, "mid": 1500, "high": 1500}
@@ -217,6 +217,11 @@ def test_more_than_its_cpu_allows_is_a_contradiction(tmp_path: Path) -> None:
     assert metal["erlang_c"]["rate_rps"] < 2000
 
 
+def test_a_client_on_the_machine_itself_is_said(tmp_path: Path) -> None:
+    metal = side(planned(tmp_path, truth(change=lambda row: [row | {"client": "localhost"}])), "metal")
+    assert metal["notes"] == ["the load came from the machine itself, and took CPU from the server"]
+
+
 def test_shares_are_rates(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(loads=("share:0.25", "share:0.5", "share:0.75", "share:0.9"))), "metal")
     assert metal["one"]["low"] == 3000
@@ -283,8 +288,8 @@ def test_the_command(ladder: Path, vmtoll: Callable[..., tuple[int, str, str]]) 
     assert "vmtoll run tails" in err
 
 
-def test_the_report_has_a_section_where_there_is_a_ladder(ladder: Path, tmp_path: Path) -> None:
-    page = render(load_run(ladder))
+def test_the_report_has_a_section_where_there_is_a_ladder(tmp_path: Path) -> None:
+    page = render(load_run(make_run(tmp_path / "a", truth(loads=LADDER[:2]))))
     assert "Capacity of one" in page
     assert "p99 ≤ 50 ms, 99.9% available" in page  # the deadline of the ladder itself
-    assert "Capacity of one" not in render(load_run(make_run(tmp_path, truth(loads=("closed:10",)))))
+    assert "Capacity of one" not in render(load_run(make_run(tmp_path / "b", truth(loads=("closed:10",)))))

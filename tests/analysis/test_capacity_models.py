@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_run import Row, Truth, make_run
+from synthetic_run import Row, Truth, make_run, suspected
 
 from analysis.capacity.erlang import beyond, rate_within, waits
 from analysis.capacity.scaling import scaling
@@ -128,3 +129,41 @@ def test_the_law_over_users_of_a_run(tmp_path: Path) -> None:
     )
     few = Truth(loads=tuple(f"closed:{n}" for n in USERS[:5]), change=lawful)
     assert scaling(load_run(make_run(tmp_path / "c", few))) == []
+
+
+def test_the_law_over_the_cpus_of_guests(tmp_path: Path) -> None:
+    """Guests that differ in their CPUs are levels of one sweep; metal is none of them."""
+    cpus = (1, 2, 3, 4, 6, 8)
+
+    def change(row: Row) -> list[Row]:
+        if not row["environment"].startswith("kvm-"):
+            return [row]
+        n = int(row["environment"].partition("-")[2])
+        return [row | {"throughput_rps": 2000 * n / (1 + 0.1 * (n - 1))}]
+
+    path = make_run(tmp_path, Truth(guests=tuple(f"kvm-{n}" for n in cpus), change=change))
+    hosts = json.loads((path / "hosts.json").read_text())
+    for n in cpus:
+        hosts[f"kvm-{n}"]["cpus_allowed"] = n
+    (path / "hosts.json").write_text(json.dumps(hosts))
+    (law,) = scaling(load_run(path))
+    assert (law["over"], law["environment"], law["largest"]) == ("cpus", "guests", 8)
+    assert (law["alpha"], law["beta"]) == pytest.approx((0.1, 0), abs=1e-6)
+    assert law["limit"] == pytest.approx(20_000, rel=1e-4)
+
+
+def test_what_the_client_limits_is_no_level(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        (row,) = lawful(row)
+        return [
+            suspected(row | {"throughput_rps": 3000}, "client-saturated: 99%") if row["throughput_rps"] > 6000 else row
+        ]
+
+    loads = tuple(f"closed:{n}" for n in (1, 2, 3, 4, 5, 6, 50, 100))
+    (metal,) = [
+        one
+        for one in scaling(load_run(make_run(tmp_path, Truth(loads=loads, change=change))))
+        if one["environment"] == "metal"
+    ]
+    assert metal["alpha"] == pytest.approx(0.05, rel=1e-3)
+    assert metal["largest"] == 6
