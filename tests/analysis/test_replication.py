@@ -117,7 +117,9 @@ def test_the_2009_experiment(tmp_path: Path) -> None:
         per_workload={"site-siege-localhost": {"duration_s": 30.0, "transactions": 500}},
     )  # fmt: skip
     told = replication(run)
-    by = {(row.server, row.environment, row.metric, row.tool): row for row in told.itertuples()}
+    by: dict[tuple[str, ...], Any] = {
+        (row["server"], row["environment"], row["metric"], row["tool"]): row for _, row in told.iterrows()
+    }
     assert by["lighttpd", "localhost", "transactions", "siege"].ours == pytest.approx(1000)  # of a minute
     assert by["lighttpd", "localhost", "transaction_rate", "siege"].here.endswith("site-siege-localhost")
     assert by["apache-prefork", "localhost", "elapsed", "siege"].why.startswith("how long")
