@@ -70,7 +70,7 @@ def binds(one: One, shares: dict[str, float | None], slo: Slo) -> str:
 def notes(one: One, slo: Slo, bound: dict[str, Any] | None) -> list[str]:
     """What a reader has to know before these figures are used; empty when there is nothing."""
     said = []
-    fewest = min(rung.blocks for rung in one.rungs)
+    fewest = min(rung.blocks for rung in one.rungs if rung.rate_rps <= (one.broken or one.rungs[-1]).rate_rps)
     if fewest < MIN_BLOCKS:
         said.append(f"{fewest} of at least {MIN_BLOCKS} blocks")
     if (one.at.trials["client"] == "localhost").any():

@@ -31,7 +31,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Rung:
-    """One offered rate on one environment. `trials`: those that are not invalid, one per block.
+    """One offered rate on one environment. `trials`: those that are not invalid, one per block; `blocks` counts those
+    too that only failed requests made invalid, because these are what availability is about.
 
     `rate_rps` is the lowest that any of its trials was offered. `limits`: the gates that say, in more than half
     of the trials, that the client or the link set the pace.
@@ -89,7 +90,7 @@ def _rung(run: Run, scenario: tuple[str, ...], environment: str) -> Rung | None:
     codes = Counter(code for row in trials["codes"] for code in set(row) & OPEN_LIMITING["tool"])
     return Rung(
         rate_rps=float(rows["offered_rps"].min()),
-        blocks=len(trials),
+        blocks=int(((rows["verdict"] != "invalid") | rows["successful"].notna()).sum()),
         requests=int(trials["requests"].sum()),
         p99_us=geometric(usable(cell, environment, P99)),
         available=_available(cell, rows, environment),

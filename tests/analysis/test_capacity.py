@@ -141,7 +141,8 @@ def failing(rate: float, block: int | None, share: float) -> Any:
         if row["offered_rps"] < rate or (block is not None and row["block"] != block):
             return [row]
         failed = int(share * row["requests"])
-        return [row | {"successful": row["requests"] - failed, "failed": failed}]
+        gate = {"verdict": "invalid", "reasons": f"failed-requests: {failed}"}
+        return [row | {"successful": row["requests"] - failed, "failed": failed} | gate]
 
     return change
 
@@ -158,6 +159,7 @@ def test_failures_in_all_blocks_bind(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=failing(1900, None, 0.003))), "metal")
     assert set(metal["one"].values()) == {1500}
     assert metal["binds"] == "SLO (availability)"
+    assert metal["notes"] == []
 
 
 def test_too_few_requests_show_no_availability(tmp_path: Path) -> None:
