@@ -45,7 +45,7 @@ replication: setup ## write the page over the published claims of the last E=all
 report: setup ## write a run's report anew (RUN=results/latest)
 	@$(VMTOLL) report $(RUN)
 
-notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails or replication, RUN=results/latest
+notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails, capacity or replication, RUN=results/latest
 	@$(VMTOLL) notebook $(N) $(RUN)
 
 site: setup ## write a page over all runs, to filter and compare (site/index.html)
