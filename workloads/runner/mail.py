@@ -15,9 +15,9 @@ from workloads.tools import MailLoad, ToolResult
 from workloads.tools.base import require
 
 PORTS = {"smtp": 25, "submission": 587, "imap": 143, "pop3": 110}
-# Messages in each mailbox that is to be read, and how many sessions first learn the rate.
+# Messages in each mailbox that is to be read, and requests that first learn the rate.
 HELD = 10
-_FIRST_REQUESTS = 20
+_FIRST_REQUESTS = 10
 # A queue that is not empty after so long is left, and what is in it counts as lost.
 _DRAIN_LIMIT_S = 60.0
 _LIMIT_S = 120.0
@@ -70,7 +70,7 @@ def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s
 
 
 def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
-    """The load without its size. The password is made for this trial and goes with it."""
+    """A first small load. The password is made for this trial and goes with it."""
     page = next(file for file in driver.bench.manifest["files"] if file["path"] == workload.page)
     return MailLoad(
         host=driver.host.seen_from(driver.client.host),
@@ -78,7 +78,7 @@ def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
         protocol=workload.protocol,
         domain="vmail.test",
         users=workload.users,
-        requests=0,
+        requests=_FIRST_REQUESTS,
         message_bytes=page["size_bytes"],
         tag=f"{driver.name}.warm-up",
         password=secrets.token_urlsafe(18),
@@ -92,17 +92,23 @@ def _whole(requests: float, users: int) -> int:
 
 
 def _warm(driver: Driver, workload: MailWorkload, load: MailLoad, duration_s: float) -> float:
-    """Send or read for about `duration_s`, until all is delivered; the rate seen, in requests per second."""
-    rate_rps, spent_s = driver.known_rate_rps(workload.tool), 0.0
-    while rate_rps is None or spent_s < duration_s * 0.6:
-        wanted = rate_rps * (duration_s - spent_s) if rate_rps else _FIRST_REQUESTS
-        load = replace(load, requests=_whole(wanted, workload.users))
-        done = driver.run(workload.tool, load, load.requests / rate_rps if rate_rps else None)
-        require(done.output, f"{workload.tool}, warming up,")
-        took_s = done.wall_s + (_drained(driver) if workload.sends else 0.0)
-        spent_s += took_s
-        rate_rps = load.requests / took_s
+    """Send or read for about `duration_s`, until all is delivered; the rate seen, in requests per second.
+
+    Where no rate is known yet, a few requests are made first to learn it; they also start the processes of the server.
+    """
+    rate_rps, spent_s = driver.known_rate_rps(workload.tool) or _rate_rps(driver, workload, load, None), 0.0
+    while spent_s < duration_s * 0.6:
+        requests = _whole(rate_rps * (duration_s - spent_s), workload.users)
+        rate_rps = _rate_rps(driver, workload, replace(load, requests=requests), requests / rate_rps)
+        spent_s += requests / rate_rps
     return rate_rps
+
+
+def _rate_rps(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float | None) -> float:
+    """What this load comes to, in requests per second, the last delivery included."""
+    done = driver.run(workload.tool, load, expected_s)
+    require(done.output, f"{workload.tool}, warming up,")
+    return load.requests / (done.wall_s + (_drained(driver) if workload.sends else 0.0))
 
 
 def _drained(driver: Driver) -> float:
