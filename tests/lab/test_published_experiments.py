@@ -1,0 +1,97 @@
+"""A slice of each published web server experiment through the real runner, with the loads that are its own."""
+
+import csv
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from the_lab import MACHINES, VMTOLL, Ssh
+
+from workloads.runner.experiment import load
+from workloads.runner.registry import PROJECT, Registry
+from workloads.runner.run import run
+
+pytestmark = pytest.mark.lab
+
+# Of each experiment what no other test in the lab has: its own loads, links and figures. In order of their links.
+SLICES: list[tuple[str, dict[str, Any]]] = [
+    ("event-servers-2008", {"servers": ["lighttz"]}),
+    ("image-offload-2007", {"servers": ["apache-proxy-lighttpd"], "environments": ["metal"]}),
+    ("lua-2008", {"servers": ["lighttz-lua-reload"], "environments": ["metal"]}),
+    ("php-2006", {"servers": ["lighttpd-php-fastcgi"], "environments": ["metal"]}),
+    (
+        "one-core-four-cores-2009",
+        {"servers": ["lighttpd-tuned-2009"], "workloads": ["index-25-one-core", "list-100-all-cores"]},
+    ),
+    ("metal-vs-kvm-2009", {"servers": ["lighttpd"]}),
+    (
+        "small-servers-2003",
+        {"servers": ["mini-httpd", "thttpd"], "environments": ["metal"], "workloads": ["page-4k-1000-keep"]},
+    ),
+    ("rate-sweep-2006", {"servers": ["lighttpd-4-workers"], "environments": ["metal"]}),
+]
+# What an experiment is about, and no other.
+FIGURES = {
+    "event-servers-2008": ["memory_pss_kib", "processes"],
+    "image-offload-2007": ["connect_mean_ms", "connect_max_ms", "first_response_mean_ms", "first_response_min_ms"],
+    "metal-vs-kvm-2009": ["availability_pct", "throughput_mb_per_s"],
+    "small-servers-2003": ["server_cpu_user_s", "server_cpu_system_s"],
+    "rate-sweep-2006": ["goodput_rps"],
+}
+
+
+def sliced(name: str, keys: dict[str, Any], folder: Path) -> Registry:
+    """This project with the experiment at its small scale, cut to one block and to what the slice says."""
+    (folder / "workloads" / "experiments").mkdir(parents=True)
+    for shared in ("server-builds", "vm-images", "workloads/sites", "workloads/tools"):
+        (folder / shared).symlink_to(PROJECT / shared)
+    for workload in (PROJECT / "workloads").glob("*.yml"):
+        (folder / "workloads" / workload.name).symlink_to(workload)
+    whole = load(Registry().experiment_file(name), scale="small").experiment
+    small = whole.model_dump(mode="json", exclude={"name", "claims"}, exclude_none=True)
+    registry = Registry(folder)
+    registry.experiment_file(name).write_text(yaml.safe_dump(small | {"blocks": 1} | keys))
+    return registry
+
+
+@pytest.fixture(scope="module")
+def as_it_was(lab: Path) -> Iterator[Path]:
+    """The lab, with its link as all other tests want it afterwards."""
+    yield lab
+    subprocess.run([VMTOLL, "lab", "up"], check=True, stdin=subprocess.DEVNULL)
+
+
+def test_another_link_reboots_nothing(as_it_was: Path, ssh: Ssh) -> None:
+    def booted() -> list[str]:
+        return [ssh(machine, "stat -c %Y /proc/1; cat /proc/sys/kernel/random/boot_id") for machine in MACHINES]
+
+    before = booted()
+    for link, shape in (("100mbit", "tbf"), ("unshaped", "noqueue")):
+        subprocess.run([VMTOLL, "lab", "up", "--link", link], check=True, stdin=subprocess.DEVNULL)
+        assert yaml.safe_load((as_it_was / "inventory.yml").read_text())["all"]["vars"]["vmtoll_link"] == link
+        for namespace, device in (("vmtoll-switch", "sw-client"), ("vmtoll-client", "eth0")):
+            show = ["tc", "-n", namespace, "qdisc", "show", "dev", device]
+            assert shape in subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    assert booted() == before
+
+
+@pytest.mark.parametrize(("name", "keys"), SLICES, ids=[name for name, _ in SLICES])
+def test_a_slice_is_measured(as_it_was: Path, tmp_path: Path, name: str, keys: dict[str, Any]) -> None:
+    registry = sliced(name, keys, tmp_path / "project")
+    resolved = load(registry.experiment_file(name), registry)
+    subprocess.run([VMTOLL, "lab", "up", "--link", resolved.experiment.link], check=True, stdin=subprocess.DEVNULL)
+    folder = run(registry.experiment_file(name), as_it_was / "inventory.yml", tmp_path / "results", registry=registry)
+    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    offers = sum(len(workload.offers) for workload in resolved.workloads.values())
+    assert len(rows) == offers * len(resolved.servers) * len(resolved.experiment.environments)
+    for row in rows:
+        who = f"{row['server']} on {row['environment']}, {row['workload']}: {row['reasons']}"
+        assert row["verdict"] in {"valid", "suspect"}, who
+        assert float(row["throughput_rps"]) > 0, who
+        assert int(row["bodies_wrong"]) == 0, who
+        for figure in FIGURES.get(name, []):
+            assert float(row[figure]) >= 0, f"{figure}: {who}"
