@@ -66,38 +66,27 @@ static void flush_kept(struct conn *c)
     c->out_at = c->out_length = 0;
 }
 
-static size_t send_piece(struct conn *c, size_t n)
-{
-    const struct file *f = c->file;
-    if (f->body) {
-        size_t taken = send_text(c, f->body + c->at, n, false);
-        c->at += (off_t)taken;
-        return taken;
-    }
-    /* What is not the announced content any more must not look complete. (Before the first piece
-     * serve() has looked.) */
-    c->abort = c->state == CONN_SEND && !file_unchanged(f);
-    ssize_t taken = c->abort ? 0 : sendfile(c->io.fd, f->fd, &c->at, n);
-    c->abort = c->abort || taken == 0;
-    c->failed = c->abort;
-    c->server->stats->count[ABORTED_FILES] += c->abort;
-    return sent(c, taken);
-}
-
 /* Sends the slice of the file; false when something of it remains. */
 static bool flush_file(struct conn *c)
 {
     if (c->file == NULL)
         return true;
     size_t left = (size_t)(c->end - c->at);
-    size_t n = left < SENDFILE_MAX ? left : SENDFILE_MAX;
-    if (n && send_piece(c, n) < left) {
+    /* What is not the announced content any more must not look complete. (Before the first piece
+     * serve() has looked.) */
+    c->abort = c->state == CONN_SEND && !file_unchanged(c->file);
+    size_t most = left < SENDFILE_MAX ? left : SENDFILE_MAX;
+    ssize_t n = c->abort ? 0 : sendfile(c->io.fd, c->file->fd, &c->at, most);
+    c->abort = c->abort || n == 0;
+    c->failed = c->abort;
+    c->server->stats->count[ABORTED_FILES] += c->abort;
+    if (sent(c, n) < left) {
         c->state = CONN_SEND;
         return false;
     }
     file_release(c->file);
     c->file = NULL;
-    return !c->failed;
+    return true;
 }
 
 bool output_flush(struct conn *c)
@@ -141,7 +130,11 @@ void output_send(struct conn *c, struct str s)
 
 void output_file(struct conn *c, struct file *f, off_t from, off_t to)
 {
-    int cork = c->closing && f->body == NULL; /* what MSG_MORE does for text */
+    if (f->body) {
+        output_append(c, (struct str){f->body + from, (size_t)(to - from)});
+        return;
+    }
+    int cork = c->closing; /* what MSG_MORE does for text */
     if (cork)
         setsockopt(c->io.fd, IPPROTO_TCP, TCP_CORK, &cork, sizeof cork);
     file_hold(f);

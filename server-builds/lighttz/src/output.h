@@ -12,7 +12,7 @@ __attribute__((format(printf, 2, 3))) void output_format(struct conn *c, const c
 /* Sends text now, and what was appended before it. */
 void output_send(struct conn *c, struct str s);
 
-/* Holds a slice of a file to be sent next. */
+/* Appends a slice of a file, or holds it to be sent by output_flush(). */
 void output_file(struct conn *c, struct file *f, off_t from, off_t to);
 
 /* Sends all there is. False when some of it must wait for the socket (the state is CONN_SEND then,

@@ -7,6 +7,7 @@
 #include "negotiate.h"
 #include "range.h"
 #include "target.h"
+#include "text.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -417,6 +418,18 @@ static void test_tags(void)
     check(condition_etag_in(STR("\"x,y\" ,\"a\""), etag, true), "comma in a tag", "");
 }
 
+static void test_text(void)
+{
+    struct str wanted = STR("a bc|0 18446744073709551615 ff 07 0a 123%");
+    for (size_t room = 0; room < 64; room++) {
+        char *out = guard - room;
+        size_t n = text_format(out, room, "%s %.*s|%d %lu %lx %02d %02x %d%s", "a", 2, "bcd", 0,
+                               UINT64_MAX, 255UL, 7, 10U, 123, "%");
+        size_t fits = room < wanted.n ? room : wanted.n;
+        check(n == fits && memcmp(out, wanted.p, fits) == 0, "text that may be cut off", wanted.p);
+    }
+}
+
 int main(void)
 {
     char *p = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -433,6 +446,7 @@ int main(void)
     test_bodies();
     test_tags();
     test_types();
+    test_text();
     printf("unit: %d checks failed\n", failures);
     return failures != 0;
 }
