@@ -61,9 +61,14 @@ class Part:
         return int(self.run.trials["block"].nunique())
 
     @property
-    def trials(self) -> int:
-        """Cells with a trial."""
-        return len(self.run.trials)
+    def trials(self) -> str:
+        """`90 trials, 12 of them suspect, 3 invalid (client-saturated 10, foreign-cpu 4, tool-failed 3)`."""
+        verdicts = Counter(self.run.trials["verdict"])
+        codes = Counter(code for row in self.run.trials["codes"] for code in set(row)).most_common()
+        words = [f"{len(self.run.trials)} trials"]
+        words += [f"{verdicts[name]} {name}" for name in ("suspect", "invalid") if verdicts[name]]
+        fired = f" ({', '.join(f'{code} {count}' for code, count in codes)})" if codes else ""
+        return ", ".join(words) + fired
 
     @property
     def accelerators(self) -> str:
@@ -150,6 +155,6 @@ def _basis(parts: Sequence[Part]) -> list[tuple[str, list[str]]]:
 
 def _machine(host: dict[str, Any]) -> str:
     memory = host.get("memory_kib")
-    parts = [host.get("cpu_model"), f"CPUs {host['cpus_allowed']}" if host.get("cpus_allowed") else None]
+    parts = [host.get("cpu_model"), f"CPUs allowed: {host['cpus_allowed']}" if host.get("cpus_allowed") else None]
     parts.append(f"{memory / 1024**2:.1f} GiB" if memory else None)
     return ", ".join(str(part) for part in parts if part)

@@ -239,9 +239,9 @@ def test_the_page_counts_what_came_out(page: Path) -> None:
         "Of 4 published claims in 2 experiments, 2 held, 0 did not hold, 2 cannot be told here."
     )  # fmt: skip
     for words in (
-        "Emulation (TCG): not a KVM measurement", "Synthetic CPU, CPUs 1, 2.0 GiB", "source of thttpd not at hand",
+        "Emulation (TCG): not a KVM measurement", "Synthetic CPU, CPUs allowed: 1, 2.0 GiB", "source of thttpd not at hand",
         "sources.yml names no archive of &lt;thttpd&gt;", "An article", "Incomplete run", "kvm-default: TCG (emulated)",
-        "Goodput against offered load", "Claims: ratios published and here", "This experiment claims nothing",
+        "Goodput against offered load", "Claims: ratios published and here", "This experiment claims nothing", "3 blocks, 36 trials",
     ):  # fmt: skip
         assert words in text, words
 
