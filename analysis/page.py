@@ -12,7 +12,7 @@ from analysis.judge import percent
 from analysis.load import load_words
 
 TEMPLATES = Path(__file__).parent / "templates"
-UNIT_WORDS = {"1/s": " req/s", "1": "", "%": "%", "percent": "%", "none": "", "": ""}
+UNIT_WORDS = {"1/s": "/s", "1": "", "%": "%", "percent": "%", "none": "", "": ""}
 
 
 def environment() -> Environment:
@@ -34,7 +34,7 @@ def number(value: Any) -> str:
 
 
 def figure(value: Any, unit: str) -> str:
-    """A number with its unit: `14,719 req/s`."""
+    """A number with its unit: `14,719/s`."""
     text = number(value)
     return text if text == "–" else text + UNIT_WORDS.get(unit, f" {unit}")
 
