@@ -13,17 +13,12 @@ struct cache {
     LIST_HEAD(, file) buckets[BUCKETS];
 };
 
+/* FNV-1a */
 static uint64_t hash_of(struct str key, enum encoding encoding)
 {
-    uint64_t h = 0x9e3779b97f4a7c15U + encoding;
-    while (key.n) {
-        uint64_t word = 0;
-        size_t n = key.n < sizeof word ? key.n : sizeof word;
-        memcpy(&word, key.p, n);
-        h = (h ^ word) * 0xff51afd7ed558ccdU;
-        h ^= h >> 32;
-        key = str_from(key, n);
-    }
+    uint64_t h = 0xcbf29ce484222325U + encoding;
+    for (size_t i = 0; i < key.n; i++)
+        h = (h ^ (unsigned char)key.p[i]) * 0x100000001b3U;
     return h;
 }
 

@@ -41,6 +41,28 @@ def test_deep_pipeline(server: Server, root: Path) -> None:
     assert bodies[0::4] == [small] * 60 and bodies[2::4] == [large] * 60
 
 
+def test_ranges_in_a_deep_pipeline(server: Server, root: Path) -> None:
+    """Parts of a file sent from memory and of one sent from its descriptor, more than the socket takes."""
+    ranges = [(0, 9), (100, 20_099), (29_999, 29_999)]
+    text = ",".join(f"{first}-{last}" for first, last in ranges)
+    field = f"Host: x\r\nRange: bytes={text}\r\n\r\n".encode()
+    names = ["small.bin", "large.bin"]
+    requests = b"".join(f"GET /{name} HTTP/1.1\r\n".encode() + field for name in names) * 100
+    with server.connect() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        s.sendall(requests)
+        until(lambda: unread(s) > 30_000)
+        responses = read_responses(s, 200)
+    assert {r.status for r in responses} == {206}
+    for i, response in enumerate(responses):
+        content = (root / names[i % 2]).read_bytes()
+        boundary = response["Content-Type"].partition("boundary=")[2].encode()
+        parts = response.body.split(b"\r\n--" + boundary)
+        assert parts[0] == b"" and parts[-1] == b"--\r\n"
+        bodies = [part.partition(b"\r\n\r\n")[2] for part in parts[1:-1]]
+        assert bodies == [content[first : last + 1] for first, last in ranges]
+
+
 def test_timeouts(root: Path) -> None:
     flags = [
         "--header-timeout",
