@@ -131,7 +131,7 @@ def test_the_2009_experiment(tmp_path: Path) -> None:
             "throughput_rps"
         ].median()
     )
-    assert (metal.shape, kvm.shape) == (MEASURE, UNKNOWN)
+    assert (metal["shape"], kvm["shape"]) == (MEASURE, UNKNOWN)
     assert "emulated (TCG): no KVM figure" in kvm.why
     assert "link unshaped here" in kvm.why
     assert by["all three", "kvm", "throughput", "download"].here.endswith("large-file")
