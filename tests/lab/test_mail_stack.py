@@ -53,10 +53,15 @@ def test_no_listener_takes_a_password_without_tls(metal: Stack) -> None:
 
 
 def test_inside_tls_the_right_password_is_taken_and_no_other(metal: Stack) -> None:
-    with smtplib.SMTP_SSL("127.0.0.1", metal.ports[465], context=TLS, timeout=60) as session:
-        with pytest.raises(smtplib.SMTPAuthenticationError):
-            session.login("user0@vmail.test", "guess")
-        assert session.login("user0@vmail.test", metal.password)[0] == 235
+    for password in (metal.password, "a guess"):
+        with smtplib.SMTP_SSL("127.0.0.1", metal.ports[465], context=TLS, timeout=60) as session:
+            session.ehlo()
+            session.user, session.password = "user0@vmail.test", password
+            try:
+                code, _ = session.auth("PLAIN", session.auth_plain)
+            except smtplib.SMTPAuthenticationError as error:
+                code = error.smtp_code
+        assert code == (235 if password == metal.password else 535)
     with metal.smtp(587) as session:
         session.starttls(context=TLS)
         session.ehlo()
