@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -24,8 +25,14 @@ def sentences(results: list[dict[str, Any]], slo: Slo, demand: Demand) -> list[s
         needs = [_need(side) for side in sides if side["plan"][LOW] and not side["shape_only"]]
         others = [_no_number(side) for side in sides if not side["plan"][LOW] or side["shape_only"]]
         parts = ([f"you need {' or '.join(needs)}"] if needs else []) + others
-        said.append(f"{name}, {asked}: {'; '.join(parts)}.")
+        exposed = [side["environment"] for side in sides if _host_is_missed(side["plan"][LOW])]
+        beware = f" Beware: the loss of one host overloads what is left of {' and '.join(exposed)}." if exposed else ""
+        said.append(f"{name}, {asked}: {'; '.join(parts)}.{beware}")
     return said
+
+
+def _host_is_missed(plan: dict[str, Any] | None) -> bool:
+    return plan is not None and (plan["load_after_host_failure"] or math.inf) > 1
 
 
 def _need(side: dict[str, Any]) -> str:

@@ -58,6 +58,7 @@ def test_the_ladder_recovers_the_truth(tmp_path: Path) -> None:
     assert found["sentences"] == [
         "nginx, 8,000/s at p99 ≤ 5 ms, 99.9% available, 30% headroom, 1 spare: you need 5 metal hosts"
         " or 8 guests (kvm-default) on 2 hosts."
+        " Beware: the loss of one host overloads what is left of kvm-default."
     ]
     assert "metal-b" not in {r["environment"] for r in found["results"]}
 
@@ -72,6 +73,14 @@ def test_what_a_failure_leaves_and_what_it_costs(tmp_path: Path) -> None:
     assert guest["load_after_failure"] == pytest.approx(8000 / (7 * 1500))
     assert guest["load_after_host_failure"] == pytest.approx(8000 / (4 * 1500))
     assert "after a host fails: 133% of the capacity of one: too much" in "\n".join(lines(found))
+
+
+def test_no_spare_is_said(tmp_path: Path) -> None:
+    found = planned(tmp_path, truth(), rate_rps=2500, spare=0)
+    assert side(found, "metal")["plan"]["low"]["units"] == 2
+    assert found["sentences"][0].endswith("2 metal hosts or 3 guests (kvm-default) on 3 hosts.")
+    lone = planned(tmp_path / "b", truth(), rate_rps=1000, spare=0)
+    assert lone["sentences"][0].endswith("overloads what is left of metal and kvm-default.")
 
 
 def test_a_fleet_of_one_and_a_whole_quotient() -> None:
