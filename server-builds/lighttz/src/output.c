@@ -98,7 +98,7 @@ bool output_flush(struct conn *c)
             return false;
         if (c->parts == NULL)
             return true;
-        respond_next_part(c);
+        respond_next_parts(c);
     }
 }
 

@@ -187,20 +187,22 @@ static size_t part_head(const struct parts *parts, unsigned i, char *out, size_t
                        f->size);
 }
 
-void respond_next_part(struct conn *c)
+void respond_next_parts(struct conn *c)
 {
     char text[512];
-    struct parts *parts = c->parts;
-    unsigned i = parts->next++;
-    const struct range *range = &parts->ranges.range[i];
-    output_append(c, (struct str){text, part_head(parts, i, text, sizeof text)});
-    if (i < parts->ranges.count) {
-        output_file(c, parts->file, range->from, range->to);
-        return;
+    while (c->parts && c->file == NULL) {
+        struct parts *parts = c->parts;
+        unsigned i = parts->next++;
+        const struct range *range = &parts->ranges.range[i];
+        output_append(c, (struct str){text, part_head(parts, i, text, sizeof text)});
+        if (i < parts->ranges.count) {
+            output_file(c, parts->file, range->from, range->to);
+            continue;
+        }
+        file_release(parts->file);
+        free(parts);
+        c->parts = NULL;
     }
-    file_release(parts->file);
-    free(parts);
-    c->parts = NULL;
 }
 
 static void respond_multipart(struct conn *c, const struct request *r, struct file *f,
@@ -227,7 +229,7 @@ static void respond_multipart(struct conn *c, const struct request *r, struct fi
                   length, parts->boundary);
     output_append(c, f->after_type);
     log_request(c, r, 206, length);
-    respond_next_part(c);
+    respond_next_parts(c);
     output_flush(c);
 }
 

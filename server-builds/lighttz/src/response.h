@@ -24,8 +24,8 @@ void respond_file(struct conn *c, const struct request *r, struct file *f, bool 
 void respond_ranges(struct conn *c, const struct request *r, struct file *f,
                     const struct ranges *ranges);
 
-/* Goes on with the next of `c->parts`, or ends them. */
-void respond_next_part(struct conn *c);
+/* Appends of `c->parts` what there is up to one that must be sent from its descriptor. */
+void respond_next_parts(struct conn *c);
 
 /* 100 when it is waited for. True when the request was refused instead. */
 bool respond_before_body(struct conn *c, const struct request *r, bool body_has_come);
