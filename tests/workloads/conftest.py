@@ -1,6 +1,7 @@
 """A project folder of one's own and three local machines with a real lighttz: no lab, no systemd."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from vmtoll.tools import binaries
 from workloads.runner.registry import PROJECT, Registry
 from workloads.sites import build
 
@@ -138,3 +140,13 @@ def rewrite(project: Registry) -> Rewrite:
         return path
 
     return change
+
+
+@pytest.fixture
+def load_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tools that provisioning brings to a client, on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in binaries():
+        (folder / tool["name"]).symlink_to(tool["binary"])
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

@@ -1,6 +1,5 @@
 """Open loops through whole runs on this machine: the real vegeta and oha against a real lighttz."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,22 +8,11 @@ import pytest
 import yaml
 from hdrh.histogram import HdrHistogram
 
-from vmtoll.tools import binaries
 from workloads.runner.registry import Registry
 from workloads.runner.results import Store
 from workloads.runner.run import run
 
 Rewrite = Callable[..., Path]
-
-
-@pytest.fixture
-def load_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tools that provisioning brings to a client, on PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for tool in binaries():
-        (folder / tool["name"]).symlink_to(tool["binary"])
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 from workloads.sites.content import MAKERS, SMALLEST
 from workloads.sites.manifest import Manifest, ManifestFile, digest
-from workloads.sites.model import KINDS, DrawnSite, Kind, ListedSite, Site, kind_of, load_site
+from workloads.sites.model import KINDS, DrawnSite, Kind, ListedSite, Page, Site, kind_of, load_site
 
 # Every file carries this time, so that Last-Modified and ETag are alike on every host.
 MTIME_S = 1_234_567_890
@@ -63,7 +63,10 @@ def files(site: Site) -> Iterator[tuple[str, int, bytes]]:
 
 def _listed(site: Site, weight: int) -> Iterator[tuple[str, int, bytes]]:
     for path, content in site.pages.items():
-        yield path, weight, content.encode() if isinstance(content, str) else _body(site, path, content)
+        if isinstance(content, Page):
+            yield path, content.weight, _body(site, path, content.size_bytes)
+        else:
+            yield path, weight, content.encode() if isinstance(content, str) else _body(site, path, content)
 
 
 def _body(site: Site, path: str, size: int) -> bytes:

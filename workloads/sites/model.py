@@ -48,7 +48,14 @@ class Popularity(_Model):
     lines: int = Field(gt=0)
 
 
-def _known_kinds(pages: dict[str, int | str]) -> dict[str, int | str]:
+class Page(_Model):
+    """A file with its own weight: how many lines of the URL list ask for it."""
+
+    size_bytes: int = Field(gt=0)
+    weight: int = Field(gt=0)
+
+
+def _known_kinds(pages: dict[str, int | str | Page]) -> dict[str, int | str | Page]:
     for path, content in pages.items():
         if kind_of(path) is None or path.startswith("/") or content == "" or (isinstance(content, int) and content < 1):
             raise ValueError(
@@ -57,7 +64,7 @@ def _known_kinds(pages: dict[str, int | str]) -> dict[str, int | str]:
     return pages
 
 
-Pages = Annotated[dict[str, int | str], AfterValidator(_known_kinds)]
+Pages = Annotated[dict[str, int | str | Page], AfterValidator(_known_kinds)]
 
 
 class _Site(_Model):
@@ -67,7 +74,7 @@ class _Site(_Model):
 
 
 class ListedSite(_Site):
-    """Each file by its path, with its size in bytes or its very text; the kind is the path's suffix."""
+    """Each file by its path, with its size in bytes (and weight) or its very text; the kind is the path's suffix."""
 
     pages: Pages = Field(min_length=1)
 

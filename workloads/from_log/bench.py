@@ -1,0 +1,75 @@
+"""How long and how much memory a log takes: `python -m workloads.from_log.bench [LINES [SUFFIX]]`.
+
+Makes a log of LINES lines (10 million unless told; SUFFIX .gz or .zst packs it) in a temporary folder, the same each
+time: 20,000 paths of all sizes, 200,000 clients, a sixth unchanged, one day. Then makes a workload of it in a process
+of its own. The log is in the page cache by then.
+"""
+
+import resource
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from workloads.from_log import Options, from_log
+
+LINES = 10_000_000
+_PACKED = {"": "none", ".gz": "gzip", ".zst": "zstd"}
+
+# Two numbers between 0 and 1 from two hashes of the line's number; paths and clients after Zipf.
+_MAKE = r"""
+COPY (
+    WITH drawn AS (
+        SELECT i, hash(i + 1000000007) AS h,
+               CAST(floor(pow(20000, (hash(i) >> 11) / 9007199254740992)) AS INTEGER) AS file,
+               CAST(floor(pow(200000, (hash(-1 - i) >> 11) / 9007199254740992)) AS INTEGER) AS client
+        FROM range($lines) AS numbers(i)
+    )
+    SELECT printf('10.%d.%d.%d - - [%s +0000] "GET /section%d/page%d.%s?visit=%d HTTP/1.1" %d %d "https://example.org/'
+                  'section%d/" "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) '
+                  'Chrome/%d.0.0.0 Safari/537.36"',
+                  client >> 16, client >> 8 & 255, client & 255,
+                  strftime(to_timestamp(1700006400 + i * 86400 // $lines)::TIMESTAMP, '%d/%b/%Y:%H:%M:%S'),
+                  file % 17, file, ['html', 'css', 'js', 'png', 'jpg', 'pdf'][1 + file % 6], h % 1000,
+                  if(h % 6 = 0, 304, 200), if(h % 6 = 0, 0, 200 + hash(file) % 30000), file % 17, client % 120)
+    FROM drawn ORDER BY i
+) TO '{file}' (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER '\x01', COMPRESSION '{packed}')
+"""
+
+
+def make(folder: Path, lines: int, suffix: str = "") -> Path:
+    """Write the log; the file."""
+    file = folder / f"access.log{suffix}"
+    with duckdb.connect(config={"memory_limit": "1GB", "threads": 2, "temp_directory": str(folder)}) as database:
+        database.execute("SET enable_progress_bar = false")
+        database.execute(_MAKE.format(file=file, packed=_PACKED[suffix]), {"lines": lines})
+    return file
+
+
+def measure(log: Path) -> tuple[float, float, float, int]:
+    """Seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the lines that were read."""
+    begin, cpu_begin = time.monotonic(), time.process_time()
+    made = from_log([log], log.parent / "made", Options(), print)
+    seconds, cpu_s = time.monotonic() - begin, time.process_time() - cpu_begin
+    return seconds, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, made.summary["lines"]
+
+
+def run(lines: int, suffix: str = "") -> tuple[float, float, float, float, int]:
+    """Make and measure, each in a fresh process; the log's size in MB, and what `measure` returns."""
+    with (
+        TemporaryDirectory(prefix="vmtoll-bench-") as folder,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as fresh,
+    ):
+        log = fresh.submit(make, Path(folder), lines, suffix).result()
+        return log.stat().st_size / 1e6, *fresh.submit(measure, log).result()
+
+
+if __name__ == "__main__":
+    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else LINES
+    packed = sys.argv[2] if len(sys.argv) > 2 else ""
+    size_mb, seconds, cpu_s, peak_mb, read = run(wanted, packed)
+    print(f"{read:,} lines, {size_mb:.0f} MB{packed}: {seconds:.1f} s ({cpu_s:.1f} s of CPU), peak {peak_mb:.0f} MB")
