@@ -31,11 +31,23 @@ def test_dry_run_prints_the_schedule_and_the_time() -> None:
     assert total.startswith("54 trials, about ")
 
 
+def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
+    small, full = (
+        vmtoll("run", "all", "--dry-run", "--scale", scale).stdout.splitlines() for scale in ("small", "full")
+    )
+    assert [line.split()[0] for line in small] == [line.split()[0] for line in full]
+    assert small[-1].startswith("9 experiments, about ")
+    assert int(small[-1].split()[-2]) <= 40 < int(full[-1].split()[-2])
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("run", "dmeo", "--dry-run"), "did you mean 'demo'"),
         (("run", "demo"), "lab is not up"),
+        (("run", "demo", "--scale", "small", "--dry-run"), "demo.yml: has one size, no `scales`; leave out --scale"),
+        (("run", "all", "--resume", "{tmp}"), "finds by itself what is to go on with"),
+        (("replication", "--results", "{tmp}"), "no batch (all-<scale>.json); name the runs"),
         (("lab", "up", "--link", "fast"), "Link 'fast': give `unshaped`, or a rate"),
         (("report", "{tmp}"), "run.json"),
         (("site", "--results", "{tmp}", "--output", "{tmp}/site"), "no run (<experiment>/<run-id>/run.json)"),
