@@ -14,6 +14,7 @@ from synthetic_run import Row, Truth, failed
 
 from analysis.evidence import select
 from analysis.load import Run, load_run
+from analysis.notebook import execute
 from analysis.published import FIGURES, OURS, figures, servers, workloads
 from analysis.replication import MEASURE, NOT_SAME, SAME, UNKNOWN, points, replication
 from analysis.replication_page import write_page
@@ -235,14 +236,20 @@ def test_the_page_counts_what_came_out(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     heading = re.search(r"<h1>(.*?)</h1>", text)
     assert heading
-    assert heading[1] == (
-        "Of 4 published claims in 2 experiments, 2 held, 0 did not hold, 2 cannot be told here."
-    )  # fmt: skip
+    assert heading[1] == "Of 4 published claims in 2 experiments, 2 held, 0 did not hold, 2 cannot be told here."
     for words in (
-        "Emulation (TCG): not a KVM measurement", "Synthetic CPU, CPUs allowed: 1, 2.0 GiB", "source of thttpd not at hand",
-        "sources.yml names no archive of &lt;thttpd&gt;", "An article", "Incomplete run", "kvm-default: TCG (emulated)",
-        "Goodput against offered load", "Claims: ratios published and here", "This experiment claims nothing", "3 blocks, 36 trials",
-    ):  # fmt: skip
+        "Emulation (TCG): not a KVM measurement",
+        "Synthetic CPU, CPUs allowed: 1, 2.0 GiB",
+        "source of thttpd not at hand",
+        "sources.yml names no archive of &lt;thttpd&gt;",
+        "An article",
+        "Incomplete run",
+        "kvm-default: TCG (emulated)",
+        "Goodput against offered load",
+        "Claims: ratios published and here",
+        "This experiment claims nothing",
+        "3 blocks, 36 trials",
+    ):
         assert words in text, words
 
 
@@ -268,3 +275,9 @@ def test_the_report_shows_claims_before_verdicts_and_the_points(reported: Run) -
 def test_the_report_of_our_own_experiment_says_nothing_of_it(tmp_path: Path) -> None:
     run = load_run(make_published(tmp_path, Truth(), []).path)
     assert "What was published" not in write_report(run.path).read_text(encoding="utf-8")
+
+
+def test_the_notebook_shows_claims_and_figures(reported: Run) -> None:
+    text = execute("replication", reported.path).read_text(encoding="utf-8")
+    for words in ("cannot be told here", "source of thttpd not at hand", "requests_per_second", "none of its figures"):
+        assert words in text, words
