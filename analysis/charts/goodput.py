@@ -60,7 +60,7 @@ def _chart(run: Run, group: Group) -> Chart | None:
 def link_ceiling_rps(run: Run, trials: pd.DataFrame) -> float | None:
     """Answers per second that fill the client's link with bodies alone; None for a link without a rate."""
     rate_mbit = run.meta.get("link_mbit")
-    size_mb = (trials["transferred_mb"] / trials["transactions"].astype(float)).median()
+    size_mb = (trials["transferred_mb"] / trials["transactions"].astype(float)).dropna().median()
     return float(rate_mbit / 8 / size_mb) if rate_mbit and size_mb > 0 else None
 
 

@@ -62,14 +62,15 @@ laws = pd.DataFrame(
     {key: law[key] for key in ("server", "environment", "over", "alpha", "beta", "gamma", "text")}
     for law in (found["scaling"] if found else [])
 )
-table(laws)
+table(laws) if len(laws) else print("This run has no such sweep.")
 
 # %% [markdown]
 # ## Other rates
 #
-# Machines needed by the low rate of one.
+# Machines needed by the low rate of one; loads as fractions of it.
 
 # %%
+FIGURES = ("units", "hosts", "load", "load_after_failure", "load_after_host_failure")
 rates = [RATE_RPS * factor for factor in (0.5, 1, 2, 5)]
 others = [(rate, capacity(run, slo, replace(demand, rate_rps=rate))) for rate in rates] if slo else []
 rows = []
@@ -77,8 +78,8 @@ for rate, other in others:
     for result in other["results"]:
         plan = result["plan"]["low"]
         rows.append(
-            {"server": result["server"], "environment": result["environment"], "requests per second": rate}
-            | {key: plan[key] if plan else None for key in ("units", "hosts", "load_after_failure")}
+            {"server": result["server"], "environment": result["environment"], "requests per second": f"{rate:,.0f}"}
+            | {name.replace("_", " "): plan[name] if plan else float("nan") for name in FIGURES}
             | {"shape only": "yes" if result["shape_only"] else ""}
         )
 table(pd.DataFrame(rows))
