@@ -7,7 +7,7 @@ RUN ?= results/latest
 N ?= metal_vs_kvm
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY))
 
-.PHONY: help setup demo test lint lab-up lab-down lab-status provision run replication report notebook site bench-percentiles bench-ods lock clean
+.PHONY: help setup demo test lint lab-up lab-down lab-status provision run replication report notebook site bench-percentiles bench-ods bench-from-log lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,9 @@ bench-percentiles: setup ## time and memory of exact percentiles over 100 millio
 
 bench-ods: setup ## time and memory of a spreadsheet of 100,000 rows
 	@.venv/bin/python -m analysis.bench.ods
+
+bench-from-log: setup ## time and memory of a workload out of an access log of 10 million lines
+	@.venv/bin/python -m workloads.from_log.bench
 
 lock: ## pin the Python environment anew (needs pip-tools; takes minutes)
 	@.venv/bin/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --generate-hashes --extra dev --extra notebooks \

@@ -15,7 +15,8 @@ def vmtoll(*words: str | Path, **environment: str) -> "subprocess.CompletedProce
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("lab",), ("run",), ("report",), ("provision",), ("list",), ("site",), ("demo",)]
+    "words",
+    [(), ("lab",), ("workload", "from-log"), ("run",), ("report",), ("provision",), ("list",), ("site",), ("demo",)],
 )
 def test_help_is_complete(words: tuple[str, ...]) -> None:
     done = vmtoll(*words, "--help")

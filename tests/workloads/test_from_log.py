@@ -321,6 +321,13 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     assert peaks_mb[1] < peaks_mb[0] + 250
 
 
+def test_without_keep_alive_the_tools_close_too(project: Registry, tmp_path: Path) -> None:
+    log = write(tmp_path / "a.log", [Hit(BEGIN_S + i, version="HTTP/1.0") for i in range(9)])
+    from_log([log], project.root / "workloads", Options(name="old"), lambda said: None)
+    for name in ("old", "old-ladder"):
+        assert load_workload(project.workload_file(name), project).keep_alive is False
+
+
 def test_the_workload_runs(project: Registry, inventory: Path, tmp_path: Path, load_tools: None) -> None:
     """What was made of a log, through the loader and the runner, with real tools against a real server."""
     hits = [Hit(hit.at_s // 40, hit.path, hit.status, hit.body_bytes, hit.client) for hit in day(5_000)]

@@ -112,23 +112,23 @@ def _summary(
 
 
 def _workloads(summary: dict[str, Any], name: str) -> Iterator[str]:
-    """The peak rate, and a ladder of shares of what the machine can do: how much more it could take."""
+    """The peak rate; and for `vmtoll capacity` a ladder up to what ten users get: how much more is possible."""
     keep_alive = summary["connections"]["keep_alive_share"] >= 0.5
     peak = summary["peak_minute"]
     capacity = {"tool": "h2load" if keep_alive else "oha", "users": 10}  # h2load cannot close a connection
     rest = {"deadline_ms": 50, "keep_alive": keep_alive}
-    common = {"site": name, "tool": "vegeta", "twin": "oha"}
+    common = {"site": name, "tool": "vegeta"}
     note = "# Made of an access log, but for deadline_ms: set it to what your users are promised.\n"
     yield note + _yaml(
         {"description": f"requests for the site {name} at the rate of the log's busiest minute", "kind": "rate"}
         | common
-        | {"rate_rps": float(f"{peak['rate_rps']:.4g}")}
+        | {"twin": "oha", "rate_rps": float(f"{peak['rate_rps']:.4g}")}
         | rest
     )
     yield note + _yaml(
         {"description": f"requests for the site {name} at rising shares of the closed-loop capacity", "kind": "sweep"}
         | common
-        | {"shares": [0.1, 0.2, 0.35, 0.5, 0.7], "capacity": capacity}
+        | {"twin": None, "shares": [0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0], "capacity": capacity}
         | rest
     )
 
