@@ -41,6 +41,7 @@ def mail(tmp_path: Path) -> dict[str, Any]:
     return {
         "domain": "vmail.test",
         "users": 3,
+        "greets": [],
         "owner": getpass.getuser(),
         "accounts": str(tmp_path / "accounts"),
         "mailboxes": str(tmp_path / "mailboxes"),

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads import tools
 from workloads.runner import gates, latency
 from workloads.runner.driver import Driver, Phase
+from workloads.runner.load import Execution
 from workloads.runner.measured import Measured
 from workloads.runner.results import Row
 from workloads.runner.workload import MailWorkload
@@ -56,7 +58,7 @@ def measure(driver: Driver, workload: MailWorkload) -> Measured:
 
 
 def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float) -> Phase:
-    """The load under observation, until its last message is delivered; its wall clock is that of both."""
+    """The load under observation, until its last message is delivered; its wall clock goes on until then."""
     tool, before = workload.tool, driver.watch.read()
     driver.tell(f"{tool} measures")
     done = driver.run(tool, load, expected_s)
@@ -64,7 +66,7 @@ def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s
     after = driver.watch.read()
     result = driver.read(tool, load, done, tool)
     driver.watch.loaded(tool, before, after, done, result.transactions)
-    done = replace(done, wall_s=done.wall_s + waited_s)
+    done = replace(done, wall_s=_busy_s(result, done, waited_s))
     driver.bench.rates[driver.key(tool)] = max(result.transactions, 1) / done.wall_s
     return Phase(tool, load, done, result, before, after)
 
@@ -91,6 +93,12 @@ def _whole(requests: float, users: int) -> int:
     return max(1, round(requests / users)) * users
 
 
+def _busy_s(result: ToolResult, done: Execution, waited_s: float) -> float:
+    """From the first session to the last delivery: a tool that logs when it began is not blamed for its own start."""
+    began_s = 0.0 if result.sent_us is None else float(result.sent_us.min()) / 1e6 - done.started_at_s
+    return done.wall_s - began_s + waited_s
+
+
 def _warm(driver: Driver, workload: MailWorkload, load: MailLoad, duration_s: float) -> float:
     """Send or read for about `duration_s`, until all is delivered; the rate seen, in requests per second.
 
@@ -108,7 +116,8 @@ def _rate_rps(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s
     """What this load comes to, in requests per second, the last delivery included."""
     done = driver.run(workload.tool, load, expected_s)
     require(done.output, f"{workload.tool}, warming up,")
-    return load.requests / (done.wall_s + (_drained(driver) if workload.sends else 0.0))
+    waited_s = _drained(driver) if workload.sends else 0.0
+    return load.requests / _busy_s(tools.get(workload.tool).parse(load, done.output), done, waited_s)
 
 
 def _drained(driver: Driver) -> float:

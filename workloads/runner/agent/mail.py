@@ -10,20 +10,30 @@ import hashlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from workloads.runner.agent.servers import until
 
 QUEUES = ("maildrop", "incoming", "active", "deferred")
 _HEAD_BYTES = 4096
 # The log is written by a process of its own, which may come last.
 _LOG_LIMIT_S = 5.0
+_GREETING_LIMIT_S = 60.0
 
 
 def prepare(mail: dict[str, Any], password: str, messages: int, body: str | None) -> None:
-    """Give every user this password and an empty mailbox, or one with so many messages; empty queue and log."""
+    """Give every user this password and an empty mailbox, or one with so many messages; empty queue and log.
+
+    Raises RuntimeError when a port of those that greet their callers stays silent.
+    """
+    for port in mail["greets"]:
+        until(partial(_greets, port), _GREETING_LIMIT_S, f"port {port} is open, but nobody greets")
     _empty(mail)
     salt = os.urandom(8)
     digest = base64.b64encode(hashlib.sha256(password.encode() + salt).digest() + salt).decode()
@@ -38,6 +48,15 @@ def prepare(mail: dict[str, Any], password: str, messages: int, body: str | None
             (new / f"{number}.vmtoll").write_text(_message(f"{user}@{mail['domain']}", number, body or ""))
         for path in (new.parents[1], *new.parents[1].rglob("*")):
             shutil.chown(path, mail["owner"], mail["owner"])
+
+
+def _greets(port: int) -> bool:
+    """Whether the server says a word; what it starts for the first caller may take seconds, and then fail once."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_GREETING_LIMIT_S) as caller:
+            return caller.recv(1) != b""
+    except OSError:
+        return False
 
 
 def _message(to: str, number: int, body: str) -> str:
