@@ -90,7 +90,7 @@ def _judged(run: Run, claim: dict[str, Any]) -> Judged:
         published=published,
         ours=tuple(figure for figure, _ in figures),
         how=figures[0][1],
-        published_ratio=_published_ratio(published) if len(published) == 2 else None,
+        published_ratio=published[0] / published[1] if len(published) == 2 and min(published) > 0 else None,
         ratio=found,
         outcome=outcome,
         why=why,

@@ -19,11 +19,7 @@ MARKS = {HELD: "o", NOT_HELD: "s"}
 
 def draw(run: Run, outcome: dict[str, Any]) -> list[Chart]:
     """One chart when any claim compares two sides and has figures; the rows bear the numbers of the claims."""
-    shown = [
-        (number, one, one.ratio)
-        for number, one in enumerate(judge_claims(run), start=1)
-        if one.ratio is not None and one.published_ratio is not None
-    ]
+    shown = [(number, one, one.ratio) for number, one in enumerate(judge_claims(run), start=1) if one.ratio is not None]
     return [_chart(shown)] if shown else []
 
 
@@ -31,12 +27,14 @@ def _chart(shown: list[tuple[int, Judged, Ratio]]) -> Chart:
     figure, (axes,) = new_figure(0.95 * len(shown) + 0.6)
     reach = [1.0]
     for row, (_, one, found) in enumerate(shown):
-        colour, there = COLOURS.get(one.outcome, SOFT), one.published_ratio or 1.0
+        colour, there = COLOURS.get(one.outcome, SOFT), one.published_ratio
         ends = [found.interval.low, found.interval.high] if found.interval else [found.value] * 2
         axes.plot(ends, [row] * 2, color=colour, lw=2.4, solid_capstyle="butt", zorder=3)
         axes.scatter(found.value, row, s=46, marker=MARKS.get(one.outcome, "o"), color=colour, zorder=4)
-        axes.scatter(there, row, s=70, marker="D", facecolors="none", edgecolors=INK, linewidths=1.3, zorder=5)
-        reach += [*ends, there]
+        reach += ends
+        if there is not None:
+            axes.scatter(there, row, s=70, marker="D", facecolors="none", edgecolors=INK, linewidths=1.3, zorder=5)
+            reach.append(there)
     axes.axvline(1, color=INK, lw=1.0, zorder=1)
     log_axis(axes.xaxis, min(reach), max(reach))
     axes.set_xlabel("ratio of the two sides, logarithmic")
@@ -52,5 +50,12 @@ def _chart(shown: list[tuple[int, Judged, Ratio]]) -> Chart:
         borderaxespad=0.1,
     )  # fmt: skip
     caption = "Numbers as in the table of claims. First side ÷ second side; bar: the 95% interval over blocks."
-    words = (f"{number}, {one.says}: {one.published_ratio:.3g} published, {r.words} here" for number, one, r in shown)
+    if any(one.published_ratio is None for _, one, _ in shown):
+        caption += " Without a diamond: the source prints no figures."
+    words = (
+        f"{number}, {one.says}: "
+        + (f"{one.published_ratio:.3g} published, " if one.published_ratio is not None else "")
+        + f"{r.words} here"
+        for number, one, r in shown
+    )
     return Chart("Claims: ratios published and here", caption, "; ".join(words) + ".", figure)

@@ -12,6 +12,7 @@ from published_run import AB, claim, make_published
 from scipy import stats
 from synthetic_run import Row, Truth, failed, suspected
 
+from analysis.charts.claims import draw
 from analysis.claims import HELD, NOT_HELD, UNKNOWN, Judged, counts, decide, judge_claims
 from analysis.evidence import Ratio, column_side, estimate, knee, ratio, select
 from analysis.load import Run
@@ -318,3 +319,12 @@ def test_a_published_tie_is_not_refuted_by_a_tie() -> None:
     found = Ratio(1.0, Interval(0.99, 1.01), 6)
     assert decide(found, 14719 / 14701, None, 0.02)[0] == UNKNOWN
     assert decide(found, 1.5, None, 0.02)[0] == NOT_HELD
+
+
+def test_the_chart_has_each_ratio_that_has_figures(run: Run) -> None:
+    (chart,) = draw(run, {})
+    told = chart.alt.split("; ")
+    assert len(told) == 6
+    assert told[0].startswith("1, nginx is faster: 3 published, 1.06")
+    assert told[4].startswith("9, without published figures: 1.06")
+    assert chart.caption.endswith("Without a diamond: the source prints no figures.")
