@@ -1,5 +1,5 @@
 """Mail, without a mail server: mailboxes are filled and counted, lost messages noticed, workloads checked. The real
-stack runs in tests/lab/test_mail_stack.py."""
+stack runs in tests/lab/test_mail_stack.py and test_mail_run.py."""
 
 import base64
 import getpass
