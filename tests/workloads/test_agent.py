@@ -243,6 +243,7 @@ def test_the_agent_is_plain_python_of_3_9() -> None:
         "collections",
         "contextlib",
         "fcntl",
+        "functools",
         "gzip",
         "hashlib",
         "http",
