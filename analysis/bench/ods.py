@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import random
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from analysis.bench import peak_mb
 from analysis.ods import csv_rows, write_sheets
 from analysis.schema import fields, names
 
@@ -43,7 +43,7 @@ def measure(file: Path) -> tuple[float, float]:
     """Seconds, and this process's peak memory in MB (10⁶ bytes)."""
     begin = time.monotonic()
     write_sheets(file.with_suffix(".ods"), [("trials", csv_rows(file, fields("trials")))])
-    return time.monotonic() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    return time.monotonic() - begin, peak_mb()
 
 
 def run(rows: int, folder: Path) -> tuple[float, float]:

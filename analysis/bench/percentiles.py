@@ -7,7 +7,6 @@ cache by then.
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
+from analysis.bench import peak_mb
 from analysis.percentiles import grouped_percentiles
 
 ROWS = 100_000_000
@@ -55,7 +55,7 @@ def measure(files: list[Path]) -> tuple[float, float, float, str]:
     table = grouped_percentiles(files, ["server", "environment"])
     seconds, cpu_s = time.monotonic() - begin, time.process_time() - cpu_begin
     wide = table.pivot(index=["server", "environment", "samples"], columns="percentile", values="value_us")
-    return seconds, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, wide.to_string()
+    return seconds, cpu_s, peak_mb(), wide.to_string()
 
 
 def main() -> None:

@@ -140,6 +140,7 @@ def test_with_its_archive_it_is_built_and_measured(
     command = [str(program), str(host.port), str(root / "srv/vmtoll/sites")]
     configs = [str(root / "policy.conf")]
     spec |= {"command": command, "binary": str(program), "configs": configs, "port": host.port, "unit": None}
+    spec["ports"] = [host.port]
     (root / "etc/vmtoll/servers/tiny.json").write_text(json.dumps({k: v for k, v in spec.items() if v is not None}))
 
     folder = run(named, inventory, tmp_path / "results", registry=project)
