@@ -159,6 +159,17 @@ def test_vegeta_that_is_late_counts_it_as_response_time() -> None:
     assert seen.elapsed_s == pytest.approx(0.0145)
 
 
+def test_vegeta_leaves_out_what_it_never_sent() -> None:
+    """Four requests; the last target went to the worker with place 4, so place 3 and 5 found none."""
+    load = OpenLoad(["http://h/"], 1000, 4, keep_alive=True)
+    lines = [(n, 10**18 + n * 10**6, 0 if n in {3, 5} else 200) for n in range(6)]
+    log = "".join(f"{sent} {code} 500000 {n}\n" for n, sent, code in lines).encode()
+    seen = tools.get("vegeta").parse(load, Output("", "", 0, {"requests.log": log}))
+    assert (seen.transactions, seen.successful, seen.failed) == (4, 4, 0)
+    assert seen.lateness_us is not None
+    assert seen.lateness_us.tolist() == [0, 0, 0, 1000]
+
+
 def test_vegeta_counts_404_and_no_answer_as_failed() -> None:
     seen = parse("vegeta-some404")
     assert (seen.transactions, seen.successful, seen.failed) == (60, 40, 20)

@@ -7,6 +7,7 @@ punctual request, some tens of microseconds. The timestamps are monotonic: a clo
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.tools.base import Command, OpenLoad, Output, ToolError, ToolResult, integers, last_words, require
 
@@ -68,11 +69,11 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
     if output.exit_status:
         raise ToolError(f"vegeta: ended with {output.exit_status}; {last_words(output)}")
     log = integers(output.files.get(_LOG, b""), 4, "vegeta")
-    # When the targets are used up, each waiting worker logs one more request, which it never sends.
-    log = log[np.argsort(log[:, 3])][: load.requests]
-    timestamps_ns, codes, latencies_ns, places = log.T
-    if not np.array_equal(places, np.arange(load.requests)):
+    log = log[np.argsort(log[:, 3])]
+    if len(log) < load.requests or not np.array_equal(log[:, 3], np.arange(len(log))):
         raise ToolError(f"vegeta: its log holds {len(log)} of {load.requests} requests; {last_words(output)}")
+    timestamps_ns, codes, latencies_ns, _ = _sent(log, load.requests).T
+    places = np.arange(load.requests)
     begins_ns = timestamps_ns - places * _interval_ns(load)
     due_ns = begins_ns.min() + places * _interval_ns(load)
     lateness_ns = timestamps_ns - due_ns
@@ -89,3 +90,12 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
         sent_us=due_ns[good] // 1000,
         lateness_us=lateness_ns // 1000,
     )
+
+
+def _sent(log: NDArray[np.int64], requests: int) -> NDArray[np.int64]:
+    """The log, in order, without what was never sent: when the targets are used up, each waiting worker logs one more
+    request, without a status. Its place may be the last one's, who then has a later place: two workers draw their
+    places in one order and their targets in the other.
+    """
+    surplus = max(0, len(log) - requests)
+    return np.delete(log, np.flatnonzero(log[:, 1] == 0)[-surplus:] if surplus else [], axis=0)
