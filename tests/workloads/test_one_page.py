@@ -61,13 +61,13 @@ def test_a_ramp_counts_what_comes_within_the_deadline(measured: Measured) -> Non
 
 
 class EverySecondIsSlow(BaseHTTPRequestHandler):
-    """Answers every second request after 200 ms, the others at once."""
+    """Answers every second request after 1.5 s, the others at once."""
 
     numbers = itertools.count()
 
     def do_GET(self) -> None:
         if next(self.numbers) % 2:
-            time.sleep(0.2)
+            time.sleep(1.5)
         self.send_response(200)
         self.send_header("Content-Length", "2")
         self.end_headers()
@@ -83,7 +83,7 @@ def test_httperf_finds_what_misses_the_deadline(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), EverySecondIsSlow) as server:
         threading.Thread(target=server.serve_forever).start()
         url = f"http://127.0.0.1:{server.server_port}/"
-        load = OpenLoad([url], rate_rps=50, requests=40, keep_alive=False, timeout_s=0.08)
+        load = OpenLoad([url], rate_rps=50, requests=40, keep_alive=False, timeout_s=0.7)
         command = tool.command(load)
         for name, text in command.files.items():
             (tmp_path / name).write_text(text)
