@@ -57,8 +57,6 @@ def run(rows: int, folder: Path) -> tuple[float, float]:
 if __name__ == "__main__":
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
     with TemporaryDirectory() as made:
-        seconds, peak_mb = run(wanted, Path(made))
+        seconds, peak = run(wanted, Path(made))
         size_mb = (Path(made) / "trials.ods").stat().st_size / 1e6
-    print(
-        f"{wanted:,} rows of {len(names('trials'))} columns: {seconds:.1f} s, peak {peak_mb:.0f} MB, {size_mb:.0f} MB"
-    )
+    print(f"{wanted:,} rows of {len(names('trials'))} columns: {seconds:.1f} s, peak {peak:.0f} MB, {size_mb:.0f} MB")
