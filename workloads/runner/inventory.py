@@ -6,7 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -82,11 +82,22 @@ class Host:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The machines by role; SUTs by environment."""
+    """The machines by role. `machines`: environment → those under test, several only where a workload needs guests
+    beside each other on one KVM host."""
 
-    client: Host
-    suts: Mapping[str, Host]
+    clients: Sequence[Host]
+    machines: Mapping[str, Sequence[Host]]
     kvm_hosts: Mapping[str, Host]
+
+    @property
+    def client(self) -> Host:
+        """The first client: it checks bodies, and sends whatever one machine alone sends."""
+        return self.clients[0]
+
+    @property
+    def suts(self) -> Mapping[str, Host]:
+        """Environment → its machine, the first where there are several."""
+        return {environment: hosts[0] for environment, hosts in self.machines.items()}
 
     def kvm_host(self, sut: Host) -> Host | None:
         """The machine that a guest runs on, when the inventory names it."""
@@ -98,7 +109,8 @@ class Inventory:
 
     def hosts(self) -> list[Host]:
         """All machines, each once."""
-        return [self.client, *self.suts.values(), *self.kvm_hosts.values()]
+        under_test = [host for hosts in self.machines.values() for host in hosts]
+        return [*self.clients, *under_test, *self.kvm_hosts.values()]
 
     @property
     def link(self) -> str:
@@ -118,13 +130,16 @@ def _ansible_inventory() -> str:
     return found
 
 
-def read_inventory(path: Path) -> dict[str, Any]:
-    """What `ansible-inventory --list` says. Raises InventoryError."""
+def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
+    """What `ansible-inventory --list` says of the machines that `limit`, Ansible's pattern of hosts, matches.
+
+    KVM hosts are always among them: whoever is measured on one needs it. Raises InventoryError.
+    """
     if not path.exists():
         raise InventoryError(f"{path}: no such inventory")
     environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true"}
     done = subprocess.run(
-        [_ansible_inventory(), "-i", str(path), "--list"],
+        [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", f"{limit},kvm_hosts"] if limit else [])],
         capture_output=True,
         text=True,
         timeout=120,
@@ -147,34 +162,49 @@ def _members(data: Mapping[str, Any], group: str) -> list[str]:
     return names
 
 
-def from_data(data: Mapping[str, Any], environments: list[str], source: str = "inventory") -> Inventory:
-    """Typed hosts for these environments. Raises InventoryError when one has no machine, or more than one."""
+def from_data(
+    data: Mapping[str, Any], environments: list[str], source: str = "inventory", guests: int = 1
+) -> Inventory:
+    """Typed hosts for these environments, of a guest's as many as `guests`, all on one KVM host.
+
+    Raises InventoryError when one has no machine, too few guests, or more machines than can be told apart.
+    """
     variables = data.get("_meta", {}).get("hostvars", {})
     by_role: dict[Role, list[Host]] = {role: [] for _, role in _GROUPS}
     for group, role in _GROUPS:
         by_role[role] = [Host(name, role, variables.get(name, {})) for name in _members(data, group)]
     if not by_role["client"]:
         raise InventoryError(f"{source}: the group `clients` is empty: nothing would send load")
-    suts: dict[str, Host] = {}
     candidates = by_role["metal"] + by_role["kvm_guest"]
-    for environment in environments:
-        found = [h for h in candidates if h.get("vmtoll_environment") == environment]
-        if len(found) != 1:
-            there = sorted({str(h.get("vmtoll_environment")) for h in candidates})
-            raise InventoryError(
-                f"{source}: {len(found)} hosts have vmtoll_environment {environment!r}, one is needed; "
-                f"there are: {', '.join(there) or 'none'}"
-            )
-        suts[environment] = found[0]
-    client = by_role["client"][0]
-    needed = {str(h.get("vmtoll_kvm_host")) for h in suts.values() if h.role == "kvm_guest"}
-    needed = (needed | {str(h.get("vmtoll_container_host")) for h in (client, *suts.values())}) - {"None"}
+    machines = {environment: _machines(candidates, environment, source, guests) for environment in environments}
+    clients, under_test = by_role["client"], [host for hosts in machines.values() for host in hosts]
+    needed = {str(h.get("vmtoll_kvm_host")) for h in under_test if h.role == "kvm_guest"}
+    needed = (needed | {str(h.get("vmtoll_container_host")) for h in (*clients, *under_test)}) - {"None"}
     kvm_hosts = {h.name: h for h in by_role["kvm_host"] if h.name in needed}
     if missing := sorted(needed - set(kvm_hosts)):
         raise InventoryError(f"{source}: host {missing[0]!r} of a guest or container is not in the group `kvm_hosts`")
-    return Inventory(client, suts, kvm_hosts)
+    return Inventory(clients, machines, kvm_hosts)
 
 
-def load_inventory(path: Path, environments: list[str]) -> Inventory:
-    """Read the inventory and find the machines of these environments. Raises InventoryError."""
-    return from_data(read_inventory(path), environments, str(path))
+def _machines(candidates: Sequence[Host], environment: str, source: str, guests: int) -> list[Host]:
+    """Those of one environment: one machine, or the first `guests` of a KVM host's guests."""
+    found = [h for h in candidates if h.get("vmtoll_environment") == environment]
+    on = {h.get("vmtoll_kvm_host") for h in found}
+    beside = len(on) == 1 and all(h.role == "kvm_guest" for h in found)
+    if not found or not (beside or len(found) == 1):
+        there = sorted({str(h.get("vmtoll_environment")) for h in candidates})
+        raise InventoryError(
+            f"{source}: {len(found)} hosts have vmtoll_environment {environment!r}, one is needed "
+            f"(choose with --limit); there are: {', '.join(there) or 'none'}"
+        )
+    needed = guests if beside else 1
+    if len(found) < needed:
+        raise InventoryError(
+            f"{source}: {len(found)} guests on one host have vmtoll_environment {environment!r}, {needed} are needed"
+        )
+    return found[:needed]
+
+
+def load_inventory(path: Path, environments: list[str], guests: int = 1, limit: str | None = None) -> Inventory:
+    """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
+    return from_data(read_inventory(path, limit), environments, str(path), guests)
