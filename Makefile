@@ -7,7 +7,7 @@ RUN ?= results/latest
 N ?= metal_vs_kvm
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY))
 
-.PHONY: help setup demo test lint lab-up lab-down lab-status provision run replication report notebook site bench-percentiles bench-ods bench-from-log lock clean
+.PHONY: help setup demo test test-long lint lab-up lab-down lab-status provision run replication report notebook site bench-percentiles bench-ods bench-from-log lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -20,6 +20,9 @@ demo: setup ## from nothing to a report: image, lab, provisioning, experiment `d
 
 test: setup ## every test: linters, unit tests, the C server's, and a short run in the embedded lab
 	@scripts/test
+
+test-long: setup ## the same, and labs of other shapes: guests of every profile, three clients, two cells
+	@scripts/test --long
 
 lint: setup ## all linters
 	@scripts/lint
