@@ -65,8 +65,18 @@ def rows_of(folder: Path, tmp_path: Path, environments: list[str], workloads: li
     return rows
 
 
-def test_the_experiment_counts_every_message(lab: Path, tmp_path: Path) -> None:
-    for row in rows_of(lab, tmp_path, ["metal", "kvm-default"], ["mail-smtp", "mail-submission"]):
+@pytest.mark.parametrize(
+    ("environments", "workloads"),
+    [
+        (["metal"], ["mail-smtp", "mail-submission"]),
+        (["kvm-default"], ["mail-smtp"]),
+        pytest.param(["kvm-default"], ["mail-submission"], marks=pytest.mark.long),
+    ],
+)
+def test_the_experiment_counts_every_message(
+    lab: Path, tmp_path: Path, environments: list[str], workloads: list[str]
+) -> None:
+    for row in rows_of(lab, tmp_path, environments, workloads):
         assert int(row["messages_accepted"]) == int(row["messages_delivered"]) == int(row["requests"])
         assert (row["messages_lost"], row["messages_doubled"]) == ("0", "0")
 

@@ -18,13 +18,17 @@ pytestmark = pytest.mark.lab
 
 # Of each experiment what no other test in the lab has: its own loads, links and figures. In order of their links.
 SLICES: list[tuple[str, dict[str, Any]]] = [
-    ("event-servers-2008", {"servers": ["lighttz"]}),
+    ("event-servers-2008", {"servers": ["lighttz"], "environments": ["metal"]}),
     ("image-offload-2007", {"servers": ["apache-proxy-lighttpd"], "environments": ["metal"]}),
     ("lua-2008", {"servers": ["lighttz-lua-reload"], "environments": ["metal"]}),
     ("php-2006", {"servers": ["lighttpd-php-fastcgi"], "environments": ["metal"]}),
     (
         "one-core-four-cores-2009",
-        {"servers": ["lighttpd-tuned-2009"], "workloads": ["index-25-one-core", "list-100-all-cores"]},
+        {
+            "servers": ["lighttpd-tuned-2009"],
+            "environments": ["metal"],
+            "workloads": ["index-25-one-core", "list-100-all-cores"],
+        },
     ),
     ("metal-vs-kvm-2009", {"servers": ["lighttpd"]}),
     (
