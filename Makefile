@@ -3,9 +3,10 @@
 VMTOLL := .venv/bin/vmtoll
 E ?= demo
 LINK ?= unshaped
+TOPOLOGY ?= single
 RUN ?= results/latest
 N ?= metal_vs_kvm
-LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY))
+LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
 .PHONY: help setup demo test test-long lint lab-up lab-down lab-status provision run replication report notebook site bench-percentiles bench-ods bench-from-log lock clean
 
@@ -27,8 +28,8 @@ test-long: setup ## the same, and labs of other shapes: guests of every profile,
 lint: setup ## all linters
 	@scripts/lint
 
-lab-up: setup ## bring the embedded lab up (LINK=unshaped, 100mbit, 1gbit)
-	@$(VMTOLL) lab up --link $(LINK)
+lab-up: setup ## bring the embedded lab up (LINK=100mbit, TOPOLOGY=single or multi, GUESTS=kvm-2009,kvm-default)
+	@$(VMTOLL) lab up --link $(LINK) --topology $(TOPOLOGY) $(if $(GUESTS),--guests $(GUESTS))
 
 lab-down: setup ## remove the embedded lab without a trace
 	@$(VMTOLL) lab down

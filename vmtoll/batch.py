@@ -71,9 +71,12 @@ def newest(results: Path) -> list[Path]:
     return [results / name / run_id for name, run_id in json.loads(files[-1].read_text())["runs"].items()]
 
 
-def run_all(scale: Scale, inventory: Path | None, results: Path, registry: Registry | None = None) -> int:
+def run_all(
+    scale: Scale, inventory: Path | None, results: Path, registry: Registry | None = None, limit: str | None = None
+) -> int:
     """Measure all that is left of the batch and write the page; the exit code: 1 when an experiment failed, else 0.
 
+    `limit`: Ansible's pattern of the hosts that take part.
     Without an inventory the embedded lab is brought up, and its link changed as each experiment wants it.
     """
     registry = registry or Registry()
@@ -89,7 +92,7 @@ def run_all(scale: Scale, inventory: Path | None, results: Path, registry: Regis
     for n, (name, planned) in enumerate(todo.items(), start=1):
         say(f"experiment {n} of {len(todo)}: {name}" + (f", about {_minutes([planned])} minutes" * (name in left)))
         try:
-            print(_one(planned, batch, inventory, scale, registry))
+            print(_one(planned, batch, inventory, scale, registry, limit))
         except WrongLinkError as error:
             say(f"skipped: {error}")
         except (UserError, RunnerError) as error:
@@ -108,7 +111,9 @@ def _minutes(planned: Iterable[Plan]) -> str:
     return f"{sum(one.total_s for one in planned) / 60:.0f}"
 
 
-def _one(planned: Plan, batch: Batch, inventory: Path | None, scale: Scale, registry: Registry) -> str:
+def _one(
+    planned: Plan, batch: Batch, inventory: Path | None, scale: Scale, registry: Registry, limit: str | None
+) -> str:
     """Measure one experiment, where that is still to do, and judge it; what there is to read."""
     experiment = planned.resolved.experiment
     folder = batch.finished(planned.resolved)
@@ -116,7 +121,9 @@ def _one(planned: Plan, batch: Batch, inventory: Path | None, scale: Scale, regi
         file, killed = registry.experiment_file(experiment.name), batch.unfinished(planned.resolved)
         machines = inventory or lab.shaped(experiment.link, say)
         with Progress() as progress:
-            folder = measure(file, machines, batch.results, killed, progress=progress, registry=registry, scale=scale)
+            folder = measure(
+                file, machines, batch.results, killed, progress=progress, registry=registry, scale=scale, limit=limit
+            )
         batch.keep(folder)
     return conclude(folder)
 

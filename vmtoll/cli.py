@@ -1,7 +1,5 @@
 """vmtoll: what a KVM guest costs against bare metal, for a web workload, with evidence."""
 
-import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vmtoll import batch, lab
+from vmtoll import batch, lab, lab_verbs
 from vmtoll.conclude import conclude, replication_page
 from vmtoll.paths import RESULTS
 from vmtoll.progress import Progress, say
@@ -21,8 +19,7 @@ from workloads.runner.run import Plan, plan
 from workloads.runner.run import run as measure
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-lab_app = typer.Typer(help="The embedded lab on this machine: client, metal and guest.", no_args_is_help=True)
-app.add_typer(lab_app, name="lab")
+app.add_typer(lab_verbs.app, name="lab")
 workload_app = typer.Typer(help="Workloads made of what your own servers saw.", no_args_is_help=True)
 app.add_typer(workload_app, name="workload")
 
@@ -32,7 +29,9 @@ InventoryOption = Annotated[
         "--inventory", "-i", help="Ansible inventory of real machines (default: the embedded lab).", exists=True
     ),
 ]
-LinkOption = Annotated[str, typer.Option(help="Rate of the client's link: unshaped, 100mbit, 1gbit, …")]
+LimitOption = Annotated[
+    str | None, typer.Option("--limit", help="Only these machines of the inventory: Ansible's pattern of hosts.")
+]
 ExperimentArgument = Annotated[
     str, typer.Argument(help="Name of an experiment (`vmtoll list`), or `all`: each that repeats a published one.")
 ]
@@ -63,40 +62,14 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
-def _need_root() -> None:
-    if os.geteuid() != 0:
-        raise UserError("The embedded lab needs root, for namespaces and mounts: run it with sudo.")
-
-
-@lab_app.command("up")
-def lab_up(link: LinkOption = "unshaped") -> None:
-    """Bring the lab up: build the image if it is not in the cache, then client, metal and guest. Twice is harmless."""
-    _need_root()
-    lab.up(link, say)
-
-
-@lab_app.command("down")
-def lab_down() -> None:
-    """Remove the lab: no namespace, mount, domain, process or route stays behind."""
-    _need_root()
-    lab.down(say)
-
-
-@lab_app.command("status")
-def lab_status() -> None:
-    """Print the lab's state as JSON; exit code 1 when it is not up."""
-    state = lab.status()
-    print(json.dumps(state, indent=2))
-    raise SystemExit(0 if state["up"] else 1)
-
-
 @app.command()
 def provision(
     inventory: InventoryOption = None,
+    limit: LimitOption = None,
     check: Annotated[bool, typer.Option("--check", help="Change nothing, say what would change.")] = False,
 ) -> None:
     """Bring every machine into the state in which it is measured (playbooks/site.yml)."""
-    lab.provision(inventory, ["--check", "--diff"] if check else [])
+    lab.provision(inventory, ["--check", "--diff"] if check else [], limit)
 
 
 @app.command("list")
@@ -111,6 +84,7 @@ def list_all() -> None:
 def run(
     experiment: ExperimentArgument,
     inventory: InventoryOption = None,
+    limit: LimitOption = None,
     scale: ScaleOption = None,
     resume: ResumeOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
@@ -128,8 +102,8 @@ def run(
             _print_batch(batch.plans(size))
             return
         if not inventory:
-            _need_root()
-        raise SystemExit(batch.run_all(size, inventory, results))
+            lab.need_root()
+        raise SystemExit(batch.run_all(size, inventory, results, limit=limit))
     file = Registry().experiment_file(experiment)
     planned = plan(file, scale=size)
     wanted = planned.resolved.experiment
@@ -140,7 +114,7 @@ def run(
         return
     machines = inventory or lab.shaped(wanted.link, say)
     with Progress() as progress:
-        folder = measure(file, machines, results, resume, progress=progress, scale=size)
+        folder = measure(file, machines, results, resume, progress=progress, scale=size, limit=limit)
     print(conclude(folder))
 
 
@@ -197,7 +171,7 @@ def site(
 @app.command()
 def demo(results: ResultsOption = RESULTS) -> None:
     """Build the embedded lab, provision it, run the experiment `demo`, write its report."""
-    _need_root()
+    lab.need_root()
     file = Registry().experiment_file("demo")
     lab.up(plan(file).resolved.experiment.link, say)
     say("provisioning; what the image already has stays as it is")

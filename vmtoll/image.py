@@ -21,6 +21,8 @@ from vmtoll.shell import UserError, lock, play, run
 IMAGES = CACHE / "images"
 KEPT_IMAGES = 2
 BOOT_TIMEOUT_S = 60
+# Of playbooks/, what is done around the machines and not in them.
+_AROUND = {"embedded_lab", "kvm_guest", "host_tuning", "topologies"}
 
 Say = Callable[[str], None]
 
@@ -44,7 +46,7 @@ def _key(variables: dict[str, Any]) -> str:
     """Digest of the recipe, of what site.yml would do, and of what it would copy."""
     digest = hashlib.sha256()
     files = [VM_IMAGES / "image.yml", Path(__file__), PLAYBOOKS / "image.yml", PLAYBOOKS / "site.yml"]
-    files += [file for file in PLAYBOOKS.glob("*/**/*") if "embedded_lab" not in file.parts]
+    files += [file for file in PLAYBOOKS.glob("*/**/*") if not _AROUND.intersection(file.parts)]
     for file in sorted(file for file in files if file.is_file()):
         digest.update(f"{file.relative_to(REPO)}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
     digest.update(Path(variables["web_servers_archive"]).read_bytes())

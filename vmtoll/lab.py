@@ -1,13 +1,14 @@
 """The embedded lab: up, down, status, and the provisioning of whatever an inventory names."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vmtoll import accelerator, builds, image, servers
+from vmtoll import accelerator, builds, image, servers, shapes
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.shell import UserError, lock, play
 from workloads.runner.inventory import read_inventory
@@ -16,41 +17,56 @@ Say = Callable[[str], None]
 LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
 
 
-def up(link: str, say: Say) -> None:
-    """Bring the lab up with the client's link at `link`; a lab that is up and answers only gets that link."""
+def need_root() -> None:
+    """Raise UserError unless this is root."""
+    if os.geteuid() != 0:
+        raise UserError("The embedded lab needs root, for namespaces and mounts: run it with sudo.")
+
+
+def up(link: str, say: Say, shape: shapes.Shape | None = None) -> None:
+    """Bring a lab up (default: the topology `single`) with the clients' links at `link`.
+
+    One of this shape that is up and answers only gets that link; one of another shape is replaced.
+    """
     if not LINK.fullmatch(link):
         raise UserError(f"Link {link!r}: give `unshaped`, or a rate such as `100mbit` or `1gbit`.")
+    shape = shape or shapes.shape()
     folder = image.ensure(say)
     with lock("lab"):
-        wanted = {"image": str(folder), "link": link}
-        if _built().get("image") == str(folder) and not _silent_machines():
-            _shape(link)
+        wanted, built = {"image": str(folder), **shape.record()}, _built()
+        if all(built.get(key) == value for key, value in wanted.items()) and not _silent_machines():
+            _set_link(link)
             say(f"the lab is up, its link {link}")
             return
+        if LAB.exists():
+            _play("down")  # its memory is free then
+        shapes.check_memory(shape)
         kind, why = accelerator.probe(folder / "vmlinuz")
         say(f"accelerator: {kind} ({why})")
-        say("building the lab; an emulated guest takes half a minute to boot" if kind == "tcg" else "building the lab")
-        _play("up", embedded_lab_image=str(folder), embedded_lab_link=link, embedded_lab_accelerator=kind)
-        _record(wanted)
+        say("building the lab" + "; emulated guests take half a minute each to boot" * (kind == "tcg"))
+        variables = {"embedded_lab_image": str(folder), "embedded_lab_accelerator": kind, **shape.variables()}
+        _play("up", embedded_lab_link=link, **variables)
+        (LAB / "variables.json").write_text(json.dumps(variables))
+        _record(wanted | {"link": link})
         say(f"the lab is up, its link {link}")
 
 
 def shaped(link: str, say: Say) -> Path:
-    """Give the client of the lab that is up this link; the lab's inventory. Raises UserError when it is not up."""
+    """Give the clients of the lab that is up this link; the lab's inventory. Raises UserError when it is not up."""
     inventory = require()
     with lock("lab"):
-        if _shape(link):
+        if _set_link(link):
             say(f"the lab's link is {link} now")
     return inventory
 
 
-def _shape(link: str) -> bool:
+def _set_link(link: str) -> bool:
     """Change the link, in seconds and without touching the machines; False when it is so already."""
     built = _built()
     if built.get("link") == link:
         return False
     _record(built | {"link": "unknown"})  # as long as it is being changed
-    _play("link", embedded_lab_link=link)
+    _play("link", embedded_lab_link=link, **json.loads((LAB / "variables.json").read_text()))
     _record(built | {"link": link})
     return True
 
@@ -63,17 +79,18 @@ def down(say: Say) -> None:
 
 
 def status() -> dict[str, object]:
-    """Return whether the lab is up, its image and link, and which machines answer."""
+    """Return whether the lab is up, its image, shape and link, and which machines do not answer."""
     built = _built()
     silent = _silent_machines() if built else []
     return {"up": bool(built) and not silent, **built, "silent_machines": silent}
 
 
-def provision(inventory: Path | None, options: list[str], *, quiet: bool = False) -> None:
-    """Run site.yml against an inventory (default: the embedded lab's)."""
+def provision(inventory: Path | None, options: list[str], limit: str | None = None, *, quiet: bool = False) -> None:
+    """Run site.yml against an inventory (default: the embedded lab's), or those of it that `limit` matches."""
     chosen = inventory or require()
-    variables = builds.variables(_policy(read_inventory(chosen), chosen))
-    play("site.yml", "-e", json.dumps(variables), *options, inventory=chosen, quiet=quiet)
+    variables = builds.variables(_policy(read_inventory(chosen, limit), chosen))
+    narrowed = ["--limit", limit] if limit else []
+    play("site.yml", "-e", json.dumps(variables), *narrowed, *options, inventory=chosen, quiet=quiet)
 
 
 def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
@@ -96,18 +113,18 @@ def require() -> Path:
     return INVENTORY
 
 
-def _play(state: str, **variables: str) -> None:
+def _play(state: str, **variables: Any) -> None:
     everything = {"embedded_lab_state": state, "embedded_lab_folder": str(LAB), **variables}
     play("lab.yml", "-e", json.dumps(everything), quiet=True)
 
 
-def _record(built: dict[str, str]) -> None:
+def _record(built: dict[str, Any]) -> None:
     (LAB / "built.json").write_text(json.dumps(built))
 
 
-def _built() -> dict[str, str]:
+def _built() -> dict[str, Any]:
     try:
-        content: dict[str, str] = json.loads((LAB / "built.json").read_text())
+        content: dict[str, Any] = json.loads((LAB / "built.json").read_text())
         return content
     except (FileNotFoundError, json.JSONDecodeError):
         return {}

@@ -207,4 +207,5 @@ def _machines(candidates: Sequence[Host], environment: str, source: str, guests:
 
 def load_inventory(path: Path, environments: list[str], guests: int = 1, limit: str | None = None) -> Inventory:
     """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
-    return from_data(read_inventory(path, limit), environments, str(path), guests)
+    source = f"{path} with --limit {limit}" if limit else str(path)
+    return from_data(read_inventory(path, limit), environments, source, guests)

@@ -20,6 +20,7 @@ from workloads.runner.registry import PROJECT, Registry
 from workloads.runner.results import SCHEMA, Store
 from workloads.runner.revive import restore, take
 from workloads.runner.schedule import Planned, expected_s, schedule
+from workloads.runner.search import decided
 from workloads.runner.transport import AgentLine
 from workloads.runner.trial import Trial
 from workloads.sites import manifest
@@ -66,16 +67,18 @@ def run(
     progress: Progress | None = None,
     registry: Registry | None = None,
     scale: Scale | None = None,
+    limit: str | None = None,
 ) -> Path:
     """Measure an experiment at a scale, or go on with the run in `resume`; the run's folder.
 
+    `limit` is Ansible's pattern of hosts: the machines of the inventory that take part.
     `results_dir` gets `<experiment>/<run-id>/` and the link `latest`. A run that was killed is resumed with
     its own experiment, as recorded; the one at `experiment_path` must still say the same. Raises RunnerError
     (one clear sentence) when something does not fit or a machine does not come back; what was measured stays.
     """
     say: Progress = progress or (lambda *_: None)
     resolved = load(experiment_path, registry, scale)
-    inventory = load_inventory(inventory_path, resolved.experiment.environments)
+    inventory = load_inventory(inventory_path, resolved.experiment.environments, limit=limit)
     check_inventory(resolved, inventory)
     if resume is None:
         planned = _plan(resolved, None)
@@ -250,7 +253,8 @@ def _measure(bench: Bench, planned: Plan, say: Progress) -> None:
                 say("measure", n, total, message, left)
 
             restore(bench, tell)
-            row = Trial(bench, trial, number, tell).attempt()
+            due = decided(trial, bench.resolved, bench.store.rows())
+            row = Trial(bench, due, number, tell).attempt()
             bench.store.append(row)
             done_here += 1
             outcome = f"{trial.scenario.server} on {trial.scenario.environment}: {row['verdict']} {row['reasons']}"

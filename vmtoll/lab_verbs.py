@@ -1,0 +1,42 @@
+"""`vmtoll lab`: up, down, status."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from vmtoll import lab, shapes
+from vmtoll.progress import say
+
+app = typer.Typer(help="The embedded lab on this machine: clients, metal and guests.", no_args_is_help=True)
+
+
+@app.command("up")
+def up(
+    link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
+    topology: Annotated[str, typer.Option(help="Which machines: single, multi (playbooks/topologies).")] = "single",
+    guests: Annotated[
+        str, typer.Option(help="Profiles of the guests instead of the topology's: kvm-2009,kvm-default,kvm-default")
+    ] = "",
+) -> None:
+    """Bring the lab up: build the image if it is not in the cache, then the machines. Twice is harmless.
+
+    A lab of another shape is replaced.
+    """
+    lab.need_root()
+    lab.up(link, say, shapes.shape(topology, [name.strip() for name in guests.split(",") if name.strip()]))
+
+
+@app.command("down")
+def down() -> None:
+    """Remove the lab: no namespace, mount, domain, process or route stays behind."""
+    lab.need_root()
+    lab.down(say)
+
+
+@app.command("status")
+def status() -> None:
+    """Print the lab's state as JSON; exit code 1 when it is not up."""
+    state = lab.status()
+    print(json.dumps(state, indent=2))
+    raise SystemExit(0 if state["up"] else 1)
