@@ -1,11 +1,11 @@
-"""`vmtoll lab`: up, down, status."""
+"""`vmtoll lab`: image, up, down, status."""
 
 import json
 from typing import Annotated
 
 import typer
 
-from vmtoll import lab, shapes
+from vmtoll import image, lab, shapes
 from vmtoll.progress import say
 
 app = typer.Typer(help="The embedded lab on this machine: clients, metal and guests.", no_args_is_help=True)
@@ -23,8 +23,16 @@ def up(
 
     A lab of another shape is replaced.
     """
+    shape = shapes.shape(topology, [name.strip() for name in guests.split(",") if name.strip()])
     lab.need_root()
-    lab.up(link, say, shapes.shape(topology, [name.strip() for name in guests.split(",") if name.strip()]))
+    lab.up(link, say, shape)
+
+
+@app.command("image")
+def build_image() -> None:
+    """Build the machines' image into the cache, if it is not there; `up` does it as well."""
+    lab.need_root()
+    image.ensure(say)
 
 
 @app.command("down")
