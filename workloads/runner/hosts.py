@@ -7,7 +7,7 @@ from typing import Any
 from workloads import tools
 from workloads.runner.bench import Bench
 from workloads.runner.equality import accelerator, differences
-from workloads.runner.errors import AgentError, InventoryError
+from workloads.runner.errors import AgentError, HostLostError, InventoryError
 from workloads.runner.inventory import Host
 from workloads.runner.transport import AgentLine
 
@@ -15,10 +15,19 @@ _FACTS_LIMIT_S = 180.0
 
 
 def open_all(lines: Iterable[AgentLine]) -> None:
-    """Start every agent, all at once. Raises HostLostError for the first that cannot be reached."""
+    """Start every agent, all at once. Raises HostLostError that names each machine that cannot be reached."""
     with ThreadPoolExecutor(16) as pool:
-        for opened in [pool.submit(line.open) for line in lines]:
-            opened.result()
+        complaints = [complaint for complaint in pool.map(_open, lines) if complaint]
+    if complaints:
+        raise HostLostError("; ".join(complaints))
+
+
+def _open(line: AgentLine) -> str:
+    try:
+        line.open()
+    except HostLostError as error:
+        return str(error)
+    return ""
 
 
 def gather(bench: Bench) -> dict[str, dict[str, Any]]:
@@ -42,7 +51,7 @@ def _facts(bench: Bench, host: Host) -> dict[str, Any]:
         args["site"] = bench.resolved.site.name
     if host.role == "kvm_host":
         guests = [h for h in bench.inventory.suts.values() if h.get("vmtoll_kvm_host") == host.name]
-        args["uri"] = str(host.get("vmtoll_libvirt_uri", "qemu:///system"))
+        args["uri"] = host.libvirt_uri
         args["domains"] = [str(h.get("vmtoll_domain")) for h in guests]
     try:
         facts = bench.line(host).call("facts", _FACTS_LIMIT_S, **args)
@@ -67,7 +76,7 @@ def tool_versions(bench: Bench) -> dict[str, str]:
         (tool, host.name)
         for workload in bench.resolved.workloads.values()
         for tool in workload.tools
-        for host in (inventory.suts.values() if workload.client == "localhost" else [inventory.client])
+        for host in (inventory.suts.values() if workload.client == "localhost" else inventory.clients)
     }
     for name, machine in sorted(needed):
         package = tools.get(name).PACKAGE

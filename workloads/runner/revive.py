@@ -1,5 +1,6 @@
 """Machines that were lost are brought back before the next trial."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -10,9 +11,13 @@ from workloads.runner.errors import AgentError, HostLostError, ResultsError, Run
 from workloads.runner.inventory import Host
 from workloads.runner.transport import AgentLine
 
-# How long a machine may take to answer again; an emulated guest boots for a minute or two.
+# How long a machine may take to answer again, unless its vmtoll_back_s says otherwise: an emulated guest boots for
+# a minute or two, a server's firmware for longer.
 BACK_S = 300.0
 QUICK_S = 10.0
+OPEN_S = 30.0
+# A machine that answers may still be booting, which would disturb the next trial.
+BOOT_S = 120.0
 # How long a dead run's agent may take to stop its server and let go of its lock.
 LOCK_S = 20.0
 
@@ -33,15 +38,14 @@ def take(bench: Bench, host: Host) -> None:
 
 def restore(bench: Bench, say: Callable[[str], None]) -> None:
     """Make every lost machine answer again, reviving guests on their host. Raises RunnerError when one cannot."""
-    order = [*bench.inventory.kvm_hosts.values(), bench.inventory.client, *bench.inventory.suts.values()]
-    for host in order:
+    for host in sorted(bench.inventory.hosts(), key=lambda host: host.role != "kvm_host"):
         line = bench.line(host)
         if not line.lost_because:
             continue
-        say(f"{host.name} is gone ({line.lost_because}); bringing it back")
+        say(f"{host.name} is gone ({line.lost_because}); bringing it back, or waiting up to {_back_s(host):g} s for it")
         try:
             try:
-                line.open(QUICK_S)  # perhaps only the connection was lost
+                _open(line, QUICK_S)  # perhaps only the connection was lost
             except HostLostError:
                 _bring_back(bench, host, line)
             if host.role != "kvm_host":
@@ -51,24 +55,46 @@ def restore(bench: Bench, say: Callable[[str], None]) -> None:
         say(f"{host.name} is back")
 
 
+def _back_s(host: Host) -> float:
+    return float(host.get("vmtoll_back_s", BACK_S))
+
+
 def _bring_back(bench: Bench, host: Host, line: AgentLine) -> None:
-    complaint = _revive(bench, host)
-    try:
-        line.reopen(BACK_S)
-    except HostLostError as error:
-        raise HostLostError(f"{error}; {complaint}" if complaint else str(error)) from error
+    complaint, deadline = _revive(bench, host), time.monotonic() + _back_s(host)
+    while True:
+        try:
+            return _open(line, OPEN_S)
+        except HostLostError as error:
+            if time.monotonic() > deadline:
+                raise HostLostError(f"{error}; {complaint}" if complaint else str(error)) from error
+        time.sleep(0.5)
+
+
+def _open(line: AgentLine, limit_s: float) -> None:
+    """Reach a machine and wait until it has booted. Raises HostLostError, also when it is on its way down."""
+    line.open(limit_s)
+    with contextlib.suppress(AgentError):  # without systemd there is nothing to wait for
+        booted = ["systemctl", "is-system-running", "--wait"]
+        said = line.call("exec", BOOT_S + 10, argv=booted, limit_s=BOOT_S)["stdout"].strip()
+        if said == "stopping":
+            line.give_up("it is shutting down")
+            raise HostLostError(f"{line.host.name}: it is shutting down")
 
 
 def _revive(bench: Bench, host: Host) -> str:
-    """Run the guest's revive commands on its host; what the first that failed said, else nothing.
+    """Run the guest's revive commands on its host, by default libvirt's start; what the first that failed said.
 
     A failure is no verdict: a guest that restarts by itself is running already when it is to be started.
     """
     kvm_host = bench.inventory.kvm_host(host)
     if kvm_host is None:
         return ""
-    for argv in host.get("vmtoll_revive", []):
-        done = bench.line(kvm_host).call("exec", 200, argv=[str(a) for a in argv], limit_s=180)
+    uri, domain = kvm_host.get("vmtoll_libvirt_uri", "qemu:///system"), host.get("vmtoll_domain")
+    for argv in host.get("vmtoll_revive", [["virsh", "-c", uri, "start", domain]]):
+        try:
+            done = bench.line(kvm_host).call("exec", 200, argv=[str(a) for a in argv], limit_s=180)
+        except AgentError as error:
+            return str(error)
         if done["exit_status"]:
             words = " ".join((done["stderr"] or done["stdout"]).split())
             return f"{kvm_host.name}: {' '.join(argv)}: {words[:300]}"

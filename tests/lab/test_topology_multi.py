@@ -1,0 +1,70 @@
+"""The lab with three clients, two metal machines and two guests on each of two KVM hosts: who is in it, its cells."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from the_lab import LAB, VMTOLL
+
+from vmtoll.shapes import shape
+from workloads.runner.inventory import load_inventory
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+CELLS = {
+    "cell_a": ["client1", "client3", "kvm1a", "kvm1b", "metal1"],
+    "cell_b": ["client2", "kvm2a", "kvm2b", "metal2"],
+}
+
+
+@pytest.fixture(scope="module")
+def multi() -> Callable[[str, str], str]:
+    """Bring it up; what runs a command on a machine of it."""
+    subprocess.run([VMTOLL, "lab", "up", "--topology", "multi", "--link", "20mbit"], check=True)
+
+    def ask(machine: str, command: str) -> str:
+        argv = ["ssh", "-F", str(LAB / "ssh_config"), machine, command]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
+
+    return ask
+
+
+def test_every_machine_is_who_the_inventory_says(multi: Callable[[str, str], str]) -> None:
+    wanted = shape("multi")
+    for machine in (*wanted.machines, *wanted.guests):
+        name, address = multi(machine["name"], "hostname; ip -4 -o address show dev eth0").split("\n")
+        assert name == machine["name"]
+        assert f"inet {machine['address']}/15 " in address
+    state = json.loads(subprocess.run([VMTOLL, "lab", "status"], check=True, capture_output=True, text=True).stdout)
+    assert state["up"] is True
+    assert (state["topology"], state["link"]) == ("multi", "20mbit")
+    assert state["guests"] == dict.fromkeys(("kvm1a", "kvm1b", "kvm2a", "kvm2b"), "kvm-default")
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_cell_is_provisioned_by_itself(multi: Callable[[str, str], str], cell: str) -> None:
+    done = subprocess.run([VMTOLL, "provision", "--limit", cell], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    recap = re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=0 +failed=0", done.stdout, re.M)
+    assert sorted(recap) == [(name, "0") for name in CELLS[cell]]
+    machines = load_inventory(LAB / "inventory.yml", ["metal", "kvm-default"], guests=2, limit=cell)
+    assert sorted(host.name for host in machines.hosts() if host.role != "kvm_host") == CELLS[cell]
+    assert list(machines.kvm_hosts) == [f"kvm-host{1 if cell == 'cell_a' else 2}"]
+
+
+def test_each_client_has_a_link_of_its_own(multi: Callable[[str, str], str]) -> None:
+    for client in ("client1", "client2", "client3"):
+        argv = ["tc", "-n", f"vmtoll-{client}", "-j", "qdisc", "show", "dev", "eth0"]
+        (shaped,) = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+        assert (shaped["kind"], shaped["options"]["rate"]) == ("tbf", 20_000_000 // 8)
+
+
+def test_another_shape_replaces_it(multi: Callable[[str, str], str]) -> None:
+    subprocess.run([VMTOLL, "lab", "up", "--guests", "kvm-default,kvm-default"], check=True)
+    state = json.loads(subprocess.run([VMTOLL, "lab", "status"], check=True, capture_output=True, text=True).stdout)
+    assert state["guests"] == {"kvm-default": "kvm-default", "kvm-default-2": "kvm-default"}
+    machines = load_inventory(LAB / "inventory.yml", ["metal", "kvm-default"], guests=2)
+    assert [host.name for host in machines.machines["kvm-default"]] == ["kvm-default", "kvm-default-2"]
+    assert multi("kvm-default-2", "hostname") == "kvm-default-2"
