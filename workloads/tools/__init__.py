@@ -11,6 +11,8 @@ out; pure) and
 - `ONE_PAGE`, whether it asks for one page only, which the workload then has to name;
 - `TICK_S`, the resolution of its times;
 - `LOCKSTEP`, whether all its users start at the first line of the URL list;
+- `ONE_HOST`, `AT_RANDOM`, `ENDS`, where it is true: it sends everything to the host of its first URL; it draws its URLs
+  at random; it ends at an interrupt with what it has sent so far, and `parse` takes an `Output` that was `ended`;
 - `MAIL_PROTOCOLS`, which of those of a mail workload it speaks; a web tool need not say that it speaks none;
 - `MASK`, in a line like that of the package: the units of that package, kept from starting.
 """
@@ -71,6 +73,21 @@ def get(name: str, folder: Path = TOOLS_DIR) -> Adapter:
     return cast(Adapter, _load(name, folder))
 
 
+def one_host(adapter: Adapter) -> bool:
+    """Whether all that this tool sends goes to one host."""
+    return adapter.ONE_PAGE or bool(getattr(adapter, "ONE_HOST", False))
+
+
+def at_random(adapter: Adapter) -> bool:
+    """Whether this tool draws its URLs at random, so that no file is sure to be asked for once."""
+    return bool(getattr(adapter, "AT_RANDOM", False))
+
+
+def ends(adapter: Adapter) -> bool:
+    """Whether this tool can be ended while it sends, and still tells what it sent."""
+    return bool(getattr(adapter, "ENDS", False))
+
+
 def mail_protocols(adapter: Adapter) -> tuple[str, ...]:
     """What this tool speaks to a mail server; nothing, if it is a web tool."""
     return tuple(getattr(adapter, "MAIL_PROTOCOLS", ()))
@@ -86,7 +103,10 @@ __all__ = [
     "Output",
     "ToolError",
     "ToolResult",
+    "at_random",
+    "ends",
     "get",
     "mail_protocols",
     "names",
+    "one_host",
 ]

@@ -76,13 +76,16 @@ class Command:
 
 @dataclass(frozen=True)
 class Output:
-    """What came back. `exit_status` is negative when the tool was killed."""
+    """What came back. `exit_status` is negative when the tool was killed; `ended`: it was interrupted by us, before it
+    had sent all that was planned.
+    """
 
     stdout: str
     stderr: str
     exit_status: int
     files: Mapping[str, bytes] = field(default_factory=dict)
     timed_out: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ CAN_CLOSE = False
 ONE_PAGE = False
 TICK_S = 1e-6
 LOCKSTEP = True
+ONE_HOST = True
 
 _LOG = "requests.log"
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

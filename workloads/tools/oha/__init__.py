@@ -16,6 +16,7 @@ CAN_CLOSE = True
 ONE_PAGE = False
 TICK_S = 1e-9
 LOCKSTEP = False
+AT_RANDOM = True
 
 Log = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 

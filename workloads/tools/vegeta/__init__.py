@@ -6,6 +6,8 @@ early, so `t0` is the earliest `timestamp - n / rate` of all requests. What is l
 punctual request, some tens of microseconds. The timestamps are monotonic: a clock that is set does not matter.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ CAN_CLOSE = True
 ONE_PAGE = False
 TICK_S = 1e-9
 LOCKSTEP = False
+ENDS = True
 
 _WORKERS = 500
 _LOG, _ERRORS = "requests.log", "errors.log"
@@ -70,6 +73,8 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
         raise ToolError(f"vegeta: ended with {output.exit_status}; {last_words(output)}")
     log = integers(output.files.get(_LOG, b""), 4, "vegeta")
     log = log[np.argsort(log[:, 3])]
+    if output.ended:
+        load = replace(load, requests=_begun(log))
     if len(log) < load.requests or not np.array_equal(log[:, 3], np.arange(len(log))):
         raise ToolError(f"vegeta: its log holds {len(log)} of {load.requests} requests; {last_words(output)}")
     timestamps_ns, codes, latencies_ns, _ = _sent(log, load.requests).T
@@ -90,6 +95,14 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
         sent_us=due_ns[good] // 1000,
         lateness_us=lateness_ns // 1000,
     )
+
+
+def _begun(log: NDArray[np.int64]) -> int:
+    """How many requests were sent until it was interrupted. Raises ToolError when none was."""
+    places = log[log[:, 1] != 0, 3]
+    if not len(places):
+        raise ToolError("vegeta: it was interrupted before anything was answered")
+    return int(places.max()) + 1
 
 
 def _sent(log: NDArray[np.int64], requests: int) -> NDArray[np.int64]:
