@@ -1,11 +1,13 @@
-"""Capacity planning: from a run with a ladder of rates to how many machines an objective takes."""
+"""Capacity planning: from a ladder of rates, or a search among them, to how many machines an objective takes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from analysis.capacity.fleet import fleet
 from analysis.capacity.one import One, binds, capacity_of_one, notes, p99_ms
+from analysis.capacity.power import per_host, power_notes, watts
 from analysis.capacity.resources import erlang_bound, per_request, size_words, used
 from analysis.capacity.rungs import ENDS, LOW, climb, open_ladders
 from analysis.capacity.scaling import scaling
@@ -28,8 +30,9 @@ def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]
 
     Keys: `run_id`, `slo`, `demand`, `sentences` (one per server and ladder), `assumes`, `results`: one entry per
     server, ladder and environment, with `one` (rates of one machine at `low`, `mid`, `high`), `binds`, `used`,
-    `per_request`, `erlang_c`, `plan` (see `fleet`; by end, null where nothing was met, under emulation, and
-    without a demand); `scaling` (see `scaling.scaling`). Raises LoadError when the run has no ladder of rates.
+    `per_request`, `watts` (of a host at the low rate, by its own counters, or null), `erlang_c`, `plan` (see `fleet`;
+    by end, null where nothing was met, under emulation, and without a demand); `scaling` (see `scaling.scaling`).
+    Raises LoadError when the run has neither a ladder of rates nor a search.
     """
     results = [
         _result(run, slo, demand, one, (server, group.workload, group.tool), environment)
@@ -41,7 +44,7 @@ def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]
     if not results:
         raise LoadError(
             f"{run.path}: no ladder of rates, so that no capacity can be told; measure one: vmtoll run tails, or"
-            " vmtoll run capacity, which climbs on until something gives way"
+            " vmtoll run capacity, which climbs on until something gives way, or vmtoll run capacity-search"
         )
     return {
         "run_id": run.meta["run_id"],
@@ -55,10 +58,13 @@ def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]
 
 
 def default_slo(run: Run) -> Slo | None:
-    """The deadline of the run's own ladder as the objective's p99, at 99.9%; None without a ladder."""
+    """The objective of the run's own search; of a ladder its deadline as the p99, at 99.9%; None without either."""
     ladders = {group.workload for group in open_ladders(run)}
     deadlines = run.trials.loc[run.trials["workload"].isin(ladders), "deadline_ms"].dropna()
-    return Slo(float(deadlines.min())) if len(deadlines) else None
+    if deadlines.empty:
+        return None
+    asked = [float(run.searches[name]["availability_pct"]) for name in ladders & run.searches.keys()]
+    return Slo(float(deadlines.min()), max(asked, default=99.9))
 
 
 def _result(
@@ -68,10 +74,14 @@ def _result(
     shape_only = run.accelerator(environment) == "tcg"
     bound = erlang_bound(run, one.at, slo, environment)
     rates = {end: one.rates[end] for end in ENDS}
-    plans = {
-        end: fleet(rate, demand, guest=environment != BASELINE) if demand and rate and not shape_only else None
-        for end, rate in rates.items()
-    }
+    plans: dict[str, dict[str, Any] | None] = dict.fromkeys(ENDS)
+    if demand and not shape_only:
+        power = per_host(demand, watts(one.at), environment)
+        plans |= {
+            end: fleet(rate, replace(demand, watts=power[end]), guest=environment != BASELINE)
+            for end, rate in rates.items()
+            if rate
+        }
     return {
         "server": server,
         "workload": workload,
@@ -83,11 +93,14 @@ def _result(
         "one": rates,
         "at_least": LOW in one.open_end,
         "measured": [one.rungs[0].rate_rps, one.rungs[-1].rate_rps],
+        "rates": len(one.rungs),
+        "trials": sum(len(rung.trials) for rung in one.rungs),
         "p99_ms": p99_ms(one.at),
         "binds": binds(one, used(run, one.broken or one.at, environment), slo),
         "used": used(run, one.at, environment),
         "per_request": per_request(one.at),
+        "watts": watts(one.at),
         "erlang_c": bound,
-        "notes": notes(one, slo, bound),
+        "notes": notes(one, slo, bound, run.searches.get(workload)) + power_notes(run, one.at, demand, environment),
         "plan": plans if demand else None,
     }

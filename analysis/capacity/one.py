@@ -67,16 +67,21 @@ def binds(one: One, shares: dict[str, float | None], slo: Slo) -> str:
     return f"SLO ({missed})"
 
 
-def notes(one: One, slo: Slo, bound: dict[str, Any] | None) -> list[str]:
-    """What a reader has to know before these figures are used; empty when there is nothing."""
-    said = []
-    fewest = min(rung.blocks for rung in one.rungs if rung.rate_rps <= (one.broken or one.rungs[-1]).rate_rps)
+def notes(one: One, slo: Slo, bound: dict[str, Any] | None, search: dict[str, Any] | None = None) -> list[str]:
+    """What a reader has to know before these figures are used; empty when there is nothing.
+
+    `search`: the keys of the workload, where the rates were chosen by a search.
+    """
+    said = _search_notes(one, slo, search) if search else []
+    decisive = [one.at, one.broken or one.at] if search else one.rungs
+    fewest = min(rung.blocks for rung in decisive if rung.rate_rps <= (one.broken or one.rungs[-1]).rate_rps)
     if fewest < MIN_BLOCKS:
         said.append(f"{fewest} of at least {MIN_BLOCKS} blocks")
     if (one.at.trials["client"] == "localhost").any():
         said.append("the load came from the machine itself, and took CPU from the server")
     if LOW in one.open_end:
-        said.append(f"the ladder ends at {one.rungs[-1].rate_rps:,.0f}/s; what lies above was not measured")
+        end = "the search tried nothing above" if search else "the ladder ends at"
+        said.append(f"{end} {one.rungs[-1].rate_rps:,.0f}/s; what lies above was not measured")
     elif one.rates[HIGH] is None:
         said.append(f"not even {one.rungs[0].rate_rps:,.0f}/s meets it, and nothing below was measured")
     elif one.rates[LOW] is None:
@@ -93,6 +98,20 @@ def notes(one: One, slo: Slo, bound: dict[str, Any] | None) -> list[str]:
         said.append(
             f"more than the {bound['rate_rps']:,.0f}/s at which Erlang C holds this p99: arrivals were smoother than"
             " chance, or not all CPU was counted"
+        )
+    return said
+
+
+def _search_notes(one: One, slo: Slo, search: dict[str, Any]) -> list[str]:
+    said = []
+    sought = Slo(search["deadline_ms"], search["availability_pct"])
+    if sought != slo:
+        said.append(f"the search was for {sought.words}: its rates may lie far apart for another")
+    low, broken = one.rates[LOW], one.broken
+    if low and broken and broken.rate_rps > low * (1 + search["resolution_pct"] / 100) * 1.005:  # rungs are rounded
+        said.append(
+            f"between {low:,.0f} and {broken.rate_rps:,.0f}/s, which are further apart than"
+            f" {search['resolution_pct']:g}%, nothing was measured: more blocks go on"
         )
     return said
 

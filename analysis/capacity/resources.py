@@ -41,11 +41,14 @@ def used(run: Run, rung: Rung, environment: str) -> dict[str, float | None]:
 
 
 def per_request(rung: Rung) -> dict[str, Ends | None]:
-    """CPU milliseconds and MiB of body per request, with intervals over blocks: `cpu_ms`, `host_cpu_ms`, `mib`."""
+    """CPU milliseconds and MiB of body per request, with intervals over blocks: `cpu_ms`, `host_cpu_ms`, `mib`;
+    `host_j`: joules of the machine's processors and memory.
+    """
     trials = rung.trials
     columns = {
         "cpu_ms": trials["server_cpu_us_per_request"] / 1e3,
         "host_cpu_ms": trials["host_cpu_us_per_request"] / 1e3,
+        "host_j": trials["host_energy_j"] / trials["transactions"].astype(float),
         "mib": trials["transferred_mb"] * 1e6 / MIB / trials["transactions"].astype(float),
     }
     return {name: as_dict(geometric(values)) for name, values in columns.items()}

@@ -68,8 +68,8 @@ class Rung:
 
 
 def open_ladders(run: Run) -> list[Group]:
-    """The ladders of two rates or more whose tool tells percentiles from the intended send."""
-    groups = [group for group in ladders(run) if group.open and len(group.loads) > 1]
+    """The ladders of two rates or more, and the searches, whose tool tells percentiles from the intended send."""
+    groups = [g for g in ladders(run) if g.open and (len(g.loads) > 1 or g.workload in run.searches)]
     return [g for g in groups if run.trials.loc[run.trials["workload"] == g.workload, P99].notna().any()]
 
 

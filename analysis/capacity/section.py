@@ -1,4 +1,4 @@
-"""What the report and the notebook show of capacity: the objective is the deadline of the run's own ladder."""
+"""What the report and the notebook show of capacity: the objective is that of the run's own ladder or search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADINGS = ("one carries", "what binds", "p99 there, ms", "in use there", "a req
 
 def section(run: Run) -> dict[str, Any] | None:
     """`objective` in words, `rows` (`server`, `environment`, `shape_only`, and `cells` under `headings`), `scaling`,
-    `assumes`; None for a run without a ladder of rates.
+    `assumes`; None for a run with neither a ladder of rates nor a search.
     """
     slo = default_slo(run)
     if slo is None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from analysis.capacity.power import power_words
 from analysis.capacity.resources import many
 from analysis.capacity.rungs import ENDS, HIGH, LOW, MID
 from analysis.capacity.slo import Demand, Slo
@@ -72,11 +73,14 @@ def facts(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if result["shape_only"]:
         yield "shape only", "software emulation (TCG): none of these figures is a KVM figure"
     yield "one carries", one_words(result)
+    yield "trials", f"{result['trials']} at {many(result['rates'], 'rate')}"
     yield "what binds", result["binds"]
     yield "in use there", used_words(result)
     if result["p99_ms"]:
         yield "p99 there", f"{range_words(result['p99_ms'])} ms"
     yield "a request takes", request_words(result)
+    if result["watts"]:
+        yield "its host draws", power_words(result["watts"])
     if result["erlang_c"]:
         bound = result["erlang_c"]
         queue = f"a queue for {many(bound['cpus'], 'CPU')} at {bound['work_us']:,.0f} µs a request"
@@ -106,7 +110,12 @@ def used_words(result: dict[str, Any]) -> str:
 def request_words(result: dict[str, Any]) -> str:
     """`0.045 ms of CPU, 0.0087 MiB`; of a guest also the CPU of its host."""
     each = result["per_request"]
-    units = (("cpu_ms", "ms of CPU"), ("host_cpu_ms", "ms of the host's CPU"), ("mib", "MiB of bodies"))
+    units = (
+        ("cpu_ms", "ms of CPU"),
+        ("host_cpu_ms", "ms of the host's CPU"),
+        ("host_j", "J"),
+        ("mib", "MiB of bodies"),
+    )
     return ", ".join(f"{range_words(each[key])} {unit}" for key, unit in units if each[key]) or "unknown"
 
 

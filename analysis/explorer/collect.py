@@ -67,7 +67,9 @@ def _row(
     """One scenario in one environment: medians over the trials that are not invalid, and the verdicts."""
     verdicts = judged.get((*scenario, environment), {})
     # Metal stands beside the first guest: the figure is of the tool that this comparison took.
-    compared: dict[str, Any] = verdicts or next((judged[*scenario, guest] for guest in run.guests), {})
+    compared: dict[str, Any] = verdicts or next(
+        (judged[*scenario, guest] for guest in run.guests if (*scenario, guest) in judged), {}
+    )
     row: dict[str, Any] = dict(zip(SCENARIO, scenario, strict=True))
     row |= {"environment": environment, "accelerator": run.accelerator(environment)}
     row["load"] = _load(row["offered_load"], trials)

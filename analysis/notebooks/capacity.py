@@ -26,7 +26,7 @@ from analysis.show import charts, open_run, table, tables
 # %% tags=["parameters"]
 RUN = "../../results/tails"  # a run's folder, or an experiment's: then its last run
 RATE_RPS = 2000  # that all machines together must answer
-P99_MS = None  # the objective; None: the deadline of the run's own ladder
+P99_MS = None  # the objective; None: the deadline of the run's own ladder or search
 AVAILABILITY_PCT = 99.9
 HEADROOM_PCT = 30
 SPARE = 1
@@ -40,7 +40,8 @@ deadline = default_slo(run)
 slo = Slo(P99_MS or deadline.p99_ms, AVAILABILITY_PCT) if deadline else None
 demand = Demand(RATE_RPS, HEADROOM_PCT, SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS)
 found = capacity(run, slo, demand) if slo else None
-for sentence in found["sentences"] if found else ["This run has no ladder of rates; vmtoll run tails measures one."]:
+nothing = "This run has no ladder of rates; vmtoll run tails or vmtoll run capacity-search measures one."
+for sentence in found["sentences"] if found else [nothing]:
     print(sentence)
 
 # %% [markdown]

@@ -17,8 +17,10 @@ from synthetic_run import Row, Truth, make_run, suspected
 from analysis.capacity import Demand, Slo, capacity, default_slo
 from analysis.capacity.fleet import fleet
 from analysis.capacity.words import lines
-from analysis.load import LoadError, load_run
+from analysis.explorer.collect import collect
+from analysis.load import LoadError, Run, load_run
 from analysis.report import render
+from analysis.verdict import verdict_of
 from vmtoll.cli import main
 
 RATES = (500, 1000, 1500, 2000, 2500, 3000, 3500, 3900)
@@ -236,6 +238,72 @@ def test_a_client_on_the_machine_itself_is_said(tmp_path: Path) -> None:
 def test_shares_are_rates(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(loads=("share:0.25", "share:0.5", "share:0.75", "share:0.9"))), "metal")
     assert metal["one"]["low"] == 3000
+
+
+def counted(row: Row) -> list[Row]:
+    """Its host's processors drew 85 W."""
+    return [row | {"host_energy_j": 85.0 * row["duration_s"]}]
+
+
+def test_energy_is_what_the_host_counted_where_no_power_is_given(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, truth(change=counted)))
+    found = capacity(run, SLO, Demand(8000))
+    metal, guest = side(found, "metal"), side(found, "kvm-default")
+    assert metal["watts"] == pytest.approx({"low": 85, "mid": 85, "high": 85})
+    assert metal["per_request"]["host_j"]["mid"] == pytest.approx(85 / 3000, rel=1e-3)
+    assert metal["plan"]["low"]["watt_hours_per_million"] == pytest.approx(5 * 85 / 28.8)
+    assert guest["plan"]["low"]["watt_hours_per_million"] == pytest.approx(8 * 85 / 28.8)
+    assert "the energy is that of the whole machine, on which the load generator ran as well" in metal["notes"]
+    assert "its host draws: 85 W" in "\n".join(lines(found))
+    shared = side(capacity(run, SLO, Demand(8000, guests_per_host=4)), "kvm-default")
+    assert shared["plan"]["low"]["watt_hours_per_million"] is None
+    assert "what a host with 4 guests draws was not measured; --watts gives it" in shared["notes"]
+    given = side(capacity(run, SLO, Demand(8000, watts=300, guests_per_host=4)), "kvm-default")
+    assert given["plan"]["low"]["watt_hours_per_million"] == pytest.approx(2 * 300 / 28.8)
+
+
+def test_the_lower_rate_is_planned_with_the_higher_power(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        return [row | {"host_energy_j": (80.0 + row["block"]) * row["duration_s"]}]
+
+    metal = side(planned(tmp_path, truth(change=change)), "metal")
+    power = {end: metal["plan"][end]["watt_hours_per_million"] / metal["plan"][end]["hosts"] for end in metal["plan"]}
+    assert power["low"] > power["mid"] > power["high"]
+
+
+def searched(parent: Path, what: Truth) -> Run:
+    """The same run, as if its rates had been chosen by a search for 5 ms."""
+    path = make_run(parent, what)
+    meta = json.loads((path / "run.json").read_text())
+    keys = {"kind": "search", "deadline_ms": 5.0, "availability_pct": 99.9, "resolution_pct": 10.0}
+    meta["experiment"]["resolved"] = {"workloads": {"ladder": keys}}
+    (path / "run.json").write_text(json.dumps(meta))
+    return load_run(path)
+
+
+def test_a_search_says_what_it_did_not_measure(tmp_path: Path) -> None:
+    run = searched(tmp_path, truth(blocks=6))
+    metal = side(capacity(run, SLO), "metal")
+    assert metal["one"]["low"] == 3000
+    assert metal["notes"] == [
+        "between 3,000 and 3,500/s, which are further apart than 10%, nothing was measured: more blocks go on"
+    ]
+    other = side(capacity(run, Slo(4.0)), "metal")
+    assert other["notes"][0].startswith("the search was for p99 ≤ 5 ms, 99.9% available: its rates may lie far apart")
+    page = render(run)
+    assert "Not compared block by block: ladder." in page
+    assert "There is no guest in this run" not in page
+
+
+def test_a_search_is_not_compared_and_what_stands_beside_it_is(tmp_path: Path) -> None:
+    run = searched(tmp_path, truth(loads=("closed:10", *LADDER), aa=True))
+    outcome = verdict_of(run)
+    assert outcome["searches"] == ["ladder"]
+    assert {result["workload"] for result in outcome["results"]} == {"siege-site"}
+    assert {result["metrics"]["throughput"]["family"] for result in outcome["results"]} == {1}
+    assert "Not compared block by block: ladder." in render(run)
+    rows = collect(tmp_path / "results")[0]["rows"]
+    assert {row["workload"] for row in rows} == {"siege-site", "ladder"}
 
 
 def test_a_run_without_a_ladder_is_refused(tmp_path: Path) -> None:

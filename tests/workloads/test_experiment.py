@@ -189,6 +189,7 @@ def test_mistakes_in_a_workload_name_its_file(project: Registry, change: dict[st
 RATE = {"kind": "rate", "tool": "vegeta", "twin": "oha", "users": None, "rate_rps": 100, "deadline_ms": 50}
 SHARE = {**RATE, "rate_rps": None, "share": 0.5, "capacity": {"tool": "h2load", "users": 2}}
 SWEEP = {**SHARE, "kind": "sweep", "share": None, "shares": [0.3, 0.6]}
+SEARCH = {**SHARE, "kind": "search", "share": None, "between_shares": [0.2, 0.9]}
 RAMP = {**RATE, "kind": "ramp", "rate_rps": None, "rates_rps": [10, 20], "tool": "httperf", "twin": None}
 
 
@@ -209,6 +210,8 @@ def with_workload(project: Registry, change: dict[str, Any]) -> Path:
         (SWEEP, ["share:0.3", "share:0.6"]),
         ({**SWEEP, "shares": None, "capacity": None, "rates_rps": [10, 2000.5]}, ["rate:10", "rate:2000.5"]),
         (RAMP, ["rate:10", "rate:20"]),
+        (SEARCH, ["search:50"]),
+        ({**SEARCH, "between_shares": None, "capacity": None, "between_rps": [10, 2000.5]}, ["search:50"]),
     ],
 )
 def test_each_kind_of_workload_offers_its_loads(project: Registry, change: dict[str, Any], offers: list[str]) -> None:
@@ -241,6 +244,12 @@ def test_each_kind_of_workload_offers_its_loads(project: Registry, change: dict[
             {**RATE, "tool": "h2load"},
             r"tool: h2load is refused for tails: it failed the stall test: .*; allowed: oha, vegeta$",
         ),
+        ({**SEARCH, "between_shares": None}, r"give either between_rps or between_shares"),
+        ({**SEARCH, "capacity": None}, r"capacity: between_shares needs it"),
+        ({**SEARCH, "between_shares": [0.5, 0.2]}, r"between_shares: must be above 0 and rise"),
+        ({**SEARCH, "between_shares": [0.2, 0.5, 0.9]}, r"between_shares: .* at most 2 items"),
+        ({**SEARCH, "availability_pct": 100}, r"availability_pct: 100: input should be less than 100"),
+        ({**SEARCH, "tool": "h2load"}, r"tool: h2load is refused for tails"),
         ({**RAMP, "tool": "h2load"}, r"tool: h2load knows users only, not rates; allowed: httperf, oha, vegeta"),
         ({**RAMP, "twin": "oha"}, r"twin: a ramp has none"),
         ({**RATE, "tool": "httperf"}, r"tool: httperf is refused for tails: it prints means and no percentiles"),
