@@ -50,6 +50,11 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
         (("run", "all", "--resume", "{tmp}"), "finds by itself what is to go on with"),
         (("replication", "--results", "{tmp}"), "no batch (all-<scale>.json); name the runs"),
         (("lab", "up", "--link", "fast"), "Link 'fast': give `unshaped`, or a rate"),
+        (
+            ("lab", "up", "--topology", "ring"),
+            "Unknown topology 'ring' (did you mean 'single'?); allowed: ",
+        ),
+        (("lab", "up", "--guests", "kvm-2008"), "Unknown guest profile 'kvm-2008' (did you mean 'kvm-2009'?); allowed"),
         (("report", "{tmp}"), "run.json"),
         (("site", "--results", "{tmp}", "--output", "{tmp}/site"), "no run (<experiment>/<run-id>/run.json)"),
     ],

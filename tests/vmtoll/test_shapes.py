@@ -52,7 +52,7 @@ def test_other_guests_are_called_after_their_profiles() -> None:
     assert shape.cells["cell_b"] == ["client2", "metal2", "kvm-host2"]
 
 
-@pytest.mark.parametrize("topology", shapes.TOPOLOGIES.glob("*.yml"), ids=lambda file: file.stem)
+@pytest.mark.parametrize("topology", sorted(shapes.TOPOLOGIES.glob("*.yml")), ids=lambda file: file.stem)
 def test_every_topology_has_names_and_addresses_of_its_own(topology: Path) -> None:
     shape = shapes.shape(topology.stem)
     everybody = [*shape.machines, *shape.guests]

@@ -7,13 +7,19 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from workloads.runner import agent
 from workloads.runner.errors import AgentError, HostLostError
 from workloads.runner.inventory import Host
+from workloads.runner.ssh_said import meaning
+
+# What ssh ends with when it did not get in, or was cut off; a remote command hardly ever does.
+_SSH_FAILED = 255
+# The longest that ssh says in one go is that a host key has changed.
+_NOISE_LINES = 40
 
 # Reads as many bytes as its first line says, makes modules of the sources in them, and runs the last one.
 _BOOTSTRAP = """\
@@ -82,30 +88,28 @@ class AgentLine:
         self._noise: list[str] = []
 
     def open(self, timeout_s: float = 60.0) -> None:
-        """Start the agent and wait until it answers. Raises HostLostError."""
+        """Start the agent and wait until it answers. Raises HostLostError, with the way out where ssh got nowhere."""
         self.close()
         argv = self.host.argv()
         words = ["-u", "-c", _BOOTSTRAP]
         argv += words if self.host.is_local else [shlex.quote(w) for w in words]
         pipe = subprocess.PIPE
-        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        try:
+            process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        except OSError as error:
+            raise HostLostError(f"{self.host.name}: {argv[0]} cannot be started: {error.strerror}") from error
         self._process, self._pending, self._noise, self.lost_because = process, {}, [], ""
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
         threading.Thread(target=self._overhear, args=(process,), daemon=True).start()
         program = _program()
         self._write(b"%d\n" % len(program) + program)
-        self.call("hello", timeout_s, root=self.host.root)
-
-    def reopen(self, timeout_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Open again and again until the machine answers. Raises HostLostError when it does not in time."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                return self.open(timeout_s=max(5.0, min(30.0, deadline - time.monotonic())))
-            except HostLostError:
-                if time.monotonic() >= deadline:
-                    raise
-                sleep(0.5)
+        try:
+            self.call("hello", timeout_s, root=self.host.root)
+        except HostLostError:
+            if self.host.is_local or process.poll() != _SSH_FAILED:
+                raise
+            self.lost_because = ": ".join(meaning(self.host, "\n".join(self._noise)))
+            raise HostLostError(f"{self.host.name}: {self.lost_because}") from None
 
     def ask(self, op: str, **args: Any) -> Pending:
         """Send a request; wait for its answer later. Raises HostLostError when the line is down."""
@@ -177,7 +181,7 @@ class AgentLine:
     def _overhear(self, process: subprocess.Popen[bytes]) -> None:
         if process.stderr is not None:
             for line in process.stderr:
-                self._noise = [*self._noise[-9:], line.decode("utf-8", "replace").strip()]
+                self._noise = [*self._noise[1 - _NOISE_LINES :], line.decode("utf-8", "replace").strip()]
 
     def _reason(self, reason: str) -> str:
         time.sleep(0.05)  # its last words arrive on another pipe
