@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll import accelerator, builds, image, servers, shapes
+from vmtoll.guests.make import make_guests
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.shell import UserError, lock, play
 from workloads.runner.inventory import read_inventory
@@ -65,6 +66,8 @@ def _set_link(link: str) -> bool:
     built = _built()
     if built.get("link") == link:
         return False
+    if not (LAB / "variables.json").exists():
+        raise UserError("The embedded lab is that of an earlier vmtoll; build it anew with `sudo make lab-up`.")
     _record(built | {"link": "unknown"})  # as long as it is being changed
     _play("link", embedded_lab_link=link, **json.loads((LAB / "variables.json").read_text()))
     _record(built | {"link": link})
@@ -86,11 +89,16 @@ def status() -> dict[str, object]:
 
 
 def provision(inventory: Path | None, options: list[str], limit: str | None = None, *, quiet: bool = False) -> None:
-    """Run site.yml against an inventory (default: the embedded lab's), or those of it that `limit` matches."""
+    """Run site.yml against an inventory (default: the embedded lab's), or those of it that `limit` matches.
+
+    Guests that it describes by a profile are made first.
+    """
     chosen = inventory or require()
-    variables = builds.variables(_policy(read_inventory(chosen, limit), chosen))
-    narrowed = ["--limit", limit] if limit else []
-    play("site.yml", "-e", json.dumps(variables), *narrowed, *options, inventory=chosen, quiet=quiet)
+    data = read_inventory(chosen, limit)
+    removed = make_guests(data, chosen, options)
+    variables = builds.variables(_policy(data, chosen))
+    pattern = ",".join([limit or "all", *(f"!{name}" for name in removed)])
+    play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=chosen, quiet=quiet)
 
 
 def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
