@@ -6,7 +6,9 @@ import gzip
 import json
 import os
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from workloads.runner import agent
 from workloads.runner.agent.facts import without_secrets
 from workloads.runner.agent.servers import until
 from workloads.runner.errors import AgentError, HostLostError, InventoryError
+from workloads.runner.hosts import open_all
 from workloads.runner.inventory import Host, Inventory, from_data, load_inventory
 from workloads.runner.transport import AgentLine
 from workloads.sites.manifest import Manifest
@@ -86,6 +89,31 @@ def test_exec_finishes_what_a_command_left_outside_of_its_time(sut: AgentLine) -
     assert gzip.decompress(base64.b64decode(done["files"]["out"])) == b"cooked\n"
     assert done["stderr"] == "a word"
     assert done["wall_s"] < 0.5 and done["cpu_s"] < 0.5
+
+
+def test_exec_begins_at_an_instant_of_the_machines_clock(sut: AgentLine) -> None:
+    """At once where it has passed; the wait is no part of the command's time."""
+    now_s = sut.call("ping")["time_s"]
+    later = sut.call("exec", argv=["true"], start_at_s=now_s + 0.4)
+    passed = sut.call("exec", argv=["true"], start_at_s=now_s)
+    assert later["started_at"] >= now_s + 0.4
+    assert later["wall_s"] < 0.4
+    assert passed["started_at"] > later["started_at"]
+
+
+def test_what_waits_for_its_instant_can_be_called_off(sut: AgentLine) -> None:
+    waiting, over = sut.ask("exec", argv=["true"], start_at_s=time.time() + 60), threading.Event()
+
+    def call_off() -> None:
+        while not over.wait(0.01):  # again, if it was not waiting yet
+            sut.call("kill")
+
+    threading.Thread(target=call_off, daemon=True).start()
+    try:
+        with pytest.raises(AgentError, match="exec: called off before it began"):
+            waiting.wait(30)
+    finally:
+        over.set()
 
 
 def test_exec_kills_the_whole_group_at_the_bound(sut: AgentLine) -> None:
@@ -181,7 +209,7 @@ def test_an_agent_that_dies_is_noticed_at_once(sut: AgentLine) -> None:
     assert time.monotonic() - begin < 3
     with pytest.raises(HostLostError):
         sut.call("usage")
-    sut.reopen(10)
+    sut.open(10)
     assert sut.call("usage")["machine"]["time_s"] > 0
 
 
@@ -207,6 +235,20 @@ def test_a_machine_that_cannot_be_reached_says_why() -> None:
     with pytest.raises(HostLostError, match="far: "):
         line.open(5)
     line.close()
+
+
+def test_every_machine_that_cannot_be_reached_is_named_with_the_way_out() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        port = taken.getsockname()[1]
+        closed = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_user": "somebody"}
+        lines = [AgentLine(Host(name, "client", closed)) for name in ("one", "two")]
+        with pytest.raises(HostLostError) as lost:
+            open_all(lines)
+    why = f"nothing listens on port {port} of 127.0.0.1: start sshd there, or mend ansible_port"
+    assert str(lost.value) == f"one: {why}; two: {why}"
+    for line in lines:
+        line.close()
 
 
 def test_samples_are_counters_over_time(sut: AgentLine) -> None:
@@ -242,6 +284,7 @@ def test_the_agent_is_plain_python_of_3_9() -> None:
         "base64",
         "collections",
         "contextlib",
+        "errno",
         "fcntl",
         "functools",
         "gzip",

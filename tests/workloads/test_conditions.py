@@ -9,13 +9,13 @@ import pytest
 from workloads.runner import gates, machine_gates, pulse
 from workloads.runner.agent import conditions as agent
 from workloads.runner.agent.sampler import Sampler
-from workloads.runner.conditions import Load, Names, judge
+from workloads.runner.conditions import Load, Names, Sender, judge
 from workloads.runner.gates import Reason
 from workloads.runner.neighbours import Others, others
 from workloads.runner.usage import Usage
 
 BUSY = Others(share_pct=50, idle_pct=0, spent_s=1.0, worst="yes (pid 7)")
-ALONE = Names("client", "metal", None, frozenset())
+ALONE = Names("metal", None, frozenset())
 QUIET = Others(share_pct=0.9, idle_pct=0, spent_s=0.018, worst="")
 
 
@@ -56,6 +56,13 @@ def survey(time_s: float, idle_s: dict[str, float], **processes: list[Any]) -> d
             gates.rate_not_reached(1000, 1000, 20_000, "vegeta"),
             gates.rate_not_reached(1000, 1000, 21_000, "vegeta"),
             "rate-not-reached",
+        ),
+        (
+            gates.start_spread(0.039, 2.0, "oha")
+            + gates.start_spread(0.9, 60.0, "oha")
+            + gates.start_spread(None, 1, ""),
+            gates.start_spread(0.051, 2.0, "oha"),
+            "start-spread",
         ),
         (
             gates.mean_over_p99({"service_time_mean_us": 5.0, "service_time_p99_us": None}, "service_time"),
@@ -141,12 +148,17 @@ def reading(time_s: float, **changes: Any) -> dict[str, Any]:
     return {**plain, **changes}
 
 
+def sent(tool: str, clients: Sequence[str], old: dict[str, Any], new: dict[str, Any], *, twin: bool = False) -> Load:
+    """A load of these clients, begun at 0, with the same readings of every machine."""
+    elapsed_s = new["machine"]["time_s"] - old["machine"]["time_s"]
+    before, after = (Usage(dict.fromkeys(clients, seen), seen, None) for seen in (old, new))
+    return Load(tool, before, after, dict.fromkeys(clients, Sender(0.0, elapsed_s, 1000.0)), twin)
+
+
 def test_a_quiet_load_has_figures_and_no_reason() -> None:
-    load = Load("siege", Usage(reading(0), reading(0), None), Usage(reading(2), reading(2), None), 0.0, 2.0, 1000.0)
+    load = sent("siege", ["client"], reading(0), reading(2))
     series = {"client": {"counters": [], "pulse": steady(40)}, "metal": {"counters": [], "pulse": []}}
-    columns, reasons = judge(
-        load, Names("client", "metal", None, frozenset()), series, {"client": "tsc", "metal": "tsc"}
-    )
+    columns, reasons = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
     assert reasons == []
     assert columns == {
         "client_foreign_cpu_pct": 0.0,
@@ -165,30 +177,50 @@ def test_a_quiet_load_has_figures_and_no_reason() -> None:
 BURNT = {**survey(3, {"0": 0.0, "1": 0.0}, p7=["yes", 1.5, 0b01, "a", False]), "cpus": 0b01}
 
 
-def starved(names: Names, *, twin: bool) -> list[str]:
-    """The codes when somebody burns half of the one core of metal and of the client, whichever there are."""
-    old, new = reading(0), reading(3, survey=BURNT)
-    load = Load("h2load", Usage(old, old, None), Usage(new, new, None), 0.0, 3.0, 1000.0, twin)
-    series = {name: {"counters": [], "pulse": steady(60)} for name in (names.client, names.sut)}
-    return [reason.code for reason in judge(load, names, series, dict.fromkeys(series, "tsc"))[1]]
+def starved(*clients: str, twin: bool) -> list[str]:
+    """The codes when somebody burns half of the one core of metal and of each client, whichever there are."""
+    load = sent("h2load", clients, reading(0), reading(3, survey=BURNT), twin=twin)
+    series = {name: {"counters": [], "pulse": steady(60)} for name in (*clients, "metal")}
+    return [reason.code for reason in judge(load, ALONE, series, dict.fromkeys(series, "tsc"))[1]]
 
 
 def test_a_starved_twin_has_a_code_of_its_own() -> None:
-    assert starved(ALONE, twin=False) == ["foreign-cpu", "client-starved"]
-    assert starved(ALONE, twin=True) == ["foreign-cpu", "twin-client-starved"]
+    assert starved("client", twin=False) == ["foreign-cpu", "client-starved"]
+    assert starved("client", twin=True) == ["foreign-cpu", "twin-client-starved"]
 
 
 def test_where_the_client_is_the_machine_itself_nobody_is_told_twice() -> None:
-    assert starved(Names("metal", "metal", None, frozenset()), twin=False) == ["foreign-cpu"]
+    assert starved("metal", twin=False) == ["foreign-cpu"]
+
+
+def test_each_of_several_clients_is_judged_with_its_name() -> None:
+    """The second is starved and out of ports; the third hears nothing for half a second."""
+    quiet, clients = reading(3), ("client1", "client2", "client3")
+    ports = {"used": 95, "available": 100}
+    new = dict.fromkeys(clients, quiet) | {"client2": reading(3, survey=BURNT, ports=ports)}
+    old = dict.fromkeys(clients, reading(0))
+    senders = dict.fromkeys(clients, Sender(0.0, 3.0, 1000.0))
+    load = Load("oha", Usage(old, reading(0), None), Usage(new, quiet, None), senders)
+    silent = [1000.0] * 25 + [0.0] * 10 + [1000.0] * 25
+    series = {name: {"counters": [], "pulse": steady(60)} for name in (*clients, "metal")}
+    series["client3"]["pulse"] = pulses(silent)
+    columns, reasons = judge(load, ALONE, series, dict.fromkeys(series, "tsc"))
+    assert [str(reason).partition(" took")[0] for reason in reasons] == [
+        "client-starved: client2: others than oha",
+        "ports-exhausted: client2: 95 of 100 local ports in use or in TIME_WAIT",
+        "stalled: metal: no response for 0.50 s",
+    ]
+    assert columns["client_foreign_cpu_pct"] == pytest.approx(50.0)
+    assert (columns["ports_used_pct"], columns["longest_gap_ms"]) == (95.0, pytest.approx(500.0))
 
 
 @pytest.mark.parametrize("client", ["client", "metal"])
 def test_a_clock_rate_that_sinks_is_named_with_its_machine(client: str) -> None:
     """The lab's machines do not govern theirs, so this fault is planted in the series."""
     rows = [{"time_s": float(second), "mhz": 3000.0 - 100 * second} for second in range(4)]
-    load = Load("siege", Usage(reading(0), reading(0), None), Usage(reading(3), reading(3), None), 0.0, 3.0, 1000.0)
+    load = sent("siege", [client], reading(0), reading(3))
     series = {"client": {"counters": [], "pulse": steady(60)}, "metal": {"counters": rows, "pulse": steady(60)}}
-    columns, reasons = judge(load, Names(client, "metal", None, frozenset()), series, {"client": "tsc", "metal": "tsc"})
+    columns, reasons = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
     assert [str(r) for r in reasons] == ["frequency-spread: metal: the clock rate moved by 10.0 %"]
     assert columns["cpu_mhz_spread_pct"] == pytest.approx(10.0)
 

@@ -39,7 +39,12 @@ class Bench:
 
     @property
     def client(self) -> AgentLine:
+        """The first client's."""
         return self.lines[self.inventory.client.name]
+
+    @property
+    def clients(self) -> list[AgentLine]:
+        return [self.lines[host.name] for host in self.inventory.clients]
 
     def sut(self, scenario: Scenario) -> Host:
         return self.inventory.suts[scenario.base_environment]

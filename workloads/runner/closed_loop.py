@@ -5,9 +5,11 @@ from dataclasses import replace
 from workloads import tools
 from workloads.runner import gates, latency
 from workloads.runner.driver import Driver, Phase
+from workloads.runner.gates import Reason
 from workloads.runner.measured import Measured
 from workloads.runner.results import Row
 from workloads.runner.workload import ClosedWorkload
+from workloads.tools import Load
 
 # The server is warm already; this only learns how fast the twin is, where no earlier trial has.
 _TWIN_WARMUP_S = 0.3
@@ -22,10 +24,7 @@ def measure(driver: Driver, workload: ClosedWorkload) -> Measured:
     if requests := workload.count(experiment.scale):
         load = replace(load, requests=requests)
     own = driver.measured(workload.tool, load, load.requests / rate_rps)
-    row, reasons, logged = _columns(own, workload), own.reasons(), own
-    reasons += gates.littles_law(
-        own.result.concurrency, users, own.result.elapsed_s, tools.get(own.tool).TICK_S, own.tool
-    )
+    row, reasons, logged = _columns(own, workload), own.reasons() + _littles_law(own), own
     if workload.twin:
         driver.tell(workload.twin)
         rate_rps = driver.known_rate_rps(workload.twin) or driver.warm(workload.twin, users, _TWIN_WARMUP_S)
@@ -36,7 +35,20 @@ def measure(driver: Driver, workload: ClosedWorkload) -> Measured:
     if logged.result.latencies_us is not None:
         row |= latency.summary("service_time", logged.result.latencies_us)
         reasons += gates.mean_over_p99(row, "service_time")
-    return Measured(row, reasons, phases, logged.result)
+    return Measured(row, reasons, phases, logged.results)
+
+
+def _littles_law(own: Phase) -> list[Reason]:
+    """Of each client by itself: where one is done before the others, they had fewer users together."""
+    tick_s = tools.get(own.tool).TICK_S
+    return [
+        reason
+        for part in own.parts
+        if isinstance(part.done.load, Load)
+        for reason in gates.littles_law(
+            part.result.concurrency, part.done.load.users, part.result.elapsed_s, tick_s, part.who
+        )
+    ]
 
 
 def _columns(own: Phase, workload: ClosedWorkload) -> Row:

@@ -16,8 +16,17 @@ Series = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
+class Sender:
+    """When a client's tool ran, by that client's clock, and the responses per second that it got."""
+
+    started_at_s: float
+    wall_s: float
+    throughput_rps: float
+
+
+@dataclass(frozen=True)
 class Load:
-    """One load: the tool that made it, the readings around it, when it ran by the client's clock, and its rate.
+    """One load: the tool that made it, the readings around it, and its clients by name.
 
     `twin`: it is not the trial's own tool.
     """
@@ -25,24 +34,22 @@ class Load:
     tool: str
     before: Usage
     after: Usage
-    started_at_s: float
-    wall_s: float
-    throughput_rps: float
+    senders: Mapping[str, Sender]
     twin: bool = False
 
 
 @dataclass(frozen=True)
 class Names:
-    """Of the machines, where client and SUT may be one; `contained`: those whose kernel is that of `outer`."""
+    """Of the machines beside the clients, who may be the SUT; `contained`: all machines with the kernel of `outer`."""
 
-    client: str
     sut: str
     outer: str | None
     contained: frozenset[str]
 
     def readings(self, load: Load) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Machine name → readings before and after."""
-        found = {self.client: (load.before.client, load.after.client), self.sut: (load.before.sut, load.after.sut)}
+        found = {name: (old, load.after.clients[name]) for name, old in load.before.clients.items()}
+        found[self.sut] = (load.before.sut, load.after.sut)
         if self.outer and load.before.outer and load.after.outer:
             found[self.outer] = (load.before.outer, load.after.outer)
         return found
@@ -86,11 +93,11 @@ def _neighbours(load: Load, names: Names) -> tuple[Columns, list[Reason]]:
     }
     reasons = gates.foreign_cpu(sut, names.sut)
     reasons += gates.host_foreign_cpu(host, str(names.outer), names.sut) if host else []
-    if names.client != names.sut:
-        client, beside = others(*surveys[names.client]), outside(names.client)
+    for name in [name for name in load.senders if name != names.sut]:
+        client, beside = others(*surveys[name]), outside(name)
         worst = beside if beside and beside.spent_s > client.spent_s else client
-        columns["client_foreign_cpu_pct"] = worst.share_pct
-        where = str(names.client if worst is client else names.outer)
+        columns["client_foreign_cpu_pct"] = max(worst.share_pct, columns["client_foreign_cpu_pct"] or 0.0)
+        where = str(name if worst is client else names.outer)
         reasons += gates.client_starved(worst, where, load.tool, twin=load.twin)
     return columns, reasons
 
@@ -99,17 +106,21 @@ def _network(load: Load, names: Names) -> tuple[Columns, list[Reason]]:
     readings = names.readings(load)
     grown = {
         name: {key: readings[name][1]["network"][key] - old for key, old in readings[name][0]["network"].items()}
-        for name in (names.client, names.sut)
+        for name in {**load.senders, names.sut: None}
     }
     lost = {name: 100 * g["RetransSegs"] / max(g["OutSegs"], 1) for name, g in grown.items()}
     sut = grown[names.sut]
     drops = max(sut["ListenDrops"], sut["ListenOverflows"]) + sut["TCPReqQFullDrop"]
-    ports = load.after.client["ports"]
-    used_pct = 100 * ports["used"] / ports["available"]
-    columns: Columns = {"retransmitted_pct": max(lost.values()), "listen_drops": int(drops), "ports_used_pct": used_pct}
+    ports = {name: (seen["ports"]["used"], seen["ports"]["available"]) for name, seen in load.after.clients.items()}
+    columns: Columns = {
+        "retransmitted_pct": max(lost.values()),
+        "listen_drops": int(drops),
+        "ports_used_pct": max(100 * used / available for used, available in ports.values()),
+    }
     reasons = [r for name, share_pct in lost.items() for r in gates.retransmits(share_pct, name)]
     reasons += gates.listen_drops(drops, names.sut)
-    return columns, reasons + gates.ports_exhausted(ports["used"], ports["available"], names.client)
+    reasons += [r for name, (used, available) in ports.items() for r in gates.ports_exhausted(used, available, name)]
+    return columns, reasons
 
 
 def _clocks(load: Load, names: Names, sources: Mapping[str, str]) -> tuple[Columns, list[Reason]]:
@@ -135,11 +146,17 @@ def _frequency(load: Load, names: Names, series: Series) -> tuple[Columns, list[
 
 
 def _progress(load: Load, names: Names, series: Series) -> tuple[Columns, list[Reason]]:
-    slices = pulse.slices(series[names.client]["pulse"], load.started_at_s, load.wall_s)
-    gap_s = pulse.longest_gap_s(slices)
-    slower_pct = pulse.slower_start_pct(slices)
+    """As each client saw it; of a gate that fires for several, what the first of them says."""
+    gaps_s, slower_pcts, reasons = [], [], dict[str, Reason]()
+    for name, sender in load.senders.items():
+        slices = pulse.slices(series[name]["pulse"], sender.started_at_s, sender.wall_s)
+        gap_s, slower_pct = pulse.longest_gap_s(slices), pulse.slower_start_pct(slices)
+        gaps_s += [gap_s] if gap_s is not None else []
+        slower_pcts += [slower_pct] if slower_pct is not None else []
+        fired = gates.stalled(gap_s, sender.throughput_rps, names.sut) + gates.warmup_drift(slower_pct, names.sut)
+        reasons = {reason.code: reason for reason in fired} | reasons
     columns: Columns = {
-        "longest_gap_ms": None if gap_s is None else gap_s * 1000,
-        "warmup_slower_pct": slower_pct,
+        "longest_gap_ms": max(gaps_s) * 1000 if gaps_s else None,
+        "warmup_slower_pct": max(slower_pcts, default=None),
     }
-    return columns, gates.stalled(gap_s, load.throughput_rps, names.sut) + gates.warmup_drift(slower_pct, names.sut)
+    return columns, list(reasons.values())

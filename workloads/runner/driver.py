@@ -1,20 +1,21 @@
 """A trial's tools at work: loads are sized, sent and read, and what the machines used meanwhile is noted."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from workloads import tools
 from workloads.runner import gates
 from workloads.runner.bench import Bench
+from workloads.runner.fleet import Fleet, Joint, senders
 from workloads.runner.gates import Reason
-from workloads.runner.load import Execution, bound_s, execute, passes
+from workloads.runner.joint import Part, merged, on_our_clock, start_spread_s
+from workloads.runner.load import bound_s, passes
 from workloads.runner.schedule import Scenario
 from workloads.runner.usage import Usage
 from workloads.runner.watch import Watch
 from workloads.sites import lockstep_list, url_list
-from workloads.tools import AnyLoad, Load, OpenLoad, ToolResult
-from workloads.tools.base import require
+from workloads.tools import AnyLoad, Load, OpenLoad, ToolError, ToolResult
 
 # Of one page, to learn a rate: enough that a tool's own start does not decide it, and not too much for a slow link.
 _FIRST_REQUESTS = 500
@@ -23,28 +24,43 @@ _FIRST_BYTES = 4_000_000
 
 @dataclass(frozen=True)
 class Phase:
-    """One tool's measured load: what was planned, what came of it, and the readings right before and after."""
+    """One tool's measured load: what was planned, what came of it, and the readings right before and after.
+
+    `parts` is what each client did of it; `done` and `result` are all of them together.
+    """
 
     tool: str
     load: AnyLoad
-    done: Execution
+    done: Joint
+    parts: Sequence[Part]
     result: ToolResult
     before: Usage
     after: Usage
 
+    @property
+    def results(self) -> list[ToolResult]:
+        """What each client saw."""
+        return [part.result for part in self.parts]
+
+    @property
+    def start_spread_s(self) -> float | None:
+        """How far apart the clients began; None where there is one."""
+        return start_spread_s(self.parts)
+
     def reasons(self, *, twin: bool = False) -> list[Reason]:
-        """Requests that failed, and a tool that was its own bottleneck."""
+        """Requests that failed, a tool that was its own bottleneck, and clients that did not begin together."""
         seen = self.result
         return [
             *gates.failed_requests(self.load.requests, seen.transactions, seen.successful, seen.failed, self.tool),
-            *gates.client_saturated(self.done.cpu_share, self.tool, twin=twin),
+            *(r for p in self.parts for r in gates.client_saturated(p.done.cpu_share, p.who, twin=twin)),
+            *gates.start_spread(self.start_spread_s, self.done.wall_s, self.tool),
         ]
 
 
 class Driver:
-    """The client's hands in one trial. `loaded_s` adds up the wall clock of all tools that ran.
+    """The clients' hands in one trial. `loaded_s` adds up the wall clock of all tools that ran.
 
-    `client` is the machine that sends: the run's client, or the machine under test itself.
+    `fleet` sends: the run's clients, or the machine under test itself. `client` is the first of it.
     """
 
     def __init__(self, bench: Bench, scenario: Scenario, name: str, say: Callable[[str], None]) -> None:
@@ -53,8 +69,9 @@ class Driver:
         self.experiment = bench.resolved.experiment
         self.host = bench.sut(scenario)
         self.sut = bench.line(self.host)
-        self.client = self.sut if self.workload.client == "localhost" else bench.client
-        self.watch = Watch(bench.inventory, bench.lines, self.client, self.sut, scenario.server)
+        self.fleet = Fleet(senders(bench, scenario))
+        self.client = self.fleet.first
+        self.watch = Watch(bench.inventory, bench.lines, self.fleet.lines, self.sut, scenario.server)
         self.loaded_s = 0.0
 
     def tell(self, message: str) -> None:
@@ -80,16 +97,15 @@ class Driver:
     def opened(self, rate_rps: float, duration_s: float) -> OpenLoad:
         """Requests for `duration_s` at this rate, with the site's mix also where they are fewer than its list."""
         manifest, seed = self.bench.manifest, self.bench.resolved.site.seed
-        requests = max(1, round(rate_rps * duration_s))
+        requests = max(len(self.fleet.lines), round(rate_rps * duration_s))
         urls = [self._page_url()] if self.workload.page else url_list(manifest, self._base_url(), seed)
         if requests < len(urls):
             urls = lockstep_list(manifest, self._base_url(), seed, round(len(urls) / requests))
         return OpenLoad(urls, rate_rps, requests, self.workload.keep_alive)
 
-    def run(self, tool: str, load: AnyLoad, expected_s: float | None) -> Execution:
-        """Send a load. Raises ToolError, HostLostError."""
-        others = [line for line in self.watch.lines if line is not self.client]
-        done = execute(self.client, tools.get(tool), load, bound_s(expected_s), others)
+    def run(self, tool: str, load: AnyLoad, expected_s: float | None) -> Joint:
+        """Send a load by all clients. Raises ToolError, HostLostError."""
+        done = self.fleet.send(tools.get(tool), load, bound_s(expected_s), self.watch.lines)
         self.loaded_s += done.wall_s
         return done
 
@@ -102,7 +118,7 @@ class Driver:
         while rate_rps is None or spent_s < duration_s * 0.6:
             load = self.closed(tool, users, rate_rps, duration_s - spent_s)
             done = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
-            require(done.output, f"{tool}, warming up,")
+            done.require(f"{tool}, warming up,")
             spent_s += done.wall_s
             rate_rps = load.requests / done.wall_s
         self.bench.rates[self.key(tool)] = rate_rps
@@ -118,20 +134,32 @@ class Driver:
         self.tell(f"{tool} measures")
         done = self.run(tool, load, expected_s)
         after = self.watch.read()
-        result = self.read(tool, load, done, tool)
-        self.watch.loaded(tool, before, after, done, result.transactions)
-        return Phase(tool, load, done, result, before, after)
-
-    def read(self, tool: str, load: AnyLoad, done: Execution, name: str) -> ToolResult:
-        """Keep what a tool printed, as `name`, and read it. Raises ToolError."""
-        for kind, text in (("stdout", done.output.stdout), ("stderr", done.output.stderr)):
-            self.bench.store.keep(f"raw/{self.name}/{name}.{kind}", text.encode())
-        for file, data in done.packed.items():
-            self.bench.store.keep(f"raw/{self.name}/{name}.{file}.gz", data)
-        result = tools.get(tool).parse(load, done.output)
+        parts = self.read(tool, done, tool)
+        result = merged(parts)
         if isinstance(load, Load) and result.transactions and done.wall_s > 0:
             self.bench.rates[self.key(tool)] = result.transactions / done.wall_s
-        return result
+        self.watch.loaded(tool, before, after, parts)
+        return Phase(tool, load, done, parts, result, before, after)
+
+    def read(self, tool: str, done: Joint, name: str) -> list[Part]:
+        """Keep what the clients' tools printed, as `name`, each in a folder of its own where they are several, and
+        read it. Raises ToolError.
+        """
+        several, parts = len(done.parts) > 1, []
+        for one in done.parts:
+            file_name = f"raw/{self.name}/{one.client}/{name}" if several else f"raw/{self.name}/{name}"
+            for kind, text in (("stdout", one.output.stdout), ("stderr", one.output.stderr)):
+                self.bench.store.keep(f"{file_name}.{kind}", text.encode())
+            for file, data in one.packed.items():
+                self.bench.store.keep(f"{file_name}.{file}.gz", data)
+        for one in done.parts:
+            try:
+                result = tools.get(tool).parse(one.load, one.output)
+            except ToolError as error:
+                raise ToolError(f"{one.client}: {error}") if several else error from None
+            who = f"{tool} on {one.client}" if several else tool
+            parts.append(Part(who, one, on_our_clock(one, result) if several else result))
+        return parts
 
     def key(self, tool: str) -> tuple[str, str, str, str]:
         """Under which the bench keeps the rate of a tool in this scenario."""

@@ -15,6 +15,8 @@ LINK_SHARE = 0.90
 LITTLE_OFF = 0.05
 STEAL_PCT = 0.5
 RATE_REACHED = 0.98
+SPREAD_S = 0.050
+SPREAD_SHARE = 0.02
 
 # Code → verdict: results/schema/gates.json is the one place that names the gates.
 GATES: dict[str, Verdict] = {
@@ -43,11 +45,18 @@ def client_saturated(share: float | None, tool: str, *, twin: bool = False) -> l
     return [Reason(code, f"{tool} used {share:.0%} of the CPU time it could have had")]
 
 
-def link_bound(used_pct: float | None) -> list[Reason]:
+def link_bound(used_pct: float, client: str) -> list[Reason]:
     """More than 90 % of the line rate: no evidence of low overhead."""
-    if used_pct is None or used_pct <= LINK_SHARE * 100:
+    if used_pct <= LINK_SHARE * 100:
         return []
-    return [Reason("link-bound", f"{used_pct:.1f} % of the line rate")]
+    return [Reason("link-bound", f"{client}: {used_pct:.1f} % of the line rate")]
+
+
+def start_spread(spread_s: float | None, wall_s: float, tool: str) -> list[Reason]:
+    """The clients' first requests lay more than 50 ms and 2 % of the load's time apart."""
+    if spread_s is None or spread_s <= max(SPREAD_S, SPREAD_SHARE * wall_s):
+        return []
+    return [Reason("start-spread", f"{tool}: the clients began {spread_s * 1000:.0f} ms apart")]
 
 
 def littles_law(concurrency: float | None, users: int, elapsed_s: float, tick_s: float, tool: str) -> list[Reason]:

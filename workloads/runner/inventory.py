@@ -6,7 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -46,6 +46,11 @@ class Host:
     @property
     def port(self) -> int:
         return int(self.get("vmtoll_http_port", 8080))
+
+    @property
+    def libvirt_uri(self) -> str:
+        """Of a KVM host: where its libvirt listens."""
+        return str(self.get("vmtoll_libvirt_uri", "qemu:///system"))
 
     @property
     def root(self) -> str:
@@ -107,6 +112,11 @@ class Inventory:
         """The machine that a guest runs on, or whose kernel a container shares."""
         return self.kvm_host(host) or self.kvm_hosts.get(str(host.get("vmtoll_container_host")))
 
+    def shares_kernel(self, host: Host, outer: Host) -> bool:
+        """Whether a container's kernel is that of `outer`, by whatever name the inventory has for that machine."""
+        own = self.kvm_hosts.get(str(host.get("vmtoll_container_host")))
+        return own is not None and own.argv() == outer.argv()
+
     def hosts(self) -> list[Host]:
         """All machines, each once."""
         under_test = [host for hosts in self.machines.values() for host in hosts]
@@ -154,28 +164,40 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     return data
 
 
-def _members(data: Mapping[str, Any], group: str) -> list[str]:
+def members(data: Mapping[str, Any], group: str) -> list[str]:
+    """Names of the hosts of a group and of its child groups, each once."""
     entry = data.get(group, {})
     names = list(entry.get("hosts", []))
     for child in entry.get("children", []):
-        names += [n for n in _members(data, child) if n not in names]
+        names += [n for n in members(data, child) if n not in names]
     return names
 
 
+def hosts_by_role(data: Mapping[str, Any]) -> dict[Role, list[Host]]:
+    """Every machine that an inventory names, by its part."""
+    variables = data.get("_meta", {}).get("hostvars", {})
+    return {role: [Host(name, role, variables.get(name, {})) for name in members(data, group)]
+            for group, role in _GROUPS}  # fmt: skip
+
+
 def from_data(
-    data: Mapping[str, Any], environments: list[str], source: str = "inventory", guests: int = 1
+    data: Mapping[str, Any],
+    environments: list[str],
+    source: str = "inventory",
+    guests: int = 1,
+    optional: Collection[str] = (),
 ) -> Inventory:
     """Typed hosts for these environments, of a guest's as many as `guests`, all on one KVM host.
 
-    Raises InventoryError when one has no machine, too few guests, or more machines than can be told apart.
+    An environment that is `optional` may have no machine: then it is not among the inventory's. Raises
+    InventoryError when another has none, too few guests, or more machines than can be told apart.
     """
-    variables = data.get("_meta", {}).get("hostvars", {})
-    by_role: dict[Role, list[Host]] = {role: [] for _, role in _GROUPS}
-    for group, role in _GROUPS:
-        by_role[role] = [Host(name, role, variables.get(name, {})) for name in _members(data, group)]
+    by_role = hosts_by_role(data)
     if not by_role["client"]:
         raise InventoryError(f"{source}: the group `clients` is empty: nothing would send load")
     candidates = by_role["metal"] + by_role["kvm_guest"]
+    there = {host.get("vmtoll_environment") for host in candidates}
+    environments = [environment for environment in environments if environment in there or environment not in optional]
     machines = {environment: _machines(candidates, environment, source, guests) for environment in environments}
     clients, under_test = by_role["client"], [host for hosts in machines.values() for host in hosts]
     needed = {str(h.get("vmtoll_kvm_host")) for h in under_test if h.role == "kvm_guest"}
@@ -205,7 +227,9 @@ def _machines(candidates: Sequence[Host], environment: str, source: str, guests:
     return found[:needed]
 
 
-def load_inventory(path: Path, environments: list[str], guests: int = 1, limit: str | None = None) -> Inventory:
+def load_inventory(
+    path: Path, environments: list[str], guests: int = 1, limit: str | None = None, optional: Collection[str] = ()
+) -> Inventory:
     """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
     source = f"{path} with --limit {limit}" if limit else str(path)
-    return from_data(read_inventory(path, limit), environments, source, guests)
+    return from_data(read_inventory(path, limit), environments, source, guests, optional)

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from workloads import tools
 from workloads.runner import gates, latency
 from workloads.runner.driver import Driver, Phase
-from workloads.runner.load import Execution
+from workloads.runner.fleet import Joint
+from workloads.runner.joint import merged
 from workloads.runner.measured import Measured
 from workloads.runner.results import Row
 from workloads.runner.workload import MailWorkload
 from workloads.tools import MailLoad, ToolResult
-from workloads.tools.base import require
 
 PORTS = {"smtp": 25, "submission": 587, "imap": 143, "pop3": 110}
 # Messages in each mailbox that is to be read, and requests that first learn the rate.
@@ -54,7 +54,7 @@ def measure(driver: Driver, workload: MailWorkload) -> Measured:
     if result.latencies_us is not None and len(result.latencies_us):
         row |= latency.summary("service_time", result.latencies_us)
         reasons += gates.mean_over_p99(row, "service_time")
-    return Measured(row, reasons, [own], result)
+    return Measured(row, reasons, [own], [result])
 
 
 def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float) -> Phase:
@@ -64,11 +64,12 @@ def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s
     done = driver.run(tool, load, expected_s)
     waited_s = _drained(driver) if workload.sends else 0.0
     after = driver.watch.read()
-    result = driver.read(tool, load, done, tool)
-    driver.watch.loaded(tool, before, after, done, result.transactions)
+    parts = driver.read(tool, done, tool)
+    result = merged(parts)
+    driver.watch.loaded(tool, before, after, parts)
     done = replace(done, wall_s=_busy_s(result, done, waited_s))
     driver.bench.rates[driver.key(tool)] = max(result.transactions, 1) / done.wall_s
-    return Phase(tool, load, done, result, before, after)
+    return Phase(tool, load, done, parts, result, before, after)
 
 
 def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
@@ -93,7 +94,7 @@ def _whole(requests: float, users: int) -> int:
     return max(1, round(requests / users)) * users
 
 
-def _busy_s(result: ToolResult, done: Execution, waited_s: float) -> float:
+def _busy_s(result: ToolResult, done: Joint, waited_s: float) -> float:
     """From the first session to the last delivery: a tool that logs when it began is not blamed for its own start."""
     began_s = 0.0 if result.sent_us is None else float(result.sent_us.min()) / 1e6 - done.started_at_s
     return done.wall_s - began_s + waited_s
@@ -115,9 +116,10 @@ def _warm(driver: Driver, workload: MailWorkload, load: MailLoad, duration_s: fl
 def _rate_rps(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float | None) -> float:
     """What this load comes to, in requests per second, the last delivery included."""
     done = driver.run(workload.tool, load, expected_s)
-    require(done.output, f"{workload.tool}, warming up,")
+    done.require(f"{workload.tool}, warming up,")
     waited_s = _drained(driver) if workload.sends else 0.0
-    return load.requests / _busy_s(tools.get(workload.tool).parse(load, done.output), done, waited_s)
+    [sent] = done.parts  # mail is sent by one client
+    return load.requests / _busy_s(tools.get(workload.tool).parse(load, sent.output), done, waited_s)
 
 
 def _drained(driver: Driver) -> float:

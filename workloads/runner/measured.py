@@ -1,12 +1,13 @@
 """What a trial's loads came to, and the columns that all kinds of load have."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from workloads.runner.driver import Phase
 from workloads.runner.gates import Reason
 from workloads.runner.results import Row
-from workloads.runner.usage import cpu_columns
+from workloads.runner.usage import cpu_columns, energy_j
 from workloads.tools import ToolResult
 
 
@@ -14,13 +15,13 @@ from workloads.tools import ToolResult
 class Measured:
     """`row` and `reasons` of the kind of load; `phases`: the tool's, and the twin's where there is one.
 
-    `logged` is the result whose latencies go into the histograms.
+    `logged` are the results, one of each client, whose latencies go into the histograms.
     """
 
     row: Row
     reasons: list[Reason]
     phases: list[Phase]
-    logged: ToolResult
+    logged: Sequence[ToolResult]
 
     def columns(self) -> Row:
         """All of the trial's columns that come from its loads."""
@@ -54,7 +55,9 @@ def _own(phase: Phase) -> Row:
         "failed": result.failed,
         "client_cpu_s": done.cpu_s,
         "client_cpu_share": done.cpu_share,
+        "start_spread_ms": None if phase.start_spread_s is None else phase.start_spread_s * 1000,
         **cpu_columns(phase.before, phase.after, result.transactions),
+        "host_energy_j": energy_j(phase.before, phase.after),
     }
 
 

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from workloads.runner import gates, latency
 from workloads.runner.driver import Driver, Phase
+from workloads.runner.gates import Reason
+from workloads.runner.joint import merged
 from workloads.runner.measured import Measured
 from workloads.runner.results import Row
 from workloads.runner.workload import Capacity, OpenWorkload
 from workloads.tools import OpenLoad, ToolError
-from workloads.tools.base import require
 
 
 def measure(driver: Driver, workload: OpenWorkload) -> Measured:
@@ -20,15 +21,13 @@ def measure(driver: Driver, workload: OpenWorkload) -> Measured:
     rate_rps = row["offered_rps"]
     driver.tell(workload.tool)
     warmed = driver.run(workload.tool, driver.opened(rate_rps, experiment.warmup_s), experiment.warmup_s)
-    require(warmed.output, f"{workload.tool}, warming up,")
+    warmed.require(f"{workload.tool}, warming up,")
     load = driver.opened(rate_rps, experiment.duration_s)
     own = driver.measured(workload.tool, load, experiment.duration_s)
     row |= _columns(own, workload.deadline_ms)
     if own.result.transferred_mb is None:
         row["transferred_mb"] = _bodies_mb(driver, load, own.result.successful)
-    reasons, phases = own.reasons() + gates.mean_over_p99(row, "response_time"), [own]
-    if own.result.lateness_us is not None:
-        reasons += gates.rate_not_reached(own.load.requests, rate_rps, own.result.lateness_us[-1], own.tool)
+    reasons, phases = own.reasons() + gates.mean_over_p99(row, "response_time") + _rate_not_reached(own), [own]
     if workload.twin:
         driver.tell(workload.twin)
         twin = driver.measured(workload.twin, driver.opened(rate_rps, experiment.twin_s), experiment.twin_s)
@@ -37,7 +36,7 @@ def measure(driver: Driver, workload: OpenWorkload) -> Measured:
         )
         reasons += twin.reasons(twin=True)
         phases.append(twin)
-    return Measured(row, reasons, phases, own.result)
+    return Measured(row, reasons, phases, own.results)
 
 
 def offered(driver: Driver, workload: OpenWorkload) -> Row:
@@ -59,11 +58,23 @@ def _capacity_rps(driver: Driver, capacity: Capacity) -> float:
         rate_rps = driver.warm(capacity.tool, capacity.users, driver.experiment.warmup_s)
         load = driver.closed(capacity.tool, capacity.users, rate_rps, duration_s)
         done = driver.run(capacity.tool, load, duration_s)
-        result = driver.read(capacity.tool, load, done, f"capacity-{capacity.tool}")
+        result = merged(driver.read(capacity.tool, done, f"capacity-{capacity.tool}"))
         if result.failed:
             raise ToolError(f"{capacity.tool}: {result.failed} requests failed while measuring the capacity")
         known = driver.bench.capacities[key] = result.transactions / done.wall_s
     return known
+
+
+def _rate_not_reached(own: Phase) -> list[Reason]:
+    """Of each client: its part of the rate."""
+    return [
+        reason
+        for part in own.parts
+        if part.result.lateness_us is not None and isinstance(part.done.load, OpenLoad)
+        for reason in gates.rate_not_reached(
+            part.done.load.requests, part.done.load.rate_rps, part.result.lateness_us[-1], part.who
+        )
+    ]
 
 
 def _latencies(phase: Phase) -> NDArray[np.int64]:

@@ -33,4 +33,4 @@ def measure(driver: Driver, workload: RampWorkload) -> Measured:
     if seen.unsent:
         lacked = f"{tool} had no descriptor or port left for {seen.unsent} of {load.requests} requests"
         reasons.append(Reason("client-saturated", lacked))
-    return Measured(row, reasons, [own], seen)
+    return Measured(row, reasons, [own], own.results)

@@ -1,5 +1,6 @@
 """A run from start to end: plan it, hold the machines, measure trial by trial, resume where it stopped."""
 
+import errno
 import platform
 import secrets
 import subprocess
@@ -15,10 +16,12 @@ from workloads.runner import hosts, private
 from workloads.runner.bench import Bench, Progress
 from workloads.runner.errors import ExperimentError, InventoryError, ResultsError, WrongLinkError
 from workloads.runner.experiment import Resolved, Scale, load
+from workloads.runner.fleet import check_clients
 from workloads.runner.inventory import Inventory, load_inventory
 from workloads.runner.registry import PROJECT, Registry
 from workloads.runner.results import SCHEMA, Store
 from workloads.runner.revive import restore, take
+from workloads.runner.rungs import without_absent
 from workloads.runner.schedule import Planned, expected_s, schedule
 from workloads.runner.search import decided
 from workloads.runner.transport import AgentLine
@@ -78,7 +81,11 @@ def run(
     """
     say: Progress = progress or (lambda *_: None)
     resolved = load(experiment_path, registry, scale)
-    inventory = load_inventory(inventory_path, resolved.experiment.environments, limit=limit)
+    ladder = resolved.experiment.ladder
+    inventory = load_inventory(
+        inventory_path, resolved.experiment.environments, limit=limit, optional=ladder.environments if ladder else ()
+    )
+    resolved = without_absent(resolved, inventory, registry or Registry())
     check_inventory(resolved, inventory)
     if resume is None:
         planned = _plan(resolved, None)
@@ -88,7 +95,7 @@ def run(
     else:
         store = Store(resume)
         run_id = store.run_dir.name
-        planned = _recorded_plan(store, resolved) or _plan(resolved, None)
+        planned = _recorded_plan(store, resolved, inventory) or _plan(resolved, None)
     lines = {host.name: AgentLine(host) for host in inventory.hosts()}
     bench = Bench(run_id, resolved, inventory, store, manifest(resolved.site), planned.order_seed, lines)
     try:
@@ -96,6 +103,13 @@ def run(
         _point_latest(results_dir, store.run_dir)
         _measure(bench, planned, say)
         _finish(bench, len(planned.trials), say)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ResultsError(
+            f"{store.run_dir}: the disk is full; what was measured is kept: free some space, then go on with "
+            f"--resume {store.run_dir}"
+        ) from error
     finally:
         for line in lines.values():
             line.close()
@@ -104,12 +118,13 @@ def run(
 
 
 def check_inventory(resolved: Resolved, inventory: Inventory) -> None:
-    """The inventory can answer the experiment's question. Raises InventoryError."""
+    """The inventory can answer the experiment's question. Raises InventoryError, ExperimentError."""
     if inventory.link != resolved.experiment.link:
         raise WrongLinkError(
             f"experiment {resolved.experiment.name} wants the link {resolved.experiment.link!r}, "
             f"the inventory's client has vmtoll_link {inventory.link!r}"
         )
+    check_clients(resolved, inventory)
     for host in inventory.suts.values():
         if host.role == "kvm_guest" and (inventory.kvm_host(host) is None or not host.get("vmtoll_domain")):
             raise InventoryError(
@@ -117,7 +132,7 @@ def check_inventory(resolved: Resolved, inventory: Inventory) -> None:
             )
 
 
-def _recorded_plan(store: Store, resolved: Resolved) -> Plan | None:
+def _recorded_plan(store: Store, resolved: Resolved, inventory: Inventory) -> Plan | None:
     """The plan of a run that is resumed; None when it was killed before it wrote one."""
     if not (store.run_dir / "run.json").exists():
         return None
@@ -128,12 +143,19 @@ def _recorded_plan(store: Store, resolved: Resolved) -> Plan | None:
         raise ResultsError(f"{store.run_dir}: the run is complete, there is nothing to resume")
     if (recorded["experiment"], recorded.get("skipped", [])) != (resolved_document(resolved), _skipped(resolved)):
         name = resolved.experiment.name
-        raise ExperimentError(f"{store.run_dir}: experiment {name} has changed since the run began")
+        raise ExperimentError(f"{store.run_dir}: experiment {name}, or what it skips, has changed since the run began")
+    there, here = sorted(store.read_json("hosts.json")), sorted(host.name for host in inventory.hosts())
+    if there != here:
+        raise InventoryError(
+            f"{store.run_dir}: was measured on {', '.join(there)}; this inventory, with its --limit, has "
+            f"{', '.join(here)}"
+        )
     return _plan(resolved, int(recorded["order_seed"]))
 
 
 def _skipped(resolved: Resolved) -> list[dict[str, str]]:
-    return [{"server": server, "why": why} for server, why in resolved.skipped.items()]
+    servers = [{"server": server, "why": why} for server, why in resolved.skipped.items()]
+    return servers + [{"environment": environment, "why": why} for environment, why in resolved.absent.items()]
 
 
 def resolved_document(resolved: Resolved) -> dict[str, Any]:
@@ -149,12 +171,13 @@ def resolved_document(resolved: Resolved) -> dict[str, Any]:
 def _prepare(bench: Bench, planned: Plan, say: Progress) -> None:
     """Reach and hold every machine, gather the facts, write run.json and hosts.json."""
     total = len(planned.trials)
-    for server, why in bench.resolved.skipped.items():
-        say("skipped", 0, total, f"{server}: {why}", planned.total_s)
+    for name, why in (bench.resolved.skipped | bench.resolved.absent).items():
+        say("skipped", 0, total, f"{name}: {why}", planned.total_s)
     say("connect", 0, total, "reaching the machines", planned.total_s)
     hosts.open_all(bench.lines.values())
-    for host in (bench.inventory.client, *bench.inventory.suts.values()):
-        take(bench, host)
+    for host in bench.inventory.hosts():
+        if host.role != "kvm_host":
+            take(bench, host)
     say("facts", 0, total, "comparing the machines", planned.total_s)
     bench.facts = hosts.gather(bench)
     bench.accelerators = hosts.accelerators(bench)

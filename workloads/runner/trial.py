@@ -1,12 +1,15 @@
 """One trial, from starting the server to the row."""
 
+import json
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workloads.runner import closed_loop, gates, latency, machine_gates, mail, open_loop, ramp
+import numpy as np
+
+from workloads.runner import closed_loop, gates, latency, machine_gates, mail, open_loop, ramp, telemetry
 from workloads.runner.bench import Bench
 from workloads.runner.driver import Driver, Phase
 from workloads.runner.errors import AgentError, HostLostError
@@ -14,6 +17,7 @@ from workloads.runner.gates import Reason
 from workloads.runner.measured import Measured, utc
 from workloads.runner.results import Row
 from workloads.runner.schedule import Planned
+from workloads.runner.usage import mbit
 from workloads.runner.workload import ClosedWorkload, MailWorkload, RampWorkload
 from workloads.tools import ToolError
 
@@ -75,6 +79,7 @@ class Trial:
             "workload": scenario.workload,
             "tool": self.workload.tool,
             "client": self.workload.client,
+            "clients": len(self.driver.fleet.lines),
             "offered_load": str(scenario.offer),
             "twin": self.workload.twin,
         }
@@ -120,7 +125,7 @@ class Trial:
         if not self.reasons or self.reasons[0].code not in {"host-lost", "tool-failed", "server-failed"}:
             return
         for line, op, args in (
-            (self.driver.client, "kill", {}),
+            *((line, "kill", {}) for line in self.driver.fleet.lines),
             *((line, "sample_stop", {}) for line in self.watch.lines),
             (self.sut, "server_stop", {"name": self.scenario.server, "limit_s": SERVER_LIMIT_S}),
         ):
@@ -172,22 +177,46 @@ class Trial:
         self.reasons += measured.reasons
         self._link(measured.phases[0])
         self._keep_latencies(measured)
+        self._keep_telemetry(measured)
 
     def _link(self, own: Phase) -> None:
-        rate_mbit = self.bench.inventory.link_mbit
-        if rate_mbit and self.workload.client == "remote":
-            self.row["link_used_pct"] = own.after.client_mbit(own.before, own.done.wall_s) / rate_mbit * 100
-            self.reasons += gates.link_bound(self.row["link_used_pct"])
+        if used_pct := self._lines_used_pct(own):
+            self.row["link_used_pct"] = max(used_pct.values())
+            self.reasons += [r for machine, pct in used_pct.items() for r in gates.link_bound(pct, machine)]
         self.row["steal_pct"] = own.after.steal_pct(own.before)
         self.reasons += gates.steal(self.row["steal_pct"])
 
+    def _lines_used_pct(self, own: Phase) -> dict[str, float]:
+        """Of each client's line rate, and of the server's own, which several clients together may fill."""
+        rate_mbit, sut_mbit = self.bench.inventory.link_mbit, self.host.get("vmtoll_link_mbit")
+        if not rate_mbit or self.workload.client == "localhost":
+            return {}
+        old, new = own.before, own.after
+        used_pct = {
+            part.client: mbit(old.clients[part.client], new.clients[part.client], part.done.wall_s) / rate_mbit * 100
+            for part in own.parts
+        }
+        if len(own.parts) > 1 and sut_mbit:
+            used_pct[self.host.name] = mbit(old.sut, new.sut, own.done.wall_s) / float(sut_mbit) * 100
+        return used_pct
+
     def _keep_latencies(self, measured: Measured) -> None:
-        logged = measured.logged
-        if logged.latencies_us is not None:
-            self.bench.store.keep(f"histograms/{self.name}.hdr", latency.histogram(logged.latencies_us) + b"\n")
-        if logged.latencies_us is not None and logged.sent_us is not None:
-            by_second = latency.by_second(logged.sent_us, logged.latencies_us)
+        logged = [one.latencies_us for one in measured.logged if one.latencies_us is not None]
+        sent = [one.sent_us for one in measured.logged if one.sent_us is not None]
+        if logged:
+            lines = [latency.histogram(latencies_us) + b"\n" for latencies_us in logged]
+            self.bench.store.keep(f"histograms/{self.name}.hdr", b"".join(lines))
+        if logged and sent:
+            by_second = latency.by_second(np.concatenate(sent), np.concatenate(logged))
             self.bench.store.keep(f"histograms/{self.name}.csv", by_second)
+
+    def _keep_telemetry(self, measured: Measured) -> None:
+        """What the KVM host saw of the guest, during the tool and its twin; the tool's also as columns."""
+        seen = [telemetry.seen(phase.before, phase.after, phase.result.transactions) for phase in measured.phases]
+        if seen[0]:
+            self.row |= telemetry.columns(seen[0])
+            document = dict(zip(("tool", "twin"), seen, strict=False))
+            self.bench.store.keep(f"telemetry/{self.name}.json", json.dumps(document, indent=1).encode() + b"\n")
 
     def _keep_samples(self) -> None:
         sources = {name: facts["clock_source"] for name, facts in self.bench.facts.items()}

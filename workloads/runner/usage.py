@@ -1,6 +1,6 @@
 """What a server, its host and the machines have used and seen, between two readings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,11 @@ Reading = Mapping[str, Any]
 class Usage:
     """One reading of each machine: the answers of the agent's `usage`.
 
-    `outer` is the KVM host of a guest, or the machine whose kernel a container shares. Where the client is on the
-    machine under test, both have one reading.
+    `clients`: by name. `outer` is the KVM host of a guest, or the machine whose kernel a container shares. Where the
+    client is on the machine under test, both have one reading.
     """
 
-    client: Reading
+    clients: Mapping[str, Reading]
     sut: Reading
     outer: Reading | None
 
@@ -32,9 +32,15 @@ class Usage:
         return int(self.sut["server"]["processes"])
 
     @property
+    def energy_uj(self) -> Mapping[str, list[int]]:
+        """Of the physical machine that the server ran on; see the agent's `energy_uj`."""
+        found: Mapping[str, list[int]] = (self.outer or self.sut)["energy"]
+        return found
+
+    @property
     def domain_s(self) -> float | None:
         """CPU seconds of the guest's QEMU and vhost threads; None where the client, on the guest too, has a part."""
-        if self.client is self.sut:
+        if any(reading is self.sut for reading in self.clients.values()):
             return None
         return self.outer["domain"]["total_s"] if self.outer and "domain" in self.outer else None
 
@@ -44,22 +50,25 @@ class Usage:
         whole = sum(new[k] - old[k] for k in ("user_s", "system_s", "idle_s", "steal_s"))
         return float(100 * (new["steal_s"] - old["steal_s"]) / whole) if whole > 0 else 0.0
 
-    def client_mbit(self, before: "Usage", wall_s: float) -> float:
-        """Mbit/s on the client's interfaces since `before`, in the busier direction."""
-        old, new = before.client["machine"], self.client["machine"]
-        return float(max(new[k] - old[k] for k in ("rx_bytes", "tx_bytes"))) * 8 / 1e6 / wall_s
+
+def mbit(before: Reading, after: Reading, wall_s: float) -> float:
+    """Mbit/s on a machine's interfaces between two readings, in the busier direction."""
+    old, new = before["machine"], after["machine"]
+    return float(max(new[k] - old[k] for k in ("rx_bytes", "tx_bytes"))) * 8 / 1e6 / wall_s
 
 
-def read_usage(client: AgentLine, sut: AgentLine, outer: AgentLine | None, server: str, port: int) -> Usage:
+def read_usage(clients: Sequence[AgentLine], sut: AgentLine, outer: AgentLine | None, server: str, port: int) -> Usage:
     """Ask all machines at once. Raises AgentError, HostLostError."""
-    remote = (sut.host.seen_from(client.host), port)
-    asked_outer = outer.ask("usage", domain=sut.host.get("vmtoll_domain")) if outer else None
-    asked_sut = sut.ask("usage", server=server, remote=remote if client is sut else None)
-    asked_client = None if client is sut else client.ask("usage", remote=remote)
+    remote = (sut.host.seen_from(clients[0].host), port)
+    domain = {"domain": sut.host.get("vmtoll_domain"), "uri": outer.host.libvirt_uri} if outer else {}
+    asked_outer = outer.ask("usage", **domain) if outer else None
+    asked_sut = sut.ask("usage", server=server, remote=remote if sut in clients else None)
+    asked_clients = {line.host.name: line.ask("usage", remote=remote) for line in clients if line is not sut}
     on_sut = asked_sut.wait(_LIMIT_S)
+    on_clients = {name: asked.wait(_LIMIT_S) for name, asked in asked_clients.items()}
     return Usage(
         sut=on_sut,
-        client=asked_client.wait(_LIMIT_S) if asked_client else on_sut,
+        clients=on_clients or {sut.host.name: on_sut},
         outer=asked_outer.wait(_LIMIT_S) if asked_outer else None,
     )
 
@@ -82,3 +91,14 @@ def cpu_columns(before: Usage, after: Usage, requests: int) -> dict[str, float |
         columns["host_cpu_s"] = host
         columns["host_cpu_us_per_request"] = host * 1e6 / requests if requests else None
     return columns
+
+
+def energy_j(before: Usage, after: Usage) -> float | None:
+    """Joules that the machine's processors and memory have drawn; None where they do not tell.
+
+    A counter begins again from zero at most once between two readings: it takes minutes at full power.
+    """
+    old, new = before.energy_uj, after.energy_uj
+    if not old or old.keys() != new.keys():
+        return None
+    return sum((new[zone][0] - old[zone][0]) % new[zone][1] for zone in new) / 1e6

@@ -1,13 +1,13 @@
 """The machines of one trial under observation: sampled all the while, read before and after each load."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workloads.runner import samples
-from workloads.runner.conditions import Columns, Load, Names, judge
+from workloads.runner.conditions import Columns, Load, Names, Sender, judge
 from workloads.runner.gates import Reason
 from workloads.runner.inventory import Inventory
-from workloads.runner.load import Execution
+from workloads.runner.joint import Part
 from workloads.runner.transport import AgentLine
 from workloads.runner.usage import Usage, read_usage
 
@@ -19,34 +19,42 @@ class Watch:
     """`start` and `stop` the samplers; `read` around each load, then tell of it with `loaded`."""
 
     def __init__(
-        self, inventory: Inventory, lines: Mapping[str, AgentLine], client: AgentLine, sut: AgentLine, server: str
+        self,
+        inventory: Inventory,
+        lines: Mapping[str, AgentLine],
+        clients: Sequence[AgentLine],
+        sut: AgentLine,
+        server: str,
     ) -> None:
         outer = inventory.outer(sut.host)
-        self.client, self.sut, self.server = client, sut, server
+        self.clients, self.sut, self.server = clients, sut, server
         self.port = sut.host.port  # that the load goes to
         self.outer = lines[outer.name] if outer else None
         # Each once: the client may be the machine under test.
-        self.lines = [line for line in dict.fromkeys((client, sut, self.outer)) if line]
-        hosts = (client.host, sut.host)
-        contained = [h.name for h in hosts if outer and h.get("vmtoll_container_host") == outer.name]
-        self.names = Names(client.host.name, sut.host.name, outer.name if outer else None, frozenset(contained))
+        self.lines = [line for line in dict.fromkeys((*clients, sut, self.outer)) if line]
+        hosts = [line.host for line in (*clients, sut)]
+        contained = frozenset(host.name for host in hosts if outer and inventory.shares_kernel(host, outer))
+        self.names = Names(sut.host.name, outer.name if outer else None, contained)
         self.loads: list[Load] = []
 
     def start(self) -> None:
         """Begin to sample on every machine. Raises AgentError, HostLostError."""
-        pulse = {"pulse_s": PULSE_S, "loopback": self.client is self.sut}
-        pending = [line.ask("sample_start", **(pulse if line is self.client else {})) for line in self.lines]
+        pulse = {"pulse_s": PULSE_S, "loopback": self.sut in self.clients}
+        pending = [line.ask("sample_start", **(pulse if line in self.clients else {})) for line in self.lines]
         for answer in pending:
             answer.wait(_LIMIT_S)
 
     def read(self) -> Usage:
         """Read every machine. Raises AgentError, HostLostError."""
-        return read_usage(self.client, self.sut, self.outer, self.server, self.port)
+        return read_usage(self.clients, self.sut, self.outer, self.server, self.port)
 
-    def loaded(self, tool: str, before: Usage, after: Usage, done: Execution, transactions: int) -> None:
-        """A tool has run between two readings: the trial's own first, then its twin."""
-        rate, twin = transactions / done.wall_s, bool(self.loads)
-        self.loads.append(Load(tool, before, after, done.started_at_s, done.wall_s, rate, twin))
+    def loaded(self, tool: str, before: Usage, after: Usage, parts: Sequence[Part]) -> None:
+        """A tool has run on the clients between two readings: the trial's own first, then its twin."""
+        senders = {
+            part.client: Sender(part.done.started_at_s, part.done.wall_s, part.result.transactions / part.done.wall_s)
+            for part in parts
+        }
+        self.loads.append(Load(tool, before, after, senders, twin=bool(self.loads)))
 
     def stop(self, sources: Mapping[str, str]) -> tuple[bytes, Columns, list[Reason]]:
         """The per-second series as CSV, the columns of the first load, and what the gates say of all.

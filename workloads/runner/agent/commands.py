@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import gzip
 import os
 import shutil
@@ -16,7 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workloads.runner.agent.machine import read
+from workloads.runner.agent.machine import all_pids, read, stat_fields
+
+# A disk with less than that is as good as full.
+ROOM_BYTES = 64 * 1024
 
 
 class Commands:
@@ -24,7 +28,9 @@ class Commands:
 
     def __init__(self) -> None:
         self.running: set[int] = set()
+        self.labelled: dict[str, int] = {}
         self.folders: set[Path] = set()
+        self.waiting: set[threading.Event] = set()
 
     def run(
         self,
@@ -34,17 +40,23 @@ class Commands:
         env: dict[str, str],
         limit_s: float,
         finish: Sequence[str] = (),
+        label: str = "",
+        start_at_s: float | None = None,
     ) -> dict[str, Any]:
         """Run a command in a fresh folder; its whole process group dies at the bound. CPU time by rusage.
 
         `finish` is run after a command that ended by itself, outside of its times, to make `outputs` of what it left.
+        `label`: what `interrupt` knows it by. `start_at_s`: begin at this instant of this machine's clock, or at once
+        when it has passed.
         """
         folder = Path(tempfile.mkdtemp(prefix="vmtoll-"))
         self.folders.add(folder)
         try:
             for name, text in files.items():
                 (folder / name).write_text(text, encoding="utf-8")
-            result = self._run(argv, folder, {**os.environ, **env}, limit_s)
+            if start_at_s is not None:
+                self._wait_until(start_at_s)
+            result = self._run(argv, folder, {**os.environ, **env}, limit_s, label)
             if finish and not result["timed_out"]:
                 finished = self._run(finish, folder, {**os.environ, **env}, limit_s)
                 result["stderr"] += finished["stderr"]
@@ -53,12 +65,30 @@ class Commands:
                 with contextlib.suppress(OSError):
                     packed = gzip.compress((folder / name).read_bytes(), 1)
                     result["files"][name] = base64.b64encode(packed).decode()
+            if room(folder) < ROOM_BYTES:
+                raise OSError(errno.ENOSPC, "what the command wrote may be cut short")
             return result
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise RuntimeError(f"the disk of {folder.parent} is full: {error.strerror}; free some there") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             self.folders.discard(folder)
 
-    def _run(self, argv: Sequence[str], folder: Path, env: dict[str, str], limit_s: float) -> dict[str, Any]:
+    def _wait_until(self, start_at_s: float) -> None:
+        """Wait for an instant. Raises RuntimeError when the command is called off meanwhile."""
+        called_off = threading.Event()
+        self.waiting.add(called_off)
+        try:
+            if called_off.wait(max(0.0, start_at_s - time.time())):
+                raise RuntimeError("called off before it began")
+        finally:
+            self.waiting.discard(called_off)
+
+    def _run(
+        self, argv: Sequence[str], folder: Path, env: dict[str, str], limit_s: float, label: str = ""
+    ) -> dict[str, Any]:
         expired = threading.Event()
         with (folder / ".out").open("w+b") as out, (folder / ".err").open("w+b") as err:
             started_at, begin = time.time(), time.monotonic()
@@ -66,6 +96,8 @@ class Commands:
                 argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
             )
             self.running.add(process.pid)
+            if label:
+                self.labelled[label] = process.pid
 
             def kill() -> None:
                 expired.set()
@@ -78,6 +110,7 @@ class Commands:
             wall_s = time.monotonic() - begin
             bound.cancel()
             self.running.discard(process.pid)
+            self.labelled.pop(label, None)
             process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         kill_group(process.pid)  # whatever it left behind
         return {
@@ -91,8 +124,23 @@ class Commands:
             "cpus": len(os.sched_getaffinity(0)),
         }
 
+    def interrupt(self, label: str) -> None:
+        """Ask a command to end by itself, with what it has: SIGINT to what it started, or to itself alone.
+
+        A shell is spared, so that it lives to see its tool end. Raises RuntimeError when it has ended already.
+        """
+        leader = self.labelled.get(label)
+        if leader is None:
+            raise RuntimeError(f"{label} has ended already")
+        group = [int(pid) for pid in all_pids() if stat_fields(pid)[2:3] == [str(leader)]]
+        for pid in [pid for pid in group if pid != leader] or [leader]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+
     def kill(self) -> None:
-        """End what is running now."""
+        """End what is running now, and what is waiting for its instant."""
+        for called_off in list(self.waiting):
+            called_off.set()
         for pid in list(self.running):
             kill_group(pid)
 
@@ -105,3 +153,9 @@ class Commands:
 def kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def room(folder: Path) -> float:
+    """Bytes that this user can still write to the folder's disk; one without a size, as of ramfs, has no end."""
+    disk = os.statvfs(folder)
+    return disk.f_frsize * (disk.f_bavail if os.geteuid() else disk.f_bfree) if disk.f_blocks else float("inf")

@@ -23,11 +23,14 @@ from typing import IO, Any
 
 from workloads.runner.agent.commands import Commands
 from workloads.runner.agent.conditions import clock, mask_of, network, ports, survey
+from workloads.runner.agent.disk import drop_caches, read_kib
+from workloads.runner.agent.energy import energy_uj
 from workloads.runner.agent.facts import fingerprint, libvirt_facts, machine_facts, server_facts, sysctls, tree_digest
-from workloads.runner.agent.machine import counters, other_vhost_threads, pss_kib, qemu_pid, read, tasks_ns
+from workloads.runner.agent.machine import counters, other_vhost_threads, pss_kib, qemu_pid, read
 from workloads.runner.agent.mail import delivered, drain, prepare
 from workloads.runner.agent.sampler import Sampler
 from workloads.runner.agent.servers import CommandServer, UnitServer, confine, listens, outside, until
+from workloads.runner.agent.telemetry import interrupts, kvm_counters, thread_seconds
 
 
 class Agent:
@@ -48,8 +51,9 @@ class Agent:
         self.root = Path(root)
         return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
-    def op_ping(self) -> None:
-        """Answer."""
+    def op_ping(self) -> dict[str, float]:
+        """Answer, with this machine's time."""
+        return {"time_s": time.time()}
 
     def op_lock(self, owner: str) -> dict[str, str | None]:
         """Hold the machine for one run; who holds it, if another does. The kernel frees it when we die."""
@@ -100,12 +104,20 @@ class Agent:
         env: dict[str, str] | None = None,
         limit_s: float = 60.0,
         finish: Sequence[str] = (),
+        label: str = "",
+        start_at_s: float | None = None,
     ) -> dict[str, Any]:
         """Run a command; see Commands.run."""
-        return self.commands.run(argv, files or {}, outputs, env or {}, limit_s, finish)
+        return self.commands.run(
+            argv, files or {}, outputs, env or {}, limit_s, finish, label=label, start_at_s=start_at_s
+        )
+
+    def op_interrupt(self, label: str) -> None:
+        """Ask a command to end; see Commands.interrupt."""
+        self.commands.interrupt(label)
 
     def op_kill(self) -> None:
-        """End what `exec` is running now."""
+        """End what `exec` is running now, or is about to run."""
         self.commands.kill()
 
     def op_server_start(self, name: str, limit_s: float = 60.0, cores: int | None = None) -> dict[str, Any]:
@@ -168,13 +180,18 @@ class Agent:
                 self.op_server_stop(name, limit_s)
 
     def op_usage(
-        self, server: str | None = None, domain: str | None = None, remote: tuple[str, int] | None = None
+        self,
+        server: str | None = None,
+        domain: str | None = None,
+        remote: tuple[str, int] | None = None,
+        uri: str = "qemu:///system",
     ) -> dict[str, Any]:
         """The machine's counters, clocks and processes; with `server` or `domain`, what that has used.
 
-        `remote`: the address and port that local ports are counted for.
+        `remote`: the address and port that local ports are counted for; `uri`: libvirt's, of the domain.
         """
-        usage: dict[str, Any] = {"machine": counters(), "clock": clock(), "network": network()}
+        usage: dict[str, Any] = {"machine": counters(), "clock": clock(), "network": network(), "energy": energy_uj()}
+        usage["read_kib"] = read_kib()
         own: list[str] = []
         if remote:
             usage["ports"] = ports(*remote)
@@ -184,9 +201,13 @@ class Agent:
             usage["server"] = {**known.cpu(own), "pss_kib": pss_kib(own), "processes": len(own)}
         if domain:
             pid = self.qemu_of(domain)
-            own = [pid, *other_vhost_threads(pid)]
-            usage["domain"] = {"total_s": sum(tasks_ns(p) for p in own) / 1e9, "cpus": mask_of(pid)}
-        return {**usage, "survey": survey(own)}
+            vhost = other_vhost_threads(pid)
+            own, threads_s = [pid, *vhost], thread_seconds(pid, vhost)
+            usage["domain"] = {"total_s": sum(threads_s.values()), "threads_s": threads_s, "cpus": mask_of(pid)}
+        usage.update(interrupts=interrupts(), survey=survey(own))
+        if domain:  # last of all: it may take a process of its own
+            usage["domain"]["kvm"] = kvm_counters(pid, domain, uri)
+        return usage
 
     def qemu_of(self, domain: str) -> str:
         """The process of a domain. Raises RuntimeError when there is none."""
@@ -232,6 +253,10 @@ class Agent:
     def op_mail_delivered(self, name: str, tag: str) -> dict[str, Any]:
         """Count a load's messages in the mailboxes; see mail.delivered."""
         return delivered(self.spec(name)["mail"], tag)
+
+    def op_drop_caches(self) -> None:
+        """Let go of every page, name and inode that this kernel keeps of its disks. Raises RuntimeError."""
+        drop_caches()
 
     def op_tree_digest(self, path: str) -> str:
         return tree_digest(self.root / path)
