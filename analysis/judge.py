@@ -161,10 +161,17 @@ def estimate_words(one: dict[str, Any]) -> str:
     decimals = 1 if overhead or value >= 10 else 2
     if low is not None and scale * (high - low) < 2 * 10**-decimals:
         decimals += 1
-    text = f"{'overhead ' if overhead else ''}{bound}{value:.{decimals}f}{unit}"
+    text = f"{'overhead ' if overhead else ''}{bound}{_figure(value, decimals)}{unit}"
     if low is None:
         return text
-    return f"{text} [{scale * low:.{decimals}f}, {scale * high:.{decimals}f}]"
+    return f"{text} [{_figure(scale * low, decimals)}, {_figure(scale * high, decimals)}]"
+
+
+def _figure(value: float, decimals: int) -> str:
+    """Beyond ten thousand the size says no more than that nothing is known."""
+    if abs(value) >= 10_000:
+        return "below -10,000" if value < 0 else "above 10,000"
+    return f"{value:.{decimals}f}"
 
 
 def factor(log_ratio: float) -> str:
