@@ -91,8 +91,8 @@ def _same(run: Run, scenario: tuple[str, ...], metric: Metric, source: str) -> t
     Where the scenario has none: the noisiest of other servers under the same load, else of the same kind of loop.
     """
     column = metric.column(source, guest=False)
-    same_load = [s for s in run.scenarios if s != scenario and s[1:] == scenario[1:]]
-    same_loop = [s for s in run.scenarios if scenario_loop(s) == scenario_loop(scenario)]
+    same_load = [s for s in run.compared if s != scenario and s[1:] == scenario[1:]]
+    same_loop = [s for s in run.compared if scenario_loop(s) == scenario_loop(scenario)]
     for candidates in ([scenario], same_load, same_loop):
         arms = [(_aa(run.cells[candidate], column, metric), candidate[0]) for candidate in candidates]
         known = [(same, server) for same, server in arms if same is not None]

@@ -75,6 +75,18 @@ class Run:
         return sorted(self.cells, key=lambda s: (s[0], load_order(s[3]), s))
 
     @property
+    def searches(self) -> dict[str, dict[str, Any]]:
+        """The workloads whose rates followed from what was measured before, with their keys."""
+        experiment = self.meta["experiment"]
+        known = experiment.get("resolved", {}).get("workloads", {}) if isinstance(experiment, dict) else {}
+        return {name: workload for name, workload in known.items() if workload.get("kind") == "search"}
+
+    @property
+    def compared(self) -> list[tuple[str, ...]]:
+        """The scenarios whose sides are compared block by block: a search chooses each side's rates by itself."""
+        return [scenario for scenario in self.scenarios if scenario[SCENARIO.index("workload")] not in self.searches]
+
+    @property
     def local(self) -> list[str]:
         """The workloads whose client was on the machine under test itself."""
         return sorted(set(self.trials.loc[self.trials["client"] == "localhost", "workload"]))

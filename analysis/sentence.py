@@ -20,7 +20,7 @@ def sentence(outcome: dict[str, Any]) -> str:
         planned = outcome["counts"]["planned"]
         start += f"incomplete run ({done} of {planned} trials): " if planned else "incomplete run: "
     end = _basis(outcome)
-    for body in _bodies(outcome["results"]):
+    for body in _bodies(outcome["results"], searched=bool(outcome["searches"])):
         whole = f"{start}{body}{end}."
         if len(whole) <= SENTENCE_LIMIT:
             break
@@ -28,9 +28,11 @@ def sentence(outcome: dict[str, Any]) -> str:
     return whole if len(whole) <= SENTENCE_LIMIT else whole[: SENTENCE_LIMIT - 1] + "…"
 
 
-def _bodies(results: list[dict[str, Any]]) -> list[str]:
+def _bodies(results: list[dict[str, Any]], *, searched: bool) -> list[str]:
     """The same said at length, shorter, shortest."""
     throughput, tail = (Told.of(results, metric) for metric in ("throughput", "tail"))
+    if not results and searched:
+        return ["a search for the highest rate that each side carries: see the capacity of one"]
     if not throughput.members and not tail.members:
         return ["there is no guest to compare with metal"]
     if not tail.members:

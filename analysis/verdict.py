@@ -34,8 +34,9 @@ def verdict(run_dir: Path | str) -> dict[str, Any]:
     Keys: `sentence`, `emulated`, `complete`, `blocks`, `counts` (valid, suspect, invalid, attempts,
     planned), `gates` (code → trials), `margin` (of equivalence, a fraction), `noise_floor` (throughput, or
     the tail in a run without; the worst server; a fraction or null), `undeclared_differences` (how many),
-    `disagreements` (of closed and open loop), `results`: one entry per server scenario and guest, with
-    `metrics` (`throughput`, `tail`, `latency_p99`, `cpu`, `host_cpu`), each with its `kind` and figures.
+    `disagreements` (of closed and open loop), `searches` (workloads that are not compared), `results`: one entry per
+    server scenario and guest, with `metrics` (`throughput`, `tail`, `latency_p99`, `cpu`, `host_cpu`), each with its
+    `kind` and figures.
     A metric that says nothing under a scenario's kind of load has `applies` false and no figure.
     """
     return verdict_of(load_run(run_dir))
@@ -63,6 +64,7 @@ def verdict_of(run: Run) -> dict[str, Any]:
         "noise_floor": _worst_floor(results),
         "undeclared_differences": sum(fact.status == UNDECLARED for fact in equality(run)),
         "disagreements": disagreements(run, results),
+        "searches": sorted(run.searches),
         "results": results,
     }
     return {"sentence": sentence(outcome), **outcome}
@@ -84,7 +86,7 @@ def _worst_floor(results: list[dict[str, Any]]) -> float | None:
 
 
 def _results(run: Run, margin: float) -> list[dict[str, Any]]:
-    cells: list[Cell] = [(scenario, guest) for guest in run.guests for scenario in run.scenarios]
+    cells: list[Cell] = [(scenario, guest) for guest in run.guests for scenario in run.compared]
     sources = {(scenario, guest): choose_source(run, scenario, guest) for scenario, guest in cells}
     judged = {metric.name: _judged(run, metric, sources, margin) for metric in METRICS}
     labels = scenario_labels(run)

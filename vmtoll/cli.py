@@ -236,10 +236,12 @@ def capacity(
     host_cost_per_hour: Annotated[
         float | None, typer.Option(min=0, help="What a host costs per hour, in your currency.")
     ] = None,
-    watts: Annotated[float | None, typer.Option(min=0, help="What a host draws under load.")] = None,
+    watts: Annotated[
+        float | None, typer.Option(min=0, help="What a host draws under load; else what it counted itself (RAPL).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how many metal hosts or guests an objective takes, by a run with a ladder of rates (`vmtoll run tails`)."""
+    """Say how many metal hosts or guests an objective takes, by a run with a ladder of rates or a search."""
     from vmtoll.capacity import show  # noqa: PLC0415 (loads the analysis)
 
     demand = {
