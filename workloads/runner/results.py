@@ -1,6 +1,7 @@
 """One run's folder: rows are appended whole and durably, and a killed run is found as it stopped."""
 
 import csv
+import errno
 import fcntl
 import io
 import json
@@ -116,7 +117,7 @@ class Store:
         handle = os.open(self.trials_file, os.O_WRONLY | os.O_APPEND)
         try:
             if os.write(handle, data) != len(data):
-                raise OSError(f"{self.trials_file}: short write")
+                raise OSError(errno.ENOSPC, "the row does not fit", str(self.trials_file))  # resuming cuts it off
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -124,7 +125,12 @@ class Store:
     def clear_trial(self, name: str) -> None:
         """Remove what a killed attempt of this name may have left."""
         shutil.rmtree(self.run_dir / "raw" / name, ignore_errors=True)
-        for path in (f"histograms/{name}.hdr", f"histograms/{name}.csv", f"samples/{name}.csv"):
+        for path in (
+            f"histograms/{name}.hdr",
+            f"histograms/{name}.csv",
+            f"samples/{name}.csv",
+            f"telemetry/{name}.json",
+        ):
             (self.run_dir / path).unlink(missing_ok=True)
 
     def keep(self, relative: str, data: bytes) -> None:

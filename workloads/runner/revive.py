@@ -89,8 +89,8 @@ def _revive(bench: Bench, host: Host) -> str:
     kvm_host = bench.inventory.kvm_host(host)
     if kvm_host is None:
         return ""
-    uri, domain = kvm_host.get("vmtoll_libvirt_uri", "qemu:///system"), host.get("vmtoll_domain")
-    for argv in host.get("vmtoll_revive", [["virsh", "-c", uri, "start", domain]]):
+    start = ["virsh", "-c", kvm_host.libvirt_uri, "start", host.get("vmtoll_domain")]
+    for argv in host.get("vmtoll_revive", [start]):
         try:
             done = bench.line(kvm_host).call("exec", 200, argv=[str(a) for a in argv], limit_s=180)
         except AgentError as error:
