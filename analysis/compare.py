@@ -113,11 +113,15 @@ def choose_source(run: Run, scenario: tuple[str, ...], guest: str) -> str:
     """
     if scenario_loop(scenario) == OPEN:
         return "tool"
-    tool = compare(run, scenario, guest, THROUGHPUT, "tool")
-    twin = compare(run, scenario, guest, THROUGHPUT, "twin")
-    if twin.pairs == 0 or (tool.pairs and tool.limited == 0):
+    tool, twin = (compare(run, scenario, guest, THROUGHPUT, source) for source in ("tool", "twin"))
+    return less_limited((tool.pairs, tool.limited), (twin.pairs, twin.limited))
+
+
+def less_limited(tool: tuple[int, int], twin: tuple[int, int]) -> str:
+    """`tool` or `twin`, by the pairs of trials of each and how many of these trials the client or the link limited."""
+    if twin[0] == 0 or (tool[0] and tool[1] == 0):
         return "tool"
-    if tool.pairs == 0 or twin.limited / twin.pairs <= tool.limited / tool.pairs:
+    if tool[0] == 0 or twin[1] / twin[0] <= tool[1] / tool[0]:
         return "twin"
     return "tool"
 

@@ -48,9 +48,9 @@ def as_dict(
     }
     sign = -1.0 if metric.higher_is_better else 1.0
     if effect is not None:
-        t, rank = _flip(effect.t, sign), _flip(effect.signed_rank, sign)
-        result |= _in_units("", sign * effect.mean, t, metric.higher_is_better)
-        result |= _in_units("hodges_lehmann_", sign * effect.median, rank, metric.higher_is_better)
+        t, rank = flip(effect.t, sign), flip(effect.signed_rank, sign)
+        result |= in_units("", sign * effect.mean, t, metric.higher_is_better)
+        result |= in_units("hodges_lehmann_", sign * effect.median, rank, metric.higher_is_better)
         result |= {"hodges_lehmann_level": signed_rank_level(effect.n), "intervals_disagree": effect.disagree}
     return result
 
@@ -70,13 +70,14 @@ def _empty(metric: Metric) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _flip(interval: Interval | None, sign: float) -> Interval | None:
+def flip(interval: Interval | None, sign: float) -> Interval | None:
+    """The interval of the negated figure where `sign` is negative."""
     if interval is None or sign > 0:
         return interval
     return Interval(-interval.high, -interval.low)
 
 
-def _in_units(prefix: str, mean: float, interval: Interval | None, overhead: bool) -> dict[str, float | None]:
+def in_units(prefix: str, mean: float, interval: Interval | None, overhead: bool) -> dict[str, float | None]:
     """log(guest/metal) → `ratio`, and `effect`: 1 − ratio for throughput, the ratio itself for costs."""
     low = high = None
     if interval is not None:

@@ -6,8 +6,9 @@ Memory grows with the number of distinct values per group, not with the number o
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -16,13 +17,14 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 MEMORY_LIMIT_MB = 150  # of DuckDB; what it cannot hold it writes to the temporary folder
 THREADS = 2
 
-_QUERY = """
-WITH counted AS (
-    SELECT {groups}, {value} AS value, {total} AS n
-    FROM read_parquet($files)
-    WHERE {value} IS NOT NULL
-    GROUP BY {groups}, value
-),
+_COUNTED = """
+SELECT {groups}, {value} AS value, {total} AS n
+FROM read_parquet($files)
+WHERE {value} IS NOT NULL
+GROUP BY {groups}, value
+"""
+_RANKED = """
+WITH counted AS ({counted}),
 ranked AS (
     SELECT {groups}, value,
            sum(n) OVER (PARTITION BY {groups} ORDER BY value) AS rank,
@@ -59,23 +61,42 @@ def grouped_percentiles(
     if not groups or not all(0 < p <= 100 for p in percentiles):
         raise ValueError(f"expected at least one group and percentiles above 0 up to 100, got {groups}, {percentiles}")
     paths = [str(file) for file in ([files] if isinstance(files, Path) else files)]
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "threads": THREADS,
-        "memory_limit": f"{MEMORY_LIMIT_MB}MB",
-        "temp_directory": tempfile.gettempdir(),
-        "preserve_insertion_order": False,
-    }
-    with duckdb.connect(config=settings) as database:
-        database.execute("SET enable_progress_bar = false")
+    with connect() as database:
         columns = database.execute("DESCRIBE SELECT * FROM read_parquet($files)", {"files": paths}).fetchall()
         kinds = {str(column[0]): str(column[1]) for column in columns}
         if "INT" not in kinds.get(value, "INT"):
             raise ValueError(f"{paths[0]}: column {value} is {kinds[value]}, not whole microseconds")
         total = f"sum({_quoted(count)})" if count else "count(*)"
         named = ", ".join(_quoted(name) for name in groups)
-        query = _QUERY.format(groups=named, value=_quoted(value), total=total)
-        shares = [f"{p:.6f}" for p in percentiles]
-        return database.execute(query, {"files": paths, "percentiles": shares}).df()
+        counted = _COUNTED.format(groups=named, value=_quoted(value), total=total)
+        return ranked(database, counted, groups, percentiles, {"files": paths})
+
+
+def ranked(
+    database: duckdb.DuckDBPyConnection,
+    counted: str,
+    groups: Sequence[str],
+    percentiles: Sequence[float] = PERCENTILES,
+    parameters: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """The same from a query that has counted already: the group columns, `value` (µs), each once, and `n`."""
+    named = ", ".join(_quoted(name) for name in groups)
+    query = _RANKED.format(counted=counted, groups=named)
+    shares = [f"{p:.6f}" for p in percentiles]
+    return database.execute(query, {**(parameters or {}), "percentiles": shares}).df()
+
+
+def connect(memory_mb: int = MEMORY_LIMIT_MB, threads: int = THREADS) -> duckdb.DuckDBPyConnection:
+    """A database in memory that holds so many MB at most and writes the rest to the temporary folder."""
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": threads,
+        "memory_limit": f"{memory_mb}MB",
+        "temp_directory": tempfile.gettempdir(),
+        "preserve_insertion_order": False,
+    }
+    database = duckdb.connect(config=settings)
+    database.execute("SET enable_progress_bar = false")
+    return database
 
 
 def _quoted(name: str) -> str:

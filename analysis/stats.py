@@ -97,11 +97,12 @@ def paired(logs: Sequence[float] | Floats) -> Paired:
 
 def half_width(sd: float, n: int, alpha: float = ALPHA) -> float:
     """Half the width of Student's t interval of a mean: t(1−α/2, n−1) · sd / √n; n ≥ 2."""
-    return _t_quantile(1 - alpha / 2, n - 1) * sd / math.sqrt(n)
+    return t_quantile(1 - alpha / 2, n - 1) * sd / math.sqrt(n)
 
 
 @lru_cache(maxsize=4096)
-def _t_quantile(probability: float, freedom: int) -> float:
+def t_quantile(probability: float, freedom: int) -> float:
+    """The quantile of Student's distribution with so many degrees of freedom."""
     return float(stats.t.ppf(probability, freedom))
 
 

@@ -12,7 +12,7 @@ from vmtoll import accelerator, builds, image, servers, shapes
 from vmtoll.guests.make import make_guests
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.shell import UserError, lock, play
-from workloads.runner.inventory import read_inventory
+from workloads.runner.inventory import joined, read_inventory
 
 Say = Callable[[str], None]
 LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
@@ -97,7 +97,7 @@ def provision(inventory: Path | None, options: list[str], limit: str | None = No
     data = read_inventory(chosen, limit)
     removed = make_guests(data, chosen, options)
     variables = builds.variables(_policy(data, chosen))
-    pattern = ",".join([limit or "all", *(f"!{name}" for name in removed)])
+    pattern = joined(limit or "all", *(f"!{name}" for name in removed))
     play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=chosen, quiet=quiet)
 
 

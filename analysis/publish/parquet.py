@@ -13,8 +13,18 @@ from analysis.load import LoadError, Run
 from analysis.publish.tables import TRIAL, histograms
 from analysis.schema import fields, names
 
-TYPES = {"string": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE"}
+TYPES = {"string": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE", "datetime": "TIMESTAMP"}
 _TRIAL_FILE = re.compile(r"b\d{3,}-o\d{3,}-a\d+\.csv")
+
+
+def write_trials(run: Run, path: Path) -> None:
+    """One row per attempt, as trials.csv has them; times are UTC, an empty cell is NULL."""
+    frame = run.attempts.drop(columns="codes")
+    texts = [field["name"] for field in fields("trials") if field["type"] in ("string", "datetime")]
+    frame[texts] = frame[texts].mask(frame[texts] == "")
+    with duckdb.connect() as database:
+        database.register("found", frame)
+        _copy(database, "trials", "found", path)
 
 
 def write_histograms(run: Run, path: Path) -> None:

@@ -140,6 +140,11 @@ def _ansible_inventory() -> str:
     return found
 
 
+def joined(pattern: str, *more: str) -> str:
+    """A pattern of hosts with more parts. Ansible takes commas between them or colons, never both in one pattern."""
+    return ("," if "," in pattern else ":").join([pattern, *more])
+
+
 def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     """What `ansible-inventory --list` says of the machines that `limit`, Ansible's pattern of hosts, matches.
 
@@ -149,7 +154,7 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         raise InventoryError(f"{path}: no such inventory")
     environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true"}
     done = subprocess.run(
-        [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", f"{limit},kvm_hosts"] if limit else [])],
+        [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", joined(limit, "kvm_hosts")] if limit else [])],
         capture_output=True,
         text=True,
         timeout=120,
