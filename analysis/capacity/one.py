@@ -31,9 +31,14 @@ class One:
     broken: Rung | None
 
 
-def capacity_of_one(rungs: Sequence[Rung], slo: Slo) -> One:
-    """Climb until the objective is missed for the first time; what is met above that counts as chance."""
+def capacity_of_one(rungs: Sequence[Rung], slo: Slo, *, searched: bool = False) -> One:
+    """Climb until the objective is missed for the first time; what is met above that counts as chance.
+
+    `searched`: the rungs are those of a search, which tries what lies far below its end less often.
+    """
     steps = {end: _steps(rungs, slo, end) for end in ENDS}
+    if searched:
+        steps[LOW] = _shown(rungs[: steps[MID]], slo)
     low = steps[LOW]
     return One(
         rungs=list(rungs),
@@ -47,6 +52,11 @@ def capacity_of_one(rungs: Sequence[Rung], slo: Slo) -> One:
 def _steps(rungs: Sequence[Rung], slo: Slo, end: str) -> int:
     missed = (place for place, rung in enumerate(rungs) if rung.misses(slo, end))
     return next(missed, len(rungs))
+
+
+def _shown(rungs: Sequence[Rung], slo: Slo) -> int:
+    """Up to the highest that is shown to meet the objective: what holds there holds at a lower rate."""
+    return max((place for place, rung in enumerate(rungs, start=1) if not rung.misses(slo, LOW)), default=0)
 
 
 def binds(one: One, shares: dict[str, float | None], slo: Slo) -> str:

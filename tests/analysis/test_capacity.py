@@ -295,6 +295,18 @@ def test_a_search_says_what_it_did_not_measure(tmp_path: Path) -> None:
     assert "There is no guest in this run" not in page
 
 
+def test_what_a_search_shows_at_a_rate_holds_below_it(tmp_path: Path) -> None:
+    """At 100/s there were too few requests to show 99.9%: a ladder stops there, a search tried it in passing."""
+    loads = ("rate:100", *LADDER)
+    assert (
+        side(capacity(load_run(make_run(tmp_path / "ladder", truth(loads=loads))), SLO), "metal")["one"]["low"] is None
+    )
+    run = searched(tmp_path / "search", truth(loads=loads))
+    assert side(capacity(run, SLO), "metal")["one"]["low"] == 3000
+    missed = searched(tmp_path / "missed", truth(loads=loads, change=failing(1900, None, 0.003)))
+    assert side(capacity(missed, SLO), "metal")["one"]["low"] == 1500
+
+
 def test_a_search_is_not_compared_and_what_stands_beside_it_is(tmp_path: Path) -> None:
     run = searched(tmp_path, truth(loads=("closed:10", *LADDER), aa=True))
     outcome = verdict_of(run)
