@@ -39,7 +39,8 @@ def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]
         for group in open_ladders(run)
         for server in group.servers
         for environment in side_environments(run)
-        if (rungs := climb(run, group, server, environment)) and (one := capacity_of_one(rungs, slo))
+        if (rungs := climb(run, group, server, environment))
+        and (one := capacity_of_one(rungs, slo, searched=group.workload in run.searches))
     ]
     if not results:
         raise LoadError(
