@@ -8,7 +8,7 @@ RUN ?= results/latest
 N ?= metal_vs_kvm
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup demo test test-long lint lab-up lab-down lab-status provision run replication report notebook site bench-percentiles bench-ods bench-from-log lock clean
+.PHONY: help setup demo test test-long lint lab-up lab-down lab-status provision preflight tune untune run campaign replication report notebook site bench-percentiles bench-ods bench-from-log bench-campaign lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -40,8 +40,20 @@ lab-status: setup ## is the lab up, and does every machine answer?
 provision: setup ## bring the machines of INVENTORY (default: the lab) into their state
 	@$(VMTOLL) provision $(LAB_OPTIONS)
 
+preflight: setup ## are the machines of INVENTORY (default: the lab) fit to be measured?
+	@$(VMTOLL) preflight $(LAB_OPTIONS)
+
+tune: setup ## make the hosts steady whose inventory says how (vmtoll_tuning)
+	@$(VMTOLL) tune $(LAB_OPTIONS)
+
+untune: setup ## set them back to what they were
+	@$(VMTOLL) untune $(LAB_OPTIONS)
+
 run: setup ## run an experiment (E=demo; E=all: every published one; SCALE=small or full; INVENTORY=…)
 	@$(VMTOLL) run $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
+
+campaign: setup ## run experiments (E="demo …") in every cell of INVENTORY at the same time (SCALE=, LIMIT=)
+	@$(VMTOLL) campaign $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
 
 replication: setup ## write the page over the published claims of the last E=all anew
 	@$(VMTOLL) replication
@@ -63,6 +75,9 @@ bench-ods: setup ## time and memory of a spreadsheet of 100,000 rows
 
 bench-from-log: setup ## time and memory of a workload out of an access log of 10 million lines
 	@.venv/bin/python -m workloads.from_log.bench
+
+bench-campaign: setup ## time and memory of the analysis of 200 million rows of fifty cells
+	@.venv/bin/python -m analysis.bench.campaign
 
 lock: ## pin the Python environment anew (needs pip-tools; takes minutes)
 	@.venv/bin/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --generate-hashes --extra dev --extra notebooks \
