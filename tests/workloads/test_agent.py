@@ -268,10 +268,10 @@ def test_usage_of_a_domain_is_that_of_its_qemu(sut: AgentLine) -> None:
     try:
         deadline = time.monotonic() + 10
         # It may not have been on a CPU yet.
-        while not sut.call("usage", domain="toll")["domain"]["total_s"]:
+        while not sut.call("usage", domains=["toll"])["domains"]["toll"]["total_s"]:
             assert time.monotonic() < deadline
         with pytest.raises(AgentError, match="no QEMU process of the domain toll-two"):
-            sut.call("usage", domain="toll-two")
+            sut.call("usage", domains=["toll-two"])
     finally:
         process.kill()
         process.wait()

@@ -15,7 +15,7 @@ from workloads.runner.neighbours import Others, others
 from workloads.runner.usage import Usage
 
 BUSY = Others(share_pct=50, idle_pct=0, spent_s=1.0, worst="yes (pid 7)")
-ALONE = Names("metal", None, frozenset())
+ALONE = Names({"metal": ""}, None, frozenset())
 QUIET = Others(share_pct=0.9, idle_pct=0, spent_s=0.018, worst="")
 
 
@@ -151,7 +151,7 @@ def reading(time_s: float, **changes: Any) -> dict[str, Any]:
 def sent(tool: str, clients: Sequence[str], old: dict[str, Any], new: dict[str, Any], *, twin: bool = False) -> Load:
     """A load of these clients, begun at 0, with the same readings of every machine."""
     elapsed_s = new["machine"]["time_s"] - old["machine"]["time_s"]
-    before, after = (Usage(dict.fromkeys(clients, seen), seen, None) for seen in (old, new))
+    before, after = (Usage(dict.fromkeys(clients, seen), {"metal": seen}, None) for seen in (old, new))
     return Load(tool, before, after, dict.fromkeys(clients, Sender(0.0, elapsed_s, 1000.0)), twin)
 
 
@@ -200,7 +200,7 @@ def test_each_of_several_clients_is_judged_with_its_name() -> None:
     new = dict.fromkeys(clients, quiet) | {"client2": reading(3, survey=BURNT, ports=ports)}
     old = dict.fromkeys(clients, reading(0))
     senders = dict.fromkeys(clients, Sender(0.0, 3.0, 1000.0))
-    load = Load("oha", Usage(old, reading(0), None), Usage(new, quiet, None), senders)
+    load = Load("oha", Usage(old, {"metal": reading(0)}, None), Usage(new, {"metal": quiet}, None), senders)
     silent = [1000.0] * 25 + [0.0] * 10 + [1000.0] * 25
     series = {name: {"counters": [], "pulse": steady(60)} for name in (*clients, "metal")}
     series["client3"]["pulse"] = pulses(silent)

@@ -30,7 +30,7 @@ def powercap(tmp_path: Path) -> Path:
 
 
 def usage(energy: dict[str, list[int]], outer: Reading | None = None) -> Usage:
-    return Usage(clients={}, sut={"energy": energy}, outer=outer)
+    return Usage(clients={}, suts={"guest": {"energy": energy}}, outer=outer)
 
 
 def test_processors_and_memory_are_counted_once(powercap: Path) -> None:

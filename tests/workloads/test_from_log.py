@@ -21,7 +21,8 @@ from workloads.runner.experiment import load
 from workloads.runner.registry import Registry
 from workloads.runner.results import Store
 from workloads.runner.run import run
-from workloads.runner.workload import RateWorkload, SweepWorkload, load_workload
+from workloads.runner.workload import RateWorkload, SweepWorkload
+from workloads.runner.workload_file import load_workload
 
 VMTOLL = Path(sys.executable).parent / "vmtoll"
 

@@ -68,7 +68,7 @@ def test_a_run_writes_what_the_contract_says(project: Registry, inventory: Path,
     may_be_empty = {"host_cpu_s", "host_cpu_us_per_request", "twin_host_cpu_us_per_request", "link_used_pct", "reasons"}
     may_be_empty |= {"host_foreign_cpu_pct", "cpu_mhz_spread_pct", "longest_gap_ms", "warmup_slower_pct"}
     may_be_empty |= {name for name in COLUMNS if name.startswith(("response_time_", "twin_response_time_"))}
-    may_be_empty |= {name for name in COLUMNS if name.startswith(("host_", "guest_", "start_spread_"))}
+    may_be_empty |= {name for name in COLUMNS if name.startswith(("host_", "guest_", "start_spread_", "neighbour_"))}
     may_be_empty |= {"offered_rps", "capacity_rps", "lateness_p99_us", "deadline_ms", "goodput_rps"}  # of an open loop
     may_be_empty |= {name for name in COLUMNS if name.startswith(("request_rps", "connection_rps", "reply_rps_"))}
     may_be_empty |= {name for name in COLUMNS if name.startswith(("connect_", "first_response_"))}  # of oha

@@ -49,6 +49,15 @@ class Bench:
     def sut(self, scenario: Scenario) -> Host:
         return self.inventory.suts[scenario.base_environment]
 
+    def suts(self, scenario: Scenario) -> list[Host]:
+        """Those that share the load: as many guests as the scenario says, or the one machine there is."""
+        return list(self.inventory.machines[scenario.base_environment])[: scenario.offer.place.guests or 1]
+
+    def neighbour(self, scenario: Scenario) -> Host | None:
+        """The guest after these, where the scenario gives it a load, be it none; None where there is no such guest."""
+        more = list(self.inventory.machines[scenario.base_environment])[scenario.offer.place.guests or 1 :]
+        return more[0] if more and scenario.offer.place.dose else None
+
     def line(self, host: Host) -> AgentLine:
         return self.lines[host.name]
 

@@ -113,12 +113,14 @@ class Beside(Model):
         """Whether any scenario sends to several machines."""
         return max(self._counts) > 1
 
-    def misplaced(self, client: str, twin: str | None, page: str | None) -> str:
-        """What does not go together, with its key; empty when all does."""
+    def misplaced(self, client: str, twin: str | None, page: str | None, *, shares: bool) -> str:
+        """What does not go together, with its key; empty when all does. `shares`: a load is a share of a capacity."""
         if client == "localhost" and (self.spread or self.neighbour):
             return "client: with `guests` or `neighbour` it must be remote: no guest stands for the others"
         if self.cold and twin:
             return "twin: must be null with `cold: true`: what it asks for would be in the cache"
+        if self.cold and shares:
+            return "cold: goes with rates only: the closed loop that a share is taken of would fill the server's caches"
         if self.cold and page:
             return "page: must not be given with `cold: true`: each file of the site is asked for once"
         return ""

@@ -19,11 +19,15 @@ def measure(driver: Driver, workload: ClosedWorkload) -> Measured:
     """The tool, then its twin, each for its time. Raises ToolError, HostLostError."""
     experiment, users = driver.experiment, workload.users
     driver.tell(workload.tool)
-    rate_rps = driver.warm(workload.tool, users, experiment.warmup_s)
-    load = driver.closed(workload.tool, users, rate_rps, experiment.duration_s)
-    if requests := workload.count(experiment.scale):
-        load = replace(load, requests=requests)
-    own = driver.measured(workload.tool, load, load.requests / rate_rps)
+    if workload.cold:
+        urls = driver.once(users)
+        own = driver.measured(workload.tool, Load(urls, users, len(urls), workload.keep_alive), None)
+    else:
+        rate_rps = driver.warm(workload.tool, users, experiment.warmup_s)
+        load = driver.closed(workload.tool, users, rate_rps, experiment.duration_s)
+        if requests := workload.count(experiment.scale):
+            load = replace(load, requests=requests)
+        own = driver.measured(workload.tool, load, load.requests / rate_rps)
     row, reasons, logged = _columns(own, workload), own.reasons() + _littles_law(own), own
     if workload.twin:
         driver.tell(workload.twin)

@@ -40,19 +40,26 @@ class Load:
 
 @dataclass(frozen=True)
 class Names:
-    """Of the machines beside the clients, who may be the SUT; `contained`: all machines with the kernel of `outer`."""
+    """Of the machines beside the clients, one of whom may be under test as well. `suts`: those under test, each with
+    its libvirt domain on `outer`, empty where it is none; `contained`: all machines with the kernel of `outer`.
+    """
 
-    sut: str
+    suts: Mapping[str, str]
     outer: str | None
     contained: frozenset[str]
 
     def readings(self, load: Load) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Machine name → readings before and after."""
         found = {name: (old, load.after.clients[name]) for name, old in load.before.clients.items()}
-        found[self.sut] = (load.before.sut, load.after.sut)
+        found |= {name: (old, load.after.suts[name]) for name, old in load.before.suts.items()}
         if self.outer and load.before.outer and load.after.outer:
             found[self.outer] = (load.before.outer, load.after.outer)
         return found
+
+    @property
+    def words(self) -> str:
+        """Those under test, for what is seen of all of them together."""
+        return " and ".join(self.suts)
 
 
 def judge(load: Load, names: Names, series: Series, sources: Mapping[str, str]) -> tuple[Columns, list[Reason]]:
@@ -80,20 +87,21 @@ def _neighbours(load: Load, names: Names) -> tuple[Columns, list[Reason]]:
 
     def outside(name: str) -> Others | None:
         """What is seen on the CPUs of one machine by the machine that it runs on."""
-        guest = (load.after.outer or {}).get("domain") if name == names.sut else None
+        guest = (load.after.outer or {}).get("domains", {}).get(names.suts.get(name))
         if names.outer is None or not (guest or name in names.contained):
             return None
         return others(*surveys[names.outer], guest["cpus"] if guest else surveys[name][1]["cpus"], own)
 
-    sut, host = others(*surveys[names.sut]), outside(names.sut)
+    inside = {name: others(*surveys[name]) for name in names.suts}
+    on_host = {name: seen for name in names.suts if (seen := outside(name))}
     columns: Columns = {
         "client_foreign_cpu_pct": None,
-        "foreign_cpu_pct": sut.share_pct,
-        "host_foreign_cpu_pct": host.share_pct if host else None,
+        "foreign_cpu_pct": max(seen.share_pct for seen in inside.values()),
+        "host_foreign_cpu_pct": max((seen.share_pct for seen in on_host.values()), default=None),
     }
-    reasons = gates.foreign_cpu(sut, names.sut)
-    reasons += gates.host_foreign_cpu(host, str(names.outer), names.sut) if host else []
-    for name in [name for name in load.senders if name != names.sut]:
+    reasons = [r for name, seen in inside.items() for r in gates.foreign_cpu(seen, name)]
+    reasons += [r for name, seen in on_host.items() for r in gates.host_foreign_cpu(seen, str(names.outer), name)]
+    for name in [name for name in load.senders if name not in names.suts]:
         client, beside = others(*surveys[name]), outside(name)
         worst = beside if beside and beside.spent_s > client.spent_s else client
         columns["client_foreign_cpu_pct"] = max(worst.share_pct, columns["client_foreign_cpu_pct"] or 0.0)
@@ -106,19 +114,21 @@ def _network(load: Load, names: Names) -> tuple[Columns, list[Reason]]:
     readings = names.readings(load)
     grown = {
         name: {key: readings[name][1]["network"][key] - old for key, old in readings[name][0]["network"].items()}
-        for name in {**load.senders, names.sut: None}
+        for name in dict.fromkeys([*load.senders, *names.suts])
     }
     lost = {name: 100 * g["RetransSegs"] / max(g["OutSegs"], 1) for name, g in grown.items()}
-    sut = grown[names.sut]
-    drops = max(sut["ListenDrops"], sut["ListenOverflows"]) + sut["TCPReqQFullDrop"]
+    drops = {
+        name: max(grown[name]["ListenDrops"], grown[name]["ListenOverflows"]) + grown[name]["TCPReqQFullDrop"]
+        for name in names.suts
+    }
     ports = {name: (seen["ports"]["used"], seen["ports"]["available"]) for name, seen in load.after.clients.items()}
     columns: Columns = {
         "retransmitted_pct": max(lost.values()),
-        "listen_drops": int(drops),
+        "listen_drops": int(sum(drops.values())),
         "ports_used_pct": max(100 * used / available for used, available in ports.values()),
     }
     reasons = [r for name, share_pct in lost.items() for r in gates.retransmits(share_pct, name)]
-    reasons += gates.listen_drops(drops, names.sut)
+    reasons += [r for name, count in drops.items() for r in gates.listen_drops(count, name)]
     reasons += [r for name, (used, available) in ports.items() for r in gates.ports_exhausted(used, available, name)]
     return columns, reasons
 
@@ -138,7 +148,7 @@ def _frequency(load: Load, names: Names, series: Series) -> tuple[Columns, list[
     for name, (old, new) in names.readings(load).items():
         begin_s, end_s = old["machine"]["time_s"], new["machine"]["time_s"]
         rows = [row for row in series[name]["counters"] if begin_s <= row["time_s"] <= end_s and "mhz" in row]
-        if name in (names.sut, names.outer) and len(rows) > 1:
+        if (name in names.suts or name == names.outer) and len(rows) > 1:
             rates = [row["mhz"] for row in rows]
             spreads[name] = 100 * (1 - min(rates) / max(rates))
     reasons = [r for name, spread_pct in spreads.items() for r in gates.frequency_spread(spread_pct, name)]
@@ -153,7 +163,7 @@ def _progress(load: Load, names: Names, series: Series) -> tuple[Columns, list[R
         gap_s, slower_pct = pulse.longest_gap_s(slices), pulse.slower_start_pct(slices)
         gaps_s += [gap_s] if gap_s is not None else []
         slower_pcts += [slower_pct] if slower_pct is not None else []
-        fired = gates.stalled(gap_s, sender.throughput_rps, names.sut) + gates.warmup_drift(slower_pct, names.sut)
+        fired = gates.stalled(gap_s, sender.throughput_rps, names.words) + gates.warmup_drift(slower_pct, names.words)
         reasons = {reason.code: reason for reason in fired} | reasons
     columns: Columns = {
         "longest_gap_ms": max(gaps_s) * 1000 if gaps_s else None,

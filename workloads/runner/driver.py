@@ -1,16 +1,20 @@
 """A trial's tools at work: loads are sized, sent and read, and what the machines used meanwhile is noted."""
 
 import math
+import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workloads import tools
-from workloads.runner import gates
+from workloads.runner import cold, gates
 from workloads.runner.bench import Bench
+from workloads.runner.beside import ALONE, Beside
 from workloads.runner.fleet import Fleet, Joint, senders
 from workloads.runner.gates import Reason
+from workloads.runner.inventory import Host
 from workloads.runner.joint import Part, merged, on_our_clock, start_spread_s
 from workloads.runner.load import bound_s, passes
+from workloads.runner.machines import machines
 from workloads.runner.schedule import Scenario
 from workloads.runner.usage import Usage
 from workloads.runner.watch import Watch
@@ -60,19 +64,31 @@ class Phase:
 class Driver:
     """The clients' hands in one trial. `loaded_s` adds up the wall clock of all tools that ran.
 
-    `fleet` sends: the run's clients, or the machine under test itself. `client` is the first of it.
+    `fleet` sends: the run's clients, or the machine under test itself. `client` is the first of it, `sut` the first
+    machine under test.
     """
 
     def __init__(self, bench: Bench, scenario: Scenario, name: str, say: Callable[[str], None]) -> None:
         self.bench, self.scenario, self.name, self.say = bench, scenario, name, say
         self.workload = bench.resolved.workloads[scenario.workload]
         self.experiment = bench.resolved.experiment
-        self.host = bench.sut(scenario)
-        self.sut = bench.line(self.host)
         self.fleet = Fleet(senders(bench, scenario))
-        self.client = self.fleet.first
-        self.watch = Watch(bench.inventory, bench.lines, self.fleet.lines, self.sut, scenario.server)
+        self.machines = machines(
+            bench.inventory, bench.lines, self.fleet.lines, bench.suts(scenario), bench.neighbour(scenario)
+        )
+        self.client, self.sut = self.fleet.first, self.machines.suts[0]
+        self.watch = Watch(self.machines, scenario.server)
         self.loaded_s = 0.0
+
+    @property
+    def cold(self) -> bool:
+        """Whether nothing that is asked for may be in a page cache."""
+        return isinstance(self.workload, Beside) and self.workload.cold
+
+    def alone(self) -> "Driver":
+        """The same on the first machine by itself, beside nothing."""
+        offer = replace(self.scenario.offer, place=ALONE)
+        return Driver(self.bench, replace(self.scenario, offer=offer), self.name, self.say)
 
     def tell(self, message: str) -> None:
         self.say(f"{self.scenario.server} on {self.scenario.environment}: {message}")
@@ -84,28 +100,38 @@ class Driver:
         """
         manifest, seed = self.bench.manifest, self.bench.resolved.site.seed
         if self.workload.page:
-            urls, one_pass = [self._page_url()], users if rate_rps else max(users, self._first_requests())
+            urls = self._spread([f"/{self.workload.page}"])
+            one_pass = users if rate_rps else max(users, self._first_requests())
         elif tools.get(tool).LOCKSTEP:
-            urls = lockstep_list(manifest, self._base_url(), seed, users)
+            urls = self._spread(lockstep_list(manifest, "", seed, users))
             one_pass = len(urls) * users
         else:
-            urls = url_list(manifest, self._base_url(), seed)
+            urls = self._spread(url_list(manifest, "", seed))
             one_pass = len(urls)
         requests = passes(one_pass, rate_rps, duration_s) if rate_rps else one_pass
         return Load(urls, users, math.ceil(requests / users) * users, self.workload.keep_alive)
 
-    def opened(self, rate_rps: float, duration_s: float) -> OpenLoad:
-        """Requests for `duration_s` at this rate, with the site's mix also where they are fewer than its list."""
+    def opened(self, rate_rps: float, duration_s: float, to: Host | None = None) -> OpenLoad:
+        """Requests for `duration_s` at this rate, with the site's mix also where they are fewer than its list.
+
+        They go to the machines under test, or to another one.
+        """
         manifest, seed = self.bench.manifest, self.bench.resolved.site.seed
         requests = max(len(self.fleet.lines), round(rate_rps * duration_s))
-        urls = [self._page_url()] if self.workload.page else url_list(manifest, self._base_url(), seed)
-        if requests < len(urls):
-            urls = lockstep_list(manifest, self._base_url(), seed, round(len(urls) / requests))
-        return OpenLoad(urls, rate_rps, requests, self.workload.keep_alive)
+        paths = [f"/{self.workload.page}"] if self.workload.page else url_list(manifest, "", seed)
+        if requests < len(paths):
+            paths = lockstep_list(manifest, "", seed, round(len(paths) / requests))
+        return OpenLoad(self._spread(paths, [to] if to else None), rate_rps, requests, self.workload.keep_alive)
+
+    def once(self, users: int) -> list[str]:
+        """Each file of the site once on each machine, in an order drawn from the site's seed; as many for each user."""
+        paths = sorted(f"/{file['path']}" for file in self.bench.manifest["files"] if file["weight"])
+        random.Random(self.bench.resolved.site.seed).shuffle(paths)
+        return self._spread(paths[: len(paths) - len(paths) % users])
 
     def run(self, tool: str, load: AnyLoad, expected_s: float | None) -> Joint:
         """Send a load by all clients. Raises ToolError, HostLostError."""
-        done = self.fleet.send(tools.get(tool), load, bound_s(expected_s), self.watch.lines)
+        done = self.fleet.send(tools.get(tool), load, bound_s(expected_s), self.machines.all)
         self.loaded_s += done.wall_s
         return done
 
@@ -128,8 +154,13 @@ class Driver:
         """What the tool got of this server in an earlier closed loop."""
         return self.bench.rates.get(self.key(tool))
 
-    def measured(self, tool: str, load: AnyLoad, expected_s: float) -> Phase:
-        """Send a load that counts, under observation. Raises ToolError, HostLostError."""
+    def measured(self, tool: str, load: AnyLoad, expected_s: float | None) -> Phase:
+        """Send a load that counts, under observation, and to cold caches where the workload wants them.
+
+        Raises ToolError, HostLostError, AgentError.
+        """
+        if self.cold:
+            cold.drop(self.machines.kernels)
         before = self.watch.read()
         self.tell(f"{tool} measures")
         done = self.run(tool, load, expected_s)
@@ -163,14 +194,18 @@ class Driver:
 
     def key(self, tool: str) -> tuple[str, str, str, str]:
         """Under which the bench keeps the rate of a tool in this scenario."""
-        return (self.scenario.base_environment, self.scenario.server, self.scenario.workload, tool)
+        workload = " ".join([self.scenario.workload, *self.scenario.offer.place.words])
+        return (self.scenario.base_environment, self.scenario.server, workload, tool)
 
     def _first_requests(self) -> int:
         sizes = {file["path"]: file["size_bytes"] for file in self.bench.manifest["files"]}
         return min(_FIRST_REQUESTS, _FIRST_BYTES // sizes[str(self.workload.page)] + 1)
 
-    def _page_url(self) -> str:
-        return f"{self._base_url()}/{self.workload.page}"
-
-    def _base_url(self) -> str:
-        return f"http://{self.host.seen_from(self.client.host)}:{self.host.port}/{self.bench.resolved.site.name}"
+    def _spread(self, paths: Sequence[str], to: Sequence[Host] | None = None) -> list[str]:
+        """URLs of these paths, the whole list once for each machine; within it the machines take turns."""
+        hosts = to or [line.host for line in self.machines.suts]
+        site = self.bench.resolved.site.name
+        bases = [f"http://{host.seen_from(self.client.host)}:{host.port}/{site}" for host in hosts]
+        return [
+            bases[(place + turn) % len(bases)] + path for turn in range(len(bases)) for place, path in enumerate(paths)
+        ]

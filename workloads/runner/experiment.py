@@ -6,11 +6,14 @@ from typing import Any, Literal, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from workloads.runner import sources
+from workloads.runner.beside import Beside
 from workloads.runner.claims import Claim, check_claims
 from workloads.runner.documents import Model, check_names, mistake, read
 from workloads.runner.errors import ExperimentError
+from workloads.runner.ladder import Ladder
 from workloads.runner.registry import METAL, Registry, unknown
-from workloads.runner.workload import MailWorkload, Workload, load_workload
+from workloads.runner.workload import MailWorkload, Workload
+from workloads.runner.workload_file import load_workload
 from workloads.sites import Site, SiteError, load_site, manifest
 
 # Facts that two machines of a comparison may differ in, when the experiment says so.
@@ -73,6 +76,7 @@ class Experiment(Model):
     declared_differences: list[str] = Field(default_factory=lambda: list(ALWAYS_DIFFER))
     published_estimator: Literal["median", "mean-of-three", "trimmed-six"] = "median"
     claims: list[Claim] = Field(default_factory=list)
+    ladder: Ladder | None = None
 
     @model_validator(mode="after")
     def _enough_blocks(self) -> "Experiment":
@@ -97,11 +101,22 @@ class Resolved(Model):
     site: Site
     skipped: dict[str, str] = Field(default_factory=dict)  # server → why it is not measured
     sources: dict[str, str] = Field(default_factory=dict)  # server → version and digest of the archive it is made of
+    absent: dict[str, str] = Field(default_factory=dict)  # environment of the ladder → why it is not measured
 
     @property
     def servers(self) -> list[str]:
         """Those that are measured."""
         return [server for server in self.experiment.servers if server not in self.skipped]
+
+    @property
+    def environments(self) -> list[str]:
+        """Those that are measured."""
+        return [environment for environment in self.experiment.environments if environment not in self.absent]
+
+    @property
+    def guests(self) -> int:
+        """How many guests of one environment must stand beside each other on one KVM host."""
+        return max((w.needed for w in self.workloads.values() if isinstance(w, Beside)), default=1)
 
 
 def load(path: Path, registry: Registry | None = None, scale: Scale | None = None) -> Resolved:
@@ -127,6 +142,10 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         floor = experiment.noise_floor
         check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
         check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
+    if experiment.ladder:
+        guests = [environment for environment in experiment.environments if environment != METAL]
+        for key, rungs in experiment.ladder.named():
+            check_names(path, f"ladder.{key}", "environment", rungs, guests)
     names = {kind: _at_any_scale(document, f"{kind}s") for kind in ("server", "environment", "workload")}
     check_claims(path, experiment.claims, names)
     workloads = {name: load_workload(registry.workload_file(name), registry) for name in experiment.workloads}

@@ -14,6 +14,8 @@ CLIENT_SHARE = 0.85
 LINK_SHARE = 0.90
 LITTLE_OFF = 0.05
 STEAL_PCT = 0.5
+# Headers are served, not read; what is read ahead makes more than up for them.
+COLD_SHARE = 0.95
 RATE_REACHED = 0.98
 SPREAD_S = 0.050
 SPREAD_SHARE = 0.02
@@ -87,6 +89,13 @@ def mean_over_p99(row: Mapping[str, object], kind: str) -> list[Reason]:
     if not isinstance(mean, float) or not isinstance(p99, float) or mean <= p99:
         return []
     return [Reason("mean-over-p99", f"{kind.replace('_', ' ')}: mean {mean:.0f} µs, p99 {p99:.0f} µs")]
+
+
+def not_cold(read_mb: float, served_mb: float, machine: str) -> list[Reason]:
+    """Less was read from the disks than was served."""
+    if read_mb >= COLD_SHARE * served_mb:
+        return []
+    return [Reason("not-cold", f"{machine} read {read_mb:.1f} MB to serve {served_mb:.1f} MB")]
 
 
 def steal(steal_pct: float | None) -> list[Reason]:

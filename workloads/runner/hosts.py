@@ -34,7 +34,7 @@ def gather(bench: Bench) -> dict[str, dict[str, Any]]:
     """hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
     with ThreadPoolExecutor(16) as pool:
         found = dict(pool.map(lambda host: (host.name, _facts(bench, host)), bench.inventory.hosts()))
-    for host in bench.inventory.suts.values():
+    for host in (host for hosts in bench.inventory.machines.values() for host in hosts):
         there = sorted(found[host.name]["servers"])
         for server in bench.resolved.servers:
             if server not in there:
@@ -46,18 +46,19 @@ def gather(bench: Bench) -> dict[str, dict[str, Any]]:
 
 def _facts(bench: Bench, host: Host) -> dict[str, Any]:
     environments = [e for e, h in bench.inventory.suts.items() if h.name == host.name]
+    under_test = [h for hosts in bench.inventory.machines.values() for h in hosts]
     args: dict[str, Any] = {}
-    if environments:
+    if host in under_test:
         args["site"] = bench.resolved.site.name
     if host.role == "kvm_host":
-        guests = [h for h in bench.inventory.suts.values() if h.get("vmtoll_kvm_host") == host.name]
+        guests = [h for h in under_test if h.get("vmtoll_kvm_host") == host.name]
         args["uri"] = host.libvirt_uri
         args["domains"] = [str(h.get("vmtoll_domain")) for h in guests]
     try:
         facts = bench.line(host).call("facts", _FACTS_LIMIT_S, **args)
     except AgentError as error:
         raise InventoryError(f"{error}; is the machine provisioned?") from error
-    role = "sut" if environments else host.role
+    role = "sut" if environments else "sibling" if host in under_test else host.role
     return {
         "role": role,
         "environment": environments[0] if environments else None,

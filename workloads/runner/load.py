@@ -52,6 +52,7 @@ class Sending:
         limit_s: float,
         start_at_s: float | None = None,
         ahead_s: float = 0.0,
+        label: str = "",
     ) -> None:
         command: Command = adapter.command(load)
         self.client, self.load, self.limit_s, self.ahead_s = client, load, limit_s, ahead_s
@@ -64,16 +65,17 @@ class Sending:
             env=dict(command.env),
             limit_s=limit_s,
             finish=list(command.finish),
+            label=label,
             start_at_s=None if start_at_s is None else start_at_s + ahead_s,
         )
 
-    def wait(self, watch: Sequence[AgentLine]) -> Execution:
-        """What came of it.
+    def wait(self, watch: Sequence[AgentLine], limit_s: float | None = None) -> Execution:
+        """What came of it; by default within the tool's own bound.
 
         Raises ToolError when the client could not run it, HostLostError at once when a machine is lost.
         """
         try:
-            done: dict[str, Any] = self.pending.wait(self.limit_s + _TRAVEL_S, watch)
+            done: dict[str, Any] = self.pending.wait((limit_s or self.limit_s) + _TRAVEL_S, watch)
         except AgentError as error:
             raise ToolError(str(error)) from error
         packed = {name: base64.b64decode(text) for name, text in done["files"].items()}

@@ -76,7 +76,7 @@ def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
     """A first small load. The password is made for this trial and goes with it."""
     page = next(file for file in driver.bench.manifest["files"] if file["path"] == workload.page)
     return MailLoad(
-        host=driver.host.seen_from(driver.client.host),
+        host=driver.sut.host.seen_from(driver.client.host),
         port=PORTS[workload.protocol],
         protocol=workload.protocol,
         domain="vmail.test",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from workloads.runner.cold import read_columns
 from workloads.runner.driver import Phase
 from workloads.runner.gates import Reason
 from workloads.runner.results import Row
@@ -57,6 +58,7 @@ def _own(phase: Phase) -> Row:
         "client_cpu_share": done.cpu_share,
         "start_spread_ms": None if phase.start_spread_s is None else phase.start_spread_s * 1000,
         **cpu_columns(phase.before, phase.after, result.transactions),
+        **read_columns(phase.before, phase.after),
         "host_energy_j": energy_j(phase.before, phase.after),
     }
 

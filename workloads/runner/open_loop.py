@@ -20,10 +20,14 @@ def measure(driver: Driver, workload: OpenWorkload) -> Measured:
     experiment, row = driver.experiment, offered(driver, workload)
     rate_rps = row["offered_rps"]
     driver.tell(workload.tool)
-    warmed = driver.run(workload.tool, driver.opened(rate_rps, experiment.warmup_s), experiment.warmup_s)
-    warmed.require(f"{workload.tool}, warming up,")
-    load = driver.opened(rate_rps, experiment.duration_s)
-    own = driver.measured(workload.tool, load, experiment.duration_s)
+    if driver.cold:
+        urls = driver.once(users=1)
+        load = OpenLoad(urls, rate_rps, len(urls), workload.keep_alive)
+    else:
+        warmed = driver.run(workload.tool, driver.opened(rate_rps, experiment.warmup_s), experiment.warmup_s)
+        warmed.require(f"{workload.tool}, warming up,")
+        load = driver.opened(rate_rps, experiment.duration_s)
+    own = driver.measured(workload.tool, load, load.requests / rate_rps)
     row |= _columns(own, workload.deadline_ms)
     if own.result.transferred_mb is None:
         row["transferred_mb"] = _bodies_mb(driver, load, own.result.successful)
@@ -44,23 +48,28 @@ def offered(driver: Driver, workload: OpenWorkload) -> Row:
     offer, row = driver.scenario.offer, {"deadline_ms": workload.deadline_ms}
     if not workload.capacity:
         return row | {"offered_rps": offer.value}
-    capacity_rps = _capacity_rps(driver, workload.capacity)
-    return row | {"capacity_rps": capacity_rps, "offered_rps": offer.value * capacity_rps}
+    whole_rps = capacity_rps(driver, workload.capacity)
+    rate_rps = offer.value * whole_rps if offer.kind == "share" else offer.value
+    return row | {"capacity_rps": whole_rps, "offered_rps": rate_rps}
 
 
-def _capacity_rps(driver: Driver, capacity: Capacity) -> float:
-    """What the server gives so many users in a closed loop: measured once in a run, so that a share is one rate."""
+def capacity_rps(driver: Driver, capacity: Capacity) -> float:
+    """What the server on the first machine alone gives so many users in a closed loop: measured once in a run, so that
+    a share is one rate.
+    """
     key = (driver.scenario.base_environment, driver.scenario.server, driver.scenario.workload)
     known = driver.bench.capacities.get(key)
     if known is None:
-        driver.tell(f"capacity by {capacity.tool}")
-        duration_s = driver.experiment.duration_s
-        rate_rps = driver.warm(capacity.tool, capacity.users, driver.experiment.warmup_s)
-        load = driver.closed(capacity.tool, capacity.users, rate_rps, duration_s)
-        done = driver.run(capacity.tool, load, duration_s)
-        result = merged(driver.read(capacity.tool, done, f"capacity-{capacity.tool}"))
+        alone = driver.alone()
+        alone.tell(f"capacity by {capacity.tool}")
+        duration_s = alone.experiment.duration_s
+        rate_rps = alone.warm(capacity.tool, capacity.users, alone.experiment.warmup_s)
+        load = alone.closed(capacity.tool, capacity.users, rate_rps, duration_s)
+        done = alone.run(capacity.tool, load, duration_s)
+        result = merged(alone.read(capacity.tool, done, f"capacity-{capacity.tool}"))
         if result.failed:
             raise ToolError(f"{capacity.tool}: {result.failed} requests failed while measuring the capacity")
+        driver.loaded_s += alone.loaded_s
         known = driver.bench.capacities[key] = result.transactions / done.wall_s
     return known
 

@@ -83,7 +83,11 @@ def run(
     resolved = load(experiment_path, registry, scale)
     ladder = resolved.experiment.ladder
     inventory = load_inventory(
-        inventory_path, resolved.experiment.environments, limit=limit, optional=ladder.environments if ladder else ()
+        inventory_path,
+        resolved.experiment.environments,
+        resolved.guests,
+        limit,
+        optional=ladder.environments if ladder else (),
     )
     resolved = without_absent(resolved, inventory, registry or Registry())
     check_inventory(resolved, inventory)
@@ -187,17 +191,22 @@ def _prepare(bench: Bench, planned: Plan, say: Progress) -> None:
     if not recorded:
         bench.store.write_json("run.json", _document(bench, planned))
     for row in bench.store.rows():
-        key = (row["environment"].removesuffix("-b"), row["server"], row["workload"])
+        environment, server, workload = row["environment"].removesuffix("-b"), row["server"], row["workload"]
         if row["capacity_rps"]:
-            bench.capacities[key] = float(row["capacity_rps"])
+            bench.capacities[environment, server, workload] = float(row["capacity_rps"])
+        place = row["offered_load"].split()[1:]
         for column, tool in (("throughput_rps", row["tool"]), ("twin_throughput_rps", row["twin"])):
             if row["users"] and row[column]:
-                bench.rates[*key, tool] = float(row[column])
+                bench.rates[environment, server, " ".join([workload, *place]), tool] = float(row[column])
 
 
 def _document(bench: Bench, planned: Plan) -> dict[str, Any]:
     inventory = bench.inventory
-    suts = {environment: bench.facts[host.name] for environment, host in inventory.suts.items()}
+    suts = {
+        environment if number == 1 else f"{environment}-{number}": bench.facts[host.name]
+        for environment, hosts in inventory.machines.items()
+        for number, host in enumerate(hosts, start=1)
+    }
     return {
         "schema": SCHEMA,
         "run_id": bench.run_id,

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 
 from workloads.runner.experiment import Resolved
-from workloads.runner.workload import ClosedWorkload, Offer
+from workloads.runner.workload import ClosedWorkload, Offer, OpenWorkload
 
 # Wall clock of a trial beside warm-up and measuring, for the estimate before a run knows better.
 FIXED_COST_S = 1.5
@@ -43,12 +43,12 @@ class Planned:
 def scenarios(resolved: Resolved) -> list[Scenario]:
     """Every cell once, the A/A arm last. Each rung of a sweep is a cell of its own."""
     experiment, floor = resolved.experiment, resolved.experiment.noise_floor
-    loads = [(name, offer) for name in experiment.workloads for offer in resolved.workloads[name].offers]
+    loads = [(name, offer) for name in experiment.workloads for offer in resolved.workloads[name].scenarios]
     cells = [
         Scenario(environment, environment, server, workload, offer)
         for workload, offer in loads
         for server in resolved.servers
-        for environment in experiment.environments
+        for environment in resolved.environments
     ]
     if floor:
         cells += [
@@ -80,5 +80,8 @@ def expected_s(resolved: Resolved) -> float:
         own_s = requests / ASSUMED_RPS if requests else experiment.duration_s
         twin_s = experiment.twin_s if workload.twin else 0.0
         trials_s += experiment.warmup_s + own_s + twin_s + FIXED_COST_S
-    measured_capacities = {(c.base_environment, c.server, c.workload) for c in cells if c.offer.kind == "share"}
+    shares = {
+        name for name, w in resolved.workloads.items() if isinstance(w, ClosedWorkload | OpenWorkload) and w.capacity
+    }
+    measured_capacities = {(c.base_environment, c.server, c.workload) for c in cells if c.workload in shares}
     return experiment.blocks * trials_s + len(measured_capacities) * (experiment.warmup_s + experiment.duration_s)

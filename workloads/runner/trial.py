@@ -1,15 +1,14 @@
 """One trial, from starting the server to the row."""
 
 import json
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from workloads.runner import closed_loop, gates, latency, machine_gates, mail, open_loop, ramp, telemetry
+from workloads.runner import closed_loop, cold, gates, latency, mail, open_loop, ramp, telemetry
+from workloads.runner.background import Background
 from workloads.runner.bench import Bench
 from workloads.runner.driver import Driver, Phase
 from workloads.runner.errors import AgentError, HostLostError
@@ -17,15 +16,13 @@ from workloads.runner.gates import Reason
 from workloads.runner.measured import Measured, utc
 from workloads.runner.results import Row
 from workloads.runner.schedule import Planned
+from workloads.runner.serving import Serving
 from workloads.runner.usage import mbit
 from workloads.runner.workload import ClosedWorkload, MailWorkload, RampWorkload
 from workloads.tools import ToolError
 
-BODIES = 4
-SERVER_LIMIT_S = 60.0
-# After so long without an answer the server is looked at: it may have ended.
-ANSWER_LIMIT_S = 1.0
 PING_LIMIT_S = 15.0
+STOP_LIMIT_S = 90.0
 
 
 @dataclass
@@ -44,7 +41,8 @@ class Trial:
         self.name = self.planned.name(self.number)
         self.driver = Driver(self.bench, self.scenario, self.name, self.say)
         self.workload, self.experiment = self.driver.workload, self.driver.experiment
-        self.host, self.sut, self.watch = self.driver.host, self.driver.sut, self.driver.watch
+        self.watch, self.serving = self.driver.watch, Serving(self.driver, self.planned)
+        self.background = Background(self.driver)
 
     def attempt(self) -> Row:
         """Measure; whatever goes wrong becomes a reason of the row."""
@@ -81,12 +79,13 @@ class Trial:
             "client": self.workload.client,
             "clients": len(self.driver.fleet.lines),
             "offered_load": str(scenario.offer),
+            "guests": len(self.driver.machines.suts),
             "twin": self.workload.twin,
         }
 
     def _or_lost(self, code: str) -> str:
         """`host-lost` when a machine no longer answers: then that is why the tool or the server failed."""
-        for line in self.watch.lines:
+        for line in self.driver.machines.all:
             try:
                 line.call("ping", PING_LIMIT_S)
             except HostLostError:
@@ -99,26 +98,22 @@ class Trial:
         self.reasons = [Reason(code, detail)]
 
     def _measure(self) -> None:
-        bench, scenario = self.bench, self.scenario
         self.driver.tell("starting")
-        seen = self.sut.call(
-            "server_start", SERVER_LIMIT_S + 30,
-            name=scenario.server, limit_s=SERVER_LIMIT_S, cores=self.workload.cores,
-        )  # fmt: skip
-        self.row["server_cores"] = seen["cores"]
-        self.reasons += gates.fingerprint(bench.reference(scenario.server), seen, scenario.server)
-        self.reasons += machine_gates.sysctls(
-            bench.reference_sysctls(), seen["sysctls"], self.host.name, self.experiment.declared_differences
-        )
-        self.reasons += gates.content(bench.manifest["digest"], bench.facts[self.host.name].get("content_digest"))
-        wrong = self._bodies("before")
+        self.row["server_cores"], unequal = self.serving.start()
+        self.reasons += unequal
+        if not self.driver.cold:  # what is looked at would be in the server's own caches
+            self.serving.bodies("before")
         self.watch.start()
-        self._send()
-        wrong += self._bodies("after")
-        self.row["bodies_wrong"] = len(wrong)
-        self.reasons += gates.wrong_bodies(wrong)
+        self.background.begin()
+        measured = self._send()
+        row, reasons = self.background.end(measured.phases[0])
+        self.row |= row
+        self.reasons += reasons
+        self.serving.bodies("after")
+        self.row |= {"bodies_checked": self.serving.checked or None, "bodies_wrong": len(self.serving.wrong)}
+        self.reasons += gates.wrong_bodies(self.serving.wrong)
         self._keep_samples()
-        self.sut.call("server_stop", SERVER_LIMIT_S + 30, name=scenario.server, limit_s=SERVER_LIMIT_S)
+        self.serving.stop()
 
     def _leave(self) -> None:
         """After a failure: nothing of this trial may run on into the next."""
@@ -126,44 +121,16 @@ class Trial:
             return
         for line, op, args in (
             *((line, "kill", {}) for line in self.driver.fleet.lines),
-            *((line, "sample_stop", {}) for line in self.watch.lines),
-            (self.sut, "server_stop", {"name": self.scenario.server, "limit_s": SERVER_LIMIT_S}),
+            *((line, "sample_stop", {}) for line in self.driver.machines.all),
+            *((line, "server_stop", {"name": self.scenario.server}) for line in self.driver.machines.serving),
         ):
             if not line.lost_because:
                 try:
-                    line.call(op, SERVER_LIMIT_S + 30, **args)
+                    line.call(op, STOP_LIMIT_S, **args)
                 except (AgentError, HostLostError) as error:
                     self.reasons.append(Reason(self.reasons[0].code, f"while tidying up: {error}"))
 
-    def _bodies(self, when: str) -> list[str]:
-        """Digests as the client gets them: of every file the first time, then of a few, drawn anew each time."""
-        if isinstance(self.workload, MailWorkload):
-            return []  # no pages; what came of each message is looked up in the mailboxes
-        files, subject = self.bench.manifest["files"], (self.host.name, self.scenario.server)
-        if subject in self.bench.seen_whole:
-            rng = random.Random(f"{self.bench.order_seed}:{self.planned.key}:{when}")
-            files = rng.sample(files, k=BODIES)
-        self.bench.seen_whole.add(subject)
-        wanted = [{"path": f"{self.bench.resolved.site.name}/{f['path']}", "sha256": f["sha256"]} for f in files]
-        checked = self._answers(wanted)
-        self.row["bodies_checked"] = self.row.get("bodies_checked", 0) + checked["checked"]
-        return list(checked["wrong"])
-
-    def _answers(self, wanted: list[dict[str, str]]) -> dict[str, Any]:
-        """Ask until the server answers. Raises AgentError when it does not in time, at once when it has ended."""
-        client, deadline = self.driver.client, time.monotonic() + SERVER_LIMIT_S
-        where = {"host": self.host.seen_from(client.host), "port": self.host.port}
-        while True:
-            asked = client.ask("http_check", **where, files=wanted, limit_s=ANSWER_LIMIT_S)
-            try:
-                answer: dict[str, Any] = asked.wait(SERVER_LIMIT_S + 60, [self.sut])
-                return answer
-            except AgentError:
-                self.sut.call("server_check", name=self.scenario.server)
-                if time.monotonic() > deadline:
-                    raise
-
-    def _send(self) -> None:
+    def _send(self) -> Measured:
         """The load, as its kind wants it; its columns, its reasons and its histograms."""
         if isinstance(self.workload, ClosedWorkload):
             measured = closed_loop.measure(self.driver, self.workload)
@@ -178,17 +145,21 @@ class Trial:
         self._link(measured.phases[0])
         self._keep_latencies(measured)
         self._keep_telemetry(measured)
+        if self.driver.cold:
+            self.reasons += cold.reasons(self.row)
+        return measured
 
     def _link(self, own: Phase) -> None:
         if used_pct := self._lines_used_pct(own):
             self.row["link_used_pct"] = max(used_pct.values())
             self.reasons += [r for machine, pct in used_pct.items() for r in gates.link_bound(pct, machine)]
         self.row["steal_pct"] = own.after.steal_pct(own.before)
-        self.reasons += gates.steal(self.row["steal_pct"])
+        if len(self.driver.machines.serving) == 1:  # what guests take from each other is what is asked for
+            self.reasons += gates.steal(self.row["steal_pct"])
 
     def _lines_used_pct(self, own: Phase) -> dict[str, float]:
         """Of each client's line rate, and of the server's own, which several clients together may fill."""
-        rate_mbit, sut_mbit = self.bench.inventory.link_mbit, self.host.get("vmtoll_link_mbit")
+        rate_mbit, sut_mbit = self.bench.inventory.link_mbit, self.driver.sut.host.get("vmtoll_link_mbit")
         if not rate_mbit or self.workload.client == "localhost":
             return {}
         old, new = own.before, own.after
@@ -197,7 +168,8 @@ class Trial:
             for part in own.parts
         }
         if len(own.parts) > 1 and sut_mbit:
-            used_pct[self.host.name] = mbit(old.sut, new.sut, own.done.wall_s) / float(sut_mbit) * 100
+            for name, reading in old.suts.items():
+                used_pct[name] = mbit(reading, new.suts[name], own.done.wall_s) / float(sut_mbit) * 100
         return used_pct
 
     def _keep_latencies(self, measured: Measured) -> None:
@@ -222,5 +194,6 @@ class Trial:
         sources = {name: facts["clock_source"] for name, facts in self.bench.facts.items()}
         table, columns, reasons = self.watch.stop(sources)
         self.row |= columns
-        self.reasons += reasons
+        # A cold start is what is asked for.
+        self.reasons += [reason for reason in reasons if not (self.driver.cold and reason.code == "warmup-drift")]
         self.bench.store.keep(f"samples/{self.name}.csv", table)

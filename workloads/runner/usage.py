@@ -1,10 +1,10 @@
 """What a server, its host and the machines have used and seen, between two readings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.runner.transport import AgentLine
+from workloads.runner.machines import Machines
 
 _LIMIT_S = 30.0
 
@@ -15,40 +15,47 @@ Reading = Mapping[str, Any]
 class Usage:
     """One reading of each machine: the answers of the agent's `usage`.
 
-    `clients`: by name. `outer` is the KVM host of a guest, or the machine whose kernel a container shares. Where the
-    client is on the machine under test, both have one reading.
+    `clients` and `suts`, the machines under test: by name. `outer` is the KVM host of guests, or the machine whose
+    kernel a container shares. Where the client is on the machine under test, both have one reading.
     """
 
     clients: Mapping[str, Reading]
-    sut: Reading
+    suts: Mapping[str, Reading]
     outer: Reading | None
 
     @property
     def pss_kib(self) -> int:
-        return int(self.sut["server"]["pss_kib"])
+        return sum(sut["server"]["pss_kib"] for sut in self.suts.values())
 
     @property
     def processes(self) -> int:
-        return int(self.sut["server"]["processes"])
+        return sum(sut["server"]["processes"] for sut in self.suts.values())
+
+    @property
+    def on_sut(self) -> bool:
+        """Whether the client is on the machine under test."""
+        return any(reading is sut for reading in self.clients.values() for sut in self.suts.values())
 
     @property
     def energy_uj(self) -> Mapping[str, list[int]]:
         """Of the physical machine that the server ran on; see the agent's `energy_uj`."""
-        found: Mapping[str, list[int]] = (self.outer or self.sut)["energy"]
+        found: Mapping[str, list[int]] = (self.outer or next(iter(self.suts.values())))["energy"]
         return found
 
     @property
     def domain_s(self) -> float | None:
-        """CPU seconds of the guest's QEMU and vhost threads; None where the client, on the guest too, has a part."""
-        if any(reading is self.sut for reading in self.clients.values()):
+        """CPU seconds of the guests' QEMU and vhost threads; None where the client, on the guest too, has a part."""
+        if self.on_sut or not self.outer or not self.outer["domains"]:
             return None
-        return self.outer["domain"]["total_s"] if self.outer and "domain" in self.outer else None
+        return float(sum(domain["total_s"] for domain in self.outer["domains"].values()))
 
     def steal_pct(self, before: "Usage") -> float:
-        """Stolen share of the machine's CPU time since `before`, in percent."""
-        old, new = before.sut["machine"], self.sut["machine"]
-        whole = sum(new[k] - old[k] for k in ("user_s", "system_s", "idle_s", "steal_s"))
-        return float(100 * (new["steal_s"] - old["steal_s"]) / whole) if whole > 0 else 0.0
+        """Stolen share of the machines' CPU time since `before`, in percent."""
+        stolen_s, user_s, system_s, idle_s = (
+            grown(before, self, "machine", key) for key in ("steal_s", "user_s", "system_s", "idle_s")
+        )
+        whole_s = stolen_s + user_s + system_s + idle_s
+        return 100 * stolen_s / whole_s if whole_s > 0 else 0.0
 
 
 def mbit(before: Reading, after: Reading, wall_s: float) -> float:
@@ -57,20 +64,24 @@ def mbit(before: Reading, after: Reading, wall_s: float) -> float:
     return float(max(new[k] - old[k] for k in ("rx_bytes", "tx_bytes"))) * 8 / 1e6 / wall_s
 
 
-def read_usage(clients: Sequence[AgentLine], sut: AgentLine, outer: AgentLine | None, server: str, port: int) -> Usage:
-    """Ask all machines at once. Raises AgentError, HostLostError."""
-    remote = (sut.host.seen_from(clients[0].host), port)
-    domain = {"domain": sut.host.get("vmtoll_domain"), "uri": outer.host.libvirt_uri} if outer else {}
-    asked_outer = outer.ask("usage", **domain) if outer else None
-    asked_sut = sut.ask("usage", server=server, remote=remote if sut in clients else None)
-    asked_clients = {line.host.name: line.ask("usage", remote=remote) for line in clients if line is not sut}
-    on_sut = asked_sut.wait(_LIMIT_S)
-    on_clients = {name: asked.wait(_LIMIT_S) for name, asked in asked_clients.items()}
+def read_usage(machines: Machines, server: str, port: int) -> Usage:
+    """Ask all machines at once. `port`: that the load goes to. Raises AgentError, HostLostError."""
+    clients, suts, outer = machines.clients, machines.suts, machines.outer
+    remote = (suts[0].host.seen_from(clients[0].host), port)
+    asked_outer = outer.ask("usage", **machines.of_domains) if outer else None
+    asked = [(line, line.ask("usage", server=server, remote=remote if line in clients else None)) for line in suts]
+    asked += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
+    seen = {line.host.name: answer.wait(_LIMIT_S) for line, answer in asked}
     return Usage(
-        sut=on_sut,
-        clients=on_clients or {sut.host.name: on_sut},
+        suts={line.host.name: seen[line.host.name] for line in suts},
+        clients={line.host.name: seen[line.host.name] for line in clients},
         outer=asked_outer.wait(_LIMIT_S) if asked_outer else None,
     )
+
+
+def grown(before: Usage, after: Usage, part: str, key: str) -> float:
+    """By how much a figure of the machines under test grew, all together."""
+    return float(sum(after.suts[name][part][key] - old[part][key] for name, old in before.suts.items()))
 
 
 def cpu_columns(before: Usage, after: Usage, requests: int) -> dict[str, float | None]:
@@ -78,8 +89,7 @@ def cpu_columns(before: Usage, after: Usage, requests: int) -> dict[str, float |
 
     The precise total is split into user and system by the machine's coarser counters of the two.
     """
-    old, new = before.sut["server"], after.sut["server"]
-    total, user, system = (new[k] - old[k] for k in ("total_s", "user_s", "system_s"))
+    total, user, system = (grown(before, after, "server", key) for key in ("total_s", "user_s", "system_s"))
     share = user / (user + system) if user + system > 0 else 0.0
     columns: dict[str, float | None] = {
         "server_cpu_user_s": total * share,

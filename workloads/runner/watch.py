@@ -6,9 +6,8 @@ from typing import Any
 from workloads.runner import samples
 from workloads.runner.conditions import Columns, Load, Names, Sender, judge
 from workloads.runner.gates import Reason
-from workloads.runner.inventory import Inventory
 from workloads.runner.joint import Part
-from workloads.runner.transport import AgentLine
+from workloads.runner.machines import Machines
 from workloads.runner.usage import Usage, read_usage
 
 _LIMIT_S = 30.0
@@ -18,35 +17,27 @@ PULSE_S = 0.05
 class Watch:
     """`start` and `stop` the samplers; `read` around each load, then tell of it with `loaded`."""
 
-    def __init__(
-        self,
-        inventory: Inventory,
-        lines: Mapping[str, AgentLine],
-        clients: Sequence[AgentLine],
-        sut: AgentLine,
-        server: str,
-    ) -> None:
-        outer = inventory.outer(sut.host)
-        self.clients, self.sut, self.server = clients, sut, server
-        self.port = sut.host.port  # that the load goes to
-        self.outer = lines[outer.name] if outer else None
-        # Each once: the client may be the machine under test.
-        self.lines = [line for line in dict.fromkeys((*clients, sut, self.outer)) if line]
-        hosts = [line.host for line in (*clients, sut)]
-        contained = frozenset(host.name for host in hosts if outer and inventory.shares_kernel(host, outer))
-        self.names = Names(sut.host.name, outer.name if outer else None, contained)
+    def __init__(self, machines: Machines, server: str) -> None:
+        self.machines, self.server = machines, server
+        self.port = machines.suts[0].host.port  # that the load goes to
+        self.names = Names(
+            {line.host.name: str(line.host.get("vmtoll_domain", "")) for line in machines.suts},
+            machines.outer.host.name if machines.outer else None,
+            machines.contained,
+        )
         self.loads: list[Load] = []
 
     def start(self) -> None:
         """Begin to sample on every machine. Raises AgentError, HostLostError."""
-        pulse = {"pulse_s": PULSE_S, "loopback": self.sut in self.clients}
-        pending = [line.ask("sample_start", **(pulse if line in self.clients else {})) for line in self.lines]
+        clients, suts = self.machines.clients, self.machines.suts
+        pulse = {"pulse_s": PULSE_S, "loopback": any(line in clients for line in suts)}
+        pending = [line.ask("sample_start", **(pulse if line in clients else {})) for line in self.machines.all]
         for answer in pending:
             answer.wait(_LIMIT_S)
 
     def read(self) -> Usage:
         """Read every machine. Raises AgentError, HostLostError."""
-        return read_usage(self.clients, self.sut, self.outer, self.server, self.port)
+        return read_usage(self.machines, self.server, self.port)
 
     def loaded(self, tool: str, before: Usage, after: Usage, parts: Sequence[Part]) -> None:
         """A tool has run on the clients between two readings: the trial's own first, then its twin."""
@@ -61,7 +52,7 @@ class Watch:
 
         `sources`: machine name → its clock source at the start of the run. Raises AgentError, HostLostError.
         """
-        pending = [(line.host, line.ask("sample_stop")) for line in self.lines]
+        pending = [(line.host, line.ask("sample_stop")) for line in self.machines.all]
         series: dict[str, dict[str, Any]] = {host.name: answer.wait(_LIMIT_S) for host, answer in pending}
         judged = [(load.tool, *judge(load, self.names, series, sources)) for load in self.loads]
         reasons: list[Reason] = []

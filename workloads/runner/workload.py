@@ -2,28 +2,28 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from workloads import tools
-from workloads.runner.documents import Model, check_names, mistake, read
-from workloads.runner.errors import ExperimentError
-from workloads.runner.registry import Registry, unknown
-from workloads.tools import Adapter
+from workloads.runner.beside import ALONE, Beside, Place
+from workloads.runner.documents import Model
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One offered load: `closed:10` users, `rate:2000` requests per second, `share:0.7` of the capacity."""
+    """One offered load: `closed:10` users, `rate:2000` requests per second, `share:0.7` of the capacity.
 
-    kind: Literal["closed", "rate", "share"]
+    `search:50` is none yet: a search for 50 ms, which makes it a rate or a share when the trial is due.
+    """
+
+    kind: Literal["closed", "rate", "share", "search"]
     value: float
+    place: Place = ALONE
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.value:.10g}"
+        return " ".join([f"{self.kind}:{self.value:.10g}", *self.place.words])
 
 
 class Capacity(Model):
@@ -51,8 +51,19 @@ class _Workload(Model):
         """Every load tool that this workload needs where its client is."""
         return [self.tool, *([self.twin] if self.twin else [])]
 
+    @property
+    def offers(self) -> list[Offer]:
+        """The loads that it asks for on one machine, beside nothing."""
+        raise NotImplementedError
 
-class ClosedWorkload(_Workload):
+    @property
+    def scenarios(self) -> list[Offer]:
+        """The same in every place, each of which is a scenario."""
+        places = self.places if isinstance(self, Beside) else [ALONE]
+        return [replace(offer, place=place) for place in places for offer in self.offers]
+
+
+class ClosedWorkload(Beside, _Workload):
     """`users` simulated users, each sending its next request when it has the answer to its last.
 
     `requests`: the published number, sent at the full scale; at any other, and without it, the duration decides.
@@ -61,9 +72,12 @@ class ClosedWorkload(_Workload):
     kind: Literal["closed"] = "closed"
     users: int = Field(gt=0, le=1000)
     requests: int | None = Field(default=None, gt=0)
+    capacity: Capacity | None = None
 
     @model_validator(mode="after")
     def _equal_shares(self) -> "ClosedWorkload":
+        if self.takes_shares != (self.capacity is not None):
+            raise ValueError("capacity: neighbour.share needs it ({tool: h2load, users: 10}), nothing else does")
         if self.requests and self.requests % self.users:
             raise ValueError(f"requests: {self.requests} is no multiple of {self.users}, the users who share them")
         return self
@@ -71,6 +85,10 @@ class ClosedWorkload(_Workload):
     @property
     def offers(self) -> list[Offer]:
         return [Offer("closed", self.users)]
+
+    @property
+    def tools(self) -> list[str]:
+        return [*super().tools, *self.more_tools, *([self.capacity.tool] if self.capacity else [])]
 
     def count(self, scale: str | None) -> int | None:
         """How many requests to send at this scale; None where the duration decides."""
@@ -83,10 +101,11 @@ class _OpenWorkload(_Workload):
 
     @property
     def tools(self) -> list[str]:
-        return [*super().tools, *([self.capacity.tool] if self.capacity else [])]
+        more = self.more_tools if isinstance(self, Beside) else []
+        return [*super().tools, *more, *([self.capacity.tool] if self.capacity else [])]
 
 
-class RateWorkload(_OpenWorkload):
+class RateWorkload(Beside, _OpenWorkload):
     """Requests at a constant rate, whether or not the server keeps up."""
 
     kind: Literal["rate"]
@@ -95,7 +114,7 @@ class RateWorkload(_OpenWorkload):
 
     @model_validator(mode="after")
     def _one_rate(self) -> "RateWorkload":
-        _one_of("rate_rps", self.rate_rps, "share", self.share, self.capacity)
+        _one_of(self, "rate_rps", "share")
         return self
 
     @property
@@ -109,7 +128,7 @@ class _LadderWorkload(_OpenWorkload):
 
     @model_validator(mode="after")
     def _one_ladder(self) -> Self:
-        _one_of("rates_rps", self.rates_rps, "shares", self.shares, self.capacity)
+        _one_of(self, "rates_rps", "shares")
         rungs = self.rates_rps or self.shares or []
         if rungs[0] <= 0 or any(low >= high for low, high in itertools.pairwise(rungs)):
             raise ValueError(f"{'shares' if self.shares else 'rates_rps'}: must be above 0 and rise from rung to rung")
@@ -122,10 +141,41 @@ class _LadderWorkload(_OpenWorkload):
         return [Offer("rate", rate) for rate in self.rates_rps or []]
 
 
-class SweepWorkload(_LadderWorkload):
+class SweepWorkload(Beside, _LadderWorkload):
     """A ladder of constant rates; each rung is a scenario of its own."""
 
     kind: Literal["sweep"]
+
+
+class SearchWorkload(_OpenWorkload):
+    """The highest rate at which 99% of the requests are answered within the deadline, and so many with success.
+
+    A scenario stands once in a block; which rate it offers there follows from the blocks before (search.py).
+    """
+
+    kind: Literal["search"]
+    between_rps: list[float] | None = Field(default=None, min_length=2, max_length=2)
+    between_shares: list[float] | None = Field(default=None, min_length=2, max_length=2)
+    availability_pct: float = Field(default=99.9, gt=0, lt=100)
+    resolution_pct: float = Field(default=10.0, ge=1, le=100)
+
+    @model_validator(mode="after")
+    def _one_bracket(self) -> Self:
+        _one_of(self, "between_rps", "between_shares")
+        low, high = self.between
+        if not 0 < low < high:
+            raise ValueError(f"{'between_rps' if self.between_rps else 'between_shares'}: must be above 0 and rise")
+        return self
+
+    @property
+    def between(self) -> tuple[float, float]:
+        """The lowest and the highest load that is tried."""
+        low, high = self.between_rps or self.between_shares or []
+        return low, high
+
+    @property
+    def offers(self) -> list[Offer]:
+        return [Offer("search", self.deadline_ms)]
 
 
 class RampWorkload(_LadderWorkload):
@@ -165,75 +215,29 @@ class MailWorkload(_Workload):
         return self.protocol in {"smtp", "submission"}
 
 
-OpenWorkload = RateWorkload | SweepWorkload | RampWorkload
+OpenWorkload = RateWorkload | SweepWorkload | SearchWorkload | RampWorkload
 Workload = ClosedWorkload | OpenWorkload | MailWorkload
-_KINDS: Mapping[str, type[Workload]] = {
+KINDS: Mapping[str, type[Workload]] = {
     "closed": ClosedWorkload,
     "rate": RateWorkload,
     "sweep": SweepWorkload,
+    "search": SearchWorkload,
     "ramp": RampWorkload,
     "mail": MailWorkload,
 }
 
 
-def _one_of(rate_key: str, rate: object, share_key: str, share: object, capacity: Capacity | None) -> None:
+def _one_of(workload: _OpenWorkload, rate_key: str, share_key: str) -> None:
+    rate, share = getattr(workload, rate_key), getattr(workload, share_key)
     if (rate is None) == (share is None):
         raise ValueError(f"give either {rate_key} or {share_key}")
-    if (share is None) != (capacity is None):
+    takes_shares = share is not None or (isinstance(workload, Beside) and workload.takes_shares)
+    if takes_shares != (workload.capacity is not None):
         raise ValueError(f"capacity: {share_key} needs it ({{tool: h2load, users: 10}}), {rate_key} has no use for it")
 
 
-def load_workload(path: Path, registry: Registry) -> Workload:
-    """Read and check a workload. Raises ExperimentError."""
-    data = read(path)
-    kind = data.get("kind", "closed")
-    if kind not in _KINDS:
-        raise ExperimentError(f"{path}: kind: {unknown('kind', kind, list(_KINDS))}")
-    model = _KINDS[kind]
-    try:
-        workload = model(name=path.stem, **data)
-    except ValidationError as error:
-        raise mistake(path, model, error) from None
-    check_names(path, "site", "site", [workload.site], registry.sites())
-    for key, name in (("tool", workload.tool), ("twin", workload.twin)):
-        if name is not None:
-            _check_tool(path, key, name, workload, kind, registry)
-    if isinstance(workload, OpenWorkload) and workload.capacity:
-        _check_tool(path, "capacity.tool", workload.capacity.tool, workload, "closed", registry)
-    return workload
-
-
-def _check_tool(path: Path, key: str, name: str, workload: Workload, kind: str, registry: Registry) -> None:
-    """The tool can do a load of this kind, in the way that the workload wants it."""
-    check_names(path, key, "tool", [name], registry.tools())
-    adapters: dict[str, Adapter] = {n: tools.get(n, registry.tools_folder()) for n in registry.tools()}
-    adapter = adapters[name]
-    if isinstance(workload, MailWorkload):
-        if workload.protocol not in tools.mail_protocols(adapter):
-            able = ", ".join(n for n, a in adapters.items() if workload.protocol in tools.mail_protocols(a))
-            raise ExperimentError(f"{path}: {key}: {name} does not speak {workload.protocol}; allowed: {able}")
-        return
-    if tools.mail_protocols(adapter):
-        able = ", ".join(n for n, a in adapters.items() if not tools.mail_protocols(a))
-        raise ExperimentError(f"{path}: {key}: {name} is for `kind: mail`; allowed: {able}")
-    if kind == "ramp" and not adapter.OPEN_LOOP:
-        able = ", ".join(n for n, a in adapters.items() if a.OPEN_LOOP)
-        raise ExperimentError(f"{path}: {key}: {name} knows users only, not rates; allowed: {able}")
-    if kind in {"rate", "sweep"} and adapter.REFUSED_FOR_TAILS:
-        honest = ", ".join(n for n, a in adapters.items() if not a.REFUSED_FOR_TAILS)
-        raise ExperimentError(
-            f"{path}: {key}: {name} is refused for tails: {adapter.REFUSED_FOR_TAILS}; allowed: {honest}"
-        )
-    if kind == "closed" and not adapter.CLOSED_LOOP:
-        able = ", ".join(n for n, a in adapters.items() if a.CLOSED_LOOP)
-        raise ExperimentError(f"{path}: {key}: {name} knows rates only, not users; allowed: {able}")
-    if not workload.keep_alive and not adapter.CAN_CLOSE:
-        raise ExperimentError(f"{path}: {key}: {name} cannot do keep_alive: false")
-    if adapter.ONE_PAGE and workload.page is None:
-        raise ExperimentError(f"{path}: page: {name} asks for one page only; name a file of the site {workload.site}")
-
-
 __all__ = [
+    "KINDS",
     "Capacity",
     "ClosedWorkload",
     "MailWorkload",
@@ -241,6 +245,7 @@ __all__ = [
     "OpenWorkload",
     "RampWorkload",
     "RateWorkload",
+    "SearchWorkload",
     "SweepWorkload",
     "Workload",
 ]

@@ -39,7 +39,7 @@ def _check_beside(path: Path, workload: Workload, kind: str, registry: Registry)
     """What stands beside the load fits the rest of the workload, and its tools can do it. Raises ExperimentError."""
     if not isinstance(workload, Beside):
         return
-    if wrong := workload.misplaced(workload.client, workload.twin, workload.page):
+    if wrong := workload.misplaced(workload.client, workload.twin, workload.page, shares=bool(workload.capacity)):
         raise ExperimentError(f"{path}: {wrong}")
     adapters = {name: tools.get(name, registry.tools_folder()) for name in registry.tools()}
     users = workload.users if isinstance(workload, ClosedWorkload) else None

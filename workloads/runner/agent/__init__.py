@@ -4,4 +4,16 @@ The modules named in `MODULES` travel as text and are executed in that order; no
 run on Python 3.9 and import nothing but the standard library and each other.
 """
 
-MODULES = ("machine", "facts", "servers", "conditions", "sampler", "commands", "mail", "main")
+MODULES = (
+    "machine",
+    "disk",
+    "facts",
+    "servers",
+    "conditions",
+    "sampler",
+    "commands",
+    "mail",
+    "energy",
+    "telemetry",
+    "main",
+)

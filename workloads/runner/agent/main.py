@@ -182,13 +182,15 @@ class Agent:
     def op_usage(
         self,
         server: str | None = None,
-        domain: str | None = None,
+        domains: Sequence[str] = (),
+        beside: Sequence[str] = (),
         remote: tuple[str, int] | None = None,
         uri: str = "qemu:///system",
     ) -> dict[str, Any]:
-        """The machine's counters, clocks and processes; with `server` or `domain`, what that has used.
+        """The machine's counters, clocks and processes; with `server` or `domains`, what these have used.
 
-        `remote`: the address and port that local ports are counted for; `uri`: libvirt's, of the domain.
+        `beside`: domains that belong to the trial too, and are no strangers, but are not what it measures. `remote`:
+        the address and port that local ports are counted for; `uri`: libvirt's, of the domains.
         """
         usage: dict[str, Any] = {"machine": counters(), "clock": clock(), "network": network(), "energy": energy_uj()}
         usage["read_kib"] = read_kib()
@@ -199,14 +201,17 @@ class Agent:
             known = self.server(server)
             own = known.pids()
             usage["server"] = {**known.cpu(own), "pss_kib": pss_kib(own), "processes": len(own)}
-        if domain:
-            pid = self.qemu_of(domain)
-            vhost = other_vhost_threads(pid)
-            own, threads_s = [pid, *vhost], thread_seconds(pid, vhost)
-            usage["domain"] = {"total_s": sum(threads_s.values()), "threads_s": threads_s, "cpus": mask_of(pid)}
+        pids = {name: self.qemu_of(name) for name in (*domains, *beside)}
+        vhost = {name: other_vhost_threads(pid) for name, pid in pids.items()}
+        own += [*pids.values(), *(thread for threads in vhost.values() for thread in threads)]
+        usage["domains"] = {}
+        for name in domains:
+            threads_s = thread_seconds(pids[name], vhost[name])
+            total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
+            usage["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus}
         usage.update(interrupts=interrupts(), survey=survey(own))
-        if domain:  # last of all: it may take a process of its own
-            usage["domain"]["kvm"] = kvm_counters(pid, domain, uri)
+        for name in domains:  # last of all: it may take a process of its own
+            usage["domains"][name]["kvm"] = kvm_counters(pids[name], name, uri)
         return usage
 
     def qemu_of(self, domain: str) -> str:

@@ -1,0 +1,152 @@
+"""What a KVM host tells of a guest: with a real QEMU (which emulates here), and with what KVM would print."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workloads.runner import telemetry
+from workloads.runner.agent.servers import until
+from workloads.runner.agent.telemetry import by_debugfs, by_libvirt, interrupts, kvm_counters, thread_seconds
+from workloads.runner.inventory import Host
+from workloads.runner.transport import AgentLine
+from workloads.runner.usage import Usage
+
+DOMSTATS = """Domain: 'toll'
+  vcpu.current=2
+  vcpu.0.time=81000000000
+  vcpu.0.exits.sum=1000
+  vcpu.0.halt_exits.sum=300
+  vcpu.0.guest_mode.cur=0
+  vcpu.1.exits.sum=500
+  vcpu.1.halt_poll_success_ns.sum=7000
+"""
+# A process with two threads of these names that work, and one that waits.
+THREADS = """
+import sys, threading, time
+def work(name):
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
+        file.write(name)
+    while True:
+        sum(range(1000))
+for name in sys.argv[1:3]:
+    threading.Thread(target=work, args=(name,), daemon=True).start()
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def qemu(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The real one, without a disk: its firmware looks for something to boot."""
+    argv = ["qemu-system-x86_64", "-accel", "tcg", "-nodefaults", "-display", "none", "-m", "64"]
+    process = subprocess.Popen([*argv, "-name", "guest=toll,debug-threads=on"], cwd=tmp_path)
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def agent() -> Iterator[AgentLine]:
+    line = AgentLine(Host("box", "kvm_host", {"ansible_connection": "local"}))
+    line.open()
+    yield line
+    line.close()
+
+
+def threads_of(*names: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["/usr/bin/python3", "-c", THREADS, *names])
+
+
+def test_the_threads_of_a_real_qemu_are_told_apart(qemu: subprocess.Popen[bytes], agent: AgentLine) -> None:
+    def used() -> dict[str, float]:
+        seen = agent.call("usage", domains=["toll"], uri="qemu:///none")["domains"]["toll"]
+        return dict(seen["threads_s"])
+
+    until(lambda: used()["vcpu"] > 0 and used()["qemu"] > 0, 20, "QEMU does not run")
+    told = agent.call("usage", domains=["toll"], uri="qemu:///none")["domains"]["toll"]
+    assert told["total_s"] == pytest.approx(sum(told["threads_s"].values()))
+    assert told["threads_s"]["vhost"] == 0
+    assert told["kvm"] == {}, "an emulated guest has no exits, and nobody is asked for them"
+
+
+def test_vhost_threads_are_counted_in_the_process_and_beside_it() -> None:
+    process, beside = threads_of("vhost-4711", "CPU 0/KVM"), threads_of("vhost-4711", "vhost-4711")
+    try:
+        pid = str(process.pid)
+        until(lambda: min(thread_seconds(pid, []).values()) > 0, 20, "the threads do not work")
+        spent = thread_seconds(str(beside.pid), [])["vhost"]
+        assert thread_seconds(pid, [str(beside.pid)])["vhost"] > spent > 0
+    finally:
+        for one in (process, beside):
+            one.kill()
+            one.wait()
+
+
+def test_a_guest_that_kvm_runs_is_asked_of_libvirt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    virsh = tmp_path / "virsh"
+    virsh.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\ncat <<END\n{DOMSTATS}END\n')
+    virsh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    process = threads_of("CPU 0/KVM", "CPU 1/KVM")
+    try:
+        pid = str(process.pid)
+        until(lambda: bool(kvm_counters(pid, "toll", "qemu:///system")), 20, "nobody was asked")
+        counted = kvm_counters(pid, "toll", "qemu:///system")
+    finally:
+        process.kill()
+        process.wait()
+    assert counted == {"exits": 1500, "halt_exits": 300, "halt_poll_success_ns": 7000}
+    assert (tmp_path / "asked").read_text().split() == ["-c", "qemu:///system", "domstats", "--vcpu", "toll"]
+
+
+def test_the_kernels_own_files_are_read_where_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "4711-12"
+    (folder / "vcpu0").mkdir(parents=True)
+    for name, value in (("exits", "1500"), ("halt_exits", "300"), ("odd", "1 2 3")):
+        (folder / name).write_text(f"{value}\n")
+    (tmp_path / "47110-9").mkdir()
+    (tmp_path / "47110-9" / "exits").write_text("1\n")
+    assert by_debugfs("4711", str(tmp_path)) == {"exits": 1500, "halt_exits": 300}
+    assert by_debugfs("1", str(tmp_path)) == {} == by_libvirt("error: failed to get domain 'toll'\n")
+
+
+def test_interrupts_are_those_of_this_machine() -> None:
+    before, names = interrupts(), {line.split()[0] for line in Path("/proc/interrupts").read_text().splitlines()[1:]}
+    assert {name.rstrip(":") for name in names if not name.rstrip(":").isdigit()} <= set(before)
+    assert sum(before.values()) > 0
+    until(lambda: sum(interrupts().values()) > sum(before.values()), 20, "no interrupt comes")
+
+
+def reading(times: int, *, kvm: bool = True, guests: int = 1) -> Usage:
+    """After so many requests to each guest: 3 exits and 2 interrupts each, 50 µs on virtual CPUs, 20 µs of vhost."""
+    threads_s = {"vcpu": 50e-6 * times, "vhost": 20e-6 * times, "qemu": 0.0}
+    counted = {"exits": 7 + 3 * times, "io_exits": times, "hypercalls": 4} if kvm else {}
+    domain = {"total_s": sum(threads_s.values()), "threads_s": threads_s, "kvm": counted}
+    domains = {f"toll-{n}": domain for n in range(guests)}
+    suts = {f"guest-{n}": {"interrupts": {"virtio0-input.0": times, "LOC": 5}} for n in range(max(guests, 1))}
+    outer = {"interrupts": {"eth0": 100 + 2 * times * guests, "LOC": 5}, "domains": domains}
+    return Usage({"client": {}}, suts, outer)
+
+
+@pytest.mark.parametrize("guests", [1, 3])
+def test_columns_are_what_grew_per_request(guests: int) -> None:
+    told = telemetry.seen(reading(10, guests=guests), reading(1010, guests=guests), 1000 * guests)
+    assert told is not None
+    assert told["kvm"] == {"exits": 3000 * guests, "io_exits": 1000 * guests}
+    assert told["host_interrupts"] == {"eth0": 2000 * guests}
+    assert telemetry.columns(told) == pytest.approx({
+        "host_exits_per_request": 3, "host_vcpu_cpu_us_per_request": 50, "host_qemu_cpu_us_per_request": 0,
+        "host_vhost_cpu_us_per_request": 20, "host_irqs_per_request": 2, "guest_irqs_per_request": 1,
+    })  # fmt: skip
+
+
+def test_where_nothing_counts_there_is_nothing_and_no_zero() -> None:
+    told = telemetry.seen(reading(10, kvm=False), reading(1010, kvm=False), 1000)
+    assert told is not None
+    assert told["kvm"] is None
+    assert telemetry.columns(told)["host_exits_per_request"] is None
+    assert telemetry.columns({**told, "requests": 0}) == {}
+    assert telemetry.seen(reading(10, guests=0), reading(20, guests=0), 10) is None
+    assert telemetry.columns(None) == {}
