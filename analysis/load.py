@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.places import numbers, place_of, place_words
 from analysis.schema import FOLDER, fields
 
 SCHEMA = 1
@@ -114,14 +115,19 @@ def scenario_labels(run: Run) -> dict[tuple[str, ...], str]:
     return labels
 
 
-def load_order(offered_load: str) -> tuple[str, float]:
-    """A sort key: closed loops, then rates, then shares, each from light to heavy."""
-    kind, _, figure = offered_load.partition(":")
-    return kind, float(figure)
+def load_order(offered_load: str) -> tuple[str, float, tuple[float, ...]]:
+    """A sort key: closed loops, then rates, then shares, each from light to heavy; then by guests, and by dose."""
+    kind, _, figure = offered_load.partition(" ")[0].partition(":")
+    return kind, float(figure), tuple(numbers(place_of(offered_load)).values())
 
 
 def load_words(offered_load: str) -> str:
-    """`closed:10` → `10 users`, `rate:2000` → `2,000 req/s`, `share:0.7` → `70% of capacity`; else unchanged."""
+    """`closed:10` → `10 users`, `rate:2000` → `2,000 req/s`, `share:0.7` → `70% of capacity`; else unchanged.
+
+    What stands behind it follows: `rate:300 guests:2` → `300 req/s, 2 guests`.
+    """
+    if place := place_of(offered_load):
+        return f"{load_words(offered_load.partition(' ')[0])}, {place_words(place)}"
     kind, _, figure = offered_load.partition(":")
     if kind == "closed":
         return f"{figure} users"

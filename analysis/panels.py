@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from analysis.latency import Floats, distribution
 from analysis.load import AA_ARM, Run, load_order, load_words, scenario_labels
 from analysis.metrics import CLOSED, OPEN, loop_of
+from analysis.places import place_of, place_words
 from analysis.plot import WIDTH_IN, Look, figures, legend, look
 
 Scenario = tuple[str, ...]
@@ -23,7 +24,7 @@ WIDE = 20.0  # loads that span more than this get logarithmic axes
 
 @dataclass(frozen=True)
 class Group:
-    """Scenarios of one workload and tool that differ in the server, and in a ladder in the load.
+    """Scenarios of one workload, tool and place that differ in the server, and in a ladder in the load.
 
     `loads` are sorted, lightest first; `servers` by name.
     """
@@ -39,10 +40,21 @@ class Group:
         return loop_of(self.loads[0]) == OPEN
 
     @property
+    def place(self) -> str:
+        """Over how many guests the load went, and beside which dose; empty where the workload says nothing."""
+        return place_of(self.loads[0])
+
+    @property
+    def kind(self) -> str:
+        """`open loop`, `open loop, 2 guests`."""
+        return ", ".join(filter(None, [f"{'open' if self.open else 'closed'} loop", place_words(self.place)]))
+
+    @property
     def words(self) -> str:
         """What stands behind a chart's title: `open loop, 2,000 req/s`."""
-        loads = load_words(self.loads[0]) if len(self.loads) == 1 else f"{len(self.loads)} loads"
-        return f"{'open' if self.open else 'closed'} loop, {loads}"
+        if len(self.loads) == 1:
+            return f"{'open' if self.open else 'closed'} loop, {load_words(self.loads[0])}"
+        return f"{self.kind}, {len(self.loads)} loads"
 
     def scenario(self, server: str, load: str) -> Scenario:
         """The scenario as everything else names it."""
@@ -50,11 +62,11 @@ class Group:
 
 
 def ladders(run: Run) -> list[Group]:
-    """One group per workload, tool and kind of loop; closed loops first."""
-    found: dict[tuple[bool, str, str], list[Scenario]] = {}
+    """One group per workload, tool, kind of loop and place; closed loops first."""
+    found: dict[tuple[bool, str, str, tuple[float, ...]], list[Scenario]] = {}
     for scenario in run.scenarios:
         _, workload, tool, load = scenario
-        found.setdefault((loop_of(load) == OPEN, workload, tool), []).append(scenario)
+        found.setdefault((loop_of(load) == OPEN, workload, tool, load_order(load)[2]), []).append(scenario)
     return [
         Group(
             workload,
@@ -62,15 +74,19 @@ def ladders(run: Run) -> list[Group]:
             tuple(sorted({s[3] for s in members}, key=load_order)),
             tuple(sorted({s[0] for s in members})),
         )
-        for (_, workload, tool), members in sorted(found.items())
+        for (_, workload, tool, _), members in sorted(found.items())
     ]
 
 
 def single_loads(run: Run) -> Iterator[Group]:
-    """One group per load; of a ladder only its lightest and its heaviest rung."""
+    """One group per load; of a ladder, also of one of guests or doses, only its lightest and its heaviest rung."""
+    found: dict[tuple[str, str, bool], list[Group]] = {}
     for group in ladders(run):
-        for load in dict.fromkeys((group.loads[0], group.loads[-1])):
-            yield Group(group.workload, group.tool, (load,), group.servers)
+        found.setdefault((group.workload, group.tool, group.open), []).append(group)
+    for places in found.values():
+        for group in dict.fromkeys((places[0], places[-1])):
+            for load in dict.fromkeys((group.loads[0], group.loads[-1])):
+                yield Group(group.workload, group.tool, (load,), group.servers)
 
 
 def guest_words(run: Run, guest: str) -> str:

@@ -15,6 +15,7 @@ from analysis.capacity.slo import Demand, Slo
 from analysis.capacity.words import sentences
 from analysis.load import BASELINE, LoadError, Run
 from analysis.panels import side_environments
+from analysis.places import alone
 
 ASSUMES = [
     "the load is spread evenly over all machines, and each is like the one that was measured, with the same mix of"
@@ -37,6 +38,7 @@ def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]
     results = [
         _result(run, slo, demand, one, (server, group.workload, group.tool), environment)
         for group in open_ladders(run)
+        if alone(group.place)
         for server in group.servers
         for environment in side_environments(run)
         if (rungs := climb(run, group, server, environment))

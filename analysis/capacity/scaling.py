@@ -9,8 +9,9 @@ import pandas as pd
 
 from analysis.capacity.resources import host_facts
 from analysis.capacity.usl import MIN_LEVELS, Usl, fit
-from analysis.load import AA_ARM, BASELINE, SCENARIO, Run
+from analysis.load import AA_ARM, BASELINE, SCENARIO, Run, load_order
 from analysis.metrics import CLOSED, LIMITING, loop_of
+from analysis.places import alone, place_of
 
 _NOT_THE_LOAD = ("name", "description", "users")  # workloads that differ only in these are levels of one sweep
 
@@ -28,7 +29,8 @@ def scaling(run: Run) -> list[dict[str, Any]]:
 
 def _closed(run: Run) -> pd.DataFrame:
     trials = run.trials[(run.trials["verdict"] != "invalid") & (run.trials["environment"] != AA_ARM)]
-    trials = trials[trials["offered_load"].map(loop_of) == CLOSED].dropna(subset=["throughput_rps"])
+    wanted = trials["offered_load"].map(lambda load: loop_of(load) == CLOSED and alone(place_of(load))).astype(bool)
+    trials = trials[wanted].dropna(subset=["throughput_rps"])
     sent = {name: _but_the_load(run, name) for name in trials["workload"].unique()}
     return trials.assign(sent=trials["workload"].map(sent))
 
@@ -41,7 +43,7 @@ def _but_the_load(run: Run, workload: str) -> str:
 def _by_users(run: Run) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     closed = _closed(run)
     for (server, environment, tool, _), trials in closed.groupby(["server", "environment", "tool", "sent"]):
-        level = trials["offered_load"].map(lambda load: float(load.partition(":")[2]))
+        level = trials["offered_load"].map(lambda load: load_order(load)[1])
         yield {"over": "users", "server": server, "environment": environment, "tool": tool}, trials.assign(level=level)
 
 

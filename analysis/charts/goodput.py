@@ -54,7 +54,7 @@ def _chart(run: Run, group: Group) -> Chart | None:
         caption += f" Dashed grey line: what the link of the client carries, {ceiling:,.0f} bodies per second."
     else:
         caption += " The link has no set rate, so that no ceiling is drawn."
-    return Chart("Goodput against offered load (open loop)", caption, "; ".join(words) + ".", figure)
+    return Chart(f"Goodput against offered load ({group.kind})", caption, "; ".join(words) + ".", figure)
 
 
 def link_ceiling_rps(run: Run, trials: pd.DataFrame) -> float | None:

@@ -45,8 +45,7 @@ def _chart(run: Run, group: Group) -> Chart | None:
     figure.supylabel("p99", fontsize=10)
     line_legend(run, figure, found)
     caption = f"One point per trial, a line through the medians of each load. {loop_words(group)}"
-    kind = "open" if group.open else "closed"
-    return Chart(f"p99 against throughput ({kind} loop)", caption, "; ".join(words) + ".", figure)
+    return Chart(f"p99 against throughput ({group.kind})", caption, "; ".join(words) + ".", figure)
 
 
 def _closed_columns(run: Run) -> tuple[str, str]:

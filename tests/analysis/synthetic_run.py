@@ -135,7 +135,7 @@ def _open(rng: np.random.Generator, truth: Truth, row: Row, drift: float) -> Row
     place = list(truth.servers).index(row["server"])
     ratio = truth.servers[row["server"]] if guest else 1.0
     capacity = truth.open_capacity_rps * (1 - 0.1 * place) * ratio * float(np.exp(drift))
-    kind, _, figure = row["offered_load"].partition(":")
+    kind, _, figure = row["offered_load"].partition(" ")[0].partition(":")
     offered = float(figure) * (capacity if kind == "share" else 1.0)
     used = offered / capacity
     idle_us = 250 * (truth.latency_ratio if guest else 1.0) * float(np.exp(rng.normal(0, truth.noise)))
