@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from vmtoll.guests import profiles
 from vmtoll.paths import PLAYBOOKS, VM_IMAGES
 from vmtoll.shell import UserError
 from workloads.runner.registry import unknown
@@ -45,7 +46,7 @@ class Shape:
 
     def memory_mib(self) -> int:
         """What all machines take together."""
-        guests = sum(_memory_mib(guest["profile"]) + _QEMU_MIB for guest in self.guests)
+        guests = sum(int(profiles.load(guest["profile"]).values["memory_mib"]) + _QEMU_MIB for guest in self.guests)
         return guests + len(self.machines) * _MACHINE_MIB
 
 
@@ -116,8 +117,3 @@ def _addresses(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
 def _mac(address: str) -> str:
     """QEMU's own prefix, then the address without its first byte."""
     return "52:54:00:" + IPv4Address(address).packed[1:].hex(":")
-
-
-def _memory_mib(profile: str) -> int:
-    described: dict[str, Any] = yaml.safe_load((VM_IMAGES / "guests" / f"{profile}.yml").read_text())
-    return int(described.get("memory_mib", 1024))

@@ -1,0 +1,49 @@
+"""A guest's libvirt domain: the template of vm-images, filled in from profile, guest and files."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+
+from vmtoll.guests.inventory import Guest
+from vmtoll.guests.profiles import Profile
+from vmtoll.paths import VM_IMAGES
+from vmtoll.shell import UserError
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the guest's files are on its KVM host; `credentials`: systemd's, name → base64."""
+
+    kernel: str
+    initrd: str
+    disk: str
+    console_log: str
+    credentials: Mapping[str, str]
+
+
+def render(profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGES) -> str:
+    """The domain's XML. Raises UserError when a value of the profile cannot be filled in, or gives no XML."""
+    environment = Environment(
+        loader=FileSystemLoader(images), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    known: dict[str, Any] = {**guest.values(), **vars(files), "profile": profile}
+    given = {} if guest.memory_mib is None else {"memory_mib": guest.memory_mib}
+    try:
+        for key, value in (profile.under(guest.accelerator) | given).items():
+            known[key] = _filled(environment, value, known)
+        text = environment.get_template("domain.xml.j2").render(known)
+        tree = ET.fromstring(text)
+    except (TemplateError, ET.ParseError, IndexError) as error:
+        raise UserError(f"{guest.name}: the profile {profile.name} does not fit it: {error}.") from error
+    ET.indent(tree)
+    return ET.tostring(tree, encoding="unicode") + "\n"
+
+
+def _filled(environment: Environment, value: Any, known: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_filled(environment, word, known) for word in value]
+    return environment.from_string(value).render(known) if isinstance(value, str) else value

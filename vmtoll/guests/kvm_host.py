@@ -1,0 +1,83 @@
+"""What a KVM host has, as one line of JSON. Runs on the host itself, as `python3 -`: standard library only."""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+_GET_API_VERSION, _CREATE_VM, _CREATE_VCPU = 0xAE00, 0xAE01, 0xAE41
+
+
+def kvm(device: str = "/dev/kvm") -> str:
+    """Why KVM does not work; an empty text where a virtual machine with a virtual CPU can be made."""
+    try:
+        opened = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        return f"{device}: {error.strerror}"
+    try:
+        version = fcntl.ioctl(opened, _GET_API_VERSION, 0)
+        machine = fcntl.ioctl(opened, _CREATE_VM, 0)
+        os.close(fcntl.ioctl(machine, _CREATE_VCPU, 0))
+        os.close(machine)
+    except OSError as error:
+        return f"{device}: no virtual machine can be made: {error.strerror}"
+    finally:
+        os.close(opened)
+    return "" if version == 12 else f"{device}: speaks version {version} and not 12"
+
+
+def memory() -> dict[str, int]:
+    """/proc/meminfo: name → KiB, or pages."""
+    lines = (line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return {name: int(value.split()[0]) for name, value in lines}
+
+
+def is_mounted(kind: str) -> bool:
+    """Whether a filesystem of this kind is mounted."""
+    return any(line.split()[2] == kind for line in Path("/proc/self/mounts").read_text().splitlines())
+
+
+def has_macvtap() -> bool:
+    """Whether the kernel has macvtap, or a module of that name that can be loaded."""
+    if Path("/sys/class/macvtap").exists():
+        return True
+    probe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    return bool(probe) and not subprocess.run([str(probe), "-n", "-q", "macvtap"], check=False).returncode
+
+
+def virtual_functions() -> dict[str, str]:
+    """The virtual functions of the host's PCI devices: address → driver."""
+    folders = [link.parent for link in Path("/sys/bus/pci/devices").glob("*/physfn")]
+    return {folder.name: (folder / "driver").resolve().name for folder in folders}
+
+
+def online_cpus() -> list[int]:
+    """The CPUs that are online, one by one."""
+    text = Path("/sys/devices/system/cpu/online").read_text()
+    ranges = [part.split("-") for part in text.strip().split(",")]
+    return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
+
+
+def facts() -> dict[str, object]:
+    """Everything that vmtoll/guests/needs.py looks at."""
+    now = memory()
+    pages_free = now.get("HugePages_Free", 0) - now.get("HugePages_Rsvd", 0)
+    return {
+        "kvm": kvm(),
+        "vhost_net": Path("/dev/vhost-net").exists(),
+        "macvtap": has_macvtap(),
+        "hugetlbfs": is_mounted("hugetlbfs"),
+        "hugepages": {"size_kib": now.get("Hugepagesize", 2048), "free": pages_free},
+        "memory_available_mib": now["MemAvailable"] // 1024,
+        "cpus": online_cpus(),
+        "interfaces": [name for _, name in socket.if_nameindex()],
+        "vfs": virtual_functions(),
+        "iommu": any(Path("/sys/kernel/iommu_groups").glob("*")),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(facts()))

@@ -1,0 +1,118 @@
+"""What guests need of their KVM host and it has not got, one sentence each, with the way out.
+
+A pure function over facts; `GATHER` is the script that gathers them: run on the host as `python3 -`, as root.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vmtoll.guests import profiles
+from vmtoll.guests.inventory import Guest
+from vmtoll.guests.profiles import Profile
+from vmtoll.paths import VM_IMAGES
+from vmtoll.shell import UserError
+from workloads.runner.registry import unknown
+
+GATHER = Path(__file__).with_name("kvm_host.py")
+
+Facts = Mapping[str, Any]
+
+
+def lacking(
+    guests: Iterable[Guest], facts: Facts, running: Collection[str] = (), images: Path = VM_IMAGES
+) -> list[str]:
+    """What the guests of one host lack, all together. `running`: domains that have their memory already.
+
+    Raises UserError for a profile that does not exist or has a need that nobody knows.
+    """
+    found = []
+    pages, memory_mib = facts["hugepages"]["free"] * facts["hugepages"]["size_kib"] // 1024, 0
+    for guest in (guest for guest in guests if guest.state == "present"):
+        profile = profiles.load(guest.profile, images)
+        for need in ("kvm", "cpus", "bridge", *profile.needs):
+            if need not in _CHECKS:
+                raise UserError(f"{guest.profile}.yml: needs: {unknown('need', need, sorted(_CHECKS))}")
+            if lack := _CHECKS[need](guest, profile, facts):
+                found.append(f"{guest.name} ({guest.profile}): {lack}.")
+        if guest.libvirt_name in running:
+            continue
+        size_mib = guest.memory_mib or int(profile.values["memory_mib"])
+        if "hugepages" in profile.needs:
+            pages -= size_mib
+        else:
+            memory_mib += size_mib
+    if pages < 0:
+        size_kib = facts["hugepages"]["size_kib"]
+        found.append(
+            f"All guests in huge pages together: {-pages} MiB of free huge pages are missing: "
+            f"sysctl vm.nr_hugepages with {-(-(-pages * 1024) // size_kib)} more than now, right after the host's boot."
+        )
+    if memory_mib > facts["memory_available_mib"]:
+        found.append(
+            f"All guests together: {memory_mib} MiB are wanted and {facts['memory_available_mib']} MiB of memory are "
+            "available: make fewer guests, or smaller ones with vmtoll_memory_mib."
+        )
+    return found
+
+
+def _kvm(guest: Guest, profile: Profile, facts: Facts) -> str:
+    if guest.accelerator != "kvm" or not facts["kvm"]:
+        return ""
+    return f"KVM does not work ({facts['kvm']}): switch virtualization on in the firmware and load kvm_intel or kvm_amd"
+
+
+def _cpus(guest: Guest, profile: Profile, facts: Facts) -> str:
+    missing = sorted(set(guest.cpu_list) - set(facts["cpus"]))
+    return f"the host has no CPU {missing[0]}: vmtoll_cpus is {guest.cpus}" if missing else ""
+
+
+def _bridge(guest: Guest, profile: Profile, facts: Facts) -> str:
+    if profile.values["nic_type"] != "bridge" or guest.bridge in facts["interfaces"]:
+        return ""
+    return f"there is no bridge {guest.bridge}: make it, or name another in vmtoll_bridge"
+
+
+def _vhost_net(guest: Guest, profile: Profile, facts: Facts) -> str:
+    if guest.accelerator != "kvm" or facts["vhost_net"]:  # an emulated guest has QEMU's own virtio
+        return ""
+    return "/dev/vhost-net is missing: modprobe vhost_net, or take the profile kvm-virtio-nvhost"
+
+
+def _pinning(guest: Guest, profile: Profile, facts: Facts) -> str:
+    if guest.vcpu_count <= len(guest.cpu_list):
+        return ""
+    return f"{guest.vcpu_count} virtual CPUs cannot have a CPU each of vmtoll_cpus {guest.cpus}: name more of them"
+
+
+def _hugepages(guest: Guest, profile: Profile, facts: Facts) -> str:
+    return "" if facts["hugetlbfs"] else "no hugetlbfs is mounted: systemctl start dev-hugepages.mount"
+
+
+def _macvtap(guest: Guest, profile: Profile, facts: Facts) -> str:
+    if not facts["macvtap"]:
+        return "the host's kernel has no macvtap: modprobe macvtap, or boot Debian's own kernel"
+    if guest.uplink not in facts["interfaces"]:
+        return f"there is no network card {guest.uplink!r}: name one in vmtoll_uplink"
+    return ""
+
+
+def _sriov(guest: Guest, profile: Profile, facts: Facts) -> str:
+    if not facts["iommu"]:
+        return "the IOMMU is off: switch it on in the firmware, and boot with intel_iommu=on or amd_iommu=on"
+    if guest.vf not in facts["vfs"]:
+        there = ", ".join(sorted(facts["vfs"])) or "none; write how many to the card's sriov_numvfs in /sys"
+        return f"there is no virtual function {guest.vf!r}: name one in vmtoll_vf (there are: {there})"
+    return ""
+
+
+_CHECKS: Mapping[str, Callable[[Guest, Profile, Facts], str]] = {
+    "kvm": _kvm,
+    "cpus": _cpus,
+    "bridge": _bridge,
+    "vhost-net": _vhost_net,
+    "pinning": _pinning,
+    "hugepages": _hugepages,
+    "macvtap": _macvtap,
+    "sriov": _sriov,
+}
