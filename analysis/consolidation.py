@@ -86,11 +86,15 @@ def host_cpus(rung: Rung, environment: str) -> Estimate | None:
 
 
 def sentence(density: Density, slo: Slo) -> str:
-    """What so many guests carry together, and up to how many guests the lightest and the heaviest load are borne."""
-    together = ", ".join(f"{_guests(level.guests)} {_rates(level.carried)}" for level in density.levels)
+    """What so many guests carry together, and over how many the lightest and the heaviest load can be spread."""
+    first, *others = density.levels
+    if density.environment == BASELINE:
+        return f"carries {_rates(first.carried)}"
+    carried = [f"{_guests(first.guests)} carries {_rates(first.carried)}"]
+    carried += [f"{_guests(level.guests)} together {_rates(level.carried)}" for level in others]
     ends = list(dict.fromkeys((density.rates[0], density.rates[-1]))) if density.rates else []
-    borne = ", ".join(f"{rate_rps:,.0f}/s {_upto(density, slo, rate_rps)}" for rate_rps in ends)
-    return f"together carry {together}; it is met at {borne}" if borne else f"together carry {together}"
+    borne = [f"{rate_rps:,.0f}/s meets it {_upto(density, slo, rate_rps)}" for rate_rps in ends]
+    return "; ".join([", ".join(carried), *borne])
 
 
 def _guests(number: int) -> str:
@@ -107,5 +111,5 @@ def _rates(one: One) -> str:
 
 def _upto(density: Density, slo: Slo, rate_rps: float) -> str:
     low, mid, high = (density.most(slo, rate_rps, end) for end in ENDS)
-    said = f"on up to {_guests(mid)}" if mid else "on none"
+    said = f"on up to {_guests(mid)}" if mid else "on no guest"
     return said if low == mid == high else f"{said} ({low} for sure, {high} at most)"

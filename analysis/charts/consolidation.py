@@ -58,13 +58,13 @@ def _chart(run: Run, server: str, sides: Sequence[Density], slo: Slo) -> Chart:
     carried.set_xlim(numbers[0] - 0.4, numbers[-1] + 0.4)
     carried.set_xlabel("guests on the host")
     _legend(run, figure, sides)
-    said = [f"{server} on {look(run, one.environment).label}, {sentence(one, slo)}" for one in sides]
+    said = ". ".join(f"{look(run, one.environment).label}: {sentence(one, slo)}" for one in sides)
     caption = (
         f"Objective (dotted): {slo.words}. Full line: the lightest total load; dashed: the heaviest. Bars: 95%"
         " intervals over blocks; of what is carried, from the rate that is shown to meet it to the one that is not"
-        " shown to miss it. Metal has the whole load on the one host, whatever the number."
+        f" shown to miss it. Metal has the whole load on the one host, whatever the number. {said}."
     )
-    return Chart(f"Guests on one host, {server}", caption, "; ".join(said) + ".", figure)
+    return Chart(f"Guests on one host, {server}", caption, f"{server}, {slo.words}: {said}.", figure)
 
 
 def _within(density: Density) -> list[Point]:

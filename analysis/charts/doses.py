@@ -55,7 +55,9 @@ def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
         " over blocks. Metal has no neighbour: how its line moves is chance."
     )
     said = [words for curve in curves if curve.environment != BASELINE for words in _words(run, curve)]
-    return Chart(f"A noisy neighbour: {first.server}, {load_words(first.load)}", caption, "; ".join(said) + ".", figure)
+    words = "; ".join(said)
+    title = f"A noisy neighbour: {first.server}, {load_words(first.load)}"
+    return Chart(title, f"{caption} {words}.", f"{first.server}: {words}.", figure)
 
 
 def _draw(axes: Axes, curve: Curve, column: str, item: Look) -> None:
@@ -77,6 +79,6 @@ def _words(run: Run, curve: Curve) -> list[str]:
         for column in curve.columns
         if (effect := curve.effect(heaviest, column))
     ]
-    where = f"{curve.server} on {look(run, curve.environment).label}"
+    where = look(run, curve.environment).label
     bears = "" if heaviest.answered_rps is None else f", who answers {heaviest.answered_rps:,.0f}/s,"
     return [f"{where}, beside the busiest neighbour{bears} against an idle one: {', '.join(effects) or 'no figures'}"]
