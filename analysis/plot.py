@@ -73,10 +73,9 @@ def look(run: Run, environment: str) -> Look:
     if environment == AA_ARM:
         return Look("metal again (A/A)", METAL_B, "o", False)
     place = run.guests.index(environment)
+    shape = (place + place // len(GUESTS)) % 4  # from the fifth guest on a colour comes again, with another shape
     emulated = " (emulated)" if run.accelerator(environment) == "tcg" else ""
-    return Look(
-        environment + emulated, GUESTS[place % len(GUESTS)], "sD^v"[place % 4], True, ("--", "-.", ":", "-")[place % 4]
-    )
+    return Look(environment + emulated, GUESTS[place % len(GUESTS)], "sD^v"[shape], True, ("--", "-.", ":", "-")[shape])
 
 
 def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:

@@ -15,7 +15,7 @@ PER_RUN = frozenset({"server_cpu_user_s", "server_cpu_system_s"})  # seconds ove
 
 def refused(run: Run, names: list[dict[str, Any]], sides: list[Side], metric: str) -> Iterator[str]:
     """Why these figures decide nothing, whatever they say."""
-    skipped = {str(one["server"]) for one in run.meta.get("skipped") or []}
+    skipped = {one.get("server") for one in run.meta.get("skipped") or []}
     for name, one in zip(names, sides, strict=True):
         if one.trials.empty:
             absent = _absent(run, name)
@@ -96,7 +96,7 @@ def full_link(run: Run, sides: list[Side]) -> Iterator[str]:
 def without(run: Run, names: list[dict[str, Any]]) -> Iterator[str]:
     """Servers of a side of several whose source was not at hand."""
     named = {server for one in names for server in listed(one.get("server"))}
-    lacking = [str(one["server"]) for one in run.meta.get("skipped") or [] if one["server"] in named]
+    lacking = [str(one["server"]) for one in run.meta.get("skipped") or [] if one.get("server") in named]
     if lacking:
         yield f"without {', '.join(lacking)}, whose source is not at hand"
 

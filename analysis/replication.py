@@ -66,7 +66,7 @@ def _point(run: Run, row: pd.Series) -> Point:
         return Point(None, None, NOT_COMPARED.get(row["metric"], "not measured here"))
     servers, there = sources.servers(run, row["server"]), sources.environments(run, row["environment"])
     workloads = sources.workloads(run, row)
-    skipped = {str(one["server"]) for one in run.meta.get("skipped") or []}
+    skipped = {one.get("server") for one in run.meta.get("skipped") or []}
     if not servers:
         lacking = "source not at hand" if row["server"] in skipped else f"this run has no {row['server']}"
         return Point(None, None, lacking)

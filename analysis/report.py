@@ -44,9 +44,10 @@ def render(run: Run) -> str:
     facts = equality(run)
     names, rows = host_facts(run)
     drawn = [(name, chart, Markup(inline_svg(chart, name))) for name, chart in charts.draw_all(run, outcome)]
+    waterfalls = [one for one in drawn if one[0].startswith("waterfall")]
     judged = judge_claims(run)
     page = environment()
-    page.filters |= {"estimate": _estimate, "rank_estimate": _rank_estimate, "p": _p}
+    page.filters |= {"estimate": _estimate, "rank_estimate": _rank_estimate, "p": _p, "gain": _gain}
     fired, quiet = gates(run)
     return page.get_template("report.html.j2").render(
         run=run,
@@ -70,7 +71,8 @@ def render(run: Run) -> str:
         left_out=_left_out(run),
         facts={status: [f for f in facts if f.status == status] for status in (UNDECLARED, DECLARED, EQUAL)},
         ladder=any(len(group.loads) > 2 for group in ladders(run)),
-        charts=drawn,
+        charts=[one for one in drawn if one not in waterfalls],
+        waterfalls=waterfalls,
         number_headings=list(NUMBER_CELLS),
         numbers=[row | {"cells": _number_cells(row)} for row in numbers(run).to_dict("records")],
         host_names=names,
@@ -120,6 +122,11 @@ def _rank_estimate(one: dict[str, Any]) -> str:
         return ""
     keys = ("effect", "effect_low", "effect_high")
     return estimate_words(one | {key: one[f"hodges_lehmann_{key}"] for key in keys})
+
+
+def _gain(value: float) -> str:
+    """With its sign, as finely as `number` writes it."""
+    return ("+" if value > 0 else "−" if value < 0 else "") + number(abs(value))
 
 
 def _p(value: float | None) -> str:

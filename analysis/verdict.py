@@ -20,6 +20,7 @@ from analysis.entry import (
 from analysis.equality import UNDECLARED, equality
 from analysis.family import judge_family
 from analysis.judge import MARGIN, judge, testable
+from analysis.ladder import ladder
 from analysis.load import BASELINE, SCENARIO, VERDICTS, Run, load_run, scenario_labels
 from analysis.metrics import LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
 from analysis.sentence import sentence
@@ -37,6 +38,7 @@ def verdict(run_dir: Path | str) -> dict[str, Any]:
     `disagreements` (of closed and open loop), `searches` (workloads that are not compared), `results`: one entry per
     server scenario and guest, with `metrics` (`throughput`, `tail`, `latency_p99`, `cpu`, `host_cpu`), each with its
     `kind` and figures.
+    `ladder`: what each step of a ladder of guests gives back, see analysis/ladder.py; null where there is none.
     A metric that says nothing under a scenario's kind of load has `applies` false and no figure.
     """
     return verdict_of(load_run(run_dir))
@@ -64,6 +66,7 @@ def verdict_of(run: Run) -> dict[str, Any]:
         "noise_floor": _worst_floor(results),
         "undeclared_differences": sum(fact.status == UNDECLARED for fact in equality(run)),
         "disagreements": disagreements(run, results),
+        "ladder": ladder(run),
         "searches": sorted(run.searches),
         "results": results,
     }

@@ -73,8 +73,18 @@ def _possible(experiment: dict[str, Any], registry: Registry, environments: set[
     if floor:
         servers = [s for s in floor["servers"] if s in kept["servers"]]
         kept["noise_floor"] = floor | {"servers": servers} if servers else None
+    kept["ladder"] = _rungs(experiment.get("ladder"), there)
     kept["claims"] = [claim for claim in experiment.get("claims", []) if _can_be_told(claim, kept)]
     return kept
+
+
+def _rungs(ladder: dict[str, Any] | None, there: set[str]) -> dict[str, Any] | None:
+    """The ladder with the guests that are here; none when no two are left to climb."""
+    climb = [rung for rung in ladder["cumulative"] if rung in there] if ladder else []
+    if not ladder or len(climb) < 2:
+        return None
+    single = [rung for rung in ladder["single"] if rung in there and ladder["base"] in there]
+    return {"cumulative": climb, "base": ladder["base"] if single else None, "single": single}
 
 
 def _can_be_told(claim: dict[str, Any], kept: dict[str, Any]) -> bool:

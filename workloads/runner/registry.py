@@ -32,6 +32,9 @@ class Registry:
     def environments(self) -> list[str]:
         return [METAL, *_stems(self.root / "vm-images" / "guests")]
 
+    def guest_file(self, profile: str) -> Path:
+        return self.root / "vm-images" / "guests" / f"{profile}.yml"
+
     def tools(self) -> list[str]:
         return tools.names(self.tools_folder())
 
