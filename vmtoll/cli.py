@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from vmtoll import batch, lab, lab_verbs
+from vmtoll import batch, campaign_verbs, lab, lab_verbs, tuning
 from vmtoll.conclude import conclude, replication_page
 from vmtoll.paths import RESULTS
+from vmtoll.preflight.verb import preflight
 from vmtoll.progress import Progress, say
 from vmtoll.shell import UserError
 from workloads.runner.errors import RunnerError
@@ -20,6 +21,9 @@ from workloads.runner.run import run as measure
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(lab_verbs.app, name="lab")
+campaign_verbs.register(app)
+for _verb in (preflight, tuning.tune, tuning.untune):
+    app.command()(_verb)
 workload_app = typer.Typer(help="Workloads made of what your own servers saw.", no_args_is_help=True)
 app.add_typer(workload_app, name="workload")
 

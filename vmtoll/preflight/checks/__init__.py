@@ -1,0 +1,1 @@
+"""The checks, one a file: `ORDER`, and `check(lab)` that gives findings."""

@@ -1,0 +1,94 @@
+"""The link between each client and each machine under test is as fast as the inventory says, both ways."""
+
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll.preflight.lab import Lab, guarded
+from workloads.runner.errors import AgentError
+from workloads.runner.inventory import Host
+
+ORDER = 70
+SECONDS = 2
+# What TCP leaves of a line's rate at an MTU of 1500 is 94 %.
+_LEAST = 0.85
+_MOST = 1.05
+_PATIENCE_S = 10.0
+_LIMIT_S = 30.0
+_REFUSED = "Connection refused"
+
+
+def check(lab: Lab) -> Iterator[Finding]:
+    """iperf3, one pair after the other, there and back; only between machines that nobody else uses."""
+    for client, sut in lab.pairs():
+        if not {client.name, sut.name} & lab.in_use:
+            lab.say(f"preflight: load between {client.name} and {sut.name}, twice {SECONDS} s")
+            pair = f"{client.name}–{sut.name}"
+            yield from guarded(pair, partial(_look, lab, client, sut))
+
+
+def _look(lab: Lab, client: Host, sut: Host) -> list[Finding]:
+    pair = f"{client.name}–{sut.name}"
+    for host in (client, sut):
+        try:
+            lab.run(host, ["iperf3", "--version"])
+        except AgentError:
+            found = f"not measured, {host.name} has no iperf3"
+            return [warn(pair, found, "`vmtoll provision` installs it; check again.")]
+    there_mbit, back_mbit = (_rate_mbit(lab, client, sut, *way) for way in ((), ("--reverse",)))
+    nics = [nic for nic in (_nic_mbit(lab, client, sut.address), _nic_mbit(lab, sut, client.address)) if nic]
+    said = client.get("vmtoll_link_mbit")
+    said_mbit = None if said is None else float(said)
+    return [judge(client.name, sut, there_mbit, back_mbit, said_mbit, min(nics, default=None))]
+
+
+def _rate_mbit(lab: Lab, client: Host, sut: Host, *way: str) -> float:
+    """Megabits per second that arrive. The server takes one client and ends; AgentError says what is in the way."""
+    port = ["--port", str(sut.port)]
+    server = lab.lines[sut.name].ask("exec", argv=["iperf3", "--server", "--one-off", *port], limit_s=_LIMIT_S)
+    ask = ["iperf3", "--json", "--connect-timeout", "3000", "--time", str(SECONDS)]
+    argv = [*ask, "--client", sut.address, *port, *way]
+    deadline = time.monotonic() + _PATIENCE_S
+    try:
+        while True:
+            said: dict[str, Any] = json.loads(lab.run(client, argv, _LIMIT_S)["stdout"] or "{}")
+            error = str(said.get("error", ""))
+            if _REFUSED not in error or time.monotonic() > deadline:
+                break
+        if error or "end" not in said:
+            reason = error or "iperf3 said nothing"
+            raise AgentError(f"{client.name}: no data to {sut.address}, port {sut.port}: {reason}")
+        return float(said["end"]["sum_received"]["bits_per_second"]) / 1e6
+    finally:
+        lab.lines[sut.name].call("kill")
+        server.wait(_LIMIT_S)
+
+
+def _nic_mbit(lab: Lab, host: Host, remote: str) -> float | None:
+    """The rate of the interface toward an address, as its driver says; None of a virtual one."""
+    speed: float | None = lab.probe(host, "network", remote).get("speed_mbit")
+    return speed
+
+
+def judge(
+    client: str, sut: Host, there_mbit: float, back_mbit: float, said_mbit: float | None, nic_mbit: float | None
+) -> Finding:
+    """Whether what came through is the line's rate: that of the inventory, else that of the slower interface."""
+    pair, slower_mbit = f"{client}–{sut.name}", min(there_mbit, back_mbit)
+    slower = "there" if there_mbit < back_mbit else "back"
+    found = f"{there_mbit:.0f} Mbit/s there, {back_mbit:.0f} back"
+    if said_mbit is not None and max(there_mbit, back_mbit) > _MOST * said_mbit:
+        return fail(pair, f"{found}; vmtoll_link_mbit says {said_mbit:g}", "Correct it, or shape the link.")
+    line_mbit = said_mbit if said_mbit is not None else nic_mbit
+    if line_mbit is None or slower_mbit >= _LEAST * line_mbit:
+        return ok(pair, found)
+    whose = "vmtoll_link_mbit says" if said_mbit is not None else "the interfaces could do"
+    found = f"{found}; {whose} {line_mbit:g}, the way {slower} is the slower"
+    if sut.role == "kvm_guest":
+        advice = "If its host reaches the rate, the guest's network device is what it costs; else mend cable or switch."
+        return warn(pair, found, advice)
+    verdict = fail if said_mbit is not None else warn
+    return verdict(pair, found, "Look at cable, switch and `ethtool`, or say the real rate in vmtoll_link_mbit.")

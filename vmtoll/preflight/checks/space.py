@@ -1,0 +1,29 @@
+"""The machines have room: disk for sites, servers and what tools write; memory for both."""
+
+from collections.abc import Iterator
+
+from vmtoll.preflight.finding import Finding, fail, ok
+from vmtoll.preflight.lab import SUTS, Lab
+from workloads.runner.inventory import Host
+
+ORDER = 45
+# Sites and what is built on the controller take 60 MiB; the rest is for packages and for what tools log of a load.
+_DISK_MIB = 512
+_MEMORY_MIB = 256
+
+
+def check(lab: Lab) -> Iterator[Finding]:
+    """Free disk and memory of clients and systems under test."""
+    yield from lab.on_each(lab.answering("client", *SUTS), lambda host: _look(lab, host))
+
+
+def _look(lab: Lab, host: Host) -> Iterator[Finding]:
+    seen = lab.probe(host, "space", "/var", "/srv", "/tmp")
+    short = {folder: mib for folder, mib in seen["free_mib"].items() if mib < _DISK_MIB}
+    for folder, mib in short.items():
+        yield fail(host.name, f"{folder} has {mib} MiB left", f"Make room: {_DISK_MIB} MiB at least.")
+    if seen["memory_mib"] < _MEMORY_MIB:
+        found = f"{seen['memory_mib']} MiB of memory are available"
+        yield fail(host.name, found, f"Stop something, or give it more: {_MEMORY_MIB} MiB at least.")
+    elif not short:
+        yield ok(host.name, f"{min(seen['free_mib'].values())} MiB of disk and {seen['memory_mib']} of memory free")

@@ -1,0 +1,68 @@
+"""Servers, sites and load tools are the same everywhere, once the machines are provisioned."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll.preflight.lab import SUTS, Lab
+from workloads import tools
+from workloads.runner.inventory import Host
+
+ORDER = 90
+_FACTS_LIMIT_S = 180.0
+_NONE = "absent"
+
+# thing → its version
+Versions = dict[str, str]
+
+
+def check(lab: Lab) -> Iterator[Finding]:
+    """Servers and sites on the systems under test, load tools on these and the clients."""
+    servers: dict[str, Versions] = {}
+    programs: dict[str, Versions] = {}
+
+    def look(host: Host) -> list[Finding]:
+        # "." is all sites: one digest over everything that the servers serve.
+        facts = lab.lines[host.name].call("facts", _FACTS_LIMIT_S, **({"site": "."} if host.role in SUTS else {}))
+        programs[host.name] = _tools(lab, host, facts["packages"])
+        if host.role in SUTS:
+            servers[host.name] = _servers(facts)
+        return []
+
+    yield from lab.on_each(lab.answering("client", *SUTS), look)
+    yield from judge("servers and sites", servers)
+    yield from judge("load tools", programs)
+
+
+def _servers(facts: Mapping[str, Any]) -> Versions:
+    found: Versions = {}
+    for name, server in facts["servers"].items():
+        found[f"{name}'s packages"] = server["version"] or "its own build"
+        found[f"{name}'s binary"] = server["binary_sha256"][:12]
+        found[f"{name}'s configuration"] = server["config_sha256"][:12]
+        found[f"{name}'s worker count"] = str(server["workers"])
+    return found | ({"the sites' content": facts["content_digest"][:12]} if found else {})
+
+
+def _tools(lab: Lab, host: Host, packages: Mapping[str, str]) -> Versions:
+    names = {name: tools.get(name).PACKAGE for name in tools.names()}
+    found = {name: packages[package] for name, package in names.items() if package and package in packages}
+    built = [f"/usr/local/bin/{name}" for name, package in names.items() if package is None]
+    for line in lab.run(host, ["sha256sum", *built])["stdout"].splitlines():
+        digest, path = line.split()
+        found[path.rpartition("/")[2]] = digest[:12]
+    return found
+
+
+def judge(kind: str, seen: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Whether each thing has one version on all machines that were seen."""
+    for machine in (machine for machine, versions in seen.items() if not versions):
+        yield warn(machine, f"it has no {kind} yet", "`vmtoll provision` brings them.")
+    there = {machine: versions for machine, versions in seen.items() if versions}
+    things = sorted({thing for versions in there.values() for thing in versions})
+    differ = [thing for thing in things if len({versions.get(thing, _NONE) for versions in there.values()}) > 1]
+    for thing in differ:
+        each = ", ".join(f"{versions.get(thing, _NONE)} on {machine}" for machine, versions in there.items())
+        yield fail("", f"{thing} is {each}", "Run `vmtoll provision` for all of them.")
+    if there and not differ:
+        yield ok("", f"{kind} are the same on {', '.join(there)}")

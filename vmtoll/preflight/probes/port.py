@@ -1,0 +1,13 @@
+"""Usage: port.py PORT — prints why a server could not listen there; an empty string when it could."""
+
+import json
+import socket
+import sys
+
+with socket.socket() as probe:
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind(("", int(sys.argv[1])))
+        print(json.dumps(""))
+    except OSError as error:
+        print(json.dumps(error.strerror))

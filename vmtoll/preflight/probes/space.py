@@ -1,0 +1,26 @@
+"""Usage: space.py FOLDER… — prints the MiB that root may still write there, and those of memory available."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def free_mib(folder: str) -> int:
+    """MiB left where a folder is, or would be made."""
+    path = Path(folder)
+    while not path.exists():
+        path = path.parent
+    seen = os.statvfs(path)
+    return seen.f_bfree * seen.f_frsize >> 20
+
+
+memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+print(
+    json.dumps(
+        {
+            "free_mib": {folder: free_mib(folder) for folder in sys.argv[1:]},
+            "memory_mib": int(memory["MemAvailable"].split()[0]) >> 10,
+        }
+    )
+)
