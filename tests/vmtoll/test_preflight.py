@@ -15,7 +15,7 @@ from this_machine import free_port, here, opened
 
 from vmtoll import accelerator
 from vmtoll.preflight import checks, findings
-from vmtoll.preflight.checks import clock, free, kvm, link, network, system
+from vmtoll.preflight.checks import clock, free, guests, kvm, link, network, system
 from vmtoll.preflight.finding import Finding
 from vmtoll.preflight.lab import PROBES, Lab
 from workloads.runner.errors import HostLostError
@@ -124,6 +124,30 @@ def test_kvm_is_tried_and_not_looked_at(tmp_path: Path) -> None:
     assert kvm.judge("host", file, embedded=False).level == "fail"
     assert kvm.judge("host", file, embedded=True).level == "warn"
     assert kvm.judge("host", {"why": "", "advice": "", "booted": "vmlinuz-6.1"}, embedded=False).level == "ok"
+
+
+def test_a_guest_has_a_domain_and_its_host_what_the_profile_needs(tmp_path: Path) -> None:
+    """On libvirt's own test driver, which has one domain, `test`; no host has a virtual function ffff:ff:1f.7."""
+    sriov = {"vmtoll_environment": "kvm-sriov", "vmtoll_profile": "kvm-sriov", "vmtoll_cpus": "0"}
+    domains: dict[str, dict[str, str]] = {
+        "well": {"vmtoll_domain": "test"},
+        "gone": {"vmtoll_domain": "nope"},
+        "unmade": {"vmtoll_domain": "later", **sriov, "vmtoll_vf": "ffff:ff:1f.7"},
+    }
+    tree = here(tmp_path)
+    tree["kvm_guests"] = {"hosts": list(domains)}
+    tree["kvm_hosts"] = {"hosts": ["host"]}
+    tree["_meta"]["hostvars"] |= {
+        name: {"ansible_connection": "local", "vmtoll_kvm_host": "host", **said} for name, said in domains.items()
+    }
+    tree["_meta"]["hostvars"]["host"] = {"ansible_connection": "local", "vmtoll_libvirt_uri": "test:///default"}
+    with opened(tree) as (lab, _):
+        found = list(guests.check(lab))
+    levels = [(f.machine, f.level) for f in found]
+    assert levels[:3] == [("well", "ok"), ("gone", "fail"), ("unmade", "warn")]
+    lacks = [f for f in found[3:] if f.found.startswith("unmade (kvm-sriov): ")]
+    assert {f.level for f in lacks} == {"fail"}
+    assert any("IOMMU" in f.found or "ffff:ff:1f.7" in f.found for f in lacks), found
 
 
 def test_a_check_is_a_file_and_one_that_breaks_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

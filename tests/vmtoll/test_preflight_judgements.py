@@ -10,6 +10,7 @@ from vmtoll.preflight.checks import clock, inventory, link, network, settings, v
 from vmtoll.preflight.lab import Lab
 from workloads.runner.inventory import Host
 from workloads.runner.ssh_said import meaning
+from workloads.runner.transport import AgentLine
 
 GOOD = {
     "load": {"group": "clients", "vmtoll_link": "1gbit", "vmtoll_link_mbit": 1000},
@@ -68,6 +69,26 @@ def test_two_machines_of_one_environment_are_to_be_chosen_from() -> None:
         "two": {"hosts": ["other"]},
     }
     assert [finding.level for finding in inventory.check(Lab(Path("lab.yml"), apart))] == ["ok"]
+
+
+def test_load_goes_between_machines_of_one_cell() -> None:
+    two = data(load1=GOOD["load"], load2=GOOD["load"], big1=GOOD["big"], small=GOOD["small"], host=GOOD["host"])
+    cells = {"one": {"hosts": ["load1", "big1"]}, "two": {"hosts": ["load2", "small", "host"]}}
+
+    def pairs(tree: dict[str, Any]) -> list[tuple[str, str]]:
+        lab = Lab(Path("lab.yml"), tree)
+        lab.lines = {host.name: AgentLine(host) for host in lab.hosts}
+        return [(client.name, sut.name) for client, sut in lab.pairs()]
+
+    assert pairs(two) == [("load1", "big1"), ("load1", "small"), ("load2", "big1"), ("load2", "small")]
+    assert pairs(two | {"cells": {"children": ["one", "two"]}} | cells) == [("load1", "big1"), ("load2", "small")]
+
+
+def test_of_kvm_hosts_only_those_that_are_stood_on_count_under_a_limit() -> None:
+    tree = data(**GOOD, idle={"group": "kvm_hosts"})
+    assert [host.name for host in Lab(Path("lab.yml"), tree).hosts] == ["load", "big", "small", "host", "idle"]
+    limited = Lab(Path("lab.yml"), tree, limited=True)
+    assert [host.name for host in limited.hosts] == ["load", "big", "small", "host"]
 
 
 def test_every_variable_that_is_documented_is_read() -> None:
