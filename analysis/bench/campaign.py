@@ -40,7 +40,7 @@ FROM range({trials}) AS numbers(n)
 _HISTOGRAMS = """
 SELECT $run AS run_id, 1 + n // 8 AS block, 1 + n % 8 AS "order", 1 AS attempt, 'response time' AS latency,
        (200 * exp(bucket / 300) * if(n % 2 = 0, 1, 1.2))::BIGINT + bucket AS latency_us,
-       1 + (1000 * exp(-((bucket - 500) / 300) ** 2))::BIGINT + 0 * $cell AS "count"
+       1 + (1000 * exp(-pow((bucket - 500) / 300, 2)))::BIGINT + 0 * $cell AS "count"
 FROM range({trials}) AS numbers(n), range({buckets}) AS buckets(bucket)
 """
 _SAMPLES = """

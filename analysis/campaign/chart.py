@@ -66,10 +66,11 @@ def _chart(entries: Sequence[dict[str, Any]]) -> Chart:
 
 
 def _ratio_ticks(axes: Any) -> None:
-    """Four or five ticks, evenly apart in the logarithm, written as ratios."""
+    """A few ticks at ratios of two decimals, about evenly apart in the logarithm, none too near to 1."""
     low, high = axes.get_xlim()
-    places = np.unique(np.append(np.linspace(low, high, 6)[1:-1], 0.0) if low < 0 < high else np.linspace(low, high, 5))
-    apart = [p for p in places if p == 0 or abs(p) > (high - low) / 8]
-    axes.xaxis.set_major_locator(FixedLocator(apart))
+    ratios = [1.0, *(round(math.exp(place), 2) for place in np.linspace(low, high, 6)[1:-1])]
+    apart = [r for r in ratios if r == 1 or abs(math.log(r)) > (high - low) / 8]
+    axes.xaxis.set_major_locator(FixedLocator([math.log(r) for r in apart]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{math.exp(x):.3g}×"))
+    axes.set_xlim(low, high)

@@ -10,9 +10,17 @@ from typing import Any
 from markupsafe import Markup
 
 from analysis.campaign.chart import HEADLINES, draw, label
-from analysis.judge import KINDS, estimate_words
+from analysis.judge import EQUIVALENT, INVALID, KVM_FASTER, METAL_FASTER, NOT_DISTINGUISHABLE, estimate_words
 from analysis.page import environment
 from analysis.svg import inline_svg
+
+_WORDS = {
+    METAL_FASTER: "metal is faster",
+    KVM_FASTER: "the guest is faster",
+    EQUIVALENT: "they are equivalent",
+    NOT_DISTINGUISHABLE: "they are not distinguishable",
+    INVALID: "nothing can be said",
+}
 
 
 def write_page(figures: Mapping[str, Any], output: Path) -> Path:
@@ -41,9 +49,8 @@ def _sentence(figures: Mapping[str, Any]) -> str:
     if len(headline) == 1:
         return f"{words}: {headline[0]['text']} ({estimate_words(headline[0])})."
     counted = Counter(one["kind"] for one in headline)
-    return (
-        f"{words}, {len(headline)} comparisons: " + ", ".join(f"{counted[k]} {k} …" for k in KINDS if counted[k]) + "."
-    )
+    told = ", ".join(f"{word} in {counted[kind]}" for kind, word in _WORDS.items() if counted[kind])
+    return f"{words}, {len(headline)} comparisons of throughput or tail: {told}."
 
 
 def _trials(rows: Sequence[Mapping[str, Any]]) -> str:
