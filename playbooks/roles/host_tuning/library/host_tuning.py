@@ -33,7 +33,6 @@ options:
     description: What to set (docs/real-hosts.md); what is not named stays as it is.
     type: dict
     default: {}
-author: [vmtoll]
 """
 
 RECORD = "var/lib/vmtoll/host-tuning.json"
@@ -63,6 +62,8 @@ class Host:
         if place == UNIT:
             return "active" if _succeeds("systemctl", "is-active", "--quiet", UNIT) else "inactive"
         if place == PROFILE:
+            if self.read("etc/tuned/profile_mode") == "auto":
+                return "auto"  # whichever it thinks best
             said = re.search(r"Current active profile: (\S+)", _output("tuned-adm", "active"))
             return said[1] if said else ""
         try:
@@ -75,7 +76,8 @@ class Host:
         if place == UNIT:
             subprocess.run(["systemctl", "start" if value == "active" else "stop", UNIT], check=True)
         elif place == PROFILE:
-            subprocess.run(["tuned-adm", *(["profile", value] if value else ["off"])], check=True)
+            verb = {"auto": ["auto_profile"], "": ["off"]}.get(value, ["profile", value])
+            subprocess.run(["tuned-adm", *verb], check=True)
         else:
             (self.root / place).write_text(value)
 
@@ -189,14 +191,13 @@ class Tuning:
         self.before: dict[str, str] = {}
         self.after: dict[str, str] = {}
         self.failed: list[str] = []
-        boot = self.host.read(BOOT)
+        self.boot = self.host.read(BOOT)
         known = json.loads(self.record.read_text()) if self.record.exists() else {}
         self.was = known.get("was", {})
         self.fixed = set(known.get("fixed", []))  # interrupts that cannot be moved
-        if known and known["boot"] != boot:  # a reboot has undone the rest
+        if known and known["boot"] != self.boot:  # a reboot has undone the rest
             self.was = {name: places for name, places in self.was.items() if name == "tuned_profile"}
             self.fixed = set()
-        self.boot = boot
 
     def tune(self, wanted: dict[str, object]) -> None:
         targets, lacks = {}, []
@@ -226,15 +227,14 @@ class Tuning:
         last = "irqbalance"  # it would move what is being set back
         for name in sorted(self.was, key=lambda name: (name == last, list(SETTINGS).index(name))):
             for place, value in self.was[name].items():
-                if self.host.read(place) is not None:
-                    self.put(name, place, value)
+                self.put(name, place, value)
         if self.record.exists() and not self.failed and not self.check:
             self.record.unlink()
 
     def put(self, name: str, place: str, value: str) -> None:
-        """Set one place, if it is not so already, and see that it took."""
+        """Set one place that is there, if it is not so already, and see that it took."""
         now = self.host.read(place)
-        if now == value or place in self.fixed:
+        if now in (None, value) or place in self.fixed:
             return
         if not self.check:
             try:
