@@ -1,16 +1,21 @@
 """What a KVM host tells of a guest: with a real QEMU (which emulates here), and with what KVM would print."""
 
+import csv
+import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from workloads.runner import telemetry
 from workloads.runner.agent.servers import until
 from workloads.runner.agent.telemetry import by_debugfs, by_libvirt, interrupts, kvm_counters, thread_seconds
 from workloads.runner.inventory import Host
+from workloads.runner.registry import Registry
+from workloads.runner.run import run
 from workloads.runner.transport import AgentLine
 from workloads.runner.usage import Usage
 
@@ -150,3 +155,32 @@ def test_where_nothing_counts_there_is_nothing_and_no_zero() -> None:
     assert telemetry.columns({**told, "requests": 0}) == {}
     assert telemetry.seen(reading(10, guests=0), reading(20, guests=0), 10) is None
     assert telemetry.columns(None) == {}
+
+
+def test_a_run_keeps_what_the_host_saw_of_each_trial(
+    qemu: subprocess.Popen[bytes], project: Registry, inventory: Path, tmp_path: Path, rewrite: Callable[..., Path]
+) -> None:
+    """The server of the guest runs here, beside a QEMU that emulates and serves nobody."""
+    tree = yaml.safe_load(inventory.read_text())
+    groups = tree["all"]["children"]
+    guest = groups["metal"]["hosts"].pop("metal-two") | {"vmtoll_kvm_host": "box", "vmtoll_domain": "toll"}
+    groups |= {"kvm_guests": {"hosts": {"guest": guest}}}
+    groups |= {"kvm_hosts": {"hosts": {"box": {"ansible_connection": "local", "vmtoll_root": str(tmp_path)}}}}
+    inventory.write_text(yaml.safe_dump(tree))
+    folder = run(rewrite(blocks=1, noise_floor=None), inventory, tmp_path / "results", registry=project)
+    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        rows = {row["environment"]: row for row in csv.DictReader(handle)}
+    row = rows["metal-two"]
+    assert row["accelerator"] == "tcg"
+    assert row["host_exits_per_request"] == "", "under emulation there are none, and none is not 0"
+    kinds = [float(row[f"host_{kind}_cpu_us_per_request"]) for kind in ("vcpu", "qemu", "vhost")]
+    assert sum(kinds) == pytest.approx(float(row["host_cpu_us_per_request"]), rel=1e-6)
+    assert float(row["host_irqs_per_request"]) > 0 and float(row["guest_irqs_per_request"]) > 0
+    (file,) = (folder / "telemetry").iterdir()
+    assert file.name == f"b001-o{int(row['order']):03d}-a1.json"
+    told = json.loads(file.read_text())
+    assert {name: seen["requests"] for name, seen in told.items()} == {
+        "tool": int(row["transactions"]), "twin": int(row["twin_requests"]),
+    }  # fmt: skip
+    assert told["tool"]["kvm"] is None
+    assert rows["metal"]["host_vcpu_cpu_us_per_request"] == rows["metal"]["guest_irqs_per_request"] == ""
