@@ -129,7 +129,7 @@ def check_inventory(resolved: Resolved, inventory: Inventory) -> None:
             f"the inventory's client has vmtoll_link {inventory.link!r}"
         )
     check_clients(resolved, inventory)
-    for host in inventory.suts.values():
+    for host in (host for under_test in inventory.machines.values() for host in under_test):
         if host.role == "kvm_guest" and (inventory.kvm_host(host) is None or not host.get("vmtoll_domain")):
             raise InventoryError(
                 f"{host.name}: a guest needs vmtoll_kvm_host and vmtoll_domain, to tell KVM from emulation"
