@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_run import eventually_none_left, rows_of, start
+from test_run import eventually_none_left, kill_agent_of, rows_of, start
 
 from vmtoll import cli
 from workloads.runner.errors import AgentError, InventoryError, ResultsError
@@ -142,6 +143,40 @@ def test_two_runs_at_once_and_what_a_killed_one_leaves(
     finished = [json.loads(file.read_text())["status"] for file in sorted((tmp_path / "other/tiny").glob("*/run.json"))]
     assert finished == ["complete"]
     assert eventually_none_left(tmp_path)
+
+
+GOING_DOWN = """\
+#!/bin/sh
+echo "$@" >>{folder}/asked
+[ $(wc -l <{folder}/asked) -gt 2 ] || {{ echo stopping; exit 1; }}
+echo running
+"""
+
+
+def test_a_machine_on_its_way_down_is_not_taken_for_back(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still answers in the moment before it goes; systemd says so (here a stand-in, in the lab the real one)."""
+    rewrite(blocks=1, noise_floor=None, environments=["metal"], warmup_s=0.1, duration_s=2.0)
+    stand_in = tmp_path / "stand-in"
+    stand_in.mkdir()
+    (stand_in / "systemctl").write_text(GOING_DOWN.format(folder=stand_in))
+    (stand_in / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stand_in}:{os.environ['PATH']}")
+    messages: list[str] = []
+
+    def reboot(stage: str, n: int, of: int, message: str, left_s: float | None) -> None:
+        messages.append(message)
+        if message.endswith(": siege measures") and messages.count(message) == 1:
+            threading.Timer(0.5, kill_agent_of, [tmp_path / "metal"]).start()
+
+    run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, progress=reboot)
+    rows = rows_of(run_dir)
+    assert [row["attempt"] for row in rows] == ["1", "2"], messages
+    assert rows[0]["reasons"].startswith("host-lost: metal: ")
+    assert rows[1]["verdict"] in {"valid", "suspect"}, rows[1]["reasons"]
+    assert (stand_in / "asked").read_text().splitlines() == ["is-system-running --wait"] * 3
+    assert "metal is back" in messages
 
 
 def test_a_run_is_not_resumed_on_other_machines(project: Registry, inventory: Path, tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ end_processes() {
 }
 
 [ -n "$(namespaces)" ] || [ -d "$folder" ] || exit 0
+# The connections that Ansible keeps open for a while would lead a lab of the same addresses into this one.
+for socket in "$folder"/ssh-*; do
+    [ ! -S "$socket" ] || ssh -O exit -o ControlPath="$socket" lab 2>/dev/null || true
+done
 end_processes TERM 20
 end_processes KILL 50
 if [ -n "$(processes)" ]; then
