@@ -93,7 +93,7 @@ def test_the_rungs_add_one_toggle_each_and_end_at_tuned() -> None:
     ladder = ("kvm-default", "kvm-step-multiqueue", "kvm-step-pinned", "kvm-step-hugepages", "kvm-tuned")
     said = [dict(profiles.load(name).values) for name in ladder]
     changed = [{key for key in after if after[key] != before[key]} for before, after in itertools.pairwise(said)]
-    assert changed == [{"nic_queues"}, {"cputune", "needs"}, {"memory_backing", "needs"}, {"features", "cmdline"}]
+    assert changed == [{"nic_queues"}, {"cputune", "needs"}, {"memory_backing", "needs"}, {"cmdline"}]
     for name in TOGGLES:
         alone, base = profiles.load(name).values, said[0]
         assert all(said[-1][key] == alone[key] for key in alone if alone[key] != base[key] and key != "needs"), name
@@ -114,11 +114,19 @@ def test_memory_of_the_inventory_goes_before_the_profiles() -> None:
 
 def test_who_the_guest_is_stands_on_its_kernels_command_line() -> None:
     words = (
-        domain("kvm-halt-poll", address="198.18.0.30", prefix=15, gateway="198.18.0.1").findtext("os/cmdline") or ""
+        domain("kvm-default", address="198.18.0.30", prefix=15, gateway="198.18.0.1").findtext("os/cmdline") or ""
     ).split()
     assert "ip=198.18.0.30::198.18.0.1:255.254.0.0:one:eth0:off" in words
-    assert {"root=LABEL=vmtoll", "systemd.hostname=one", "cpuidle_haltpoll.force=1"} <= set(words)
+    assert {"root=LABEL=vmtoll", "systemd.hostname=one"} <= set(words)
     assert "ip=eth0:dhcp" in (domain("kvm-default").findtext("os/cmdline") or "").split()
+
+
+def test_virtual_cpus_poll_with_kvm_only() -> None:
+    told = {
+        accelerator: domain("kvm-halt-poll", accelerator).findtext("os/cmdline") or "" for accelerator in ACCELERATORS
+    }
+    assert told["kvm"].split()[-1] == "idle=poll"
+    assert told["kvm"] == told["tcg"] + " idle=poll"
 
 
 @pytest.fixture

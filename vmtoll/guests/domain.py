@@ -45,5 +45,5 @@ def render(profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGE
 
 def _filled(environment: Environment, value: Any, known: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
-        return [_filled(environment, word, known) for word in value]
+        return [filled for word in value if (filled := _filled(environment, word, known))]
     return environment.from_string(value).render(known) if isinstance(value, str) else value
