@@ -71,6 +71,13 @@ def test_two_machines_of_one_environment_are_to_be_chosen_from() -> None:
     assert [finding.level for finding in inventory.check(Lab(Path("lab.yml"), apart))] == ["ok"]
 
 
+def test_clients_of_different_links_are_to_be_chosen_from() -> None:
+    two = {**GOOD, "slow": {"group": "clients", "vmtoll_link": "100mbit", "vmtoll_link_mbit": 100}}
+    found = list(inventory.check(Lab(Path("lab.yml"), data(**two))))
+    assert [finding.level for finding in found] == ["warn", "ok"]
+    assert found[0].found == "vmtoll_link is 1gbit on load, 100mbit on slow"
+
+
 def test_load_goes_between_machines_of_one_cell() -> None:
     two = data(load1=GOOD["load"], load2=GOOD["load"], big1=GOOD["big"], small=GOOD["small"], host=GOOD["host"])
     cells = {"one": {"hosts": ["load1", "big1"]}, "two": {"hosts": ["load2", "small", "host"]}}

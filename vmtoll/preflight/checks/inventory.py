@@ -73,7 +73,11 @@ def _alike(lab: Lab) -> Iterator[Finding]:
 
 
 def _link(lab: Lab) -> Iterator[Finding]:
-    for client in hosts_by_role(lab.data)["client"]:
+    clients = hosts_by_role(lab.data)["client"]
+    if len({str(client.get("vmtoll_link", "unshaped")) for client in clients}) > 1:
+        each = ", ".join(f"{client.get('vmtoll_link', 'unshaped')} on {client.name}" for client in clients)
+        yield warn("", f"vmtoll_link is {each}", "Choose clients with --limit: one load needs one link.")
+    for client in clients:
         link, mbit = str(client.get("vmtoll_link", "unshaped")), client.get("vmtoll_link_mbit")
         rate = re.fullmatch(r"([0-9]+)(mbit|gbit)", link)
         said = int(rate[1]) * (1000 if rate[2] == "gbit" else 1) if rate else None
