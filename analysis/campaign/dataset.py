@@ -20,11 +20,11 @@ HIVE = ("campaign", "cell", "experiment")  # the folders' names, in order
 SCENARIOS = ["experiment", *SCENARIO]  # what tells a scenario apart within a campaign
 _WHERE = ", ".join(SCENARIOS)
 
+BATCH = 200  # files of trials read at once: DuckDB keeps what each says of its hundred columns
 _TRIALS = """
-CREATE TEMP TABLE trials AS
 SELECT cell, {where}, run_id, block, "order", attempt, environment, accelerator, verdict, {columns},
        list_transform(string_split(coalesce(reasons, ''), ' | '), lambda r: trim(split_part(r, ':', 1))) AS codes
-FROM {source}
+FROM (SELECT * FROM {source} UNION ALL BY NAME SELECT {none} WHERE false)
 QUALIFY row_number() OVER (
     PARTITION BY cell, {where}, run_id, block, environment
     ORDER BY attempt DESC
@@ -80,14 +80,7 @@ class Dataset:
         self.database = connect(memory_mb)
         try:
             self.campaign = campaign or self._only()
-            figures = {m.column(source, guest=side) for m in METRICS for source in m.columns for side in (True, False)}
-            self.database.execute(
-                _TRIALS.format(
-                    source=self.table("trials"),
-                    where=_WHERE,
-                    columns=", ".join(f'"{column}"' for column in sorted(figures)),
-                )
-            )
+            self._read_trials()
         except (duckdb.Error, LoadError) as error:
             self.database.close()
             raise LoadError(f"{location}: {error}") from error
@@ -102,9 +95,21 @@ class Dataset:
 
     def table(self, name: str) -> str:
         """The SQL that reads a table of the campaign; files written before a column was added have it empty."""
-        types = ", ".join(f"'{key}': VARCHAR" for key in HIVE)  # a cell named 07 is no number
-        files = self._files(name, self.campaign)
-        return f"read_parquet({files}, hive_partitioning = true, hive_types = {{{types}}}, union_by_name = true)"
+        return _read(self._files(name, self.campaign))
+
+    def _read_trials(self) -> None:
+        """Make the table `trials`: last attempts. All attempts of a trial are in one file. Raises LoadError."""
+        found = self.database.execute(f"SELECT file FROM glob({self._files('trials', self.campaign)}) ORDER BY file")
+        files = [_quoted(str(file)) for (file,) in found.fetchall()]
+        if not files:
+            raise LoadError(f"it holds no campaign {self.campaign}")
+        figures = sorted({m.column(s, guest=side) for m in METRICS for s in m.columns for side in (True, False)})
+        none = ", ".join(f'NULL::DOUBLE AS "{name}"' for name in figures)  # for a file older than a column
+        columns = ", ".join(f'"{name}"' for name in figures)
+        for first in range(0, len(files), BATCH):
+            source = _read("[" + ", ".join(files[first : first + BATCH]) + "]")
+            query = _TRIALS.format(source=source, where=_WHERE, columns=columns, none=none)
+            self.database.execute(("INSERT INTO trials " if first else "CREATE TEMP TABLE trials AS ") + query)
 
     def effects(self) -> pd.DataFrame:
         """One row per cell, scenario, guest (the A/A arm too), metric and source: blocks, mean and sd of the paired
@@ -136,7 +141,7 @@ class Dataset:
     def _files(self, table: str, campaign: str) -> str:
         """The files of a table, as a text in SQL."""
         parts = [self.location, table, f"campaign={campaign}", "cell=*", "experiment=*", "*.parquet"]
-        return "'" + "/".join(parts).replace("'", "''") + "'"
+        return _quoted("/".join(parts))
 
     def _figures(self, metric: Metric, source: str) -> str:
         limits = ", ".join(f"'{code}'" for code in sorted(metric.limits.get(source, frozenset())))
@@ -152,6 +157,16 @@ class Dataset:
             metal=BASELINE,
             again=AA_ARM,
         )
+
+
+def _read(files: str) -> str:
+    """The SQL that reads these files, a text or a list of texts; a cell named 07 is no number."""
+    types = ", ".join(f"'{key}': VARCHAR" for key in HIVE)
+    return f"read_parquet({files}, hive_partitioning = true, hive_types = {{{types}}}, union_by_name = true)"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -249,7 +249,11 @@ def test_where_the_client_set_the_pace_on_both_sides_nothing_is_decided(tmp_path
     assert entry(found, "tail", "nginx", "rate:1000")["kind"] == METAL_FASTER
 
 
-def test_runs_that_are_older_than_a_column_are_read_with_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", [1, 200])
+def test_runs_that_are_older_than_a_column_are_read_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr("analysis.campaign.dataset.BATCH", batch)
     data = tmp_path / "data"
     for cell in ("old", "new"):
         partition(cell_run(tmp_path, cell, 0.9), data, "spring", cell)
@@ -271,7 +275,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="it holds the campaigns spring, summer: name one"):
         campaign(str(data))
     assert campaign(str(data), "summer")["campaign"] == "summer"
-    with pytest.raises(LoadError, match="autumn"):
+    with pytest.raises(LoadError, match="it holds no campaign autumn"):
         campaign(str(data), "autumn")
     with pytest.raises(LoadError, match=r"cell '\.\./x': letters, digits"):
         partition(run, data, "spring", "../x")
