@@ -108,7 +108,10 @@ def test_what_the_host_lacks_is_named_and_nothing_is_made(made: Path, lab: Path)
     file = inventory(made, lab, vmtoll_bridge="br-none")
     done = subprocess.run([VMTOLL, "provision", "-i", file], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert f"box: {NAME} (kvm-step-pinned): there is no bridge br-none: make it, or name another in" in done.stdout
+    assert (
+        f"box: {NAME} (kvm-step-pinned): there is no bridge br-none: make it, or name another in"
+        in done.stdout + done.stderr
+    )
     assert "br-none" not in virsh(lab, "dumpxml", NAME)
 
 
