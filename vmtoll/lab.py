@@ -141,7 +141,7 @@ def _built() -> dict[str, Any]:
 def _silent_machines() -> list[str]:
     config = LAB / "ssh_config"
     names = [line.split()[1] for line in config.read_text().splitlines() if re.fullmatch(r"Host [a-z0-9-]+", line)]
-    reach = ["ssh", "-F", str(config), "-o", "ConnectTimeout=5"]
+    reach = ["ssh", "-F", str(config), "-o", "ConnectTimeout=20"]  # emulated guests beside each other are slow
     return [
         name for name in names if subprocess.run([*reach, name, "true"], capture_output=True, check=False).returncode
     ]
