@@ -98,7 +98,8 @@ def _print(asked: Campaign) -> None:
             done = asked.run_of((cell.name, name), "complete")
             state = "done" if done else f"no machine is {lacks}" if lacks else f"{planned.total_s / 60:.1f} minutes"
             print(f"{'':16}  {name}: {len(planned.trials)} trials, {state}")
+    at_once = min(asked.forks, len(asked.cells))
     print(
-        f"{len(asked.cells)} cells, {len(asked.tasks)} runs, {min(asked.forks, len(asked.cells))} cells at once: "
-        f"about {asked.total_s / 60:.0f} minutes; results in {asked.folder}"
+        f"cells: {len(asked.cells)}, {at_once} at once; runs: {len(asked.tasks)}; about {asked.total_s / 60:.0f} minutes; "
+        f"results in {asked.folder}"
     )

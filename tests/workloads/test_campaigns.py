@@ -124,7 +124,7 @@ def test_a_dry_run_says_what_would_run_where_and_starts_nothing(tmp_path: Path) 
     said = CliRunner().invoke(app, words).stdout
     assert "cell_a" in said and "client2, metal2" in said
     assert "no machine is kvm-default" in said
-    assert "2 cells, 2 runs, 2 cells at once: about" in said
+    assert "cells: 2, 2 at once; runs: 2; about" in said
     assert not (tmp_path / "c").exists()
 
 
