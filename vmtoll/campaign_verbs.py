@@ -98,8 +98,6 @@ def _print(asked: Campaign) -> None:
             done = asked.run_of((cell.name, name), "complete")
             state = "done" if done else f"no machine is {lacks}" if lacks else f"{planned.total_s / 60:.1f} minutes"
             print(f"{'':16}  {name}: {len(planned.trials)} trials, {state}")
-    at_once = min(asked.forks, len(asked.cells))
-    print(
-        f"cells: {len(asked.cells)}, {at_once} at once; runs: {len(asked.tasks)}; about {asked.total_s / 60:.0f} minutes; "
-        f"results in {asked.folder}"
-    )
+    at_once, minutes = min(asked.forks, len(asked.cells)), asked.total_s / 60
+    print(f"cells: {len(asked.cells)}, {at_once} at once; runs: {len(asked.tasks)}; about {minutes:.0f} minutes")
+    print(f"results in {asked.folder}")
