@@ -1,12 +1,12 @@
 """Machines that were lost are brought back before the next trial."""
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from workloads.runner.bench import Bench
+from workloads.runner.booted import wait_until_booted
 from workloads.runner.errors import AgentError, HostLostError, ResultsError, RunnerError
 from workloads.runner.inventory import Host
 from workloads.runner.transport import AgentLine
@@ -16,8 +16,6 @@ from workloads.runner.transport import AgentLine
 BACK_S = 300.0
 QUICK_S = 10.0
 OPEN_S = 30.0
-# A machine that answers may still be booting, which would disturb the next trial.
-BOOT_S = 120.0
 # How long a dead run's agent may take to stop its server and let go of its lock.
 LOCK_S = 20.0
 
@@ -71,14 +69,8 @@ def _bring_back(bench: Bench, host: Host, line: AgentLine) -> None:
 
 
 def _open(line: AgentLine, limit_s: float) -> None:
-    """Reach a machine and wait until it has booted. Raises HostLostError, also when it is on its way down."""
     line.open(limit_s)
-    with contextlib.suppress(AgentError):  # without systemd there is nothing to wait for
-        booted = ["systemctl", "is-system-running", "--wait"]
-        said = line.call("exec", BOOT_S + 10, argv=booted, limit_s=BOOT_S)["stdout"].strip()
-        if said == "stopping":
-            line.give_up("it is shutting down")
-            raise HostLostError(f"{line.host.name}: it is shutting down")
+    wait_until_booted(line)
 
 
 def _revive(bench: Bench, host: Host) -> str:

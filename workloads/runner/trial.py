@@ -10,6 +10,7 @@ import numpy as np
 from workloads.runner import closed_loop, cold, gates, latency, mail, open_loop, ramp, telemetry
 from workloads.runner.background import Background
 from workloads.runner.bench import Bench
+from workloads.runner.booted import wait_until_booted
 from workloads.runner.driver import Driver, Phase
 from workloads.runner.errors import AgentError, HostLostError
 from workloads.runner.gates import Reason
@@ -54,9 +55,9 @@ class Trial:
         except HostLostError as error:
             self._fail("host-lost", str(error))
         except ToolError as error:
-            self._fail(self._or_lost("tool-failed"), str(error))
+            self._fail(*self._or_lost("tool-failed", str(error)))
         except AgentError as error:
-            self._fail(self._or_lost("server-failed"), str(error))
+            self._fail(*self._or_lost("server-failed", str(error)))
         finally:
             self._leave()
         self.row["fixed_cost_s"] = time.monotonic() - begin - self.driver.loaded_s
@@ -83,14 +84,15 @@ class Trial:
             "twin": self.workload.twin,
         }
 
-    def _or_lost(self, code: str) -> str:
-        """`host-lost` when a machine no longer answers: then that is why the tool or the server failed."""
+    def _or_lost(self, code: str, detail: str) -> tuple[str, str]:
+        """`host-lost` when a machine is gone or about to go: then that is why the tool or the server failed."""
         for line in self.driver.machines.all:
             try:
                 line.call("ping", PING_LIMIT_S)
-            except HostLostError:
-                return "host-lost"
-        return code
+                wait_until_booted(line)
+            except HostLostError as error:
+                return "host-lost", f"{error}; {detail}"
+        return code, detail
 
     def _fail(self, code: str, detail: str) -> None:
         """Keep the scenario, drop the metrics, name the reason."""
