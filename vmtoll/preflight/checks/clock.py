@@ -11,7 +11,7 @@ from workloads.runner.machine_gates import STEP_S
 from workloads.runner.transport import AgentLine
 
 ORDER = 50
-# The series of a trial are by the second. An emulated guest may begin almost a second behind: its hardware clock tells
+# The series of a trial are by the second. An emulated guest begins up to a second behind: its hardware clock tells
 # whole seconds only.
 _WORTHLESS_S = 2.0
 _LOOKS = 12
