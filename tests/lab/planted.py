@@ -36,13 +36,17 @@ def measured(
     told: Told = lambda _: None,
     workload: dict[str, Any] | None = None,
     inventory: dict[str, Any] | None = None,
+    tree: dict[str, Any] | None = None,
     **experiment: Any,
 ) -> Rows:
-    """The rows of a short run. `told` hears each message; the rest changes or adds keys, for all machines alike."""
+    """The rows of a short run. `told` hears each message; the rest changes or adds keys, for all machines alike.
+
+    `tree`: a whole inventory instead of the lab's.
+    """
     registry = _project(folder / "project", {**WORKLOAD, **(workload or {})})
     path, machines = registry.experiment_file("planted"), folder / "inventory.yml"
     path.write_text(yaml.safe_dump({**EXPERIMENT, **experiment}))
-    tree = yaml.safe_load((LAB / "inventory.yml").read_text())
+    tree = tree or yaml.safe_load((LAB / "inventory.yml").read_text())
     tree["all"]["vars"] |= inventory or {}
     machines.write_text(yaml.safe_dump(tree))
     found = run(path, machines, folder / "results", progress=lambda *words: told(words[3]), registry=registry)

@@ -1,0 +1,69 @@
+"""Machines that cannot be reached, a key that is refused, a machine that reboots in mid-run: real SSH, real systemd."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from planted import measured, once
+from the_lab import Ssh
+
+from workloads.runner.errors import HostLostError
+
+pytestmark = pytest.mark.lab
+
+
+def told_at_the_start(lab: Path, folder: Path, **metal: Any) -> str:
+    """What a run says that finds `metal` with other variables in the inventory."""
+    tree = yaml.safe_load((lab / "inventory.yml").read_text())
+    hosts = tree["all"]["children"]["lab_machines"]["hosts"]
+    hosts["metal"] |= metal
+    with pytest.raises(HostLostError) as lost:
+        measured(folder, tree=tree)
+    assert not list(folder.glob("results/planted/*/run.json")), "nothing was begun"
+    return str(lost.value)
+
+
+def test_a_machine_that_nobody_answers_for_is_named_with_its_address(lab: Path, tmp_path: Path) -> None:
+    said = told_at_the_start(lab, tmp_path, ansible_host="198.18.0.99")
+    assert said.startswith("metal: nothing answers at 198.18.0.99, port 22"), said
+    assert "see that it is switched on" in said
+
+
+def test_a_machine_where_no_ssh_listens(lab: Path, tmp_path: Path) -> None:
+    said = told_at_the_start(lab, tmp_path, ansible_port=2222)
+    assert said.startswith("metal: "), said
+    assert "port 2222" in said
+
+
+def test_a_key_that_is_refused_is_named(lab: Path, tmp_path: Path) -> None:
+    key, config = tmp_path / "other-key", tmp_path / "ssh_config"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    config.write_text((lab / "ssh_config").read_text().replace(f"IdentityFile {lab}/key", f"IdentityFile {key}"))
+    said = told_at_the_start(
+        lab, tmp_path, ansible_ssh_common_args=f"-F {config}", ansible_ssh_private_key_file=str(key)
+    )
+    assert said.startswith(f"metal: it refuses the key of root ({key}): "), said
+    assert "ansible_ssh_private_key_file" in said
+
+
+def test_a_machine_that_reboots_in_mid_trial_is_waited_for(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
+    since = "systemctl show --property=UserspaceTimestampMonotonic --value"
+    before = ssh("metal", since)
+    messages: list[str] = []
+    plant = once("h2load measures", lambda: ssh("metal", "systemctl reboot --no-block"))
+
+    def told(message: str) -> None:
+        messages.append(message)
+        plant(message)
+
+    rows = measured(tmp_path, told, duration_s=6.0)
+    assert [row["attempt"] for row in rows] == ["1", "2"], messages
+    assert rows[0]["verdict"] == "invalid"
+    assert rows[0]["reasons"].startswith("host-lost: metal: "), rows[0]["reasons"]
+    assert rows[0]["throughput_rps"] == ""
+    assert rows[1]["verdict"] in {"valid", "suspect"}, rows[1]["reasons"]
+    assert ssh("metal", since) != before, "it did reboot"
+    assert any(m.startswith("metal is gone (") and m.endswith(" s for it") for m in messages), messages
+    assert "metal is back" in messages
