@@ -15,6 +15,7 @@ def wait_until_booted(line: AgentLine) -> None:
     """
     with contextlib.suppress(AgentError):
         asked = ["systemctl", "is-system-running", "--wait"]
-        if line.call("exec", BOOT_S + 10, argv=asked, limit_s=BOOT_S)["stdout"].strip() == "stopping":
+        said = line.call("exec", BOOT_S + 10, argv=asked, limit_s=BOOT_S)
+        if said["stdout"].strip() == "stopping" or "Connection refused" in said["stderr"]:  # its bus goes first
             line.give_up("it is shutting down")
             raise HostLostError(f"{line.host.name}: it is shutting down")
