@@ -9,6 +9,7 @@ import typer
 
 from vmtoll import batch, campaign_verbs, lab, lab_verbs, tuning
 from vmtoll.conclude import conclude, replication_page
+from vmtoll.options import InventoryOption, JsonOption, LimitOption
 from vmtoll.paths import RESULTS
 from vmtoll.preflight.verb import preflight
 from vmtoll.progress import Progress, say
@@ -27,15 +28,6 @@ for _verb in (preflight, tuning.tune, tuning.untune):
 workload_app = typer.Typer(help="Workloads made of what your own servers saw.", no_args_is_help=True)
 app.add_typer(workload_app, name="workload")
 
-InventoryOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--inventory", "-i", help="Ansible inventory of real machines (default: the embedded lab).", exists=True
-    ),
-]
-LimitOption = Annotated[
-    str | None, typer.Option("--limit", help="Only these machines of the inventory: Ansible's pattern of hosts.")
-]
 ExperimentArgument = Annotated[
     str, typer.Argument(help="Name of an experiment (`vmtoll list`), or `all`: each that repeats a published one.")
 ]
@@ -51,7 +43,6 @@ ResumeOption = Annotated[
     Path | None, typer.Option(help="Folder of an interrupted run to go on with.", exists=True, file_okay=False)
 ]
 ResultsOption = Annotated[Path, typer.Option(help="Folder that holds the results.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def main() -> None:

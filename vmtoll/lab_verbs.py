@@ -14,7 +14,7 @@ app = typer.Typer(help="The embedded lab on this machine: clients, metal and gue
 @app.command("up")
 def up(
     link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
-    topology: Annotated[str, typer.Option(help="Which machines: single, multi (playbooks/topologies).")] = "single",
+    topology: Annotated[str, typer.Option(help="Which machines: a file's name in playbooks/topologies.")] = "single",
     guests: Annotated[
         str, typer.Option(help="Profiles of the guests instead of the topology's: kvm-2009,kvm-default,kvm-default")
     ] = "",
