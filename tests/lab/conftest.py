@@ -8,6 +8,16 @@ import pytest
 from the_lab import LAB, VMTOLL, Ssh
 
 
+def run_there(lab: Path) -> Ssh:
+    """What runs a command on a machine of the lab in this folder; its output, stripped."""
+
+    def run(machine: str, command: str) -> str:
+        argv = ["ssh", "-F", str(lab / "ssh_config"), machine, command]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def lab() -> Path:
     """Bring the lab up; its folder."""
@@ -20,9 +30,11 @@ def lab() -> Path:
 @pytest.fixture(scope="session")
 def ssh(lab: Path) -> Ssh:
     """Run a command on a machine of the lab; its output, stripped."""
+    return run_there(lab)
 
-    def run(machine: str, command: str) -> str:
-        argv = ["ssh", "-F", str(lab / "ssh_config"), machine, command]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
 
-    return run
+@pytest.fixture(scope="module")
+def multi() -> Ssh:
+    """Bring the topology `multi` up over thin links; what runs a command on a machine of it."""
+    subprocess.run([VMTOLL, "lab", "up", "--topology", "multi", "--link", "20mbit"], check=True)
+    return run_there(LAB)

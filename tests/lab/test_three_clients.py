@@ -1,6 +1,5 @@
 """Three clients of the lab, each behind a link of 20 Mbit/s, send one load to one metal machine."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from planted import Rows, changed, measured, reasons
-from the_lab import LAB, VMTOLL
+from the_lab import LAB, Ssh
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -24,20 +23,8 @@ LATE = (
 )
 
 
-@pytest.fixture(scope="module")
-def ask() -> Callable[[str, str], str]:
-    """Bring the lab up; what runs a command on a machine of it."""
-    subprocess.run([VMTOLL, "lab", "up", "--topology", "multi", "--link", "20mbit"], check=True)
-
-    def ssh(machine: str, command: str) -> str:
-        argv = ["ssh", "-F", str(LAB / "ssh_config"), machine, command]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
-
-    return ssh
-
-
 @pytest.fixture
-def by(tmp_path: Path, ask: Callable[[str, str], str]) -> Callable[..., Rows]:
+def by(tmp_path: Path, multi: Ssh) -> Callable[..., Rows]:
     """The rows of a short run on metal1 by these clients; `metal`: more of that machine's variables."""
 
     def go(clients: tuple[str, ...], workload: dict[str, Any], **metal: Any) -> Rows:
@@ -72,9 +59,9 @@ def test_three_links_carry_more_than_one(by: Callable[..., Rows]) -> None:
         assert f"link-bound: {machine}: " in three["reasons"]
 
 
-def test_a_tool_that_begins_late_on_one_client(by: Callable[..., Rows], ask: Callable[[str, str], str]) -> None:
+def test_a_tool_that_begins_late_on_one_client(by: Callable[..., Rows], multi: Ssh) -> None:
     back = "cd /usr/local/bin && mv vegeta.real vegeta"
-    with changed(ask, "client3", LATE, back):
+    with changed(multi, "client3", LATE, back):
         [row] = by(THREE, RATE)
     assert reasons(row)["start-spread"].startswith("vegeta: the clients began 1")
     assert row["verdict"] == "suspect"

@@ -3,10 +3,9 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable
 
 import pytest
-from the_lab import LAB, VMTOLL
+from the_lab import LAB, VMTOLL, Ssh
 
 from vmtoll.shapes import shape
 from workloads.runner.inventory import load_inventory
@@ -19,19 +18,7 @@ CELLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def multi() -> Callable[[str, str], str]:
-    """Bring it up; what runs a command on a machine of it."""
-    subprocess.run([VMTOLL, "lab", "up", "--topology", "multi", "--link", "20mbit"], check=True)
-
-    def ask(machine: str, command: str) -> str:
-        argv = ["ssh", "-F", str(LAB / "ssh_config"), machine, command]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
-
-    return ask
-
-
-def test_every_machine_is_who_the_inventory_says(multi: Callable[[str, str], str]) -> None:
+def test_every_machine_is_who_the_inventory_says(multi: Ssh) -> None:
     wanted = shape("multi")
     for machine in (*wanted.machines, *wanted.guests):
         name, address = multi(machine["name"], "hostname; ip -4 -o address show dev eth0").split("\n")
@@ -44,13 +31,13 @@ def test_every_machine_is_who_the_inventory_says(multi: Callable[[str, str], str
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_cell_is_machines_that_measure_by_themselves(multi: Callable[[str, str], str], cell: str) -> None:
+def test_a_cell_is_machines_that_measure_by_themselves(multi: Ssh, cell: str) -> None:
     machines = load_inventory(LAB / "inventory.yml", ["metal", "kvm-default"], guests=2, limit=cell)
     assert sorted(host.name for host in machines.hosts() if host.role != "kvm_host") == CELLS[cell]
     assert list(machines.kvm_hosts) == [f"kvm-host{1 if cell == 'cell_a' else 2}"]
 
 
-def test_a_part_of_a_cell_is_provisioned_by_itself(multi: Callable[[str, str], str]) -> None:
+def test_a_part_of_a_cell_is_provisioned_by_itself(multi: Ssh) -> None:
     words = [VMTOLL, "provision", "--limit", "cell_b:!kvm2b"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -58,7 +45,7 @@ def test_a_part_of_a_cell_is_provisioned_by_itself(multi: Callable[[str, str], s
     assert sorted(recap) == [("client2", "0"), ("kvm2a", "0"), ("metal2", "0")]
 
 
-def test_each_client_has_a_link_of_its_own(multi: Callable[[str, str], str]) -> None:
+def test_each_client_has_a_link_of_its_own(multi: Ssh) -> None:
     for client in ("client1", "client2", "client3"):
         argv = ["tc", "-n", f"vmtoll-{client}", "-j", "qdisc", "show", "dev", "eth0"]
         (shaped,) = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
