@@ -22,7 +22,7 @@ demo: setup ## from nothing to a report: image, lab, provisioning, experiment `d
 test: setup ## every test: linters, unit tests, the C server's, and a short run in the embedded lab
 	@scripts/test
 
-test-long: setup ## the same, and labs of other shapes: guests of every profile, three clients, two cells
+test-long: setup ## the same, more of the guest, and labs of other shapes: guests of every profile, three clients, two cells
 	@scripts/test --long
 
 lint: setup ## all linters

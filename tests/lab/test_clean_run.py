@@ -53,7 +53,7 @@ def test_a_hundred_clean_trials_raise_at_most_five_alarms(lab: Path, tmp_path: P
                 company.append(row["reasons"])
             else:
                 alone.append(row)
-    alarms = [row["reasons"] for row in alone if row["verdict"] != "valid"]
+    alarms = [f"trial {i}: {row['reasons']}" for i, row in enumerate(alone) if row["verdict"] != "valid"]
     if len(alone) < ENOUGH:
         pytest.skip(f"not alone on this machine in {len(company)} trials, {len(alarms)} alarms: {company[:3]}")
     assert len(alarms) <= 5, "\n".join(alarms)

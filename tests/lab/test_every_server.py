@@ -30,8 +30,12 @@ VARIANTS = sorted(set(PROGRAMS) - set(IN_THE_GUEST))
 @pytest.mark.parametrize(
     ("servers", "environments", "workload"),
     # siege counts connections that a server closes as failed; the pages are what a variant answers in its own way
-    [(IN_THE_GUEST, ["metal", "kvm-default"], "site-siege-close"), (VARIANTS, ["metal"], "page-hello-10")],
-    ids=["both", "metal"],
+    [
+        (IN_THE_GUEST, ["metal"], "site-siege-close"),
+        (VARIANTS, ["metal"], "page-hello-10"),
+        pytest.param(IN_THE_GUEST, ["kvm-default"], "site-siege-close", marks=pytest.mark.guest_minutes),
+    ],
+    ids=["programs", "variants", "in-the-guest"],
 )
 def test_every_server_serves_its_site(
     lab: Path, tmp_path: Path, servers: list[str], environments: list[str], workload: str

@@ -11,7 +11,7 @@ import yaml
 from workloads.runner.inventory import load_inventory
 from workloads.runner.run import run
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
 
 
 def test_a_guest_pulled_down_in_mid_trial(lab: Path, tmp_path: Path) -> None:

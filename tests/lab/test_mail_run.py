@@ -70,7 +70,7 @@ def rows_of(folder: Path, tmp_path: Path, environments: list[str], workloads: li
     [
         (["metal"], ["mail-smtp", "mail-submission"]),
         (["kvm-default"], ["mail-smtp"]),
-        pytest.param(["kvm-default"], ["mail-submission"], marks=pytest.mark.long),
+        pytest.param(["kvm-default"], ["mail-submission"], marks=pytest.mark.guest_minutes),
     ],
 )
 def test_the_experiment_counts_every_message(

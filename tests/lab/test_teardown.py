@@ -28,7 +28,14 @@ def left_behind() -> list[str]:
     return left + ([str(LAB)] if LAB.exists() else [])
 
 
-@pytest.mark.parametrize("moment", ["machines/client/pid", "libvirt/run/libvirt-sock", "guests/kvm-console.log"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "machines/client/pid",
+        pytest.param("libvirt/run/libvirt-sock", marks=pytest.mark.guest_minutes),
+        "guests/kvm-console.log",
+    ],
+)
 def test_down_after_a_kill_in_the_middle_of_up(lab: Path, moment: str) -> None:
     subprocess.run([VMTOLL, "lab", "down"], check=True)
     with subprocess.Popen([VMTOLL, "lab", "up"], start_new_session=True) as building:

@@ -174,6 +174,25 @@ def test_a_machine_that_vanishes_is_a_failed_row_and_the_run_goes_on(
     assert len(rows) == 2
 
 
+def test_a_server_lost_in_a_warm_up_leaves_no_rate_behind(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
+) -> None:
+    """Refusals come fast: taken for answers they would make the next attempt's load one of hours."""
+    rewrite(blocks=1, noise_floor=None, environments=["metal"], warmup_s=0.1, duration_s=0.5)
+    killed = threading.Event()
+
+    def pull(stage: str, n: int, of: int, message: str, left_s: float | None) -> None:
+        if message.endswith(": h2load") and not killed.is_set():
+            killed.set()
+            for pid in server_pids(tmp_path / "metal"):
+                os.kill(pid, signal.SIGKILL)
+
+    run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, progress=pull)
+    rows = rows_of(run_dir)
+    assert [(row["attempt"], row["verdict"] == "invalid") for row in rows] == [("1", True), ("2", False)], rows
+    assert rows[0]["reasons"].startswith("tool-failed: h2load: finished 0 of ")
+
+
 def kill_agent_of(root: Path) -> None:
     """SIGKILL whoever holds the machine's lock, and its server: what a pulled plug does."""
     inode = (root / "run" / "vmtoll.lock").stat().st_ino

@@ -138,7 +138,7 @@ class Driver:
     def warm(self, tool: str, users: int, duration_s: float) -> float:
         """Closed loop for about `duration_s` in all; the rate seen, in requests per second.
 
-        Where no rate is known yet, one pass of the list is sent first to learn it.
+        Where no rate is known yet, one pass of the list is sent first to learn it. Raises ToolError, HostLostError.
         """
         rate_rps, spent_s = self.bench.rates.get(self.key(tool)), 0.0
         while rate_rps is None or spent_s < duration_s * 0.6:
@@ -146,7 +146,11 @@ class Driver:
             done = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
             done.require(f"{tool}, warming up,")
             spent_s += done.wall_s
-            rate_rps = load.requests / done.wall_s
+            # Failures are quick: a server that is being lost would leave a rate that no later load could keep up.
+            served = sum(tools.get(tool).parse(one.load, one.output).successful for one in done.parts)
+            if not served:
+                raise ToolError(f"{tool}, warming up, got no answer that was good")
+            rate_rps = served / done.wall_s
         self.bench.rates[self.key(tool)] = rate_rps
         return rate_rps
 
@@ -167,8 +171,8 @@ class Driver:
         after = self.watch.read()
         parts = self.read(tool, done, tool)
         result = merged(parts)
-        if isinstance(load, Load) and result.transactions and done.wall_s > 0:
-            self.bench.rates[self.key(tool)] = result.transactions / done.wall_s
+        if isinstance(load, Load) and result.successful and done.wall_s > 0:
+            self.bench.rates[self.key(tool)] = result.successful / done.wall_s
         self.watch.loaded(tool, before, after, parts)
         return Phase(tool, load, done, parts, result, before, after)
 
