@@ -42,7 +42,8 @@ static enum body_state size_digit(struct body *b, char c)
         bool fits = b->left >> 56 == 0;
         b->left = b->left * 16 + (uint64_t)digit;
         b->any_digit = true;
-        return more(b, fits, BODY_SIZE);
+        /* Other digits than leading zeros are bounded by the content that each chunk has. */
+        return b->left && fits ? BODY_SIZE : more(b, fits, BODY_SIZE);
     }
     if (!b->any_digit)
         return BODY_BAD;

@@ -54,13 +54,13 @@ int condition_status(const struct request *r, const struct file *f)
             return 412;
     } else {
         time_t since = date_of(r, FIELD_IF_UNMODIFIED_SINCE);
-        if (since != -1 && f->mtime.tv_sec > since)
+        if (since != -1 && f->modified > since)
             return 412;
     }
     if (request_has(r, FIELD_IF_NONE_MATCH))
         return any_line(r, FIELD_IF_NONE_MATCH, f->etag, true) ? 304 : 200;
     time_t since = date_of(r, FIELD_IF_MODIFIED_SINCE);
-    return since != -1 && f->mtime.tv_sec <= since ? 304 : 200;
+    return since != -1 && f->modified <= since ? 304 : 200;
 }
 
 bool condition_if_range(const struct request *r, const struct file *f)
@@ -72,5 +72,5 @@ bool condition_if_range(const struct request *r, const struct file *f)
         return false;
     if (value.n && value.p[0] == '"')
         return str_eq(value, f->etag);
-    return httpdate_parse(value) == f->mtime.tv_sec; /* a weak tag is no date: no match */
+    return httpdate_parse(value) == f->modified; /* a weak tag is no date: no match */
 }

@@ -60,6 +60,20 @@ void conn_close(struct conn *c)
         ev_break(s->loop, EVBREAK_ALL);
 }
 
+/* Refuses what is no whole request: whether it is HEAD, which gets no content, is all one knows. */
+static void refuse_part(struct conn *c, const char *p, size_t n, int status)
+{
+    bool head = str_starts((struct str){p, n}, STR("HEAD "));
+    struct request r = {.method = head ? METHOD_HEAD : METHOD_UNKNOWN};
+    respond_refusal(c, &r, status);
+}
+
+/* An empty line, as some clients send behind a body: no request that has begun (RFC 9112, 2.2). */
+static bool is_empty_line(const char *p, size_t n)
+{
+    return n == 2 && p[0] == '\r';
+}
+
 /* The request whose head and body have come. Returns the octets used of `*n`, 0 when more is
  * needed: then `*n` is what to keep, since body octets are thrown away as they come. */
 static size_t take_request(struct conn *c, const char *p, size_t *n)
@@ -72,11 +86,15 @@ static size_t take_request(struct conn *c, const char *p, size_t *n)
         if (end == 0)
             return 0;
         c->scanned = 0;
-        int status = end < 0 ? (int)-end : request_parse(p, (size_t)end, &r);
+        if (end < 0) {
+            refuse_part(c, p, *n, (int)-end);
+            return *n;
+        }
+        int status = request_parse(p, (size_t)end, &r);
         if (status == 0 && r.length > config->max_body)
             status = 413;
         if (status) {
-            respond_refusal(c, end < 0 ? NULL : &r, status);
+            respond_refusal(c, &r, status);
             return *n;
         }
         c->head_length = (size_t)end;
@@ -131,9 +149,10 @@ static void finish(struct conn *c)
 
 static void wait_for_input(struct conn *c)
 {
-    bool idle = c->in_length == 0 && c->requests;
+    bool none = c->in_length == 0 || is_empty_line(c->in, c->in_length);
+    bool idle = none && c->requests;
     enum deadline kind = c->head_length ? DEADLINE_BODY : idle ? DEADLINE_IDLE : DEADLINE_HEAD;
-    c->state = c->head_length ? CONN_BODY : c->in_length ? CONN_HEAD : CONN_IDLE;
+    c->state = c->head_length ? CONN_BODY : none ? CONN_IDLE : CONN_HEAD;
     /* The time for a head or a body runs from its start, not from its latest octet. */
     if (kind == DEADLINE_IDLE || c->deadline != kind)
         deadline_set(c, kind);
@@ -171,8 +190,8 @@ static void process(struct conn *c, const char *p, size_t n)
         at += used;
     }
     if (c->eof && c->state != CONN_SEND && !c->closing && !c->failed) {
-        if (at < n)
-            respond_refusal(c, NULL, 400); /* the rest of it will never come */
+        if (at < n && !is_empty_line(p + at, n - at))
+            refuse_part(c, p + at, n - at, 400); /* the rest of it will never come */
         c->closing = true;
         c->linger = false;
         at = n;
@@ -242,7 +261,7 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
 
 static void refuse(struct conn *c, int status)
 {
-    respond_refusal(c, NULL, status);
+    refuse_part(c, c->in, c->in_length, status);
     process(c, "", 0);
 }
 

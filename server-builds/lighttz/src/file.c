@@ -163,7 +163,8 @@ static void format_head(const struct root *root, struct file *f, struct str path
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     /* A date ahead of ours would be one at which we could not have sent it. */
-    httpdate_format(f->mtime.tv_sec > now.tv_sec ? now.tv_sec : f->mtime.tv_sec, date);
+    f->modified = f->mtime.tv_sec > now.tv_sec ? now.tv_sec : f->mtime.tv_sec;
+    httpdate_format(f->modified, date);
     name_of(root, path, ENCODING_NONE, name);
     f->type = mime_type(&root->config->types, str_of(name));
     uint64_t version = (uint64_t)f->mtime.tv_sec * 1000000000U + (uint64_t)f->mtime.tv_nsec;

@@ -23,6 +23,7 @@ struct file {
     dev_t dev;
     ino_t ino;
     struct timespec mtime;
+    time_t modified; /* as Last-Modified says it */
     struct timespec ctime;
     off_t size;
     char *block; /* FRONT_ROOM, entity header with its empty line, body if in memory */

@@ -59,7 +59,11 @@ time_t httpdate_parse(struct str s)
             continue;
         if (i == 1)
             tm.tm_year = full_year(tm.tm_year);
-        return timegm(&tm);
+        int month = tm.tm_mon;
+        int second = tm.tm_sec; /* 60 may be a leap second */
+        tm.tm_sec = 0;
+        time_t when = timegm(&tm);
+        return tm.tm_mon == month ? when + second : -1; /* no 31 February */
     }
     return -1;
 }

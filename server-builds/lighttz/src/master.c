@@ -56,8 +56,9 @@ static void worker_main(struct master *m, int index, pid_t parent)
 {
     sigset_t none;
     sockets_keep(&m->sockets, index);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent || !sandbox_user(m->config))
+    bool ready = sandbox_user(m->config);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* another user would have forgotten it */
+    if (!ready || getppid() != parent)
         exit(1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

@@ -51,7 +51,8 @@ enum encoding negotiate(const struct request *r, unsigned neighbours)
             read_item(item, weights, &others);
     enum encoding best = ENCODING_NONE;
     /* The plain file is always acceptable, but what is named is meant. */
-    int best_weight = weights[ENCODING_NONE] >= 0 ? weights[ENCODING_NONE] : 0;
+    int plain = weights[ENCODING_NONE] >= 0 ? weights[ENCODING_NONE] : others;
+    int best_weight = plain >= 0 ? plain : 0;
     for (enum encoding e = ENCODING_BR; e < ENCODINGS; e++) {
         int q = weights[e] >= 0 ? weights[e] : others;
         if ((neighbours >> e & 1U) && q > 0 &&

@@ -91,6 +91,9 @@ long request_end(const char *p, size_t n, size_t *scanned, const struct request_
             return (long)end;
         at = end;
     }
+    const char *cr = at < n ? memchr(p + at, '\r', n - at) : NULL;
+    if (cr && cr + 1 < p + n)
+        return -400; /* it would not wait for a line that never ends */
     *scanned = at;
     return -too_long(p, at, n, first, limits);
 }
@@ -165,6 +168,8 @@ static int parse_target(struct request *r)
     bool absolute = s.p[0] != '/';
     if (absolute && !absolute_form(s, &s))
         return 400;
+    if (absolute && str_starts(r->target, STR("https:")))
+        return 421; /* nothing is secured here (RFC 9110, 7.4) */
     r->path = str_before(s, '?');
     r->query = str_from(s, r->path.n);
     if (absolute && r->path.n == 0 && r->method != METHOD_OPTIONS)

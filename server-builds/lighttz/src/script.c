@@ -54,6 +54,21 @@ static void on_count(lua_State *lua, lua_Debug *debug)
     luaL_error(lua, "out of time");
 }
 
+/* setmetatable(), which is its upvalue, but for finalizers: no hook bounds them. */
+static int set_metatable(lua_State *lua)
+{
+    if (lua_istable(lua, 2)) {
+        lua_pushliteral(lua, "__gc");
+        if (lua_rawget(lua, 2) != LUA_TNIL)
+            return luaL_error(lua, "__gc is not to be had");
+        lua_pop(lua, 1);
+    }
+    lua_pushvalue(lua, lua_upvalueindex(1));
+    lua_insert(lua, 1);
+    lua_call(lua, lua_gettop(lua) - 1, LUA_MULTRET);
+    return lua_gettop(lua);
+}
+
 /* What computes, without files, processes and further code. */
 static void open_libraries(lua_State *lua)
 {
@@ -71,6 +86,9 @@ static void open_libraries(lua_State *lua)
         lua_pushnil(lua);
         lua_setglobal(lua, removed[i]);
     }
+    lua_getglobal(lua, "setmetatable");
+    lua_pushcclosure(lua, set_metatable, 1);
+    lua_setglobal(lua, "setmetatable");
 }
 
 static void start_clock(struct script *s)
@@ -81,9 +99,23 @@ static void start_clock(struct script *s)
 
 static bool failed(struct script *s, const char *what)
 {
-    const char *why = s->lua ? lua_tostring(s->lua, -1) : "out of memory";
-    fprintf(stderr, "lighttz: %s: %s: %s\n", s->config->lua_script, what, why ? why : "an error");
+    bool text = s->lua && lua_type(s->lua, -1) == LUA_TSTRING;
+    const char *why = text ? lua_tostring(s->lua, -1) : s->lua ? "an error" : "out of memory";
+    fprintf(stderr, "lighttz: %s: %s: %s\n", s->config->lua_script, what, why);
     return false;
+}
+
+/* Runs protected: memory may be too small for any of this. */
+static int prepare(lua_State *lua)
+{
+    const struct script *s = *(struct script **)lua_getextraspace(lua);
+    open_libraries(lua);
+    if (luaL_loadfilex(lua, s->config->lua_script, "t"))
+        return lua_error(lua);
+    lua_call(lua, 0, 0);
+    if (lua_getglobal(lua, "handle") != LUA_TFUNCTION)
+        return luaL_error(lua, "it defines no function handle()");
+    return 0;
 }
 
 static bool load(struct script *s)
@@ -93,14 +125,9 @@ static bool load(struct script *s)
     if (s->lua == NULL)
         return failed(s, "loading");
     *(struct script **)lua_getextraspace(s->lua) = s;
-    open_libraries(s->lua);
     start_clock(s);
-    if (luaL_loadfilex(s->lua, s->config->lua_script, "t") || lua_pcall(s->lua, 0, 0, 0))
-        return failed(s, "loading");
-    if (lua_getglobal(s->lua, "handle") == LUA_TFUNCTION)
-        return true;
-    lua_pushliteral(s->lua, "it defines no function handle()");
-    return failed(s, "loading");
+    lua_pushcfunction(s->lua, prepare);
+    return lua_pcall(s->lua, 0, 0, 0) == LUA_OK || failed(s, "loading");
 }
 
 static void unload(struct script *s)

@@ -63,13 +63,19 @@ bool serve_needs_body(const struct conn *c, const struct request *r)
 static void serve_script(struct conn *c, const struct request *r, struct str path)
 {
     struct script_reply reply;
+    static const struct script_reply not_allowed = {
+        .status = 405,
+        .fields = STR_INIT("Allow: GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE\r\n"
+                           "Content-Type: text/plain; charset=utf-8\r\n"),
+        .has_type = true,
+        .body = STR_INIT("405 Method Not Allowed\n")};
     struct str content = {c->body.content, c->body.content ? (size_t)c->body.total : 0};
     bool sends = str_eq(r->name, STR("POST")) || str_eq(r->name, STR("PUT")) ||
                  str_eq(r->name, STR("PATCH"));
     if (r->method == METHOD_UNKNOWN)
         respond_status(c, r, 501);
     else if (str_eq(r->name, STR("TRACE")))
-        respond_status(c, r, 405);
+        respond_script(c, r, &not_allowed);
     else if (sends && !r->chunked && !request_has(r, FIELD_CONTENT_LENGTH))
         respond_refusal(c, r, 411);
     else if (script_answer(c->server->script, r, path, content, &reply))

@@ -63,6 +63,27 @@ def test_ranges_in_a_deep_pipeline(server: Server, root: Path) -> None:
         assert bodies == [content[first : last + 1] for first, last in ranges]
 
 
+def test_a_line_that_never_ends_is_refused_at_once(server: Server) -> None:
+    """Bare CRs in the place of line ends, from a client that waits: it gets its 400 before any time is over."""
+    with server.connect() as client:
+        client.sendall(b"GET / HTTP/1.1\rHost: a\r\r")
+        start = time.monotonic()
+        assert [r.status for r in parse(read_all(client))] == [400]
+        assert time.monotonic() - start < 5, "half of the time for a head"
+
+
+def test_a_head_that_takes_too_long_has_no_content(root: Path) -> None:
+    with Server(root, "--header-timeout", "300ms") as server, server.connect() as client, server.connect() as other:
+        client.sendall(b"HEAD / HTTP/1.1\r\nHost: a\r\n")
+        other.sendall(b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n\r\n")  # the empty line begins no request
+        assert [(r.status, r.body) for r in parse(read_all(client), "HEAD")] == [(408, b"")]
+        other.settimeout(0.6)
+        received = other.recv(1000)
+        with contextlib.suppress(TimeoutError):
+            received += other.recv(1000)
+        assert [r.status for r in parse(received)] == [200]
+
+
 def test_timeouts(root: Path) -> None:
     flags = [
         "--header-timeout",

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,17 @@ def test_more_and_fewer_workers(root: Path, tmp_path: Path) -> None:
             load.finish()
         assert not [loss for load in loads for loss in load.losses]
         assert {f.partition("(")[0] for load in loads for f in load.failures} <= {"ConnectionResetError"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the user needs root")
+def test_workers_of_another_user_go_with_the_master() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        server = Server(Path(folder), "--user", "65534").ready()
+        workers = server.workers()
+        server.process.kill()
+        server.process.wait()
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
 
 
 def test_a_worker_that_dies_is_replaced(root: Path) -> None:

@@ -24,6 +24,12 @@ local pages = {
   fail = function() error("on purpose") end,
   forever = function() while true do pcall(function() while true do end end) end end,
   hog = function() for i = 1, 1e9 do hold[i] = string.rep("x", 1000) .. i end end,
+  final = function()
+    setmetatable({}, {__gc = function() while true do end end})
+    for i = 1, 1e5 do hold = {i} end
+    return 200
+  end,
+  meta = function() return 200, setmetatable({}, {__index = {text = "meta"}}).text end,
   split = function() return 200, "", {["X-B"] = "a\\r\\nX-C: b"} end,
   length = function() return 200, "", {["Content-Length"] = "5"} end,
   status = function() return "ok" end,
@@ -87,7 +93,7 @@ def test_large_responses_in_a_pipeline(server: Server) -> None:
     assert [len(r.body) for r in server.ask(request * 4)] == [3_000_000] * 4
 
 
-@pytest.mark.parametrize("page", ["fail", "split", "length", "status"])
+@pytest.mark.parametrize("page", ["fail", "split", "length", "status", "final"])
 def test_errors_are_500(server: Server, page: str) -> None:
     workers = server.workers()
     assert server.get(f"/lua/{page}").status == 500
@@ -103,6 +109,23 @@ def test_bounds(server: Server) -> None:
     assert server.get("/lua/hog").status == 500
     assert server.get("/ten.txt").status == 200
     assert server.workers() == workers
+
+
+def test_metatables_are_to_be_had(server: Server) -> None:
+    assert server.get("/lua/meta").body == b"meta"
+
+
+def test_another_method(server: Server) -> None:
+    refused = server.get("/lua/echo", method="TRACE")
+    assert refused.status == 405
+    assert refused["Allow"] == "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE"
+
+
+def test_too_little_memory_to_begin_with(root: Path, script: Path) -> None:
+    for memory in ("1k", "10k", "20k"):
+        flags = ["--root", root, "--listen", "8080", "--lua-script", script, "--lua-memory", memory, "--check-config"]
+        done = subprocess.run([BINARY, *flags], capture_output=True, text=True, check=False)
+        assert (done.returncode, "memory" in done.stderr) == (1, True), (memory, done)
 
 
 def test_no_files(server: Server) -> None:

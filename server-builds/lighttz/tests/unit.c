@@ -272,7 +272,8 @@ static void test_ranges(void)
                   "range", rows[i].value);
     }
     struct ranges r;
-    check(range_parse(STR("bytes=-5"), 0, &r) == 416, "range of nothing", "");
+    check(range_parse(STR("bytes=0-"), 0, &r) == 416, "range of nothing", "");
+    check(range_parse(STR("bytes=-5"), 0, &r) == 200, "the last octets of nothing", "");
 }
 
 static void test_dates(void)
