@@ -1,16 +1,18 @@
-"""In a lab of two cells: a campaign measures both at once, and survives the loss of a guest of one of them."""
+"""In a lab of two cells: a campaign measures both at once; in one a machine reboots, in the other a guest dies."""
 
 import csv
 import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 import yaml
-from the_lab import LAB, VMTOLL
+from the_lab import LAB, Ssh
 
 from vmtoll.campaign import Campaign
 from vmtoll.cells import cells
@@ -22,7 +24,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 ELSEWHERE = str(PROJECT / "tests" / "workloads" / "elsewhere.py")
 EXPERIMENT = {
-    "question": "does a campaign survive the loss of a guest?",
+    "question": "does a campaign survive a reboot and the loss of a guest?",
     "purpose": "smoke",
     "environments": ["metal", "kvm-default"],
     "servers": ["lighttz"],
@@ -63,8 +65,30 @@ def rows_of(run: Path) -> dict[str, list[dict[str, str]]]:
     return {name: [row for row in rows if row["environment"] == name] for name in ("metal", "kvm-default")}
 
 
-def test_two_cells_at_once_and_a_guest_of_one_pulled_down(tmp_path: Path) -> None:
-    subprocess.run([VMTOLL, "lab", "up", "--topology", "multi", "--link", "20mbit"], check=True)
+@contextmanager
+def planted(*faults: tuple[Callable[[], bool], Callable[[], object]]) -> Iterator[list[bool]]:
+    """Do each second thing once its first is so; yields which were done."""
+    over, done = threading.Event(), [False] * len(faults)
+
+    def watch(i: int, ready: Callable[[], bool], plant: Callable[[], object]) -> None:
+        while not over.wait(0.2):
+            if ready():
+                plant()
+                done[i] = True
+                return
+
+    watchers = [threading.Thread(target=watch, args=(i, *fault)) for i, fault in enumerate(faults)]
+    for watcher in watchers:
+        watcher.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        for watcher in watchers:
+            watcher.join()
+
+
+def test_two_cells_at_once_a_machine_reboots_and_a_guest_is_pulled_down(multi: Ssh, tmp_path: Path) -> None:
     inventory, folder = LAB / "inventory.yml", tmp_path / "pulled"
     registry = project_with(tmp_path / "project")
     asked = Campaign(
@@ -74,23 +98,18 @@ def test_two_cells_at_once_and_a_guest_of_one_pulled_down(tmp_path: Path) -> Non
     assert [cell.name for cell in asked.cells] == ["cell_a", "cell_b"]
     guest = load_inventory(inventory, ["kvm-default"], limit="cell_b").suts["kvm-default"]
     destroy = [*guest.get("vmtoll_revive")[0][:-2], "destroy", str(guest.get("vmtoll_domain"))]
-    log, over, pulled = asked.log(("cell_b", "pulled")), threading.Event(), threading.Event()
-
-    def pull() -> None:
-        while not over.wait(0.2):
-            if log.exists() and "trial 1 of 2" in log.read_text():  # the guest's turn
-                subprocess.run(destroy, check=True, capture_output=True)
-                pulled.set()
-                return
-
-    watcher = threading.Thread(target=pull)
-    watcher.start()
-    try:
+    log = asked.log(("cell_b", "pulled"))
+    metal_is_under_load = (
+        lambda: bool(multi("client1", "pgrep -x siege || true")),
+        lambda: multi("metal1", "systemctl reboot --no-block"),
+    )
+    guests_turn = (
+        lambda: log.exists() and "trial 1 of 2" in log.read_text(),
+        lambda: subprocess.run(destroy, check=True, capture_output=True),
+    )
+    with planted(metal_is_under_load, guests_turn) as done:
         assert asked.measure() == 0, log.read_text()
-    finally:
-        over.set()
-        watcher.join()
-    assert pulled.is_set()
+    assert done == [True, True]
     runs = {name: asked.run_of((name, "pulled"), "complete") for name in ("cell_a", "cell_b")}
     times = []
     for run in runs.values():
@@ -99,10 +118,12 @@ def test_two_cells_at_once_and_a_guest_of_one_pulled_down(tmp_path: Path) -> Non
         times.append([datetime.fromisoformat(document[key]) for key in ("started_at", "ended_at")])
     assert max(begun for begun, _ in times) < min(ended for _, ended in times), "the cells measured at the same time"
     assert runs["cell_a"] is not None and runs["cell_b"] is not None
-    assert [row["attempt"] for row in rows_of(runs["cell_a"])["kvm-default"]] == ["1"]
-    lost, again = rows_of(runs["cell_b"])["kvm-default"]
-    assert lost["reasons"].startswith("host-lost: ")
-    assert again["verdict"] in {"valid", "suspect"}, again["reasons"]
+    for cell, unharmed, harmed in (("cell_a", "kvm-default", "metal"), ("cell_b", "metal", "kvm-default")):
+        rows = rows_of(runs[cell])
+        assert [row["attempt"] for row in rows[unharmed]] == ["1"]
+        lost, again = rows[harmed]
+        assert lost["reasons"].startswith("host-lost: "), lost["reasons"]
+        assert again["verdict"] in {"valid", "suspect"}, again["reasons"]
     figures = json.loads((folder / "figures.json").read_text())
     assert [(row["cell"], row["blocks"], row["invalid"]) for row in figures["cells"]] == [
         ("cell_a", 1, 0),

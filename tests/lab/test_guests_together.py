@@ -1,11 +1,11 @@
-"""Two guests of one profile and one with another disk, on one KVM host: a load shared, a neighbour, cold caches."""
+"""Two guests of one profile and two with other disks, on one KVM host: a load shared, a neighbour, cold caches."""
 
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from planted import measured
+from planted import Rows, measured
 from the_lab import VMTOLL
 
 from analysis.report import write_report
@@ -19,7 +19,7 @@ BOTH = ["metal", "kvm-default"]
 
 @pytest.fixture(scope="module", autouse=True)
 def lab() -> Iterator[None]:
-    guests = "kvm-default,kvm-default,kvm-ide"
+    guests = "kvm-default,kvm-default,kvm-virtio-scsi,kvm-ide"
     subprocess.run([VMTOLL, "lab", "up", "--guests", guests], check=True, stdin=subprocess.DEVNULL)
     yield
     subprocess.run([VMTOLL, "lab", "down"], check=True, stdin=subprocess.DEVNULL)
@@ -41,9 +41,14 @@ def test_one_load_on_one_guest_and_on_two(tmp_path: Path) -> None:
         one, two = of_guests[f"{share} guests:1", "1"], of_guests[f"{share} guests:2", "2"]
         assert int(two["processes"]) == 2 * int(one["processes"])
         assert float(two["host_cpu_s"]) > 0
-    page = write_report(tmp_path / "results/latest").read_text()
-    assert "Guests on one host, lighttz" in page
+    assert "Guests on one host, lighttz" in page_over(rows, tmp_path)
+
+
+def page_over(rows: Rows, folder: Path) -> str:
+    """The report's page, which says so where the guests were emulated."""
+    page = write_report(folder / "results/latest").read_text()
     assert "(emulated)" in page or all(row["accelerator"] != "tcg" for row in rows)
+    return page
 
 
 def test_a_neighbour_under_load_is_no_stranger_and_takes_its_part(tmp_path: Path) -> None:
@@ -58,13 +63,13 @@ def test_a_neighbour_under_load_is_no_stranger_and_takes_its_part(tmp_path: Path
     assert float(quiet["neighbour_rps"]) == 0 < float(loud["neighbour_rps"])
     if int(quiet["server_cores"]) == 1:  # the lab's guests share a core
         assert float(loud["throughput_rps"]) < float(quiet["throughput_rps"])
-    assert "A noisy neighbour: lighttz" in write_report(tmp_path / "results/latest").read_text()
+    assert "A noisy neighbour: lighttz" in page_over(rows, tmp_path)
 
 
 def test_what_no_cache_holds_is_read_from_the_disk(tmp_path: Path) -> None:
     cold = {"site": "gallery", "tool": "siege", "users": 10, "cold": True}
-    rows = measured(tmp_path, workload=cold, environments=[*BOTH, "kvm-ide"])
-    assert len(rows) == 3
+    rows = measured(tmp_path, workload=cold, environments=[*BOTH, "kvm-virtio-scsi", "kvm-ide"])
+    assert len(rows) == 4
     for row in rows:
         assert row["verdict"] in {"valid", "suspect"}, row["reasons"]
         assert row["successful"] == row["requests"] == "480"
@@ -72,4 +77,4 @@ def test_what_no_cache_holds_is_read_from_the_disk(tmp_path: Path) -> None:
         assert float(row["read_mb"]) > 0.95 * float(row["transferred_mb"]) > 25
         if row["environment"] != "metal":
             assert float(row["host_read_mb"]) > 0.95 * float(row["transferred_mb"])
-    assert "Cold caches: megabytes per second" in write_report(tmp_path / "results/latest").read_text()
+    assert "Cold caches: megabytes per second" in page_over(rows, tmp_path)

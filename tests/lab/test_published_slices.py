@@ -82,7 +82,13 @@ def test_another_link_reboots_nothing(as_it_was: Path, ssh: Ssh) -> None:
     assert booted() == before
 
 
-@pytest.mark.parametrize(("name", "keys"), SLICES, ids=[name for name, _ in SLICES])
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        pytest.param(*one, id=one[0], marks=[] if "environments" in one[1] else [pytest.mark.guest_minutes])
+        for one in SLICES
+    ],
+)
 def test_a_slice_is_measured(as_it_was: Path, tmp_path: Path, name: str, keys: dict[str, Any]) -> None:
     registry = sliced(name, keys, tmp_path / "project")
     resolved = load(registry.experiment_file(name), registry)

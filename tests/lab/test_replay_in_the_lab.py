@@ -15,7 +15,7 @@ from workloads.runner.experiment import load
 from workloads.runner.registry import Registry
 from workloads.runner.run import resolved_document
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
 # As few seconds as six blocks take: with fewer nothing is claimed, and nothing can be reproduced.
 SHORT = {
     "name": "short",

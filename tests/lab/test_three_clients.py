@@ -47,6 +47,8 @@ def test_three_clients_at_the_rate_of_one_are_the_same_load(by: Callable[..., Ro
         assert row["verdict"] in {"valid", "suspect"}, row["reasons"]
         assert row["requests"] == row["successful"] == "180"
     assert one["transferred_mb"] == three["transferred_mb"]
+    medians_us = sorted(float(row["response_time_p50_us"]) for row in (one, three))
+    assert medians_us[1] / medians_us[0] < 3, "of 4 KB over links of one rate"
     assert float(three["goodput_rps"]) / float(one["goodput_rps"]) == pytest.approx(1, abs=0.1)
 
 

@@ -131,7 +131,8 @@ class Driver:
 
     def run(self, tool: str, load: AnyLoad, expected_s: float | None) -> Joint:
         """Send a load by all clients. Raises ToolError, HostLostError."""
-        done = self.fleet.send(tools.get(tool), load, bound_s(expected_s), self.machines.all)
+        limit_s = bound_s(expected_s, load.users if isinstance(load, Load) else 0)
+        done = self.fleet.send(tools.get(tool), load, limit_s, self.machines.all)
         self.loaded_s += done.wall_s
         return done
 

@@ -31,9 +31,13 @@ class Execution:
     ahead_s: float = 0.0
 
 
-def bound_s(expected_s: float | None) -> float:
-    """When a tool is killed: far beyond what it should take, and never for ever."""
-    return 120.0 if expected_s is None else 15.0 + 6.0 * expected_s
+def bound_s(expected_s: float | None, users: int = 0) -> float:
+    """When a tool is killed: far beyond what it should take, and never for ever.
+
+    A server with a process for each user takes its time to start them, Apache 32 a second at most
+    (https://httpd.apache.org/docs/2.4/mod/prefork.html).
+    """
+    return 120.0 if expected_s is None else 15.0 + 6.0 * expected_s + users / 16
 
 
 def passes(lines: int, rate_rps: float, duration_s: float) -> int:
