@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from abuse import GET, LARGE, Load, ok, unread, until
-from wire import BINARY, Server, free_port, parse, read_all, read_responses
+from wire import BINARY, HERE, Server, free_port, parse, read_all, read_responses
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -226,6 +227,13 @@ def test_check_config(tmp_path: Path, text: str, wrong: str) -> None:
     done = subprocess.run([BINARY, "-c", config, "--check-config"], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert wrong in done.stderr
+
+
+def test_the_example_of_the_readme(root: Path, tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```\n(.*?listen = .*?)^```", (HERE / "README.md").read_text(), re.M | re.S)
+    config = tmp_path / "c.conf"
+    config.write_text(example.replace("/srv/www", str(root)).replace("/var/log/lighttz", str(tmp_path)))
+    subprocess.run([BINARY, "-c", config, "--check-config"], check=True)
 
 
 def test_command_line(tmp_path: Path) -> None:
