@@ -8,7 +8,10 @@ import typer
 InventoryOption = Annotated[
     Path | None,
     typer.Option(
-        "--inventory", "-i", help="Ansible inventory of real machines (default: the embedded lab).", exists=True
+        "--inventory",
+        "-i",
+        help="Ansible inventory of real machines, a file or a folder (default: the embedded lab).",
+        exists=True,
     ),
 ]
 LimitOption = Annotated[

@@ -58,7 +58,7 @@ def test_a_batch_measures_what_makes_a_claim_and_skips_what_has_no_machines(
     assert batch.run_all("small", inventory, results, three) == 0
     said = capsys.readouterr()
     assert "experiment 1 of 2: alpha" in said.err
-    assert "skipped: experiment beta wants the link '10gbit'" in said.err
+    assert "beta.yml: link: 10gbit, but in" in said.err
     (folder,) = batch.newest(results)
     assert recorded(results) == {"done": True, "runs": {"alpha": folder.name}}
     assert json.loads((folder / "run.json").read_text())["verdict"] is not None

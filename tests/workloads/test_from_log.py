@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -18,7 +20,7 @@ from workloads.from_log import LogError, Options, bench, from_log
 from workloads.from_log.files import Entry, draw
 from workloads.from_log.read import database, read
 from workloads.runner.experiment import load
-from workloads.runner.registry import Registry
+from workloads.runner.registry import PROJECT, Registry
 from workloads.runner.results import Store
 from workloads.runner.run import run
 from workloads.runner.workload import RateWorkload, SweepWorkload
@@ -322,11 +324,41 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     assert peaks_mb[1] < peaks_mb[0] + 250
 
 
+@pytest.mark.parametrize(
+    ("lines", "seconds", "peak_mb", "said"),
+    [
+        (bench.LINES, 60.0, 500.0, None),
+        (bench.LINES, 60.1, 390.0, "10,000,000 lines took 60.1 s and 390 MB; they may take 60 s and 500 MB."),
+        (bench.LINES, 19.0, 501.0, "10,000,000 lines took 19.0 s and 501 MB; they may take 60 s and 500 MB."),
+        (bench.LINES // 10, 61.0, 501.0, None),
+    ],
+)
+def test_the_benchmark_has_a_bound_at_one_size(lines: int, seconds: float, peak_mb: float, said: str | None) -> None:
+    assert bench.excess(lines, seconds, peak_mb) == said
+
+
 def test_without_keep_alive_the_tools_close_too(project: Registry, tmp_path: Path) -> None:
     log = write(tmp_path / "a.log", [Hit(BEGIN_S + i, version="HTTP/1.0") for i in range(9)])
     from_log([log], project.root / "workloads", Options(name="old"), lambda said: None)
     for name in ("old", "old-ladder"):
         assert load_workload(project.workload_file(name), project).keep_alive is False
+
+
+def test_the_experiment_of_the_readme_fits_what_is_made_of_a_log(project: Registry, tmp_path: Path) -> None:
+    """The README's own commands: the workload gets the name that one gives, the shell writes what the next one says."""
+    section = (PROJECT / "README.md").read_text(encoding="utf-8").partition("## From evidence to a decision")[2]
+    (commands,) = re.findall(r"```sh\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    (name,) = re.findall(r"workload from-log .* --name (\S+)", commands)
+    (document,) = re.findall(r"^cat .*?^END$", commands, re.DOTALL | re.MULTILINE)
+    for folder in ("server-builds", "vm-images"):
+        shutil.rmtree(project.root / folder)
+        (project.root / folder).symlink_to(PROJECT / folder)
+    from_log([write(tmp_path / "a.log", day(500))], project.root / "workloads", Options(name=name), lambda said: None)
+    subprocess.run(["sh", "-c", document], cwd=project.root, check=True)
+    resolved = load(project.experiment_file(name), project)
+    assert set(resolved.workloads) == {f"{name}-ladder"}
+    assert (resolved.site.name, resolved.experiment.purpose) == (name, "measure")
+    assert f"make run E={name} " in commands
 
 
 def test_the_workload_runs(project: Registry, inventory: Path, tmp_path: Path, load_tools: None) -> None:

@@ -271,7 +271,11 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
     if missing == "server":
         path, said = rewrite(servers=["lighttz", "apache-prefork"]), "server apache-prefork is not provisioned"
     elif missing == "link":
-        path, said = rewrite(link="100mbit"), "wants the link '100mbit'.* vmtoll_link 'unshaped'"
+        path = rewrite(link="100mbit")
+        said = (
+            r"/tiny\.yml: link: 100mbit, but in /.*/inventory\.yml the client client has vmtoll_link: unshaped; "
+            r"limit its link to 100mbit and set vmtoll_link .* so, or choose an experiment with `link: unshaped`$"
+        )
     resume = None
     if missing == "changed":
         expected, said = ExperimentError, "has changed since the run began"

@@ -14,9 +14,9 @@ from typing import Any
 
 from workloads.runner import hosts, private
 from workloads.runner.bench import Bench, Progress
-from workloads.runner.errors import ExperimentError, InventoryError, ResultsError, WrongLinkError
+from workloads.runner.errors import ExperimentError, InventoryError, ResultsError
 from workloads.runner.experiment import Resolved, Scale, load
-from workloads.runner.fleet import check_clients
+from workloads.runner.fits import check_inventory
 from workloads.runner.inventory import Inventory, load_inventory
 from workloads.runner.registry import PROJECT, Registry
 from workloads.runner.results import SCHEMA, Store
@@ -90,7 +90,7 @@ def run(
         optional=ladder.environments if ladder else (),
     )
     resolved = without_absent(resolved, inventory, registry or Registry())
-    check_inventory(resolved, inventory)
+    check_inventory(resolved, inventory, experiment_path, inventory_path)
     if resume is None:
         planned = _plan(resolved, None)
         now = datetime.now(UTC)
@@ -119,21 +119,6 @@ def run(
             line.close()
         store.close()
     return store.run_dir
-
-
-def check_inventory(resolved: Resolved, inventory: Inventory) -> None:
-    """The inventory can answer the experiment's question. Raises InventoryError, ExperimentError."""
-    if inventory.link != resolved.experiment.link:
-        raise WrongLinkError(
-            f"experiment {resolved.experiment.name} wants the link {resolved.experiment.link!r}, "
-            f"the inventory's client has vmtoll_link {inventory.link!r}"
-        )
-    check_clients(resolved, inventory)
-    for host in (host for under_test in inventory.machines.values() for host in under_test):
-        if host.role == "kvm_guest" and (inventory.kvm_host(host) is None or not host.get("vmtoll_domain")):
-            raise InventoryError(
-                f"{host.name}: a guest needs vmtoll_kvm_host and vmtoll_domain, to tell KVM from emulation"
-            )
 
 
 def _recorded_plan(store: Store, resolved: Resolved, inventory: Inventory) -> Plan | None:
