@@ -61,8 +61,8 @@ replication: setup ## write the page over the published claims of the last E=all
 report: setup ## write a run's report anew (RUN=results/latest)
 	@$(VMTOLL) report $(RUN)
 
-notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails, capacity or replication, RUN=results/latest
-	@$(VMTOLL) notebook $(N) $(RUN)
+notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails, capacity or replication, RUN=…, SET="RATE_RPS=500 …"
+	@$(VMTOLL) notebook $(N) $(RUN) $(foreach one,$(SET),--set '$(one)')
 
 site: setup ## write a page over all runs, to filter and compare (site/index.html)
 	@$(VMTOLL) site

@@ -135,16 +135,17 @@ def replication(
 def notebook(
     name: Annotated[str, typer.Argument(help="Name of a notebook: metal_vs_kvm, tails, capacity, replication.")],
     folder: RunArgument,
+    chosen: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="In its cell `parameters`; may be repeated.")
+    ] = None,
 ) -> None:
-    """Run a notebook of analysis/notebooks on a run, without a browser, and write its page beside the report."""
-    from analysis.load import LoadError  # noqa: PLC0415
-    from analysis.notebook import execute  # noqa: PLC0415
+    """Run a notebook of analysis/notebooks on a run, without a browser, and write its page beside the report.
 
-    try:
-        page = execute(name, folder)
-    except LoadError as error:
-        raise UserError(str(error)) from error
-    print(f"notebook: {page}")
+    What it goes by stands in its cell `parameters`: `vmtoll notebook capacity RUN --set RATE_RPS=500`.
+    """
+    from vmtoll import notebooks  # noqa: PLC0415 (loads the analysis)
+
+    print(f"notebook: {notebooks.write(name, folder, chosen or [])}")
 
 
 @app.command()
@@ -236,7 +237,10 @@ def capacity(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how many metal hosts or guests an objective takes, by a run with a ladder of rates or a search."""
+    """Say how many metal hosts or guests an objective takes, by a run with a ladder of rates or a search.
+
+    Of guests that shared a host also how many may, and of six numbers of users or more how throughput scales.
+    """
     from vmtoll.capacity import show  # noqa: PLC0415 (loads the analysis)
 
     demand = {

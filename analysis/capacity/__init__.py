@@ -1,10 +1,13 @@
-"""Capacity planning: from a ladder of rates, or a search among them, to how many machines an objective takes."""
+"""Capacity planning: from a ladder of rates, or a search among them, to how many machines an objective takes; how many
+guests may share a host; how throughput scales.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+from analysis.capacity.density import guests_per_host
 from analysis.capacity.fleet import fleet
 from analysis.capacity.one import One, binds, capacity_of_one, notes, p99_ms
 from analysis.capacity.power import per_host, power_notes, watts
@@ -26,36 +29,42 @@ ASSUMES = [
 ]
 
 
+NO_LADDER = (
+    "no ladder of rates for one machine alone, so that no number of machines can be told; measure one: vmtoll run"
+    " tails, or vmtoll run capacity, which climbs on until something gives way, or vmtoll run capacity-search"
+)
+
+
 def capacity(run: Run, slo: Slo, demand: Demand | None = None) -> dict[str, Any]:
+    """What `findings` returns. Raises LoadError when the run says nothing of any of it."""
+    found = findings(run, slo, demand)
+    if not (found["results"] or found["guests_per_host"] or found["scaling"]):
+        raise LoadError(f"{run.path}: {NO_LADDER}")
+    return found
+
+
+def findings(run: Run, slo: Slo | None, demand: Demand | None = None) -> dict[str, Any]:
     """Everything that a run says about an objective; JSON-serialisable, writes nothing.
 
-    Keys: `run_id`, `slo`, `demand`, `sentences` (one per server and ladder), `assumes`, `results`: one entry per
-    server, ladder and environment, with `one` (rates of one machine at `low`, `mid`, `high`), `binds`, `used`,
-    `per_request`, `watts` (of a host at the low rate, by its own counters, or null), `erlang_c`, `plan` (see `fleet`;
-    by end, null where nothing was met, under emulation, and without a demand); `scaling` (see `scaling.scaling`).
-    Raises LoadError when the run has neither a ladder of rates nor a search.
+    Keys: `run_id`, `slo`, `demand`, `sentences` (one per server and ladder, or why there is none), `assumes`,
+    `results`: one entry per server, ladder and environment, with `one` (rates of one machine at `low`, `mid`, `high`),
+    `binds`, `used`, `per_request`, `watts` (of a host at the low rate, by its own counters, or null), `erlang_c`,
+    `plan` (see `fleet`; by end, null where nothing was met, under emulation, and without a demand);
+    `guests_per_host` (see `density.guests_per_host`); `scaling` (see `scaling.scaling`). Without an objective only
+    the last has entries.
     """
-    results = [
-        _result(run, slo, demand, one, (server, group.workload, group.tool), environment)
-        for group in open_ladders(run)
-        if alone(group.place)
-        for server in group.servers
-        for environment in side_environments(run)
-        if (rungs := climb(run, group, server, environment))
-        and (one := capacity_of_one(rungs, slo, searched=group.workload in run.searches))
-    ]
-    if not results:
-        raise LoadError(
-            f"{run.path}: no ladder of rates, so that no capacity can be told; measure one: vmtoll run tails, or"
-            " vmtoll run capacity, which climbs on until something gives way, or vmtoll run capacity-search"
-        )
+    results = _results(run, slo, demand) if slo else []
+    said = []
+    if demand:
+        said = sentences(results, slo, demand) if slo and results else [NO_LADDER]
     return {
         "run_id": run.meta["run_id"],
-        "slo": vars(slo),
+        "slo": vars(slo) if slo else None,
         "demand": vars(demand) if demand else None,
-        "sentences": sentences(results, slo, demand) if demand else [],
-        "assumes": ASSUMES if run.guests else [ASSUMES[0], ASSUMES[2]],
+        "sentences": said,
+        "assumes": (ASSUMES if run.guests else [ASSUMES[0], ASSUMES[2]]) if results else [],
         "results": results,
+        "guests_per_host": guests_per_host(run, slo) if slo else [],
         "scaling": scaling(run),
     }
 
@@ -68,6 +77,18 @@ def default_slo(run: Run) -> Slo | None:
         return None
     asked = [float(run.searches[name]["availability_pct"]) for name in ladders & run.searches.keys()]
     return Slo(float(deadlines.min()), max(asked, default=99.9))
+
+
+def _results(run: Run, slo: Slo, demand: Demand | None) -> list[dict[str, Any]]:
+    return [
+        _result(run, slo, demand, one, (server, group.workload, group.tool), environment)
+        for group in open_ladders(run)
+        if alone(group.place)
+        for server in group.servers
+        for environment in side_environments(run)
+        if (rungs := climb(run, group, server, environment))
+        and (one := capacity_of_one(rungs, slo, searched=group.workload in run.searches))
+    ]
 
 
 def _result(

@@ -1,24 +1,22 @@
-"""What the report and the notebook show of capacity: the objective is that of the run's own ladder or search."""
+"""What the report shows of capacity: the objective is that of the run's own ladder or search."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from analysis.capacity import capacity, default_slo
-from analysis.capacity.words import one_words, range_words, request_words, used_words
+from analysis.capacity import default_slo, findings
+from analysis.capacity.words import beside, one_words, range_words, request_words, used_words
 from analysis.load import Run
 
 HEADINGS = ("one carries", "what binds", "p99 there, ms", "in use there", "a request takes", "notes")
 
 
 def section(run: Run) -> dict[str, Any] | None:
-    """`objective` in words, `rows` (`server`, `environment`, `shape_only`, and `cells` under `headings`), `scaling`,
-    `assumes`; None for a run with neither a ladder of rates nor a search.
+    """`objective` in words, `rows` (`server`, `environment`, `shape_only`, and `cells` under `headings`), `beside`
+    (sentences on guests per host and on scaling), `assumes`; None for a run that says nothing of any of it.
     """
     slo = default_slo(run)
-    if slo is None:
-        return None
-    found = capacity(run, slo)
+    found = findings(run, slo)
     several = len({result["workload"] for result in found["results"]}) > 1
     rows = [
         {
@@ -37,6 +35,8 @@ def section(run: Run) -> dict[str, Any] | None:
         }
         for result in found["results"]
     ]
-    return {"objective": slo.words, "rows": rows, "headings": HEADINGS} | {
-        key: found[key] for key in ("scaling", "assumes")
-    }
+    more = list(beside(found))
+    if not rows and not more:
+        return None
+    objective = slo.words if slo else ""
+    return {"objective": objective, "rows": rows, "headings": HEADINGS, "beside": more, "assumes": found["assumes"]}

@@ -1,7 +1,8 @@
 """The Universal Scalability Law: throughput over users or CPUs, how it bends and where it peaks.
 
 X(N) = γN / (1 + α(N − 1) + βN(N − 1)): γ what one gives, α contention (a queue for something shared), β coherency
-(the cost of agreeing). Gunther, Guerrilla Capacity Planning, 2007; three parameters and bounds as R's package usl 3.
+(the cost of agreeing); readers are shown them as σ and κ. Gunther, Guerrilla Capacity Planning, 2007; three parameters
+and bounds as R's package usl 3.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
+from analysis.stats import Interval, half_width
+
 MIN_LEVELS = 6  # three parameters, and as many levels again to contradict them
+MIN_BLOCKS = 3
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,6 +75,33 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats) 
     gamma, alpha, beta = (float(p) if free else round(float(p)) for p, free in zip(found.x, _free(found), strict=True))
     variance = 2 * float(found.cost) / max(n.size - 3, 1)
     return Usl(gamma, alpha, beta, _errors(found, variance), math.sqrt(variance), float(n.max()))
+
+
+def over_blocks(levels: Floats, throughput: Floats, blocks: Floats) -> tuple[Interval | None, Interval | None]:
+    """95% intervals of α and β, of trials with their level, throughput and block: the jackknife (Tukey 1958) with
+    Student's quantile. What is left out is a block at a time, since the trials of one share its drift.
+
+    None below three blocks, where one left out leaves fewer than six levels, and for a parameter on its bound.
+    """
+    whole, names = fit(levels, throughput), np.unique(blocks)
+    try:
+        parts = [fit(levels[blocks != name], throughput[blocks != name]) for name in names]
+    except ValueError:
+        parts = []
+    if len(parts) < MIN_BLOCKS:
+        return None, None
+    _, contention, coherency = whole.errors
+    return (
+        None if contention is None else _jackknife(whole.alpha, [part.alpha for part in parts]),
+        None if coherency is None else _jackknife(whole.beta, [part.beta for part in parts]),
+    )
+
+
+def _jackknife(whole: float, parts: Sequence[float]) -> Interval:
+    n = len(parts)
+    spread = (n - 1) * float(np.std(parts, ddof=1))  # of the pseudo-values n·whole − (n − 1)·part
+    half = half_width(spread, n)
+    return Interval(max(whole - half, 0.0), min(whole + half, 1.0))
 
 
 def _law(n: Floats, gamma: float, alpha: float, beta: float) -> Floats:

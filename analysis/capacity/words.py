@@ -60,12 +60,23 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"{result['server']} on {result['environment']}, {result['workload']} ({result['size']} each)"
         yield from (f"    {name}: {text}" for name, text in facts(result))
-    if found["scaling"]:
-        yield ""
+    for more in (list(beside(found)), [f"assumed: {text}" for text in found["assumes"]]):
+        if more:
+            yield ""
+            yield from more
+
+
+def beside(found: dict[str, Any]) -> Iterator[str]:
+    """What is known beside the capacity of one: how many guests may share a host, and how throughput scales."""
+    for one in found["guests_per_host"]:
+        yield f"{one['server']} on {_where(one)}, {one['workload']}: {one['text']}"
     for law in found["scaling"]:
-        yield f"scaling of {law['server']} on {law['environment']} over {law['over']}: {law['text']}"
-    yield ""
-    yield from (f"assumed: {text}" for text in found["assumes"])
+        name = "Universal Scalability Law"
+        yield f"scaling of {law['server']} on {_where(law)} over {law['over']} ({name}): {law['text']}"
+
+
+def _where(one: dict[str, Any]) -> str:
+    return f"{one['environment']}{' (emulated: shape only)' if one['shape_only'] else ''}"
 
 
 def facts(result: dict[str, Any]) -> Iterator[tuple[str, str]]:

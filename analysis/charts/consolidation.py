@@ -13,9 +13,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from analysis.axes import latency_axis, plain_axis
 from analysis.capacity import default_slo
+from analysis.capacity.density import Density, densities, host_cpus, sentence
 from analysis.capacity.rungs import Estimate
 from analysis.capacity.slo import Slo
-from analysis.consolidation import Density, densities, host_cpus, sentence
 from analysis.load import BASELINE, Run
 from analysis.plot import INK, WIDTH_IN, Chart, Look, look
 

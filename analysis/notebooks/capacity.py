@@ -18,9 +18,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.capacity import capacity, default_slo
+from analysis.capacity import default_slo, findings
 from analysis.capacity.slo import Demand, Slo
-from analysis.capacity.words import facts
+from analysis.capacity.words import beside, facts
 from analysis.show import charts, open_run, table, tables
 
 # %% tags=["parameters"]
@@ -37,23 +37,22 @@ WATTS = None
 # %%
 run = open_run(RUN)
 deadline = default_slo(run)
-slo = Slo(P99_MS or deadline.p99_ms, AVAILABILITY_PCT) if deadline else None
+p99_ms = P99_MS or (deadline.p99_ms if deadline else None)
+slo = Slo(p99_ms, AVAILABILITY_PCT) if p99_ms else None
 demand = Demand(RATE_RPS, HEADROOM_PCT, SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS)
-found = capacity(run, slo, demand) if slo else None
-nothing = "This run has no ladder of rates; vmtoll run tails or vmtoll run capacity-search measures one."
-for sentence in found["sentences"] if found else [nothing]:
+found = findings(run, slo, demand)
+for sentence in [*found["sentences"], *beside(found)]:
     print(sentence)
 
 # %% [markdown]
 # ## What stands behind it
 
 # %%
-results = found["results"] if found else []
-known = {f"{r['server']} on {r['environment']} ({r['size']} each)": facts(r) for r in results}
+known = {f"{r['server']} on {r['environment']} ({r['size']} each)": facts(r) for r in found["results"]}
 tables((heading, pd.DataFrame(rows, columns=["", "figure"])) for heading, rows in known.items())
 
 # %%
-charts(run, ["goodput", "knee"])
+charts(run, ["goodput", "knee", "consolidation", "scaling"])
 
 # %% [markdown]
 # ## How throughput scales (Universal Scalability Law, six levels or more)
@@ -61,7 +60,7 @@ charts(run, ["goodput", "knee"])
 # %%
 laws = pd.DataFrame(
     {key: law[key] for key in ("server", "environment", "over", "alpha", "beta", "gamma", "text")}
-    for law in (found["scaling"] if found else [])
+    for law in found["scaling"]
 )
 table(laws) if len(laws) else print("This run has no such sweep.")
 
@@ -73,7 +72,7 @@ table(laws) if len(laws) else print("This run has no such sweep.")
 # %%
 FIGURES = ("units", "hosts", "load", "load_after_failure", "load_after_host_failure")
 rates = [RATE_RPS * factor for factor in (0.5, 1, 2, 5)]
-others = [(rate, capacity(run, slo, replace(demand, rate_rps=rate))) for rate in rates] if slo else []
+others = [(rate, findings(run, slo, replace(demand, rate_rps=rate))) for rate in rates]
 rows = []
 for rate, other in others:
     for result in other["results"]:
@@ -89,5 +88,5 @@ table(pd.DataFrame(rows))
 # ## Assumed
 
 # %%
-for text in found["assumes"] if found else []:
+for text in found["assumes"]:
     print(f"- {text}")

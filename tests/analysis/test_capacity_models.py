@@ -11,10 +11,16 @@ import numpy as np
 import pytest
 from synthetic_run import Row, Truth, make_run, suspected
 
+from analysis.capacity import Demand, Slo, capacity
 from analysis.capacity.erlang import beyond, rate_within, waits
 from analysis.capacity.scaling import scaling
-from analysis.capacity.usl import fit
+from analysis.capacity.usl import fit, over_blocks
+from analysis.capacity.words import lines
+from analysis.charts import draw_all
 from analysis.load import load_run
+from analysis.report import render
+from workloads.runner.experiment import load
+from workloads.runner.registry import Registry
 
 # The two data sets of R's package usl, from Gunther, Guerrilla Capacity Planning, 2007: a ray tracer over
 # processors (BRL-CAD on an SGI Origin 2000), scripts per hour over users (SPEC SDM91 on a SPARCcenter 2000).
@@ -122,13 +128,84 @@ def test_the_law_over_users_of_a_run(tmp_path: Path) -> None:
     found = scaling(load_run(make_run(tmp_path, truth)))
     metal = over(found, "metal")
     assert (metal["alpha"], metal["beta"], metal["over"]) == (pytest.approx(0.05), pytest.approx(0.001), "users")
-    assert metal["text"] == "contention 5%, coherency 0.1%; peak of 9,038/s at 31 users"
+    assert metal["text"] == "contention σ 5%, coherency κ 0.1%; peak of 9,038/s at 31 users"
     short = Truth(loads=tuple(f"closed:{n}" for n in (1, 2, 5, 10, 15, 20)), change=lawful)
     assert over(scaling(load_run(make_run(tmp_path / "b", short))), "metal")["text"].endswith(
         "no peak up to 20 users; the law puts it beyond what was measured"
     )
     few = Truth(loads=tuple(f"closed:{n}" for n in USERS[:5]), change=lawful)
     assert scaling(load_run(make_run(tmp_path / "c", few))) == []
+
+
+def drifting(row: Row) -> list[Row]:
+    """The same law, with the drift of its block and the noise of the trial."""
+    (lawful_row,) = lawful(row)
+    return [row | {"throughput_rps": lawful_row["throughput_rps"] * row["throughput_rps"] / 8000}]
+
+
+def test_the_intervals_of_a_run_hold_the_truth(tmp_path: Path) -> None:
+    truth = Truth(loads=tuple(f"closed:{n}" for n in USERS), change=drifting, aa=False)
+    for law in scaling(load_run(make_run(tmp_path, truth))):
+        for coefficient, known in (("alpha", 0.05), ("beta", 0.001)):
+            found = law["intervals"][coefficient]
+            assert found["low"] <= known <= found["high"]
+            assert found["high"] - found["low"] < 0.3 * known
+
+
+def test_the_intervals_hold_the_truth() -> None:
+    """Of 100 runs of six blocks, whose trials share the drift of their block, about 95 should."""
+    rng, held = np.random.default_rng(7), np.zeros(2)
+    levels, blocks = np.tile(np.array(USERS, dtype=float), 6), np.repeat(np.arange(6.0), len(USERS))
+    straight = 1000 * levels / (1 + 0.05 * (levels - 1) + 0.001 * levels * (levels - 1))
+    for _ in range(100):
+        noise = np.repeat(rng.normal(0, 0.05, 6), len(USERS)) + rng.normal(0, 0.02, levels.size)
+        found = over_blocks(levels, straight * np.exp(noise), blocks)
+        pairs = zip(found, (0.05, 0.001), strict=True)
+        held += [one is not None and one.low <= known <= one.high for one, known in pairs]
+    assert (held >= 88).all()
+
+
+def test_what_has_no_interval() -> None:
+    levels, blocks = np.tile(np.array(USERS, dtype=float), 3), np.repeat(np.arange(3.0), len(USERS))
+    straight = 1000 * levels / (1 + 0.05 * (levels - 1) + 0.001 * levels * (levels - 1))
+    assert None not in over_blocks(levels, straight, blocks)
+    two = blocks < 2
+    assert over_blocks(levels[two], straight[two], blocks[two]) == (None, None), "two blocks"
+    contention, coherency = over_blocks(levels, 1000 * levels / (1 + 0.05 * (levels - 1)), blocks)
+    assert contention is not None
+    assert coherency is None, "on its bound"
+    lone = (levels < 50) | (blocks == 0)
+    assert over_blocks(levels[lone], straight[lone], blocks[lone]) == (None, None), "a block holds two levels alone"
+
+
+def test_the_experiment_scaling_shows_its_law_in_the_report_and_by_the_command(tmp_path: Path) -> None:
+    """Rows as its workloads give them, with the keys that the runner writes down."""
+    resolved = load(Registry().experiment_file("scaling"), scale="full")
+    level = {workload.users: name for name, workload in resolved.workloads.items()}
+
+    def change(row: Row) -> list[Row]:
+        users = int(row["offered_load"].partition(":")[2])
+        return [one | {"workload": level[users], "tool": "h2load", "users": users} for one in lawful(row)]
+
+    path = make_run(tmp_path, Truth(loads=tuple(f"closed:{n}" for n in USERS), change=change, accelerator="tcg"))
+    meta = json.loads((path / "run.json").read_text())
+    meta["experiment"]["resolved"] = {
+        "workloads": {name: workload.model_dump(mode="json") for name, workload in resolved.workloads.items()}
+    }
+    (path / "run.json").write_text(json.dumps(meta))
+    run, law = load_run(path), "contention σ 5%, coherency κ 0.1%; peak of 9,038/s at 31 users"
+    page = render(run)
+    for side in ("metal", "kvm-default (emulated: shape only)"):
+        assert f"scaling of nginx on {side} over users (Universal Scalability Law): {law}." in page
+    assert "Capacity of one" not in page
+    (drawn,) = [chart for _, chart in draw_all(run, {}, ["scaling"])]
+    assert drawn.title == "Throughput over users (h2load)"
+    assert drawn.alt == f"nginx on metal: {law}; nginx on kvm-default (emulated): {law}."
+    found = capacity(run, Slo(50), Demand(1000))
+    assert found["results"] == []
+    first, _, *laws = lines(found)
+    assert first.startswith("no ladder of rates for one machine alone")
+    assert [one.rpartition(": ")[2] for one in laws] == [law, law]
 
 
 def test_the_law_over_the_cpus_of_guests(tmp_path: Path) -> None:
@@ -150,6 +227,10 @@ def test_the_law_over_the_cpus_of_guests(tmp_path: Path) -> None:
     assert (law["over"], law["environment"], law["largest"]) == ("cpus", "guests", 8)
     assert (law["alpha"], law["beta"]) == pytest.approx((0.1, 0), abs=1e-6)
     assert law["limit"] == pytest.approx(20_000, rel=1e-4)
+    assert law["text"] == "contention σ 10%, coherency κ 0%; no peak"
+    (drawn,) = [chart for _, chart in draw_all(load_run(path), {}, ["scaling"])]
+    assert drawn.title == "Throughput over the CPUs of guests (siege)"
+    assert drawn.alt == f"nginx on guests: {law['text']}."
 
 
 def test_what_the_client_limits_is_no_level(tmp_path: Path) -> None:

@@ -10,15 +10,16 @@ import pytest
 from synthetic_run import Row, Truth, make_run
 
 from analysis.capacity import capacity
-from analysis.capacity.slo import Slo
+from analysis.capacity.density import densities, guests_per_host, host_cpus
+from analysis.capacity.slo import Demand, Slo
+from analysis.capacity.words import lines
 from analysis.charts import draw_all
-from analysis.consolidation import densities, host_cpus
 from analysis.doses import curves_of
 from analysis.load import Run, load_order, load_run, load_words
 from analysis.panels import ladders, single_loads
 from analysis.places import alone, dose_of, guests_of, place_of, place_words
 from analysis.plot import Chart
-from analysis.report import write_report
+from analysis.report import render, write_report
 from analysis.verdict import verdict_of
 
 RATES, GUESTS, DOSES = (200, 400, 800), (1, 2, 4), (0.0, 0.5, 1.0)
@@ -121,6 +122,64 @@ def test_capacity_is_that_of_one_guest_alone(guests: Run) -> None:
         ("metal", 800),
         ("kvm-default", 800),
     ]
+
+
+def test_guests_per_host_are_those_of_the_objective_asked_for(guests: Run) -> None:
+    (found,) = capacity(guests, SLO)["guests_per_host"]
+    assert (found["server"], found["environment"], found["measured"]) == ("nginx", "kvm-default", list(GUESTS))
+    assert found["by_rate"] == [
+        {"rate_rps": 200.0, "low": 4, "mid": 4, "high": 4, "fewest": None, "at_least": True},
+        {"rate_rps": 400.0, "low": 2, "mid": 2, "high": 2, "fewest": None, "at_least": False},
+        {"rate_rps": 800.0, "low": 1, "mid": 1, "high": 1, "fewest": None, "at_least": False},
+    ]
+    said = "at least 4 at 200/s, 2 at 400/s, 1 at 800/s (the load of all of them together)"
+    assert found["text"] == f"guests per host at p99 ≤ 50 ms, 99.9% available: {said}"
+    sooner, never = (guests_per_host(guests, Slo(p99_ms))[0]["text"] for p99_ms in (1.5 * P99_MS, P99_MS / 2))
+    assert "p99 ≤ 15 ms, 99.9% available: 1 at 200/s, 1 at 400/s, 1 at 800/s (" in sooner
+    assert "none at 200/s, none at 400/s, none at 800/s (" in never
+
+
+def test_guests_per_host_are_said_by_the_command_and_the_report(guests: Run) -> None:
+    said = "guests per host at p99 ≤ 50 ms, 99.9% available: at least 4 at 200/s, 2 at 400/s, 1 at 800/s"
+    assert f"nginx on kvm-default, ladder: {said}" in "\n".join(lines(capacity(guests, SLO, Demand(800))))
+    assert said in render(guests)
+
+
+def test_where_no_guest_was_alone_only_their_number_is_told(tmp_path: Path) -> None:
+    loads = tuple(f"rate:{rate} guests:{count}" for count in (2, 4) for rate in RATES)
+    truth = Truth(
+        {"nginx": 0.95}, aa=False, loads=loads, change=consolidated, open_capacity_rps=50_000.0, accelerator="tcg"
+    )
+    run = load_run(make_run(tmp_path, truth))
+    found = capacity(run, SLO, Demand(800))
+    assert found["results"] == found["assumes"] == []
+    first, _, last = lines(found)
+    assert first.startswith("no ladder of rates for one machine alone")
+    said = "at least 4 at 200/s, 2 at 400/s, none at 800/s"
+    assert f"nginx on kvm-default (emulated: shape only), ladder: guests per host at {SLO.words}: {said}" in last
+    page = render(run)
+    assert said in page
+    assert "Capacity of one" not in page
+
+
+def test_a_load_may_be_too_much_for_a_few_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BREAKS_RPS, 1, 300)
+    loads = tuple(f"rate:{rate} guests:{count}" for count in GUESTS for rate in RATES)
+    truth = Truth({"nginx": 0.95}, aa=False, loads=loads, change=consolidated, open_capacity_rps=50_000.0)
+    run = load_run(make_run(tmp_path, truth))
+    monkeypatch.setitem(BREAKS_RPS, 4, 800)
+    (found,) = guests_per_host(run, SLO)
+    assert ": at least 4 at 200/s, 2 at 400/s, none at 800/s (" in found["text"]
+    wider = load_run(make_run(tmp_path / "wider", truth))
+    assert ": at least 4 at 200/s, 2 to at least 4 at 400/s, none at 800/s (" in guests_per_host(wider, SLO)[0]["text"]
+    assert "800/s meets it on no guest" in chart(wider, "consolidation").alt
+
+
+def test_of_a_single_block_no_number_of_guests_is_sure(tmp_path: Path) -> None:
+    loads = tuple(f"rate:{rate} guests:{count}" for count in GUESTS for rate in RATES)
+    truth = Truth({"nginx": 0.95}, blocks=1, aa=False, loads=loads, change=consolidated, open_capacity_rps=50_000.0)
+    (found,) = guests_per_host(load_run(make_run(tmp_path, truth)), SLO)
+    assert "none at 400/s (by the estimate 2, at best 4), " in found["text"]
 
 
 def test_the_chart_of_guests_says_what_it_draws(guests: Run) -> None:

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,9 @@ from synthetic_run import Truth, make_run
 
 from analysis.load import LoadError
 from analysis.notebook import FOLDER, execute, names
+from vmtoll.cli import main
 
+Vmtoll = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
 START_LIMIT_S = 60
 
@@ -41,7 +43,7 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SAYS = {
-    "capacity": ["This run has no ladder of rates"],
+    "capacity": ["no ladder of rates for one machine alone", "vmtoll run capacity,", "This run has no such sweep"],
     "metal_vs_kvm": ["metal is faster", "Overhead: requests per second", "Requests per second by block"],
     "replication": ["repeats no published experiment"],
     "tails": ["Service times under a fixed number of users"],
@@ -61,6 +63,59 @@ def test_tails_of_a_ladder(ladder: Path) -> None:
 def test_capacity_of_a_ladder(ladder: Path) -> None:
     page = execute("capacity", ladder)
     check(page, ["you need", "metal host", "kvm-default", "Erlang C", "Goodput against offered load"])
+
+
+def test_parameters_take_the_place_of_the_notebooks_own(ladder: Path, vmtoll: Vmtoll) -> None:
+    code, out, _ = vmtoll("capacity", ladder, "--set", "RATE_RPS=5e2", "--set", "P99_MS=20", "--set", "WATTS=")
+    assert (code, out) == (0, f"notebook: {ladder / 'capacity.html'}\n")
+    check(ladder / "capacity.html", ["500/s at p99 ≤ 20 ms, 99.9% available, 30% headroom, 1 spare: you need"])
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (
+            "RATE=500",
+            "capacity.py: no parameter 'RATE' to set; there are: RATE_RPS, P99_MS, AVAILABILITY_PCT, HEADROOM_PCT,"
+            " SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS\n",
+        ),
+        ("RUN=elsewhere", "no parameter 'RUN' to set; there are: RATE_RPS, "),
+        ("RATE_RPS=fast", "RATE_RPS: 'fast' is no number; give one, such as 2000"),
+        ("RATE_RPS", "--set RATE_RPS: give NAME=VALUE, as in --set RATE_RPS=500"),
+        ("RATE_RPS=[1", "'[1' is no value of YAML or JSON"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_one_sentence(tmp_path: Path, vmtoll: Vmtoll, word: str, said: str) -> None:
+    code, out, err = vmtoll("capacity", tmp_path, "--set", word)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_make_hands_parameters_on() -> None:
+    argv = ["make", "-n", "notebook", "N=capacity", "RUN=a/run", "SET=RATE_RPS=500 P99_MS=20"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "vmtoll notebook capacity a/run --set 'RATE_RPS=500' --set 'P99_MS=20'" in done.stdout
+
+
+def test_capacity_of_a_sweep_of_users_shows_its_law(tmp_path: Path) -> None:
+    users = Truth(loads=tuple(f"closed:{n}" for n in (1, 2, 5, 10, 20, 50)))
+    page = execute("capacity", make_run(tmp_path, users))
+    check(page, ["no ladder of rates for one machine alone", "contention σ", "Throughput over users (siege)"])
+
+
+@pytest.fixture
+def vmtoll(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Vmtoll:
+    """`vmtoll notebook …` in this process: exit code, stdout, stderr."""
+
+    def run(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["vmtoll", "notebook", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return int(end.value.code or 0), printed.out, printed.err
+
+    return run
 
 
 def check(page: Path, says: list[str]) -> None:

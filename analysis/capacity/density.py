@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from analysis.capacity.one import One, capacity_of_one
-from analysis.capacity.rungs import ENDS, Estimate, Rung, climb, geometric, open_ladders
+from analysis.capacity.rungs import ENDS, LOW, MID, Estimate, Rung, climb, geometric, open_ladders
 from analysis.capacity.slo import Slo
 from analysis.load import BASELINE, Run
 from analysis.panels import Group, side_environments
@@ -37,6 +38,7 @@ class Level:
 class Density:
     """One server in one environment, at two numbers of guests or more, fewest first."""
 
+    workload: str
     server: str
     environment: str
     levels: list[Level]
@@ -47,17 +49,22 @@ class Density:
         first, *others = self.levels
         return [rung.rate_rps for rung in first.rungs if all(level.at(rung.rate_rps) for level in others)]
 
-    def most(self, slo: Slo, rate_rps: float, end: str) -> int:
-        """Up to how many guests this load meets the objective, judged by `low`, `mid` or `high`; 0 when not even the
-        fewest do.
+    def meeting(self, slo: Slo, rate_rps: float, end: str) -> list[int]:
+        """Over how many guests this load meets the objective, judged by `low`, `mid` or `high`, without a gap; empty
+        when over none. A load may be too much for a few guests, and what a host gives too little for many.
         """
-        met = 0
+        met: list[int] = []
         for level in self.levels:
             rung = level.at(rate_rps)
-            if rung is None or rung.misses(slo, end):
+            if rung and not rung.misses(slo, end):
+                met.append(level.guests)
+            elif met:
                 break
-            met = level.guests
         return met
+
+    def most(self, slo: Slo, rate_rps: float, end: str) -> int:
+        """Over how many guests at most this load meets the objective; 0 when over none."""
+        return max(self.meeting(slo, rate_rps, end), default=0)
 
 
 def densities(run: Run, slo: Slo) -> list[Density]:
@@ -68,14 +75,56 @@ def densities(run: Run, slo: Slo) -> list[Density]:
         if guests is not None and not dose_of(group.place):
             groups.setdefault((group.workload, group.tool), {})[guests] = group
     found = []
-    for places in groups.values():
+    for (workload, _), places in groups.items():
         for server in next(iter(places.values())).servers:
             for environment in side_environments(run):
                 ladders = {guests: climb(run, places[guests], server, environment) for guests in sorted(places)}
                 levels = [Level(g, rungs, capacity_of_one(rungs, slo)) for g, rungs in ladders.items() if rungs]
                 if len(levels) > 1:
-                    found.append(Density(server, environment, levels))
+                    found.append(Density(workload, server, environment, levels))
     return found
+
+
+def guests_per_host(run: Run, slo: Slo) -> list[dict[str, Any]]:
+    """How many guests of one host may share each total load that all numbers of guests were given.
+
+    One entry per workload, server and environment of guests: `workload`, `server`, `environment`, `shape_only`
+    (emulated), `measured` (numbers of guests), `by_rate` (of each load, lightest first, `rate_rps` of all guests
+    together, and `low`, `mid`, `high`: the most guests over which it meets the objective, judged by that end, 0 when
+    over none; by the low end `fewest`, where fewer do not bear it, and `at_least`: the most that were measured do),
+    `text`.
+    """
+    guests = [density for density in densities(run, slo) if density.environment != BASELINE and density.rates]
+    return [_entry(density, slo, shape_only=run.accelerator(density.environment) == "tcg") for density in guests]
+
+
+def _entry(density: Density, slo: Slo, *, shape_only: bool) -> dict[str, Any]:
+    by_rate = [_shared(density, slo, rate_rps) for rate_rps in density.rates]
+    return {
+        "workload": density.workload,
+        "server": density.server,
+        "environment": density.environment,
+        "shape_only": shape_only,
+        "measured": [level.guests for level in density.levels],
+        "by_rate": by_rate,
+        "text": f"guests per host at {slo.words}: {', '.join(map(_shared_words, by_rate))}"
+        " (the load of all of them together)",
+    }
+
+
+def _shared(density: Density, slo: Slo, rate_rps: float) -> dict[str, Any]:
+    most = {end: density.most(slo, rate_rps, end) for end in ENDS}
+    met, first, last = density.meeting(slo, rate_rps, LOW), density.levels[0].guests, density.levels[-1].guests
+    fewest = met[0] if met and met[0] > first else None
+    return {"rate_rps": rate_rps, **most, "fewest": fewest, "at_least": last in met}
+
+
+def _shared_words(one: dict[str, Any]) -> str:
+    """`at least 4 at 200/s`, `2 to 3 at 700/s`, `1 at 800/s (by the estimate 2, at best 2)`, `none at 900/s`."""
+    low, mid, high = (str(one[end] or "none") for end in ENDS)
+    least = f"{one['fewest']} to " if one["fewest"] not in (None, one[LOW]) else ""
+    said = f"{least}{'at least ' if one['at_least'] else ''}{low} at {one['rate_rps']:,.0f}/s"
+    return said if low == mid == high else f"{said} (by the estimate {mid}, at best {high})"
 
 
 def host_cpus(rung: Rung, environment: str) -> Estimate | None:
@@ -111,5 +160,11 @@ def _rates(one: One) -> str:
 
 def _upto(density: Density, slo: Slo, rate_rps: float) -> str:
     low, mid, high = (density.most(slo, rate_rps, end) for end in ENDS)
-    said = f"on up to {_guests(mid)}" if mid else "on no guest"
+    met = density.meeting(slo, rate_rps, MID)
+    if not met:
+        said = "on no guest"
+    elif met[0] == density.levels[0].guests:
+        said = f"on up to {_guests(mid)}"
+    else:
+        said = f"on {f'{met[0]} to ' if met[0] < mid else ''}{_guests(mid)}"
     return said if low == mid == high else f"{said} ({low} for sure, {high} at most)"
