@@ -68,10 +68,11 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats) 
     if n.shape != x.shape or not (n >= 1).all() or not (x > 0).all():
         raise ValueError("expected as many levels from 1 up as throughputs above 0")
     first = float((x / n).max())
-    found = least_squares(
-        lambda p: _law(n, *p) - x, [first, 0.01, 1e-4], bounds=([0, 0, 0], [np.inf, 1, 1]),
-        x_scale=[first, 1e-2, 1e-4], xtol=1e-14, ftol=1e-14, gtol=1e-14,
-    )  # fmt: skip
+    with np.errstate(invalid="ignore"):  # a step that leads nowhere finite is taken back
+        found = least_squares(
+            lambda p: _law(n, *p) - x, [first, 0.01, 1e-4], bounds=([0, 0, 0], [np.inf, 1, 1]),
+            x_scale=[first, 1e-2, 1e-4], xtol=1e-14, ftol=1e-14, gtol=1e-14,
+        )  # fmt: skip
     gamma, alpha, beta = (float(p) if free else round(float(p)) for p, free in zip(found.x, _free(found), strict=True))
     variance = 2 * float(found.cost) / max(n.size - 3, 1)
     return Usl(gamma, alpha, beta, _errors(found, variance), math.sqrt(variance), float(n.max()))
