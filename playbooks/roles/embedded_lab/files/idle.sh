@@ -1,12 +1,14 @@
 #!/bin/sh
-# Usage: idle.sh URI — wait until libvirt's guests together used less than a twentieth of a CPU for two seconds.
+# Usage: idle.sh URI — wait until libvirt's guests used less than a twentieth of a CPU each for two seconds.
 # After a minute it ends all the same: a guest that never rests is none that is not up.
 set -eu
-used_ns() {
-    virsh --connect "$1" domstats --cpu-total | awk -F= '/cpu\.time=/ { sum += $2 } END { printf "%.0f", sum }'
+# CPU time of all guests in ns, and how many they are.
+used() {
+    virsh --connect "$1" domstats --cpu-total | awk -F= '/cpu\.time=/ { sum += $2; n++ } END { printf "%.0f %d", sum, n }'
 }
 for _ in $(seq 30); do
-    before=$(used_ns "$1")
+    before=$(used "$1")
     sleep 2
-    [ $(($(used_ns "$1") - before)) -gt 100000000 ] || exit 0
+    after=$(used "$1")
+    [ $((${after% *} - ${before% *})) -gt $((${after#* } * 100000000)) ] || exit 0
 done
