@@ -33,6 +33,7 @@ def test_the_guest_holds_to_the_main_points_too(lab: Path) -> None:
 def test_nothing_of_it_is_there_when_it_is_stopped(lab: Path, ssh: Ssh) -> None:
     with stack_on("metal"):
         assert "user0@vmail.test:{SSHA256}" in ssh("metal", f"cat /run/vmtoll-{SERVER}/accounts")
+        assert ssh("metal", "stat -c %a /etc/vmtoll/mail-key.pem") == "600"
     state = ssh(
         "metal", f"ls /run/vmtoll-{SERVER} 2>&1; systemctl is-enabled vmtoll-{SERVER} postfix dovecot; ss -Hltn"
     )
@@ -40,11 +41,13 @@ def test_nothing_of_it_is_there_when_it_is_stopped(lab: Path, ssh: Ssh) -> None:
     assert not any(f":{port} " in state for port in (25, 110, 143, 465, 587, 4190))
 
 
+@pytest.mark.guest_minutes
 def test_each_machine_has_made_its_own_key(lab: Path, ssh: Ssh) -> None:
-    keys = [
-        ssh(machine, "stat -c %a /etc/vmtoll/mail-key.pem; sha256sum /etc/vmtoll/mail-key.pem")
-        for machine in ("metal", "kvm")
-    ]
+    with stack_on("metal"), stack_on("kvm-default"):
+        keys = [
+            ssh(machine, "stat -c %a /etc/vmtoll/mail-key.pem; sha256sum /etc/vmtoll/mail-key.pem")
+            for machine in ("metal", "kvm")
+        ]
     assert all(key.startswith("600") for key in keys) and keys[0] != keys[1]
 
 

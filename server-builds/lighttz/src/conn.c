@@ -63,15 +63,16 @@ void conn_close(struct conn *c)
 /* Refuses what is no whole request: whether it is HEAD, which gets no content, is all one knows. */
 static void refuse_part(struct conn *c, const char *p, size_t n, int status)
 {
-    bool head = str_starts((struct str){p, n}, STR("HEAD "));
+    struct str part = str_from((struct str){p, n}, request_empty_line(p, n));
+    bool head = str_starts(part, STR("HEAD "));
     struct request r = {.method = head ? METHOD_HEAD : METHOD_UNKNOWN};
     respond_refusal(c, &r, status);
 }
 
-/* An empty line, as some clients send behind a body: no request that has begun (RFC 9112, 2.2). */
+/* An empty line, as some clients send behind a body: no request that has begun. */
 static bool is_empty_line(const char *p, size_t n)
 {
-    return n == 2 && p[0] == '\r';
+    return n == 2 && request_empty_line(p, n) == 2;
 }
 
 /* The request whose head and body have come. Returns the octets used of `*n`, 0 when more is

@@ -54,8 +54,7 @@ __attribute__((always_inline)) static inline bool take(struct str *s, unsigned c
     return true;
 }
 
-/* A client may send one empty line before its request (RFC 9112, 2.2). */
-static size_t leading_crlf(const char *p, size_t n)
+size_t request_empty_line(const char *p, size_t n)
 {
     return n >= 2 && p[0] == '\r' && p[1] == '\n' ? 2 : 0;
 }
@@ -71,7 +70,7 @@ static int too_long(const char *p, size_t start, size_t end, size_t first,
 
 long request_end(const char *p, size_t n, size_t *scanned, const struct request_limits *limits)
 {
-    size_t first = leading_crlf(p, n);
+    size_t first = request_empty_line(p, n);
     if (n == 0 || (n == 1 && p[0] == '\r'))
         return 0;
     if (n > first && !is(p[first], TCHAR))
@@ -329,7 +328,7 @@ int request_parse(const char *p, size_t n, struct request *r)
     r->seen = r->repeated = 0;
     r->method = METHOD_UNKNOWN;
     r->line = r->name = r->target = (struct str){p, 0};
-    struct str head = str_from((struct str){p, n}, leading_crlf(p, n));
+    struct str head = str_from((struct str){p, n}, request_empty_line(p, n));
     struct str line = str_before(head, '\r');
     if (line.n + 4 > head.n || line.p[line.n + 1] != '\n')
         return 400;

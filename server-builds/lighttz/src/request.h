@@ -55,6 +55,9 @@ struct request_limits {
     size_t head; /* of the whole head: 431 */
 };
 
+/* The length, 2, of the empty line that a client may send before a request (9112 2.2), or 0. */
+size_t request_empty_line(const char *p, size_t n);
+
 /*
  * Looks for the end of the head in the `n` bytes that have come so far.
  * Returns its length with the empty line (> 0), 0 when more is needed, or minus the status to

@@ -80,6 +80,7 @@ ROWS: list[tuple[str, str, str, list[int], Check | None]] = [
     ("9112 3", "a request line of HTTP/0.9 is refused", "GET /\r\n\r\n", [400], closes),
     ("9112 3", "a target too long: 414", get("/" + "a" * 9000), [414], closes),
     ("9110 9.3.2", "HEAD of a target too long has no content", get("/" + "a" * 9000, method="HEAD"), [414], closes),
+    ("9110 9.3.2", "HEAD behind an empty line, too", "\r\n" + get("/" + "a" * 9000, method="HEAD"), [414], closes),
     ("9110 9.3.2", "HEAD with fields too large has no content", get("/", "X: " + "a" * 20000, method="HEAD"), [431], closes),
     ("9110 9.3.2", "HEAD that is malformed has no content", "HEAD / HTTP/1.1\nHost: a\r\n\r\n", [400], closes),
     ("9110 9.3.2", "HEAD that is cut off has no content", "HEAD / HTTP/1.1\r\nHost: a\r\n", [400], closes),

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Usage: idle.sh URI — wait until libvirt's guests used less than a twentieth of a CPU each for two seconds.
+# Usage: idle.sh URI — wait until libvirt's guests used less than a twentieth of a CPU per guest for two seconds.
 # After a minute it ends all the same: a guest that never rests is none that is not up.
 set -eu
 # CPU time of all guests in ns, and how many they are.
 used() {
-    virsh --connect "$1" domstats --cpu-total | awk -F= '/cpu\.time=/ { sum += $2; n++ } END { printf "%.0f %d", sum, n }'
+    stats=$(virsh --connect "$1" domstats --cpu-total)
+    echo "$stats" | awk -F= '/cpu\.time=/ { sum += $2; n++ } END { printf "%.0f %d", sum, n }'
 }
 for _ in $(seq 30); do
     before=$(used "$1")
