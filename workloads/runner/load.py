@@ -34,8 +34,8 @@ class Execution:
 def bound_s(expected_s: float | None, users: int = 0) -> float:
     """When a tool is killed: far beyond what it should take, and never for ever.
 
-    A server with a process for each user takes its time to start them, Apache 32 a second at most
-    (https://httpd.apache.org/docs/2.4/mod/prefork.html).
+    A server with a process for each user takes its time to start them: Apache at most 32 a second
+    (https://httpd.apache.org/docs/2.4/misc/perf-tuning.html, "Process Creation"), and half of that is allowed for.
     """
     return 120.0 if expected_s is None else 15.0 + 6.0 * expected_s + users / 16
 
