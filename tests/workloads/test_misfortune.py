@@ -160,8 +160,6 @@ def test_a_machine_on_its_way_down_is_not_taken_for_back(
     rewrite(blocks=1, noise_floor=None, environments=["metal"], warmup_s=0.1, duration_s=2.0)
     stand_in = tmp_path / "stand-in"
     stand_in.mkdir()
-    (stand_in / "systemctl").write_text(GOING_DOWN.format(folder=stand_in))
-    (stand_in / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{stand_in}:{os.environ['PATH']}")
     messages: list[str] = []
 
@@ -169,6 +167,9 @@ def test_a_machine_on_its_way_down_is_not_taken_for_back(
         messages.append(message)
         if message.endswith(": siege measures") and messages.count(message) == 1:
             threading.Timer(0.5, kill_agent_of, [tmp_path / "metal"]).start()
+        elif message.startswith("metal is gone"):  # not earlier: all machines here would ask the one stand-in
+            (stand_in / "systemctl").write_text(GOING_DOWN.format(folder=stand_in))
+            (stand_in / "systemctl").chmod(0o755)
 
     run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, progress=reboot)
     rows = rows_of(run_dir)
