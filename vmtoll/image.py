@@ -189,6 +189,7 @@ def _strip(root: Path) -> None:
         "root/.ssh",
         "var/lib/apt/lists/*",
         "var/log/*",
+        "etc/hostname",
         "etc/resolv.conf",
         "etc/apt/apt.conf.d/99mmdebstrap",
     ):

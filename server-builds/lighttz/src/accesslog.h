@@ -8,6 +8,7 @@
 struct accesslog {
     int fd; /* -1: off */
     size_t used;
+    bool torn; /* the buffer starts in the middle of a line */
     struct stats *stats;
     char date[32]; /* "[06/Nov/1994:08:49:37 +0000]" */
     char buffer[65536];

@@ -47,7 +47,7 @@ static enum body_state size_digit(struct body *b, char c)
     }
     if (!b->any_digit)
         return BODY_BAD;
-    return c == '\r' ? BODY_SIZE_LF : c == ';' ? BODY_EXTENSION : is_ows(c) ? BODY_SPACE : BODY_BAD;
+    return c == '\r' ? BODY_SIZE_LF : c == ';' ? BODY_EXT_START : is_ows(c) ? BODY_SPACE : BODY_BAD;
 }
 
 static enum body_state after_size(struct body *b)
@@ -56,11 +56,18 @@ static enum body_state after_size(struct body *b)
     return b->left ? BODY_DATA : BODY_TRAILER;
 }
 
-/* Text of an extension or a trailer: no control characters, a CR ends it. */
-static enum body_state text(struct body *b, char c, enum body_state end)
+static bool is_text(char c)
 {
-    bool control = (unsigned char)c < ' ' ? c != '\t' : c == 0x7f;
-    return c == '\r' ? end : more(b, !control, b->state);
+    return (unsigned char)c < ' ' ? c == '\t' : c != 0x7f;
+}
+
+/* chunk-ext, but that it is not looked what stands before and behind an equals sign. */
+static enum body_state extension(struct body *b, char c)
+{
+    if (c == '\r')
+        return BODY_SIZE_LF;
+    bool good = is_tchar(c) || is_ows(c) || c == '=' || c == ';' || c == '"';
+    return more(b, good, c == ';' ? BODY_EXT_START : c == '"' ? BODY_EXT_QUOTED : BODY_EXTENSION);
 }
 
 static enum body_state expect(char c, char wanted, enum body_state next)
@@ -75,9 +82,18 @@ static enum body_state step(struct body *b, char c)
     case BODY_SIZE:
         return size_digit(b, c);
     case BODY_SPACE:
-        return c == ';' ? BODY_EXTENSION : more(b, is_ows(c), BODY_SPACE);
+        return c == ';' ? BODY_EXT_START : more(b, is_ows(c), BODY_SPACE);
+    case BODY_EXT_START:
+        return more(b, is_ows(c) || is_tchar(c), is_ows(c) ? BODY_EXT_START : BODY_EXTENSION);
     case BODY_EXTENSION:
-        return text(b, c, BODY_SIZE_LF);
+        return extension(b, c);
+    case BODY_EXT_QUOTED:
+        return more(b, is_text(c),
+                    c == '"'    ? BODY_EXTENSION
+                    : c == '\\' ? BODY_EXT_ESCAPED
+                                : BODY_EXT_QUOTED);
+    case BODY_EXT_ESCAPED:
+        return more(b, is_text(c), BODY_EXT_QUOTED);
     case BODY_SIZE_LF:
         return c == '\n' ? after_size(b) : BODY_BAD;
     case BODY_DATA_CR:
@@ -89,7 +105,7 @@ static enum body_state step(struct body *b, char c)
     case BODY_TRAILER_NAME:
         return c == ':' ? BODY_TRAILER_VALUE : more(b, is_tchar(c), BODY_TRAILER_NAME);
     case BODY_TRAILER_VALUE:
-        return text(b, c, BODY_TRAILER_LF);
+        return c == '\r' ? BODY_TRAILER_LF : more(b, is_text(c), BODY_TRAILER_VALUE);
     case BODY_TRAILER_LF:
         return expect(c, '\n', BODY_TRAILER);
     case BODY_END_LF:

@@ -8,10 +8,13 @@ enum body_state {
     BODY_LENGTH,    /* `left` octets to go */
     BODY_SIZE,      /* in the digits of a chunk size */
     BODY_SPACE,     /* after them, before the ";" of an extension */
-    BODY_EXTENSION, /* after them, up to CR */
-    BODY_SIZE_LF,   /* the LF after them */
-    BODY_DATA,      /* `left` octets of the chunk to go */
-    BODY_DATA_CR,   /* the CR and the LF after it */
+    BODY_EXT_START, /* before the name of an extension */
+    BODY_EXTENSION, /* in it, up to the next or CR */
+    BODY_EXT_QUOTED,
+    BODY_EXT_ESCAPED,
+    BODY_SIZE_LF, /* the LF after them */
+    BODY_DATA,    /* `left` octets of the chunk to go */
+    BODY_DATA_CR, /* the CR and the LF after it */
     BODY_DATA_LF,
     BODY_TRAILER, /* at the start of a trailer line */
     BODY_TRAILER_NAME,

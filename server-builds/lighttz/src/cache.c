@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BUCKETS = 1024, SHED_BATCH = 16 };
+enum { BUCKETS = 1024, SHED_BATCH = 16, AGE = 10 /* times `revalidate`, and a second */ };
 
 struct cache {
     struct root root;
@@ -41,6 +41,19 @@ static void link_file(struct cache *c, struct file *f)
     TAILQ_INSERT_HEAD(&c->use, f, use);
     c->entries++;
     c->bytes += file_weight(f);
+}
+
+void cache_age(struct cache *c, double now)
+{
+    double before = now - 1 - AGE * (double)c->root.config->revalidate / 1000;
+    struct file *f; /* what is looked at again goes to the front, so these are in order */
+    while ((f = TAILQ_LAST(&c->use, uses)) && f->checked < before)
+        unlink_file(c, f);
+}
+
+int cache_root(const struct cache *c)
+{
+    return c->root.fd;
 }
 
 bool cache_shed(struct cache *c)

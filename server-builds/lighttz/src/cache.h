@@ -16,5 +16,12 @@ struct cache *cache_open(const struct config *config);
 int cache_get(struct cache *cache, struct str path, enum encoding encoding, double now,
               struct file **file);
 
+/* The root itself, which descriptor stays the cache's. */
+int cache_root(const struct cache *cache);
+
+/* Lets go of what nobody has asked for since long: a file that was deleted takes room until then.
+ */
+void cache_age(struct cache *cache, double now);
+
 /* Drops descriptors that nobody uses; false when there was none. For when they run out. */
 bool cache_shed(struct cache *cache);

@@ -89,6 +89,9 @@ static const char *read_user(void *slot, const char *value)
     size_t uid = strspn(value, "0123456789");
     size_t gid = value[uid] == ':' ? strspn(value + uid + 1, "0123456789") : 0;
     bool is_user = uid && value[uid + (gid ? gid + 1 : 0)] == '\0';
+    const unsigned long none = (uid_t)-1; /* and what lies beyond would be another one */
+    is_user = is_user && strtoul(value, NULL, 10) < none &&
+              (gid == 0 || strtoul(value + uid + 1, NULL, 10) < none);
     return is_user ? read_string(slot, value) : "expected a numeric UID or UID:GID";
 }
 
@@ -273,10 +276,17 @@ static enum command config_complete(const struct config *c, enum command command
 enum command config_load(struct config *c, int argc, char *const argv[])
 {
     enum command command = COMMAND_RUN;
+    const char *file = NULL;
     config_defaults(c);
-    for (int i = 1; i < argc; i++) /* the file first, so that flags win wherever they stand */
-        if (strcmp(argv[i], "-c") == 0 && !config_file(c, argv[++i]))
+    for (int i = 1; i < argc; i++) { /* the file first, so that flags win wherever they stand */
+        if (strcmp(argv[i], "-c") != 0)
+            continue;
+        if (file)
+            fprintf(stderr, "-c: only one file is read\n");
+        if (file || !config_file(c, argv[++i]))
             return COMMAND_WRONG;
+        file = argv[i];
+    }
     bool from_file = c->listen.count > 0;
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];

@@ -2,7 +2,9 @@
 #include "output.h"
 #include "response.h"
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
@@ -44,7 +46,7 @@ void conn_close(struct conn *c)
     watch(c, 0);
     deadline_unset(c);
     output_drop(c);
-    free(c->in);
+    server_realloc(s, c->in, c->in_length, 0);
     body_free(&c->body);
     if (c->abort) {
         struct linger reset = {.l_onoff = 1, .l_linger = 0};
@@ -63,16 +65,16 @@ void conn_close(struct conn *c)
 /* Refuses what is no whole request: whether it is HEAD, which gets no content, is all one knows. */
 static void refuse_part(struct conn *c, const char *p, size_t n, int status)
 {
-    struct str part = str_from((struct str){p, n}, request_empty_line(p, n));
+    struct str part = str_from((struct str){p, n}, request_empty_lines(p, n));
     bool head = str_starts(part, STR("HEAD "));
     struct request r = {.method = head ? METHOD_HEAD : METHOD_UNKNOWN};
     respond_refusal(c, &r, status);
 }
 
-/* An empty line, as some clients send behind a body: no request that has begun. */
+/* Empty lines, as some clients send behind a body: no request that has begun. */
 static bool is_empty_line(const char *p, size_t n)
 {
-    return n == 2 && request_empty_line(p, n) == 2;
+    return n && request_empty_lines(p, n) == n;
 }
 
 /* The request whose head and body have come. Returns the octets used of `*n`, 0 when more is
@@ -126,12 +128,15 @@ static size_t take_request(struct conn *c, const char *p, size_t *n)
 /* Keeps input for later; `p` is not in `c->in`. */
 static void keep_input(struct conn *c, const char *p, size_t n)
 {
-    free(c->in);
-    c->in = n ? malloc(n) : NULL;
-    c->in_length = c->in ? n : 0;
-    if (c->in)
-        memcpy(c->in, p, n);
-    c->failed = c->failed || c->in_length < n;
+    char *in = server_realloc(c->server, c->in, c->in_length, n);
+    if (n && in == NULL) {
+        c->failed = true;
+        return;
+    }
+    c->in = in;
+    c->in_length = n;
+    if (n)
+        memcpy(in, p, n);
 }
 
 /* The last response is out. */
@@ -160,6 +165,14 @@ static void wait_for_input(struct conn *c)
     watch(c, EV_READ);
 }
 
+/* What the peer has not acknowledged yet. */
+static int unacknowledged(const struct conn *c)
+{
+    int n = 0;
+    ioctl(c->io.fd, SIOCOUTQ, &n);
+    return n;
+}
+
 /* Decides what the connection waits for. */
 static void settle(struct conn *c)
 {
@@ -168,6 +181,7 @@ static void settle(struct conn *c)
     } else if (c->state == CONN_SEND) {
         if (c->deadline != DEADLINE_SEND || c->progress >= SEND_PROGRESS) {
             c->progress = 0;
+            c->queued = unacknowledged(c);
             deadline_set(c, DEADLINE_SEND);
         }
         watch(c, EV_WRITE);
@@ -251,8 +265,9 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
 {
     struct conn *c = (struct conn *)io;
     (void)loop;
-    (void)events;
-    if (c->state == CONN_SEND)
+    if (events & EV_ERROR) /* it cannot be watched */
+        conn_close(c);
+    else if (c->state == CONN_SEND)
         on_writable(c);
     else if (c->state == CONN_LINGER)
         drain(c);
@@ -290,8 +305,24 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
         on_readable(c); /* deferred accept: the request is already there */
 }
 
+/* The loop hears of room only when a third of the socket's buffer is free, which a steady slow
+ * reader may not bring about in time. */
+static bool still_reads(struct conn *c)
+{
+    int before = c->queued;
+    if (c->state != CONN_SEND)
+        return false;
+    c->queued = unacknowledged(c);
+    if (before - c->queued < SEND_PROGRESS)
+        return false;
+    deadline_set(c, DEADLINE_SEND);
+    return true;
+}
+
 static void expire(struct conn *c)
 {
+    if (still_reads(c))
+        return;
     c->server->stats->count[TIMEOUTS]++;
     if ((c->state == CONN_HEAD || c->state == CONN_BODY) && !c->server->stopping)
         refuse(c, 408);

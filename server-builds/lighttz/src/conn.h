@@ -38,6 +38,7 @@ struct conn {
     bool abort;   /* and the peer must notice */
     unsigned long requests;
     size_t progress; /* octets sent since the send deadline was set */
+    int queued;      /* octets that the peer had not acknowledged then */
     char *in;        /* input that waits for more, or for the output to drain */
     size_t in_length;
     size_t scanned;

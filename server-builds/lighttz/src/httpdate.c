@@ -54,6 +54,8 @@ time_t httpdate_parse(struct str s)
     text[s.n] = '\0';
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         struct tm tm = {0};
+        if (i == 0 && s.n != HTTPDATE_LENGTH) /* strptime() takes one digit for two */
+            continue;
         const char *end = strptime(text, formats[i], &tm);
         if (end == NULL || *end != '\0')
             continue;

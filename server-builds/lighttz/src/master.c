@@ -16,11 +16,13 @@
 
 #define RETIRING "LIGHTTZ_RETIRING"
 
+enum { CHECK_S = 10 }; /* how long looking at a new configuration may take */
 enum { ARGUMENTS_MAX = 128, RETIRING_MAX = 256, CHILDREN_MAX = CONFIG_WORKERS_MAX + RETIRING_MAX };
 
 static struct master {
     const struct config *config;
     char *const *argv;
+    const char *binary;
     struct sockets sockets;
     struct stats *stats;
     pid_t children[CHILDREN_MAX]; /* the workers, then those of whom we took over from; 0: none */
@@ -63,6 +65,7 @@ static void worker_main(struct master *m, int index, pid_t parent)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGUSR1, SIG_DFL);
     exit(server_run(m->config, &m->sockets, &m->stats[index], m->stats));
 }
 
@@ -126,22 +129,35 @@ static void check_anew(struct master *m)
     arguments[n] = (char[]){"--check-config"};
     dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
     sockets_pass(&m->sockets);
-    execvp(arguments[0], arguments);
-    fprintf(stderr, "lighttz: %s: %s\n", arguments[0], strerror(errno));
+    execv(m->binary, arguments);
+    fprintf(stderr, "lighttz: %s: %s\n", m->binary, strerror(errno));
     _exit(1);
+}
+
+/* Whether a child ends in time and well; one that hangs must not make the master deaf. */
+static bool ends_well(pid_t pid)
+{
+    const struct timespec moment = {0, 10000000};
+    time_t end = now_s() + CHECK_S;
+    int status = 1;
+    pid_t ended;
+    while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
+        nanosleep(&moment, NULL);
+        if (now_s() > end)
+            kill(pid, SIGKILL);
+    }
+    return ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 /* Whether workers could start, tried in a process of its own; `anew` by what would be executed. */
 static bool is_sound(struct master *m, bool anew)
 {
-    int status = 1;
     pid_t pid = fork();
     if (pid == 0 && anew)
         check_anew(m);
     if (pid == 0)
         _exit(master_check(m->config) ? 0 : 1);
-    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
+    return pid > 0 && ends_well(pid);
 }
 
 /* A new configuration, a reopened log and a new binary are one thing: this process executes itself
@@ -160,8 +176,8 @@ static void renew(struct master *m)
     text[n] = '\0';
     setenv(RETIRING, text, 1);
     sockets_pass(&m->sockets);
-    execvp(m->argv[0], m->argv);
-    fprintf(stderr, "lighttz: %s: %s\n", m->argv[0], strerror(errno));
+    execv(m->binary, m->argv);
+    fprintf(stderr, "lighttz: %s: %s\n", m->binary, strerror(errno));
     exit(1); /* the workers notice and finish */
 }
 
@@ -194,6 +210,15 @@ static void buried(struct master *m, pid_t pid, int status)
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
+/* Where our binary lies. Not left to execvp(), which hands a file that is no program to a shell. */
+static const char *find_binary(const char *name)
+{
+    static char path[4096];
+    ssize_t n = strchr(name, '/') ? -1 : readlink("/proc/self/exe", path, sizeof path - 1);
+    return n > 0 ? path : name;
+}
+
+/* Whatever we were started with: dispositions are inherited. */
 static void prepare(sigset_t *set)
 {
     struct rlimit files;
@@ -208,6 +233,9 @@ static void prepare(sigset_t *set)
     sigaddset(set, SIGCHLD);
     sigprocmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log that may not grow loses lines */
+    signal(SIGUSR1, SIG_IGN); /* it is for workers */
+    signal(SIGCHLD, SIG_DFL);
 }
 
 /* Waits for a signal, for a second at most when something is to be done then. */
@@ -237,6 +265,7 @@ int master_run(const struct config *config, char *const argv[])
     sigset_t set;
     m->config = config;
     m->argv = argv;
+    m->binary = find_binary(argv[0]);
     m->stats = stats_map();
     prepare(&set);
     bool renewed = getenv(RETIRING) != NULL; /* then its predecessor has looked */

@@ -5,9 +5,10 @@ static int weight_of(struct str parameters)
 {
     struct str s;
     while (str_item(&parameters, ';', &s)) {
-        if (s.n < 3 || ascii_lower(s.p[0]) != 'q' || s.p[1] != '=')
+        if (!str_ieq(str_trim(str_before(s, '=')), STR("q")))
             continue;
-        if (s.n > 7 || (s.p[2] != '0' && s.p[2] != '1') || (s.n > 3 && s.p[3] != '.'))
+        if (s.n < 3 || s.n > 7 || s.p[1] != '=' || (s.p[2] != '0' && s.p[2] != '1') ||
+            (s.n > 3 && s.p[3] != '.'))
             return -1;
         int q = (s.p[2] - '0') * 1000;
         int unit = 100;

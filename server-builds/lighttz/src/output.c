@@ -31,11 +31,13 @@ static size_t send_text(struct conn *c, const char *p, size_t n, bool more)
 /* Sends what can be sent and keeps the rest for when the socket takes more. */
 static void push(struct conn *c, const char *p, size_t n)
 {
+    if (c->failed)
+        return; /* nothing may follow what is missing */
     size_t done = c->out ? 0 : send_text(c, p, n, c->file != NULL);
     n -= done;
     if (n == 0 || c->failed)
         return;
-    char *out = realloc(c->out, c->out_length + n);
+    char *out = server_realloc(c->server, c->out, c->out_length, c->out_length + n);
     if (out == NULL) {
         c->failed = true;
         return;
@@ -61,8 +63,7 @@ static void flush_kept(struct conn *c)
     c->out_at += send_text(c, c->out + c->out_at, c->out_length - c->out_at, c->file != NULL);
     if (c->out_at < c->out_length)
         return;
-    free(c->out);
-    c->out = NULL;
+    c->out = server_realloc(c->server, c->out, c->out_length, 0);
     c->out_at = c->out_length = 0;
 }
 
@@ -145,7 +146,7 @@ void output_file(struct conn *c, struct file *f, off_t from, off_t to)
 
 void output_drop(struct conn *c)
 {
-    free(c->out);
+    server_realloc(c->server, c->out, c->out_length, 0);
     if (c->file)
         file_release(c->file);
     if (c->parts)

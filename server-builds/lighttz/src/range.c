@@ -14,7 +14,7 @@ static bool parse_one(struct str s, int64_t size, struct range *r)
         if (!str_number(last, &n))
             return false;
         *r = (struct range){n < end ? size - (int64_t)n : 0, n ? size : 0};
-        return size > 0; /* of nothing the last octets are nothing, which no range can say */
+        return size > 0 || n == 0; /* of nothing the last octets are nothing: no range says it */
     }
     if (!str_number(first, &from) || (last.n && (!str_number(last, &n) || n < from)))
         return false;

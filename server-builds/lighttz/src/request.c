@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 
 enum { TCHAR = 1, VALUE = 2, TARGET = 4, HOST = 8 };
+enum { EMPTY_LINES_MAX = 4, VERSION_LENGTH = 10 /* " HTTP/1.1" and a CR */ };
 
 static unsigned char classes[256]; /* a bit per class that the octet is in */
 
@@ -54,9 +55,12 @@ __attribute__((always_inline)) static inline bool take(struct str *s, unsigned c
     return true;
 }
 
-size_t request_empty_line(const char *p, size_t n)
+size_t request_empty_lines(const char *p, size_t n)
 {
-    return n >= 2 && p[0] == '\r' && p[1] == '\n' ? 2 : 0;
+    size_t at = 0;
+    while (at + 2 <= n && at < 2 * (size_t)EMPTY_LINES_MAX && memcmp(p + at, "\r\n", 2) == 0)
+        at += 2;
+    return at;
 }
 
 /* The line from `start` to `end` ends what has come of a head whose request line is at `first`. */
@@ -70,10 +74,10 @@ static int too_long(const char *p, size_t start, size_t end, size_t first,
 
 long request_end(const char *p, size_t n, size_t *scanned, const struct request_limits *limits)
 {
-    size_t first = request_empty_line(p, n);
-    if (n == 0 || (n == 1 && p[0] == '\r'))
+    size_t first = request_empty_lines(p, n);
+    if (n == first || (n == first + 1 && p[first] == '\r'))
         return 0;
-    if (n > first && !is(p[first], TCHAR))
+    if (!is(p[first], TCHAR))
         return -400;
     size_t at = *scanned > first ? *scanned : first;
     for (;;) {
@@ -86,6 +90,10 @@ long request_end(const char *p, size_t n, size_t *scanned, const struct request_
         int status = too_long(p, at, end, first, limits);
         if (status)
             return -status;
+        /* The rest of what is no request may never come. */
+        if (at == first &&
+            (end - at <= VERSION_LENGTH || memcmp(lf - VERSION_LENGTH, " HTTP/", 6) != 0))
+            return -400;
         if (end - at == 2)
             return (long)end;
         at = end;
@@ -132,14 +140,15 @@ static size_t literal(struct str s)
     return inet_pton(AF_INET6, text, &address) == 1 ? inside.n + 2 : 0;
 }
 
-/* uri-host [ ":" [ port ] ], no user. */
+/* uri-host [ ":" [ port ] ], no user. An http URI has a host, which Host repeats (9110 4.2.1, 7.2).
+ */
 static bool host_valid(struct str s)
 {
     uint64_t number = 0;
     bool six = s.n && s.p[0] == '[';
     size_t n = six ? literal(s) : span(s, HOST);
     struct str port = str_from(s, n);
-    if ((six && n == 0) || !pct_valid((struct str){s.p, n}) || (port.n && port.p[0] != ':'))
+    if (n == 0 || !pct_valid((struct str){s.p, n}) || (port.n && port.p[0] != ':'))
         return false;
     return port.n < 2 || (str_number(str_from(port, 1), &number) && number < 65536);
 }
@@ -153,15 +162,15 @@ static bool absolute_form(struct str target, struct str *rest)
     *rest = str_from(target, http ? 7 : 8);
     struct str host = str_before(str_before(*rest, '/'), '?');
     *rest = str_from(*rest, host.n);
-    return host.n > 0 && host.p[0] != ':' && host_valid(host);
+    return host_valid(host);
 }
 
 static int parse_target(struct request *r)
 {
     struct str s = r->target;
     r->path = r->query = (struct str){s.p, 0};
-    if (str_eq(r->name, STR("CONNECT")))
-        return host_valid(s) && s.n ? 0 : 400;
+    if (str_eq(r->name, STR("CONNECT"))) /* refused for good: what follows is for a tunnel */
+        return host_valid(s) && memchr(s.p, ':', s.n) && is_digit(s.p[s.n - 1]) ? 501 : 400;
     if (str_eq(s, STR("*")))
         return r->method == METHOD_OPTIONS ? 0 : 400;
     bool absolute = s.p[0] != '/';
@@ -254,7 +263,7 @@ static int parse_framing(struct request *r)
         !str_number(r->value[FIELD_CONTENT_LENGTH], &r->length))
         return 400;
     if (r->length == UINT64_MAX)
-        return 413;
+        return 400;
     if (!request_has(r, FIELD_TRANSFER_ENCODING))
         return 0;
     struct str value = r->value[FIELD_TRANSFER_ENCODING];
@@ -303,6 +312,20 @@ static int parse_fields(struct request *r)
     return rest.n ? 400 : 0;
 }
 
+static int parse_expect(struct request *r)
+{
+    struct str rest = r->fields;
+    struct str value;
+    struct str item;
+    while (request_each(&rest, FIELD_EXPECT, &value))
+        while (str_item(&value, ',', &item)) {
+            if (item.n && !str_ieq(item, STR("100-continue")))
+                return 417;
+            r->expects_continue = r->expects_continue || item.n;
+        }
+    return 0;
+}
+
 static int check_fields(struct request *r)
 {
     bool host = request_has(r, FIELD_HOST);
@@ -314,11 +337,7 @@ static int check_fields(struct request *r)
     r->keep_alive = !r->http_1_0;
     if (request_has(r, FIELD_CONNECTION))
         parse_connection(r);
-    if (!request_has(r, FIELD_EXPECT) || r->http_1_0)
-        return 0;
-    r->expects_continue =
-        str_ieq(r->value[FIELD_EXPECT], STR("100-continue")) && !request_repeats(r, FIELD_EXPECT);
-    return r->expects_continue ? 0 : 417;
+    return request_has(r, FIELD_EXPECT) && !r->http_1_0 ? parse_expect(r) : 0;
 }
 
 int request_parse(const char *p, size_t n, struct request *r)
@@ -328,7 +347,7 @@ int request_parse(const char *p, size_t n, struct request *r)
     r->seen = r->repeated = 0;
     r->method = METHOD_UNKNOWN;
     r->line = r->name = r->target = (struct str){p, 0};
-    struct str head = str_from((struct str){p, n}, request_empty_line(p, n));
+    struct str head = str_from((struct str){p, n}, request_empty_lines(p, n));
     struct str line = str_before(head, '\r');
     if (line.n + 4 > head.n || line.p[line.n + 1] != '\n')
         return 400;

@@ -42,7 +42,7 @@ struct request {
     struct str line;               /* the request line, for the log */
     struct str name;               /* the method's */
     struct str target;             /* as sent */
-    struct str path;               /* still encoded; empty for "*" and for CONNECT */
+    struct str path;               /* still encoded; empty for "*" */
     struct str query;              /* with its "?", or empty */
     struct str fields;             /* all field lines, each with its CRLF */
     unsigned seen;                 /* bit per enum field */
@@ -55,8 +55,8 @@ struct request_limits {
     size_t head; /* of the whole head: 431 */
 };
 
-/* The length, 2, of the empty line that a client may send before a request (9112 2.2), or 0. */
-size_t request_empty_line(const char *p, size_t n);
+/* The length of the empty lines, a few, that a client may send before a request (9112 2.2). */
+size_t request_empty_lines(const char *p, size_t n);
 
 /*
  * Looks for the end of the head in the `n` bytes that have come so far.

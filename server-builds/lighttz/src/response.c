@@ -211,7 +211,7 @@ static void respond_multipart(struct conn *c, const struct request *r, struct fi
 {
     char text[512];
     struct parts *parts = c->parts = malloc(sizeof *parts);
-    c->failed = parts == NULL;
+    c->failed = c->failed || parts == NULL;
     if (parts == NULL)
         return;
     *parts = (struct parts){.file = f, .ranges = *ranges};

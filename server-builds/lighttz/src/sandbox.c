@@ -27,17 +27,27 @@ bool sandbox_user(const struct config *config)
     return false;
 }
 
-static void allow_reading(int rules, const char *path)
+static bool allow_reading(int rules, int folder)
 {
     struct landlock_path_beneath_attr rule = {
         .allowed_access = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR,
-        .parent_fd = open(path, O_PATH | O_CLOEXEC),
+        .parent_fd = folder,
     };
-    syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-    close(rule.parent_fd);
+    return syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
 }
 
-void sandbox_enter(const struct config *config)
+/* A script is loaded again when it has used up its memory, or for each request. */
+static bool allow_script(int rules, const char *path)
+{
+    char *script = strdup(path);
+    int folder = script ? open(dirname(script), O_PATH | O_CLOEXEC) : -1;
+    bool good = folder >= 0 && allow_reading(rules, folder);
+    close(folder);
+    free(script);
+    return good;
+}
+
+bool sandbox_enter(const struct config *config, int root)
 {
     /* The kernel's headers may be older than the kernel: fields and rights by their ABI version. */
     struct {
@@ -46,25 +56,22 @@ void sandbox_enter(const struct config *config)
     } handled = {.fs = (1U << 13) - 1, .net = 3};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (!config->sandbox)
-        return;
+        return true;
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi < 1)
-        return;
+        return true;
     handled.fs |= (abi >= 2 ? 1U << 13 : 0) | (abi >= 3 ? 1U << 14 : 0);
     size_t size = abi >= 4 ? sizeof handled : sizeof handled.fs;
     int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, size, 0);
     if (rules < 0)
-        return;
-    allow_reading(rules, config->root);
-    if (config->lua_script && config->lua_reload) {
-        char *script = strdup(config->lua_script);
-        if (script)
-            allow_reading(rules, dirname(script));
-        free(script);
-    }
-    if (syscall(SYS_landlock_restrict_self, rules, 0))
-        fprintf(stderr, "lighttz: not confined: %s\n", strerror(errno));
+        return true;
+    bool good = allow_reading(rules, root) &&
+                (config->lua_script == NULL || allow_script(rules, config->lua_script));
+    if (!good || syscall(SYS_landlock_restrict_self, rules, 0))
+        fprintf(stderr, "lighttz: %s: %s\n", good ? "not confined" : "a folder cannot be read",
+                strerror(errno));
     close(rules);
+    return good;
 }
 
 void sandbox_trim(void)

@@ -259,7 +259,11 @@ bool script_answer(struct script *s, const struct request *r, struct str path, s
     start_clock(s);
     lua_pushcfunction(s->lua, call);
     lua_pushlightuserdata(s->lua, &c);
-    if (lua_pcall(s->lua, 1, 1, 0))
-        return failed(s, "handle()");
-    return true;
+    int status = lua_pcall(s->lua, 1, 1, 0);
+    if (status == LUA_OK)
+        return true;
+    failed(s, "handle()");
+    if (status == LUA_ERRMEM) /* what it keeps would fail every later call */
+        unload(s);
+    return false;
 }

@@ -4,6 +4,7 @@
 #include "sandbox.h"
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@ enum { ACCEPT_BATCH = 64, ACCEPT_LAST = 4096 };
 
 #define TICK_S 0.5
 #define STOP_IDLE_S 0.5
+#define RETIRE_S 3600.0
 
 static struct server server; /* one per process: its pages cost nothing until they are used */
 
@@ -38,6 +40,18 @@ static void listen_on(struct server *s, bool on)
             ev_io_start(s->loop, &s->listeners[i].io);
         else
             ev_io_stop(s->loop, &s->listeners[i].io);
+}
+
+char *server_realloc(struct server *s, char *p, size_t old, size_t n)
+{
+    if (n > old && s->kept + (n - old) > KEPT_MAX)
+        return NULL;
+    char *q = n ? realloc(p, n) : NULL;
+    if (n == 0)
+        free(p);
+    if (q || n == 0)
+        s->kept += n - old;
+    return q;
 }
 
 void server_resume(struct server *s)
@@ -84,7 +98,8 @@ static void accept_many(struct listener *l, int most)
 static void on_accept(struct ev_loop *loop, ev_io *io, int events)
 {
     (void)loop;
-    (void)events;
+    if (events & EV_ERROR) /* the kernel would not watch it, and the loop has stopped it */
+        server.paused = true;
     accept_many((struct listener *)io, ACCEPT_BATCH);
 }
 
@@ -94,6 +109,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
     (void)timer;
     (void)events;
     conn_sweep(s);
+    cache_age(s->cache, s->now);
     if (s->paused)
         server_resume(s);
     if (s->stopping && (s->connections == 0 || s->now >= s->stop_at))
@@ -101,15 +117,17 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 /* Finishes what is in flight: the next response of each connection says close. A successor on the
- * same sockets (SIGUSR1) leaves idle connections all the time; otherwise they get a moment. */
+ * same sockets (SIGUSR1) leaves transfers an hour and idle connections as long as it stops for;
+ * otherwise they get that and a moment. */
 static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 {
     struct server *s = &server;
     bool retire = signal->signum == SIGUSR1;
     (void)events;
     double patience = (double)s->config->stop_timeout / 1000;
+    double end = s->now + (retire ? RETIRE_S : patience);
+    s->stop_at = s->stopping && s->stop_at < end ? s->stop_at : end;
     if (!s->stopping) {
-        s->stop_at = s->now + patience;
         for (unsigned i = 0; i < s->listener_count; i++) /* who was let in is served */
             accept_many(&s->listeners[i], ACCEPT_LAST);
         s->stopping = true;
@@ -181,7 +199,8 @@ int server_run(const struct config *config, const struct sockets *sockets, struc
     server.all_stats = all;
     if (!start(&server, sockets))
         return 1;
-    sandbox_enter(config);
+    if (!sandbox_enter(config, cache_root(server.cache)))
+        return 1;
     sandbox_trim();
     ev_run(server.loop, 0);
     accesslog_tick(&server.log, server.second);

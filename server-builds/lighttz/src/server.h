@@ -13,6 +13,7 @@ enum {
     IN_SIZE = 65536,   /* one receive takes a whole pipelined batch */
     OUT_SIZE = 262144, /* and one send answers it */
     SIGNALS = 3,
+    KEPT_MAX = 128 << 20, /* octets that all connections may keep, of input and of output */
 };
 
 /* Each kind has one timeout, so a list in order of setting is in order of expiry: a sweep looks at
@@ -62,6 +63,7 @@ struct server {
     ev_check clock;
     ev_signal signals[SIGNALS];
     size_t out_length;
+    size_t kept;
     struct accesslog log;
     char in[IN_SIZE];
     char out[OUT_SIZE];
@@ -73,6 +75,10 @@ int server_run(const struct config *config, const struct sockets *sockets, struc
 
 /* Whether a worker could start; says why not. For a process that ends afterwards. */
 bool server_check(const struct config *config);
+
+/* realloc() from `old` to `n` octets for what a connection keeps; 0 frees. NULL, with `p` as it
+ * was, when there is no memory or connections keep too much of it already. */
+char *server_realloc(struct server *s, char *p, size_t old, size_t n);
 
 /* Accepting was paused and a descriptor became free. */
 void server_resume(struct server *s);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, DEFER_S = 5, FIRST_PASSED = 3 };
+enum { BACKLOG = 4096, DEFER_S = 1, FIRST_PASSED = 3 };
 
 static void set(int fd, int level, int option, int value)
 {

@@ -36,7 +36,7 @@ int target_decode(struct str path, char *out, size_t *n)
         if (c == '/' && length == start)
             continue;
         if (length == TARGET_PATH_MAX)
-            return 414;
+            return 404; /* no file is called so */
         if (c == '/' && !end_segment(out, start, &length))
             return 400;
         if (c != '/' || out[length - 1] != '/')

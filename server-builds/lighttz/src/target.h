@@ -10,7 +10,7 @@ enum { TARGET_PATH_MAX = 4095 };
  * escapes resolved, "." and ".." and doubled slashes removed, no NUL. The result starts with one
  * "/" and has no ".." left, so it never names anything above the root.
  * Returns 0 and the length in `*n`, or 400 (malformed, or it climbs above the root), 404 (an
- * encoded slash: no file is called so) or 414 (longer than any path).
+ * encoded slash, or longer than any path: no file is called so).
  */
 int target_decode(struct str path, char *out, size_t *n);
 

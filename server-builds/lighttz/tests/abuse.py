@@ -28,7 +28,7 @@ def until(condition, timeout: float = 10) -> None:
         time.sleep(0.02)
 
 
-def unread(s: socket.socket) -> int:
+def unread(s: socket.socket | int) -> int:
     """Octets that have come and were not read yet."""
     return struct.unpack("i", fcntl.ioctl(s, termios.FIONREAD, b"\0" * 4))[0]
 

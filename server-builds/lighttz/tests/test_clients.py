@@ -117,6 +117,24 @@ def test_timeouts(root: Path) -> None:
         until(lambda: server.counters()["connections"] <= 2)
 
 
+def test_what_is_no_request_is_refused_before_its_head_ends(server: Server) -> None:
+    assert server.raw(b"HELLO there\r\n", half_close=False).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_slow_reader_that_goes_on(tmp_path: Path) -> None:
+    """It takes little within send_timeout, too little for the socket to tell of room, but it does."""
+    (tmp_path / "f.bin").write_bytes(b"x" * 30_000_000)
+    with Server(tmp_path, "--send-timeout", "1s") as server, server.connect() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        s.sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\n\r\n")
+        begin = time.monotonic()
+        while time.monotonic() - begin < 4:
+            assert s.recv(16384)
+            time.sleep(0.1)
+        assert server.counters()["timeouts"] == 0
+        until(lambda: server.counters()["timeouts"] == 1)  # now that it takes nothing
+
+
 def test_resets_in_every_state(root: Path) -> None:
     with Server(root) as server:
         for start in (

@@ -53,6 +53,27 @@ def test_a_change_is_seen_within_a_second(tmp_path: Path) -> None:
         assert response["Content-Encoding"] == "gzip" and response.body == b"z"
 
 
+def test_a_deleted_file_is_let_go(tmp_path: Path) -> None:
+    """Its room is free again when nobody has asked for it in a while."""
+    file = tmp_path / "f.bin"
+    file.write_bytes(b"x" * 200_000)
+    with Server(tmp_path, "--revalidate", "10ms") as server:
+        assert len(server.get("/f.bin").body) == 200_000
+        (worker,) = server.workers()
+        assert holds(worker, "f.bin")
+        file.unlink()
+        until(lambda: not holds(worker, "f.bin"), 10)
+
+
+def holds(pid: int, name: str) -> bool:
+    """Whether a process has a file of that name open."""
+    found = ""
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found += str(fd.readlink())
+    return name in found
+
+
 def test_a_file_cut_short_while_it_is_sent(tmp_path: Path) -> None:
     """Less than announced must not look complete, and more must not be made up."""
     size = 30_000_000

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
 import signal
 from pathlib import Path
 
-from abuse import until
+from abuse import GET, until
+from abuse import unread as unread_octets
 from wire import Server
 
 
@@ -35,6 +39,29 @@ def test_access_log(root: Path, tmp_path: Path) -> None:
     assert first.endswith('] "GET /ten.txt HTTP/1.1" 200 10 "r\\x22\\x5c" "t\\x80"')
     assert second.endswith('] "-" 400 16 "-" "-"')
     assert log.read_text().endswith('] "GET /none HTTP/1.1" 404 14 "-" "-"\n')
+
+
+def test_a_pipe_that_is_read_too_slowly(root: Path, tmp_path: Path) -> None:
+    """Lines are lost, and counted; what arrives are whole lines. Without a reader it starts, too."""
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    with Server(root, "--access-log", str(pipe)) as server:
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        text = b""
+        for _ in range(3):
+            server.raw(GET * 200)
+            dropped = server.counters()["log_lines_dropped"]
+            until(lambda: server.counters()["log_lines_dropped"] > dropped, 5)  # noqa: B023
+            text += os.read(reader, 1 << 20)
+        server.get("/none")
+        until(lambda: unread_octets(reader) > 0, 5)
+        text += os.read(reader, 1 << 20)
+        os.close(reader)
+    *lines, last = text.decode().split("\n")
+    assert last == "" and len(lines) > 50
+    whole = re.compile(r'127\.0\.0\.1 - - \[[^]]+\] "GET /(ten.txt|none) HTTP/1\.1" (200 10|404 14) "-" "-"')
+    assert not [line for line in lines if not whole.fullmatch(line)]
 
 
 def test_status_page(root: Path) -> None:

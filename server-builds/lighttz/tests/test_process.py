@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -59,18 +60,66 @@ def _all_run(server: Server, binary: Path) -> bool:
         return False
 
 
-def test_upgrade_to_a_broken_binary(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["not a program", ""])
+def test_upgrade_to_a_broken_binary(root: Path, tmp_path: Path, content: str) -> None:
+    """What a shell would take for a script, an empty one too, is no binary."""
     binary = tmp_path / "lighttz"
     shutil.copy(BINARY, binary)
     with Server(root, binary=binary) as server:
         workers = server.workers()
         binary.unlink()
-        binary.write_text("not a program")
+        binary.write_text(content)
         binary.chmod(0o755)
         server.process.send_signal(signal.SIGHUP)
         until(lambda: "stay in force" in server.messages())
         assert server.get("/ten.txt").status == 200
         assert server.workers() == workers
+
+
+def test_a_reload_lets_a_long_transfer_finish(tmp_path: Path) -> None:
+    """Longer than a stop would; and SIGTERM does not wait so long."""
+    size = 30_000_000
+    (tmp_path / "f.bin").write_bytes(b"x" * size)
+    server = Server(tmp_path, "--stop-timeout", "1s").ready()
+    with server.connect() as slow, server.connect() as stuck:
+        for s in (slow, stuck):
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            s.sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        until(lambda: unread(slow) > 30_000 and unread(stuck) > 30_000)
+        (former,) = server.workers()
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: len(server.workers()) == 2)
+        time.sleep(2)  # longer than stop_timeout, which is what must not matter
+        (response,) = parse(read_all(slow))
+        assert len(response.body) == size
+        assert former in server.workers()
+        server.stop()
+    assert not Path(f"/proc/{former}").exists()
+
+
+def test_a_configuration_that_is_never_read_through(root: Path, tmp_path: Path) -> None:
+    """Looking at it ends some time, and the server hears signals again."""
+    config, port = tmp_path / "lighttz.conf", free_port()
+    config.write_text(f"listen = 127.0.0.1:{port}\nroot = {root}\n")
+    server = Server(root, config=config)
+    server.port = port
+    with server.ready():
+        config.unlink()
+        os.mkfifo(config)
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: "stay in force" in server.messages(), 60)
+        assert server.get("/ten.txt").status == 200
+
+
+def test_what_it_was_started_with(root: Path) -> None:
+    """A parent's ignored SIGCHLD, and a signal that is for workers."""
+    port = free_port()
+    flags = f"--root {root} --listen 127.0.0.1:{port} --workers 1"
+    server = Server(root, command=["sh", "-c", f"trap '' CHLD; exec {BINARY} {flags} \"$@\"", "sh"])
+    server.port = port
+    with server.ready():
+        server.process.send_signal(signal.SIGUSR1)
+        assert server.get("/ten.txt").status == 200
 
 
 def test_stop_finishes_what_is_in_flight(root: Path) -> None:
@@ -218,6 +267,8 @@ def test_reload_of_a_wrong_configuration(root: Path, tmp_path: Path) -> None:
         ("listen = localhost:80\n", ":1: listen: expected ADDRESS:PORT with a numeric address"),
         ("idle_timeout = 5 minutes\n", ":1: idle_timeout: expected a time"),
         ("root = /\n", "no listen is set"),
+        ("user = 4294967296\n", ":1: user: expected a numeric UID"),
+        ("user = 1:4294967295\n", ":1: user: expected a numeric UID"),
         ("listen = 8080\nroot = /nowhere\n", "/nowhere: No such file or directory"),
     ],
 )
@@ -242,6 +293,8 @@ def test_command_line(tmp_path: Path) -> None:
     flags = ["--root", str(tmp_path), "--listen=8080"]
     assert subprocess.run([BINARY, *flags, "--check-config"], check=False).returncode == 0
     assert subprocess.run([BINARY, *flags, "--nothing"], check=False).returncode == 2
+    twice = subprocess.run([BINARY, "-c", "/dev/null", "-c", "/dev/null"], capture_output=True, text=True, check=False)
+    assert (twice.returncode, twice.stderr) == (2, "-c: only one file is read\n")
 
 
 def test_port_in_use(root: Path, server: Server) -> None:

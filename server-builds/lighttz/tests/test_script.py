@@ -108,6 +108,7 @@ def test_bounds(server: Server) -> None:
     assert time.monotonic() - start < 3
     assert server.get("/lua/hog").status == 500
     assert server.get("/ten.txt").status == 200
+    assert server.get("/lua/echo").status == 200, "what filled the memory is gone"
     assert server.workers() == workers
 
 

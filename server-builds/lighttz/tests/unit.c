@@ -6,6 +6,7 @@
 #include "mime.h"
 #include "negotiate.h"
 #include "range.h"
+#include "server.h"
 #include "target.h"
 #include "text.h"
 #include <stdio.h>
@@ -73,7 +74,6 @@ static void test_requests(void)
         {0, "GET http://a.b:80/x?y HTTP/1.1\r\nHost: a.b\r\n\r\n"},
         {0, "GET http://a.b HTTP/1.1\r\nHost: a.b\r\n\r\n"},
         {0, "OPTIONS * HTTP/1.1\r\n" H "\r\n"},
-        {0, "GET / HTTP/1.1\r\nHost:\r\n\r\n"},
         {0, "GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n"},
         {0, "GET / HTTP/1.1\r\nhOsT:a\t \r\nX: \x80\xff \t y\r\n\r\n"},
         {0, "GET / HTTP/1.1\r\n" H "Content-Length: 0\r\n\r\n"},
@@ -111,7 +111,14 @@ static void test_requests(void)
         {400, "GET /  HTTP/1.1\r\n" H "\r\n"},
         {400, "GET / HTTP/1.1 \r\n" H "\r\n"},
         {400, " GET / HTTP/1.1\r\n" H "\r\n"},
-        {400, "\r\n\r\nGET / HTTP/1.1\r\n" H "\r\n"},
+        {0, "\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n" H "\r\n"},
+        {400, "\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n" H "\r\n"},
+        {400, "GET / HTTP/1.1\r\nHost:\r\n\r\n"},
+        {400, "GET / HTTP/1.1\r\nHost: :80\r\n\r\n"},
+        {400, "CONNECT a HTTP/1.1\r\n" H "\r\n"},
+        {501, "CONNECT a:80 HTTP/1.1\r\n" H "\r\n"},
+        {501, "CONNECT [::1]:80 HTTP/1.1\r\n" H "\r\n"},
+        {0, "GET / HTTP/1.1\r\n" H "Expect: , 100-continue\r\n\r\n"},
         {400, "GET /\r\n\r\n"},
         {400, "GET / http/1.1\r\n" H "\r\n"},
         {400, "GET / HTTP/1\r\n" H "\r\n"},
@@ -132,7 +139,7 @@ static void test_requests(void)
         {400, "GET / HTTP/1.1\r\n" H "Content-Length: 0x1\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\n" H "Content-Length: 1 1\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\n" H "Content-Length:\r\n\r\n"},
-        {413, "GET / HTTP/1.1\r\n" H "Content-Length: 99999999999999999999999\r\n\r\n"},
+        {400, "GET / HTTP/1.1\r\n" H "Content-Length: 99999999999999999999999\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\n" H "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n"},
         {400, "GET / HTTP/1.1\r\n" H "Transfer-Encoding: chunked, chunked\r\n\r\n"},
@@ -366,6 +373,10 @@ static void test_bodies(void)
         {BODY_BAD, 0, "0x5\r\nhello\r\n0\r\n\r\n"},
         {BODY_BAD, 0, "5 \r\nhello\r\n0\r\n\r\n"},
         {BODY_BAD, 0, "+5\r\nhello\r\n0\r\n\r\n"},
+        {BODY_DONE, 30, "5; a = \"\\\"b;\" ;c\r\nhello\r\n0\r\n\r\n"},
+        {BODY_BAD, 0, "5;\r\nhello\r\n0\r\n\r\n"},
+        {BODY_BAD, 0, "5;a=\"b\r\nhello\r\n0\r\n\r\n"},
+        {BODY_BAD, 0, "5;(\r\nhello\r\n0\r\n\r\n"},
         {BODY_BAD, 0, "5;a\nhello\r\n0\r\n\r\n"},
         {BODY_BAD, 0, "fffffffffffffffff\r\n"},
         {BODY_BAD, 0, "0\r\nX: \x01\r\n\r\n"},
@@ -386,6 +397,21 @@ static void test_bodies(void)
             body_skip(&b, guarded(rows[i].text + k, 1), 1);
         check(b.state == rows[i].end, "end of body, octet by octet", rows[i].text);
     }
+}
+
+static void test_memory_of_connections(void)
+{
+    static struct server s;
+    char *small = server_realloc(&s, NULL, 0, 1000);
+    char *large = server_realloc(&s, NULL, 0, KEPT_MAX - 1000);
+    check(small && large && s.kept == KEPT_MAX, "up to the bound", "");
+    check(!server_realloc(&s, small, 1000, 1001), "not beyond it", "");
+    large = server_realloc(&s, large, KEPT_MAX - 1000, 0);
+    check(!large && s.kept == 1000, "what is freed may be had again", "");
+    small = server_realloc(&s, small, 1000, 2000);
+    check(small && s.kept == 2000, "growing counts the difference", "");
+    server_realloc(&s, small, 2000, 0);
+    check(s.kept == 0, "nothing is left", "");
 }
 
 static void test_types(void)
@@ -445,6 +471,7 @@ int main(void)
     test_dates();
     test_negotiation();
     test_bodies();
+    test_memory_of_connections();
     test_tags();
     test_types();
     test_text();

@@ -19,10 +19,17 @@ SANITIZED = "asan" in BINARY.name
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ones: each is held until all are drawn."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
 
 
 @dataclass
@@ -93,8 +100,7 @@ class Server:
         command: list[str] | None = None,
     ):
         self.killed = False  # a test ends workers on purpose
-        self.port = free_port()
-        self.status_port = free_port()
+        self.port, self.status_port = free_ports(2)
         if config:
             command = [str(binary), "-c", str(config)]
         elif not command:
@@ -105,7 +111,7 @@ class Server:
         if limit_files:
             command = ["prlimit", f"--nofile={limit_files}", *command]
         env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115
+        self.said = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - it appends, wherever we read
         self.process = subprocess.Popen(command, env=env, stderr=self.said)
 
     def __enter__(self) -> Server:
