@@ -1,8 +1,8 @@
 """Faults planted in the embedded lab, and the runs that must find them."""
 
 import csv
+import shlex
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,11 +93,23 @@ def burning(ssh: Ssh, machine: str, processes: int = 1) -> Iterator[Sequence[str
         ssh(machine, f"kill {' '.join(pids)}")
 
 
-def frozen(ssh: Ssh, seconds: float) -> Callable[[], None]:
-    """What stops lighttz on metal for so long, from as soon as SSH gets there."""
-    kill = "systemctl kill -s {} vmtoll-lighttz"
-    command = f"{kill.format('STOP')}; sleep {seconds}; {kill.format('CONT')}"
-    return threading.Thread(target=ssh, args=("metal", command)).start
+SENT = "/sys/class/net/eth0/statistics/tx_bytes"
+FREEZE = (
+    "read -r begin <{sent}; now=$begin; "
+    "while [ $((now - begin)) -lt 300000 ]; do sleep 0.01; read -r now <{sent}; done; "
+    "pids=$(pidof lighttz); kill -STOP $pids; sleep {seconds}; kill -CONT $pids"
+)
+
+
+def frozen(ssh: Ssh, seconds: float) -> Callable[[], object]:
+    """What stops lighttz on metal for so long, in the midst of the load: once 300 kB of it are sent."""
+    command = FREEZE.format(sent=SENT, seconds=seconds)
+    return lambda: ssh("metal", detached(command))
+
+
+def detached(command: str) -> str:
+    """Runs on when the shell that begins it has gone, for a minute at most."""
+    return f"setsid timeout 60 sh -c {shlex.quote(command)} >/dev/null 2>&1 </dev/null &"
 
 
 @contextmanager

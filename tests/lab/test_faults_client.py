@@ -1,12 +1,11 @@
 """Faults of the client: its gate fires and names it."""
 
 import re
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from planted import burning, changed, measured, once, reasons
+from planted import burning, changed, detached, measured, once, reasons
 from the_lab import Ssh
 
 pytestmark = pytest.mark.lab
@@ -25,7 +24,7 @@ def test_a_client_starved_of_cpu(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
 def test_a_twin_starved_of_cpu(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     """They start to burn between the tool and its twin."""
     with ExitStack() as burners:
-        told = once("h2load measures", lambda: burners.enter_context(burning(ssh, "client", processes=3)))
+        told = once(": h2load", lambda: burners.enter_context(burning(ssh, "client", processes=3)))
         row = measured(tmp_path, told, {"tool": "siege", "twin": "h2load"}, twin_duration_s=2.0)[0]
     assert reasons(row)["twin-client-starved"].startswith("client: others than h2load took "), row["reasons"]
     assert row["verdict"] == "suspect"
@@ -43,8 +42,8 @@ def test_a_client_without_ports(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
 
 
 def test_a_killed_tool(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
-    def kill() -> None:
-        threading.Timer(0.3, ssh, ["client", "kill -9 $(pgrep -x siege)"]).start()
+    def kill() -> None:  # as soon as it is there
+        ssh("client", detached("until kill -9 $(pgrep -x siege); do sleep 0.05; done"))
 
     first, second = measured(tmp_path, once("siege measures", kill), {"tool": "siege"}, duration_s=2.0)
     assert first["verdict"] == "invalid"
@@ -57,7 +56,7 @@ def test_a_killed_tool(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
 def test_a_client_that_cannot_send_so_much(lab: Path, tmp_path: Path) -> None:
     """A rate that no client of one core can send: the tool falls behind its schedule."""
     offered = {"kind": "rate", "tool": "vegeta", "users": None, "rate_rps": 100000, "deadline_ms": 50}
-    row = measured(tmp_path, workload=offered, warmup_s=0.05, duration_s=0.5)[0]
+    row = measured(tmp_path, workload=offered, warmup_s=0.05, duration_s=0.2)[0]
     assert " of the 100000 requests per second offered" in reasons(row)["rate-not-reached"], row["reasons"]
     # Its core was full, of itself or, on a machine that does something else too, of others.
     assert {"client-saturated", "client-starved"} & set(reasons(row)), row["reasons"]

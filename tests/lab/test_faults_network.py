@@ -18,7 +18,7 @@ def test_a_link_shaped_below_the_load(lab: Path, tmp_path: Path) -> None:
     shape = [*TO_CLIENT, "add", "dev", "sw-client", "root", *TBF]
     inventory = {"vmtoll_link": "50mbit", "vmtoll_link_mbit": 50}
     with ruled([shape], [[*TO_CLIENT, "del", "dev", "sw-client", "root"]]):
-        row = measured(tmp_path, inventory=inventory, link="50mbit")[0]
+        row = measured(tmp_path, inventory=inventory, link="50mbit", duration_s=3.0)[0]
     assert "% of the line rate" in reasons(row)["link-bound"]
     assert 90 < float(row["link_used_pct"]) < 110
     assert row["verdict"] == "suspect"

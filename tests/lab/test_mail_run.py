@@ -90,8 +90,7 @@ def test_mailboxes_are_read_under_load(lab: Path, tmp_path: Path) -> None:
 
 
 def test_a_message_that_is_lost_or_there_twice_is_noticed(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
-    new = f"{MAILBOXES}/user1/Maildir/new"
-    fault = f"cd {new} && set -- $(grep -l measured *) && rm $1 && cp $2 twice"
+    fault = f"cd {MAILBOXES} && set -- $(grep -l measured */Maildir/new/*) && rm $1 && cp $2 $2.twice"
     workload = yaml.safe_load(Registry().workload_file("mail-smtp").read_text())
     (row,) = measured(
         tmp_path,

@@ -101,7 +101,9 @@ def test_a_slice_is_measured(as_it_was: Path, tmp_path: Path, name: str, keys: d
     for row in rows:
         who = f"{row['server']} on {row['environment']}, {row['workload']}: {row['reasons']}"
         assert row["verdict"] in {"valid", "suspect"}, who
-        assert float(row["throughput_rps"]) > 0, who
         assert int(row["bodies_wrong"]) == 0, who
         for figure in FIGURES.get(name, []):
             assert float(row[figure]) >= 0, f"{figure}: {who}"
+    throughputs = [float(row["throughput_rps"]) for row in rows]
+    # At a rate that is too high for its deadline all may be late: that is what a ramp is to find.
+    assert (max if name == "rate-sweep-2006" else min)(throughputs) > 0, [row["reasons"] for row in rows]

@@ -85,19 +85,24 @@ def test_exec_counts_the_cpu_time_of_the_command(sut: AgentLine) -> None:
 
 def test_exec_finishes_what_a_command_left_outside_of_its_time(sut: AgentLine) -> None:
     """As vegeta's binary log is turned into lines."""
+    begin = time.monotonic()
     done = sut.call("exec", argv=["sh", "-c", "echo raw >log"], outputs=["out"], finish=["sh", "-c", FINISH])
+    took_s = time.monotonic() - begin
     assert gzip.decompress(base64.b64decode(done["files"]["out"])) == b"cooked\n"
     assert done["stderr"] == "a word"
-    assert done["wall_s"] < 0.5 and done["cpu_s"] < 0.5
+    assert took_s - done["wall_s"] >= 0.6, "what FINISH takes"
+    assert done["cpu_s"] < 0.5
 
 
 def test_exec_begins_at_an_instant_of_the_machines_clock(sut: AgentLine) -> None:
     """At once where it has passed; the wait is no part of the command's time."""
     now_s = sut.call("ping")["time_s"]
+    asked_s = time.time()
     later = sut.call("exec", argv=["true"], start_at_s=now_s + 0.4)
+    took_s = time.time() - asked_s
     passed = sut.call("exec", argv=["true"], start_at_s=now_s)
     assert later["started_at"] >= now_s + 0.4
-    assert later["wall_s"] < 0.4
+    assert took_s - later["wall_s"] >= now_s + 0.4 - asked_s - 0.01
     assert passed["started_at"] > later["started_at"]
 
 
@@ -118,8 +123,8 @@ def test_what_waits_for_its_instant_can_be_called_off(sut: AgentLine) -> None:
 
 def test_exec_kills_the_whole_group_at_the_bound(sut: AgentLine) -> None:
     begin = time.monotonic()
-    done = sut.call("exec", argv=["sh", "-c", "sleep 60 & echo $!; wait"], limit_s=0.3)
-    assert time.monotonic() - begin < 5
+    done = sut.call("exec", argv=["sh", "-c", "sleep 60 & echo $!; wait"], limit_s=3)
+    assert time.monotonic() - begin < 30
     assert done["timed_out"]
     assert done["exit_status"] == -signal.SIGKILL
     assert gone(int(done["stdout"]))
@@ -216,7 +221,9 @@ def test_an_agent_that_dies_is_noticed_at_once(sut: AgentLine) -> None:
 def test_waiting_ends_when_a_watched_machine_is_lost(sut: AgentLine, machines: Inventory) -> None:
     watched = AgentLine(machines.suts["metal-two"])
     watched.open()
-    pending = sut.ask("exec", argv=["sleep", "30"])
+    begun = Path(sut.host.root) / "begun"
+    pending = sut.ask("exec", argv=["sh", "-c", f"echo >{begun}; exec sleep 30"])
+    until(begun.exists, 20, "the command did not start")
     os.kill(watched.call("hello")["pid"], signal.SIGKILL)
     with pytest.raises(HostLostError, match="metal-two: "):
         pending.wait(20, [watched])

@@ -166,7 +166,7 @@ def test_a_machine_on_its_way_down_is_not_taken_for_back(
     def reboot(stage: str, n: int, of: int, message: str, left_s: float | None) -> None:
         messages.append(message)
         if message.endswith(": siege measures") and messages.count(message) == 1:
-            threading.Timer(0.5, kill_agent_of, [tmp_path / "metal"]).start()
+            threading.Timer(0.2, kill_agent_of, [tmp_path / "metal"]).start()
         elif message.startswith("metal is gone"):  # not earlier: all machines here would ask the one stand-in
             (stand_in / "systemctl").write_text(GOING_DOWN.format(folder=stand_in))
             (stand_in / "systemctl").chmod(0o755)

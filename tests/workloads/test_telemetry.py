@@ -81,6 +81,7 @@ def test_vhost_threads_are_counted_in_the_process_and_beside_it() -> None:
     try:
         pid = str(process.pid)
         until(lambda: min(thread_seconds(pid, []).values()) > 0, 20, "the threads do not work")
+        until(lambda: thread_seconds(str(beside.pid), [])["vhost"] > 0, 20, "the threads beside it do not work")
         spent = thread_seconds(str(beside.pid), [])["vhost"]
         assert thread_seconds(pid, [str(beside.pid)])["vhost"] > spent > 0
     finally:

@@ -31,6 +31,7 @@ class Commands:
         self.labelled: dict[str, int] = {}
         self.folders: set[Path] = set()
         self.waiting: set[threading.Event] = set()
+        self.starting, self.ended = threading.Lock(), False
 
     def run(
         self,
@@ -91,11 +92,14 @@ class Commands:
     ) -> dict[str, Any]:
         expired = threading.Event()
         with (folder / ".out").open("w+b") as out, (folder / ".err").open("w+b") as err:
-            started_at, begin = time.time(), time.monotonic()
-            process = subprocess.Popen(
-                argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-            self.running.add(process.pid)
+            with self.starting:  # lest close() miss one that begins just then
+                if self.ended:
+                    raise RuntimeError("the agent ends")
+                started_at, begin = time.time(), time.monotonic()
+                process = subprocess.Popen(
+                    argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                )
+                self.running.add(process.pid)
             if label:
                 self.labelled[label] = process.pid
 
@@ -145,6 +149,8 @@ class Commands:
             kill_group(pid)
 
     def close(self) -> None:
+        with self.starting:
+            self.ended = True
         self.kill()
         for folder in list(self.folders):
             shutil.rmtree(folder, ignore_errors=True)

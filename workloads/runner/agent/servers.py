@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -67,23 +68,27 @@ class CommandServer:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.command = [str(word) for word in spec["command"]]
         self.process: subprocess.Popen[bytes] | None = None
+        self.starting = threading.Lock()
 
     def start(self, limit_s: float) -> None:
         del limit_s
         nothing = subprocess.DEVNULL
-        self.process = subprocess.Popen(
-            self.command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
-        )
+        with self.starting:  # lest stop() miss one that begins just then
+            self.process = subprocess.Popen(
+                self.command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+            )
 
     def stop(self, limit_s: float) -> None:
-        if self.process is None:
+        with self.starting:
+            process = self.process
+        if process is None:
             return
-        self.process.terminate()
+        process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(min(limit_s, 10.0))
+            process.wait(min(limit_s, 10.0))
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def pids(self) -> list[str]:
         if self.process is None:
