@@ -24,7 +24,7 @@ from peers import LIGHTTZ, PEERS
 
 HERE = Path(__file__).resolve().parent.parent
 SIZES = {"357 B": 357, "4 KB": 4096, "9 KB": 9216, "100 KB": 102400}
-LOOPS = ("epoll", "libev", "uring")
+LOOPS = ("epoll", "libev", "uring", "uring-receive")
 TICK = os.sysconf("SC_CLK_TCK")
 
 

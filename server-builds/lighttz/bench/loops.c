@@ -1,7 +1,10 @@
 /* What the event loop costs: the limit probe's work, one receive and one send per request with
  * keep-alive, by raw epoll, by libev and by io_uring.
  *
- *   loops PORT BODY_SIZE epoll|libev|uring */
+ *   loops PORT BODY_SIZE epoll|libev|uring|uring-receive
+ *
+ * "uring-receive" only receives by io_uring: it sends at once, as a server does that answers out of
+ * memory which may change. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ev.h>
@@ -116,6 +119,7 @@ static void by_libev(void)
 #ifdef WITH_URING
 enum { ENTRIES = 1024, BUFFERS = 256, BUFFER_SIZE = 2048, ACCEPT = 1, RECEIVE = 2, SEND = 3 };
 
+static int sends_itself;
 static char memory[BUFFERS * BUFFER_SIZE];
 
 static struct io_uring_sqe *prepare(struct io_uring *ring)
@@ -152,11 +156,15 @@ static void complete(struct io_uring *ring, struct io_uring_buf_ring *buffers,
     if (what != RECEIVE)
         return;
     if (c->res > 0) {
-        struct io_uring_sqe *e = prepare(ring);
         unsigned short id = (unsigned short)(c->flags >> IORING_CQE_BUFFER_SHIFT);
-        io_uring_prep_send(e, fd, response, length, MSG_NOSIGNAL);
-        e->flags |= IOSQE_CQE_SKIP_SUCCESS;
-        mark(e, SEND, fd);
+        if (sends_itself) {
+            send(fd, response, length, MSG_NOSIGNAL);
+        } else {
+            struct io_uring_sqe *e = prepare(ring);
+            io_uring_prep_send(e, fd, response, length, MSG_NOSIGNAL);
+            e->flags |= IOSQE_CQE_SKIP_SUCCESS;
+            mark(e, SEND, fd);
+        }
         io_uring_buf_ring_add(buffers, memory + (size_t)id * BUFFER_SIZE, BUFFER_SIZE, id,
                               io_uring_buf_ring_mask(BUFFERS), 0);
         io_uring_buf_ring_advance(buffers, 1);
@@ -218,7 +226,8 @@ int main(int argc, char *argv[])
     if (strcmp(argv[3], "libev") == 0)
         by_libev();
 #ifdef WITH_URING
-    if (strcmp(argv[3], "uring") == 0)
+    sends_itself = strcmp(argv[3], "uring-receive") == 0;
+    if (sends_itself || strcmp(argv[3], "uring") == 0)
         by_uring();
 #endif
     return 2;

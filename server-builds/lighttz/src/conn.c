@@ -46,7 +46,7 @@ void conn_close(struct conn *c)
     watch(c, 0);
     deadline_unset(c);
     output_drop(c);
-    server_realloc(s, c->in, c->in_length, 0);
+    conn_realloc(c, c->in, c->in_length, 0);
     body_free(&c->body);
     if (c->abort) {
         struct linger reset = {.l_onoff = 1, .l_linger = 0};
@@ -62,12 +62,39 @@ void conn_close(struct conn *c)
         ev_break(s->loop, EVBREAK_ALL);
 }
 
+/* Who waits for its reader longest, but for `c`. */
+static struct conn *longest_sending(const struct conn *c)
+{
+    struct conn *other = TAILQ_FIRST(&c->server->waiting[DEADLINE_SEND]);
+    return other == c ? TAILQ_NEXT(other, peers) : other;
+}
+
+char *conn_realloc(struct conn *c, char *p, size_t old, size_t n)
+{
+    struct server *s = c->server;
+    struct conn *other;
+    while (n > old && s->kept + (n - old) > KEPT_MAX) {
+        if ((other = longest_sending(c)) == NULL)
+            return NULL;
+        conn_close(other);
+    }
+    char *q = n ? realloc(p, n) : NULL;
+    if (n == 0)
+        free(p);
+    if (q || n == 0)
+        s->kept += n - old;
+    return q;
+}
+
 /* Refuses what is no whole request: whether it is HEAD, which gets no content, is all one knows. */
 static void refuse_part(struct conn *c, const char *p, size_t n, int status)
 {
     struct str part = str_from((struct str){p, n}, request_empty_lines(p, n));
     bool head = str_starts(part, STR("HEAD "));
     struct request r = {.method = head ? METHOD_HEAD : METHOD_UNKNOWN};
+    struct str line = str_before(part, '\r');
+    if (line.n < part.n)
+        r.line = line;
     respond_refusal(c, &r, status);
 }
 
@@ -128,7 +155,7 @@ static size_t take_request(struct conn *c, const char *p, size_t *n)
 /* Keeps input for later; `p` is not in `c->in`. */
 static void keep_input(struct conn *c, const char *p, size_t n)
 {
-    char *in = server_realloc(c->server, c->in, c->in_length, n);
+    char *in = conn_realloc(c, c->in, c->in_length, n);
     if (n && in == NULL) {
         c->failed = true;
         return;

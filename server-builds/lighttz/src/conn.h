@@ -60,6 +60,11 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
 
 void conn_close(struct conn *c);
 
+/* realloc() from `old` to `n` octets for what a connection keeps; 0 frees. When connections keep
+ * too much of it those go that wait for their readers longest. NULL, with `p` as it was, when there
+ * is no memory even then. */
+char *conn_realloc(struct conn *c, char *p, size_t old, size_t n);
+
 /* Closes connections whose time is over. */
 void conn_sweep(struct server *s);
 

@@ -16,7 +16,7 @@
 
 #define RETIRING "LIGHTTZ_RETIRING"
 
-enum { CHECK_S = 10 }; /* how long looking at a new configuration may take */
+enum { CHECK_S = 10, FOREVER_S = 1 << 30 }; /* what looking at a new configuration may take */
 enum { ARGUMENTS_MAX = 128, RETIRING_MAX = 256, CHILDREN_MAX = CONFIG_WORKERS_MAX + RETIRING_MAX };
 
 static struct master {
@@ -65,7 +65,6 @@ static void worker_main(struct master *m, int index, pid_t parent)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGHUP, SIG_IGN);
-    signal(SIGUSR1, SIG_DFL);
     exit(server_run(m->config, &m->sockets, &m->stats[index], m->stats));
 }
 
@@ -134,17 +133,20 @@ static void check_anew(struct master *m)
     _exit(1);
 }
 
-/* Whether a child ends in time and well; one that hangs must not make the master deaf. */
-static bool ends_well(pid_t pid)
+/* Whether a child ends well, within so many seconds: one that hangs must not make the master deaf.
+ */
+static bool ends_well(pid_t pid, time_t limit)
 {
     const struct timespec moment = {0, 10000000};
-    time_t end = now_s() + CHECK_S;
+    time_t end = now_s() + limit;
     int status = 1;
     pid_t ended;
     while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
         nanosleep(&moment, NULL);
-        if (now_s() > end)
-            kill(pid, SIGKILL);
+        if (now_s() > end && kill(pid, SIGKILL) == 0) {
+            fprintf(stderr, "lighttz: looking at the configuration took too long\n");
+            end += limit;
+        }
     }
     return ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
@@ -157,7 +159,8 @@ static bool is_sound(struct master *m, bool anew)
         check_anew(m);
     if (pid == 0)
         _exit(master_check(m->config) ? 0 : 1);
-    return pid > 0 && ends_well(pid);
+    time_t limit = CHECK_S + (time_t)(m->config->lua_time / 1000);
+    return pid > 0 && ends_well(pid, anew ? limit : FOREVER_S);
 }
 
 /* A new configuration, a reopened log and a new binary are one thing: this process executes itself
@@ -214,8 +217,15 @@ static void buried(struct master *m, pid_t pid, int status)
 static const char *find_binary(const char *name)
 {
     static char path[4096];
-    ssize_t n = strchr(name, '/') ? -1 : readlink("/proc/self/exe", path, sizeof path - 1);
-    return n > 0 ? path : name;
+    const char *folder = strchr(name, '/') ? NULL : getenv("PATH");
+    while (folder) {
+        size_t n = strcspn(folder, ":");
+        snprintf(path, sizeof path, "%.*s/%s", (int)n, folder, name);
+        if (n && access(path, X_OK) == 0)
+            return path;
+        folder = folder[n] ? folder + n + 1 : NULL;
+    }
+    return name;
 }
 
 /* Whatever we were started with: dispositions are inherited. */
@@ -230,11 +240,12 @@ static void prepare(sigset_t *set)
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGHUP);
+    sigaddset(set, SIGUSR1); /* it is for workers */
     sigaddset(set, SIGCHLD);
     sigprocmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a log that may not grow loses lines */
-    signal(SIGUSR1, SIG_IGN); /* it is for workers */
+    signal(SIGUSR1, SIG_DFL);
     signal(SIGCHLD, SIG_DFL);
 }
 

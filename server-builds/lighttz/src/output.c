@@ -37,7 +37,7 @@ static void push(struct conn *c, const char *p, size_t n)
     n -= done;
     if (n == 0 || c->failed)
         return;
-    char *out = server_realloc(c->server, c->out, c->out_length, c->out_length + n);
+    char *out = conn_realloc(c, c->out, c->out_length, c->out_length + n);
     if (out == NULL) {
         c->failed = true;
         return;
@@ -63,7 +63,7 @@ static void flush_kept(struct conn *c)
     c->out_at += send_text(c, c->out + c->out_at, c->out_length - c->out_at, c->file != NULL);
     if (c->out_at < c->out_length)
         return;
-    c->out = server_realloc(c->server, c->out, c->out_length, 0);
+    c->out = conn_realloc(c, c->out, c->out_length, 0);
     c->out_at = c->out_length = 0;
 }
 
@@ -146,7 +146,7 @@ void output_file(struct conn *c, struct file *f, off_t from, off_t to)
 
 void output_drop(struct conn *c)
 {
-    server_realloc(c->server, c->out, c->out_length, 0);
+    conn_realloc(c, c->out, c->out_length, 0);
     if (c->file)
         file_release(c->file);
     if (c->parts)

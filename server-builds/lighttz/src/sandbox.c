@@ -36,13 +36,13 @@ static bool allow_reading(int rules, int folder)
     return syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
 }
 
-/* A script is loaded again when it has used up its memory, or for each request. */
 static bool allow_script(int rules, const char *path)
 {
     char *script = strdup(path);
     int folder = script ? open(dirname(script), O_PATH | O_CLOEXEC) : -1;
     bool good = folder >= 0 && allow_reading(rules, folder);
-    close(folder);
+    if (folder >= 0)
+        close(folder);
     free(script);
     return good;
 }
@@ -65,8 +65,8 @@ bool sandbox_enter(const struct config *config, int root)
     int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, size, 0);
     if (rules < 0)
         return true;
-    bool good = allow_reading(rules, root) &&
-                (config->lua_script == NULL || allow_script(rules, config->lua_script));
+    bool good = allow_reading(rules, root) && (!config->lua_script || !config->lua_reload ||
+                                               allow_script(rules, config->lua_script));
     if (!good || syscall(SYS_landlock_restrict_self, rules, 0))
         fprintf(stderr, "lighttz: %s: %s\n", good ? "not confined" : "a folder cannot be read",
                 strerror(errno));

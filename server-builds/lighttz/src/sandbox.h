@@ -6,9 +6,9 @@
 /* Leaves root for `config->user`; false after saying why not. */
 bool sandbox_user(const struct config *config);
 
-/* Landlock: from here on the process can read beneath the `root` and where the script lies, nothing
- * else, and neither bind nor connect. Kernels without it are served unconfined. False after saying
- * what could not be allowed: nothing could be served then. */
+/* Landlock: from here on the process can read beneath the `root`, and where a script lies that is
+ * loaded for each request, nothing else, and neither bind nor connect. Kernels without it are
+ * served unconfined. False after saying what could not be allowed: nothing could be served then. */
 bool sandbox_enter(const struct config *config, int root);
 
 /* Unmaps the pages of the program that starting needed: what serving needs comes back by itself,

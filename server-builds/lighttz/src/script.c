@@ -1,5 +1,6 @@
 #include "script.h"
 #include "text.h"
+#include <errno.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -12,6 +13,8 @@ enum { FIELDS_MAX = 16384, HOOK_EVERY = 10000 };
 struct script {
     const struct config *config;
     lua_State *lua;
+    char *text; /* of the script */
+    size_t length;
     size_t used;
     double deadline;
     char fields[FIELDS_MAX];
@@ -110,7 +113,8 @@ static int prepare(lua_State *lua)
 {
     const struct script *s = *(struct script **)lua_getextraspace(lua);
     open_libraries(lua);
-    if (luaL_loadfilex(lua, s->config->lua_script, "t"))
+    const char *name = lua_pushfstring(lua, "@%s", s->config->lua_script);
+    if (luaL_loadbufferx(lua, s->text, s->length, name, "t"))
         return lua_error(lua);
     lua_call(lua, 0, 0);
     if (lua_getglobal(lua, "handle") != LUA_TFUNCTION)
@@ -118,9 +122,28 @@ static int prepare(lua_State *lua)
     return 0;
 }
 
+/* What lies there later may be another script, or out of reach. */
+static bool read_text(struct script *s)
+{
+    size_t room = 0;
+    FILE *f = fopen(s->config->lua_script, "re");
+    free(s->text);
+    s->text = NULL;
+    ssize_t n = f ? getdelim(&s->text, &room, '\0', f) : 0;
+    s->length = n > 0 ? (size_t)n : 0;
+    bool good = f && !ferror(f);
+    if (!good)
+        fprintf(stderr, "lighttz: %s: %s\n", s->config->lua_script, strerror(errno));
+    if (f)
+        fclose(f);
+    return good;
+}
+
 static bool load(struct script *s)
 {
     s->used = 0;
+    if ((s->text == NULL || s->config->lua_reload) && !read_text(s))
+        return false;
     s->lua = lua_newstate(allocate, s);
     if (s->lua == NULL)
         return failed(s, "loading");
@@ -146,6 +169,7 @@ struct script *script_open(const struct config *config)
     if (load(s))
         return s;
     unload(s);
+    free(s->text);
     free(s);
     return NULL;
 }

@@ -4,7 +4,6 @@
 #include "sandbox.h"
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,18 +39,6 @@ static void listen_on(struct server *s, bool on)
             ev_io_start(s->loop, &s->listeners[i].io);
         else
             ev_io_stop(s->loop, &s->listeners[i].io);
-}
-
-char *server_realloc(struct server *s, char *p, size_t old, size_t n)
-{
-    if (n > old && s->kept + (n - old) > KEPT_MAX)
-        return NULL;
-    char *q = n ? realloc(p, n) : NULL;
-    if (n == 0)
-        free(p);
-    if (q || n == 0)
-        s->kept += n - old;
-    return q;
 }
 
 void server_resume(struct server *s)

@@ -76,9 +76,5 @@ int server_run(const struct config *config, const struct sockets *sockets, struc
 /* Whether a worker could start; says why not. For a process that ends afterwards. */
 bool server_check(const struct config *config);
 
-/* realloc() from `old` to `n` octets for what a connection keeps; 0 frees. NULL, with `p` as it
- * was, when there is no memory or connections keep too much of it already. */
-char *server_realloc(struct server *s, char *p, size_t old, size_t n);
-
 /* Accepting was paused and a descriptor became free. */
 void server_resume(struct server *s);

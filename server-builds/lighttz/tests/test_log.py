@@ -37,7 +37,7 @@ def test_access_log(root: Path, tmp_path: Path) -> None:
     first, second = log_moved.read_text().splitlines()
     assert first.startswith("127.0.0.1 - - [")
     assert first.endswith('] "GET /ten.txt HTTP/1.1" 200 10 "r\\x22\\x5c" "t\\x80"')
-    assert second.endswith('] "-" 400 16 "-" "-"')
+    assert second.endswith('] "\\x01" 400 16 "-" "-"')
     assert log.read_text().endswith('] "GET /none HTTP/1.1" 404 14 "-" "-"\n')
 
 

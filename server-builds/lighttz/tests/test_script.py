@@ -112,6 +112,16 @@ def test_bounds(server: Server) -> None:
     assert server.workers() == workers
 
 
+def test_a_script_that_is_out_of_reach_recovers(root: Path, script: Path, tmp_path: Path) -> None:
+    """It was read once, through a symlink to where the sandbox does not let anybody read."""
+    (tmp_path / "link.lua").symlink_to(script)
+    with Server(root, "--lua-script", str(tmp_path / "link.lua")) as server:
+        assert server.get("/lua/echo").status == 200
+        (tmp_path / "link.lua").unlink()
+        assert server.get("/lua/hog").status == 500
+        assert server.get("/lua/echo").status == 200
+
+
 def test_metatables_are_to_be_had(server: Server) -> None:
     assert server.get("/lua/meta").body == b"meta"
 

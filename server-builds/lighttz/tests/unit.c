@@ -2,11 +2,11 @@
  * tried too: one octet read too far is a crash, not a guess. */
 #include "body.h"
 #include "condition.h"
+#include "conn.h"
 #include "httpdate.h"
 #include "mime.h"
 #include "negotiate.h"
 #include "range.h"
-#include "server.h"
 #include "target.h"
 #include "text.h"
 #include <stdio.h>
@@ -402,15 +402,30 @@ static void test_bodies(void)
 static void test_memory_of_connections(void)
 {
     static struct server s;
-    char *small = server_realloc(&s, NULL, 0, 1000);
-    char *large = server_realloc(&s, NULL, 0, KEPT_MAX - 1000);
+    static struct stats stats;
+    struct conn c = {.server = &s, .deadline = DEADLINE_SEND};
+    struct conn *slow = calloc(1, sizeof *slow);
+    s.stats = &stats;
+    s.connections = 2;
+    TAILQ_INIT(&s.waiting[DEADLINE_SEND]);
+    TAILQ_INSERT_TAIL(&s.waiting[DEADLINE_SEND], &c, peers);
+    char *small = conn_realloc(&c, NULL, 0, 1000);
+    char *large = conn_realloc(&c, NULL, 0, KEPT_MAX - 1000);
     check(small && large && s.kept == KEPT_MAX, "up to the bound", "");
-    check(!server_realloc(&s, small, 1000, 1001), "not beyond it", "");
-    large = server_realloc(&s, large, KEPT_MAX - 1000, 0);
+    check(!conn_realloc(&c, small, 1000, 1001), "not beyond it", "");
+    large = conn_realloc(&c, large, KEPT_MAX - 1000, 0);
     check(!large && s.kept == 1000, "what is freed may be had again", "");
-    small = server_realloc(&s, small, 1000, 2000);
+    small = conn_realloc(&c, small, 1000, 2000);
     check(small && s.kept == 2000, "growing counts the difference", "");
-    server_realloc(&s, small, 2000, 0);
+    if (slow == NULL)
+        return;
+    *slow = (struct conn){.io.fd = -1, .server = &s, .deadline = DEADLINE_SEND};
+    TAILQ_INSERT_TAIL(&s.waiting[DEADLINE_SEND], slow, peers);
+    slow->out_length = KEPT_MAX - 2000;
+    slow->out = conn_realloc(slow, NULL, 0, slow->out_length);
+    small = conn_realloc(&c, small, 2000, 3000);
+    check(small && s.kept == 3000 && s.connections == 1, "who reads slowly makes room", "");
+    conn_realloc(&c, small, 3000, 0);
     check(s.kept == 0, "nothing is left", "");
 }
 
