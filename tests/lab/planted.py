@@ -97,12 +97,12 @@ SENT = "/sys/class/net/eth0/statistics/tx_bytes"
 FREEZE = (
     "read -r begin <{sent}; now=$begin; "
     "while [ $((now - begin)) -lt 300000 ]; do sleep 0.01; read -r now <{sent}; done; "
-    "pids=$(pidof lighttz); kill -STOP $pids; sleep {seconds}; kill -CONT $pids"
+    "sleep 0.3; pids=$(pidof lighttz); kill -STOP $pids; sleep {seconds}; kill -CONT $pids"
 )
 
 
 def frozen(ssh: Ssh, seconds: float) -> Callable[[], object]:
-    """What stops lighttz on metal for so long, in the midst of the load: once 300 kB of it are sent."""
+    """What stops lighttz on metal for so long, in the midst of the load: a moment after its first 300 kB."""
     command = FREEZE.format(sent=SENT, seconds=seconds)
     return lambda: ssh("metal", detached(command))
 
