@@ -16,6 +16,7 @@ def wait_until_booted(line: AgentLine) -> None:
     with contextlib.suppress(AgentError):
         asked = ["systemctl", "is-system-running", "--wait"]
         said = line.call("exec", BOOT_S + 10, argv=asked, limit_s=BOOT_S)
-        if said["stdout"].strip() == "stopping" or "Connection refused" in said["stderr"]:  # its bus goes first
+        # Of a machine that goes down the bus goes first: in the midst of an answer (unknown), then for good.
+        if said["stdout"].strip() in ("stopping", "unknown") or "Connection refused" in said["stderr"]:
             line.give_up("it is shutting down")
             raise HostLostError(f"{line.host.name}: it is shutting down")
