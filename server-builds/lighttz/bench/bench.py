@@ -16,14 +16,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from heads import HEADS
 from peers import LIGHTTZ, PEERS
 
 HERE = Path(__file__).resolve().parent.parent
+MODES = ["keep", "close", "pipe"]
 SIZES = {"357 B": 357, "4 KB": 4096, "9 KB": 9216, "100 KB": 102400}
+FILES = 2000  # of 4 KB, the site of many files
+SPIN = "lighttz, spin"
 LOOPS = ("epoll", "libev", "uring", "uring-receive")
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -72,6 +77,20 @@ class Server:
         return total
 
 
+@dataclass(frozen=True)
+class Cell:
+    """What is asked for, and how."""
+
+    size: str
+    mode: str
+    head: str = "bench"
+    files: int = 1
+
+    def __str__(self) -> str:
+        head = "" if self.head == "bench" else f", {self.head}'s head"
+        return f"{self.size} {self.mode}{head}{f', {self.files} files' if self.files > 1 else ''}"
+
+
 @dataclass
 class Sample:
     cpu_us: float
@@ -80,8 +99,18 @@ class Sample:
     requests: float
     rps: float
     failures: int
-    p999_us: float
+    times_us: Counter[int]
     pss_kib: int
+
+
+def quantile_us(times_us: Counter[int], q: float) -> int:
+    """The smallest time, in us, that a share q of the requests took at most. Steps are 3% wide."""
+    wanted, seen = q * times_us.total(), 0
+    for us in sorted(times_us):
+        seen += times_us[us]
+        if seen >= wanted:
+            return us
+    return 0
 
 
 @dataclass
@@ -91,7 +120,7 @@ class Bench:
     root: Path
     servers: dict[str, Server] = field(default_factory=dict)
     port: int = 18300
-    samples: dict[tuple[str, str], list[Sample]] = field(default_factory=dict)
+    samples: dict[tuple[str, Cell], list[Sample]] = field(default_factory=dict)
 
     def start(self, name: str, argv: list[str], config: str = "") -> None:
         binary = shutil.which(argv[0], path=os.environ["PATH"] + ":/usr/sbin:/sbin")
@@ -122,9 +151,11 @@ class Bench:
             if not self.args.only or name in self.args.only:
                 self.start(name, argv, config)
 
-    def load(self, server: Server, size: str, mode: str, *, ms: int, rate: float = 0, users: int = 100) -> Sample:
-        argv = ["taskset", "-c", str(self.args.load_cpu), str(HERE / "build/load"), str(server.port)]
-        argv += [f"/{SIZES[size]}.bin", str(users), str(ms), mode] + ([str(rate)] if rate else [])
+    def load(self, server: Server, cell: Cell, *, ms: int, rate: float = 0, users: int = 100) -> Sample:
+        argv = ["taskset", "-c", str(self.args.load_cpu), str(HERE / "build/load")]
+        argv += ["-f", str(self.dir / f"{cell.head}.head"), "-n", str(cell.files)] + (["-r", str(rate)] if rate else [])
+        path = f"/{SIZES[cell.size]}/%d.bin" if cell.files > 1 else f"/{SIZES[cell.size]}.bin"
+        argv += [str(server.port), path, str(users), str(ms), cell.mode]
         before, before_ns = server.cpu(), server.cpu_ns()
         client = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         time.sleep(ms / 2000)
@@ -133,78 +164,82 @@ class Bench:
         if client.returncode:
             sys.exit(f"no load could be sent to {server.name}")
         after, after_ns = server.cpu(), server.cpu_ns()
-        requests, failures, seconds, _, _, p999 = (float(v) for v in out.split())
-        n = max(requests, 1)
+        requests, failures, seconds, *times = out.split()
+        n = max(float(requests), 1)
         return Sample(
             cpu_us=(after_ns - before_ns) / 1e3 / n,
             user_s=after[0] - before[0],
             system_s=after[1] - before[1],
             requests=n,
-            rps=requests / seconds,
+            rps=n / float(seconds),
             failures=int(failures),
-            p999_us=p999,
+            times_us=Counter({int(us): int(count) for us, count in (time.split(":") for time in times)}),
             pss_kib=pss,
         )
 
     def names(self) -> list[str]:
-        return [n for n in self.servers if not n.startswith("limit ")]
+        return [n for n in self.servers if not n.startswith("limit ") and n != SPIN]
 
-    def run_cells(self, cells: list[tuple[str, str]]) -> None:
-        for size, mode in cells:
-            probes = [] if mode == "pipe" else [f"limit {size}"]  # it answers each receive once
+    def run_cells(self, cells: list[Cell]) -> None:
+        for cell in cells:
+            probes = [] if cell.mode == "pipe" else [f"limit {cell.size}"]  # it answers each receive once
             every = [self.servers[n] for n in (*probes, *self.names())]
             for server in every:
-                self.load(server, size, mode, ms=100)
+                self.load(server, cell, ms=100)
             for i in range(self.args.rounds):
                 for server in every[i % len(every) :] + every[: i % len(every)]:
-                    key = (
-                        server.name.split(" ")[0] if server.name.startswith("limit") else server.name,
-                        f"{size} {mode}",
-                    )
-                    sample = self.load(server, size, mode, ms=self.args.ms)
-                    self.samples.setdefault(key, []).append(sample)
+                    name = "limit" if server.name.startswith("limit ") else server.name
+                    self.samples.setdefault((name, cell), []).append(self.load(server, cell, ms=self.args.ms))
 
-    def table(
-        self, title: str, cells: list[tuple[str, str]], value: Callable[[Sample], float], digits: int = 1
-    ) -> None:
-        print(f"\n{title}\n\n| server | " + " | ".join(f"{s} {m}" for s, m in cells) + " |")
+    def table(self, title: str, cells: list[Cell], value: Callable[[list[Sample]], float], digits: int = 1) -> None:
+        print(f"\n{title}\n\n| server | " + " | ".join(map(str, cells)) + " |")
         print("|---" * (len(cells) + 1) + "|")
         for name in ["limit", *self.names()]:
-            row = [self.samples.get((name, f"{s} {m}")) for s, m in cells]
+            row = [self.samples.get((name, cell)) for cell in cells]
             texts = [f"{value(r):.{digits}f}" if r else "–" for r in row]
             print(f"| {name} | " + " | ".join(texts) + " |")
 
-    def ratios(self, cells: list[tuple[str, str]]) -> None:
+    def ratios(self, cells: list[Cell]) -> None:
         """Medians over the rounds of the ratio within a round: what drifts between rounds cancels."""
         print("\nCPU per request of lighttz as a multiple of each other's (median and range over rounds)\n")
-        print("| against | " + " | ".join(f"{s} {m}" for s, m in cells) + " |")
+        print("| against | " + " | ".join(map(str, cells)) + " |")
         print("|---" * (len(cells) + 1) + "|")
         for name in ["limit", *self.names()[1:]]:
             texts = []
-            for size, mode in cells:
-                ours, theirs = (self.samples.get((n, f"{size} {mode}"), []) for n in ("lighttz", name))
+            for cell in cells:
+                ours, theirs = (self.samples.get((n, cell), []) for n in ("lighttz", name))
                 r = sorted(a.cpu_us / b.cpu_us for a, b in zip(ours, theirs, strict=True)) if theirs else []
                 texts.append(f"{statistics.median(r):.2f} ({r[0]:.2f}–{r[-1]:.2f})" if r else "–")
             print(f"| {name} | " + " | ".join(texts) + " |")
 
     def tail(self) -> None:
-        print("\nThe tail: 4 KB keep-alive, open loop at 70% of each server's own capacity, and at 70% of the least:")
-        print("p99.9 in us, median of the rounds and their quartiles\n")
-        print("| server | rate/s | p99.9 | rate/s | p99.9 |\n|---|---|---|---|---|")
-        capacity = {n: statistics.median(s.rps for s in self.samples[n, "4 KB keep"]) for n in self.names()}
-        rates = {n: (0.7 * capacity[n], 0.7 * min(capacity.values())) for n in capacity}
-        tails: dict[tuple[str, float], list[float]] = {}
-        for _ in range(self.args.tail_rounds):
-            for name in self.names():
-                for rate in rates[name]:
-                    sample = self.load(self.servers[name], "4 KB", "keep", ms=self.args.ms, rate=rate)
-                    tails.setdefault((name, rate), []).append(sample.p999_us)
-        for name in self.names():
-            texts = []
-            for rate in rates[name]:
-                low, median, high = statistics.quantiles(tails[name, rate])
-                texts.append(f"{rate:.0f} | {median:.0f} ({low:.0f}–{high:.0f})")
-            print(f"| {name} | " + " | ".join(texts) + " |")
+        """All rounds of a server go into one histogram: p99.9 of a short round is whether a hiccup fell into it.
+        The probe shows what the machine does to any server."""
+        cell, probe = Cell("4 KB", "keep", "siege"), "limit 4 KB"
+        names = [probe, *self.names()]
+        self.start(SPIN, [str(HERE / "build/lighttz"), "-c", "{conf}"], LIGHTTZ + "spin = 100us\n")
+        capacity = {
+            name: statistics.median(self.load(self.servers[name], cell, ms=self.args.ms).rps for _ in range(3))
+            for name in names
+        }
+        common = 0.7 * min(capacity.values())
+        plan = list(
+            dict.fromkeys(
+                [(name, 0.7 * capacity[name]) for name in names] + [(name, common) for name in (*names, SPIN)]
+            )
+        )
+        pooled = {key: Counter[int]() for key in plan}
+        rounds = max(1, round(self.args.tail_s * 1000 / self.args.ms))
+        for i in range(rounds):
+            for name, rate in plan[i % len(plan) :] + plan[: i % len(plan)]:
+                pooled[name, rate] += self.load(self.servers[name], cell, ms=self.args.ms, rate=rate).times_us
+        print(
+            f"\nThe tail: {cell}, open loop, {rounds} interleaved rounds of {self.args.ms} ms in one histogram (us)\n"
+        )
+        print("| server | rate/s | requests | p50 | p99 | p99.9 | p99.99 |\n|---|---|---|---|---|---|---|")
+        for (name, rate), times_us in pooled.items():
+            texts = [f"{quantile_us(times_us, q)}" for q in (0.5, 0.99, 0.999, 0.9999)]
+            print(f"| {name} | {rate:.0f} | {times_us.total()} | " + " | ".join(texts) + " |")
 
     def loops(self) -> None:
         """The same work by three event loops: what libev costs, and what io_uring would gain."""
@@ -218,7 +253,7 @@ class Bench:
             started = [loop for loop in LOOPS if f"{loop} {size}" in self.servers]
             for _ in range(self.args.rounds):
                 for loop in started:
-                    sample = self.load(self.servers[f"{loop} {size}"], size, "keep", ms=self.args.ms)
+                    sample = self.load(self.servers[f"{loop} {size}"], Cell(size, "keep"), ms=self.args.ms)
                     us.setdefault(loop, []).append(sample.cpu_us)
             for loop in started:
                 ratio = statistics.median(a / b for a, b in zip(us[loop], us["epoll"], strict=True))
@@ -240,7 +275,7 @@ class Bench:
                     ["strace", "-f", "-c", "-U", "calls", "-o", str(out), *pids], stderr=subprocess.DEVNULL
                 )
                 time.sleep(0.3)
-                sample = self.load(server, "4 KB", mode, ms=500)
+                sample = self.load(server, Cell("4 KB", mode), ms=500)
                 tracer.send_signal(signal.SIGINT)
                 tracer.wait()
                 total = [line for line in out.read_text().splitlines() if line.strip()][-1].split()[0]
@@ -252,7 +287,7 @@ class Bench:
         print("| server | 100 | 1,000 | 10,000 |\n|---|---|---|---|")
         for name in self.names():
             server = self.servers[name]
-            texts = [f"{statistics.median(s.pss_kib for s in self.samples[name, '4 KB keep']):.0f}"]
+            texts = [f"{statistics.median(s.pss_kib for s in self.samples[name, Cell('4 KB', 'keep')]):.0f}"]
             clients: list[socket.socket] = []
             for count in (1000, 10000):
                 with contextlib.suppress(OSError):
@@ -300,12 +335,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ms", type=int, default=600, help="of load per server, cell and round")
-    parser.add_argument("--tail-rounds", type=int, default=15)
+    parser.add_argument("--tail-s", type=float, default=6, help="of load per server and rate for the tail")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--only", nargs="*", help="these peers only")
-    parser.add_argument("--modes", nargs="*", default=["keep", "close", "pipe"], help="pipe is 16 deep")
-    parser.add_argument("--sizes", nargs="*", default=list(SIZES))
+    parser.add_argument("--modes", nargs="*", default=MODES, choices=MODES, help="pipe is 16 deep")
+    parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--heads", nargs="*", default=["siege", "chrome"], choices=HEADS, help="at 4 KB, keep-alive")
+    parser.add_argument("--tail-only", action="store_true")
     parser.add_argument("--quick", action="store_true", help="CPU per request only")
     args = parser.parse_args()
     if (os.cpu_count() or 1) < 2:
@@ -317,12 +354,21 @@ def main() -> None:
         root.mkdir()
         for octets in SIZES.values():
             (root / f"{octets}.bin").write_bytes(os.urandom(octets))
+        (root / "4096").mkdir()
+        for i in range(FILES):
+            (root / f"4096/{i}.bin").write_bytes(os.urandom(4096))
+        for name, fields in HEADS.items():
+            (base / f"{name}.head").write_text(fields, newline="")
         bench = Bench(args, base, root)
         try:
             bench.start_all()
-            cells = [(size, mode) for mode in args.modes for size in args.sizes]
-            if "pipe" in args.modes:
-                cells = [c for c in cells if c[1] != "pipe"] + [("357 B", "pipe")]
+            if args.tail_only:
+                bench.tail()
+                return
+            cells = [Cell(size, mode) for mode in args.modes if mode != "pipe" for size in args.sizes]
+            cells += [Cell("4 KB", "keep", head) for head in args.heads]
+            cells += [Cell("4 KB", "keep", "siege", FILES)] if args.heads else []
+            cells += [Cell("357 B", "pipe")] if "pipe" in args.modes else []
             bench.run_cells(cells)
             bench.table("CPU per request in us (median of the rounds)", cells, median_of("cpu_us"))
             bench.ratios(cells)

@@ -1,14 +1,16 @@
 /* The load of the bench: an epoll client on one core, lighter than what it measures.
  *
- *   load PORT PATH CONNECTIONS MILLISECONDS keep|pipe|close [RATE]
+ *   load [-r RATE] [-f FIELDS] [-n FILES] PORT PATH CONNECTIONS MILLISECONDS keep|pipe|close
  *
  * "pipe" sends 16 requests at once and waits for their 16 responses, which must be of one length.
  * Without RATE each connection asks again as soon as it is answered (closed loop). With RATE
  * requests start at that many a second whatever the server does (open loop), and the time of each
- * counts from when it should have started. Prints "requests failures seconds p50 p99 p999", times
- * in us. */
+ * counts from when it should have started. FIELDS is a file with the field lines to send, each with
+ * its CRLF. With FILES, PATH has a %d, and each request takes one of so many numbers at random.
+ * Prints "requests failures seconds", and the times as "us:count" of a histogram. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <getopt.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS = 256, IN_SIZE = 262144, BUCKETS = 64 * 32, DEEP = 16 };
+enum { EVENTS = 256, IN_SIZE = 262144, BUCKETS = 64 * 32, DEEP = 16, FIELDS_SIZE = 4096 };
 
 struct client {
     int fd; /* -1: to be connected */
@@ -32,8 +34,12 @@ static struct client *clients;
 static int count, keep, loop;
 static int depth = 1; /* requests sent at once */
 static struct sockaddr_in server;
-static char request[DEEP * 128];
-static size_t request_length;
+static struct request {
+    char *text;
+    size_t length;
+} *requests;
+static int files = 1;
+static uint32_t state = 1; /* of the random numbers, the same in every run */
 static char in[IN_SIZE];
 static long done, failed;
 static uint32_t histogram[BUCKETS];
@@ -54,16 +60,44 @@ static int bucket_of(uint64_t us)
     return (power - 4) * 32 + (int)(us >> (power - 5) & 31);
 }
 
-static double quantile(double q)
+static uint64_t bucket_us(int b)
 {
-    double wanted = q * (double)done;
-    double seen = 0;
-    for (int b = 0; b < BUCKETS; b++) {
-        seen += histogram[b];
-        if (seen >= wanted && seen > 0)
-            return b < 32 ? b : (double)((uint64_t)(32 + b % 32) << (b / 32 - 1));
+    return b < 32 ? (uint64_t)b : (uint64_t)(32 + b % 32) << (b / 32 - 1);
+}
+
+static uint32_t next_random(void)
+{
+    state ^= state << 13;
+    state ^= state >> 17;
+    return state ^= state << 5;
+}
+
+static void make_requests(const char *path, const char *fields)
+{
+    char line[1024];
+    requests = calloc((size_t)files, sizeof *requests);
+    for (int i = 0; i < files; i++) {
+        FILE *f = open_memstream(&requests[i].text, &requests[i].length);
+        const char *number = strstr(path, "%d");
+        if (files > 1 && number)
+            snprintf(line, sizeof line, "%.*s%d%s", (int)(number - path), path, i, number + 2);
+        else
+            snprintf(line, sizeof line, "%s", path);
+        for (int k = 0; k < depth; k++)
+            fprintf(f, "GET %s HTTP/1.1\r\n%s%s\r\n", line, fields,
+                    keep ? "" : "Connection: close\r\n");
+        fclose(f);
     }
-    return 0;
+}
+
+static int read_fields(const char *path, char *fields)
+{
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(fields, 1, FIELDS_SIZE - 1, f) : 0;
+    fields[n] = '\0';
+    if (f)
+        fclose(f);
+    return n > 0;
 }
 
 static void start(struct client *c, double intended)
@@ -88,7 +122,8 @@ static void start(struct client *c, double intended)
         }
         epoll_ctl(loop, EPOLL_CTL_ADD, c->fd, &e);
     }
-    if (send(c->fd, request, request_length, MSG_NOSIGNAL) < 0)
+    const struct request *r = &requests[files > 1 ? next_random() % (uint32_t)files : 0];
+    if (send(c->fd, r->text, r->length, MSG_NOSIGNAL) < 0)
         failed++;
 }
 
@@ -133,20 +168,26 @@ static void finish(struct client *c, int result, double t)
 int main(int argc, char *argv[])
 {
     struct epoll_event events[EVENTS];
-    if (argc < 6)
+    char fields[FIELDS_SIZE] = "Host: bench\r\n";
+    double rate = 0;
+    for (int option; (option = getopt(argc, argv, "r:f:n:")) != -1;) {
+        if (option == 'r')
+            rate = atof(optarg);
+        else if (option == 'n')
+            files = atoi(optarg);
+        else if (option != 'f' || !read_fields(optarg, fields))
+            return 2;
+    }
+    argv += optind - 1;
+    if (argc - optind != 5 || files < 1)
         return 2;
     count = atoi(argv[3]);
     keep = strcmp(argv[5], "close") != 0;
     depth = strcmp(argv[5], "pipe") == 0 ? DEEP : 1;
-    double rate = argc > 6 ? atof(argv[6]) : 0;
     server =
         (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
     inet_pton(AF_INET, "127.0.0.1", &server.sin_addr);
-    for (int i = 0; i < depth; i++)
-        request_length +=
-            (size_t)snprintf(request + request_length, sizeof request - request_length,
-                             "GET %s HTTP/1.1\r\nHost: bench\r\n%s\r\n", argv[2],
-                             keep ? "" : "Connection: close\r\n");
+    make_requests(argv[2], fields);
     clients = calloc((size_t)count, sizeof *clients);
     loop = epoll_create1(0);
     for (int i = 0; i < count; i++)
@@ -182,7 +223,10 @@ int main(int argc, char *argv[])
             tried = 0;
         }
     }
-    printf("%ld %ld %.6f %.0f %.0f %.0f\n", done, failed, t - begin, quantile(0.5), quantile(0.99),
-           quantile(0.999));
+    printf("%ld %ld %.6f", done, failed, t - begin);
+    for (int b = 0; b < BUCKETS; b++)
+        if (histogram[b])
+            printf(" %lu:%u", bucket_us(b), histogram[b]);
+    puts("");
     return 0;
 }

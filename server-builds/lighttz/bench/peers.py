@@ -8,7 +8,7 @@ worker_processes 1; daemon off; pid {dir}/nginx.pid; error_log {dir}/nginx.log c
 events {{ worker_connections 20000; }}
 http {{
   access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 75;
-  open_file_cache max=1000 inactive=20s; open_file_cache_valid 1s;
+  open_file_cache max=4000 inactive=20s; open_file_cache_valid 1s;
   client_body_temp_path {dir}/t1; proxy_temp_path {dir}/t2; fastcgi_temp_path {dir}/t3;
   uwsgi_temp_path {dir}/t4; scgi_temp_path {dir}/t5;
   server {{ listen 127.0.0.1:{port} reuseport deferred; root {root}; }}
@@ -59,6 +59,7 @@ LIGHTTZ = """
 listen = 127.0.0.1:{port}
 root = {root}
 workers = 1
+user = 0
 """
 
 PEERS: list[tuple[str, list[str], str]] = [

@@ -3,24 +3,38 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_FIXED = 256, FIELD_MAX = 4096, LOG_LINE_MAX = LINE_FIXED + 3 * (4 * FIELD_MAX + 4) };
+/* Whole lines of at most PIPE_BUF octets are what other writers to a pipe cannot tear. */
+enum { LINE_FIXED = 384, LINE_MAX_FILE = 49920, LINE_MAX_PIPE = PIPE_BUF, VALUES = 3 };
+
+/* Between its two parts stand the octets sent. */
+struct accesslog_line {
+    size_t split;
+    size_t n;
+    char text[];
+};
 
 bool accesslog_open(struct accesslog *log, const char *path, struct stats *stats)
 {
     log->fd = -1;
     log->used = 0;
     log->torn = false;
+    log->pipe = false;
     log->stats = stats;
     if (path == NULL)
         return true;
     /* O_NONBLOCK: a log that is a pipe loses lines rather than holding up the loop. */
     const int flags = O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
     log->fd = open(path, O_WRONLY | flags, 0640);
-    if (log->fd < 0 && errno == ENXIO) /* a pipe whose reader is not there just now */
+    if (log->fd < 0 && errno == ENXIO) /* a FIFO without a reader */
         log->fd = open(path, O_RDWR | flags, 0640);
+    struct stat st;
+    log->pipe = log->fd >= 0 && fstat(log->fd, &st) == 0 && S_ISFIFO(st.st_mode);
     return log->fd >= 0;
 }
 
@@ -30,9 +44,26 @@ static void count_lost(struct accesslog *log, const char *p, size_t n)
         log->stats->count[LOG_LINES_DROPPED] += p[i] == '\n';
 }
 
-/* What is not taken is lost, but for the rest of a line that was begun: the next one starts on a
- * line of its own. */
-static void flush(struct accesslog *log)
+/* Lines in pieces that go in whole or not at all; what does not go in is lost. */
+static void flush_pipe(struct accesslog *log)
+{
+    size_t at = 0;
+    while (at < log->used) {
+        const char *p = log->buffer + at;
+        size_t n = log->used - at;
+        if (n > PIPE_BUF)
+            n = (size_t)((const char *)memrchr(p, '\n', PIPE_BUF) - p) + 1;
+        if (write(log->fd, p, n) != (ssize_t)n)
+            break;
+        at += n;
+    }
+    count_lost(log, log->buffer + at, log->used - at);
+    log->used = 0;
+}
+
+/* Drops what a FIFO does not take, but keeps the rest of a line that was begun, so that the next
+ * line starts on its own. */
+static void flush_file(struct accesslog *log)
 {
     ssize_t n = log->used ? write(log->fd, log->buffer, log->used) : 0;
     size_t done = n > 0 ? (size_t)n : 0;
@@ -46,6 +77,14 @@ static void flush(struct accesslog *log)
     log->torn = kept > 0;
 }
 
+static void flush(struct accesslog *log)
+{
+    if (log->pipe)
+        flush_pipe(log);
+    else
+        flush_file(log);
+}
+
 void accesslog_tick(struct accesslog *log, time_t now)
 {
     struct tm tm;
@@ -56,25 +95,24 @@ void accesslog_tick(struct accesslog *log, time_t now)
         strftime(log->date, sizeof log->date, "[%d/%b/%Y:%H:%M:%S +0000]", &tm);
 }
 
-static void put(struct accesslog *log, struct str s)
+/* Adds a quoted field. Quotes, backslashes and unprintable octets become \xHH, so that a line stays
+ * one line; a field of more than `most` octets is cut and ends with "...". */
+static size_t put_quoted(char *out, struct str s, size_t most)
 {
-    memcpy(log->buffer + log->used, s.p, s.n);
-    log->used += s.n;
-}
-
-/* A field in quotes; quotes, backslashes and what is not printable as \xHH: a line stays one line.
- */
-static void put_quoted(struct accesslog *log, struct str s)
-{
-    put(log, s.n ? STR(" \"") : STR(" \"-"));
-    for (size_t i = 0; i < s.n && i < FIELD_MAX; i++) {
+    size_t n = text_format(out, 3, s.n ? " \"" : " \"-");
+    for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
+        if (n + 4 > most) {
+            n += text_format(out + n, 3, "...");
+            break;
+        }
         if (c >= ' ' && c < 0x7f && c != '"' && c != '\\')
-            log->buffer[log->used++] = s.p[i];
+            out[n++] = s.p[i];
         else
-            log->used += text_format(log->buffer + log->used, 4, "\\x%02x", c);
+            n += text_format(out + n, 4, "\\x%02x", c);
     }
-    put(log, STR("\""));
+    out[n++] = '"';
+    return n;
 }
 
 static struct str value_of(const struct request *r, enum field f)
@@ -82,25 +120,80 @@ static struct str value_of(const struct request *r, enum field f)
     return r && request_has(r, f) ? r->value[f] : STR("");
 }
 
-void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const struct request *r,
-                   int status, uint64_t bytes)
+/* All of a line but the octets and the time: it ends at the return value, and they come at `*split`
+ * and at the end. */
+static size_t format(const struct accesslog *log, const struct sockaddr_in6 *peer,
+                     const struct request *r, int status, char *out, size_t *split)
 {
+    size_t most = ((log->pipe ? LINE_MAX_PIPE : LINE_MAX_FILE) - LINE_FIXED) / VALUES;
     char address[INET6_ADDRSTRLEN] = "-";
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
     bool six = peer->sin6_family == AF_INET6;
-    if (log->used + LOG_LINE_MAX > sizeof log->buffer)
-        flush(log);
-    if (log->used + LOG_LINE_MAX > sizeof log->buffer) {
-        log->stats->count[LOG_LINES_DROPPED]++;
-        return;
-    }
     if (six || peer->sin6_family == AF_INET)
         inet_ntop(peer->sin6_family, six ? (const void *)&peer->sin6_addr : &v4->sin_addr, address,
                   sizeof address);
-    log->used += text_format(log->buffer + log->used, LINE_FIXED, "%s - - %s", address, log->date);
-    put_quoted(log, r ? r->line : STR(""));
-    log->used += text_format(log->buffer + log->used, LINE_FIXED, " %d %lu", status, bytes);
-    put_quoted(log, value_of(r, FIELD_REFERER));
-    put_quoted(log, value_of(r, FIELD_USER_AGENT));
-    put(log, STR("\n"));
+    size_t n = text_format(out, LINE_FIXED, "%s - - %s", address, log->date);
+    n += put_quoted(out + n, r ? r->line : STR(""), most);
+    n += text_format(out + n, LINE_FIXED, " %d", status);
+    *split = n;
+    n += put_quoted(out + n, value_of(r, FIELD_REFERER), most);
+    return n + put_quoted(out + n, value_of(r, FIELD_USER_AGENT), most);
+}
+
+/* Adds a line in two parts, with the octets between them. */
+static void add(struct accesslog *log, struct str first, struct str second, uint64_t bytes,
+                double seconds)
+{
+    char *p = log->buffer;
+    size_t n = log->used;
+    if (n + first.n + second.n + LINE_FIXED > sizeof log->buffer) {
+        flush(log);
+        n = log->used;
+    }
+    if (n + first.n + second.n + LINE_FIXED > sizeof log->buffer) {
+        log->stats->count[LOG_LINES_DROPPED]++;
+        return;
+    }
+    uint64_t us = seconds > 0 ? (uint64_t)(seconds * 1e6) : 0;
+    memcpy(p + n, first.p, first.n);
+    n += first.n;
+    n += text_format(p + n, LINE_FIXED, " %lu", bytes);
+    memcpy(p + n, second.p, second.n);
+    n += second.n;
+    n += text_format(p + n, LINE_FIXED, " %lu.%06lu\n", us / 1000000, us % 1000000);
+    log->used = n;
+}
+
+void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const struct request *r,
+                   int status, uint64_t bytes, double seconds)
+{
+    static char text[LINE_MAX_FILE];
+    size_t split;
+    size_t n = format(log, peer, r, status, text, &split);
+    add(log, (struct str){text, split}, (struct str){text + split, n - split}, bytes, seconds);
+}
+
+struct accesslog_line *accesslog_begin(struct accesslog *log, const struct sockaddr_in6 *peer,
+                                       const struct request *r, int status)
+{
+    static char text[LINE_MAX_FILE];
+    size_t split;
+    size_t n = format(log, peer, r, status, text, &split);
+    struct accesslog_line *line = malloc(sizeof *line + n);
+    if (line == NULL) {
+        log->stats->count[LOG_LINES_DROPPED]++;
+        return NULL;
+    }
+    line->split = split;
+    line->n = n;
+    memcpy(line->text, text, n);
+    return line;
+}
+
+void accesslog_finish(struct accesslog *log, struct accesslog_line *line, uint64_t bytes,
+                      double seconds)
+{
+    add(log, (struct str){line->text, line->split},
+        (struct str){line->text + line->split, line->n - line->split}, bytes, seconds);
+    free(line);
 }

@@ -1,4 +1,5 @@
-/* The access log, in combined format: buffered per worker, never waited for. */
+/* The access log: combined format, then the seconds that the response took; buffered per worker and
+ * written once a second. A pipe is not waited for: it loses lines instead. A disk is. */
 #pragma once
 
 #include "request.h"
@@ -7,6 +8,7 @@
 
 struct accesslog {
     int fd; /* -1: off */
+    bool pipe;
     size_t used;
     bool torn; /* the buffer starts in the middle of a line */
     struct stats *stats;
@@ -14,12 +16,24 @@ struct accesslog {
     char buffer[65536];
 };
 
+/* The part of a line that is known when a response begins. */
+struct accesslog_line;
+
 /* `path` NULL: off. False with errno when it cannot be opened. */
 bool accesslog_open(struct accesslog *log, const char *path, struct stats *stats);
 
-/* To be called when the second changes and before the end: writes what is buffered. */
+/* Writes the buffer; call it when the second changes and before the end. */
 void accesslog_tick(struct accesslog *log, time_t now);
 
-/* `r` may lack everything when the request was not understood. */
+/* Adds the line of a response that is complete. `bytes` are those of its body; `r` may lack
+ * everything when the request was not understood, or be NULL. */
 void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const struct request *r,
-                   int status, uint64_t bytes);
+                   int status, uint64_t bytes, double seconds);
+
+/* The line of a response that goes on, for accesslog_finish(); NULL when there is no memory. */
+struct accesslog_line *accesslog_begin(struct accesslog *log, const struct sockaddr_in6 *peer,
+                                       const struct request *r, int status);
+
+/* Adds the line and frees it. */
+void accesslog_finish(struct accesslog *log, struct accesslog_line *line, uint64_t bytes,
+                      double seconds);

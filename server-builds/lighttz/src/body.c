@@ -13,15 +13,32 @@ void body_start(struct body *b, const struct request *r, bool keep)
     b->content = NULL;
 }
 
+static char *resize_plainly(struct body *b, char *p, size_t old, size_t n)
+{
+    (void)b;
+    (void)old;
+    if (n)
+        return realloc(p, n);
+    free(p);
+    return NULL;
+}
+
+static body_resize *resize = resize_plainly;
+
+void body_use(body_resize *other)
+{
+    resize = other;
+}
+
 void body_free(struct body *b)
 {
-    free(b->content);
-    b->content = NULL;
+    if (b->content)
+        b->content = resize(b, b->content, (size_t)b->total, 0);
 }
 
 static bool keep_content(struct body *b, const char *p, size_t n)
 {
-    char *content = realloc(b->content, (size_t)b->total + n);
+    char *content = resize(b, b->content, (size_t)b->total, (size_t)b->total + n);
     if (content == NULL)
         return false;
     b->content = content;
@@ -29,7 +46,7 @@ static bool keep_content(struct body *b, const char *p, size_t n)
     return true;
 }
 
-/* One more octet of what is passed over without being content: there must not be much of it. */
+/* Counts an octet that is skipped and is no content; there is a limit on these. */
 static enum body_state more(struct body *b, bool good, enum body_state next)
 {
     return good && ++b->overhead <= OVERHEAD_MAX ? next : BODY_BAD;
@@ -61,7 +78,7 @@ static bool is_text(char c)
     return (unsigned char)c < ' ' ? c == '\t' : c != 0x7f;
 }
 
-/* chunk-ext, but that it is not looked what stands before and behind an equals sign. */
+/* Reads chunk-ext; does not check what stands around an equals sign. */
 static enum body_state extension(struct body *b, char c)
 {
     if (c == '\r')
@@ -118,14 +135,15 @@ static enum body_state step(struct body *b, char c)
 size_t body_skip(struct body *b, const char *p, size_t n)
 {
     size_t used = 0;
-    while (used < n && b->state != BODY_DONE && b->state != BODY_BAD) {
+    while (used < n && b->state != BODY_DONE && b->state != BODY_BAD &&
+           b->state != BODY_NO_MEMORY) {
         if (b->state != BODY_LENGTH && b->state != BODY_DATA) {
             b->state = step(b, p[used++]);
             continue;
         }
         size_t take = b->left < n - used ? (size_t)b->left : n - used;
         if (b->keep && !keep_content(b, p + used, take)) {
-            b->state = BODY_BAD;
+            b->state = BODY_NO_MEMORY;
             break;
         }
         used += take;

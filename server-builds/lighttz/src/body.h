@@ -22,6 +22,7 @@ enum body_state {
     BODY_TRAILER_LF,
     BODY_END_LF, /* the LF of the empty line */
     BODY_BAD,
+    BODY_NO_MEMORY, /* for content that is kept */
 };
 
 struct body {
@@ -34,10 +35,16 @@ struct body {
     uint64_t overhead; /* octets of extensions and trailers so far: bounded */
 };
 
+/* realloc() for kept content; 0 frees. */
+typedef char *body_resize(struct body *b, char *p, size_t old, size_t n);
+
+/* Sets what takes the place of realloc(). */
+void body_use(body_resize *resize);
+
 /* With `keep` the content is gathered in `b->content` until body_free(). */
 void body_start(struct body *b, const struct request *r, bool keep);
 void body_free(struct body *b);
 
-/* Passes over what there is of the body; returns the octets used. Ends in BODY_DONE or BODY_BAD, or
- * wants more after using all `n`. */
+/* Passes over what there is of the body; returns the octets used. Ends in BODY_DONE, BODY_BAD or
+ * BODY_NO_MEMORY, or wants more after using all `n`. */
 size_t body_skip(struct body *b, const char *p, size_t n);

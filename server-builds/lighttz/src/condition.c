@@ -5,6 +5,11 @@ bool condition_etag_in(struct str list, struct str etag, bool weak_matches)
 {
     if (str_eq(str_trim(list), STR("*")))
         return true;
+    if (str_starts(etag, STR("W/"))) {
+        if (!weak_matches)
+            return false;
+        etag = str_from(etag, 2);
+    }
     while (list.n) {
         if (is_ows(list.p[0]) || list.p[0] == ',') {
             list = str_from(list, 1);
@@ -27,15 +32,15 @@ bool condition_etag_in(struct str list, struct str etag, bool weak_matches)
 
 static bool any_line(const struct request *r, enum field field, struct str etag, bool weak_matches)
 {
-    struct str rest = r->fields;
+    size_t at = 0;
     struct str value;
-    while (request_each(&rest, field, &value))
+    while (request_each(r, field, &at, &value))
         if (condition_etag_in(value, etag, weak_matches))
             return true;
     return false;
 }
 
-/* The date of a field that must stand alone; -1 when there is none to heed. */
+/* The date of a field that must not be repeated; -1 when there is no valid one. */
 static time_t date_of(const struct request *r, enum field field)
 {
     if (!request_has(r, field) || request_repeats(r, field))
@@ -72,5 +77,5 @@ bool condition_if_range(const struct request *r, const struct file *f)
         return false;
     if (value.n && value.p[0] == '"')
         return str_eq(value, f->etag);
-    return httpdate_parse(value) == f->modified; /* a weak tag is no date: no match */
+    return !f->weak && httpdate_parse(value) == f->modified; /* a weak tag is no date: no match */
 }

@@ -1,4 +1,5 @@
 #include "config.h"
+#include "field.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <sched.h>
@@ -55,6 +56,14 @@ static const char *read_time(void *slot, const char *value)
     return read_number(slot, value, units) ? NULL : "expected a time in seconds, or with ms or s";
 }
 
+static const char *read_short_time(void *slot, const char *value)
+{
+    static const struct unit units[] = {
+        {"", 1000000}, {"s", 1000000}, {"ms", 1000}, {"us", 1}, {0}};
+    return read_number(slot, value, units) ? NULL
+                                           : "expected a time in seconds, or with us, ms or s";
+}
+
 static const char *read_workers(void *slot, const char *value)
 {
     cpu_set_t cpus;
@@ -104,6 +113,29 @@ static const char *read_type(void *slot, const char *value)
     return mime_valid(value) ? NULL : "expected an extension and a type";
 }
 
+/* "Name: value", but none that responses have anyway. */
+static const char *read_header(void *slot, const char *value)
+{
+    static const char ours[] = "accept-ranges:\nallow:\ncontent-encoding:\ncontent-range:\n"
+                               "content-type:\netag:\nlast-modified:\nlocation:\nretry-after:\n"
+                               "vary:\n";
+    struct headers *headers = slot;
+    struct str name;
+    struct str text;
+    if (!field_split(str_of(value), &name, &text) || !field_can_send(name, text))
+        return "expected 'Name: value'";
+    if (field_in(str_of(ours), name))
+        return "lighttz sends this field itself";
+    for (unsigned i = 0; i < headers->count; i++)
+        if (field_in(str_of(headers->line[i]), name))
+            return "this field is set already";
+    headers->size += strlen(value) + 2;
+    if (headers->count == CONFIG_HEADERS_MAX || headers->size > CONFIG_HEADERS_SIZE)
+        return "too many fields";
+    headers->line[headers->count++] = value;
+    return NULL;
+}
+
 /* [ADDRESS:]PORT. Numeric only: a static glibc cannot resolve names on every host. */
 static const char *read_address(void *slot, const char *value)
 {
@@ -147,12 +179,16 @@ static const struct setting settings[] = {
     {"workers", read_workers, AT(workers), 1, CONFIG_WORKERS_MAX, "auto", "processes, or auto"},
     {"index", read_string, AT(index), 0, 0, "index.html", "file served for a directory"},
     {"type", read_type, AT(types), 0, 0, NULL, "an extension and its type; may be repeated"},
+    {"header", read_header, AT(headers), 0, 0, NULL,
+     "a field for every response, 'Name: value'; may be repeated"},
     {"access_log", read_path, AT(access_log), 0, 0, NULL, "file for the access log, or off"},
     {"status_listen", read_address, AT(status_listen), 0, 0, NULL, "for the status page"},
-    {"user", read_user, AT(user), 0, 0, NULL, "numeric UID[:GID] that workers run as"},
+    {"user", read_user, AT(user), 0, 0, NULL, "numeric UID[:GID] that workers run as; 0: root"},
     {"keepalive_requests", read_count, AT(keepalive_requests), 0, -1UL, "unlimited",
      "requests per connection: a number or unlimited"},
     {"max_connections", read_count, AT(max_connections), 1, 1000000, "20000", "per worker"},
+    {"connection_memory", read_size, AT(connection_memory), 65536, -1UL, "128m",
+     "for heads, bodies and output that wait, per worker"},
     {"max_line", read_size, AT(max_line), 64, 16384, "8k", "longest request line"},
     {"max_head", read_size, AT(max_head), 128, 32768, "16k", "longest request head"},
     {"max_body", read_size, AT(max_body), 0, -1UL, "1m", "longest request body that is skipped"},
@@ -161,6 +197,9 @@ static const struct setting settings[] = {
     {"idle_timeout", read_time, AT(idle_timeout), 1, DAY, "60s", "between two requests"},
     {"send_timeout", read_time, AT(send_timeout), 1, DAY, "30s", "without progress of the client"},
     {"stop_timeout", read_time, AT(stop_timeout), 0, DAY, "10s", "to finish what is in flight"},
+    {"spin", read_short_time, AT(spin), 0, 10000, "0", "time to poll before the worker blocks"},
+    {"watchdog", read_time, AT(watchdog), 0, DAY, "30s",
+     "a worker that hangs so long is replaced; 0: never"},
     {"revalidate", read_time, AT(revalidate), 0, DAY, "1s", "how long a cached file is trusted"},
     {"cache_entries", read_count, AT(cache_entries), 1, 1000000, "2048", "files kept, per worker"},
     {"cache_bytes", read_size, AT(cache_bytes), 0, -1UL, "64m", "memory for them, per worker"},
@@ -168,11 +207,13 @@ static const struct setting settings[] = {
     {"lua_script", read_path, AT(lua_script), 0, 0, NULL, "for dynamic responses, or off"},
     {"lua_prefix", read_string, AT(lua_prefix), 0, 0, "/lua/", "paths that the script answers"},
     {"lua_reload", read_switch, AT(lua_reload), 0, 0, "off", "load the script for every request"},
-    {"lua_time", read_time, AT(lua_time), 1, DAY, "100ms", "what one response may take"},
+    {"lua_time", read_time, AT(lua_time), 1, DAY, "100ms", "CPU time that one response may take"},
     {"lua_memory", read_size, AT(lua_memory), 0, -1UL, "16m", "what the script may hold"},
     {"precompressed", read_switch, AT(precompressed), 0, 0, "on",
      "serve .br, .zst, .gz neighbours"},
     {"defer_accept", read_switch, AT(defer_accept), 0, 0, "on", "wait for data before accepting"},
+    {"cpu_affinity", read_switch, AT(cpu_affinity), 0, 0, "off",
+     "a CPU for each worker, and connections by the CPU they come in on"},
     {"sandbox", read_switch, AT(sandbox), 0, 0, "on", "confine workers to what they need"},
 };
 
@@ -266,11 +307,7 @@ static enum command config_complete(const struct config *c, enum command command
 {
     if (c->root == NULL)
         fprintf(stderr, "lighttz: no root is set\n");
-    else if (c->listen.count == 0 && getenv("LISTEN_FDS") == NULL)
-        fprintf(stderr, "lighttz: no listen is set\n");
-    else
-        return command;
-    return COMMAND_WRONG;
+    return c->root ? command : COMMAND_WRONG;
 }
 
 enum command config_load(struct config *c, int argc, char *const argv[])
@@ -327,6 +364,6 @@ void config_help(void)
          "'key = value' a line and '#' comments; the same keys are flags, which win.\n");
     for (const struct setting *s = settings; s < settings + SETTINGS; s++)
         printf(s->preset ? "  %-20s %s (%s)\n" : "  %-20s %s\n", s->name, s->help, s->preset);
-    puts("\nSIGTERM finishes what is in flight. SIGHUP executes the binary at its place anew: it\n"
-         "reads the configuration, reopens the log and takes over without losing a connection.");
+    puts("\nSIGTERM finishes what is in flight. SIGHUP starts the binary at its place: it reads\n"
+         "the configuration, opens the log and takes over when it is ready to serve.");
 }

@@ -21,11 +21,21 @@ struct listens {
     struct address address[CONFIG_LISTEN_MAX];
 };
 
+enum { CONFIG_HEADERS_MAX = 16, CONFIG_HEADERS_SIZE = 2048 };
+
+/* Fields that every response has. */
+struct headers {
+    unsigned count;
+    size_t size; /* of all, with line ends */
+    const char *line[CONFIG_HEADERS_MAX];
+};
+
 /* Texts are those of the arguments and of the file; nothing here is allocated. */
 struct config {
     struct listens listen;
     struct address status_listen;
     struct mime_added types;
+    struct headers headers;
     const char *root;
     const char *index;
     const char *access_log; /* NULL: off */
@@ -35,6 +45,7 @@ struct config {
     unsigned long workers;
     unsigned long keepalive_requests; /* 0: unlimited */
     unsigned long max_connections;    /* per worker */
+    unsigned long connection_memory;
     unsigned long max_line;
     unsigned long max_head;
     unsigned long max_body;
@@ -47,11 +58,14 @@ struct config {
     unsigned long send_timeout;
     unsigned long stop_timeout;
     unsigned long revalidate;
+    unsigned long watchdog; /* 0: off */
     unsigned long lua_time;
+    unsigned long spin;       /* in microseconds; 0: block at once */
     unsigned long lua_memory; /* in bytes */
     bool lua_reload;
     bool precompressed;
     bool defer_accept;
+    bool cpu_affinity;
     bool sandbox;
 };
 

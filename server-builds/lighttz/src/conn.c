@@ -1,31 +1,52 @@
 #include "conn.h"
+#include "keep.h"
 #include "output.h"
 #include "response.h"
+#include "serve.h"
 #include <errno.h>
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
+    AS_BEFORE = -1,       /* instead of events */
+    TURN_REQUESTS = 256,  /* what a connection may have answered before others have their turn */
     SEND_PROGRESS = 4096, /* what a reader must take within send_timeout */
     LINGER_MS = 2000,
     REFUSALS_MAX = 64,
 };
 
-static void deadline_unset(struct conn *c)
-{
-    if (c->deadline != DEADLINES)
-        TAILQ_REMOVE(&c->server->waiting[c->deadline], c, peers);
-    c->deadline = DEADLINES;
-}
+#define TURN_SCRIPTS_S 0.001 /* what scripts may take before others have their turn */
 
-static void deadline_set(struct conn *c, enum deadline kind)
+/* What a connection in each state waits for, and how long. The time for a head or a body runs from
+ * its start, not from its latest octet: a state with the deadline of the one before goes on with
+ * it, unless it `restarts`. */
+static const struct {
+    int events;
+    enum deadline deadline;
+    bool restarts;
+} rules[CONN_STATES] = {
+    [CONN_NEW] = {EV_READ, DEADLINE_HEAD, false},
+    [CONN_IDLE] = {EV_READ, DEADLINE_IDLE, true},
+    [CONN_HEAD] = {EV_READ, DEADLINE_HEAD, false},
+    [CONN_BODY] = {EV_READ, DEADLINE_BODY, false},
+    [CONN_WORK] = {AS_BEFORE, DEADLINES, false},
+    [CONN_TURN] = {EV_NONE, DEADLINE_TURN, true},
+    [CONN_SEND] = {EV_WRITE, DEADLINE_SEND, false},
+    [CONN_LINGER] = {EV_READ, DEADLINE_LINGER, false},
+};
+
+static void set_deadline(struct conn *c, enum deadline kind)
 {
-    deadline_unset(c);
+    struct server *s = c->server;
+    if (c->deadline != DEADLINES)
+        TAILQ_REMOVE(&s->waiting[c->deadline], c, peers);
     c->deadline = kind;
-    c->since = c->server->now;
-    TAILQ_INSERT_TAIL(&c->server->waiting[kind], c, peers);
+    c->since = s->now;
+    if (kind != DEADLINES)
+        TAILQ_INSERT_TAIL(&s->waiting[kind], c, peers);
 }
 
 static void watch(struct conn *c, int events)
@@ -40,13 +61,24 @@ static void watch(struct conn *c, int events)
         ev_io_start(c->server->loop, &c->io);
 }
 
-void conn_close(struct conn *c)
+/* The only place where the state of a connection changes. */
+static void become(struct conn *c, enum conn_state state)
+{
+    c->state = state;
+    if (rules[state].restarts || rules[state].deadline != c->deadline)
+        set_deadline(c, rules[state].deadline);
+    if (rules[state].events != AS_BEFORE)
+        watch(c, rules[state].events);
+}
+
+static void conn_close(struct conn *c)
 {
     struct server *s = c->server;
-    watch(c, 0);
-    deadline_unset(c);
+    respond_end(c);
+    watch(c, EV_NONE);
+    set_deadline(c, DEADLINES);
     output_drop(c);
-    conn_realloc(c, c->in, c->in_length, 0);
+    keep_resize(c, c->in, c->in_length, 0);
     body_free(&c->body);
     if (c->abort) {
         struct linger reset = {.l_onoff = 1, .l_linger = 0};
@@ -56,40 +88,27 @@ void conn_close(struct conn *c)
     s->connections--;
     s->stats->count[CONNECTIONS_CLOSED]++;
     free(c);
-    if (s->paused)
-        server_resume(s);
-    if (s->stopping && s->connections == 0)
-        ev_break(s->loop, EVBREAK_ALL);
+    s->freed(s);
 }
 
-/* Who waits for its reader longest, but for `c`. */
-static struct conn *longest_sending(const struct conn *c)
+static char *resize_body(struct body *b, char *p, size_t old, size_t n)
 {
-    struct conn *other = TAILQ_FIRST(&c->server->waiting[DEADLINE_SEND]);
-    return other == c ? TAILQ_NEXT(other, peers) : other;
+    return keep_resize((struct conn *)(void *)((char *)b - offsetof(struct conn, body)), p, old, n);
 }
 
-char *conn_realloc(struct conn *c, char *p, size_t old, size_t n)
+void conn_prepare(struct server *s)
 {
-    struct server *s = c->server;
-    struct conn *other;
-    while (n > old && s->kept + (n - old) > KEPT_MAX) {
-        if ((other = longest_sending(c)) == NULL)
-            return NULL;
-        conn_close(other);
-    }
-    char *q = n ? realloc(p, n) : NULL;
-    if (n == 0)
-        free(p);
-    if (q || n == 0)
-        s->kept += n - old;
-    return q;
+    for (enum deadline kind = 0; kind < DEADLINES; kind++)
+        TAILQ_INIT(&s->waiting[kind]);
+    TAILQ_INIT(&s->keepers);
+    s->close = conn_close;
+    body_use(resize_body);
 }
 
-/* Refuses what is no whole request: whether it is HEAD, which gets no content, is all one knows. */
+/* Refuses an incomplete request; all that is known of it is whether it is HEAD. */
 static void refuse_part(struct conn *c, const char *p, size_t n, int status)
 {
-    struct str part = str_from((struct str){p, n}, request_empty_lines(p, n));
+    struct str part = n ? str_from((struct str){p, n}, request_empty_lines(p, n)) : STR("");
     bool head = str_starts(part, STR("HEAD "));
     struct request r = {.method = head ? METHOD_HEAD : METHOD_UNKNOWN};
     struct str line = str_before(part, '\r');
@@ -104,92 +123,114 @@ static bool is_empty_line(const char *p, size_t n)
     return n && request_empty_lines(p, n) == n;
 }
 
-/* The request whose head and body have come. Returns the octets used of `*n`, 0 when more is
- * needed: then `*n` is what to keep, since body octets are thrown away as they come. */
-static size_t take_request(struct conn *c, const char *p, size_t *n)
+static struct request_limits limits_of(const struct config *config)
+{
+    return (struct request_limits){config->max_line, config->max_head};
+}
+
+/* The length of the next head, checked; 0 when more of it is needed, or it was refused. */
+static size_t take_head(struct conn *c, const char *p, size_t n, struct request *r)
+{
+    const struct config *config = c->server->config;
+    struct request_limits limits = limits_of(config);
+    long end = request_parse(p, n, &c->scanned, &limits, r);
+    if (end == 0)
+        return 0;
+    c->scanned = 0;
+    if (end < 0) {
+        refuse_part(c, p, n, (int)-end);
+        return 0;
+    }
+    int status = r->refusal ? r->refusal : r->length > config->max_body ? 413 : 0;
+    if (status) {
+        respond_refusal(c, r, status);
+        return 0;
+    }
+    body_start(&c->body, r, serve_needs_body(c, r));
+    if (c->body.state != BODY_DONE && serve_before_body(c, r, n > (size_t)end))
+        return 0;
+    return (size_t)end;
+}
+
+/* Whether all of the body has come; otherwise more is needed, or it was refused. */
+static bool take_body(struct conn *c, const struct request *r, const char *p, size_t n,
+                      size_t *used)
+{
+    struct body *b = &c->body;
+    *used = body_skip(b, p, n);
+    int status = b->state == BODY_NO_MEMORY                         ? 503
+                 : b->state == BODY_BAD                             ? 400
+                 : b->total + b->left > c->server->config->max_body ? 413
+                                                                    : 0;
+    if (status)
+        respond_refusal(c, r, status);
+    return status == 0 && b->state == BODY_DONE;
+}
+
+/* Answers the request at the start of the `*n` octets of input. Returns the octets used: all when
+ * it was refused; 0 when more is needed, or another turn. Then `*n` is what to keep, since octets
+ * of a body are dropped as they come. */
+static size_t take_request(struct conn *c, char *p, size_t *n)
 {
     struct request r;
-    const struct config *config = c->server->config;
-    if (c->head_length == 0) {
-        struct request_limits limits = {config->max_line, config->max_head};
-        long end = request_end(p, *n, &c->scanned, &limits);
-        if (end == 0)
-            return 0;
-        c->scanned = 0;
-        if (end < 0) {
-            refuse_part(c, p, *n, (int)-end);
-            return *n;
-        }
-        int status = request_parse(p, (size_t)end, &r);
-        if (status == 0 && r.length > config->max_body)
-            status = 413;
-        if (status) {
-            respond_refusal(c, &r, status);
-            return *n;
-        }
-        c->head_length = (size_t)end;
-        body_start(&c->body, &r, serve_needs_body(c, &r));
-        if (c->body.state != BODY_DONE && respond_before_body(c, &r, *n > c->head_length))
-            return *n;
-    } else {
-        request_parse(p, c->head_length, &r);
-    }
-    size_t used = c->head_length;
-    used += body_skip(&c->body, p + used, *n - used);
-    bool bad = c->body.state == BODY_BAD;
-    if (bad || c->body.total + c->body.left > config->max_body) {
-        respond_refusal(c, &r, bad ? 400 : 413);
+    size_t body;
+    struct request_limits limits = limits_of(c->server->config);
+    if (c->head_length) /* the same head once more, instead of keeping what was read of it */
+        request_parse(p, c->head_length, &(size_t){0}, &limits, &r);
+    else
+        c->head_length = take_head(c, p, *n, &r);
+    size_t head = c->head_length;
+    bool whole = head && take_body(c, &r, p + head, *n - head, &body);
+    if (c->closing)
         return *n;
-    }
-    if (c->body.state != BODY_DONE) {
-        *n = c->head_length;
+    if (head == 0)
+        return 0;
+    c->waits_turn =
+        whole && c->server->script_seconds >= TURN_SCRIPTS_S && serve_calls_script(c, &r);
+    if (!whole || c->waits_turn) {
+        *n -= body;
+        memmove(p + head, p + head + body, *n - head);
         return 0;
     }
     c->head_length = 0;
-    serve(c, &r, used < *n);
-    if (c->body.content)
-        body_free(&c->body);
-    return used;
+    become(c, CONN_WORK);
+    c->server->spent++;
+    serve(c, &r, head + body < *n);
+    body_free(&c->body);
+    return head + body;
 }
 
-/* Keeps input for later; `p` is not in `c->in`. */
-static void keep_input(struct conn *c, const char *p, size_t n)
+/* Keeps input for later; `p` is not in `c->in`. False when there is no memory. */
+static bool keep_input(struct conn *c, const char *p, size_t n)
 {
-    char *in = conn_realloc(c, c->in, c->in_length, n);
-    if (n && in == NULL) {
-        c->failed = true;
-        return;
-    }
+    char *in = keep_resize(c, c->in, c->in_length, n);
+    if (n && in == NULL)
+        return false;
     c->in = in;
     c->in_length = n;
     if (n)
         memcpy(in, p, n);
+    return true;
 }
 
 /* The last response is out. */
 static void finish(struct conn *c)
 {
-    if (!c->linger || shutdown(c->io.fd, SHUT_WR)) {
+    if (c->linger && shutdown(c->io.fd, SHUT_WR) == 0)
+        become(c, CONN_LINGER); /* closing with input unread would reset it under the response */
+    else
         conn_close(c);
-    } else {
-        /* Closing with input unread would reset the connection under the response. */
-        c->state = CONN_LINGER;
-        keep_input(c, NULL, 0);
-        watch(c, EV_READ);
-        deadline_set(c, DEADLINE_LINGER);
-    }
 }
 
 static void wait_for_input(struct conn *c)
 {
     bool none = c->in_length == 0 || is_empty_line(c->in, c->in_length);
-    bool idle = none && c->requests;
-    enum deadline kind = c->head_length ? DEADLINE_BODY : idle ? DEADLINE_IDLE : DEADLINE_HEAD;
-    c->state = c->head_length ? CONN_BODY : none ? CONN_IDLE : CONN_HEAD;
-    /* The time for a head or a body runs from its start, not from its latest octet. */
-    if (kind == DEADLINE_IDLE || c->deadline != kind)
-        deadline_set(c, kind);
-    watch(c, EV_READ);
+    if (c->head_length)
+        become(c, CONN_BODY);
+    else if (none && c->requests)
+        become(c, CONN_IDLE);
+    else
+        become(c, none ? CONN_NEW : CONN_HEAD);
 }
 
 /* What the peer has not acknowledged yet. */
@@ -200,51 +241,98 @@ static int unacknowledged(const struct conn *c)
     return n;
 }
 
+static void wait_for_reader(struct conn *c)
+{
+    if (c->state != CONN_SEND || c->progress >= SEND_PROGRESS) {
+        c->progress = 0;
+        c->queued = unacknowledged(c);
+        set_deadline(c, DEADLINE_SEND);
+    }
+    become(c, CONN_SEND);
+}
+
+static void wait_for_turn(struct conn *c)
+{
+    c->waits_turn = false;
+    become(c, CONN_TURN);
+    ev_timer_start(c->server->loop, &c->server->turn);
+}
+
 /* Decides what the connection waits for. */
 static void settle(struct conn *c)
 {
-    if (c->failed) {
+    if (!output_waits(c))
+        respond_end(c);
+    if (c->failed)
         conn_close(c);
-    } else if (c->state == CONN_SEND) {
-        if (c->deadline != DEADLINE_SEND || c->progress >= SEND_PROGRESS) {
-            c->progress = 0;
-            c->queued = unacknowledged(c);
-            deadline_set(c, DEADLINE_SEND);
-        }
-        watch(c, EV_WRITE);
-    } else if (c->closing) {
+    else if (output_waits(c))
+        wait_for_reader(c);
+    else if (c->closing)
         finish(c);
-    } else {
+    else if (c->waits_turn)
+        wait_for_turn(c);
+    else
         wait_for_input(c);
-    }
 }
 
-static void process(struct conn *c, const char *p, size_t n)
+static bool may_go_on(const struct conn *c)
+{
+    return !output_waits(c) && !c->closing && !c->failed && !c->waits_turn;
+}
+
+/* Answers one request after the other. Returns the octets used; the input up to `*n` must be kept.
+ */
+static size_t take_requests(struct conn *c, char *p, size_t *n)
+{
+    size_t at = 0;
+    size_t used = 1;
+    c->server->spent = 0;
+    while (at < *n && used && may_go_on(c)) {
+        size_t left = *n - at;
+        used = take_request(c, p + at, &left);
+        *n = at + left;
+        at += used;
+        c->waits_turn = c->waits_turn || (at < *n && c->server->spent >= TURN_REQUESTS);
+    }
+    return at;
+}
+
+static void count_time(struct server *s, unsigned long requests)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    s->answered = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    stats_time(s->stats, SERVICE_TIME, s->answered - s->now, requests);
+}
+
+/* Goes on with the first `n` octets of the server's input. */
+static void process(struct conn *c, size_t n)
 {
     struct server *s = c->server;
-    size_t at = 0;
-    while (at < n && c->state != CONN_SEND && !c->closing && !c->failed) {
-        size_t left = n - at;
-        size_t used = take_request(c, p + at, &left);
-        n = at + left;
-        if (used == 0)
-            break;
-        at += used;
-    }
-    if (c->eof && c->state != CONN_SEND && !c->closing && !c->failed) {
-        if (at < n && !is_empty_line(p + at, n - at))
-            refuse_part(c, p + at, n - at, 400); /* the rest of it will never come */
+    char *in = s->in;
+    unsigned long requests = c->requests;
+    size_t at = take_requests(c, in, &n);
+    if (c->eof && may_go_on(c)) {
+        if (at < n && !is_empty_line(in + at, n - at))
+            refuse_part(c, in + at, n - at, 400); /* the rest of it will never come */
         c->closing = true;
         c->linger = false;
         at = n;
     }
-    if (c->state != CONN_SEND && !c->failed)
+    if (!c->closing && !keep_input(c, in + at, n - at)) {
+        if (output_waits(c)) /* nothing may come between the parts of a response */
+            c->failed = true;
+        else
+            respond_refusal(c, NULL, 503);
+    }
+    if (!output_waits(c) && !c->failed)
         output_flush(c);
+    if (c->requests > requests && !c->status_page) /* reading the times does not change them */
+        count_time(s, c->requests - requests);
     s->out_length = 0;
-    if (at)
-        deadline_unset(c); /* it was of a request that is served now */
     c->linger = c->linger || (c->closing && at < n);
-    keep_input(c, p + at, c->closing ? 0 : n - at);
+    if (c->closing)
+        keep_input(c, NULL, 0);
     settle(c);
 }
 
@@ -270,7 +358,7 @@ static void on_readable(struct conn *c)
     ssize_t got = recv(c->io.fd, in + n, IN_SIZE - n, 0);
     c->eof = got == 0;
     if (got >= 0)
-        process(c, in, n + (size_t)got);
+        process(c, n + (size_t)got);
     else if (errno == EAGAIN || errno == EINTR)
         wait_for_input(c);
     else
@@ -280,9 +368,8 @@ static void on_readable(struct conn *c)
 static void on_writable(struct conn *c)
 {
     if (output_flush(c)) {
-        c->state = CONN_HEAD;
-        deadline_unset(c);
-        process(c, c->server->in, restore_input(c));
+        become(c, CONN_WORK);
+        process(c, restore_input(c));
     } else {
         settle(c);
     }
@@ -305,15 +392,29 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
 static void refuse(struct conn *c, int status)
 {
     refuse_part(c, c->in, c->in_length, status);
-    process(c, "", 0);
+    process(c, 0);
+}
+
+void conn_continue(struct server *s)
+{
+    struct conns *waiting = &s->waiting[DEADLINE_TURN];
+    struct conn *c;
+    unsigned long left = 0;
+    TAILQ_FOREACH (c, waiting, peers)
+        left++;
+    while (left-- && s->script_seconds < TURN_SCRIPTS_S && (c = TAILQ_FIRST(waiting)))
+        process(c, restore_input(c));
+    if (!TAILQ_EMPTY(waiting))
+        ev_timer_start(s->loop, &s->turn);
 }
 
 void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool status_page)
 {
-    unsigned long max = s->config->max_connections;
+    unsigned long max = s->max_connections;
     bool full = s->connections >= max && !status_page && !conn_reclaim(s);
     s->stats->count[CONNECTIONS_REFUSED] += full;
-    /* Who is refused lingers for a moment, lest the answer be lost: only so many. */
+    /* Refused clients linger briefly so that a reset does not discard the 503; their number is
+     * limited. */
     struct conn *c = full && s->connections >= max + REFUSALS_MAX ? NULL : calloc(1, sizeof *c);
     if (c == NULL) {
         close(fd);
@@ -342,7 +443,7 @@ static bool still_reads(struct conn *c)
     c->queued = unacknowledged(c);
     if (before - c->queued < SEND_PROGRESS)
         return false;
-    deadline_set(c, DEADLINE_SEND);
+    set_deadline(c, DEADLINE_SEND);
     return true;
 }
 
@@ -359,16 +460,16 @@ static void expire(struct conn *c)
 
 static double timeout_of(const struct server *s, enum deadline kind)
 {
-    const unsigned long ms[DEADLINES] = {s->config->header_timeout, s->config->body_timeout,
-                                         s->config->idle_timeout, s->config->send_timeout,
-                                         LINGER_MS};
+    const unsigned long ms[TIMED_DEADLINES] = {s->config->header_timeout, s->config->body_timeout,
+                                               s->config->idle_timeout, s->config->send_timeout,
+                                               LINGER_MS};
     return (double)ms[kind] / 1000;
 }
 
 void conn_sweep(struct server *s)
 {
     struct conn *c;
-    for (enum deadline kind = 0; kind < DEADLINES; kind++) {
+    for (enum deadline kind = 0; kind < TIMED_DEADLINES; kind++) {
         double before = s->now - timeout_of(s, kind);
         while ((c = TAILQ_FIRST(&s->waiting[kind])) && c->since <= before)
             expire(c);
@@ -377,8 +478,12 @@ void conn_sweep(struct server *s)
         return;
     while (conn_reclaim(s))
         continue;
-    while ((c = TAILQ_FIRST(&s->waiting[DEADLINE_HEAD])) && c->state == CONN_IDLE)
-        conn_close(c);
+    struct conn *next;
+    for (c = TAILQ_FIRST(&s->waiting[DEADLINE_HEAD]); c; c = next) {
+        next = TAILQ_NEXT(c, peers);
+        if (c->state == CONN_NEW)
+            conn_close(c);
+    }
 }
 
 bool conn_reclaim(struct server *s)

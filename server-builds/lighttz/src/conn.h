@@ -6,15 +6,20 @@
 #include "server.h"
 #include <netinet/in.h>
 
+/* What each waits for, and how long, is in the table of conn.c. */
 enum conn_state {
+    CONN_NEW,    /* nothing has come yet */
     CONN_IDLE,   /* between requests: nothing of the next one has come */
     CONN_HEAD,   /* part of a request head has come */
     CONN_BODY,   /* the head has come, the body is being passed over */
+    CONN_WORK,   /* a request is being answered */
+    CONN_TURN,   /* there is input, for the next turn of the loop */
     CONN_SEND,   /* a response is partly sent; no input is read */
     CONN_LINGER, /* our side is shut; input is thrown away until the peer's end */
+    CONN_STATES
 };
 
-/* What is still to be sent of a multipart response. */
+/* The rest of a multipart response. */
 struct parts {
     struct file *file; /* held */
     struct ranges ranges;
@@ -25,17 +30,20 @@ struct parts {
 struct conn {
     ev_io io; /* first: it is what the loop knows */
     struct server *server;
-    TAILQ_ENTRY(conn) peers; /* with the same deadline */
+    TAILQ_ENTRY(conn) peers;   /* with the same deadline */
+    TAILQ_ENTRY(conn) keepers; /* of input or output */
+    size_t kept;               /* octets */
     double since;
     enum deadline deadline;
     enum conn_state state;
     int events; /* watched now */
     bool status_page;
-    bool closing; /* no request is taken any more */
-    bool linger;  /* the peer may still be sending: shut, then wait */
-    bool eof;     /* the peer has shut its side */
-    bool failed;  /* nothing can be sent any more */
-    bool abort;   /* and the peer must notice */
+    bool waits_turn; /* the next turn answers its input */
+    bool closing;    /* takes no further request */
+    bool linger;     /* the peer may still be sending: shut, then wait */
+    bool eof;        /* the peer has shut its side */
+    bool failed;     /* sending is impossible */
+    bool abort;      /* and the peer must notice */
     unsigned long requests;
     size_t progress; /* octets sent since the send deadline was set */
     int queued;      /* octets that the peer had not acknowledged then */
@@ -50,32 +58,26 @@ struct conn {
     struct file *file; /* and after it, this slice of a file */
     off_t at;
     off_t end;
-    struct parts *parts;      /* and after it, these */
-    struct sockaddr_in6 peer; /* or a sockaddr_in, for the log */
+    struct parts *parts;         /* and after it, these */
+    uint64_t sent;               /* octets, in all */
+    uint64_t body_at;            /* `sent` when the body of the response that is logged begins */
+    double asked;                /* when its request came */
+    struct accesslog_line *line; /* of it; NULL: none */
+    struct sockaddr_in6 peer;    /* or a sockaddr_in, for the log */
 };
+
+/* Call it once, before the first connection. */
+void conn_prepare(struct server *s);
 
 /* Takes over an accepted socket and serves what has come already; where there are too many
  * connections and none is idle, the answer is 503. */
 void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool status_page);
 
-void conn_close(struct conn *c);
+/* Goes on with those that wait for their next turn, as far as this one's time lets it. */
+void conn_continue(struct server *s);
 
-/* realloc() from `old` to `n` octets for what a connection keeps; 0 frees. When connections keep
- * too much of it those go that wait for their readers longest. NULL, with `p` as it was, when there
- * is no memory even then. */
-char *conn_realloc(struct conn *c, char *p, size_t old, size_t n);
-
-/* Closes connections whose time is over. */
+/* Closes connections that have reached their deadline. */
 void conn_sweep(struct server *s);
 
 /* Closes the connection that has been idle longest; false when none is. */
 bool conn_reclaim(struct server *s);
-
-/* Answers one request; `more` when input follows it. In serve.c. */
-void serve(struct conn *c, const struct request *r, bool more);
-
-/* Whether the body of this request is for the script. */
-bool serve_needs_body(const struct conn *c, const struct request *r);
-
-/* Answers with an error and closes; `r` may be NULL. In response.c. */
-void respond_refusal(struct conn *c, const struct request *r, int status);

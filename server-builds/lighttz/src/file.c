@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_SIZE = TARGET_PATH_MAX + 300, HEAD_SIZE = 768 };
+enum { NAME_SIZE = TARGET_PATH_MAX + 300, HEAD_SIZE = 768 + CONFIG_HEADERS_SIZE };
 
 static const struct {
     struct str name;
@@ -106,51 +106,68 @@ static bool name_of(const struct root *root, struct str path, enum encoding enco
     return name[0] != '\0';
 }
 
-unsigned file_neighbours(const struct root *root, struct str path)
+/* The status that `st` of what a path names makes, apart from what else can go wrong. */
+static int status_of_kind(const struct stat *st, bool slash)
 {
-    char name[NAME_SIZE];
-    unsigned found = 0;
-    for (enum encoding e = ENCODING_BR; e < ENCODINGS && root->config->precompressed; e++) {
-        struct stat st;
-        int fd = name_of(root, path, e, name) ? open_beneath(root->fd, name, O_PATH) : -1;
-        if (fd < 0)
-            continue;
-        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-            found |= 1U << e;
-        close(fd);
-    }
-    return found;
+    if (S_ISREG(st->st_mode))
+        return 200;
+    return S_ISDIR(st->st_mode) && !slash ? 301 : 403;
 }
 
-/* Opens what `path` names; 200 and the descriptor of a plain file, or another status. */
-int file_open(const struct root *root, struct str path, enum encoding encoding, int *out,
-              struct stat *st)
+/* O_PATH: a FIFO's writer and a device notice nothing, and a directory need not be readable. */
+static int look_at(const struct root *root, const char *name, bool slash, struct stat *st)
+{
+    int fd = open_beneath(root->fd, name, O_PATH);
+    if (fd < 0)
+        return status_of(errno);
+    int status = fstat(fd, st) ? status_of(errno) : status_of_kind(st, slash);
+    close(fd);
+    return status;
+}
+
+bool file_neighbours(const struct root *root, struct str path, unsigned *neighbours)
+{
+    char name[NAME_SIZE];
+    *neighbours = 0;
+    for (enum encoding e = ENCODING_BR; e < ENCODINGS && root->config->precompressed; e++) {
+        struct stat st;
+        int status = name_of(root, path, e, name) ? look_at(root, name, false, &st) : 404;
+        if (status >= 500)
+            return false;
+        *neighbours |= status == 200 ? 1U << e : 0;
+    }
+    return true;
+}
+
+int file_find(const struct root *root, struct str path, enum encoding encoding, struct stat *st)
 {
     char name[NAME_SIZE];
     bool slash = path.p[path.n - 1] == '/';
     if (!name_of(root, path, encoding, name))
         return 404;
+    int status = look_at(root, name, slash, st);
+    if (status != 404 || !slash || encoding)
+        return status;
+    name[path.n - 1] = '\0'; /* a directory without an index is not listed */
+    status = look_at(root, *name ? name : ".", true, st);
+    return status != 403 || S_ISDIR(st->st_mode) ? status : 404;
+}
+
+/* Opens a plain file for reading; the descriptor, or minus a status. */
+static int open_file(const struct root *root, struct str path, enum encoding encoding)
+{
+    char name[NAME_SIZE];
+    struct stat st;
+    if (!name_of(root, path, encoding, name))
+        return -404;
     int fd = open_beneath(root->fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        int status = status_of(errno);
-        if (status != 404 || !slash || encoding)
-            return status;
-        name[path.n - 1] = '\0'; /* a directory without an index is not listed */
-        fd = open_beneath(root->fd, *name ? name : ".", O_PATH | O_DIRECTORY);
-        if (fd < 0)
-            return status_of(errno);
-        close(fd);
-        return 403;
-    }
-    int status = fstat(fd, st)          ? 500
-                 : S_ISREG(st->st_mode) ? 200
-                 : S_ISDIR(st->st_mode) ? (slash ? 403 : 301)
-                                        : 403;
+    if (fd < 0)
+        return -status_of(errno);
+    int status = fstat(fd, &st) ? status_of(errno) : status_of_kind(&st, false);
     if (status == 200)
-        *out = fd;
-    else
-        close(fd);
-    return status;
+        return fd;
+    close(fd);
+    return -status;
 }
 
 /* Writes the entity header, of which every response about the file sends all or a tail; `at` is
@@ -169,8 +186,9 @@ static void format_head(const struct root *root, struct file *f, struct str path
     f->type = mime_type(&root->config->types, str_of(name));
     uint64_t version = (uint64_t)f->mtime.tv_sec * 1000000000U + (uint64_t)f->mtime.tv_nsec;
     f->etag.p = f->etag_text;
-    f->etag.n =
-        text_format(f->etag_text, sizeof f->etag_text, "\"%lx-%lx-%lx\"", f->size, version, f->ino);
+    f->weak = now.tv_sec - f->mtime.tv_sec < 2;
+    f->etag.n = text_format(f->etag_text, sizeof f->etag_text, "%s\"%lx-%lx-%lx\"",
+                            f->weak ? "W/" : "", f->size, version, f->ino);
     struct str coding = encoding_name(f->encoding);
     at[0] = text_format(head, HEAD_SIZE, "Content-Length: %ld\r\n", f->size);
     at[1] = at[0] + text_format(head + at[0], HEAD_SIZE - at[0], "Content-Type: %.*s\r\n",
@@ -180,9 +198,13 @@ static void format_head(const struct root *root, struct file *f, struct str path
                             f->encoding ? "Content-Encoding: " : "",
                             f->encoding ? (int)coding.n : 0, coding.p, f->encoding ? "\r\n" : "");
     at[3] = at[2] + text_format(head + at[2], HEAD_SIZE - at[2],
-                                "Last-Modified: %.*s\r\nETag: %.*s\r\n%s\r\n", HTTPDATE_LENGTH,
-                                date, (int)f->etag.n, f->etag.p,
+                                "Last-Modified: %.*s\r\nETag: %.*s\r\n%s", HTTPDATE_LENGTH, date,
+                                (int)f->etag.n, f->etag.p,
                                 f->encoding || f->neighbours ? "Vary: Accept-Encoding\r\n" : "");
+    const struct headers *headers = &root->config->headers;
+    for (unsigned i = 0; i < headers->count; i++)
+        at[3] += text_format(head + at[3], HEAD_SIZE - at[3], "%s\r\n", headers->line[i]);
+    at[3] += text_format(head + at[3], HEAD_SIZE - at[3], "\r\n");
 }
 
 /* Reads the body as it was at one moment; false when it keeps changing under our hands. */
@@ -233,8 +255,11 @@ static int load(const struct root *root, struct file *f, struct str path, int fd
 }
 
 int file_load(const struct root *root, struct str path, enum encoding encoding, uint64_t hash,
-              int fd, struct file **out)
+              unsigned neighbours, struct file **out)
 {
+    int fd = open_file(root, path, encoding);
+    if (fd < 0)
+        return -fd;
     struct file *f = calloc(1, sizeof *f + path.n);
     int status = 503;
     if (f) {
@@ -244,7 +269,7 @@ int file_load(const struct root *root, struct str path, enum encoding encoding, 
         f->encoding = encoding;
         f->key_length = path.n;
         memcpy(f->key, path.p, path.n);
-        f->neighbours = encoding == ENCODING_NONE ? file_neighbours(root, path) : 0;
+        f->neighbours = neighbours;
         for (int i = 0; status && i < 3; i++)
             status = load(root, f, path, fd);
     }

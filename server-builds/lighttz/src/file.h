@@ -14,10 +14,12 @@ enum { FRONT_ROOM = 128 };
 
 struct file {
     LIST_ENTRY(file) bucket; /* of the hash table */
-    TAILQ_ENTRY(file) use;   /* the latest first */
+    TAILQ_ENTRY(file) use;   /* the latest look first */
     double checked;          /* loop time of the last look at the file */
     uint64_t hash;
     unsigned refs; /* the cache holds one */
+    bool used;     /* since it came to the front: it is not the next to be evicted */
+    bool weak;     /* its validators: another change may have the same time */
     bool young;    /* so fresh when read that its time may not tell a later change */
     int fd;        /* -1 when the body is in memory */
     dev_t dev;
@@ -47,18 +49,18 @@ struct root {
 };
 
 /*
- * Opens what the decoded `path` names: 200 with `*fd` and `*st` of a plain file, 301 for a
- * directory without its slash, 403, 404, 500, or 503 when descriptors run out.
+ * Looks at what the decoded `path` names, without opening it for reading: 200 with `*st` of a plain
+ * file, 301 for a directory without its slash, 403, 404, 500, or 503 when descriptors or memory run
+ * out.
  */
-int file_open(const struct root *root, struct str path, enum encoding encoding, int *fd,
-              struct stat *st);
+int file_find(const struct root *root, struct str path, enum encoding encoding, struct stat *st);
 
-/* Makes a file of what file_open() opened and takes `fd` over; 0 or a status. */
+/* Loads the plain file that `path` names; 0 or a status. */
 int file_load(const struct root *root, struct str path, enum encoding encoding, uint64_t hash,
-              int fd, struct file **file);
+              unsigned neighbours, struct file **file);
 
-/* A bit per encoding that lies beside `path`. */
-unsigned file_neighbours(const struct root *root, struct str path);
+/* A bit per encoding that lies beside `path`; false when that cannot be told just now. */
+bool file_neighbours(const struct root *root, struct str path, unsigned *neighbours);
 
 /* Whether `st` is of the very file that was loaded, unchanged. */
 bool file_is(const struct file *file, const struct stat *st);

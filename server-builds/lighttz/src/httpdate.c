@@ -1,10 +1,12 @@
 #include "httpdate.h"
 #include "text.h"
 
+static const time_t LAST = 253402300799; /* of the year 9999 */
+
 static const char day_names[] = "SunMonTueWedThuFriSat";
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
-/* gmtime_r() without the time zones it brings. Years start in March, so that leap days end them. */
+/* gmtime_r(), which would link the code of time zones. Years start in March: leap days end them. */
 static void break_down(time_t when, struct tm *tm)
 {
     long days = (long)(when / 86400) - (when % 86400 < 0);
@@ -27,8 +29,8 @@ static void break_down(time_t when, struct tm *tm)
 void httpdate_format(time_t when, char out[HTTPDATE_LENGTH])
 {
     struct tm tm;
-    break_down(when, &tm);
-    text_format(out, HTTPDATE_LENGTH, "%.*s, %02d %.*s %d %02d:%02d:%02d GMT", 3,
+    break_down(when < 0 ? 0 : when > LAST ? LAST : when, &tm);
+    text_format(out, HTTPDATE_LENGTH, "%.*s, %02d %.*s %04d %02d:%02d:%02d GMT", 3,
                 day_names + (size_t)(3 * tm.tm_wday), tm.tm_mday, 3,
                 months + (size_t)(3 * tm.tm_mon), tm.tm_year, tm.tm_hour, tm.tm_min, tm.tm_sec);
 }

@@ -1,10 +1,11 @@
-/* The master: opens the sockets, keeps the workers alive, renews itself and stops. */
+/* The master: opens the sockets, keeps the workers alive, hands over to a successor and stops. */
 #pragma once
 
 #include "config.h"
 
-/* Runs until stopped; the exit status. On SIGHUP it executes `argv` anew in the same process. */
+/* Runs until stopped; the exit status. SIGHUP starts a successor by `argv`. */
 int master_run(const struct config *config, char *const argv[]);
 
-/* Whether it could start like this: says why not. For a process that ends afterwards. */
+/* Checks that the server could start with this configuration, and prints why not. For a process
+ * that ends afterwards. */
 bool master_check(const struct config *config);

@@ -44,10 +44,10 @@ enum encoding negotiate(const struct request *r, unsigned neighbours)
 {
     int weights[ENCODINGS] = {-1, -1, -1, -1};
     int others = -1;
-    struct str rest = r->fields;
+    size_t at = 0;
     struct str value;
     struct str item;
-    while (request_each(&rest, FIELD_ACCEPT_ENCODING, &value))
+    while (request_each(r, FIELD_ACCEPT_ENCODING, &at, &value))
         while (str_item(&value, ',', &item))
             read_item(item, weights, &others);
     enum encoding best = ENCODING_NONE;

@@ -15,8 +15,17 @@ void output_send(struct conn *c, struct str s);
 /* Appends a slice of a file, or holds it to be sent by output_flush(). */
 void output_file(struct conn *c, struct file *f, off_t from, off_t to);
 
-/* Sends all there is. False when some of it must wait for the socket (the state is CONN_SEND then,
- * and no further response may be begun until it is out) or when sending failed. */
+/* What precedes a part of a multipart response, and after the last one what ends them. */
+size_t output_part_head(const struct parts *parts, unsigned i, char *out, size_t size);
+
+/* Sends all there is. False when some of it must wait for the socket, when no further response may
+ * be begun until it is out, or when sending failed. */
 bool output_flush(struct conn *c);
+
+/* What `c->sent` will be when all that was appended so far is out. */
+uint64_t output_end(const struct conn *c);
+
+/* Whether something waits for the socket. */
+bool output_waits(const struct conn *c);
 
 void output_drop(struct conn *c);

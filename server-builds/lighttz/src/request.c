@@ -1,8 +1,9 @@
 #include "request.h"
+#include "scan.h"
 #include <arpa/inet.h>
 
 enum { TCHAR = 1, VALUE = 2, TARGET = 4, HOST = 8 };
-enum { EMPTY_LINES_MAX = 4, VERSION_LENGTH = 10 /* " HTTP/1.1" and a CR */ };
+enum { EMPTY_LINES_MAX = 4, NAME_MAX_LENGTH = 19, VERSION_LENGTH = 10 /* " HTTP/1.1" and a CR */ };
 
 static unsigned char classes[256]; /* a bit per class that the octet is in */
 
@@ -34,21 +35,21 @@ bool is_tchar(char c)
     return is(c, TCHAR);
 }
 
-static size_t span(struct str s, unsigned class)
+/* How many octets at the start of `s` are of `class`, which has all letters and what lies from '-'
+ * to `last`. */
+static inline size_t span(struct str s, unsigned class, char last)
 {
-    size_t n = 0;
-    while (n < s.n && is(s.p[n], class))
-        n++;
-    return n;
+    const char *end = s.p + s.n;
+    const char *p = scan_word(s.p, end, last);
+    while (p < end && is(*p, class))
+        p++;
+    return (size_t)(p - s.p);
 }
 
-/* Cuts the octets of `class` before `end` off `s`, and `end`; false when another one follows. (Not
- * inlined it makes parsing a third slower.) */
-__attribute__((always_inline)) static inline bool take(struct str *s, unsigned class, char end,
-                                                       struct str *taken)
+/* Cuts `n` octets off `s`, which must not be none, and the `end` behind them. */
+static inline bool take(struct str *s, size_t n, char end, struct str *taken)
 {
-    size_t n = span(*s, class);
-    if (n == s->n || s->p[n] != end)
+    if (n == 0 || n == s->n || s->p[n] != end)
         return false;
     *taken = (struct str){s->p, n};
     *s = str_from(*s, n + 1);
@@ -61,48 +62,6 @@ size_t request_empty_lines(const char *p, size_t n)
     while (at + 2 <= n && at < 2 * (size_t)EMPTY_LINES_MAX && memcmp(p + at, "\r\n", 2) == 0)
         at += 2;
     return at;
-}
-
-/* The line from `start` to `end` ends what has come of a head whose request line is at `first`. */
-static int too_long(const char *p, size_t start, size_t end, size_t first,
-                    const struct request_limits *limits)
-{
-    if (start == first && end - first > limits->line)
-        return memchr(p + first, ' ', limits->line) ? 414 : 501; /* no method is so long */
-    return end > limits->head ? 431 : 0;
-}
-
-long request_end(const char *p, size_t n, size_t *scanned, const struct request_limits *limits)
-{
-    size_t first = request_empty_lines(p, n);
-    if (n == first || (n == first + 1 && p[first] == '\r'))
-        return 0;
-    if (!is(p[first], TCHAR))
-        return -400;
-    size_t at = *scanned > first ? *scanned : first;
-    for (;;) {
-        const char *lf = at < n ? memchr(p + at, '\n', n - at) : NULL;
-        if (lf == NULL)
-            break;
-        size_t end = (size_t)(lf - p) + 1; /* `at` is where this line starts */
-        if (end - at < 2 || lf[-1] != '\r')
-            return -400;
-        int status = too_long(p, at, end, first, limits);
-        if (status)
-            return -status;
-        /* The rest of what is no request may never come. */
-        if (at == first &&
-            (end - at <= VERSION_LENGTH || memcmp(lf - VERSION_LENGTH, " HTTP/", 6) != 0))
-            return -400;
-        if (end - at == 2)
-            return (long)end;
-        at = end;
-    }
-    const char *cr = at < n ? memchr(p + at, '\r', n - at) : NULL;
-    if (cr && cr + 1 < p + n)
-        return -400; /* it would not wait for a line that never ends */
-    *scanned = at;
-    return -too_long(p, at, n, first, limits);
 }
 
 static enum method method_of(struct str s)
@@ -120,14 +79,6 @@ static enum method method_of(struct str s)
     return METHOD_UNKNOWN;
 }
 
-static bool pct_valid(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] == '%' && str_escape(s, i) < 0)
-            return false;
-    return true;
-}
-
 /* The length of "[" IPv6address "]" at the start of `s`; 0 when it is none. */
 static size_t literal(struct str s)
 {
@@ -140,15 +91,25 @@ static size_t literal(struct str s)
     return inet_pton(AF_INET6, text, &address) == 1 ? inside.n + 2 : 0;
 }
 
+/* The length of a reg-name or an IPv4 address at the start of `s`; 0 when it has a bad escape. */
+static size_t reg_name(struct str s)
+{
+    size_t n = 0;
+    for (; n < s.n && is(s.p[n], HOST); n++)
+        if (s.p[n] == '%' && str_escape(s, n) < 0)
+            return 0;
+    return n;
+}
+
 /* uri-host [ ":" [ port ] ], no user. An http URI has a host, which Host repeats (9110 4.2.1, 7.2).
  */
 static bool host_valid(struct str s)
 {
     uint64_t number = 0;
     bool six = s.n && s.p[0] == '[';
-    size_t n = six ? literal(s) : span(s, HOST);
+    size_t n = six ? literal(s) : reg_name(s);
     struct str port = str_from(s, n);
-    if (n == 0 || !pct_valid((struct str){s.p, n}) || (port.n && port.p[0] != ':'))
+    if (n == 0 || (port.n && port.p[0] != ':'))
         return false;
     return port.n < 2 || (str_number(str_from(port, 1), &number) && number < 65536);
 }
@@ -200,56 +161,79 @@ static int parse_version(struct request *r, struct str v)
 static int parse_line(struct request *r)
 {
     struct str rest = r->line;
-    if (!take(&rest, TCHAR, ' ', &r->name) || r->name.n == 0)
+    if (!take(&rest, span(rest, TCHAR, '-'), ' ', &r->name))
         return 400;
     r->method = method_of(r->name);
-    if (!take(&rest, TARGET, ' ', &r->target) || r->target.n == 0)
+    if (!take(&rest, span(rest, TARGET, '9'), ' ', &r->target))
         return 400;
     int status = parse_version(r, rest);
     return status ? status : parse_target(r);
 }
 
-/* The names are in order of length: most of a request's are compared once or not at all. */
+/* In order of length. */
+static const struct str names[FIELD_OTHER] = {STR_INIT("host"),
+                                              STR_INIT("range"),
+                                              STR_INIT("expect"),
+                                              STR_INIT("referer"),
+                                              STR_INIT("if-match"),
+                                              STR_INIT("if-range"),
+                                              STR_INIT("connection"),
+                                              STR_INIT("user-agent"),
+                                              STR_INIT("if-none-match"),
+                                              STR_INIT("content-length"),
+                                              STR_INIT("accept-encoding"),
+                                              STR_INIT("if-modified-since"),
+                                              STR_INIT("transfer-encoding"),
+                                              STR_INIT("if-unmodified-since")};
+
+/* By length, where the names of that length begin; elsewhere FIELD_HOST, which is of another. */
+static enum field first_of_length[NAME_MAX_LENGTH + 1];
+
+__attribute__((constructor)) static void fill_lengths(void)
+{
+    for (enum field f = FIELD_OTHER; f-- > 0;)
+        first_of_length[names[f].n] = f;
+}
+
+/* Equality of `n` octets of tokens, at most eight, but for the case of letters. With the bit of
+ * lower case set only a letter becomes a letter, and nothing in a token becomes '-' but itself. */
+static inline bool same_word(const char *p, const char *q, size_t n)
+{
+    uint64_t a = 0;
+    uint64_t b = 0;
+    memcpy(&a, p, n);
+    memcpy(&b, q, n);
+    return ((a ^ b) & ~(uint64_t)0x2020202020202020) == 0;
+}
+
+/* Whether the token at `p` is `name`; both have `n` octets, at least four. */
+static bool same_name(const char *p, const char *name, size_t n)
+{
+    if (n < 8)
+        return same_word(p, name, 4) && same_word(p + n - 4, name + n - 4, 4);
+    for (size_t i = 0; i + 8 < n; i += 8)
+        if (!same_word(p + i, name + i, 8))
+            return false;
+    return same_word(p + n - 8, name + n - 8, 8);
+}
+
 static enum field field_of(struct str s)
 {
-    static const struct str names[FIELD_OTHER] = {STR_INIT("host"),
-                                                  STR_INIT("range"),
-                                                  STR_INIT("expect"),
-                                                  STR_INIT("referer"),
-                                                  STR_INIT("if-match"),
-                                                  STR_INIT("if-range"),
-                                                  STR_INIT("connection"),
-                                                  STR_INIT("user-agent"),
-                                                  STR_INIT("if-none-match"),
-                                                  STR_INIT("content-length"),
-                                                  STR_INIT("accept-encoding"),
-                                                  STR_INIT("if-modified-since"),
-                                                  STR_INIT("transfer-encoding"),
-                                                  STR_INIT("if-unmodified-since")};
-    for (enum field f = 0; f < FIELD_OTHER && names[f].n <= s.n; f++)
-        if (names[f].n == s.n && str_ieq(s, names[f]))
+    enum field f = s.n <= NAME_MAX_LENGTH ? first_of_length[s.n] : FIELD_OTHER;
+    for (; f < FIELD_OTHER && names[f].n == s.n; f++)
+        if (same_name(s.p, names[f].p, s.n))
             return f;
     return FIELD_OTHER;
 }
 
-bool request_line(struct str *rest, struct str *name, struct str *value)
+bool request_each(const struct request *r, enum field f, size_t *at, struct str *value)
 {
-    struct str s = *rest;
-    if (!take(&s, TCHAR, ':', name) || name->n == 0 || !take(&s, VALUE, '\r', value) || s.n == 0 ||
-        s.p[0] != '\n')
+    while (*at < r->count && r->lines[*at].field != f)
+        ++*at;
+    if (*at == r->count)
         return false;
-    *value = str_trim(*value);
-    *rest = str_from(s, 1);
+    *value = request_value(r, (*at)++);
     return true;
-}
-
-bool request_each(struct str *rest, enum field f, struct str *value)
-{
-    struct str name;
-    while (request_line(rest, &name, value))
-        if (field_of(name) == f)
-            return true;
-    return false;
 }
 
 /* How long the body is must be beyond doubt: whatever two parsers could read differently is
@@ -281,10 +265,10 @@ static void parse_connection(struct request *r)
 {
     bool close = false;
     bool keep = false;
-    struct str rest = r->fields;
+    size_t at = 0;
     struct str value;
     struct str item;
-    while (request_each(&rest, FIELD_CONNECTION, &value))
+    while (request_each(r, FIELD_CONNECTION, &at, &value))
         while (str_item(&value, ',', &item)) {
             close = close || str_ieq(item, STR("close"));
             keep = keep || str_ieq(item, STR("keep-alive"));
@@ -292,32 +276,12 @@ static void parse_connection(struct request *r)
     r->keep_alive = !close && (keep || !r->http_1_0);
 }
 
-static int parse_fields(struct request *r)
-{
-    struct str name;
-    struct str value;
-    size_t count = 0;
-    struct str rest = r->fields;
-    while (request_line(&rest, &name, &value)) {
-        enum field f = field_of(name);
-        if (++count > REQUEST_FIELDS_MAX)
-            return 431;
-        if (f == FIELD_OTHER)
-            continue;
-        if (!request_has(r, f))
-            r->value[f] = value;
-        r->repeated |= r->seen & 1U << f;
-        r->seen |= 1U << f;
-    }
-    return rest.n ? 400 : 0;
-}
-
 static int parse_expect(struct request *r)
 {
-    struct str rest = r->fields;
+    size_t at = 0;
     struct str value;
     struct str item;
-    while (request_each(&rest, FIELD_EXPECT, &value))
+    while (request_each(r, FIELD_EXPECT, &at, &value))
         while (str_item(&value, ',', &item)) {
             if (item.n && !str_ieq(item, STR("100-continue")))
                 return 417;
@@ -340,22 +304,108 @@ static int check_fields(struct request *r)
     return request_has(r, FIELD_EXPECT) && !r->http_1_0 ? parse_expect(r) : 0;
 }
 
-int request_parse(const char *p, size_t n, struct request *r)
+/* One field line without its end; 0, or the status to refuse it with. */
+static int parse_field(struct request *r, struct str s)
+{
+    struct str name;
+    struct str value = s;
+    if (!take(&value, span(s, TCHAR, '-'), ':', &name))
+        return 400;
+    value = str_trim(value);
+    if (r->count == REQUEST_FIELDS_MAX)
+        return 431;
+    enum field f = field_of(name);
+    r->lines[r->count++] = (struct line){.name = (uint16_t)(name.p - r->head),
+                                         .name_length = (uint16_t)name.n,
+                                         .value = (uint16_t)(value.p - r->head),
+                                         .value_length = (uint16_t)value.n,
+                                         .field = (unsigned char)f};
+    if (f == FIELD_OTHER)
+        return 0;
+    if (!request_has(r, f))
+        r->value[f] = value;
+    r->repeated |= r->seen & 1U << f;
+    r->seen |= 1U << f;
+    return 0;
+}
+
+/* The line from `start` to `end` ends what has come of a head whose request line is at `first`. */
+static int too_long(const char *p, size_t start, size_t end, size_t first,
+                    const struct request_limits *limits)
+{
+    if (start == first && end - first > limits->line)
+        return memchr(p + first, ' ', limits->line) ? 414 : 501; /* no method is so long */
+    return end > limits->head ? 431 : 0;
+}
+
+/* Of the line that has not come whole yet, which starts at `at`. */
+static long wait(const char *p, size_t n, size_t at, size_t first,
+                 const struct request_limits *limits)
+{
+    const char *cr = at < n ? memchr(p + at, '\r', n - at) : NULL;
+    if (cr && cr + 1 < p + n)
+        return -400; /* it would not wait for a line that never ends */
+    return -too_long(p, at, n, first, limits);
+}
+
+static void start(struct request *r, const char *p)
 {
     r->http_1_0 = r->keep_alive = r->expects_continue = r->chunked = false;
+    r->refusal = 0;
     r->length = 0;
     r->seen = r->repeated = 0;
+    r->count = 0;
     r->method = METHOD_UNKNOWN;
+    r->head = p;
     r->line = r->name = r->target = (struct str){p, 0};
-    struct str head = str_from((struct str){p, n}, request_empty_lines(p, n));
-    struct str line = str_before(head, '\r');
-    if (line.n + 4 > head.n || line.p[line.n + 1] != '\n')
-        return 400;
-    r->line = line;
-    int status = parse_line(r);
-    if (status)
-        return status;
-    r->fields = (struct str){line.p + line.n + 2, head.n - line.n - 4};
-    status = parse_fields(r);
-    return status ? status : check_fields(r);
+}
+
+/* The end of the line at `p`, behind its LF, or NULL when it has not come. `*good` says whether
+ * there is nothing in it but text and one CR before the LF. */
+static const char *line_end(const char *p, const char *end, bool *good)
+{
+    const char *control = scan_text(p, end);
+    *good = end - control >= 2 && control[0] == '\r' && control[1] == '\n';
+    if (*good)
+        return control + 2;
+    const char *lf = control < end ? memchr(control, '\n', (size_t)(end - control)) : NULL;
+    return lf ? lf + 1 : NULL;
+}
+
+long request_parse(const char *p, size_t n, size_t *scanned, const struct request_limits *limits,
+                   struct request *r)
+{
+    size_t first = request_empty_lines(p, n);
+    start(r, p);
+    if (n == first || (n == first + 1 && p[first] == '\r'))
+        return 0;
+    if (!is(p[first], TCHAR))
+        return -400;
+    size_t at = *scanned > first ? *scanned : first;
+    if (at > first && memchr(p + at, '\n', n - at) == NULL)
+        return wait(p, n, at, first, limits);
+    bool good;
+    const char *next;
+    for (at = first; (next = line_end(p + at, p + n, &good)) != NULL; at = (size_t)(next - p)) {
+        struct str line = {p + at, (size_t)(next - p) - at};
+        if (line.n < 2 || next[-2] != '\r')
+            return -400;
+        int status = too_long(p, at, at + line.n, first, limits);
+        if (status)
+            return -status;
+        /* The rest of an invalid request may never come. */
+        if (at == first && (line.n <= VERSION_LENGTH || memcmp(next - 11, " HTTP/", 6) != 0))
+            return -400;
+        line.n -= 2;
+        if (line.n == 0) {
+            r->refusal = r->refusal ? r->refusal : check_fields(r);
+            return next - p;
+        }
+        if (at == first)
+            r->line = line;
+        if (r->refusal == 0)
+            r->refusal = at == first ? parse_line(r) : good ? parse_field(r, line) : 400;
+    }
+    *scanned = at;
+    return wait(p, n, at, first, limits);
 }

@@ -1,4 +1,5 @@
-/* The request head: found, checked and cut into slices. Nothing here allocates or writes. */
+/* The request head: found, checked and cut into slices in one pass. Nothing here allocates or
+ * writes. */
 #pragma once
 
 #include "str.h"
@@ -32,7 +33,17 @@ enum field {
 
 enum { REQUEST_FIELDS_MAX = 100 };
 
+/* A field line: where in the head its name and its value are. */
+struct line {
+    uint16_t name;
+    uint16_t name_length;
+    uint16_t value; /* without the blanks around it */
+    uint16_t value_length;
+    unsigned char field; /* enum field */
+};
+
 struct request {
+    int refusal; /* the status to refuse it with, or 0 */
     enum method method;
     bool http_1_0;
     bool keep_alive;
@@ -44,34 +55,32 @@ struct request {
     struct str target;             /* as sent */
     struct str path;               /* still encoded; empty for "*" */
     struct str query;              /* with its "?", or empty */
-    struct str fields;             /* all field lines, each with its CRLF */
     unsigned seen;                 /* bit per enum field */
     unsigned repeated;             /* bit per enum field that came more than once */
     struct str value[FIELD_OTHER]; /* the first value, where `seen` */
+    const char *head;              /* what the lines' offsets count from */
+    size_t count;
+    struct line lines[REQUEST_FIELDS_MAX];
 };
 
 struct request_limits {
     size_t line; /* of the request line: 414 */
-    size_t head; /* of the whole head: 431 */
+    size_t head; /* of the whole head: 431; less than 64 KiB */
 };
 
 /* The length of the empty lines, a few, that a client may send before a request (9112 2.2). */
 size_t request_empty_lines(const char *p, size_t n);
 
 /*
- * Looks for the end of the head in the `n` bytes that have come so far.
- * Returns its length with the empty line (> 0), 0 when more is needed, or minus the status to
- * refuse it with. `*scanned` (0 at first) remembers how far earlier calls came, so that a head
- * sent byte by byte is scanned once. Every LF of an accepted head follows a CR.
+ * Reads the head in the `n` octets that have come so far, in one pass. Returns its length with the
+ * empty line, 0 when more is needed, or minus the status to refuse it with before its end has come.
+ * Of a whole head `r` has the slices, and r->refusal says whether it is refused. After a refusal of
+ * either kind the connection must be closed: where the next request starts is no longer known.
+ * `*scanned` (0 at first) is where the last line starts that had not come whole: a line that comes
+ * octet by octet costs no look at those before it.
  */
-long request_end(const char *p, size_t n, size_t *scanned, const struct request_limits *limits);
-
-/*
- * Checks a head that request_end() accepted and fills `r` with slices of it.
- * Returns 0, or the status to refuse it with: the connection must then be closed, since where
- * the next request starts is no longer known.
- */
-int request_parse(const char *p, size_t n, struct request *r);
+long request_parse(const char *p, size_t n, size_t *scanned, const struct request_limits *limits,
+                   struct request *r);
 
 static inline bool request_has(const struct request *r, enum field f)
 {
@@ -86,8 +95,15 @@ static inline bool request_repeats(const struct request *r, enum field f)
 /* Whether an octet may stand in a token: a method, a field name. */
 bool is_tchar(char c);
 
-/* Walks all lines of one field; start with `rest = r->fields`. */
-bool request_each(struct str *rest, enum field f, struct str *value);
+static inline struct str request_name(const struct request *r, size_t i)
+{
+    return (struct str){r->head + r->lines[i].name, r->lines[i].name_length};
+}
 
-/* Cuts one checked field line off `rest`; false at the end. */
-bool request_line(struct str *rest, struct str *name, struct str *value);
+static inline struct str request_value(const struct request *r, size_t i)
+{
+    return (struct str){r->head + r->lines[i].value, r->lines[i].value_length};
+}
+
+/* Walks the values of one field; start with `at` = 0. */
+bool request_each(const struct request *r, enum field f, size_t *at, struct str *value);

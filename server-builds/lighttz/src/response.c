@@ -1,4 +1,5 @@
 #include "response.h"
+#include "field.h"
 #include "httpdate.h"
 #include "output.h"
 #include "target.h"
@@ -60,11 +61,47 @@ void response_clock(struct server *s)
                                     connection_line[f]);
 }
 
+/* How long ago this turn of the loop began: what was asked then is answered now. */
+static double since(double then)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9 - then;
+}
+
+/* A response that lies in memory is handed over at once. */
+static void log_request(struct conn *c, const struct request *r, int status, uint64_t bytes)
+{
+    struct server *s = c->server;
+    if (s->log.fd >= 0 && !c->status_page)
+        accesslog_add(&s->log, &c->peer, r, status, bytes, since(s->now));
+}
+
+/* One whose body follows what was appended so far, and goes on: it is logged by respond_end(). */
+static void log_later(struct conn *c, const struct request *r, int status)
+{
+    struct server *s = c->server;
+    if (s->log.fd < 0 || c->status_page)
+        return;
+    c->body_at = output_end(c);
+    c->asked = s->now;
+    c->line = accesslog_begin(&s->log, &c->peer, r, status);
+}
+
+void respond_end(struct conn *c)
+{
+    uint64_t bytes = c->sent > c->body_at ? c->sent - c->body_at : 0;
+    if (c->line)
+        accesslog_finish(&c->server->log, c->line, bytes, since(c->asked));
+    c->line = NULL;
+}
+
 /* Counts the response and decides whether the connection outlives it. */
 static enum front begin(struct conn *c, const struct request *r, int status)
 {
     struct stats *stats = c->server->stats;
     unsigned long limit = c->server->config->keepalive_requests;
+    respond_end(c); /* the one before */
     stats->count[REQUESTS]++;
     stats->count[RESPONSES_2XX + status / 100 - 2]++;
     c->requests++;
@@ -76,12 +113,6 @@ static enum front begin(struct conn *c, const struct request *r, int status)
     return !keep ? FRONT_CLOSE : r->http_1_0 ? FRONT_KEEP_1_0 : FRONT_KEEP;
 }
 
-static void log_request(struct conn *c, const struct request *r, int status, uint64_t bytes)
-{
-    if (c->server->log.fd >= 0 && !c->status_page)
-        accesslog_add(&c->server->log, &c->peer, r, status, bytes);
-}
-
 /* The start of any response but those of whole files. */
 static void start(struct conn *c, const struct request *r, int status)
 {
@@ -90,12 +121,28 @@ static void start(struct conn *c, const struct request *r, int status)
                   reason_of(status), c->server->date, connection_line[front]);
 }
 
+/* The configured fields, but those that are among `lines` already. */
+static void append_headers(struct conn *c, struct str lines)
+{
+    const struct headers *headers = &c->server->config->headers;
+    struct str name;
+    struct str value;
+    for (unsigned i = 0; i < headers->count && !c->status_page; i++) {
+        struct str line = str_of(headers->line[i]);
+        if (!field_split(line, &name, &value) || field_in(lines, name))
+            continue;
+        output_append(c, line);
+        output_append(c, STR("\r\n"));
+    }
+}
+
 /* A response with a text of our own; `fields` are whole lines. */
 static void respond_text(struct conn *c, const struct request *r, int status, struct str fields,
                          struct str body)
 {
     bool head = r && r->method == METHOD_HEAD;
     start(c, r, status);
+    append_headers(c, fields);
     output_append(c, fields);
     output_format(c, "%sContent-Length: %lu\r\n\r\n",
                   body.n ? "Content-Type: text/plain; charset=utf-8\r\n" : "", body.n);
@@ -119,6 +166,7 @@ void respond_script(struct conn *c, const struct request *r, const struct script
     bool empty = reply->status == 204 || reply->status == 304;
     bool body = !empty && r->method != METHOD_HEAD;
     start(c, r, reply->status);
+    append_headers(c, reply->fields);
     output_append(c, reply->fields);
     if (!reply->has_type && !empty)
         output_append(c, STR("Content-Type: text/html; charset=utf-8\r\n"));
@@ -162,47 +210,17 @@ void respond_file(struct conn *c, const struct request *r, struct file *f, bool 
     char *start = f->block + FRONT_ROOM - n;
     struct str whole = {start, n + f->head + (body && f->body ? (size_t)f->size : 0)};
     memcpy(start, s->front[front].text, n);
-    log_request(c, r, 200, body ? (uint64_t)f->size : 0);
+    if (!body || f->body)
+        log_request(c, r, 200, body ? (uint64_t)f->size : 0);
     if (body && f->body == NULL) {
         output_append(c, whole);
+        log_later(c, r, 200);
         output_file(c, f, 0, f->size);
         output_flush(c);
     } else if (more || s->out_length) {
         output_append(c, whole);
     } else {
         output_send(c, whole);
-    }
-}
-
-/* What precedes a part, and after the last one what ends them. */
-static size_t part_head(const struct parts *parts, unsigned i, char *out, size_t size)
-{
-    const struct file *f = parts->file;
-    const struct range *range = &parts->ranges.range[i];
-    if (i == parts->ranges.count)
-        return text_format(out, size, "\r\n--%lx--\r\n", parts->boundary);
-    return text_format(out, size,
-                       "\r\n--%lx\r\nContent-Type: %.*s\r\n"
-                       "Content-Range: bytes %ld-%ld/%ld\r\n\r\n",
-                       parts->boundary, (int)f->type.n, f->type.p, range->from, range->to - 1,
-                       f->size);
-}
-
-void respond_next_parts(struct conn *c)
-{
-    char text[512];
-    while (c->parts && c->file == NULL) {
-        struct parts *parts = c->parts;
-        unsigned i = parts->next++;
-        const struct range *range = &parts->ranges.range[i];
-        output_append(c, (struct str){text, part_head(parts, i, text, sizeof text)});
-        if (i < parts->ranges.count) {
-            output_file(c, parts->file, range->from, range->to);
-            continue;
-        }
-        file_release(parts->file);
-        free(parts);
-        c->parts = NULL;
     }
 }
 
@@ -216,12 +234,12 @@ static void respond_multipart(struct conn *c, const struct request *r, struct fi
         return;
     *parts = (struct parts){.file = f, .ranges = *ranges};
     file_hold(f);
-    /* Not to be foreseen by who writes the files, so that none can hold it. */
+    /* Unpredictable, so that no file can contain it. */
     if (getrandom(&parts->boundary, sizeof parts->boundary, GRND_NONBLOCK) < 0)
         parts->boundary = (uint64_t)clock();
     size_t length = 0;
     for (unsigned i = 0; i <= ranges->count; i++)
-        length += part_head(parts, i, text, sizeof text);
+        length += output_part_head(parts, i, text, sizeof text);
     for (unsigned i = 0; i < ranges->count; i++)
         length += (size_t)(ranges->range[i].to - ranges->range[i].from);
     output_format(c,
@@ -229,8 +247,7 @@ static void respond_multipart(struct conn *c, const struct request *r, struct fi
                   "Content-Type: multipart/byteranges; boundary=%lx\r\n",
                   length, parts->boundary);
     output_append(c, f->after_type);
-    log_request(c, r, 206, length);
-    respond_next_parts(c);
+    log_later(c, r, 206);
     output_flush(c);
 }
 
@@ -252,27 +269,14 @@ void respond_ranges(struct conn *c, const struct request *r, struct file *f,
     output_format(c, "Content-Range: bytes %ld-%ld/%ld\r\nContent-Length: %ld\r\n", range->from,
                   range->to - 1, f->size, range->to - range->from);
     output_append(c, f->after_length);
-    log_request(c, r, 206, (uint64_t)(range->to - range->from));
+    log_later(c, r, 206);
     output_file(c, f, range->from, range->to);
     output_flush(c);
 }
 
-bool respond_before_body(struct conn *c, const struct request *r, bool body_has_come)
-{
-    if (!r->expects_continue || body_has_come)
-        return false;
-    bool refused = r->method == METHOD_REFUSED;
-    bool serves = serve_needs_body(c, r) || !(refused || r->method == METHOD_UNKNOWN);
-    if (serves)
-        output_append(c, STR("HTTP/1.1 100 Continue\r\n\r\n"));
-    else /* whether the body still comes is the client's choice: only a new connection is in step */
-        respond_refusal(c, r, refused ? 405 : 501);
-    return !serves;
-}
-
 void respond_page(struct conn *c, const struct request *r)
 {
-    char text[8192];
+    char text[16384];
     bool status = str_eq(r->path, STR("/-/status"));
     bool plain = status && !str_eq(r->query, STR("?format=prometheus"));
     if (!status && !str_eq(r->path, STR("/-/metrics"))) {

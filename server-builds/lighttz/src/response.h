@@ -3,11 +3,14 @@
 
 #include "conn.h"
 
-/* To be called when the second changes: it is in every response. */
+/* Call it when the second changes: every response contains the date. */
 void response_clock(struct server *s);
 
 /* An error (or the answer to OPTIONS, 200) with a small body. */
 void respond_status(struct conn *c, const struct request *r, int status);
+
+/* Answers with an error and closes; `r` may be NULL. */
+void respond_refusal(struct conn *c, const struct request *r, int status);
 
 /* What the script answered. */
 void respond_script(struct conn *c, const struct request *r, const struct script_reply *reply);
@@ -24,11 +27,8 @@ void respond_file(struct conn *c, const struct request *r, struct file *f, bool 
 void respond_ranges(struct conn *c, const struct request *r, struct file *f,
                     const struct ranges *ranges);
 
-/* Appends of `c->parts` what there is up to one that must be sent from its descriptor. */
-void respond_next_parts(struct conn *c);
-
-/* 100 when it is waited for. True when the request was refused instead. */
-bool respond_before_body(struct conn *c, const struct request *r, bool body_has_come);
+/* Logs the response that goes on, as far as its octets were sent. */
+void respond_end(struct conn *c);
 
 /* The counters. */
 void respond_page(struct conn *c, const struct request *r);

@@ -14,6 +14,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+bool sandbox_allows(const struct config *config)
+{
+    if (geteuid() != 0 || config->user)
+        return true;
+    fprintf(stderr,
+            "lighttz: workers would run as root: set user to a numeric UID[:GID], or to 0 if "
+            "that is meant\n");
+    return false;
+}
+
 bool sandbox_user(const struct config *config)
 {
     if (config->user == NULL || geteuid() != 0)
@@ -63,8 +73,10 @@ bool sandbox_enter(const struct config *config, int root)
     handled.fs |= (abi >= 2 ? 1U << 13 : 0) | (abi >= 3 ? 1U << 14 : 0);
     size_t size = abi >= 4 ? sizeof handled : sizeof handled.fs;
     int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, size, 0);
-    if (rules < 0)
+    if (rules < 0) {
+        fprintf(stderr, "lighttz: not confined: %s\n", strerror(errno));
         return true;
+    }
     bool good = allow_reading(rules, root) && (!config->lua_script || !config->lua_reload ||
                                                allow_script(rules, config->lua_script));
     if (!good || syscall(SYS_landlock_restrict_self, rules, 0))

@@ -3,6 +3,9 @@
 
 #include "config.h"
 
+/* Whether workers may run as our user, which may be root only if `user` says so; prints why not. */
+bool sandbox_allows(const struct config *config);
+
 /* Leaves root for `config->user`; false after saying why not. */
 bool sandbox_user(const struct config *config);
 

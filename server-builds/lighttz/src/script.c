@@ -1,4 +1,5 @@
 #include "script.h"
+#include "field.h"
 #include "text.h"
 #include <errno.h>
 #include <lauxlib.h>
@@ -8,7 +9,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { FIELDS_MAX = 16384, HOOK_EVERY = 10000 };
+/* A script that others keep from its CPU may take as many times lua_time. */
+enum { FIELDS_MAX = 16384, HOOK_EVERY = 10000, WALL_FACTOR = 20 };
 
 struct script {
     const struct config *config;
@@ -16,7 +18,10 @@ struct script {
     char *text; /* of the script */
     size_t length;
     size_t used;
-    double deadline;
+    double wall_deadline;
+    double cpu_deadline;
+    unsigned long failures; /* not told of yet */
+    double told;
     char fields[FIELDS_MAX];
 };
 
@@ -26,10 +31,10 @@ bool script_takes(const struct config *config, struct str path)
     return n && path.n >= n && memcmp(path.p, config->lua_prefix, n) == 0;
 }
 
-static double seconds(void)
+static double seconds(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
@@ -47,11 +52,13 @@ static void *allocate(void *data, void *p, size_t old, size_t n)
     return q;
 }
 
-/* Once the time is over every instruction fails, so that a pcall() in the script cannot go on. */
+/* After the deadline every instruction fails, so that a pcall() in the script cannot go on. */
 static void on_count(lua_State *lua, lua_Debug *debug)
 {
     (void)debug;
-    if (seconds() < (*(struct script **)lua_getextraspace(lua))->deadline)
+    const struct script *s = *(struct script **)lua_getextraspace(lua);
+    if (seconds(CLOCK_THREAD_CPUTIME_ID) < s->cpu_deadline &&
+        seconds(CLOCK_MONOTONIC) < s->wall_deadline)
         return;
     lua_sethook(lua, on_count, LUA_MASKCOUNT, 1);
     luaL_error(lua, "out of time");
@@ -63,7 +70,7 @@ static int set_metatable(lua_State *lua)
     if (lua_istable(lua, 2)) {
         lua_pushliteral(lua, "__gc");
         if (lua_rawget(lua, 2) != LUA_TNIL)
-            return luaL_error(lua, "__gc is not to be had");
+            return luaL_error(lua, "__gc metamethods are not allowed");
         lua_pop(lua, 1);
     }
     lua_pushvalue(lua, lua_upvalueindex(1));
@@ -96,15 +103,25 @@ static void open_libraries(lua_State *lua)
 
 static void start_clock(struct script *s)
 {
-    s->deadline = seconds() + (double)s->config->lua_time / 1000;
+    double time = (double)s->config->lua_time / 1000;
+    s->cpu_deadline = seconds(CLOCK_THREAD_CPUTIME_ID) + time;
+    s->wall_deadline = seconds(CLOCK_MONOTONIC) + time * WALL_FACTOR;
     lua_sethook(s->lua, on_count, LUA_MASKCOUNT, HOOK_EVERY);
 }
 
+/* At most one line a second: clients choose how often a failing page is called. */
 static bool failed(struct script *s, const char *what)
 {
+    double now = seconds(CLOCK_MONOTONIC);
+    s->failures++;
+    if (s->told > 0 && now < s->told + 1)
+        return false;
     bool text = s->lua && lua_type(s->lua, -1) == LUA_TSTRING;
     const char *why = text ? lua_tostring(s->lua, -1) : s->lua ? "an error" : "out of memory";
-    fprintf(stderr, "lighttz: %s: %s: %s\n", s->config->lua_script, what, why);
+    fprintf(stderr, "lighttz: %s: %s: %.500s", s->config->lua_script, what, why);
+    fprintf(stderr, s->failures > 1 ? " (%lu failures)\n" : "\n", s->failures);
+    s->failures = 0;
+    s->told = now;
     return false;
 }
 
@@ -183,12 +200,11 @@ static void set_str(lua_State *lua, const char *key, struct str value)
 /* Field names in lower case; of repeated fields the last value. */
 static void push_fields(lua_State *lua, const struct request *r)
 {
-    struct str rest = r->fields;
-    struct str name;
-    struct str value;
     lua_newtable(lua);
-    while (request_line(&rest, &name, &value)) {
+    for (size_t at = 0; at < r->count; at++) {
         luaL_Buffer b;
+        struct str name = request_name(r, at);
+        struct str value = request_value(r, at);
         char *p = luaL_buffinitsize(lua, &b, name.n);
         for (size_t i = 0; i < name.n; i++)
             p[i] = ascii_lower(name.p[i]);
@@ -206,22 +222,6 @@ struct call {
     struct script_reply *reply;
 };
 
-/* A token and a text, and not what is the server's own: framing, connection and date. */
-static bool can_send(struct str name, struct str value)
-{
-    static const struct str ours[] = {STR_INIT("content-length"), STR_INIT("transfer-encoding"),
-                                      STR_INIT("connection"),     STR_INIT("date"),
-                                      STR_INIT("server"),         STR_INIT("trailer")};
-    bool good = name.n > 0;
-    for (size_t i = 0; i < name.n; i++)
-        good = good && is_tchar(name.p[i]);
-    for (size_t i = 0; i < value.n; i++)
-        good = good && (unsigned char)value.p[i] >= ' ' && value.p[i] != 0x7f;
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        good = good && !str_ieq(name, ours[i]);
-    return good;
-}
-
 /* The table at `index` as field lines. */
 static struct str take_fields(struct script *s, lua_State *lua, int index, bool *has_type)
 {
@@ -236,7 +236,7 @@ static struct str take_fields(struct script *s, lua_State *lua, int index, bool 
         if (lua_type(lua, -2) == LUA_TSTRING)
             name.p = lua_tolstring(lua, -2, &name.n);
         value.p = luaL_checklstring(lua, -1, &value.n);
-        if (!can_send(name, value) || n + name.n + value.n + 5 > FIELDS_MAX)
+        if (!field_can_send(name, value) || n + name.n + value.n + 5 > FIELDS_MAX)
             luaL_error(lua, "a field that cannot be sent");
         *has_type = *has_type || str_ieq(name, STR("content-type"));
         n += text_format(s->fields + n, FIELDS_MAX - n, "%.*s: %.*s\r\n", (int)name.n, name.p,
@@ -269,7 +269,7 @@ static int call(lua_State *lua)
     return 1; /* on the stack until the next call, so that it is not collected */
 }
 
-bool script_answer(struct script *s, const struct request *r, struct str path, struct str content,
+static bool answer(struct script *s, const struct request *r, struct str path, struct str content,
                    struct script_reply *reply)
 {
     struct call c = {s, r, path, content, reply};
@@ -290,4 +290,13 @@ bool script_answer(struct script *s, const struct request *r, struct str path, s
     if (status == LUA_ERRMEM) /* what it keeps would fail every later call */
         unload(s);
     return false;
+}
+
+bool script_answer(struct script *s, const struct request *r, struct str path, struct str content,
+                   struct script_reply *reply)
+{
+    double begin = seconds(CLOCK_MONOTONIC);
+    bool good = answer(s, r, path, content, reply);
+    reply->seconds = seconds(CLOCK_MONOTONIC) - begin;
+    return good;
 }

@@ -9,6 +9,7 @@ struct script;
 struct script_reply {
     int status;
     bool has_type;
+    double seconds;    /* that it took */
     struct str fields; /* whole lines; these live until the next call */
     struct str body;
 };

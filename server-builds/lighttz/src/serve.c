@@ -1,6 +1,7 @@
-/* From a request to the response it gets. */
+#include "serve.h"
 #include "condition.h"
 #include "negotiate.h"
+#include "output.h"
 #include "response.h"
 #include "target.h"
 
@@ -18,6 +19,8 @@ static int find_file(struct conn *c, const struct request *r, struct str path, s
     if (status == 200 && !file_unchanged(*f)) {
         (*f)->checked = -1e9; /* written in place since the last look */
         status = cache_get(s->cache, path, (*f)->encoding, s->now, f);
+        if (status == 200 && !file_unchanged(*f)) /* it cannot be looked at again just now */
+            status = 503;
     }
     return status;
 }
@@ -53,11 +56,38 @@ static bool is_scripts(const struct conn *c, const struct request *r, char *path
            script_takes(c->server->config, (struct str){path, *n});
 }
 
-bool serve_needs_body(const struct conn *c, const struct request *r)
+bool serve_calls_script(const struct conn *c, const struct request *r)
 {
     char path[TARGET_PATH_MAX];
     size_t n;
-    return (r->chunked || r->length) && is_scripts(c, r, path, &n);
+    return is_scripts(c, r, path, &n);
+}
+
+bool serve_needs_body(const struct conn *c, const struct request *r)
+{
+    return (r->chunked || r->length) && serve_calls_script(c, r);
+}
+
+bool serve_before_body(struct conn *c, const struct request *r, bool body_has_come)
+{
+    if (!r->expects_continue || body_has_come)
+        return false;
+    bool refused = r->method == METHOD_REFUSED;
+    bool serves = serve_needs_body(c, r) || !(refused || r->method == METHOD_UNKNOWN);
+    if (serves)
+        output_append(c, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+    else /* whether the body still comes is the client's choice: only a new connection is in step */
+        respond_refusal(c, r, refused ? 405 : 501);
+    return !serves;
+}
+
+/* False when the script failed. Its time is the turn's. */
+static bool call_script(struct conn *c, const struct request *r, struct str path,
+                        struct str content, struct script_reply *reply)
+{
+    bool good = script_answer(c->server->script, r, path, content, reply);
+    c->server->script_seconds += reply->seconds;
+    return good;
 }
 
 static void serve_script(struct conn *c, const struct request *r, struct str path)
@@ -78,7 +108,7 @@ static void serve_script(struct conn *c, const struct request *r, struct str pat
         respond_script(c, r, &not_allowed);
     else if (sends && !r->chunked && !request_has(r, FIELD_CONTENT_LENGTH))
         respond_refusal(c, r, 411);
-    else if (script_answer(c->server->script, r, path, content, &reply))
+    else if (call_script(c, r, path, content, &reply))
         respond_script(c, r, &reply);
     else
         respond_status(c, r, 500);

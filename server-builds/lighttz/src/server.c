@@ -3,11 +3,18 @@
 #include "response.h"
 #include "sandbox.h"
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { ACCEPT_BATCH = 64, ACCEPT_LAST = 4096 };
+enum {
+    ACCEPT_BATCH = 64,
+    ACCEPT_LAST = 4096,
+    PAUSE_ROOM = 16,   /* connections that must go before a pause ends early */
+    FILES_SPARE = 128, /* descriptors other than connections, and refused connections */
+};
 
 #define TICK_S 0.5
 #define STOP_IDLE_S 0.5
@@ -22,14 +29,29 @@ static void on_clock(struct ev_loop *loop, ev_check *check, int events)
     struct timespec t;
     (void)check;
     (void)events;
+    s->script_seconds = 0;
+    if (s->answered > s->now) /* in the turn before */
+        stats_time(s->stats, LOOP_LAG, s->answered - s->now, 1);
     clock_gettime(CLOCK_MONOTONIC, &t);
     s->now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    if (s->config->spin && !ev_is_pending(&s->spin)) { /* something else happened */
+        s->spin_until = s->now + (double)s->config->spin / 1e6;
+        ev_idle_start(loop, &s->spin);
+    }
     time_t second = (time_t)ev_now(loop);
     if (second == s->second)
         return;
     s->second = second;
     response_clock(s);
     accesslog_tick(&s->log, second);
+}
+
+/* Nothing has happened in this turn. */
+static void on_spin(struct ev_loop *loop, ev_idle *idle, int events)
+{
+    (void)events;
+    if (server.now >= server.spin_until)
+        ev_idle_stop(loop, idle);
 }
 
 static void listen_on(struct server *s, bool on)
@@ -41,20 +63,35 @@ static void listen_on(struct server *s, bool on)
             ev_io_stop(s->loop, &s->listeners[i].io);
 }
 
-void server_resume(struct server *s)
+static void resume(struct server *s)
 {
-    s->paused = false;
+    s->paused = 0;
     if (!s->stopping)
         listen_on(s, true);
 }
 
+/* A connection has ended: where accepting was paused it goes on, when there is some room. */
+static void on_freed(struct server *s)
+{
+    if (s->paused && s->connections + PAUSE_ROOM <= s->paused)
+        resume(s);
+    if (s->stopping && s->connections == 0)
+        ev_break(s->loop, EVBREAK_ALL);
+}
+
+static bool make_room(void *context)
+{
+    struct server *s = context;
+    return cache_shed(s->cache) || conn_reclaim(s);
+}
+
 /* No descriptor or memory is left: make room, or else stop listening until there is some. Trying
  * again at once would spin, since the listener stays readable. */
-static bool make_room(struct server *s)
+static bool pause_accepting(struct server *s)
 {
-    if (cache_shed(s->cache) || conn_reclaim(s))
+    if (make_room(s))
         return true;
-    s->paused = true;
+    s->paused = s->connections ? s->connections : 1;
     s->stats->count[ACCEPT_PAUSES]++;
     listen_on(s, false);
     return false;
@@ -69,7 +106,7 @@ static bool accept_one(struct server *s, struct listener *l)
     int fd = accept4(l->io.fd, log ? (struct sockaddr *)&peer : NULL, log ? &n : NULL,
                      SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-        return make_room(s);
+        return pause_accepting(s);
     if (fd < 0)
         return errno == ECONNABORTED || errno == EINTR;
     conn_open(s, fd, &peer, l->status_page);
@@ -86,7 +123,7 @@ static void on_accept(struct ev_loop *loop, ev_io *io, int events)
 {
     (void)loop;
     if (events & EV_ERROR) /* the kernel would not watch it, and the loop has stopped it */
-        server.paused = true;
+        server.paused = 1;
     accept_many((struct listener *)io, ACCEPT_BATCH);
 }
 
@@ -95,12 +132,21 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
     struct server *s = &server;
     (void)timer;
     (void)events;
+    s->stats->ticks++;
     conn_sweep(s);
     cache_age(s->cache, s->now);
     if (s->paused)
-        server_resume(s);
+        resume(s);
     if (s->stopping && (s->connections == 0 || s->now >= s->stop_at))
         ev_break(loop, EVBREAK_ALL);
+}
+
+static void on_turn(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)timer;
+    (void)events;
+    conn_continue(&server);
 }
 
 /* Finishes what is in flight: the next response of each connection says close. A successor on the
@@ -115,7 +161,7 @@ static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     double end = s->now + (retire ? RETIRE_S : patience);
     s->stop_at = s->stopping && s->stop_at < end ? s->stop_at : end;
     if (!s->stopping) {
-        for (unsigned i = 0; i < s->listener_count; i++) /* who was let in is served */
+        for (unsigned i = 0; i < s->listener_count; i++) /* serve what is in the accept queue */
             accept_many(&s->listeners[i], ACCEPT_LAST);
         s->stopping = true;
         listen_on(s, false);
@@ -132,7 +178,7 @@ static void on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 static bool open_files(struct server *s)
 {
     const struct config *config = s->config;
-    s->cache = cache_open(config);
+    s->cache = cache_open(config, make_room, s);
     bool logs = s->cache && accesslog_open(&s->log, config->access_log, s->stats);
     if (!logs) {
         const char *why =
@@ -151,8 +197,22 @@ bool server_check(const struct config *config)
     return open_files(&server);
 }
 
+/* The connections that the descriptors allow; some are for files and other uses. */
+unsigned long server_connections(const struct config *config)
+{
+    struct rlimit files;
+    unsigned long max = config->max_connections;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur == RLIM_INFINITY)
+        return max;
+    unsigned long limit = files.rlim_cur;
+    unsigned long cached = config->cache_entries < limit / 4 ? config->cache_entries : limit / 4;
+    unsigned long other = FILES_SPARE < limit / 2 ? FILES_SPARE : limit / 2;
+    return max < limit - cached - other ? max : limit - cached - other;
+}
+
 static bool start(struct server *s, const struct sockets *sockets)
 {
+    s->max_connections = server_connections(s->config);
     static const int signals[SIGNALS] = {SIGTERM, SIGINT, SIGUSR1};
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     if (s->loop == NULL || !open_files(s))
@@ -163,10 +223,12 @@ static bool start(struct server *s, const struct sockets *sockets)
         l->status_page = sockets->slot[i].status_page;
         ev_io_init(&l->io, on_accept, sockets->slot[i].fd, EV_READ);
     }
-    for (enum deadline kind = 0; kind < DEADLINES; kind++)
-        TAILQ_INIT(&s->waiting[kind]);
+    conn_prepare(s);
+    s->freed = on_freed;
     ev_timer_init(&s->tick, on_tick, TICK_S, TICK_S);
     ev_timer_start(s->loop, &s->tick);
+    ev_idle_init(&s->spin, on_spin);
+    ev_timer_init(&s->turn, on_turn, 0, 0);
     ev_check_init(&s->clock, on_clock);
     ev_set_priority(&s->clock, EV_MAXPRI); /* before what it tells the time to */
     ev_check_start(s->loop, &s->clock);
@@ -178,8 +240,18 @@ static bool start(struct server *s, const struct sockets *sockets)
     return true;
 }
 
+/* False when the worker must not serve: the master has ended or given up. */
+static bool pass_gate(const struct gate *gate)
+{
+    struct pollfd open = {.fd = gate->open, .events = POLLIN};
+    bool may = write(gate->ready, "", 1) == 1 && poll(&open, 1, -1) == 1 && open.revents & POLLIN;
+    close(gate->ready);
+    close(gate->open);
+    return may;
+}
+
 int server_run(const struct config *config, const struct sockets *sockets, struct stats *slot,
-               const struct stats *all)
+               const struct stats *all, const struct gate *gate)
 {
     server.config = config;
     server.stats = slot;
@@ -189,6 +261,8 @@ int server_run(const struct config *config, const struct sockets *sockets, struc
     if (!sandbox_enter(config, cache_root(server.cache)))
         return 1;
     sandbox_trim();
+    if (!pass_gate(gate))
+        return 0;
     ev_run(server.loop, 0);
     accesslog_tick(&server.log, server.second);
     return 0;

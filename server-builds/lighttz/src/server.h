@@ -13,7 +13,6 @@ enum {
     IN_SIZE = 65536,   /* one receive takes a whole pipelined batch */
     OUT_SIZE = 262144, /* and one send answers it */
     SIGNALS = 3,
-    KEPT_MAX = 128 << 20, /* octets that all connections may keep, of input and of output */
 };
 
 /* Each kind has one timeout, so a list in order of setting is in order of expiry: a sweep looks at
@@ -24,10 +23,12 @@ enum deadline {
     DEADLINE_IDLE,
     DEADLINE_SEND,
     DEADLINE_LINGER,
+    TIMED_DEADLINES,
+    DEADLINE_TURN = TIMED_DEADLINES, /* the next turn of the loop */
     DEADLINES
 };
 
-/* The first lines of a response whose status is 200, by what becomes of the connection. */
+/* The first lines of a 200 response, by the future of the connection. */
 enum front { FRONT_KEEP, FRONT_CLOSE, FRONT_KEEP_1_0, FRONTS };
 
 struct conn;
@@ -47,9 +48,11 @@ struct server {
     struct listener listeners[LISTENERS_MAX];
     unsigned listener_count;
     unsigned long connections;
+    unsigned long max_connections;
+    unsigned long paused; /* not accepting for want of descriptors: what `connections` was then */
     bool stopping;
-    bool paused;     /* not accepting for want of descriptors */
     double now;      /* monotonic, once per iteration */
+    double answered; /* when the latest response was handed over */
     double stop_at;  /* when stopping: the end of patience */
     double idle_end; /* when stopping: the end of patience with idle connections */
     time_t second;   /* wall clock */
@@ -59,22 +62,36 @@ struct server {
         size_t n;
     } front[FRONTS];
     char date[32];
+    void (*close)(struct conn *);   /* what makes room */
+    void (*freed)(struct server *); /* called when a connection has ended */
     ev_timer tick;
+    ev_timer turn; /* runs while connections wait for their next one */
     ev_check clock;
+    ev_idle spin;      /* while it is active, the loop polls instead of blocking */
+    double spin_until; /* monotonic */
     ev_signal signals[SIGNALS];
     size_t out_length;
-    size_t kept;
+    size_t kept; /* octets of input and output that wait, of all connections */
+    TAILQ_HEAD(keepers, conn) keepers;
+    unsigned spent;        /* work done for a connection in this turn, in requests */
+    double script_seconds; /* spent on scripts in this turn, for all */
     struct accesslog log;
     char in[IN_SIZE];
     char out[OUT_SIZE];
 };
 
+/* Where a worker tells that it is ready, and what it then waits for. */
+struct gate {
+    int ready; /* the worker writes to it */
+    int open;  /* it may serve once this can be read, and ends when nobody can write to it */
+};
+
 /* Runs a worker on its listening sockets until it is told to stop; its exit status. */
 int server_run(const struct config *config, const struct sockets *sockets, struct stats *slot,
-               const struct stats *all);
+               const struct stats *all, const struct gate *gate);
 
 /* Whether a worker could start; says why not. For a process that ends afterwards. */
 bool server_check(const struct config *config);
 
-/* Accepting was paused and a descriptor became free. */
-void server_resume(struct server *s);
+/* How many connections a worker takes: `max_connections`, or fewer where descriptors are. */
+unsigned long server_connections(const struct config *config);

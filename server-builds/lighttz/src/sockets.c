@@ -1,4 +1,5 @@
 #include "sockets.h"
+#include "cpu.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -6,7 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, DEFER_S = 1, FIRST_PASSED = 3 };
+/* What a master passes to its successor: a descriptor, and whether it was activated, for each. */
+#define PASSED "LIGHTTZ_SOCKETS"
+
+enum { BACKLOG = 4096, DEFER_S = 1, FIRST_PASSED = 3, PASSED_ROOM = 12 };
 
 static void set(int fd, int level, int option, int value)
 {
@@ -45,44 +49,73 @@ static struct socket_slot *find(struct sockets *s, const struct address *a, int 
 
 static void claim(struct socket_slot *slot, int worker, const struct config *config)
 {
-    int shared = 0;
-    socklen_t n = sizeof shared;
-    getsockopt(slot->fd, SOL_SOCKET, SO_REUSEPORT, &shared, &n);
-    slot->worker = shared ? worker : EVERY_WORKER;
+    slot->worker = worker;
     fcntl(slot->fd, F_SETFL, O_NONBLOCK);
-    /* Inherited by what is accepted: each response is one send, nothing is to be waited for. */
+    set(slot->fd, SOL_SOCKET, SO_REUSEPORT, 1);
+    /* Of the sockets at an address the kernel prefers the one with the CPU of the first packet. */
+    set(slot->fd, SOL_SOCKET, SO_INCOMING_CPU, config->cpu_affinity ? cpu_of(worker) : -1);
+    /* Accepted sockets inherit it: each response is one send, so there is nothing to wait for. */
     set(slot->fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set(slot->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, config->defer_accept ? DEFER_S : 0);
 }
 
+/* The next worker's at an address: one that was passed, or a new one. The kernel binds none beside
+ * a socket of another user, as the service manager's may be: all workers share that one then. */
 static bool add(struct sockets *s, const struct address *a, int worker, const struct config *config)
 {
     struct socket_slot *slot = find(s, a, UNCLAIMED);
+    struct socket_slot *shared = find(s, a, 0);
     if (find(s, a, EVERY_WORKER))
         return true;
     if (slot == NULL && s->count < SOCKETS_MAX) {
         slot = &s->slot[s->count];
         *slot = (struct socket_slot){.address = *a, .fd = bind_at(a, worker == 0)};
+        slot->activated = shared && shared->activated;
         s->count += slot->fd >= 0;
     }
-    if (slot == NULL || slot->fd < 0) {
-        fprintf(stderr, "lighttz: %s: %s\n", a->text, slot ? strerror(errno) : "too many sockets");
-        return false;
+    if (slot && slot->fd >= 0) {
+        slot->status_page = a == &config->status_listen;
+        claim(slot, worker, config);
+        return true;
     }
-    slot->status_page = a == &config->status_listen;
-    claim(slot, worker, config);
-    return true;
+    if (slot && shared && shared->activated) {
+        set(shared->fd, SOL_SOCKET, SO_REUSEPORT, 0);
+        shared->worker = EVERY_WORKER;
+        return true;
+    }
+    fprintf(stderr, "lighttz: %s: %s\n", a->text, slot ? strerror(errno) : "too many sockets");
+    return false;
+}
+
+/* The addresses that the service manager chose, each once. */
+static void activated_addresses(struct sockets *s, struct listens *listen)
+{
+    for (unsigned i = 0; i < s->count && listen->count < CONFIG_LISTEN_MAX; i++)
+        if (s->slot[i].activated && find(s, &s->slot[i].address, UNCLAIMED) == &s->slot[i])
+            listen->address[listen->count++] = s->slot[i].address;
+}
+
+bool sockets_suffice(const struct sockets *s, const struct config *config)
+{
+    for (unsigned i = 0; i < s->count; i++)
+        if (s->slot[i].activated)
+            return true;
+    if (config->listen.count == 0)
+        fprintf(stderr, "lighttz: no listen is set\n");
+    return config->listen.count > 0;
 }
 
 bool sockets_open(struct sockets *s, const struct config *config)
 {
-    bool ok = config->status_listen.length == 0 || add(s, &config->status_listen, 0, config);
+    struct listens listen = config->listen;
+    bool ok = sockets_suffice(s, config);
+    if (ok && config->status_listen.length)
+        ok = add(s, &config->status_listen, 0, config);
+    if (listen.count == 0)
+        activated_addresses(s, &listen);
     for (int w = 0; ok && w < (int)config->workers; w++)
-        for (unsigned i = 0; ok && i < config->listen.count; i++)
-            ok = add(s, &config->listen.address[i], w, config);
-    for (unsigned i = 0; i < s->count && config->listen.count == 0 && i < CONFIG_LISTEN_MAX; i++)
-        if (s->slot[i].worker == UNCLAIMED)
-            claim(&s->slot[i], EVERY_WORKER, config);
+        for (unsigned i = 0; ok && i < listen.count; i++)
+            ok = add(s, &listen.address[i], w, config);
     unsigned kept = 0;
     for (unsigned i = 0; i < s->count; i++)
         if (s->slot[i].worker == UNCLAIMED)
@@ -103,39 +136,54 @@ bool sockets_listen(const struct sockets *s)
     return true;
 }
 
-unsigned sockets_inherit(struct sockets *s)
+static void inherit(struct sockets *s, int fd, bool activated)
+{
+    struct socket_slot *slot = &s->slot[s->count];
+    struct address *a = &slot->address;
+    if (s->count == SOCKETS_MAX)
+        return;
+    *slot = (struct socket_slot){.worker = UNCLAIMED, .fd = fd, .activated = activated};
+    a->length = sizeof a->sa;
+    a->text = "a socket that was passed";
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    if (getsockname(fd, &a->sa.any, &a->length))
+        return;
+    a->length = a->length < sizeof a->sa ? a->length : sizeof a->sa; /* a long path is cut off */
+    s->count++;
+}
+
+void sockets_inherit(struct sockets *s)
 {
     const char *pid = getenv("LISTEN_PID");
     const char *count = getenv("LISTEN_FDS");
+    const char *passed = getenv(PASSED);
     int end = pid && count && atoi(pid) == getpid() ? FIRST_PASSED + atoi(count) : 0;
-    for (int fd = FIRST_PASSED; fd < end && s->count < SOCKETS_MAX; fd++) {
-        struct socket_slot *slot = &s->slot[s->count];
-        *slot = (struct socket_slot){.worker = UNCLAIMED, .fd = fd};
-        slot->address.length = sizeof slot->address.sa;
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
-        if (getsockname(fd, &slot->address.sa.any, &slot->address.length) == 0)
-            s->count++;
+    for (int fd = FIRST_PASSED; fd < end; fd++)
+        inherit(s, fd, true);
+    while (passed && *passed) {
+        char *kind;
+        int fd = (int)strtol(passed, &kind, 10);
+        inherit(s, fd, *kind == 'a');
+        passed = *kind ? kind + 1 : kind;
     }
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     unsetenv("LISTEN_FDNAMES");
-    return s->count;
+    unsetenv(PASSED);
 }
 
-void sockets_pass(struct sockets *s)
+bool sockets_pass(const struct sockets *s)
 {
-    char number[16];
-    for (unsigned i = 0; i < s->count; i++) { /* out of the way of each other first */
-        int fd = fcntl(s->slot[i].fd, F_DUPFD_CLOEXEC, FIRST_PASSED + (int)s->count);
-        close(s->slot[i].fd);
-        s->slot[i].fd = fd;
+    static char text[PASSED_ROOM * SOCKETS_MAX];
+    size_t n = 0;
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct socket_slot *slot = &s->slot[i];
+        if (fcntl(slot->fd, F_SETFD, 0))
+            return false;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%d%c", slot->fd,
+                              slot->activated ? 'a' : 'o');
     }
-    for (unsigned i = 0; i < s->count; i++)
-        dup2(s->slot[i].fd, FIRST_PASSED + (int)i);
-    snprintf(number, sizeof number, "%u", s->count);
-    setenv("LISTEN_FDS", number, 1);
-    snprintf(number, sizeof number, "%d", (int)getpid());
-    setenv("LISTEN_PID", number, 1);
+    return setenv(PASSED, text, 1) == 0;
 }
 
 void sockets_close(struct sockets *s)

@@ -1,6 +1,6 @@
-/* The listening sockets: opened by the master or passed to it by systemd or by the binary that it
- * replaces, inherited by the workers. They outlive workers and masters, so that no connection
- * waiting in their queues is lost. */
+/* The listening sockets: opened by the master, or passed to it by systemd or by its predecessor,
+ * inherited by the workers. They outlive workers and masters, so that no connection waiting in
+ * their queues is lost. */
 #pragma once
 
 #include "config.h"
@@ -12,7 +12,7 @@ enum {
 
 /* Instead of a worker's number. */
 enum {
-    EVERY_WORKER = -1, /* one that was passed without SO_REUSEPORT */
+    EVERY_WORKER = -1, /* one that was passed and that no others can be bound beside */
     UNCLAIMED = -2,
 };
 
@@ -20,6 +20,7 @@ struct socket_slot {
     struct address address;
     int worker;
     int fd;
+    bool activated;   /* at an address that the service manager chose */
     bool status_page; /* which the first worker serves */
 };
 
@@ -28,19 +29,23 @@ struct sockets {
     struct socket_slot slot[SOCKETS_MAX];
 };
 
-/* Takes what was passed by the protocol of sd_listen_fds(3); how many. */
-unsigned sockets_inherit(struct sockets *s);
+/* Takes what the service manager passed by the protocol of sd_listen_fds(3), or what our
+ * predecessor passed by sockets_pass(). */
+void sockets_inherit(struct sockets *s);
 
-/* Binds a socket for each worker and address, or takes one that was passed: of these it takes what
- * is at the configured addresses, or all when none is configured, and closes the rest. False after
- * saying what cannot be had. */
+/* Whether there is an address to listen at; says so if not. */
+bool sockets_suffice(const struct sockets *s, const struct config *config);
+
+/* Has a socket for each worker and address: of those that were passed it takes what is at the
+ * configured addresses (when none is configured: at those that the service manager chose), binds
+ * what is missing and closes the rest. False after saying what cannot be had. */
 bool sockets_open(struct sockets *s, const struct config *config);
 
 /* Starts receiving connections; false after saying why not. */
 bool sockets_listen(const struct sockets *s);
 
-/* Passes them on to whatever this process executes next. */
-void sockets_pass(struct sockets *s);
+/* Passes them on to the program that this process executes next; false with errno. */
+bool sockets_pass(const struct sockets *s);
 
 void sockets_close(struct sockets *s);
 

@@ -9,6 +9,7 @@ enum counter {
     CONNECTIONS_ACCEPTED,
     CONNECTIONS_REFUSED,
     CONNECTIONS_CLOSED,
+    CONNECTIONS_EVICTED,
     CONNECTIONS,
     ACCEPT_PAUSES,
     REQUESTS,
@@ -23,15 +24,31 @@ enum counter {
     COUNTERS
 };
 
+/* Two buckets an octave: up to 1 us, 1.5, 2, 3, 4, 6 ... 8.4 s, and beyond. */
+enum { HISTOGRAM_BUCKETS = 48 };
+
+struct histogram {
+    uint64_t count[HISTOGRAM_BUCKETS];
+    uint64_t ns; /* the sum */
+};
+
+/* What they mean is in stats.c. */
+enum timing { SERVICE_TIME, LOOP_LAG, TIMINGS };
+
 struct stats {
     uint64_t count[COUNTERS];
+    struct histogram timing[TIMINGS];
+    uint64_t ticks; /* of the worker's clock: it lives as long as they go on */
 } __attribute__((aligned(64)));
 
 enum { STATS_SLOTS = 64 }; /* one for each possible worker */
+
+/* Counts a time in seconds, `n` times. */
+void stats_time(struct stats *stats, enum timing timing, double seconds, uint64_t n);
 
 /* Maps the slots before the first fork; NULL with errno. */
 struct stats *stats_map(void);
 
 /* Writes the sum over all slots, as "name value" lines or in Prometheus' exposition format. Returns
- * the length; what is beyond `size` is cut off. */
+ * the length; cuts off what exceeds `size`. */
 size_t stats_text(const struct stats *slots, char *out, size_t size, bool prometheus);

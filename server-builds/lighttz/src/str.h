@@ -56,6 +56,8 @@ static inline bool str_ieq(struct str a, struct str b)
 {
     if (a.n != b.n)
         return false;
+    if (memcmp(a.p, b.p, a.n) == 0) /* most clients write what we do */
+        return true;
     for (size_t i = 0; i < a.n; i++)
         if (ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
             return false;
@@ -68,7 +70,7 @@ static inline bool str_starts(struct str s, struct str start)
     return s.n >= start.n && str_ieq((struct str){s.p, start.n}, start);
 }
 
-/* The number that is all of `s`, digits only; what is too large becomes UINT64_MAX. */
+/* The number that `s` consists of, digits only; too large a number becomes UINT64_MAX. */
 static inline bool str_number(struct str s, uint64_t *value)
 {
     *value = 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import socket
 import struct
@@ -22,8 +23,12 @@ def reset(s: socket.socket) -> None:
 
 
 def until(condition, timeout: float = 10) -> None:
+    """Wait until the condition holds. One that looks at a process which has just ended does not hold yet."""
     deadline = time.monotonic() + timeout
-    while not condition():
+    while True:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if condition():
+                return
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -57,7 +62,7 @@ class Load(threading.Thread):
     PATIENCE_S = 0.4  # the server's is 0.5
 
     def __init__(self, server: Server, path: str, check, keep: bool = True):
-        super().__init__()
+        super().__init__(daemon=True)
         self.server, self.check, self.keep = server, check, keep
         self.request = (
             f"GET {path} HTTP/1.1\r\nHost: x\r\n{'' if keep else 'Connection: close' + chr(13) + chr(10)}\r\n".encode()

@@ -48,7 +48,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
+@pytest.fixture(scope="session", params=[1, 2, 4], ids="workers={}".format)
+def workers(request: pytest.FixtureRequest) -> int:
+    count: int = request.param
+    return count
+
+
 @pytest.fixture(scope="session")
-def server(root: Path) -> Iterator[Server]:
-    with Server(root) as running:
+def server(root: Path, workers: int) -> Iterator[Server]:
+    with Server(root, "--workers", str(workers)) as running:
         yield running

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import resource
 import select
 import socket
@@ -135,8 +136,8 @@ def test_a_slow_reader_that_goes_on(tmp_path: Path) -> None:
         until(lambda: server.counters()["timeouts"] == 1)  # now that it takes nothing
 
 
-def test_resets_in_every_state(root: Path) -> None:
-    with Server(root) as server:
+def test_resets_in_every_state(root: Path, workers: int) -> None:
+    with Server(root, "--workers", str(workers)) as server:
         for start in (
             b"",
             GET[:9],
@@ -153,7 +154,7 @@ def test_resets_in_every_state(root: Path) -> None:
                 reset(s)
         until(lambda: server.counters()["connections"] == 1)
         assert server.get("/ten.txt").status == 200
-        assert len(server.workers()) == 1
+        assert len(server.workers()) == workers
 
 
 def test_mutated_requests(root: Path) -> None:
@@ -206,8 +207,9 @@ def test_mutated_requests(root: Path) -> None:
 
 
 def test_descriptors_run_out_and_come_back(root: Path) -> None:
-    with Server(root, "--defer-accept", "off", limit_files=40) as server:
+    with Server(root, "--defer-accept", "off") as server:
         (worker,) = server.workers()
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (40, 40))  # lower than what it reckoned with
         until(lambda: server.counters()["connections"] == 1)
         at_rest = open_files(worker)
         clients = [server.connect() for _ in range(80)]
@@ -226,6 +228,42 @@ def test_descriptors_run_out_and_come_back(root: Path) -> None:
             s.close()
         assert server.get("/large.bin").status == 200
         assert server.counters()["accept_pauses"] >= 1
+
+
+def test_no_more_connections_than_descriptors(root: Path) -> None:
+    """What is beyond the limit is refused by 503, like what is beyond max_connections, and it says so."""
+    with Server(root, "--defer-accept", "off", limit_files=200) as server, contextlib.ExitStack() as stack:
+        (most,) = re.findall(r"max_connections is (\d+): the limit of open files is 200", server.messages())
+        clients = [stack.enter_context(server.connect()) for _ in range(int(most))]
+        for s in clients:
+            s.sendall(GET[:-1])
+        until(lambda: server.counters()["connections"] > int(most) - 2)
+        assert server.get("/ten.txt").status == 503
+        assert server.counters()["accept_pauses"] == 0
+        clients[0].sendall(b"\n")
+        assert read_responses(clients[0], 1)[0].status == 200
+
+
+@pytest.mark.parametrize("spare", range(5))
+def test_cached_files_are_served_without_descriptors(root: Path, spare: int) -> None:
+    """With none or few left: what lies in memory stays, and so do its neighbours and Vary."""
+    ask = b"GET /page.css HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
+    with Server(root, "--revalidate", "10ms") as server, server.connect() as client, server.connect() as other:
+        for s in (client, other):
+            s.sendall(ask + GET)
+            assert [r.status for r in read_responses(s, 2)] == [200, 200]
+        (worker,) = server.workers()
+        time.sleep(2.1)  # until then they are so young that they are read again at each look
+        client.sendall(ask + GET)
+        read_responses(client, 2)
+        limit = max(int(fd.name) for fd in Path(f"/proc/{worker}/fd").iterdir()) + 1 + spare
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (limit, limit))
+        for _ in range(3):
+            time.sleep(0.03)  # to be looked at again
+            client.sendall(ask + GET)
+            zipped, plain = read_responses(client, 2)
+            assert (zipped.status, zipped["Content-Encoding"], zipped["Vary"]) == (200, "gzip", "Accept-Encoding")
+            assert plain.body == b"0123456789"
 
 
 def test_max_connections(root: Path) -> None:

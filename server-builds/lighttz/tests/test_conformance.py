@@ -2,8 +2,8 @@
 """The conformance table: one row per rule of RFC 9110 and RFC 9112 that concerns an origin server.
 
 A row is the section, the rule in short, what is sent, and what must come back: statuses, one per
-response, and where there is more to it a check of the last response. The client shuts its side after
-the request, so every row also shows that a half-closed client gets its answer.
+response, and where there is more to it a check of the last response. Each row runs twice: with a client
+that shuts its side after the request, and with one that keeps it open.
 """
 
 from __future__ import annotations
@@ -454,6 +454,14 @@ ROWS: list[tuple[str, str, str, list[int], Check | None]] = [
 ]  # fmt: skip
 
 
+ONLY_AT_THE_END = {
+    "HEAD that is cut off has no content",
+    "an incomplete chunked body: 400",
+    "an incomplete body: 400",
+    "an incomplete head: 400",
+}
+
+
 @pytest.mark.parametrize("row", ROWS, ids=[f"{section}: {rule}" for section, rule, *_ in ROWS])
 def test_rule(server: Server, row: tuple[str, str, str, list[int], Check | None]) -> None:
     _, _, request, statuses, check = row
@@ -461,6 +469,25 @@ def test_rule(server: Server, row: tuple[str, str, str, list[int], Check | None]
     responses = server.ask(request.encode("latin-1"), method)
     assert [r.status for r in responses] == statuses
     assert check is None or check(responses[-1]), responses[-1]
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r[1] not in ONLY_AT_THE_END], ids=lambda r: f"{r[0]}: {r[1]}")
+def test_rule_without_half_close(server: Server, row: tuple[str, str, str, list[int], Check | None]) -> None:
+    """No answer may wait for the end of the client's side."""
+    _, _, request, statuses, check = row
+    method = request.lstrip("\r\n").split(" ", 1)[0]
+    responses = server.converse(request.encode("latin-1"), method, len(statuses))
+    assert [r.status for r in responses] == statuses
+    assert check is None or check(responses[-1]), responses[-1]
+
+
+@pytest.mark.parametrize("rule", sorted(ONLY_AT_THE_END))
+def test_an_incomplete_request_is_waited_for(server: Server, rule: str) -> None:
+    (request,) = (r[2] for r in ROWS if r[1] == rule)
+    with server.connect(timeout=0.2) as s:
+        s.sendall(request.encode("latin-1"))
+        with pytest.raises(TimeoutError):
+            s.recv(1)
 
 
 def test_entity_tags(server: Server) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import socket
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -72,6 +75,56 @@ def holds(pid: int, name: str) -> bool:
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             found += str(fd.readlink())
     return name in found
+
+
+def test_the_cache_evicts_what_is_not_used(tmp_path: Path) -> None:
+    """Few entries, never looked at again: the one that is asked for all the time stays."""
+    for name in ("hot", *"abcdefgh"):
+        (tmp_path / f"{name}.bin").write_bytes(name.encode() * 100_000)
+    flags = ["--cache-entries", "3", "--cache-bytes", "2k", "--revalidate", "3600s", "--precompressed", "off"]
+    with Server(tmp_path, *flags) as server:
+        (worker,) = server.workers()
+        for _ in range(3):
+            for name in "abcdefgh":
+                assert server.get("/hot.bin").body == b"hot" * 100_000
+                assert server.get(f"/{name}.bin").body == name.encode() * 100_000
+                assert holds(worker, "hot.bin") and holds(worker, f"{name}.bin")
+        files = [fd for fd in Path(f"/proc/{worker}/fd").iterdir() if fd.readlink().suffix == ".bin"]
+        assert len(files) <= 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the user needs root")
+def test_a_directory_that_may_only_be_entered() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder)
+        site.chmod(0o755)
+        (site / "dir").mkdir()
+        (site / "dir/index.html").write_text("index")
+        (site / "secret.txt").write_text("secret")
+        (site / "dir").chmod(0o711)
+        (site / "secret.txt").chmod(0o600)
+        with Server(site, "--user", "65534") as server:
+            assert server.get("/dir/").body == b"index"
+            assert (server.get("/dir").status, server.get("/dir")["Location"]) == (301, "/dir/")
+            assert server.get("/secret.txt").status == 403
+
+
+def test_who_writes_to_a_fifo_goes_on_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    opened = threading.Event()
+
+    def write() -> None:
+        os.close(os.open(tmp_path / "fifo", os.O_WRONLY))
+        opened.set()
+
+    writer = threading.Thread(target=write)
+    with Server(tmp_path) as server:
+        writer.start()
+        for _ in range(20):
+            assert server.get("/fifo").status == 403
+        assert not opened.wait(0.1)
+    os.close(os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK))
+    writer.join()
 
 
 def test_a_file_cut_short_while_it_is_sent(tmp_path: Path) -> None:
@@ -143,3 +196,64 @@ def test_ipv6_and_a_file_beyond_32_bits(tmp_path: Path) -> None:
         (response,) = parse(read_all(s))
         assert response.body == b"end"
         assert response["Content-Range"] == f"bytes {size - 3}-{size - 1}/{size}"
+
+
+def test_fields_for_every_response(root: Path, tmp_path: Path) -> None:
+    script = tmp_path / "site.lua"
+    script.write_text('function handle(r) return 200, "lua", {["X-Frame-Options"] = "SAMEORIGIN"} end')
+    flags = ["--header", "Cache-Control: max-age=60", "--header=X-Frame-Options:DENY", "--lua-script", str(script)]
+    with Server(root, *flags) as server:
+        tag = server.get("/ten.txt")["ETag"]
+        responses = [
+            server.get("/ten.txt"),
+            server.get("/ten.txt", method="HEAD"),
+            server.get("/large.bin"),
+            server.get("/ten.txt", f"If-None-Match: {tag}"),
+            server.get("/large.bin", "Range: bytes=0-9"),
+            server.get("/large.bin", "Range: bytes=0-9,20-29"),
+            server.get("/ten.txt", "Range: bytes=100-"),
+            server.get("/none"),
+            server.get("/dir"),
+            server.ask(b"GET / HTTP/1.1\r\n\r\n")[0],
+        ]
+        assert [r.status for r in responses] == [200, 200, 200, 304, 206, 206, 416, 404, 301, 400]
+        for response in responses:
+            assert (response["Cache-Control"], response["X-Frame-Options"]) == ("max-age=60", "DENY")
+        scripted = server.get("/lua/")
+        assert (scripted["Cache-Control"], scripted["X-Frame-Options"]) == ("max-age=60", "SAMEORIGIN")
+        server.port = server.status_port
+        assert server.get("/-/status")["Cache-Control"] == "no-store"
+
+
+def test_validators_are_weak_while_the_time_may_not_tell(tmp_path: Path) -> None:
+    file = tmp_path / "f.txt"
+    with Server(tmp_path, "--revalidate", "10ms") as server:
+        file.write_text("0123456789")
+        young = server.get("/f.txt")
+        assert young["ETag"].startswith('W/"')
+        conditions = [
+            f"If-Range: {young['ETag']}",
+            f"If-Range: {young['ETag'][2:]}",
+            f"If-Range: {young['Last-Modified']}",
+        ]
+        for condition in conditions:
+            assert server.get("/f.txt", "Range: bytes=0-1", condition).status == 200
+        assert server.get("/f.txt", f"If-None-Match: {young['ETag']}").status == 304
+        assert server.get("/f.txt", f"If-Match: {young['ETag']}").status == 412
+        until(lambda: server.get("/f.txt")["ETag"] == young["ETag"][2:], 5)
+        for condition in conditions[1:]:
+            assert server.get("/f.txt", "Range: bytes=0-1", condition).status == 206
+        assert server.get("/f.txt", f"If-None-Match: {young['ETag']}").status == 304
+        assert server.get("/f.txt", f"If-Match: {young['ETag'][2:]}").status == 200
+
+
+@pytest.mark.parametrize("when", [-62_000_000_000, -1, 300_000_000_000])
+def test_dates_far_away(tmp_path: Path, when: int) -> None:
+    """Whatever year a file is of: a date of 29 octets."""
+    file = tmp_path / "f.txt"
+    file.write_text("x")
+    with contextlib.suppress(OSError, OverflowError):
+        os.utime(file, (when, when))
+    with Server(tmp_path) as server:
+        data = server.raw(b"GET /f.txt HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert re.search(rb"\r\nLast-Modified: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n", data)

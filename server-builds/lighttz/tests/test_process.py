@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,13 +14,13 @@ import time
 from pathlib import Path
 
 import pytest
-from abuse import GET, LARGE, Load, ok, unread, until
-from wire import BINARY, HERE, Server, free_port, parse, read_all, read_responses
+from abuse import GET, LARGE, Load, cpu_ticks, ok, open_files, unread, until
+from wire import AS_WHO, BINARY, HERE, Server, free_port, parent, parse, read_all, read_responses
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_reload_under_load(root: Path, keep: bool) -> None:
-    with Server(root) as server:
+def test_reload_under_load(root: Path, keep: bool, workers: int) -> None:
+    with Server(root, "--workers", str(workers)) as server:
         loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin", "/small.bin")]
         for _ in range(5):
             before = server.workers()
@@ -33,11 +34,11 @@ def test_reload_under_load(root: Path, keep: bool) -> None:
         assert all(load.answers > 5 for load in loads)
 
 
-def test_upgrade_under_load(root: Path, tmp_path: Path) -> None:
-    """Another binary in the old one's place, then SIGHUP: the same process runs it, and not a request is lost."""
+def test_upgrade_under_load(root: Path, tmp_path: Path, workers: int) -> None:
+    """Another binary in the old one's place, then SIGHUP: master and workers run it, and not a request is lost."""
     binary, fresh = tmp_path / "lighttz", tmp_path / "fresh"
     shutil.copy(BINARY, binary)
-    with Server(root, binary=binary) as server:
+    with Server(root, "--workers", str(workers), binary=binary) as server:
         loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin") for keep in (True, False)]
         for _ in range(3):
             shutil.copy(BINARY, fresh)
@@ -52,12 +53,10 @@ def test_upgrade_under_load(root: Path, tmp_path: Path) -> None:
 
 
 def _all_run(server: Server, binary: Path) -> bool:
-    """Master and workers run the file that lies there now, not one that was replaced."""
-    pids = [server.process.pid, *server.workers()]
-    try:
-        return len(pids) > 1 and all(Path(f"/proc/{pid}/exe").stat().st_ino == binary.stat().st_ino for pid in pids)
-    except FileNotFoundError:  # a worker that has just ended
-        return False
+    """Workers and their master run the file that lies there now, not one that was replaced."""
+    workers = server.workers()
+    pids = {*workers, *map(parent, workers)}
+    return len(pids) > 1 and all(Path(f"/proc/{pid}/exe").stat().st_ino == binary.stat().st_ino for pid in pids)
 
 
 @pytest.mark.parametrize("content", ["not a program", ""])
@@ -122,8 +121,8 @@ def test_what_it_was_started_with(root: Path) -> None:
         assert server.get("/ten.txt").status == 200
 
 
-def test_stop_finishes_what_is_in_flight(root: Path) -> None:
-    server = Server(root).ready()
+def test_stop_finishes_what_is_in_flight(root: Path, workers: int) -> None:
+    server = Server(root, "--workers", str(workers)).ready()
     with server.connect() as half, server.connect() as slow, server.connect() as idle:
         idle.sendall(GET)
         assert read_responses(idle, 1)
@@ -147,12 +146,14 @@ def _refuses(server: Server) -> bool:
         server.connect().close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # the socket was closed while this connection was being made
+        return False
     return False
 
 
-def test_stop_under_load(root: Path) -> None:
+def test_stop_under_load(root: Path, workers: int) -> None:
     """SIGTERM: what was asked for is answered; afterwards, and only then, nobody is let in."""
-    server = Server(root).ready()
+    server = Server(root, "--workers", str(workers)).ready()
     loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/large.bin") for keep in (True, False)]
     until(lambda: all(load.answers > 20 for load in loads))
     server.stop()
@@ -223,11 +224,39 @@ def test_workers_of_another_user_go_with_the_master() -> None:
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
 
 
+def test_spinning_before_blocking(root: Path) -> None:
+    """A worker that spins does not block between requests that follow within the time; then it does."""
+    blocks: dict[str, int] = {}
+    for spin in ("0", "10ms"):
+        with Server(root, "--spin", spin) as server, server.connect() as s:
+            (worker,) = server.workers()
+            s.sendall(GET)
+            read_responses(s, 1)
+            before = _voluntary_switches(worker)
+            for _ in range(200):
+                time.sleep(0.001)
+                s.sendall(GET)
+                read_responses(s, 1)
+            blocks[spin] = _voluntary_switches(worker) - before
+            time.sleep(0.05)
+            ticks = cpu_ticks(worker)
+            time.sleep(1)
+            assert cpu_ticks(worker) - ticks <= 20  # of 100: it spins 10 ms for each of its own two timers
+    assert blocks["0"] >= 150
+    assert blocks["10ms"] <= 50
+
+
+def _voluntary_switches(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def test_a_worker_that_dies_is_replaced(root: Path) -> None:
     with Server(root) as server:
         (worker,) = server.workers()
         server.killed = True
         os.kill(worker, signal.SIGKILL)
+        until(lambda: worker not in server.workers())  # until then it may still accept
         assert server.get("/ten.txt").status == 200
         assert server.workers() != [worker]
 
@@ -265,9 +294,16 @@ def test_reload_of_a_wrong_configuration(root: Path, tmp_path: Path) -> None:
         ("# c\n\nroots = /\n", ":3: roots: unknown setting"),
         ("workers = 0\n", ":1: workers: expected a value from 1 to 64"),
         ("listen = localhost:80\n", ":1: listen: expected ADDRESS:PORT with a numeric address"),
+        ("spin = 11ms\n", ":1: spin: expected a value from 0 to 10000"),
         ("idle_timeout = 5 minutes\n", ":1: idle_timeout: expected a time"),
         ("root = /\n", "no listen is set"),
         ("user = 4294967296\n", ":1: user: expected a numeric UID"),
+        ("header = X-A\n", ":1: header: expected 'Name: value'"),
+        ("header = X A: b\n", ":1: header: expected 'Name: value'"),
+        ("header = content-length: 5\n", ":1: header: expected 'Name: value'"),
+        ("header = ETag: x\n", ":1: header: lighttz sends this field itself"),
+        ("header = A: 1\nheader = a: 2\n", ":2: header: this field is set already"),
+        ("header = A: " + "x" * 2048, ":1: header: too many fields"),
         ("user = 1:4294967295\n", ":1: user: expected a numeric UID"),
         ("listen = 8080\nroot = /nowhere\n", "/nowhere: No such file or directory"),
     ],
@@ -275,7 +311,9 @@ def test_reload_of_a_wrong_configuration(root: Path, tmp_path: Path) -> None:
 def test_check_config(tmp_path: Path, text: str, wrong: str) -> None:
     config = tmp_path / "c.conf"
     config.write_text(text)
-    done = subprocess.run([BINARY, "-c", config, "--check-config"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [BINARY, "-c", config, "--check-config", *AS_WHO], capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert wrong in done.stderr
 
@@ -284,13 +322,13 @@ def test_the_example_of_the_readme(root: Path, tmp_path: Path) -> None:
     (example,) = re.findall(r"^```\n(.*?listen = .*?)^```", (HERE / "README.md").read_text(), re.M | re.S)
     config = tmp_path / "c.conf"
     config.write_text(example.replace("/srv/www", str(root)).replace("/var/log/lighttz", str(tmp_path)))
-    subprocess.run([BINARY, "-c", config, "--check-config"], check=True)
+    subprocess.run([BINARY, "-c", config, "--check-config", *AS_WHO], check=True)
 
 
 def test_command_line(tmp_path: Path) -> None:
     assert "keepalive_requests" in subprocess.check_output([BINARY, "--help"], text=True)
     assert subprocess.check_output([BINARY, "--version"], text=True).startswith("lighttz ")
-    flags = ["--root", str(tmp_path), "--listen=8080"]
+    flags = ["--root", str(tmp_path), "--listen=8080", *AS_WHO]
     assert subprocess.run([BINARY, *flags, "--check-config"], check=False).returncode == 0
     assert subprocess.run([BINARY, *flags, "--nothing"], check=False).returncode == 2
     twice = subprocess.run([BINARY, "-c", "/dev/null", "-c", "/dev/null"], capture_output=True, text=True, check=False)
@@ -298,6 +336,95 @@ def test_command_line(tmp_path: Path) -> None:
 
 
 def test_port_in_use(root: Path, server: Server) -> None:
-    flags = ["--root", str(root), "--listen", f"127.0.0.1:{server.port}"]
+    flags = ["--root", str(root), "--listen", f"127.0.0.1:{server.port}", *AS_WHO]
     done = subprocess.run([BINARY, *flags], capture_output=True, text=True, check=False, timeout=5)
     assert done.returncode == 1 and "Address already in use" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be refused as root")
+def test_root_only_when_asked_for(root: Path) -> None:
+    flags = ["--root", str(root), "--listen", f"127.0.0.1:{free_port()}"]
+    for more in ([], ["--check-config"]):
+        done = subprocess.run([BINARY, *flags, *more], capture_output=True, text=True, check=False, timeout=10)
+        assert done.returncode == 1 and "would run as root" in done.stderr
+    with Server(root, "--user", "0:0") as server:
+        assert server.get("/ten.txt").status == 200
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("listen", [True, False])
+def test_workers_of_a_passed_socket(root: Path, workers: int, listen: bool) -> None:
+    """Each has a socket of its own beside it, so that a connection wakes up one of them; after a
+    reload, too."""
+    with socket.socket() as passed:
+        passed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        passed.bind(("127.0.0.1", 0))
+        passed.listen(100)
+        port = passed.getsockname()[1]
+        os.dup2(passed.fileno(), 100)
+        shell = 'exec 3<&100 100<&-; export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@"'
+        flags = [str(BINARY), "--root", str(root), "--workers", str(workers)]
+        flags += ["--listen", f"127.0.0.1:{port}"] if listen else []
+        os.set_inheritable(100, True)
+        server = Server(root, command=["bash", "-c", shell, "bash", *flags], pass_fds=(100,))
+        os.close(100)
+    server.port = port
+    with server.ready():
+        for _ in range(2):
+            until(lambda: len(server.workers()) == workers)
+            until(lambda: all(_listening(pid, port) for pid in server.workers()))
+            sockets = [_listening(pid, port) for pid in server.workers()]
+            assert [len(own) for own in sockets] == [1] * workers
+            assert len({own[0] for own in sockets}) == workers
+            assert {server.get("/ten.txt").status for _ in range(10)} == {200}
+            before = server.workers()
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: len(server.workers()) == workers and not set(before) & set(server.workers()))  # noqa: B023
+
+
+def _listening(pid: int, port: int) -> list[str]:
+    """The inodes of its sockets that listen at the port."""
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    inodes = {row[9] for row in rows if row[3] == "0A" and int(row[1].partition(":")[2], 16) == port}
+    links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    return [link for link in links if link.startswith("socket:[") and link[8:-1] in inodes]
+
+
+def test_cpu_affinity(root: Path) -> None:
+    """Each worker on a CPU, and connections from that CPU (as on the loopback) come to it."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        pytest.skip("there is but one CPU")
+    with Server(root, "--workers", "2", "--cpu-affinity", "on") as server:
+        until(lambda: len(server.workers()) == 2)
+        workers = {next(iter(os.sched_getaffinity(pid))): pid for pid in server.workers()}
+        assert sorted(workers) == cpus
+        assert all(len(os.sched_getaffinity(pid)) == 1 for pid in workers.values())
+        try:
+            for cpu in cpus:
+                os.sched_setaffinity(0, {cpu})
+                until(lambda: server.counters()["connections"] == 1)  # those of the start are gone
+                before = {c: open_files(pid) for c, pid in workers.items()}
+                with contextlib.ExitStack() as stack:
+                    for _ in range(8):
+                        s = stack.enter_context(server.connect())
+                        s.sendall(GET)
+                        read_responses(s, 1)
+                    growth = {c: open_files(pid) - before[c] for c, pid in workers.items()}
+                assert growth[cpu] >= 8 > growth[cpus[cpus[0] == cpu]] + 6
+                until(lambda: all(open_files(pid) <= before[c] + 1 for c, pid in workers.items()))  # noqa: B023
+        finally:
+            os.sched_setaffinity(0, set(cpus))
+
+
+def test_stop_does_not_wait_for_who_is_silent(root: Path) -> None:
+    """Also behind one who has sent half of a head, and is waited for."""
+    with Server(root, "--defer-accept", "off") as server, server.connect() as half, server.connect() as silent:
+        half.sendall(GET[:-2])
+        until(lambda: server.counters()["connections"] == 3)
+        server.process.send_signal(signal.SIGTERM)
+        begin = time.monotonic()
+        assert silent.recv(1) == b""
+        assert time.monotonic() - begin < 5, "half of the time for a head"
+        half.sendall(GET[-2:])
+        assert parse(read_all(half))[0].status == 200

@@ -15,7 +15,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 BINARY = HERE / os.environ.get("LIGHTTZ", "build/lighttz")
-SANITIZED = "asan" in BINARY.name
+SANITIZED = BINARY.name != "lighttz"  # or with faults, or with counters of lines: slow, and they write files
+AS_WHO = ["--user", "0"] if os.geteuid() == 0 else []  # what a start as root asks for
 
 
 def free_port() -> int:
@@ -98,6 +99,7 @@ class Server:
         limit_files: int = 0,
         binary: Path = BINARY,
         command: list[str] | None = None,
+        pass_fds: tuple[int, ...] = (),
     ):
         self.killed = False  # a test ends workers on purpose
         self.port, self.status_port = free_ports(2)
@@ -106,13 +108,15 @@ class Server:
         elif not command:
             command = [str(binary), "--root", str(root), "--listen", f"127.0.0.1:{self.port}", "--workers", "1"]
             command += ["--status-listen", f"127.0.0.1:{self.status_port}", *flags]
+        if "--user" not in command:
+            command += AS_WHO
         if SANITIZED:  # looking for leaks at the end needs /proc
             command += ["--sandbox", "off"]
         if limit_files:
             command = ["prlimit", f"--nofile={limit_files}", *command]
         env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
         self.said = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - it appends, wherever we read
-        self.process = subprocess.Popen(command, env=env, stderr=self.said)
+        self.process = subprocess.Popen(command, env=env, stderr=self.said, pass_fds=pass_fds)
 
     def __enter__(self) -> Server:
         return self.ready()
@@ -143,12 +147,16 @@ class Server:
         assert self.killed or "replaced" not in said
 
     def messages(self) -> str:
-        self.said.seek(0)
-        return self.said.read().decode(errors="replace")
+        fd = self.said.fileno()  # whose offset the server moves, too
+        return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
 
     def workers(self) -> list[int]:
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        """All workers, also those that retire or are not let serve yet: who has an event loop."""
+        return [pid for pid in descendants(self.process.pid) if runs_a_loop(pid)]
+
+    def master(self) -> int:
+        """The master that serves: the parent of the latest worker."""
+        return parent(max(self.workers(), key=started))
 
     def connect(self, timeout: float = 10) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout)
@@ -167,6 +175,23 @@ class Server:
             methods = request.lstrip(b"\r\n").split(b" ", 1)[0].decode("latin-1")
         return parse(self.raw(request, **options), methods)
 
+    def converse(self, request: bytes, methods: str, count: int) -> list[Response]:
+        """`count` answers to a client that keeps its side open. Where the connection stays, another request
+        and its answer show that both sides agree on where `request` ended."""
+        with self.connect() as s:
+            s.sendall(request)
+            data = b""
+            while len(responses := parse(data, methods, partial=True)) < count:
+                piece = s.recv(1 << 20)
+                assert piece, data[-300:]
+                data += piece
+            if responses[-1]["Connection"] == "close":
+                return parse(data + read_all(s), methods)
+            s.sendall(b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            *responses, last = parse(data + read_all(s), methods)
+            assert last.status == 200 and last["Allow"] and last["Connection"] == "close"
+            return responses
+
     def get(self, path: str, *fields: str, method: str = "GET") -> Response:
         lines = [f"{method} {path} HTTP/1.1", "Host: test", *fields, "Connection: close", "", ""]
         (response,) = self.ask("\r\n".join(lines).encode("latin-1"), method)
@@ -177,6 +202,34 @@ class Server:
             s.sendall(b"GET /-/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             (response,) = parse(read_all(s))
         return {k: int(v) for k, v in (line.split() for line in response.body.decode().splitlines())}
+
+
+def descendants(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return []
+    children = [int(word) for word in text.split()]
+    return children + [below for child in children for below in descendants(child)]
+
+
+def runs_a_loop(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return any("eventpoll" in str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+def stat_fields(pid: int) -> list[str]:
+    """From the third field of /proc/PID/stat on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def parent(pid: int) -> int:
+    return int(stat_fields(pid)[1])
+
+
+def started(pid: int) -> int:
+    return int(stat_fields(pid)[19])
 
 
 def read_all(s: socket.socket) -> bytes:

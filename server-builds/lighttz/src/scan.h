@@ -1,0 +1,88 @@
+/* Looks at many octets at a time: sixteen with SSE2, which every x86-64 has, or else eight. Only
+ * what lies between the two pointers is read. */
+#pragma once
+
+#include "str.h"
+#include <endian.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* The first octet from `p` on below ' ' or equal to DEL, or `end`: eight octets at a time. */
+static inline const char *scan_control_8(const char *p, const char *end)
+{
+    const uint64_t each = 0x0101010101010101;
+    for (; end - p >= 8; p += 8) {
+        uint64_t x;
+        memcpy(&x, p, sizeof x);
+        x = le64toh(x);
+        /* A borrow can only mark octets behind the first one that is marked rightly. */
+        uint64_t del = x ^ each * 0x7f;
+        uint64_t marks = ((x - each * ' ') & ~x) | ((del - each) & ~del);
+        if ((marks &= each << 7) != 0)
+            return p + __builtin_ctzll(marks) / 8;
+    }
+    while (p < end && (unsigned char)*p >= ' ' && *p != 0x7f)
+        p++;
+    return p;
+}
+
+#ifdef __SSE2__
+static inline __m128i scan_load(const char *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+/* Marks the octets from `low` to `low` + `size`. */
+static inline __m128i scan_within(__m128i x, char low, char size)
+{
+    x = _mm_sub_epi8(x, _mm_set1_epi8(low));
+    return _mm_cmpeq_epi8(_mm_min_epu8(x, _mm_set1_epi8(size)), x);
+}
+
+static inline const char *scan_control_16(const char *p, const char *end)
+{
+    for (; end - p >= 16; p += 16) {
+        __m128i x = scan_load(p);
+        __m128i del = _mm_cmpeq_epi8(x, _mm_set1_epi8(0x7f));
+        int marks = _mm_movemask_epi8(_mm_or_si128(scan_within(x, 0, ' ' - 1), del));
+        if (marks)
+            return p + __builtin_ctz((unsigned)marks);
+    }
+    return scan_control_8(p, end);
+}
+#endif
+
+/* Where the octets of a field value end: the first control octet that is no HTAB, or `end`. */
+static inline const char *scan_text(const char *p, const char *end)
+{
+    for (;; p++) {
+#ifdef __SSE2__
+        p = scan_control_16(p, end);
+#else
+        p = scan_control_8(p, end);
+#endif
+        if (p == end || *p != '\t')
+            return p;
+    }
+}
+
+/* Passes over letters and the octets from '-' to `last`, sixteen at a time: a shortcut, which may
+ * stop before any of them. */
+static inline const char *scan_word(const char *p, const char *end, char last)
+{
+#ifdef __SSE2__
+    for (; end - p >= 16; p += 16) {
+        __m128i x = scan_load(p);
+        __m128i letters = scan_within(_mm_or_si128(x, _mm_set1_epi8(0x20)), 'a', 'z' - 'a');
+        __m128i others = scan_within(x, '-', (char)(last - '-'));
+        int marks = _mm_movemask_epi8(_mm_or_si128(letters, others));
+        if (marks != 0xffff)
+            return p + __builtin_ctz(~(unsigned)marks);
+    }
+#else
+    (void)end;
+    (void)last;
+#endif
+    return p;
+}

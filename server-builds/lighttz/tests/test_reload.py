@@ -1,0 +1,332 @@
+"""Reloads that must not cost anything: races with edits, slow and failing successors, full disks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from abuse import Load, ok, until
+from wire import SANITIZED, Server, descendants, free_port, parent, read_responses, runs_a_loop
+
+SLOW = "local n = 0 for i = 1, {loops} do n = n + i end function handle() return 200, 'lua' end\n"
+
+
+class Site:
+    """A server with a configuration that the tests edit."""
+
+    def __init__(self, root: Path, folder: Path, *lines: str):
+        self.config = folder / "lighttz.conf"
+        self.port = free_port()
+        self.text = "\n".join([f"listen = 127.0.0.1:{self.port}", f"root = {root}", *lines, ""])
+        self.write(self.text)
+        self.server = Server(root, config=self.config)
+        self.server.port = self.port
+
+    def write(self, text: str) -> None:
+        self.config.write_text(text)
+
+    def reload(self) -> None:
+        self.server.process.send_signal(signal.SIGHUP)
+
+    def kept(self) -> int:
+        """How many reloads have failed."""
+        return self.server.messages().count("stay in force")
+
+    def master(self, workers: int) -> int:
+        """The master that serves, once nothing is left of others: a worker whose master was killed lives a moment
+        longer, as a child of the first master, and looks like a worker of it."""
+        first, masters = self.server.process.pid, set[int]()
+
+        def settled() -> bool:
+            masters.clear()
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                below = descendants(first)
+                masters.update(parent(pid) for pid in below if runs_a_loop(pid))
+                return len(masters) == 1 and len(below) == workers + (masters != {first})
+            return False
+
+        until(settled, 20)
+        return masters.pop()
+
+    def candidate(self, master: int) -> int:
+        """The successor that `master` is starting, which has executed its binary; 0: none."""
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for pid in descendants(self.server.process.pid):
+                if parent(pid) == master and not runs_a_loop(pid) and b"LIGHTTZ_HANDOVER" in environment(pid):
+                    return pid
+        return 0
+
+
+def environment(pid: int) -> bytes:
+    """What its program was started with."""
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def new_workers(server: Server, before: set[int]) -> bool:
+    workers = set(server.workers())
+    return bool(workers) and not before & workers
+
+
+def test_an_edit_right_after_the_signal(root: Path, tmp_path: Path) -> None:
+    """What is checked is what runs: a file that changes meanwhile changes nothing, or is refused."""
+    site = Site(root, tmp_path, "workers = 1")
+    with site.server.ready() as server:
+        for i in range(12):
+            site.write(site.text)
+            site.reload()
+            time.sleep(0.001 * (i + 1))
+            site.write("this is no setting\n")
+            assert server.get("/ten.txt").status == 200
+        time.sleep(0.3)
+        assert server.process.poll() is None
+        assert server.get("/ten.txt").status == 200
+
+
+def test_a_reload_without_listen_is_refused(root: Path, tmp_path: Path) -> None:
+    """As a start is; and the port of the status page does not come to serve the site."""
+    site = Site(root, tmp_path, "workers = 1", f"status_listen = 127.0.0.1:{free_port()}")
+    with site.server.ready() as server:
+        site.write(f"root = {root}\nworkers = 1\n")
+        site.reload()
+        until(lambda: site.kept() == 1)
+        assert "no listen is set" in server.messages()
+        assert server.get("/ten.txt").status == 200
+
+
+def test_slow_workers_are_waited_for(root: Path, tmp_path: Path) -> None:
+    """The former ones serve until theirs have loaded the script: no request waits for it."""
+    script = tmp_path / "slow.lua"
+    script.write_text(SLOW.format(loops=10))
+    site = Site(root, tmp_path, "workers = 2", f"lua_script = {script}", "lua_time = 20s")
+    with site.server.ready() as server:
+        script.write_text(SLOW.format(loops=24_000_000 if SANITIZED else 60_000_000))
+        before = set(server.workers())
+        site.reload()
+        longest = loading = 0.0
+        start = time.monotonic()
+        last = 20  # requests after the new ones are all there is
+        while last:
+            begin = time.monotonic()
+            assert server.get("/ten.txt").status == 200
+            longest = max(longest, time.monotonic() - begin)
+            if new_workers(server, before):
+                last -= 1
+            else:
+                loading = begin - start
+        assert loading > 0.2, "the script loads too fast to show anything"
+        assert longest < loading / 2, (longest, loading)
+
+
+def test_a_successor_without_a_worker(root: Path, tmp_path: Path) -> None:
+    """A worker that does not come up ends the successor, not the service."""
+    script = tmp_path / "site.lua"
+    script.write_text(SLOW.format(loops=1))
+    site = Site(root, tmp_path, "workers = 2", f"lua_script = {script}")
+    with site.server.ready() as server:
+        before = server.workers()
+        script.write_text("function handle(")
+        site.reload()
+        until(lambda: site.kept() == 1)
+        assert server.workers() == before
+        assert server.get("/lua/").body == b"lua"
+        script.write_text(SLOW.format(loops=1))
+        site.reload()
+        until(lambda: new_workers(server, set(before)))
+
+
+def test_reloads_asked_for_at_once(root: Path, tmp_path: Path) -> None:
+    """The last of them reads the last configuration; and what retired long ago is gone."""
+    site = Site(root, tmp_path, "workers = 1")
+    second = free_port()
+    with site.server.ready() as server:
+        for _ in range(20):
+            site.reload()
+        site.write(site.text + f"listen = 127.0.0.1:{second}\n")
+        site.reload()
+        until(lambda: _serves(server, second))
+        until(lambda: len(descendants(server.process.pid)) == 2, 20)  # the master that serves and its worker
+
+
+def test_a_reload_asked_for_during_another(root: Path, tmp_path: Path) -> None:
+    """The successor has read the configuration before; its own successor reads the edit."""
+    script = tmp_path / "site.lua"
+    script.write_text(SLOW.format(loops=1))
+    site = Site(root, tmp_path, "workers = 1", f"lua_script = {script}", "lua_time = 20s")
+    second = free_port()
+    with site.server.ready() as server:
+        script.write_text(SLOW.format(loops=24_000_000 if SANITIZED else 60_000_000))
+        master = server.master()
+        site.reload()
+        until(lambda: (pid := site.candidate(master)) and descendants(pid))  # it has a worker, which reads the script
+        site.write(site.text + f"listen = 127.0.0.1:{second}\n")
+        site.reload()
+        until(lambda: _serves(server, second))
+
+
+def _serves(server: Server, port: int) -> bool:
+    former, server.port = server.port, port
+    try:
+        return server.get("/ten.txt").status == 200
+    except OSError:
+        return False
+    finally:
+        server.port = former
+
+
+def test_stop_during_a_reload(root: Path, tmp_path: Path) -> None:
+    script = tmp_path / "site.lua"
+    script.write_text(SLOW.format(loops=1))
+    site = Site(root, tmp_path, "workers = 2", f"lua_script = {script}", "lua_time = 20s")
+    server = site.server.ready()
+    script.write_text(SLOW.format(loops=24_000_000 if SANITIZED else 60_000_000))
+    master = server.master()
+    site.reload()
+    until(lambda: site.candidate(master))
+    below = descendants(server.process.pid)
+    server.stop()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+
+
+def test_the_end_of_the_first_master_ends_all(root: Path, tmp_path: Path) -> None:
+    """Also when others serve since, and by SIGKILL."""
+    site = Site(root, tmp_path, "workers = 2")
+    server = site.server.ready()
+    for _ in range(2):
+        before = set(server.workers())
+        site.reload()
+        until(lambda: new_workers(server, before))  # noqa: B023
+    until(lambda: len(descendants(server.process.pid)) == 3, 20)  # the master that serves and its workers
+    below = descendants(server.process.pid)
+    server.process.kill()
+    server.process.wait()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+
+
+def test_the_end_of_the_serving_master_ends_the_first(root: Path, tmp_path: Path) -> None:
+    """So that the service manager starts the service again."""
+    site = Site(root, tmp_path, "workers = 1")
+    server = site.server.ready()
+    before = set(server.workers())
+    site.reload()
+    until(lambda: new_workers(server, before))
+    os.kill(server.master(), signal.SIGKILL)
+    assert server.process.wait(20) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few pages."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=16k,nr_inodes=4", "none", str(folder)]
+    done = subprocess.run(["mount", *options], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("mounting is not allowed here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_hundred_reloads_under_load(root: Path, tmp_path: Path, small_disk: Path, workers: int) -> None:
+    """With good and broken files, edits after the signal, a full disk, and successors and workers of theirs
+    that are killed at some moment: no connection is refused or reset, and the service goes on."""
+    chance = random.Random(workers)
+    script, log = tmp_path / "site.lua", small_disk / "access.log"
+    script.write_text(SLOW.format(loops=1))
+    site = Site(root, tmp_path, f"workers = {workers}", f"lua_script = {script}", "lua_time = 20s")
+
+    def good() -> None:
+        site.write(site.text)
+        _reload_and_see(site, good=True)
+
+    def broken() -> None:
+        site.write(
+            chance.choice(["", "root\n", site.text + "listen = 192.0.2.1:80\n", site.text + "root = /nowhere\n"])
+        )
+        _reload_and_see(site, good=False)
+
+    def edited() -> None:
+        site.write(site.text)
+        before, kept = set(site.server.workers()), site.kept()
+        site.reload()
+        time.sleep(chance.random() * 0.012)
+        site.write("nothing that it knows\n")
+        until(lambda: site.kept() > kept or new_workers(site.server, before))
+
+    def full() -> None:
+        site.write(site.text + f"access_log = {log}\n")
+        with contextlib.suppress(OSError):
+            for i in range(10):  # inodes run out before the log is opened
+                (small_disk / str(i)).write_bytes(b"x" * 4096)
+        _reload_and_see(site, good=False)
+        for path in small_disk.iterdir():
+            path.unlink()
+
+    def killed(victim: Callable[[int], int]) -> None:
+        script.write_text(SLOW.format(loops=12_000_000 if SANITIZED else 120_000_000))
+        site.write(site.text)
+        master, kept = site.master(workers), site.kept()
+        site.reload()
+        candidates: list[int] = []
+        until(lambda: candidates.append(site.candidate(master)) or candidates[-1])
+        candidate = candidates[-1]
+        time.sleep(chance.random() * 0.02)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim(candidate), signal.SIGKILL)
+        until(lambda: site.kept() > kept)
+        script.write_text(SLOW.format(loops=1))
+
+    actions = [good, good, broken, edited, full, lambda: killed(lambda pid: pid), lambda: killed(_a_worker_of)]
+    with site.server.ready() as server:
+        loads = [Load(server, path, ok, keep) for path in ("/ten.txt", "/small.bin") for keep in (True, False)]
+        for i in range(100 if workers == 2 else 30):
+            actions[i % len(actions)]()
+            assert server.process.poll() is None
+            loads[i % len(loads)].proceed()
+        good()
+        for load in loads:
+            load.finish()
+        assert not [failure for load in loads for failure in load.failures]
+        assert all(load.answers > 50 for load in loads)
+        until(lambda: len(descendants(server.process.pid)) == 1 + workers, 20)
+        server.killed = True
+
+
+def _a_worker_of(master: int) -> int:
+    until(lambda: descendants(master) or not Path(f"/proc/{master}").exists())
+    return (descendants(master) or [master])[0]
+
+
+def _reload_and_see(site: Site, *, good: bool) -> None:
+    before, kept = set(site.server.workers()), site.kept()
+    site.reload()
+    if good:
+        until(lambda: new_workers(site.server, before))
+    else:
+        until(lambda: site.kept() > kept)
+        assert set(site.server.workers()) >= before
+
+
+def test_a_worker_that_hangs_is_replaced(root: Path, tmp_path: Path) -> None:
+    """A pattern that no hook interrupts; the watchdog sees that the worker's clock stands."""
+    script = tmp_path / "hang.lua"
+    script.write_text("""
+        function handle() return 200, tostring(string.find(string.rep("a", 5000), string.rep(".-", 20) .. "b")) end
+    """)
+    flags = ["--lua-script", str(script), "--watchdog", "2s"]
+    with Server(root, *flags) as server, server.connect() as client:
+        server.killed = True
+        (worker,) = server.workers()
+        client.sendall(b"GET /lua/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: "does not respond" in server.messages(), 30)
+        until(lambda: server.workers() not in ([], [worker]))
+        assert server.get("/ten.txt").status == 200
+        with server.connect() as second:
+            second.sendall(b"GET /ten.txt HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert read_responses(second, 1)[0].status == 200

@@ -1,0 +1,143 @@
+/* What connections keep, what the cache holds and how times are counted. */
+#include "cache.h"
+#include "keep.h"
+#include "stats.h"
+#include "unit.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void test_timings(void)
+{
+    static struct stats stats;
+    static const struct {
+        double us;
+        unsigned bucket;
+    } rows[] = {{0, 0}, {-1, 0},    {1, 0},      {1.01, 1},    {1.5, 1}, {1.6, 2},
+                {2, 2}, {2.5, 3},   {3, 3},      {3.01, 4},    {4, 4},   {6, 5},
+                {8, 6}, {1000, 20}, {8.4e6, 47}, {8.38e6, 46}, {1e9, 47}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[32];
+        uint64_t before = stats.timing[SERVICE_TIME].count[rows[i].bucket];
+        sprintf(text, "%g us", rows[i].us);
+        stats_time(&stats, SERVICE_TIME, rows[i].us / 1e6, 3);
+        check(stats.timing[SERVICE_TIME].count[rows[i].bucket] == before + 3, "bucket of", text);
+    }
+}
+
+static struct conn *closed;
+
+static void close_in_test(struct conn *c)
+{
+    closed = c;
+    keep_resize(c, c->out, c->kept, 0);
+}
+
+static void test_memory_of_connections(void)
+{
+    enum { LIMIT = 100000 };
+    static struct server s;
+    static struct stats stats;
+    static struct config config = {.connection_memory = LIMIT};
+    struct conn c = {.server = &s};
+    struct conn others[3];
+    s.stats = &stats;
+    s.config = &config;
+    s.close = close_in_test;
+    TAILQ_INIT(&s.keepers);
+    char *small = keep_resize(&c, NULL, 0, 1000);
+    char *large = keep_resize(&c, NULL, 0, LIMIT - 1000);
+    check(small && large && s.kept == LIMIT, "up to the bound", "");
+    check(!keep_resize(&c, small, 1000, 1001), "not beyond it", "");
+    large = keep_resize(&c, large, LIMIT - 1000, 0);
+    check(!large && s.kept == 1000, "what is freed may be had again", "");
+    small = keep_resize(&c, small, 1000, 2000);
+    check(small && s.kept == 2000 && c.kept == 2000, "growing counts the difference", "");
+    for (size_t i = 0; i < 3; i++) {
+        others[i] = (struct conn){.server = &s};
+        others[i].out = keep_resize(&others[i], NULL, 0, i == 1 ? 50000 : 20000);
+    }
+    small = keep_resize(&c, small, 2000, 20000);
+    check(small && closed == &others[1] && s.kept == 60000, "who keeps most makes room", "");
+    check(stats.count[CONNECTIONS_EVICTED] == 1, "and nobody else", "");
+    check(!keep_resize(&c, small, 20000, LIMIT + 1) && s.kept == 60000,
+          "what can never fit costs nobody anything", "");
+    keep_resize(&c, small, 20000, 0);
+    close_in_test(&others[0]);
+    close_in_test(&others[2]);
+    check(s.kept == 0 && TAILQ_EMPTY(&s.keepers), "nothing is left", "");
+}
+
+/* A file system of its own: a folder with `count` files of one octet, named by numbers. */
+static bool make_files(char *folder, unsigned count)
+{
+    char path[64];
+    if (mkdtemp(folder) == NULL)
+        return false;
+    for (unsigned i = 0; i < count; i++) {
+        sprintf(path, "%s/%u", folder, i);
+        FILE *f = fopen(path, "w");
+        if (f == NULL || fputc('x', f) == EOF || fclose(f))
+            return false;
+    }
+    return true;
+}
+
+static void remove_files(const char *folder, unsigned count)
+{
+    char path[64];
+    for (unsigned i = 0; i < count; i++) {
+        sprintf(path, "%s/%u", folder, i);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+static bool no_room(void *context)
+{
+    (void)context;
+    return false;
+}
+
+/* A full cache has about one file a bucket, however many it may hold. */
+static void test_buckets_of_the_cache(void)
+{
+    enum { FILES = 4096 };
+    char folder[] = "/tmp/lighttz-unit-XXXXXX";
+    static struct config config; /* and the cache outlive this: there is no closing it */
+    config = (struct config){.root = folder,
+                             .cache_entries = FILES,
+                             .cache_bytes = 1 << 30,
+                             .cache_file = 32768,
+                             .revalidate = 3600000};
+    bool made = make_files(folder, FILES);
+    static struct cache *cache;
+    cache = made ? cache_open(&config, no_room, NULL) : NULL;
+    unsigned found = 0;
+    unsigned behind = 0; /* in the buckets of all files: what a search for a missing one passes */
+    for (unsigned i = 0; cache && i < FILES; i++) {
+        char path[16];
+        struct file *f;
+        size_t n = (size_t)sprintf(path, "/%u", i);
+        found += cache_get(cache, (struct str){path, n}, ENCODING_NONE, 1, &f) == 200;
+    }
+    for (unsigned i = 0; cache && found == FILES && i < FILES; i++) {
+        char path[16];
+        struct file *f;
+        size_t n = (size_t)sprintf(path, "/%u", i);
+        cache_get(cache, (struct str){path, n}, ENCODING_NONE, 1, &f);
+        for (f = LIST_NEXT(f, bucket); f; f = LIST_NEXT(f, bucket))
+            behind++;
+    }
+    check(found == FILES, "all files are in the cache", folder);
+    check(behind < FILES, "files in a bucket", folder);
+    remove_files(folder, FILES);
+}
+
+void test_state(void)
+{
+    test_timings();
+    test_memory_of_connections();
+    test_buckets_of_the_cache();
+}
