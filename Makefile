@@ -6,9 +6,13 @@ LINK ?= unshaped
 TOPOLOGY ?= single
 RUN ?= results/latest
 N ?= metal_vs_kvm
+# Of the image: trixie or bookworm; default: this machine's own release.
+ifdef SUITE
+export VMTOLL_SUITE := $(SUITE)
+endif
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup demo test test-long lint lab-up lab-down lab-status provision preflight tune untune run campaign replication report notebook site bench-percentiles bench-ods bench-from-log bench-campaign lock clean
+.PHONY: help setup setup-tests demo check test test-long test-kvm lint lab-up lab-down lab-status provision preflight tune untune run campaign replication report notebook site bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -16,49 +20,58 @@ help: ## this list
 setup: ## install Debian packages and the pinned Python environment
 	@scripts/setup
 
-demo: setup ## from nothing to a report: image, lab, provisioning, experiment `demo`
+setup-tests:
+	@scripts/setup --tests
+
+demo: setup ## build the lab, provision it, run the experiment `demo`, write its report (SUITE=trixie or bookworm)
 	@$(VMTOLL) demo
 
-test: setup ## every test: linters, unit tests, the C server's, and a short run in the embedded lab
+check: ## linters and unit tests: no root, no lab, about four minutes
+	@scripts/check
+
+test: setup-tests ## every test: linters, unit and integration tests, the C server's, and the embedded lab
 	@scripts/test
 
-test-long: setup ## the same, more of the guest, and labs of other shapes: guests of every profile, three clients, two cells
+test-long: setup-tests ## the same, more of the guest, and labs of other shapes: guests of every profile, three clients, two test beds
 	@scripts/test --long
+
+test-kvm: setup ## labs of virtual machines: KVM hosts with kernels of their own, guests of every profile under KVM
+	@scripts/test --kvm
 
 lint: setup ## all linters
 	@scripts/lint
 
-lab-up: setup ## bring the embedded lab up (LINK=100mbit, TOPOLOGY=single or multi, GUESTS=kvm-2009,kvm-default)
+lab-up: setup ## bring the embedded lab up (LINK=100mbit, TOPOLOGY=single, multi or machines, GUESTS=kvm-2009,kvm-default, SUITE=trixie or bookworm)
 	@$(VMTOLL) lab up --link $(LINK) --topology $(TOPOLOGY) $(if $(GUESTS),--guests $(GUESTS))
 
 lab-down: setup ## remove the embedded lab without a trace
 	@$(VMTOLL) lab down
 
-lab-status: setup ## is the lab up, and does every machine answer?
+lab-status: setup ## show whether the lab is up and every machine answers
 	@$(VMTOLL) lab status
 
 provision: setup ## bring the machines of INVENTORY (default: the lab) into their state
 	@$(VMTOLL) provision $(LAB_OPTIONS)
 
-preflight: setup ## are the machines of INVENTORY (default: the lab) fit to be measured?
+preflight: setup ## check the machines of INVENTORY (default: the lab) before anything runs
 	@$(VMTOLL) preflight $(LAB_OPTIONS)
 
-tune: setup ## make the hosts steady whose inventory says how (vmtoll_tuning)
+tune: setup ## apply the performance settings of the inventory (vmtoll_tuning) to the hosts
 	@$(VMTOLL) tune $(LAB_OPTIONS)
 
-untune: setup ## set them back to what they were
+untune: setup ## restore the hosts' own settings
 	@$(VMTOLL) untune $(LAB_OPTIONS)
 
 run: setup ## run an experiment (E=demo; E=all: every published one; SCALE=small or full; INVENTORY=…)
 	@$(VMTOLL) run $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
 
-campaign: setup ## run experiments (E="demo …") in every cell of INVENTORY at the same time (SCALE=, LIMIT=)
+campaign: setup ## run experiments (E="demo …") on every test bed of INVENTORY in parallel (SCALE=, LIMIT=)
 	@$(VMTOLL) campaign $(E) $(if $(SCALE),--scale $(SCALE)) $(LAB_OPTIONS)
 
-replication: setup ## write the page over the published claims of the last E=all anew
+replication: setup ## write the page over the published claims of the last E=all again
 	@$(VMTOLL) replication
 
-report: setup ## write a run's report anew (RUN=results/latest)
+report: setup ## write a run's report again (RUN=results/latest)
 	@$(VMTOLL) report $(RUN)
 
 notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails, capacity or replication, RUN=…, SET="RATE_RPS=500 …"
@@ -68,18 +81,22 @@ site: setup ## write a page over all runs, to filter and compare (site/index.htm
 	@$(VMTOLL) site
 
 bench-percentiles: setup ## time and memory of exact percentiles over 100 million samples
-	@.venv/bin/python -m analysis.bench.percentiles
+	@.venv/bin/python -m vmtoll.benchmarks.percentiles
 
 bench-ods: setup ## time and memory of a spreadsheet of 100,000 rows
-	@.venv/bin/python -m analysis.bench.ods
+	@.venv/bin/python -m vmtoll.benchmarks.ods
 
 bench-from-log: setup ## time and memory of a workload out of an access log of 10 million lines
-	@.venv/bin/python -m workloads.from_log.bench
+	@.venv/bin/python -m vmtoll.benchmarks.access_log
 
-bench-campaign: setup ## time and memory of the analysis of 200 million rows of fifty cells
-	@.venv/bin/python -m analysis.bench.campaign
+bench-campaign: setup ## time and memory of the analysis of 200 million rows of fifty test beds
+	@.venv/bin/python -m vmtoll.benchmarks.campaign
 
-lock: ## pin the Python environment anew (needs pip-tools; takes minutes)
+bench-verdicts: setup ## how often a page is wrong and what it can see, by simulation; writes the table and chart in docs
+	@.venv/bin/python -m vmtoll.benchmarks.verdicts
+	@.venv/bin/python -m vmtoll.benchmarks.until
+
+lock: ## pin the Python environment again (needs pip-tools; takes minutes)
 	@.venv/bin/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --generate-hashes --extra dev --extra notebooks \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options --no-header \
 		--output-file requirements.txt pyproject.toml

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parent.parent
-PLAYBOOKS = REPO / "playbooks"
-LOAD_TOOLS = REPO / "workloads" / "tools"
-SERVER_BUILDS = REPO / "server-builds"
-VM_IMAGES = REPO / "vm-images"
-RESULTS = REPO / "results"
+PROJECT = Path(__file__).resolve().parent.parent
+PLAYBOOKS = PROJECT / "playbooks"
+LOAD_TOOLS = PROJECT / "vmtoll" / "loadgen"
+SERVER_BUILDS = PROJECT / "server-builds"
+VM_IMAGES = PROJECT / "vm-images"
+RESULTS = PROJECT / "results"
 
 CACHE = Path(os.environ.get("VMTOLL_CACHE", "/var/cache/vmtoll"))
 STATE = Path(os.environ.get("VMTOLL_STATE", "/var/lib/vmtoll"))

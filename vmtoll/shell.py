@@ -1,4 +1,4 @@
-"""Other programs, run so that a failure says which command, and what it printed last."""
+"""Other programs, run so that a failure says which command, and what it printed last; and lines on stderr."""
 
 import fcntl
 import os
@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from vmtoll.model.errors import UserError
 from vmtoll.paths import PLAYBOOKS, STATE
 
 
-class UserError(Exception):
-    """Something the user can mend; its text is all that is shown."""
+def say(message: str) -> None:
+    """Print one line of what is being done."""
+    print(f"vmtoll: {message}", file=sys.stderr, flush=True)
 
 
 def run(argv: Sequence[str | Path], *, log: Path | None = None, cwd: Path | None = None) -> str:

@@ -16,44 +16,49 @@
 # %%
 import pandas as pd
 
-from analysis.equality import EQUAL, equality
-from analysis.judge import estimate_words
-from analysis.show import charts, open_run, table
-from analysis.verdict import verdict_of
+from vmtoll.analysis.equality import Status, equality
+from vmtoll.analysis.verdict import analyse
+from vmtoll.report.notebook import charts, open_run, table
+from vmtoll.report.words import METRIC_LABELS, estimate_text, scenario_labels, sentence, verdict_text
 
 # %% tags=["parameters"]
 RUN = "../../results/demo"  # a run's folder, or an experiment's: then its last run
 
 # %%
 run = open_run(RUN)
-outcome = verdict_of(run)
-print(outcome["sentence"])
+analysis = analyse(run)
+print(sentence(analysis))
 
 # %% [markdown]
 # ## Verdicts
 
 # %%
+labels = scenario_labels(run)
 verdicts = pd.DataFrame(
     {
-        "scenario": result["label"],
-        "environment": result["environment"],
-        "figure": one["label"],
-        "verdict": one["text"],
-        "estimate [95%]": estimate_words(one) if one["blocks"] else "–",
-        "p, Holm": one["p_holm"],
+        "scenario": labels[comparison.scenario],
+        "environment": comparison.arm,
+        "figure": METRIC_LABELS[name].label,
+        "verdict": verdict_text(verdict),
+        "estimate [95%]": estimate_text(verdict) or "–",
+        "p, Holm": verdict.tests.difference_holm,
     }
-    for result in outcome["results"]
-    for one in result["metrics"].values()
-    if one["applies"]
+    for comparison in analysis.comparisons
+    for name, verdict in comparison.verdicts.items()
+    if verdict.applies
 )
 table(verdicts)
 
 # %%
-charts(run, ["overhead", "throughput", "slopes", "cpu", "memory"])
+charts(run, analysis, ["overhead", "throughput", "slopes", "cpu", "memory"])
 
 # %% [markdown]
 # ## Which facts differ between the two sides
 
 # %%
-facts = [{"fact": fact.name, "status": fact.status} | fact.values for fact in equality(run) if fact.status != EQUAL]
+facts = [
+    {"fact": fact.name, "status": fact.status} | dict(fact.values)
+    for fact in equality(run)
+    if fact.status is not Status.EQUAL
+]
 table(pd.DataFrame(facts))

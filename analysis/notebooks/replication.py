@@ -9,25 +9,26 @@
 # ---
 
 # %% [markdown]
-# # What was published, and what this run says to it
+# # What was published, and what this run shows of it
 #
-# First the claims of the experiment, then every published figure beside ours. Machines, kernels and servers differ
+# First the claims of the experiment, then every published figure with ours. Machines, kernels and servers differ
 # by more than fifteen years: look at the relations between servers, not at the absolute numbers.
 
 # %%
 import pandas as pd
 
-from analysis.claims import judge_claims
-from analysis.replication import replication
-from analysis.show import open_run, table, tables
+from vmtoll.analysis.claims import judge_claims
+from vmtoll.analysis.published import replication
+from vmtoll.report.notebook import open_run, table, tables
+from vmtoll.report.words import OUTCOMES, SHAPES, point_text, ratio_text, reasons_text
 
 # %% tags=["parameters"]
 RUN = "../../results/demo"  # a run's folder, or an experiment's: then its last run
 
 # %%
 run = open_run(RUN)
-figures, judged = replication(run), judge_claims(run)
-if figures.empty and not judged:
+points, claims = replication(run), judge_claims(run)
+if not points and not claims:
     print("This experiment repeats no published experiment.")
 if run.emulated:
     print("The guest of this run was emulated (TCG): none of its figures is a KVM figure.")
@@ -36,19 +37,35 @@ if run.emulated:
 table(
     pd.DataFrame(
         {
-            "claim": one.says,
-            "outcome": one.outcome,
-            "published": one.published_ratio,
-            "ratio here": one.ratio.words if one.ratio else "",
-            "why": one.why,
+            "claim": claim.says,
+            "outcome": OUTCOMES[claim.outcome],
+            "published": claim.published_ratio,
+            "ratio here": ratio_text(claim.ratio) if claim.ratio else "",
+            "why": reasons_text(claim),
         }
-        for one in judged
+        for claim in claims
     )
 )
 
 # %%
-LEFT_OUT = ["experiment", "source", "published", "version", "note"]
-figures["value"] = figures["value"].map("{:,.10g}".format)  # as published
-tables(
-    (str(metric), part.drop(columns=[*LEFT_OUT, "metric"])) for metric, part in figures.groupby("metric", sort=False)
+figures = pd.DataFrame(
+    {
+        "metric": point.figure.metric,
+        "server": point.figure.server,
+        "environment": point.figure.environment,
+        "tool": point.figure.tool,
+        "load": point.figure.load,
+        "keep_alive": point.figure.keep_alive,
+        "payload_bytes": point.figure.payload_bytes,
+        "value": f"{point.figure.value:,.10g}",  # as published
+        "unit": point.figure.unit,
+        "here": f"{', '.join(point.servers)} on {', '.join(point.environments)}" if point.servers else "",
+        "ours": point.ours.value,
+        "ratio": point.ratio,
+        "shape": SHAPES[point.shape],
+        "why": point_text(point),
+    }
+    for point in points
 )
+metrics = list(dict.fromkeys(figures["metric"])) if points else []
+tables((metric, figures[figures["metric"] == metric].drop(columns="metric")) for metric in metrics)

@@ -16,13 +16,11 @@
 # %%
 import pandas as pd
 
-from analysis.judge import estimate_words
-from analysis.latency import goodput_rps
-from analysis.load import scenario_labels
-from analysis.metrics import OPEN, loop_of
-from analysis.plot import figures
-from analysis.show import charts, open_run, table
-from analysis.verdict import verdict_of
+from vmtoll.analysis.histograms import goodput_rps
+from vmtoll.analysis.verdict import analyse
+from vmtoll.report.notebook import charts, open_run, table
+from vmtoll.report.plot import usable
+from vmtoll.report.words import disagreement_text, estimate_text, scenario_labels, sentence, verdict_text
 
 # %% tags=["parameters"]
 RUN = "../../results/tails"  # a run's folder, or an experiment's: then its last run
@@ -30,24 +28,25 @@ DEADLINES_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 
 # %%
 run = open_run(RUN)
-outcome = verdict_of(run)
-print(outcome["sentence"])
+analysis = analyse(run)
+labels = scenario_labels(run)
+print(sentence(analysis))
 
 # %% [markdown]
 # ## Verdicts on the 99th percentile, counted from the intended send
 
 # %%
-tails = [(result, result["metrics"]["tail"]) for result in outcome["results"]]
+tails = [(comparison, comparison.verdicts["tail"]) for comparison in analysis.comparisons]
 verdicts = pd.DataFrame(
     {
-        "scenario": result["label"],
-        "environment": result["environment"],
-        "verdict": tail["text"],
-        "estimate [95%]": estimate_words(tail) if tail["blocks"] else "–",
-        "p, Holm": tail["p_holm"],
+        "scenario": labels[comparison.scenario],
+        "environment": comparison.arm,
+        "verdict": verdict_text(tail),
+        "estimate [95%]": estimate_text(tail) or "–",
+        "p, Holm": tail.tests.difference_holm,
     }
-    for result, tail in tails
-    if tail["applies"]
+    for comparison, tail in tails
+    if tail.applies
 )
 table(verdicts)
 
@@ -56,13 +55,18 @@ table(verdicts)
 
 # %%
 disagreements = pd.DataFrame(
-    {"server": item["server"], "closed": item["closed"]["text"], "open": item["open"]["text"], "why": item["reason"]}
-    for item in outcome["disagreements"]
+    {
+        "server": item.server,
+        "closed": verdict_text(item.closed.verdict),
+        "open": verdict_text(item.open.verdict),
+        "why": disagreement_text(item),
+    }
+    for item in analysis.disagreements
 )
 table(disagreements)
 
 # %%
-charts(run, ["percentiles", "ecdf", "goodput", "knee", "heat"])
+charts(run, analysis, ["percentiles", "ecdf", "goodput", "knee", "heat"])
 
 # %% [markdown]
 # ## Correct answers per second within other deadlines
@@ -71,11 +75,10 @@ charts(run, ["percentiles", "ecdf", "goodput", "knee", "heat"])
 
 # %%
 rows = []
-for scenario, label in scenario_labels(run).items():
-    for environment in run.environments:
-        trials = figures(run, scenario, environment)
-        goodput = goodput_rps(run.path, trials, DEADLINES_MS) if loop_of(scenario[3]) == OPEN else None
+for scenario, label in labels.items():
+    for arm in run.arms:
+        goodput = goodput_rps(run.path, usable(run, scenario, arm), DEADLINES_MS) if scenario.load.is_open else None
         if goodput is not None:
             within = {f"{deadline} ms": rate for deadline, rate in zip(DEADLINES_MS, goodput, strict=True)}
-            rows.append({"scenario": label, "environment": environment} | within)
+            rows.append({"scenario": label, "environment": arm} | within)
 table(pd.DataFrame(rows))

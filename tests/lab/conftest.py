@@ -2,10 +2,29 @@
 
 import os
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from the_lab import LAB, VMTOLL, Ssh
+
+from tests.lab.records import MEASURED
+from tests.lab.the_lab import LAB, VMTOLL, Ssh
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests that take the lab away come last."""
+    items.sort(key=lambda item: item.path.name == "test_teardown.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that is marked `injects(code, …)` unless each code is in a record that it measured."""
+    MEASURED.clear()
+    result = yield
+    fired = {code for record in MEASURED for code in record.codes}
+    missing = {code for mark in item.iter_markers("injects") for code in mark.args} - fired
+    assert not missing, f"injected, and no gate fired: {sorted(missing)}; fired: {sorted(fired)}"
+    return result
 
 
 def run_there(lab: Path) -> Ssh:

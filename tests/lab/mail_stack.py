@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from the_lab import LAB
-
-from workloads.runner.inventory import load_inventory
-from workloads.runner.transport import AgentLine
+from tests.lab.the_lab import LAB
+from vmtoll.runner.connection import AgentLine
+from vmtoll.spec.inventory import load_inventory
 
 SERVER = "postfix-dovecot"
 PORTS = (25, 110, 143, 465, 587, 4190)

@@ -4,8 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from planted import changed, measured, reasons
-from the_lab import Ssh
+
+from tests.lab.faults import changed, measured
+from tests.lab.records import BY_CLIENT, findings, number, primary, undisturbed
+from tests.lab.the_lab import Ssh
+from vmtoll.model.event import Event, Phase, TrialStep
+from vmtoll.model.finding import Code
+from vmtoll.model.trial import ClientPlace
 
 pytestmark = pytest.mark.lab
 
@@ -18,24 +23,30 @@ def test_the_load_comes_from_the_machine_itself(lab: Path, ssh: Ssh, tmp_path: P
     """The client is left without the tool: only the machines under test have one to send with."""
     seen: dict[str, list[str]] = {}
 
-    def look(message: str) -> None:
-        for environment, machine in (("metal", "metal"), ("kvm-default", "kvm")):
-            if message == f"lighttz on {environment}: h2load":
-                seen[machine] = ssh(machine, CPUS).split()[1::2]
+    machines = {"metal": "metal", "kvm-default": "kvm"}
+
+    def look(event: Event) -> None:
+        if isinstance(event, TrialStep) and event.phase is Phase.PREPARING:
+            machine = machines[event.spec.arm.environment]
+            seen[machine] = ssh(machine, CPUS).split()[1::2]
 
     with changed(ssh, "client", f"mv {TOOL} /root/h2load.away", f"mv /root/h2load.away {TOOL}"):
-        rows = measured(
+        records = measured(
             tmp_path, look, {"client": "localhost", "cores": 1}, environments=["metal", "kvm-default"], duration_s=0.5
         )
-    assert len(rows) == 2
-    for row in rows:
-        assert row["verdict"] in {"valid", "suspect"}, row["reasons"]
-        assert (row["client"], row["server_cores"]) == ("localhost", "1")
-        assert int(row["successful"]) == int(row["requests"]) > 0
-        assert not {"client-starved", "link-bound"} & set(reasons(row))
-        assert "most of it h2load" not in reasons(row).get("foreign-cpu", ""), row["reasons"]
-        assert row["client_foreign_cpu_pct"] == row["host_cpu_us_per_request"] == ""
-        assert float(row["client_cpu_s"]) > 0
+    assert len(records) == 2
+    for record in records:
+        # Server and client share one core, so that a user waits for either.
+        assert undisturbed(record) <= BY_CLIENT, record.findings
+        assert (record.client, record.resources.server_cores) == (ClientPlace.LOCALHOST, 1)
+        load = primary(record)
+        assert number(load.successful) == number(load.requests) > 0
+        assert not {Code.CLIENT_STARVED, Code.LINK_BOUND} & record.codes
+        background = findings(record, Code.BACKGROUND_CPU)
+        assert not any("h2load" in (one.process or "") for one in background), background
+        assert record.conditions.client_background_cpu_pct is None
+        assert load.host_cpu_us_per_request is None
+        assert number(load.client_cpu_s) > 0
     for machine, (own, *server) in seen.items():
         assert server and set(server) == {own}, (machine, own, server)
     assert set(seen) == {"metal", "kvm"}
@@ -47,8 +58,8 @@ def test_a_unit_has_the_cores_it_is_given_and_all_of_them_the_next_time(lab: Pat
     lend = "taskset -pc {} 1"
     had = ssh("metal", lend.format("")).split()[-1]
     with changed(ssh, "metal", lend.format("0-1"), lend.format(had)):
-        for cores, expected in ((None, "2"), (1, "1"), (None, "2")):
-            [row] = measured(
+        for cores, expected in ((None, 2), (1, 1), (None, 2)):
+            [record] = measured(
                 tmp_path / str(cores), workload={"cores": cores}, servers=["apache-prefork"], duration_s=0.2
             )
-            assert row["server_cores"] == expected, row["reasons"]
+            assert record.resources.server_cores == expected, record.findings

@@ -1,13 +1,18 @@
 """The experiment `smoke` as a user runs it: from the command line to the report."""
 
 import base64
-import csv
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
-from the_lab import VMTOLL
+
+from tests.lab.records import BY_CLIENT, BY_OPEN_CLIENT, Records, load_of, number, primary, records_of, undisturbed
+from tests.lab.the_lab import VMTOLL
+from vmtoll.model.columns import to_csv
+from vmtoll.model.load import LoadKind
+from vmtoll.model.trial import Accelerator
+from vmtoll.model.verdict import from_json
 
 pytestmark = pytest.mark.lab
 
@@ -23,46 +28,51 @@ def folder(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return (results / "latest").resolve()
 
 
-def test_every_trial_has_a_row_with_figures(folder: Path) -> None:
-    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
-        rows = list(csv.DictReader(handle))
+@pytest.fixture(scope="module")
+def records(folder: Path) -> Records:
+    return records_of(folder)
+
+
+def test_every_trial_has_a_record_with_figures(folder: Path, records: Records) -> None:
     document = json.loads((folder / "run.json").read_text())
-    assert len(rows) == document["trials_planned"] == 20
-    assert {row["environment"] for row in rows} == {"metal", "metal-b", "kvm-default"}
-    for row in rows:
-        assert row["verdict"] in {"valid", "suspect"}, row["reasons"]
-        assert float(row["throughput_rps"]) > 0
-        times = "response_time" if row["offered_load"] == "share:0.2" else "service_time"
-        assert float(row[f"{times}_p99_us"]) >= float(row[f"{times}_p50_us"]) > 0
-        assert (row["host_cpu_us_per_request"] != "") == row["environment"].startswith("kvm-")
+    assert len(records) == document["trials_planned"] == 20
+    assert {str(record.arm) for record in records} == {"metal", "metal#2", "kvm-default"}
+    for record in records:
+        closed = record.scenario.workload == "site-siege"
+        assert undisturbed(record) <= (BY_CLIENT if closed else BY_OPEN_CLIENT), record.findings
+        load = primary(record)
+        assert number(load.throughput_rps) > 0
+        timed, times = (record.crosscheck, "service_time") if closed else (load, "response_time")
+        assert getattr(timed, f"{times}_p99_us") >= getattr(timed, f"{times}_p50_us") > 0, "siege logs no requests"
+        assert (load.host_cpu_us_per_request is not None) == record.arm.environment.startswith("kvm-")
 
 
-def test_an_open_loop_offers_a_share_of_each_environments_capacity(folder: Path) -> None:
-    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
-        rows = [row for row in csv.DictReader(handle) if row["workload"] == "site-share"]
-    assert len(rows) == 10
-    capacities = {(row["environment"].removesuffix("-b"), row["server"]): row["capacity_rps"] for row in rows}
-    for row in rows:
-        capacity = capacities[row["environment"].removesuffix("-b"), row["server"]]
-        assert row["capacity_rps"] == capacity
-        assert float(row["offered_rps"]) == pytest.approx(0.2 * float(capacity), rel=1e-6)
-        assert 0 <= float(row["goodput_rps"]) <= float(row["throughput_rps"])
-        assert float(row["twin_response_time_p99_us"]) > 0
+def test_the_table_is_exported_from_the_records(folder: Path, records: Records) -> None:
+    assert (folder / "trials.csv").read_bytes() == to_csv(records)
+
+
+def test_an_open_loop_offers_a_share_of_the_slowest_environments_capacity(folder: Path, records: Records) -> None:
+    shares = [record for record in records if load_of(record).kind is LoadKind.SHARE]
+    assert len(shares) == 10
+    capacities = {r.scenario.server: r.offered.capacity_rps for r in shares}
+    for record in shares:
+        offered, load = record.offered, primary(record)
+        assert offered.capacity_rps == capacities[record.scenario.server]
+        assert number(offered.capacity_low_rps) <= number(offered.capacity_rps) <= number(offered.capacity_high_rps)
+        assert offered.offered_rps == pytest.approx(0.2 * number(offered.capacity_rps), rel=1e-6)
+        assert 0 <= number(load.goodput_rps) <= number(load.throughput_rps)
+        assert record.crosscheck and number(record.crosscheck.response_time_p99_us) > 0
     versions = json.loads((folder / "run.json").read_text())["versions"]
     assert versions["vegeta"].startswith("v12.") and versions["oha"].startswith("1.")
 
 
-def test_emulation_is_said_everywhere(folder: Path) -> None:
-    document = json.loads((folder / "run.json").read_text())
-    guest = document["accelerators"]["kvm-default"]
-    assert document["emulated"] is (guest == "tcg")
-    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
-        for row in csv.DictReader(handle):
-            assert row["accelerator"] == (guest if row["environment"].startswith("kvm-") else "none")
-    page = (folder / "report.html").read_text()
-    if guest == "tcg":
-        assert "not a KVM measurement" in page
-        assert document["verdict"]["sentence"].startswith("Emulation (TCG), not KVM")
+def test_emulation_is_recorded_and_shown_everywhere(folder: Path, records: Records) -> None:
+    guest = Accelerator(json.loads((folder / "run.json").read_text())["accelerators"]["kvm-default"])
+    for record in records:
+        assert record.accelerator is (guest if record.arm.environment.startswith("kvm-") else Accelerator.NONE)
+    assert from_json((folder / "analysis.json").read_bytes()).emulated is (guest is Accelerator.TCG)
+    if guest is Accelerator.TCG:
+        assert 'class="banner emulated"' in (folder / "report.html").read_text()
 
 
 def test_metal_and_guest_are_proven_equal(folder: Path) -> None:
@@ -71,10 +81,11 @@ def test_metal_and_guest_are_proven_equal(folder: Path) -> None:
 
 
 def test_the_files_of_the_contract_are_there(folder: Path) -> None:
-    for name in ("run.json", "hosts.json", "trials.csv", "trials.ods", "report.html"):
+    for name in ("run.json", "hosts.json", "trials.jsonl", "analysis.json", "trials.csv", "trials.ods", "report.html"):
         assert (folder / name).stat().st_size > 0, name
     for kind in ("histograms", "samples", "raw"):
-        assert len({path.name.partition(".")[0] for path in (folder / kind).iterdir()}) == 20, kind
+        names = {path.name.partition(".")[0] for path in (folder / kind).iterdir()}
+        assert len({name for name in names if not name.startswith("capacity-")}) == 20, kind
 
 
 def test_no_key_of_the_lab_is_in_the_results(lab: Path, folder: Path) -> None:

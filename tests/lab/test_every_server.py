@@ -1,14 +1,15 @@
 """Every server of the catalogue through the runner, and one for each program in the guest too: each serves the site."""
 
-import csv
 from pathlib import Path
 
 import pytest
 import yaml
 
-from workloads.runner import sources
-from workloads.runner.registry import Registry
-from workloads.runner.run import run
+from tests.lab.records import BY_CLIENT, measure, number, primary, undisturbed
+from vmtoll.lab.suite import chosen
+from vmtoll.spec import sources
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.server import read_server
 
 pytestmark = pytest.mark.lab
 
@@ -16,9 +17,9 @@ pytestmark = pytest.mark.lab
 def at_hand() -> dict[str, str]:
     """Each server of pages that can be measured here, with its program; that of mail has tests of its own."""
     registry = Registry()
-    names = [name for name in registry.servers() if name not in sources.look(registry, registry.servers()).skipped]
-    told = {name: yaml.safe_load(registry.server_file(name).read_text()) for name in names}
-    return {name: server["binary"] for name, server in told.items() if "mail" not in server}
+    skipped, suite = sources.look(registry, registry.servers()).skipped, chosen().suite
+    servers = [read_server(name) for name in registry.servers() if name not in skipped]
+    return {s.name: s.binary for s in servers if s.serves == "pages" and suite not in s.not_in}
 
 
 PROGRAMS = at_hand()
@@ -52,12 +53,10 @@ def test_every_server_serves_its_site(
     }
     path = tmp_path / "every-server.yml"
     path.write_text(yaml.safe_dump(experiment))
-    folder = run(path, lab / "inventory.yml", tmp_path / "results")
-    with (folder / "trials.csv").open(encoding="utf-8", newline="") as handle:
-        rows = list(csv.DictReader(handle))
-    for row in rows:
-        assert row["verdict"] in {"valid", "suspect"}, f"{row['server']} on {row['environment']}: {row['reasons']}"
-        assert int(row["bodies_wrong"]) == 0
-        assert float(row["throughput_rps"]) > 0
-        assert float(row["server_cpu_us_per_request"]) > 0
-    assert len(rows) == len(servers) * len(environments)
+    _, records = measure(path, lab / "inventory.yml", tmp_path / "results")
+    for record in records:
+        assert undisturbed(record) <= BY_CLIENT, f"{record.scenario.server} on {record.arm}: {record.findings}"
+        assert record.counts.bodies_wrong == 0
+        assert number(primary(record).throughput_rps) > 0
+        assert number(primary(record).server_cpu_us_per_request) > 0
+    assert len(records) == len(servers) * len(environments)

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
-from planted import measured, once
-from the_lab import Ssh
 
-from workloads.runner.errors import HostLostError
+from tests.lab.faults import measured, once
+from tests.lab.records import BY_CLIENT, finding, number, primary, undisturbed
+from tests.lab.the_lab import Ssh
+from vmtoll.model.errors import HostLostError
+from vmtoll.model.event import Event, Phase, TrialStep
+from vmtoll.model.finding import ACCIDENTS, Code, Validity
 
 pytestmark = pytest.mark.lab
 
@@ -21,7 +24,7 @@ def told_at_the_start(lab: Path, folder: Path, **metal: Any) -> str:
     hosts["metal"] |= metal
     with pytest.raises(HostLostError) as lost:
         measured(folder, tree=tree)
-    assert not list(folder.glob("results/planted/*/run.json")), "nothing was begun"
+    assert not list(folder.glob("results/injected/*/run.json")), "nothing was begun"
     return str(lost.value)
 
 
@@ -48,22 +51,27 @@ def test_a_key_that_is_refused_is_named(lab: Path, tmp_path: Path) -> None:
     assert "ansible_ssh_private_key_file" in said
 
 
+@pytest.mark.injects(Code.HOST_LOST)
 def test_a_machine_that_reboots_in_mid_trial_is_waited_for(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     since = "systemctl show --property=UserspaceTimestampMonotonic --value"
     before = ssh("metal", since)
-    messages: list[str] = []
-    plant = once("h2load measures", lambda: ssh("metal", "systemctl reboot --no-block"))
+    steps: list[tuple[Phase, str | None]] = []
+    inject = once(Phase.MEASURING, lambda: ssh("metal", "systemctl reboot --no-block"), "h2load")
 
-    def told(message: str) -> None:
-        messages.append(message)
-        plant(message)
+    def listen(event: Event) -> None:
+        if isinstance(event, TrialStep):
+            steps.append((event.phase, event.machine))
+        inject(event)
 
-    rows = measured(tmp_path, told, duration_s=6.0)
-    assert [row["attempt"] for row in rows] == ["1", "2"], messages
-    assert rows[0]["verdict"] == "invalid"
-    assert rows[0]["reasons"].startswith("host-lost: metal: "), rows[0]["reasons"]
-    assert rows[0]["throughput_rps"] == ""
-    assert rows[1]["verdict"] in {"valid", "suspect"}, rows[1]["reasons"]
+    records = measured(tmp_path, listen, duration_s=6.0)
+    assert [record.attempt for record in records] == [1, 2], steps
+    lost, again = records
+    assert lost.validity is Validity.INVALID
+    assert lost.codes <= ACCIDENTS
+    assert finding(lost, Code.HOST_LOST).detail.startswith("metal: ")
+    assert lost.primary is None or lost.primary.throughput_rps is None
+    assert number(primary(again).throughput_rps) > 0
+    # It has just booted: what it still does is its own.
+    assert undisturbed(again) <= BY_CLIENT | {Code.BACKGROUND_CPU}, again.findings
     assert ssh("metal", since) != before, "it did reboot"
-    assert any(m.startswith("metal is gone (") and m.endswith(" s for it") for m in messages), messages
-    assert "metal is back" in messages
+    assert steps.index((Phase.RECOVERING, "metal")) < steps.index((Phase.RECOVERED, "metal"))

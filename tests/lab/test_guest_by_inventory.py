@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from the_lab import LAB, VMTOLL
+
+from tests.lab.the_lab import LAB, VMTOLL
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

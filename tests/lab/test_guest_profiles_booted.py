@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from the_lab import LAB, VMTOLL
+
+from tests.lab.the_lab import LAB, VMTOLL
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from the_lab import MACHINES, VMTOLL, Ssh
 
-from vmtoll.accelerator import probe
+from tests.lab.the_lab import MACHINES, VMTOLL, Ssh
+from vmtoll.lab.accelerator import probe
 
 pytestmark = pytest.mark.lab
 

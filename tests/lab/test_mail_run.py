@@ -1,17 +1,18 @@
 """The mail stack in the guest, stopped, and under its experiment's load, in which no message may be lost unseen."""
 
-import csv
 import imaplib
 from pathlib import Path
 
 import pytest
 import yaml
-from mail_stack import SERVER, stack_on
-from planted import measured, once, reasons
-from the_lab import Ssh
 
-from workloads.runner.registry import Registry
-from workloads.runner.run import run
+from tests.lab.faults import measured, once
+from tests.lab.mail_stack import SERVER, stack_on
+from tests.lab.records import Records, measure, number, primary, undisturbed
+from tests.lab.the_lab import Ssh
+from vmtoll.model.event import Phase
+from vmtoll.model.finding import Code, Validity
+from vmtoll.spec.catalog import Registry
 
 pytestmark = pytest.mark.lab
 
@@ -51,22 +52,21 @@ def test_each_machine_has_made_its_own_key(lab: Path, ssh: Ssh) -> None:
     assert all(key.startswith("600") for key in keys) and keys[0] != keys[1]
 
 
-def rows_of(folder: Path, tmp_path: Path, environments: list[str], workloads: list[str]) -> list[dict[str, str]]:
+def records_of(folder: Path, tmp_path: Path, environments: list[str], workloads: list[str]) -> Records:
     """One block of the experiment, as short as it can be; every trial must have counted."""
     keys = yaml.safe_load(Registry().experiment_file("mail-stack-2009").read_text())
     keys = {key: value for key, value in keys.items() if key not in {"scales", "claims", "noise_floor"}}
     size = {"purpose": "smoke", "blocks": 1, "warmup_s": 0.3, "duration_s": 0.6}
     path = tmp_path / "mail.yml"
     path.write_text(yaml.safe_dump({**keys, **size, "environments": environments, "workloads": workloads}))
-    found = run(path, folder / "inventory.yml", tmp_path / "results")
-    with (found / "trials.csv").open(encoding="utf-8", newline="") as handle:
-        rows = list(csv.DictReader(handle))
-    assert len(rows) == len(environments) * len(workloads)
-    for row in rows:
-        assert row["verdict"] in {"valid", "suspect"}, row["reasons"]
-        assert float(row["throughput_rps"]) > 0 and float(row["server_cpu_us_per_request"]) > 0
-        assert float(row["service_time_p99_us"]) >= float(row["service_time_p50_us"]) > 0
-    return rows
+    _, records = measure(path, folder / "inventory.yml", tmp_path / "results")
+    assert len(records) == len(environments) * len(workloads)
+    for record in records:
+        assert undisturbed(record) == set(), record.findings
+        load = primary(record)
+        assert number(load.throughput_rps) > 0 and number(load.server_cpu_us_per_request) > 0
+        assert number(load.service_time_p99_us) >= number(load.service_time_p50_us) > 0
+    return records
 
 
 @pytest.mark.parametrize(
@@ -79,26 +79,27 @@ def rows_of(folder: Path, tmp_path: Path, environments: list[str], workloads: li
 def test_the_experiment_counts_every_message(
     lab: Path, tmp_path: Path, environments: list[str], workloads: list[str]
 ) -> None:
-    for row in rows_of(lab, tmp_path, environments, workloads):
-        assert int(row["messages_accepted"]) == int(row["messages_delivered"]) == int(row["requests"])
-        assert (row["messages_lost"], row["messages_doubled"]) == ("0", "0")
+    for record in records_of(lab, tmp_path, environments, workloads):
+        counts = record.counts
+        assert counts.messages_accepted == counts.messages_delivered == number(primary(record).requests)
+        assert (counts.messages_lost, counts.messages_doubled) == (0, 0)
 
 
 def test_mailboxes_are_read_under_load(lab: Path, tmp_path: Path) -> None:
-    for row in rows_of(lab, tmp_path, ["metal"], ["mail-imap", "mail-pop3"]):
-        assert row["messages_accepted"] == ""
+    for record in records_of(lab, tmp_path, ["metal"], ["mail-imap", "mail-pop3"]):
+        assert record.counts.messages_accepted is None
 
 
+@pytest.mark.injects(Code.LOST_MAIL)
 def test_a_message_that_is_lost_or_there_twice_is_noticed(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     fault = f"cd {MAILBOXES} && set -- $(grep -l measured */Maildir/new/*) && rm $1 && cp $2 $2.twice"
     workload = yaml.safe_load(Registry().workload_file("mail-smtp").read_text())
-    (row,) = measured(
+    (record,) = measured(
         tmp_path,
-        once("counts the messages", lambda: ssh("metal", fault)),
+        once(Phase.COUNTING, lambda: ssh("metal", fault)),
         {**workload, "keep_alive": None},
         servers=[SERVER],
     )
-    assert row["verdict"] == "invalid"
-    found = reasons(row)["lost-mail"]
-    assert found.endswith("1 are in no mailbox, 1 are there twice")
-    assert (row["messages_lost"], row["messages_doubled"]) == ("1", "1")
+    assert record.validity is Validity.INVALID
+    assert undisturbed(record) == {Code.LOST_MAIL}
+    assert (record.counts.messages_lost, record.counts.messages_doubled) == (1, 1)

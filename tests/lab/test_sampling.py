@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from workloads.runner.inventory import load_inventory
-from workloads.runner.transport import AgentLine
-from workloads.runner.watch import PULSE_S
+from vmtoll.runner.connection import AgentLine
+from vmtoll.runner.observation import PULSE_S
+from vmtoll.spec.inventory import load_inventory
 
 pytestmark = pytest.mark.lab
 

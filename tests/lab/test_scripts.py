@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from planted import changed
-from the_lab import Ssh
 
-from workloads.runner.inventory import load_inventory
-from workloads.runner.transport import AgentLine
+from tests.lab.faults import changed
+from tests.lab.the_lab import Ssh
+from vmtoll.runner.connection import AgentLine
+from vmtoll.spec.inventory import load_inventory
 
 pytestmark = pytest.mark.lab
 

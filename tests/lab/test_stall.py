@@ -11,15 +11,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from planted import changed, measured, once
-from the_lab import Ssh
 
-from analysis.latency import merged_percentiles
-from workloads import tools
+from tests.lab.faults import changed, measured, once
+from tests.lab.records import BY_INJECTION, number, primary, undisturbed
+from tests.lab.the_lab import Ssh
+from vmtoll import loadgen
+from vmtoll.analysis.histograms import merged_percentiles
+from vmtoll.model.event import Phase
+from vmtoll.model.finding import Code
 
 pytestmark = pytest.mark.lab
 
 RATE_RPS, DURATION_S, DEADLINE_MS = 2000, 4.0, 50
+# vegeta waits with at most 500 requests at once, fewer than are due during the stall, and sends the others late.
+LATE = {"vegeta": frozenset({Code.RATE_NOT_REACHED, Code.CLIENT_LATE}), "oha": frozenset[Code]()}
 STALL = (
     "pids=$(pidof lighttz); sleep {after_s}; begin=$(date +%s%N); kill -STOP $pids; sleep 0.4; "
     "kill -CONT $pids; echo $begin $(date +%s%N)"
@@ -36,25 +41,26 @@ def true_p99_us(stalled_s: float) -> float:
     return (stalled_s - DURATION_S / 100) * 1e6
 
 
-@pytest.mark.parametrize("tool", ["vegeta", "oha"])
+@pytest.mark.injects(Code.STALLED)
+@pytest.mark.parametrize("tool", LATE)
 def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, tool: str) -> None:
     """From the tool over the stored histogram to the figure: p99 within 10% of the truth."""
     workload = {"kind": "rate", "tool": tool, "rate_rps": RATE_RPS, "deadline_ms": DEADLINE_MS, "users": None}
     stalled: list[Future[float]] = []
     with ThreadPoolExecutor() as pool:
-        told = once(f"{tool} measures", lambda: stalled.append(pool.submit(stall_s, ssh)))
-        row = measured(tmp_path, told, workload=workload, duration_s=DURATION_S)[0]
+        inject = once(Phase.MEASURING, lambda: stalled.append(pool.submit(stall_s, ssh)), tool)
+        record = measured(tmp_path, inject, workload=workload, duration_s=DURATION_S)[0]
     truth_us = true_p99_us(stalled[0].result())
-    assert row["successful"] == row["requests"] == "8000", row["reasons"]
-    assert float(row["response_time_p99_us"]) == pytest.approx(truth_us, rel=0.1)
-    merged = merged_percentiles(
-        (tmp_path / "results" / "latest").resolve(), pd.DataFrame([{"block": 1, "order": 1, "attempt": 1}])
-    )
+    load = primary(record)
+    assert load.successful == load.requests == 8000, record.findings
+    assert number(load.response_time_p99_us) == pytest.approx(truth_us, rel=0.1)
+    assert undisturbed(record) <= {Code.STALLED} | BY_INJECTION | LATE[tool]
+    merged = merged_percentiles((tmp_path / "results" / "latest").resolve(), pd.DataFrame({"record": [record]}))
     assert merged and merged[2] == pytest.approx(truth_us, rel=0.1)
     late = RATE_RPS * (stalled[0].result() - DEADLINE_MS / 1000)
-    goodput_rps = float(row["throughput_rps"]) * (1 - late / 8000)
-    assert float(row["goodput_rps"]) == pytest.approx(goodput_rps, rel=0.1)
-    assert tools.get(tool).REFUSED_FOR_TAILS is None
+    goodput_rps = number(load.throughput_rps) * (1 - late / 8000)
+    assert number(load.goodput_rps) == pytest.approx(goodput_rps, rel=0.1)
+    assert loadgen.get(tool).refused_for_tails is None
 
 
 # Each prints one time a request, in µs.
@@ -78,5 +84,5 @@ def test_a_tool_that_hides_the_stall_is_refused_for_tails(lab: Path, ssh: Ssh, t
     assert len(times_us) == 8000
     assert times_us.max() > 0.9 * truth_us, "it saw the stall"
     assert np.percentile(times_us, 99) < truth_us / 10
-    assert tools.get("h2load").REFUSED_FOR_TAILS
-    assert "--latency-correction" in tools.get("oha").command(tools.OpenLoad(["u"], 1, 1, keep_alive=True)).argv
+    assert loadgen.get("h2load").refused_for_tails
+    assert "--latency-correction" in loadgen.get("oha").command(loadgen.OpenLoad(["u"], 1, 1, keep_alive=True)).argv

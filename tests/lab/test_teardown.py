@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from the_lab import LAB, VMTOLL
+
+from tests.lab.the_lab import LAB, VMTOLL
 
 pytestmark = pytest.mark.lab
 

@@ -1,14 +1,14 @@
-"""The lab with three clients, two metal machines and two guests on each of two KVM hosts: who is in it, its cells."""
+"""The lab with three clients, two metal machines, and two guests on each of two KVM hosts, in two test beds."""
 
 import json
 import re
 import subprocess
 
 import pytest
-from the_lab import LAB, VMTOLL, Ssh
 
-from vmtoll.shapes import shape
-from workloads.runner.inventory import load_inventory
+from tests.lab.the_lab import LAB, VMTOLL, Ssh
+from vmtoll.lab.topology import shape
+from vmtoll.spec.inventory import load_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -31,13 +31,13 @@ def test_every_machine_is_who_the_inventory_says(multi: Ssh) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_cell_is_machines_that_measure_by_themselves(multi: Ssh, cell: str) -> None:
+def test_a_test_bed_is_machines_that_measure_by_themselves(multi: Ssh, cell: str) -> None:
     machines = load_inventory(LAB / "inventory.yml", ["metal", "kvm-default"], guests=2, limit=cell)
     assert sorted(host.name for host in machines.hosts() if host.role != "kvm_host") == CELLS[cell]
     assert list(machines.kvm_hosts) == [f"kvm-host{1 if cell == 'cell_a' else 2}"]
 
 
-def test_a_part_of_a_cell_is_provisioned_by_itself(multi: Ssh) -> None:
+def test_a_part_of_a_test_bed_is_provisioned_by_itself(multi: Ssh) -> None:
     words = [VMTOLL, "provision", "--limit", "cell_b:!kvm2b"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -10,8 +10,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from vmtoll.guests.inventory import Guest
 from vmtoll.guests.profiles import Profile
+from vmtoll.model.errors import UserError
 from vmtoll.paths import VM_IMAGES
-from vmtoll.shell import UserError
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,17 @@ class Files:
     disk: str
     console_log: str
     credentials: Mapping[str, str]
+
+
+def files_of_role(name: str) -> Files:
+    """The files of a guest by words that the role kvm_guest replaces: only it knows its folders and its keys."""
+    return Files(
+        kernel="@image@/vmlinuz",
+        initrd="@image@/initrd.img",
+        disk=f"@folder@/{name}.qcow2",
+        console_log=f"@console_folder@/{name}-console.log",
+        credentials={"ssh.authorized_keys.root": "@public_key@", "vmtoll.ssh_host_key": "@host_key@"},
+    )
 
 
 def render(profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGES) -> str:

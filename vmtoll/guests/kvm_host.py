@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -27,6 +28,16 @@ def kvm(device: str = "/dev/kvm") -> str:
     finally:
         os.close(opened)
     return "" if version == 12 else f"{device}: speaks version {version} and not 12"
+
+
+def kvm_modules() -> list[str]:
+    """The modules besides `kvm` itself that may have made /dev/kvm, loaded or built in: `kvm_amd`."""
+    return sorted(path.name for path in Path("/sys/module").glob("kvm_*"))
+
+
+def kvm_flags() -> list[str]:
+    """Which of vmx and svm the CPU has: kvm_intel needs the one, kvm_amd the other."""
+    return sorted(set(re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())))
 
 
 def memory() -> dict[str, int]:
@@ -67,6 +78,8 @@ def facts() -> dict[str, object]:
     pages_free = now.get("HugePages_Free", 0) - now.get("HugePages_Rsvd", 0)
     return {
         "kvm": kvm(),
+        "kvm_modules": kvm_modules(),
+        "kvm_flags": kvm_flags(),
         "vhost_net": Path("/dev/vhost-net").exists(),
         "macvtap": has_macvtap(),
         "hugetlbfs": is_mounted("hugetlbfs"),

@@ -1,6 +1,6 @@
-"""What guests need of their KVM host and it has not got, one sentence each, with the way out.
+"""What a KVM host lacks for its guests, one sentence each, with the way out.
 
-A pure function over facts; `GATHER` is the script that gathers them: run on the host as `python3 -`, as root.
+A pure function over facts; `PROBE` is the script that gathers them: run on the host as `python3 -`, as root.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -10,11 +10,12 @@ from typing import Any
 from vmtoll.guests import profiles
 from vmtoll.guests.inventory import Guest
 from vmtoll.guests.profiles import Profile
+from vmtoll.model.errors import UserError
+from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.paths import VM_IMAGES
-from vmtoll.shell import UserError
-from workloads.runner.registry import unknown
+from vmtoll.spec.catalog import unknown
 
-GATHER = Path(__file__).with_name("kvm_host.py")
+PROBE = Path(__file__).with_name("kvm_host.py")
 
 Facts = Mapping[str, Any]
 
@@ -26,7 +27,7 @@ def lacking(
 
     Raises UserError for a profile that does not exist or has a need that nobody knows.
     """
-    found = []
+    lacks = []
     pages, memory_mib = facts["hugepages"]["free"] * facts["hugepages"]["size_kib"] // 1024, 0
     for guest in (guest for guest in guests if guest.state == "present"):
         profile = profiles.load(guest.profile, images)
@@ -34,7 +35,7 @@ def lacking(
             if need not in _CHECKS:
                 raise UserError(f"{guest.profile}.yml: needs: {unknown('need', need, sorted(_CHECKS))}")
             if lack := _CHECKS[need](guest, profile, facts):
-                found.append(f"{guest.name} ({guest.profile}): {lack}.")
+                lacks.append(f"{guest.name} ({guest.profile}): {lack}.")
         if guest.libvirt_name in running:
             continue
         size_mib = guest.memory_mib or int(profile.values["memory_mib"])
@@ -44,22 +45,29 @@ def lacking(
             memory_mib += size_mib
     if pages < 0:
         size_kib = facts["hugepages"]["size_kib"]
-        found.append(
+        lacks.append(
             f"All guests in huge pages together: {-pages} MiB of free huge pages are missing: "
             f"sysctl vm.nr_hugepages with {-(-(-pages * 1024) // size_kib)} more than now, right after the host's boot."
         )
     if memory_mib > facts["memory_available_mib"]:
-        found.append(
+        lacks.append(
             f"All guests together: {memory_mib} MiB are wanted and {facts['memory_available_mib']} MiB of memory are "
             "available: make fewer guests, or smaller ones with vmtoll_memory_mib."
         )
-    return found
+    return lacks
+
+
+def module_text(facts: Facts) -> str:
+    """`; /dev/kvm belongs to kvm_pvm, which is …`, to end a sentence on KVM; empty where it is kvm_intel or kvm_amd."""
+    module = foreign_kvm_module(facts)
+    return f"; /dev/kvm belongs to {module}, which is neither kvm_intel nor kvm_amd" if module else ""
 
 
 def _kvm(guest: Guest, profile: Profile, facts: Facts) -> str:
     if guest.accelerator != "kvm" or not facts["kvm"]:
         return ""
-    return f"KVM does not work ({facts['kvm']}): switch virtualization on in the firmware and load kvm_intel or kvm_amd"
+    why = f"{facts['kvm']}{module_text(facts)}"
+    return f"KVM does not work ({why}): switch virtualization on in the firmware and load kvm_intel or kvm_amd"
 
 
 def _cpus(guest: Guest, profile: Profile, facts: Facts) -> str:
@@ -101,8 +109,8 @@ def _sriov(guest: Guest, profile: Profile, facts: Facts) -> str:
     if not facts["iommu"]:
         return "the IOMMU is off: switch it on in the firmware, and boot with intel_iommu=on or amd_iommu=on"
     if guest.vf not in facts["vfs"]:
-        there = ", ".join(sorted(facts["vfs"])) or "none; write how many to the card's sriov_numvfs in /sys"
-        return f"there is no virtual function {guest.vf!r}: name one in vmtoll_vf (there are: {there})"
+        existing = ", ".join(sorted(facts["vfs"])) or "none; write how many to the card's sriov_numvfs in /sys"
+        return f"there is no virtual function {guest.vf!r}: name one in vmtoll_vf (there are: {existing})"
     return ""
 
 

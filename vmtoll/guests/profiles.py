@@ -1,19 +1,24 @@
-"""Guest profiles: vm-images/guests/<name>.yml, over the profiles that it is made of, over vm-images/defaults.yml."""
+"""Profiles: vm-images/guests/<name>.yml, over those that it is made of, over vm-images/defaults.yml.
+
+Those of the lab's own machines stand in vm-images/machines instead of guests.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from vmtoll.model.errors import UserError
+from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.paths import VM_IMAGES
-from vmtoll.shell import UserError
-from workloads.runner.documents import read
-from workloads.runner.registry import unknown
+from vmtoll.spec.catalog import unknown
+from vmtoll.spec.documents import Keys, read
 
-Accelerator = Literal["kvm", "tcg"]
-ACCELERATORS: tuple[Accelerator, ...] = ("kvm", "tcg")
+ACCELERATORS: tuple[GuestAccelerator, ...] = ("kvm", "tcg")
 # Lists that a profile adds to; every other value replaces the one below it.
 _LISTS = ("cmdline", "needs")
+
+Kind = Literal["guests", "machines"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Profile:
     description: str
     values: Mapping[str, Any]
 
-    def under(self, accelerator: Accelerator) -> dict[str, Any]:
+    def under(self, accelerator: GuestAccelerator) -> Keys:
         """The values as they are with KVM, or under emulation."""
         return {key: v[accelerator] if isinstance(v, dict) else v for key, v in self.values.items()}
 
@@ -34,44 +39,44 @@ class Profile:
         return list(self.values["needs"])
 
 
-def names(images: Path = VM_IMAGES) -> list[str]:
-    """Every profile there is."""
-    return sorted(file.stem for file in (images / "guests").glob("*.yml"))
+def names(images: Path = VM_IMAGES, kind: Kind = "guests") -> list[str]:
+    """Every profile of a kind that there is."""
+    return sorted(file.stem for file in (images / kind).glob("*.yml"))
 
 
-def load(name: str, images: Path = VM_IMAGES) -> Profile:
+def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
     """Read a profile. Raises UserError, or ExperimentError where it is no YAML: file, key and what is allowed."""
-    if name not in names(images):
-        raise UserError(f"{images / 'guests'}: {unknown('guest profile', name, names(images))}")
+    if name not in names(images, kind):
+        raise UserError(f"{images / kind}: {unknown('guest profile', name, names(images, kind))}")
     defaults = read(images / "defaults.yml")
-    said = _said(name, images, defaults, ())
-    description = said.pop("description", "")
-    lists = {key: _together(defaults[key], said.get(key, [])) for key in _LISTS}
-    return Profile(name, str(description), defaults | said | lists)
+    own = _values(name, images / kind, defaults, ())
+    description = own.pop("description", "")
+    lists = {key: _merged(defaults[key], own.get(key, [])) for key in _LISTS}
+    return Profile(name, str(description), defaults | own | lists)
 
 
-def _said(name: str, images: Path, defaults: Mapping[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
+def _values(name: str, folder: Path, defaults: Mapping[str, Any], parents: tuple[str, ...]) -> Keys:
     """What a profile and those that it is made of say, without the defaults."""
-    file = images / "guests" / f"{name}.yml"
+    file, known = folder / f"{name}.yml", sorted(file.stem for file in folder.glob("*.yml"))
     own = read(file)
     for key, value in own.items():
         _check(file, key, value, defaults)
-    merged: dict[str, Any] = {}
+    merged: Keys = {}
     for base in own.pop("of", []):
-        if base not in names(images) or base in (*above, name):
-            why = unknown("guest profile", base, [n for n in names(images) if n not in (*above, name)])
+        if base not in known or base in (*parents, name):
+            why = unknown("guest profile", base, [n for n in known if n not in (*parents, name)])
             raise UserError(f"{file}: of: {why}")
-        for key, value in _said(base, images, defaults, (*above, name)).items():
+        for key, value in _values(base, folder, defaults, (*parents, name)).items():
             if key in _LISTS:
-                merged[key] = _together(merged.get(key, []), value)
+                merged[key] = _merged(merged.get(key, []), value)
             elif key in merged and merged[key] != value and key not in (*own, "description"):
                 raise UserError(f"{file}: {key}: the profiles that it is made of disagree; say it here")
             else:
                 merged[key] = value
-    return merged | own | {key: _together(merged.get(key, []), own[key]) for key in _LISTS if key in own}
+    return merged | own | {key: _merged(merged.get(key, []), own[key]) for key in _LISTS if key in own}
 
 
-def _together(first: list[str], second: list[str]) -> list[str]:
+def _merged(first: list[str], second: list[str]) -> list[str]:
     return [*first, *(word for word in second if word not in first)]
 
 

@@ -1,28 +1,28 @@
-"""Whether a lab is fit to be measured: all that is wrong with it, before anything runs.
+"""Checks of a lab before anything runs: they report all that is wrong with it.
 
-One check, one file of checks/, found by listing that folder. Each has `ORDER` (its place) and `check(lab)`, which
-gives its findings. What has to be looked at on a machine itself is a program of probes/: standard-library Python 3.9
-that prints one line of JSON.
+Each check is one file of checks/, found by listing that folder, with `ORDER` (its place) and `check(lab)`, which
+yields its results. What a check needs to know from a machine itself is a program of probes/: standard-library Python
+3.9 that prints one line of JSON.
 """
 
 import importlib
 import pkgutil
 from collections.abc import Iterator
 
+from vmtoll.model.errors import VmtollError
 from vmtoll.preflight import checks
-from vmtoll.preflight.finding import Finding, fail
 from vmtoll.preflight.lab import Lab
-from workloads.runner.errors import RunnerError
+from vmtoll.preflight.result import CheckResult, fail
 
 
-def findings(lab: Lab) -> Iterator[tuple[str, Finding]]:
-    """(name of the check, finding), as they are found. A check that breaks is a finding, and the next one goes on."""
+def results(lab: Lab) -> Iterator[tuple[str, CheckResult]]:
+    """Yield (name of the check, result) as they come. A check that breaks off is an error, and the next one runs."""
     names = [module.name for module in pkgutil.iter_modules(checks.__path__)]
     modules = [importlib.import_module(f"{checks.__name__}.{name}") for name in names]
     for module in sorted(modules, key=lambda module: module.ORDER):
         name = module.__name__.rpartition(".")[2]
         try:
-            for finding in module.check(lab):
-                yield name, finding
-        except RunnerError as error:
-            yield name, fail("", f"the check broke off: {error}", "Mend that and check again.")
+            for result in module.check(lab):
+                yield name, result
+        except VmtollError as error:
+            yield name, fail("", f"the check broke off: {error}", "Correct that and check again.")

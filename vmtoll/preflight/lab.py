@@ -1,4 +1,4 @@
-"""The machines that a preflight looks at, and how it asks them."""
+"""The machines that a preflight checks, and how it asks them."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vmtoll.preflight.finding import Finding, fail
-from workloads.runner.errors import AgentError, RunnerError
-from workloads.runner.inventory import Host, Role, hosts_by_role, members, read_inventory
-from workloads.runner.transport import AgentLine
+from vmtoll.agent.protocol import Done
+from vmtoll.model.errors import AgentError, InventoryError, VmtollError
+from vmtoll.model.inventory import Host, Role
+from vmtoll.preflight.result import CheckResult, fail
+from vmtoll.runner.connection import AgentLine
+from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
 
 PROBES = Path(__file__).parent / "probes"
 _AT_ONCE = 16
@@ -20,9 +22,8 @@ SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
 
 @dataclass
 class Lab:
-    """`data` is what ansible-inventory says. The check `reach` opens the `lines`: who has none does not answer.
-
-    `in_use`: machines that another run holds, or where something else has the port: no load is sent to them.
+    """`data`: the output of ansible-inventory. `lines`: agents that the check `reach` started; a machine without one
+    does not answer. `in_use`: machines that another run holds, or whose port is taken: they get no load.
     """
 
     path: Path
@@ -38,12 +39,30 @@ class Lab:
         return cls(path, read_inventory(path, limit), limit is not None, say)
 
     @cached_property
+    def by_role(self) -> dict[Role, list[Host]]:
+        """The machines by role; those with a wrong variable are in `mistakes` instead."""
+        return {
+            role: [host for host in hosts if host.name not in self.mistakes]
+            for role, hosts in hosts_by_role(self.data, str(self.path)).items()
+        }
+
+    @cached_property
+    def mistakes(self) -> dict[str, str]:
+        """Machine → its wrong variable."""
+        wrong: dict[str, str] = {}
+        for host in (host for hosts in hosts_by_role(self.data, str(self.path)).values() for host in hosts):
+            try:
+                host.check()
+            except InventoryError as error:
+                wrong[host.name] = str(error).removeprefix(f"{self.path}: {host.name}: ").rstrip(".")
+        return wrong
+
+    @cached_property
     def hosts(self) -> Sequence[Host]:
-        """All machines; of the KVM hosts under a limit only those that the others stand on."""
-        by_role = hosts_by_role(self.data)
-        hosts = [*by_role["client"], *by_role["metal"], *by_role["kvm_guest"]]
-        needed = {host.get(key) for host in hosts for key in ("vmtoll_kvm_host", "vmtoll_container_host")}
-        return [*hosts, *(host for host in by_role["kvm_host"] if not self.limited or host.name in needed)]
+        """All machines; under a limit only those KVM hosts that the others need."""
+        hosts = [host for role, hosts in self.by_role.items() for host in hosts if role != "kvm_host"]
+        needed = {name for host in hosts for name in (host.vars.kvm_host, host.vars.container_host)}
+        return [*hosts, *(host for host in self.by_role["kvm_host"] if not self.limited or host.name in needed)]
 
     def answering(self, *roles: Role) -> list[Host]:
         """The machines with a line, of these roles or of any."""
@@ -65,14 +84,14 @@ class Lab:
 
     def run(
         self, host: Host, argv: Sequence[str], limit_s: float = 60.0, files: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
+    ) -> Done:
         """Run a command on a machine, in a fresh folder with these files; see the agent's Commands.run."""
         line = self.lines[host.name]
-        done: dict[str, Any] = line.call("exec", limit_s + 15, argv=argv, limit_s=limit_s, files={**(files or {})})
+        done: Done = line.call("exec", limit_s + 15, argv=argv, limit_s=limit_s, files={**(files or {})})
         return done
 
     def probe(self, host: Host, name: str, *words: str, limit_s: float = 60.0) -> Any:
-        """What probes/<name>.py prints on a machine. Raises AgentError."""
+        """What probes/<name>.py prints on a machine, as JSON. Raises AgentError."""
         return self.script(host, (PROBES / f"{name}.py").read_text("utf-8"), *words, limit_s=limit_s)
 
     def script(
@@ -86,12 +105,11 @@ class Lab:
             last = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
             raise AgentError(f"{host.name}: the probe ended with {done['exit_status']} ({last})") from None
 
-    def on_each(self, hosts: Iterable[Host], look: Callable[[Host], Iterable[Finding]]) -> Iterable[Finding]:
-        """What `look` finds on each of these machines, all at once. One that is lost meanwhile is a finding."""
-
+    def on_each(self, hosts: Iterable[Host], look: Callable[[Host], Iterable[CheckResult]]) -> Iterable[CheckResult]:
+        """The results of `look` on each of these machines, all at once. Losing a machine is an error among them."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for found in pool.map(lambda host: guarded(host.name, lambda: look(host)), hosts):
-                yield from found
+            for results in pool.map(lambda host: guarded(host.name, lambda: look(host)), hosts):
+                yield from results
 
     def close(self) -> None:
         """End all agents."""
@@ -99,9 +117,9 @@ class Lab:
             list(pool.map(AgentLine.close, self.lines.values()))
 
 
-def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What `look` finds; a machine that is lost meanwhile, or cannot answer, is a finding too."""
+def guarded(name: str, look: Callable[[], Iterable[CheckResult]]) -> list[CheckResult]:
+    """The results of `look`; an error when the machine is lost meanwhile, or cannot answer."""
     try:
         return list(look())
-    except RunnerError as error:
-        return [fail(name, f"could not be looked at: {error}", "Mend that and check again.")]
+    except VmtollError as error:
+        return [fail(name, f"the check broke off: {error}", "Correct that and check again.")]

@@ -1,14 +1,12 @@
 """The clocks of all machines agree."""
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll.model.errors import HostLostError
 from vmtoll.preflight.lab import Lab
-from workloads.runner.errors import HostLostError
-from workloads.runner.machine_gates import STEP_S
-from workloads.runner.transport import AgentLine
+from vmtoll.preflight.result import CheckResult, fail, ok, warn
+from vmtoll.runner.clients import Offset, clock_offset
+from vmtoll.runner.gates import STEP_S
 
 ORDER = 50
 # The series of a trial are by the second. An emulated guest begins up to a second behind: its hardware clock tells
@@ -18,20 +16,12 @@ _LOOKS = 12
 _LIMIT_S = 30.0
 
 
-@dataclass(frozen=True)
-class Offset:
-    """A clock is `ahead_s` of this machine's, right to `error_s`: half of the shortest round trip."""
-
-    ahead_s: float
-    error_s: float
-
-
-def check(lab: Lab) -> Iterator[Finding]:
+def check(lab: Lab) -> Iterator[CheckResult]:
     """Every machine against the first that answers; whether that one is right is of no account."""
     offsets: dict[str, Offset] = {}
     for host in lab.answering():  # one after the other: a busy machine answers late
         try:
-            offsets[host.name] = offset(lab.lines[host.name])
+            offsets[host.name] = clock_offset(lab.lines[host.name], _LOOKS, _LIMIT_S)
         except HostLostError as error:
             yield fail(host.name, f"does not tell the time: {error}", "See what keeps it busy.")
     first = next(iter(offsets), "")
@@ -40,7 +30,7 @@ def check(lab: Lab) -> Iterator[Finding]:
         yield judge(name, first, ahead_s, error_s)
 
 
-def judge(name: str, first: str, ahead_s: float, error_s: float) -> Finding:
+def judge(name: str, first: str, ahead_s: float, error_s: float) -> CheckResult:
     """Whether a clock that is so far ahead of the first machine's, give or take the error, is one of a lab."""
     if name == first:
         return ok(name, "the clock that the others are compared with")
@@ -50,16 +40,3 @@ def judge(name: str, first: str, ahead_s: float, error_s: float) -> Finding:
     if sure_s > _WORTHLESS_S:
         return fail(name, found, advice)
     return warn(name, found, advice) if sure_s > STEP_S else ok(name, found)
-
-
-def offset(line: AgentLine) -> Offset:
-    """Ask a machine for the time a few times; the shortest round trip tells it best. Raises HostLostError."""
-    looks = (_look(line) for _ in range(_LOOKS))
-    return min(looks, key=lambda seen: seen.error_s)
-
-
-def _look(line: AgentLine) -> Offset:
-    asked_s, begin_s = time.time(), time.monotonic()
-    told_s = float(line.call("ping", _LIMIT_S)["time_s"])
-    trip_s = time.monotonic() - begin_s
-    return Offset(told_s - asked_s - trip_s / 2, trip_s / 2)

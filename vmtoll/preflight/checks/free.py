@@ -1,27 +1,35 @@
-"""Nobody else measures on the machines, and the servers' port is free."""
+"""Nobody else measures on the machines, and the servers' ports are free."""
 
 import os
 from collections.abc import Iterator
 
-from vmtoll.preflight.finding import Finding, fail, ok
+from vmtoll.model.inventory import Host
+from vmtoll.model.transport import tls_port
 from vmtoll.preflight.lab import SUTS, Lab
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, fail, ok
 
 ORDER = 30
 
 
-def check(lab: Lab) -> Iterator[Finding]:
+def check(lab: Lab) -> Iterator[CheckResult]:
     """Takes the lock that a run takes, for as long as the preflight lasts."""
     yield from lab.on_each(lab.answering("client", *SUTS), lambda host: _look(lab, host))
 
 
-def _look(lab: Lab, host: Host) -> Iterator[Finding]:
+def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
     held_by = lab.lines[host.name].call("lock", owner=f"preflight (process {os.getpid()})")["held_by"]
     if held_by:
         lab.in_use.add(host.name)
         yield fail(host.name, f"in use by {held_by}", "Wait for its end.")
-    elif host.role in SUTS and (who := lab.probe(host, "port", str(host.port))):
+    elif host.role in SUTS and (taken := _taken(lab, host)):
         lab.in_use.add(host.name)
-        yield fail(host.name, f"port {host.port} is taken ({who})", "Stop what listens there, or set vmtoll_http_port.")
+        yield fail(host.name, f"port {taken}", "Stop what listens there, or set vmtoll_http_port.")
     else:
         yield ok(host.name, "no run on it" + (f", port {host.port} free" if host.role in SUTS else ""))
+
+
+def _taken(lab: Lab, host: Host) -> str:
+    """The first port that a server could not listen on, the plain one or those of TLS, and why; empty without any."""
+    ports = (host.port, *(tls_port(host.port, resumption=resumption) for resumption in (False, True)))
+    reasons = ((port, lab.probe(host, "port", str(port))) for port in ports)
+    return next((f"{port} is taken ({why})" for port, why in reasons if why), "")

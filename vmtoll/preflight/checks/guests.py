@@ -3,38 +3,37 @@
 from collections.abc import Iterator, Sequence
 
 from vmtoll.guests import inventory, needs
-from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll.model.errors import AgentError, VmtollError
+from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
-from vmtoll.shell import UserError
-from workloads.runner.errors import AgentError
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, fail, ok, warn
 
 ORDER = 85
 
 
-def check(lab: Lab) -> Iterator[Finding]:
+def check(lab: Lab) -> Iterator[CheckResult]:
     """Libvirt's domains, and vmtoll/guests/needs.py over what the host has."""
     yield from lab.on_each(lab.answering("kvm_host"), lambda host: _look(lab, host))
 
 
-def _look(lab: Lab, host: Host) -> Iterator[Finding]:
-    guests = [g for g in lab.hosts if g.role == "kvm_guest" and g.get("vmtoll_kvm_host") == host.name]
+def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
+    guests = [guest for guest in lab.by_role["kvm_guest"] if guest.vars.kvm_host == host.name]
     if not guests:
         return
     running, defined = _domains(lab, host), _domains(lab, host, "--all")
     for guest in guests:
-        domain = str(guest.get("vmtoll_domain", guest.name))
+        domain = guest.vars.domain or guest.name
         if domain in running:
             yield ok(guest.name, f"the domain {domain} runs on {host.name}")
         elif domain in defined:
             yield fail(guest.name, f"the domain {domain} is shut off", f"Start it: `virsh start {domain}`.")
-        elif guest.get("vmtoll_profile"):
+        elif guest.vars.profile:
             yield warn(guest.name, f"{host.name} has no domain {domain} yet", "`vmtoll provision` makes it.")
         else:
             yield fail(
                 guest.name, f"{host.name} has no domain {domain}", "Correct vmtoll_domain or vmtoll_libvirt_uri."
             )
-    yield from _needs(lab, host, [guest for guest in guests if guest.get("vmtoll_profile")], running)
+    yield from _needs(lab, host, [guest for guest in guests if guest.vars.profile], running)
 
 
 def _domains(lab: Lab, host: Host, *words: str) -> list[str]:
@@ -42,16 +41,16 @@ def _domains(lab: Lab, host: Host, *words: str) -> list[str]:
     done = lab.run(host, ["virsh", "-c", uri, "list", "--name", *words])
     if done["exit_status"]:
         raise AgentError(f"{host.name}: virsh -c {uri}: {' '.join(done['stderr'].split())}")
-    return [str(name) for name in done["stdout"].split()]
+    return done["stdout"].split()
 
 
-def _needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence[str]) -> Iterator[Finding]:
+def _needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence[str]) -> Iterator[CheckResult]:
     if not guests:
         return
     try:
-        described = [inventory.guest(guest.name, guest.variables) for guest in guests]
-        lacks = needs.lacking(described, lab.script(host, needs.GATHER.read_text("utf-8")), running)
-    except UserError as error:
+        described = [inventory.guest(guest) for guest in guests]
+        lacks = needs.lacking(described, lab.script(host, needs.PROBE.read_text("utf-8")), running)
+    except VmtollError as error:
         yield fail(host.name, str(error).rstrip("."), "Correct it in the inventory.")
         return
     for lack in lacks:

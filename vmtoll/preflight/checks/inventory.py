@@ -1,110 +1,106 @@
-"""The inventory says all that a run needs, and nothing that no one reads."""
+"""The inventory has all that a run needs, and no variable that vmtoll does not know."""
 
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from vmtoll.guests.inventory import VARIABLES
-from vmtoll.paths import PLAYBOOKS, REPO
-from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll.model.inventory import Host, HostVars
 from vmtoll.preflight.lab import SUTS, Lab
-from workloads.runner.inventory import Host, hosts_by_role
-from workloads.runner.registry import Registry, unknown
+from vmtoll.preflight.result import CheckResult, fail, ok, warn
+from vmtoll.spec.catalog import Registry, unknown
 
 ORDER = 10
-_VARIABLE = re.compile(r"\bvmtoll_[a-z0-9_]+")
-_SAME = (("vmtoll_http_port", 8080), ("vmtoll_workers", 1))
 
 
-def check(lab: Lab) -> Iterator[Finding]:
-    """Groups, environments, guests' variables, what must be alike, and names that nothing reads."""
-    wrong = [*_groups(lab), *_environments(lab), *_guests(lab), *_alike(lab), *_link(lab), *_typos(lab)]
+def check(lab: Lab) -> Iterator[CheckResult]:
+    """Values, groups, environments, guests' variables, variables that must be the same, unknown variables."""
+    wrong = [*_values(lab), *_groups(lab), *_environments(lab), *_guests(lab), *_same(lab), *_link(lab), *_typos(lab)]
     yield from wrong
-    if not any(finding.level == "fail" for finding in wrong):
-        parts = ", ".join(f"{len(hosts)} {role}" for role, hosts in hosts_by_role(lab.data).items())
+    if not any(result.level == "fail" for result in wrong):
+        parts = ", ".join(f"{len(hosts)} {role}" for role, hosts in lab.by_role.items())
         yield ok("", f"{lab.path}: {parts}")
 
 
-def _groups(lab: Lab) -> Iterator[Finding]:
-    by_role = hosts_by_role(lab.data)
-    if not by_role["client"]:
+def _values(lab: Lab) -> Iterator[CheckResult]:
+    for host, mistake in lab.mistakes.items():
+        yield fail(host, mistake, "Correct it in the inventory; the other checks leave this machine out.")
+
+
+def _groups(lab: Lab) -> Iterator[CheckResult]:
+    if lab.mistakes:
+        return
+    if not lab.by_role["client"]:
         yield fail("", f"{lab.path}: the group `clients` is empty", "Name the machine there that sends the load.")
-    if not by_role["metal"] and not by_role["kvm_guest"]:
-        yield fail("", f"{lab.path}: the groups `metal` and `kvm_guests` are empty", "Name what is to be measured.")
+    if not lab.by_role["metal"] and not lab.by_role["kvm_guest"]:
+        yield fail(
+            "", f"{lab.path}: the groups `metal` and `kvm_guests` are empty", "Name the machines to be measured."
+        )
 
 
-def _environments(lab: Lab) -> Iterator[Finding]:
+def _environments(lab: Lab) -> Iterator[CheckResult]:
     known, sharing = Registry().environments(), defaultdict[tuple[str, str], list[Host]](list)
     for host in _suts(lab):
-        environment = host.get("vmtoll_environment")
+        environment = host.vars.environment
         if environment is None:
             yield fail(host.name, "vmtoll_environment is not set", "Set it: metal, or the name of a guest profile.")
         elif environment not in known:
             yield fail(host.name, unknown("vmtoll_environment", environment, known), "Correct it in the inventory.")
         else:
-            sharing[lab.cell(host), str(environment)].append(host)
+            sharing[lab.cell(host), environment].append(host)
     for (_, environment), hosts in sharing.items():
-        if len({host.get("vmtoll_kvm_host", host.name) for host in hosts}) > 1:
+        if len({host.vars.kvm_host or host.name for host in hosts}) > 1:
             names = ", ".join(host.name for host in hosts)
             yield warn("", f"{names} are all {environment}", "Choose one with --limit, or make each part of a cell.")
 
 
-def _guests(lab: Lab) -> Iterator[Finding]:
-    by_role = hosts_by_role(lab.data)
-    hosts = {host.name for host in by_role["kvm_host"]}
-    for guest in by_role["kvm_guest"]:
-        for name in ("vmtoll_kvm_host", "vmtoll_domain"):
-            if guest.get(name) is None:
+def _guests(lab: Lab) -> Iterator[CheckResult]:
+    kvm_hosts = {host.name for host in lab.by_role["kvm_host"]} | set(lab.mistakes)
+    for guest in lab.by_role["kvm_guest"]:
+        for name, value in (("vmtoll_kvm_host", guest.vars.kvm_host), ("vmtoll_domain", guest.vars.domain)):
+            if value is None:
                 yield fail(guest.name, f"{name} is not set", "Set it, to tell KVM from emulation.")
-    for host in (host for hosts_of in by_role.values() for host in hosts_of):
-        for name in ("vmtoll_kvm_host", "vmtoll_container_host"):
-            if host.get(name) is not None and host.get(name) not in hosts:
-                found = f"{name} is {host.get(name)!r}, which is not in the group `kvm_hosts`"
+    for host in (host for hosts in lab.by_role.values() for host in hosts):
+        named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
+        for name, value in named:
+            if value is not None and value not in kvm_hosts:
+                found = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
                 yield fail(host.name, found, "Add it there, or correct the name.")
 
 
-def _alike(lab: Lab) -> Iterator[Finding]:
-    for name, default in _SAME:
-        values = {str(host.get(name, default)): host.name for host in _suts(lab)}
+def _same(lab: Lab) -> Iterator[CheckResult]:
+    ports = {host.vars.http_port: host.name for host in _suts(lab)}
+    workers = {host.vars.workers: host.name for host in _suts(lab)}
+    for name, values in (("vmtoll_http_port", ports), ("vmtoll_workers", workers)):
         if len(values) > 1:
             each = ", ".join(f"{value} on {host}" for value, host in values.items())
             yield fail("", f"{name} is {each}", "Set it once, under `all` or `suts`.")
 
 
-def _link(lab: Lab) -> Iterator[Finding]:
-    clients = hosts_by_role(lab.data)["client"]
-    if len({str(client.get("vmtoll_link", "unshaped")) for client in clients}) > 1:
-        each = ", ".join(f"{client.get('vmtoll_link', 'unshaped')} on {client.name}" for client in clients)
+def _link(lab: Lab) -> Iterator[CheckResult]:
+    clients = lab.by_role["client"]
+    if len({client.vars.link for client in clients}) > 1:
+        each = ", ".join(f"{client.vars.link} on {client.name}" for client in clients)
         yield warn("", f"vmtoll_link is {each}", "Choose clients with --limit: one load needs one link.")
     for client in clients:
-        link, mbit = str(client.get("vmtoll_link", "unshaped")), client.get("vmtoll_link_mbit")
-        rate = re.fullmatch(r"([0-9]+)(mbit|gbit)", link)
-        said = int(rate[1]) * (1000 if rate[2] == "gbit" else 1) if rate else None
-        if said is not None and (mbit is None or float(mbit) != said):
-            found = f"vmtoll_link is {link}, and vmtoll_link_mbit is {mbit}"
-            yield fail(client.name, found, f"Set vmtoll_link_mbit: {said}.")
+        rate = re.fullmatch(r"([0-9]+)(mbit|gbit)", client.vars.link)
+        rate_mbit = int(rate[1]) * (1000 if rate[2] == "gbit" else 1) if rate else None
+        if rate_mbit is not None and client.vars.link_mbit != rate_mbit:
+            line = "not set" if client.vars.link_mbit is None else f"{client.vars.link_mbit:g}"
+            found = f"vmtoll_link is {client.vars.link}, and vmtoll_link_mbit is {line}"
+            yield fail(client.name, found, f"Set vmtoll_link_mbit: {rate_mbit}.")
 
 
-def _typos(lab: Lab) -> Iterator[Finding]:
-    known, users = read_variables() | set(VARIABLES), defaultdict[str, list[str]](list)
+def _typos(lab: Lab) -> Iterator[CheckResult]:
+    having = defaultdict[str, list[str]](list)
     for host, variables in lab.data.get("_meta", {}).get("hostvars", {}).items():
-        for name in variables:
-            if name.startswith("vmtoll_") and name not in known:
-                users[name].append(host)
-    for name, hosts in users.items():
-        close = difflib.get_close_matches(name, known, n=1)
-        meant = f"Did you mean {close[0]}?" if close else "Remove it; docs/design.md lists those that there are."
-        yield fail(", ".join(hosts), f"nothing reads the variable {name}", meant)
+        for name in HostVars.unknown(variables):
+            having[name].append(host)
+    for name, hosts in having.items():
+        close = difflib.get_close_matches(name, HostVars.names(), n=1)
+        advice = f"Did you mean {close[0]}?" if close else "Remove it; docs/inventory.md lists all variables."
+        yield fail(", ".join(hosts), f"unknown variable {name}", advice)
 
 
-def read_variables() -> set[str]:
-    """The inventory's variables that something in this project reads: found in its sources, listed nowhere."""
-    files = [*(REPO / "workloads").rglob("*.py"), *(REPO / "vmtoll").rglob("*.py")]
-    files += [file for suffix in ("yml", "j2", "py") for file in PLAYBOOKS.rglob(f"*.{suffix}")]
-    return {name for file in files for name in _VARIABLE.findall(file.read_text("utf-8"))}
-
-
-def _suts(lab: Lab) -> Iterable[Host]:
-    by_role = hosts_by_role(lab.data)
-    return (host for role in SUTS for host in by_role[role])
+def _suts(lab: Lab) -> list[Host]:
+    return [host for role in SUTS for host in lab.by_role[role]]

@@ -1,39 +1,55 @@
-"""KVM works on every KVM host: not only the device is there, a processor runs code on it, and a kernel boots."""
+"""KVM works on every KVM host: a virtual CPU runs code on it and a kernel boots, which takes more than /dev/kvm."""
 
 import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from vmtoll import accelerator
+from vmtoll.guests import kvm_host
+from vmtoll.guests.needs import module_text
+from vmtoll.lab import accelerator
+from vmtoll.model.inventory import Host
 from vmtoll.paths import LAB
-from vmtoll.preflight.finding import Finding, Level, ok
 from vmtoll.preflight.lab import Lab
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, Level, ok
 
 ORDER = 80
 
 
-def check(lab: Lab) -> Iterator[Finding]:
-    """probes/kvm.py, then what vmtoll/accelerator.py does, with a kernel of that machine."""
+class KvmAnswer(TypedDict):
+    """What probes/kvm.py prints: why KVM does not work and the way out, both empty where it does; kernel booted; the
+    kvm_… modules of the host, and vmx or svm among its CPU's flags.
+    """
+
+    why: str
+    advice: str
+    booted: str
+    kvm_modules: list[str]
+    kvm_flags: list[str]
+
+
+def check(lab: Lab) -> Iterator[CheckResult]:
+    """Run probes/kvm.py, and vmtoll/lab/accelerator.py with a kernel of that machine."""
     yield from lab.on_each(lab.answering("kvm_host"), lambda host: _look(lab, host))
 
 
-def _look(lab: Lab, host: Host) -> Iterator[Finding]:
-    embedded = host.is_local and host.get("vmtoll_lab") == "embedded"
+def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
+    embedded = host.is_local and host.vars.lab == "embedded"
     words = [f"{json.loads((LAB / 'built.json').read_text())['image']}/vmlinuz"] if embedded else []
     probe = (Path(__file__).parents[1] / "probes" / "kvm.py").read_text("utf-8")
-    seen = lab.script(host, probe, *words, limit_s=40, files={"accelerator.py": inspect.getsource(accelerator)})
+    files = {"accelerator.py": inspect.getsource(accelerator), "kvm_host.py": inspect.getsource(kvm_host)}
+    seen = lab.script(host, probe, *words, limit_s=40, files=files)
     yield judge(host.name, seen, embedded=embedded)
 
 
-def judge(machine: str, seen: dict[str, Any], *, embedded: bool) -> Finding:
-    """Whether KVM works, by what the probe saw; the embedded lab does without it, and says so everywhere."""
+def judge(machine: str, seen: KvmAnswer, *, embedded: bool) -> CheckResult:
+    """Whether KVM works, by the answer of the probe; the embedded lab can do without it."""
+    module = module_text(seen)
     if seen["why"]:
         level: Level = "warn" if embedded else "fail"
-        advice = "The lab's guests are emulated: figures of them are shape only." if embedded else seen["advice"]
-        return Finding(machine, level, f"KVM does not work: {seen['why']}", advice)
-    return ok(
-        machine, f"KVM runs code{', and boots ' + seen['booted'] if seen['booted'] else '; no kernel was booted'}"
-    )
+        alone = "The lab's guests are emulated: compare their figures among themselves only."
+        why = f"KVM does not work: {seen['why']}{module}"
+        return CheckResult(machine, level, why, alone if embedded else seen["advice"])
+    booted = f", and boots {seen['booted']}" if seen["booted"] else "; no kernel was booted"
+    return ok(machine, f"KVM runs code{booted}{module}")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll.model.errors import AgentError
+from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab, guarded
-from workloads.runner.errors import AgentError
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, fail, ok, warn
 
 ORDER = 70
 SECONDS = 2
@@ -21,7 +21,7 @@ _LIMIT_S = 30.0
 _REFUSED = "Connection refused"
 
 
-def check(lab: Lab) -> Iterator[Finding]:
+def check(lab: Lab) -> Iterator[CheckResult]:
     """iperf3, one pair after the other, there and back; only between machines that nobody else uses."""
     for client, sut in lab.pairs():
         if not {client.name, sut.name} & lab.in_use:
@@ -30,7 +30,7 @@ def check(lab: Lab) -> Iterator[Finding]:
             yield from guarded(pair, partial(_look, lab, client, sut))
 
 
-def _look(lab: Lab, client: Host, sut: Host) -> list[Finding]:
+def _look(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
     pair = f"{client.name}–{sut.name}"
     for host in (client, sut):
         try:
@@ -40,9 +40,7 @@ def _look(lab: Lab, client: Host, sut: Host) -> list[Finding]:
             return [warn(pair, found, "`vmtoll provision` installs it; check again.")]
     there_mbit, back_mbit = (_rate_mbit(lab, client, sut, *way) for way in ((), ("--reverse",)))
     nics = [nic for nic in (_nic_mbit(lab, client, sut.address), _nic_mbit(lab, sut, client.address)) if nic]
-    said = client.get("vmtoll_link_mbit")
-    said_mbit = None if said is None else float(said)
-    return [judge(client.name, sut, there_mbit, back_mbit, said_mbit, min(nics, default=None))]
+    return [judge(client.name, sut, there_mbit, back_mbit, client.vars.link_mbit, min(nics, default=None))]
 
 
 def _rate_mbit(lab: Lab, client: Host, sut: Host, *way: str) -> float:
@@ -54,14 +52,14 @@ def _rate_mbit(lab: Lab, client: Host, sut: Host, *way: str) -> float:
     deadline = time.monotonic() + _PATIENCE_S
     try:
         while True:
-            said: dict[str, Any] = json.loads(lab.run(client, argv, _LIMIT_S)["stdout"] or "{}")
-            error = str(said.get("error", ""))
+            answer: dict[str, Any] = json.loads(lab.run(client, argv, _LIMIT_S)["stdout"] or "{}")
+            error = str(answer.get("error", ""))
             if _REFUSED not in error or time.monotonic() > deadline:
                 break
-        if error or "end" not in said:
-            reason = error or "iperf3 said nothing"
+        if error or "end" not in answer:
+            reason = error or "iperf3 printed nothing"
             raise AgentError(f"{client.name}: no data to {sut.address}, port {sut.port}: {reason}")
-        return float(said["end"]["sum_received"]["bits_per_second"]) / 1e6
+        return float(answer["end"]["sum_received"]["bits_per_second"]) / 1e6
     finally:
         lab.lines[sut.name].call("kill")
         server.wait(_LIMIT_S)
@@ -74,21 +72,21 @@ def _nic_mbit(lab: Lab, host: Host, remote: str) -> float | None:
 
 
 def judge(
-    client: str, sut: Host, there_mbit: float, back_mbit: float, said_mbit: float | None, nic_mbit: float | None
-) -> Finding:
-    """Whether what came through is the line's rate: that of the inventory, else that of the slower interface."""
+    client: str, sut: Host, there_mbit: float, back_mbit: float, stated_mbit: float | None, nic_mbit: float | None
+) -> CheckResult:
+    """Compare the measured rates with the line's: the inventory's, else that of the slower interface."""
     pair, slower_mbit = f"{client}–{sut.name}", min(there_mbit, back_mbit)
     slower = "there" if there_mbit < back_mbit else "back"
     found = f"{there_mbit:.0f} Mbit/s there, {back_mbit:.0f} back"
-    if said_mbit is not None and max(there_mbit, back_mbit) > _MOST * said_mbit:
-        return fail(pair, f"{found}; vmtoll_link_mbit says {said_mbit:g}", "Correct it, or shape the link.")
-    line_mbit = said_mbit if said_mbit is not None else nic_mbit
+    if stated_mbit is not None and max(there_mbit, back_mbit) > _MOST * stated_mbit:
+        return fail(pair, f"{found}; vmtoll_link_mbit says {stated_mbit:g}", "Correct it, or shape the link.")
+    line_mbit = stated_mbit if stated_mbit is not None else nic_mbit
     if line_mbit is None or slower_mbit >= _LEAST * line_mbit:
         return ok(pair, found)
-    whose = "vmtoll_link_mbit says" if said_mbit is not None else "the interfaces could do"
+    whose = "vmtoll_link_mbit says" if stated_mbit is not None else "the interfaces could do"
     found = f"{found}; {whose} {line_mbit:g}, the way {slower} is the slower"
     if sut.role == "kvm_guest":
-        advice = "If its host reaches the rate, the guest's network device is what it costs; else mend cable or switch."
+        advice = "If its host reaches the rate, the guest's network device is the cause; else repair cable or switch."
         return warn(pair, found, advice)
-    verdict = fail if said_mbit is not None else warn
-    return verdict(pair, found, "Look at cable, switch and `ethtool`, or say the real rate in vmtoll_link_mbit.")
+    verdict = fail if stated_mbit is not None else warn
+    return verdict(pair, found, "Look at cable, switch and `ethtool`, or set vmtoll_link_mbit to the real rate.")

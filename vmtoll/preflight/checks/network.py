@@ -2,37 +2,52 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
-from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab, guarded
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, fail, ok, warn
 
 ORDER = 60
 
 
-def check(lab: Lab) -> Iterator[Finding]:
+class Route(TypedDict):
+    """What probes/network.py prints of the way from a machine to an address; with an error nothing else is certain."""
+
+    error: str
+    remote: str
+    address: str
+    interface: str
+    mtu: int
+    mac: str
+    speed_mbit: int | None
+    on_link: bool
+    gateway: str | None
+    neighbour: str | None
+
+
+def check(lab: Lab) -> Iterator[CheckResult]:
     """Looks from both ends: the route, the neighbour's hardware address, the MTU."""
     for client, sut in lab.pairs():
         yield from guarded(f"{client.name}–{sut.name}", partial(_look, lab, client, sut))
 
 
-def _look(lab: Lab, client: Host, sut: Host) -> list[Finding]:
+def _look(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
     pair = f"{client.name}–{sut.name}"
-    there = lab.probe(client, "network", sut.address)
+    there: Route = lab.probe(client, "network", sut.address)
     if there["error"]:
         found = f"{client.name} has no way to {sut.address}: {there['error']}"
-        return [fail(pair, found, "Mend vmtoll_address, the route or the cable.")]
-    back = lab.probe(sut, "network", there["address"])
+        return [fail(pair, found, "Correct vmtoll_address, the route or the cable.")]
+    back: Route = lab.probe(sut, "network", there["address"])
     if back["error"]:
         found = f"{sut.name} has no way back to {there['address']}: {back['error']}"
-        return [fail(pair, found, "Mend its route, or give both an address on one network.")]
+        return [fail(pair, found, "Correct its route, or give both an address on one network.")]
     return judge(client.name, sut.name, there, back)
 
 
-def judge(client: str, sut: str, there: dict[str, Any], back: dict[str, Any]) -> list[Finding]:
-    """Findings of what each end sees of the other (probes/network.py)."""
-    pair, found = f"{client}–{sut}", list[Finding]()
+def judge(client: str, sut: str, there: Route, back: Route) -> list[CheckResult]:
+    """Compare what the two ends see of each other (probes/network.py)."""
+    pair, found = f"{client}–{sut}", list[CheckResult]()
     if there["mtu"] != back["mtu"]:
         text = f"the MTU is {there['mtu']} on {client}, {back['mtu']} on {sut}"
         found.append(warn(pair, text, "Give both interfaces the same MTU."))

@@ -1,14 +1,13 @@
-"""Every machine is reached, as root, and has Python; what is in the way has a sentence of its own."""
+"""Every machine answers, as root, and has Python; each obstacle has a message of its own."""
 
 import dataclasses
 import subprocess
 from collections.abc import Iterator, Sequence
 
-from vmtoll.preflight.finding import Finding, fail, ok
+from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
-from workloads.runner.inventory import Host
-from workloads.runner.ssh_said import meaning
-from workloads.runner.transport import AgentLine
+from vmtoll.preflight.result import CheckResult, fail, ok
+from vmtoll.runner.connection import AgentLine, meaning
 
 ORDER = 20
 _SSH_FAILED = 255
@@ -16,17 +15,17 @@ _LIMIT_S = 60.0
 _OLDEST = (3, 9)
 
 
-def check(lab: Lab) -> Iterator[Finding]:
-    """SSH, sudo, Python, the agent; opens the line that all other checks use."""
+def check(lab: Lab) -> Iterator[CheckResult]:
+    """Try SSH, sudo and Python, then start the agent that all other checks use."""
     yield from lab.on_each(lab.hosts, lambda host: _reach(lab, host))
 
 
-def _reach(lab: Lab, host: Host) -> Iterator[Finding]:
-    plain = dataclasses.replace(host, variables={**host.variables, "ansible_become": False})
-    reach, become, python = plain.argv()[:-1], host.argv()[:-1], host.argv()[-1]
+def _reach(lab: Lab, host: Host) -> Iterator[CheckResult]:
+    without_sudo = dataclasses.replace(host, variables={**host.variables, "ansible_become": False})
+    reach, become, python = without_sudo.argv()[:-1], host.argv()[:-1], host.argv()[-1]
     if not host.is_local and (done := _run([*reach, "true"])).returncode:
         matter, advice = meaning(host, done.stderr)
-        made = "if it has not been made yet, `vmtoll provision` does it; else " if host.get("vmtoll_profile") else ""
+        made = "if it has not been made yet, `vmtoll provision` does it; else " if host.vars.profile else ""
         yield fail(host.name, matter, _sentence(made + advice))
         return
     if become != reach and (done := _run([*become, "true"])).returncode:
@@ -35,23 +34,23 @@ def _reach(lab: Lab, host: Host) -> Iterator[Finding]:
     question = "import os,sys;print(os.geteuid(),*sys.version_info[:2])"
     done = _run([*become, python, "-c", question if host.is_local else f"'{question}'"])
     if done.returncode:
-        advice = "Install python3, or mend ansible_python_interpreter."
+        advice = "Install python3, or correct ansible_python_interpreter."
         yield fail(host.name, f"{python} does not run: {_last(done)}", advice)
         return
     user, *version = (int(word) for word in done.stdout.split())
-    said = ".".join(map(str, version))
+    release = ".".join(map(str, version))
     if tuple(version) < _OLDEST:
         advice = "Install Python 3.9 or newer and name it in ansible_python_interpreter."
-        yield fail(host.name, f"{python} is Python {said}", advice)
+        yield fail(host.name, f"{python} is Python {release}", advice)
         return
     if user != 0:
-        who = host.get("ansible_user", "the user")
+        who = host.ansible.user or "the user"
         yield fail(host.name, f"{who} is not root there", "Set ansible_become: true, or ansible_user: root.")
         return
     line = AgentLine(host)
     line.open(_LIMIT_S)
     lab.lines[host.name] = line
-    yield ok(host.name, f"root by {'local connection' if host.is_local else 'SSH'}, Python {said}")
+    yield ok(host.name, f"root by {'local connection' if host.is_local else 'SSH'}, Python {release}")
 
 
 def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":

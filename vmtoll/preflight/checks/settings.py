@@ -1,23 +1,32 @@
-"""What makes a machine's speed vary by itself: clock rate, turbo, siblings, interrupts that wander."""
+"""Settings that let a machine's speed vary: clock rate, turbo, SMT siblings, moving interrupts."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TypedDict
 
-from vmtoll.preflight.finding import Finding, ok, warn
+from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, ok, warn
 
 ORDER = 95
 
 
-def check(lab: Lab) -> Iterator[Finding]:
-    """Metal and KVM hosts; a container has its host's, a guest has nothing to say in it."""
-    hosts = [host for host in lab.answering("metal", "kvm_host") if not host.get("vmtoll_container_host")]
+class Settings(TypedDict):
+    """What probes/settings.py prints. `smt`: the kernel's word, empty where it has none."""
+
+    governors: list[str]
+    turbo: bool
+    smt: str
+    irqbalance: bool
+
+
+def check(lab: Lab) -> Iterator[CheckResult]:
+    """Check metal and KVM hosts; containers and guests have their host's settings."""
+    hosts = [host for host in lab.answering("metal", "kvm_host") if not host.vars.container_host]
     yield from lab.on_each(hosts, lambda host: [judge(host, lab.probe(host, "settings"))])
 
 
-def judge(host: Host, seen: dict[str, Any]) -> Finding:
-    """One finding, with everything in it that could be steadier."""
+def judge(host: Host, seen: Settings) -> CheckResult:
+    """One result that names every setting that could be steadier."""
     loose = []
     governors = set(seen["governors"]) - {"performance"}
     if governors:
@@ -31,5 +40,5 @@ def judge(host: Host, seen: dict[str, Any]) -> Finding:
     if not loose:
         governed = "" if seen["governors"] else "; its clock rate is not its own to govern"
         return ok(host.name, f"nothing there that varies by itself{governed}")
-    tuned = "Run `vmtoll tune`." if host.get("vmtoll_tuning") else "Set vmtoll_tuning (docs/real-hosts.md), then tune."
+    tuned = "Run `vmtoll tune`." if host.vars.tuning else "Set vmtoll_tuning (docs/real-hosts.md), then tune."
     return warn(host.name, ", ".join(loose), tuned)

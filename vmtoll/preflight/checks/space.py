@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from vmtoll.preflight.finding import Finding, fail, ok
+from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import SUTS, Lab
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, fail, ok
 
 ORDER = 45
 # Sites and what is built on the controller take 60 MiB; the rest is for packages and for what tools log of a load.
@@ -12,12 +12,12 @@ _DISK_MIB = 512
 _MEMORY_MIB = 256
 
 
-def check(lab: Lab) -> Iterator[Finding]:
+def check(lab: Lab) -> Iterator[CheckResult]:
     """Free disk and memory of clients and systems under test."""
     yield from lab.on_each(lab.answering("client", *SUTS), lambda host: _look(lab, host))
 
 
-def _look(lab: Lab, host: Host) -> Iterator[Finding]:
+def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
     seen = lab.probe(host, "space", "/var", "/srv", "/tmp")
     short = {folder: mib for folder, mib in seen["free_mib"].items() if mib < _DISK_MIB}
     for folder, mib in short.items():

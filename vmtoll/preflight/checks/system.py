@@ -1,32 +1,42 @@
 """The machines run a system that provisioning knows, started by systemd."""
 
 from collections.abc import Iterator
+from typing import TypedDict
 
-from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll.model import release
+from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import SUTS, Lab
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, fail, ok, warn
 
 ORDER = 40
-# What provisioning was written for and tested on: Debian 12, whose systemd is 252.
-_DEBIAN = "12"
 _OLDEST_SYSTEMD = 247
 
 
-def check(lab: Lab) -> Iterator[Finding]:
+class System(TypedDict):
+    """What probes/system.py prints. `systemd`: its version; `booted`: whether it started the machine."""
+
+    id: str
+    version: str
+    apt: bool
+    systemd: int | None
+    booted: bool
+
+
+def check(lab: Lab) -> Iterator[CheckResult]:
     """Distribution and systemd of what is provisioned: clients and systems under test."""
     yield from lab.on_each(lab.answering("client", *SUTS), lambda host: _look(lab, host))
 
 
-def _look(lab: Lab, host: Host) -> Iterator[Finding]:
-    seen = lab.probe(host, "system")
+def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
+    seen: System = lab.probe(host, "system")
     name, systemd = f"{seen['id']} {seen['version']}", seen["systemd"]
     if not seen["apt"]:
-        yield fail(host.name, f"{name} has no apt-get", "Install Debian 12: packages come by apt.")
+        yield fail(host.name, f"{name} has no apt-get", f"Install {release.NAMES}: packages come by apt.")
     elif systemd is None or not seen["booted"]:
         yield fail(host.name, f"{name} was not started by systemd", "Boot it with systemd: servers are its units.")
     elif systemd < _OLDEST_SYSTEMD:
         yield fail(host.name, f"systemd is {systemd}", f"Install a system with systemd {_OLDEST_SYSTEMD} or newer.")
-    elif (seen["id"], seen["version"]) != ("debian", _DEBIAN):
-        yield warn(host.name, f"{name}, systemd {systemd}", f"Provisioning is tested on Debian {_DEBIAN} only.")
+    elif release.of_system(seen["id"], seen["version"]) is None:
+        yield warn(host.name, f"{name}, systemd {systemd}", f"vmtoll is written for {release.NAMES}; this is untested.")
     else:
         yield ok(host.name, f"{name}, systemd {systemd}")

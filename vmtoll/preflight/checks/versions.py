@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vmtoll.preflight.finding import Finding, fail, ok, warn
+from vmtoll import loadgen
+from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import SUTS, Lab
-from workloads import tools
-from workloads.runner.inventory import Host
+from vmtoll.preflight.result import CheckResult, fail, ok, warn
 
 ORDER = 90
 _FACTS_LIMIT_S = 180.0
@@ -16,12 +16,12 @@ _NONE = "absent"
 Versions = dict[str, str]
 
 
-def check(lab: Lab) -> Iterator[Finding]:
+def check(lab: Lab) -> Iterator[CheckResult]:
     """Servers and sites on the systems under test, load tools on these and the clients."""
     servers: dict[str, Versions] = {}
     programs: dict[str, Versions] = {}
 
-    def look(host: Host) -> list[Finding]:
+    def look(host: Host) -> list[CheckResult]:
         # "." is all sites: one digest over everything that the servers serve.
         facts = lab.lines[host.name].call("facts", _FACTS_LIMIT_S, **({"site": "."} if host.role in SUTS else {}))
         programs[host.name] = _tools(lab, host, facts["packages"])
@@ -45,7 +45,7 @@ def _servers(facts: Mapping[str, Any]) -> Versions:
 
 
 def _tools(lab: Lab, host: Host, packages: Mapping[str, str]) -> Versions:
-    names = {name: tools.get(name).PACKAGE for name in tools.names()}
+    names = {name: loadgen.get(name).package for name in loadgen.names()}
     found = {name: packages[package] for name, package in names.items() if package and package in packages}
     built = [f"/usr/local/bin/{name}" for name, package in names.items() if package is None]
     for line in lab.run(host, ["sha256sum", *built])["stdout"].splitlines():
@@ -54,7 +54,7 @@ def _tools(lab: Lab, host: Host, packages: Mapping[str, str]) -> Versions:
     return found
 
 
-def judge(kind: str, seen: Mapping[str, Versions]) -> Iterator[Finding]:
+def judge(kind: str, seen: Mapping[str, Versions]) -> Iterator[CheckResult]:
     """Whether each thing has one version on all machines that were seen."""
     for machine in (machine for machine, versions in seen.items() if not versions):
         yield warn(machine, f"it has no {kind} yet", "`vmtoll provision` brings them.")

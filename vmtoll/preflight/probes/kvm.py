@@ -1,7 +1,8 @@
 """Usage: kvm.py [KERNEL] — prints why KVM does not work here; nothing when it does.
 
 Makes a virtual machine of one page and one processor, whose program writes a byte to a port and halts; then boots
-KERNEL, or the newest of /boot, under QEMU, if there are both (beside this file: accelerator.py of vmtoll).
+KERNEL, or the newest of /boot, under QEMU, if there are both. Next to this file: accelerator.py and kvm_host.py of
+vmtoll.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 from pathlib import Path
 
 from accelerator import probe  # type: ignore[import-not-found]
+from kvm_host import kvm_flags, kvm_modules  # type: ignore[import-not-found]
 
 DEVICE = "/dev/kvm"
 # <linux/kvm.h>
@@ -88,4 +90,5 @@ if to_boot:
     kind, words = probe(to_boot)
     if kind != "kvm":
         why, advice = words, "Look for nested virtualization that is half there; `dmesg` may say why."
-print(json.dumps({"why": why, "advice": advice, "booted": to_boot.name if to_boot else ""}))
+answer = {"why": why, "advice": advice, "booted": to_boot.name if to_boot else ""}
+print(json.dumps(answer | {"kvm_modules": kvm_modules(), "kvm_flags": kvm_flags()}))

@@ -17,7 +17,7 @@ short_description: Make a host's speed steady, and set it back to what it was
 description:
   - What was is recorded before the first change, in var/lib/vmtoll/host-tuning.json, and never overwritten by a later
     one; C(state=restored) writes it back and removes the record.
-  - What the host cannot do is said before anything is changed.
+  - The module names what the host cannot do before it changes anything.
   - All but the tuned profile goes with a reboot; so does what the record says of it.
 options:
   state:

@@ -1,0 +1,1 @@
+"""Tests: unit, integration (real processes on this machine), lab (root)."""

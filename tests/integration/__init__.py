@@ -1,0 +1,1 @@
+"""Tests with real processes on this machine: agents, servers, browsers, Ansible; no root."""

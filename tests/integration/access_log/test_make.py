@@ -1,0 +1,460 @@
+"""A workload out of a log: what is true of the log is true of the workload, and nothing of its texts gets out."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from tests.support.logs import BEGIN_S, Hit, day, write
+from tests.support.records import assert_sound, primary, records_of
+from vmtoll import sites
+from vmtoll.access_log import Options, from_log
+from vmtoll.access_log.files import Entry, draw
+from vmtoll.access_log.read import database, read
+from vmtoll.benchmarks import access_log
+from vmtoll.model import site as described
+from vmtoll.model.errors import LogError
+from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.workload import RateWorkload, SweepWorkload
+from vmtoll.paths import PROJECT
+from vmtoll.runner.run import run
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
+from vmtoll.spec.workload import load_workloads
+
+VMTOLL = Path(sys.executable).parent / "vmtoll"
+
+
+def made(logs: list[Path], output: Path, **options: Any) -> tuple[dict[str, Any], sites.Manifest]:
+    """The summary, and the manifest of the site that was written."""
+    done = from_log(logs, output, Options(**options), lambda said: None)
+    assert [file.relative_to(output).as_posix() for file in done.files] == [
+        "from-log.yml",
+        "from-log-sweep.yml",
+        "sites/from-log.yml",
+        "from-log.summary.json",
+    ]
+    assert json.loads(done.files[3].read_text()) == done.summary
+    return done.summary, sites.manifest(sites.load_site(done.files[2]))
+
+
+def connections(hits: list[Hit], idle_s: int) -> list[int]:
+    """Requests of each estimated connection, said the long way."""
+    runs = [1 for hit in hits if hit.version == "HTTP/1.0"]
+    for client in {(hit.client, hit.agent) for hit in hits}:
+        times = [hit.at_s for hit in hits if (hit.client, hit.agent) == client and hit.version != "HTTP/1.0"]
+        run = 0
+        for i, at_s in enumerate(times):
+            if i and at_s - times[i - 1] > idle_s:
+                runs.append(run)
+                run = 0
+            run += 1
+        runs += [run] if run else []
+    return runs
+
+
+def test_the_truth_of_a_log_is_recovered(tmp_path: Path) -> None:
+    hits = day(20_000)
+    seen, _ = made([write(tmp_path / "access.log", hits)], tmp_path / "out")
+    assert (seen["lines"], seen["requests"], seen["malformed"]["lines"]) == (20_000, 20_000, 0)
+    assert seen["not_modified_share"] == sum(hit.status == 304 for hit in hits) / 20_000
+    assert seen["status"] == {str(k): n for k, n in sorted(Counter(hit.status for hit in hits).items())}
+    by_hour = Counter((hit.at_s - BEGIN_S) // 3600 for hit in hits)
+    assert [(h["start"], h["requests"]) for h in seen["hours"]] == [
+        (f"2026-03-01T{10 + hour}:00:00Z", by_hour[hour]) for hour in range(3)
+    ]
+    assert seen["hours"][1]["rate_rps"] == by_hour[1] / 3600
+    for step_s, key in ((1, "peak_second"), (60, "peak_minute")):
+        most = max(Counter(hit.at_s // step_s for hit in hits).values())
+        assert (seen[key]["requests"], seen[key]["rate_rps"]) == (most, most / step_s)
+    full = [hit.body_bytes for hit in hits if hit.method == "GET" and hit.status in {200, 206}]
+    assert seen["body_bytes"]["answers"] == len(full)
+    assert seen["body_bytes"]["mean"] == pytest.approx(np.mean(full))
+    for p in (1, 50, 99, 100):
+        assert seen["body_bytes"][f"p{p}"] == np.percentile(full, p, method="inverted_cdf")
+    runs = connections(hits, 5)
+    assert seen["connections"]["requests_per_connection_mean"] == pytest.approx(len(hits) / len(runs))
+    assert seen["connections"]["keep_alive_share"] == pytest.approx(1 - len(runs) / len(hits))
+    assert seen["connections"]["http_1_0_share"] == sum(hit.version == "HTTP/1.0" for hit in hits) / 20_000
+    assert seen["connections"]["http_2_share"] == sum(hit.version == "HTTP/2.0" for hit in hits) / 20_000
+    assert seen["connections"]["requests_per_connection_p90"] == np.percentile(runs, 90, method="inverted_cdf")
+
+
+def test_the_site_has_the_weights_and_sizes_of_the_log(tmp_path: Path) -> None:
+    hits = day(20_000)
+    seen, manifest = made([write(tmp_path / "access.log", hits)], tmp_path / "out", lines=500)
+    full = [hit for hit in hits if hit.method == "GET" and hit.status in {200, 206}]
+    empty = [hit for hit in hits if hit.method != "POST" and (hit.status == 304 or hit.method == "HEAD")]
+    empty = [hit for hit in empty if hit.status in {200, 206, 304}]
+    total = len(full) + len(empty)
+    lines = Counter({f["path"]: f["weight"] for f in manifest["files"]})
+    assert lines.total() == seen["site"]["lines"] == 500
+    assert len(manifest["files"]) == seen["site"]["files"] < 500
+    assert seen["site"]["of"]["requests"] == total == seen["requests"] - sum(seen["site"]["of"]["left_out"].values())
+    sizes = {f["path"]: f["size_bytes"] for f in manifest["files"]}
+    for path, n in Counter(hit.path.partition("?")[0] for hit in full).most_common(20):
+        (size,) = {hit.body_bytes for hit in full if hit.path.startswith(path)}
+        (ours,) = (name for name in sizes if sizes[name] == size)
+        assert lines[ours] == pytest.approx(n / total * 500, abs=1)
+        assert described.kind_of(ours) == {
+            "png": "gif", "jpg": "jpeg", "zip": "doc", "pdf": "pdf"}.get(path.rpartition(".")[2], "html")  # fmt: skip
+    assert lines["f0001.html"] == pytest.approx(len(empty) / total * 500, abs=1)
+    assert sizes["f0001.html"] == 1
+    truth = sum(hit.body_bytes for hit in full) / total
+    assert seen["site"]["of"]["body_bytes_mean"] == pytest.approx(truth)
+    assert seen["site"]["body_bytes_mean"] == pytest.approx(truth, rel=0.01)
+    spelt_out = sorted(size for path, size in sizes.items() for _ in range(lines[path]))
+    true_sizes = sorted([hit.body_bytes for hit in full] + [1] * len(empty))
+    for p in (30, 50, 70, 90):
+        assert np.percentile(spelt_out, p) == pytest.approx(np.percentile(true_sizes, p), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("http2_lines", "tls", "expected"),
+    [
+        (0, False, (False, "1.1", False)),
+        (0, True, (True, "1.1", False)),
+        (4, False, (False, "1.1", False)),
+        (4, True, (True, "1.1", False)),
+        (5, False, (True, "2", True)),
+        (10, True, (True, "2", True)),
+    ],
+)
+def test_a_log_of_http2_or_tls_gives_such_workloads(
+    tmp_path: Path, project: Registry, http2_lines: int, tls: bool, expected: tuple[bool, str, bool]
+) -> None:
+    """One request of each client, so that connections are not used again but for HTTP/2."""
+    versions = ["HTTP/2.0"] * http2_lines + ["HTTP/1.1"] * (10 - http2_lines)
+    hits = [Hit(BEGIN_S + n, client=f"192.0.2.{n}", version=version) for n, version in enumerate(versions)]
+    seen, _ = made([write(tmp_path / "access.log", hits)], project.root / "workloads", tls=tls)
+    assert seen["connections"]["http_2_share"] == http2_lines / 10
+    for name in ("from-log", "from-log-sweep"):
+        workload = load_workloads(name, project)[name]
+        assert (workload.transport.tls, workload.transport.http, workload.keep_alive) == expected
+
+
+@pytest.mark.parametrize("lines", [1, 7, 100, 999])
+def test_any_mix_is_drawn_to_the_line(lines: int) -> None:
+    rng = random.Random(lines)
+    mix = []
+    for _ in range(300):
+        requests = int(rng.paretovariate(0.7))
+        mix.append(Entry("html", requests, requests * rng.randrange(1, 100_000), requests * lines >= 3000))
+    files = list(draw(mix, lines))
+    assert sum(file.weight for file in files) == lines
+    assert [file.size_bytes for file in files] == sorted(file.size_bytes for file in files)
+    if lines == 999:
+        mean = sum(e.total_bytes for e in mix) / sum(e.requests for e in mix)
+        assert sum(f.size_bytes * f.weight for f in files) / lines == pytest.approx(mean, rel=0.02)
+
+
+def test_a_short_log_is_kept_as_it_is(tmp_path: Path) -> None:
+    hits = [Hit(BEGIN_S + i, path=f"/{i % 3}", body_bytes=100 * (i % 3 + 1)) for i in range(6)]
+    seen, manifest = made([write(tmp_path / "a.log", [*hits, Hit(BEGIN_S, status=304)])], tmp_path / "out")
+    assert [(f["size_bytes"], f["weight"]) for f in manifest["files"]] == [(1, 1), (100, 2), (200, 2), (300, 2)]
+    assert seen["site"]["lines"] == 7
+
+
+def outputs(folder: Path) -> dict[str, bytes]:
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("packed", ["access.log.gz", "access.log.zst"])
+def test_packed_and_rotated_logs_are_as_one_plain(tmp_path: Path, packed: str) -> None:
+    hits = day(3_000)
+    made([write(tmp_path / "plain.log", hits)], tmp_path / "plain")
+    made([write(tmp_path / packed, hits)], tmp_path / "packed")
+    assert outputs(tmp_path / "packed") == outputs(tmp_path / "plain")
+    series = [
+        write(tmp_path / "access.log", hits[2_000:]),
+        write(tmp_path / "access.log.2.gz", hits[:500]),
+        write(tmp_path / "odd [1]*.log.zst", hits[500:2_000]),
+    ]
+    made([*series, series[0]], tmp_path / "rotated")
+    rotated, plain = outputs(tmp_path / "rotated"), outputs(tmp_path / "plain")
+    summary = json.loads(rotated.pop("from-log.summary.json"))
+    assert summary.pop("logs") == 3
+    assert summary == {k: v for k, v in json.loads(plain.pop("from-log.summary.json")).items() if k != "logs"}
+    assert rotated == plain
+
+
+PLANTED = {
+    "client": "203.0.113.77",
+    "user": "zacharias-q",
+    "path": "/planted-path/planted-file.plantedext?planted_key=planted-value",
+    "referrer": "https://planted-referrer.example/x",
+    "agent": "PlantedAgent/9.9",
+}
+SECRETS = ["203.0.113.77", "203.0", "zacharias", "planted", "2001:db8", "9f3c", "plantedext"]
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_nothing_of_the_texts_gets_out(tmp_path: Path, words: tuple[str, ...]) -> None:
+    hits: list[Hit | str | bytes] = [Hit(BEGIN_S + i // 9, **PLANTED) for i in range(300)]  # type: ignore[arg-type]
+    hits += [Hit(BEGIN_S, client="2001:db8::9f3c", path="/planted-other.js", status=404, method="PLANTED")]
+    hits += [
+        "planted malformed 203.0.113.77 line",
+        b"planted\0\xff" + b"planted" * 500_000,
+        "203.0.113.77 - - [planted",
+    ]
+    log = write(tmp_path / "planted-vhost-access.log", hits)
+    done = subprocess.run(
+        [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out", *words],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    written = outputs(tmp_path / "out")
+    assert len(written) == 4
+    said = done.stdout + done.stderr
+    for name, content in {**written, "printed": said}.items():
+        for secret in SECRETS:
+            assert secret.encode() not in content.lower(), f"{secret} in {name}"
+    if words:
+        assert json.loads(done.stdout) == json.loads(written["from-log.summary.json"])
+    else:
+        assert b"304 lines" in said and b"304, of which 3 malformed (line 302, line 303, line 304)" in said.replace(
+            b"lines:        ", b"304 lines "
+        )
+
+
+def test_what_duckdb_says_of_a_log_is_not_passed_on(tmp_path: Path) -> None:
+    log = write(tmp_path / "cut.log.gz", [Hit(BEGIN_S + i, path=f"/planted{i * 7919}") for i in range(5_000)])
+    log.write_bytes(log.read_bytes()[:-2_000])
+    with pytest.raises(LogError, match=r"the log cannot be read: .*Unexpected end of GZIP stream") as caught:
+        from_log([log], tmp_path / "out", Options(), lambda said: None)
+    assert "planted" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_malformed_lines_are_counted_and_named(tmp_path: Path) -> None:
+    good = Hit(BEGIN_S)
+    first = write(tmp_path / "1.log", [good, good, b"x" * 3_000_000, good, "", good])
+    second = write(
+        tmp_path / "2.log",
+        [
+            good,
+            b"\0" * 500,
+            good.line.replace("01/Mar", "32/Mar"),
+            good.line.replace("01/Mar", "01/Mrz"),
+            b"\xff\xfe \xe9 " + good.line.encode(),
+            b"203.0.113.1 - - " + good.line.partition(" - - ")[2].encode() + b' "an additional field" 0.003',
+            good.line.replace(AGENT_IN, 'agent \xe9 with \\" a quote'),
+            good.line.replace("/index.html", '/a\\"b.html'),
+            good.line.partition('" 200')[0],
+            good.line.replace('" 200 1000', '" 200 12x'),
+        ],
+    )
+    with database() as db:
+        lines = read(db, [first, second], lambda said: None)
+    assert (lines.total, lines.malformed) == (15, 7)
+    assert list(lines.first_malformed) == [(1, 3), (2, 2), (2, 3)]
+    with database() as db:
+        lines = read(db, [second], lambda said: None)
+    assert list(lines.first_malformed) == [(1, 2), (1, 3), (1, 4)]
+
+
+AGENT_IN = Hit(0).agent
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\n"])
+def test_line_ends_of_either_kind_and_a_last_line_without_one(tmp_path: Path, ending: str) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(ending.join(Hit(BEGIN_S + i).line for i in range(5)).encode())
+    with database() as db:
+        assert read(db, [log], lambda said: None).total == 5
+        assert db.execute("SELECT sum(body_bytes), count(at_s), count(DISTINCT client) FROM answers").fetchone() == (
+            5000,
+            5,
+            1,
+        )
+    common = Hit(BEGIN_S).line.partition(' "-"')[0]
+    log.write_bytes(f"{common}{ending}{common}\r\n{common}\n".encode())
+    with database() as db:
+        lines = read(db, [log], lambda said: None)
+        assert (lines.total, lines.malformed) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        ([], {}, "empty; give an access log"),
+        (["hello", "world"], {}, r"no usable line of 2; give an access log in the combined format"),
+        ([Hit(BEGIN_S, method="POST"), Hit(BEGIN_S, status=500)], {}, "none of 2 requests is a GET"),
+        ([Hit(BEGIN_S)], {"name": "Über"}, "--name Über: give lower-case letters"),
+        ([Hit(BEGIN_S)], {"name": "taken"}, r"taken\.yml is there already: remove it, or give another --name"),
+        (
+            [Hit(BEGIN_S, path=f"/{i}", body_bytes=10**9) for i in range(40)],
+            {"largest_bytes": 16 * 2**20},
+            "the site would hold 671 MB, and 537 MB is the most",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_said(tmp_path: Path, content: list[Any], options: dict[str, Any], said: str) -> None:
+    (tmp_path / "out/sites").mkdir(parents=True)
+    (tmp_path / "out/sites/taken.yml").touch()
+    log = write(tmp_path / "a.log", content)
+    with pytest.raises(LogError, match=said) as caught:
+        from_log([log], tmp_path / "out", Options(**options), lambda said: None)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(outputs(tmp_path / "out")) == 1
+
+
+def test_a_zst_that_is_cut_short_is_seen(tmp_path: Path) -> None:
+    log = write(tmp_path / "a.log.zst", [Hit(BEGIN_S + i, path=f"/{i * 7919}") for i in range(50_000)])
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    with pytest.raises(LogError, match=r"a\.log\.zst: not a whole \.zst file; `zstd --test`"):
+        from_log([log], tmp_path / "out", Options(), lambda said: None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(("{tmp}/none.log",), "none.log: no such file"), (("{tmp}/empty.log",), "empty.log: empty;")]
+)
+def test_the_command_line_refuses_in_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    (tmp_path / "empty.log").touch()
+    command = [
+        VMTOLL,
+        "workload",
+        "from-log",
+        *(word.format(tmp=tmp_path) for word in words),
+        "--output",
+        tmp_path / "o",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def few_are_large() -> list[Hit]:
+    """10,000 requests, 44 of them for archives of 25 to 69 MB: these are most of the bytes."""
+    rng = random.Random(3)
+    sizes = [rng.randrange(25, 70) * 10**6 for _ in range(15)]
+    small = [Hit(BEGIN_S + i, path=f"/{rng.randrange(900)}", body_bytes=rng.randrange(120_000)) for i in range(9_956)]
+    return small + [Hit(BEGIN_S + i, path=f"/{i % 15}.jar", body_bytes=sizes[i % 15]) for i in range(44)]
+
+
+@pytest.mark.parametrize(
+    "hits",
+    [
+        pytest.param(few_are_large(), id="few bodies are most of the bytes"),
+        pytest.param(
+            [Hit(BEGIN_S + i, path=f"/{i}", body_bytes=5_000) for i in range(9_985)]
+            + [Hit(BEGIN_S + i, path="/image.iso", body_bytes=60_000_000) for i in range(15)],
+            id="a large file fills a line and a half of the list",
+        ),
+    ],
+)
+def test_the_site_keeps_the_bytes_of_the_log(tmp_path: Path, hits: list[Hit]) -> None:
+    site = from_log([write(tmp_path / "a.log", hits)], tmp_path / "out", Options(), lambda said: None).summary["site"]
+    mean = sum(hit.body_bytes for hit in hits) / len(hits)
+    assert site["of"]["body_bytes_mean"] == pytest.approx(mean)
+    assert site["of"]["cut"] == 0
+    assert site["body_bytes_mean"] == pytest.approx(mean, rel=0.05)
+    assert site["mean_body_deviates"] is False
+
+
+def test_a_site_that_cannot_keep_the_bytes_says_what_it_misjudges(tmp_path: Path) -> None:
+    hits = [Hit(BEGIN_S + i, path=f"/{i}", body_bytes=60_000_000) for i in range(40)]
+    command = [VMTOLL, "workload", "from-log", write(tmp_path / "a.log", hits), "--output", tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    summary = json.loads((tmp_path / "out/from-log.summary.json").read_text())
+    assert summary["site"]["of"]["cut"] == 40
+    assert summary["site"]["total_bytes"] == 40 * 7_500_000
+    assert summary["site"]["mean_body_deviates"] is True
+    assert "warning:      the mean body is 12% of the log's" in done.stdout
+    assert "1 Gbit/s carries 2.08 requests/s of the log, but 16.7 of the site" in done.stdout
+    assert "raise --largest-kib, or lower --lines" in done.stdout
+    command = [*command[:-1], tmp_path / "small", "--lines", "5"]
+    small = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "warning" not in small.stdout, "8 requests to a line: all of the bytes fit"
+
+
+@pytest.mark.parametrize("kind", described.KINDS)
+def test_a_file_of_any_size_can_be_made(kind: described.Kind) -> None:
+    for size in [*range(1, 700), 65_535, 65_536, 120_001]:
+        site = described.ListedSite(
+            name="x", description="", seed=1, pages={f"f.{kind}": described.Page(size_bytes=size, weight=2)}
+        )
+        (file,) = sites.manifest(site)["files"]
+        assert (file["size_bytes"], file["weight"]) == (size, 2)
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    peaks_mb = []
+    for lines in (50_000, 500_000):
+        *_, peak_mb, read_lines = access_log.run(lines, ".gz")
+        assert read_lines == lines
+        peaks_mb.append(peak_mb)
+    assert peaks_mb[1] < 500
+    assert peaks_mb[1] < peaks_mb[0] + 250
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds", "peak_mb", "said"),
+    [
+        (access_log.LINES, 60.0, 500.0, None),
+        (access_log.LINES, 60.1, 390.0, "10,000,000 lines took 60.1 s and 390 MB; they may take 60 s and 500 MB."),
+        (access_log.LINES, 19.0, 501.0, "10,000,000 lines took 19.0 s and 501 MB; they may take 60 s and 500 MB."),
+        (access_log.LINES // 10, 61.0, 501.0, None),
+    ],
+)
+def test_the_benchmark_has_a_bound_at_one_size(lines: int, seconds: float, peak_mb: float, said: str | None) -> None:
+    assert access_log.excess(lines, seconds, peak_mb) == said
+
+
+def test_without_keep_alive_the_tools_close_too(project: Registry, tmp_path: Path) -> None:
+    log = write(tmp_path / "a.log", [Hit(BEGIN_S + i, version="HTTP/1.0") for i in range(9)])
+    from_log([log], project.root / "workloads", Options(name="old"), lambda said: None)
+    for name in ("old", "old-sweep"):
+        assert load_workloads(name, project)[name].keep_alive is False
+
+
+def test_the_experiment_of_the_page_on_planning_fits_what_is_made_of_a_log(project: Registry, tmp_path: Path) -> None:
+    """The page's own commands: the workload gets the name that one gives, the shell writes what the next one says."""
+    page = (PROJECT / "docs" / "planning.md").read_text(encoding="utf-8")
+    section = page.partition("## From evidence to a decision")[2]
+    (commands,) = re.findall(r"```sh\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    (name,) = re.findall(r"workload from-log .* --name (\S+)", commands)
+    (document,) = re.findall(r"^cat .*?^END$", commands, re.DOTALL | re.MULTILINE)
+    for folder in ("server-builds", "vm-images"):
+        shutil.rmtree(project.root / folder)
+        (project.root / folder).symlink_to(PROJECT / folder)
+    from_log([write(tmp_path / "a.log", day(500))], project.root / "workloads", Options(name=name), lambda said: None)
+    subprocess.run(["sh", "-c", document], cwd=project.root, check=True)
+    resolved = load(project.experiment_file(name), project)
+    assert set(resolved.workloads) == {f"{name}-sweep"}
+    assert (resolved.site.name, resolved.experiment.purpose) == (name, "measure")
+    assert f"make run E={name} " in commands
+
+
+def test_the_workload_runs(project: Registry, inventory: Path, tmp_path: Path, load_tools: None) -> None:
+    """What was made of a log, through the loader and the runner, with real tools against a real server."""
+    hits = [Hit(hit.at_s // 40, hit.path, hit.status, hit.body_bytes, hit.client) for hit in day(5_000)]
+    done = from_log(
+        [write(tmp_path / "access.log.gz", hits)], project.root / "workloads", Options(name="shop"), lambda said: None
+    )
+    rate, sweep = (load_workloads(name, project)[name] for name in ("shop", "shop-sweep"))
+    assert isinstance(rate, RateWorkload) and isinstance(sweep, SweepWorkload)
+    assert rate.rate_rps == pytest.approx(done.summary["peak_minute"]["rate_rps"], rel=1e-3)
+    assert rate.keep_alive is (done.summary["connections"]["keep_alive_share"] >= 0.5) is True
+    experiment = {
+        "question": "does it run?", "purpose": "smoke", "environments": ["metal"], "servers": ["lighttz"],
+        "workloads": ["shop"], "blocks": 1, "warmup_s": 0.05, "duration_s": 1.0, "seed": 7,
+    }  # fmt: skip
+    project.experiment_file("shop").write_text(yaml.safe_dump(experiment))
+    assert set(load(project.experiment_file("shop"), project).workloads) == {"shop"}
+    for name in ("metal", "metal-two"):
+        sites.build(project.site_file("shop"), tmp_path / name / "srv/vmtoll/sites")
+    (record,) = records_of(run(project.experiment_file("shop"), inventory, tmp_path / "results", registry=project))
+    assert_sound([record])
+    assert record.scenario.load == Load(LoadKind.RATE, rate.rate_rps or 0)
+    assert primary(record).requests == primary(record).successful == round(rate.rate_rps or 0)

@@ -1,0 +1,67 @@
+"""publish, compare and replay as a user types them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.committed_run import DEMO
+from vmtoll.paths import PROJECT
+
+
+def vmtoll(*words: str | Path) -> "subprocess.CompletedProcess[str]":
+    program = Path(sys.executable).parent / "vmtoll"
+    return subprocess.run([program, *words], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("published") / "bundle"
+    made = vmtoll("publish", DEMO, "--output", folder, "--author", "A. Author")
+    assert made.returncode == 0, made.stderr
+    assert "SHA256SUMS: " in made.stdout
+    assert "samples and histograms" in made.stderr, "long work says what it is doing"
+    return folder
+
+
+def test_a_bundle_compares_with_its_own_run(bundle: Path) -> None:
+    done = vmtoll("compare", bundle, DEMO)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "4 reproduced"
+    found = json.loads(vmtoll("compare", DEMO, bundle, "--json").stdout)
+    assert found["counts"] == {"reproduced": 4}
+    assert all(scenario["other_differences"] == [] for scenario in found["scenarios"])
+
+
+def test_a_result_that_is_not_reproduced_is_an_exit_code(bundle: Path, tmp_path: Path) -> None:
+    """A run whose guest was as fast as metal contradicts the published one."""
+    swapped = tmp_path / "run"
+    swapped.mkdir()
+    for name in ("run.json", "hosts.json"):
+        (swapped / name).write_bytes((DEMO / name).read_bytes())
+    lines = (DEMO / "trials.jsonl").read_text()
+    metal, guest = '"environment":"metal","replicate":1', '"environment":"kvm-default","replicate":1'
+    lines = lines.replace(guest, "GUEST").replace(metal, guest).replace("GUEST", metal)
+    (swapped / "trials.jsonl").write_text(lines)
+    done = vmtoll("compare", bundle, swapped)
+    assert done.returncode == 3, done.stderr
+    assert "throughput: not reproduced: " in done.stdout
+
+
+def test_no_private_file_is_in_the_repository() -> None:
+    if not (PROJECT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "-C", PROJECT, "ls-files", "results"], capture_output=True, text=True, check=True)
+    assert "results/README.md" in listed.stdout
+    assert "private.json" not in listed.stdout
+
+
+def test_a_spoilt_bundle_is_refused(bundle: Path) -> None:
+    (bundle / "trials.csv").write_text("")
+    for words in (("compare", bundle, DEMO), ("compare", DEMO, bundle), ("replay", bundle)):
+        refused = vmtoll(*words)
+        assert refused.returncode == 2
+        assert "trials.csv: changed since it was published" in refused.stderr
+        assert len(refused.stderr.strip().splitlines()) == 1

@@ -1,0 +1,117 @@
+"""`vmtoll diagnose` on a guest of a real libvirt with its QEMU driver, in folders and a session of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LIBVIRTD = shutil.which("libvirtd", path="/usr/sbin:/usr/bin")
+NOBODY = 65534  # libvirt gives root no session
+pytestmark = pytest.mark.skipif(not (LIBVIRTD and shutil.which("virsh")), reason="libvirt-daemon is not installed")
+
+DOMAIN = """<domain type='qemu'>
+  <name>web</name><memory unit='MiB'>64</memory><vcpu>2</vcpu>
+  <os><type arch='x86_64' machine='pc'>hvm</type></os>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw'/><source file='/nowhere.img'/><target dev='hda' bus='ide'/>
+    </disk>
+    <interface type='user'><mac address='52:54:00:00:00:01'/><model type='e1000'/></interface>
+  </devices>
+</domain>"""
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A libvirt session that knows the guest `web`."""
+    folder = Path("/tmp") / f"vmtoll-libvirt-{os.getpid()}"  # a socket's path must be short
+    run = folder / "run"
+    run.mkdir(mode=0o700, parents=True)
+    names = {"HOME": "home", "XDG_RUNTIME_DIR": "run", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache"}
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+    if user:
+        for path in (folder, run):
+            os.chown(path, NOBODY, NOBODY)
+    socket = run / "libvirt" / "libvirt-sock"
+    daemon = subprocess.Popen(
+        [*user, str(LIBVIRTD)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
+        env={"PATH": os.environ["PATH"], **{name: str(folder / sub) for name, sub in names.items()}},
+    )  # fmt: skip
+    try:
+        address = f"qemu:///session?socket={socket}"
+        definition = tmp_path_factory.mktemp("domain") / "web.xml"
+        definition.write_text(DOMAIN)
+        while not socket.exists():
+            assert daemon.poll() is None, "libvirtd ended"
+        subprocess.run(["virsh", "-c", address, "define", definition], check=True, capture_output=True)
+        yield address
+    finally:
+        daemon.terminate()
+        daemon.wait()
+        shutil.rmtree(folder)
+
+
+def diagnose(*words: str) -> "subprocess.CompletedProcess[str]":
+    program = "from vmtoll.cli import main; main()"
+    argv = [sys.executable, "-c", program, "diagnose", *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def dumped(uri: str) -> str:
+    return subprocess.run(["virsh", "-c", uri, "dumpxml", "web"], capture_output=True, text=True, check=True).stdout
+
+
+def test_names_what_a_real_domain_lacks_and_changes_nothing(uri: str) -> None:
+    before = dumped(uri)
+    done = diagnose("web", "--connect", uri, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    lacking = {step["tuning"]: step["current"] for step in answer["steps"] if step["state"] == "lacking"}
+    assert lacking.items() >= {
+        "kvm": "qemu", "cpu-model": "qemu64", "network": "user", "card": "e1000", "disk-bus": "ide",
+        "cache": "writeback", "huge-pages": "",
+    }.items()  # fmt: skip
+    assert answer["running"] is False
+    assert dumped(uri) == before
+
+
+def test_cites_the_committed_tuning_run_and_refuses_its_invalid_figures(uri: str) -> None:
+    done = diagnose("web", "--connect", uri)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    assert "emulated network card e1000 (52:54:00:00:00:01)" in text
+    assert "Worth, by tuning-steps/20261122T223003Z-16da (kvm-2009 → kvm-virtio-nvhost, together with" in text
+    assert "84.3 → 218 req/s measured; do not rely on it" in text
+    assert "<model type='virtio'/>" in text
+    assert "KVM on emulated hardware: shows that the path works, not what KVM costs." in text
+
+
+def test_an_inventory_names_host_and_domain(uri: str, tmp_path: Path) -> None:
+    inventory = tmp_path / "lab.yml"
+    host = f"{{ansible_connection: local, vmtoll_libvirt_uri: '{uri}'}}"
+    guest = "{vmtoll_kvm_host: kvm1, vmtoll_domain: web}"
+    inventory.write_text(
+        f"kvm_hosts: {{hosts: {{kvm1: {host}, kvm2: {host}}}}}\nkvm_guests: {{hosts: {{shop: {guest}}}}}\n"
+    )
+    done = diagnose("shop", "-i", str(inventory))
+    assert done.stdout.startswith(f"web on kvm1 ({uri}): lacks "), done.stderr
+    elsewhere = diagnose("other", "-i", str(inventory))
+    assert elsewhere.returncode == 2
+    assert "other is not in it; choose its KVM host with --on (there are: kvm1, kvm2)." in elsewhere.stderr
+    assert diagnose("web", "-i", str(inventory), "--on", "kvm2").stdout.startswith("web on kvm2")
+
+
+def test_a_guest_or_a_libvirt_that_is_not_there_is_one_sentence(uri: str) -> None:
+    misspelt = diagnose("wbe", "--connect", uri)
+    assert misspelt.returncode == 2
+    assert "unknown guest 'wbe' (did you mean 'web'?)" in misspelt.stderr
+    silent = diagnose("web", "--connect", "qemu:///session?socket=/nowhere")
+    assert silent.returncode == 2
+    assert "name another URI with --connect" in silent.stderr
+    assert "Traceback" not in misspelt.stderr + silent.stderr

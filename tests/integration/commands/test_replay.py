@@ -1,0 +1,106 @@
+"""A real run is published and run again from its bundle alone: real agents, tools and server on this machine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vmtoll.analysis.run import load_run
+from vmtoll.commands.replay import _possible, measure_again
+from vmtoll.model.agreement import Status, Why
+from vmtoll.model.errors import UserError
+from vmtoll.model.experiment import Claim
+from vmtoll.model.run import Differences, Manifest
+from vmtoll.model.trial import Arm
+from vmtoll.publish.bundle import open_bundle, publish
+from vmtoll.publish.comparison import compare_runs
+from vmtoll.runner.run import run
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
+
+
+def test_a_bundle_is_run_again(project: Registry, inventory: Path, tmp_path: Path) -> None:
+    run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "results", registry=project)
+    private = json.loads((run_dir / "private.json").read_text())
+    assert set(private["hosts"]) == {"client", "metal", "metal-two"}
+    assert "127.0.0.1" in private["hosts"]["metal"]
+    published = open_bundle(publish(run_dir, tmp_path / "bundle"))
+    for file in (project.experiment_file("tiny"), project.workload_file("tiny")):
+        file.unlink()
+
+    again = load_run(measure_again(published.manifest, inventory, tmp_path / "again", registry=project))
+    assert again.path.parent == tmp_path / "again" / "tiny"
+    assert again.manifest.experiment == published.manifest.experiment
+    assert again.manifest.status == "complete"
+    assert len(again.trials) == len(published.trials) == 6
+    (result,) = compare_runs(published, again).scenarios
+    assert (result.scenario.server, result.arm) == ("lighttz", Arm("metal-two"))
+    assert result.facts == ()
+    # Two blocks claim nothing, and where nothing was claimed nothing can be reproduced.
+    assert result.status is Status.NOT_COMPARABLE
+    assert {metric.agreement.why for metric in result.metrics.values()} == {Why.CLAIMS_NOTHING}
+    assert result.absolute and result.absolute["metal"]["throughput_rps"] > 0
+
+
+@pytest.fixture
+def published(project: Registry) -> Manifest:
+    """What a run of experiment `tiny` records."""
+    resolved = load(project.experiment_file("tiny"), project)
+    return Manifest(
+        run_id="r",
+        experiment=resolved.experiment,
+        workloads=dict(resolved.workloads),
+        site=resolved.site,
+        order_seed=7,
+        versions={},
+        commit=None,
+        started_at="2026-11-22T15:00:00Z",
+        status="complete",
+        accelerators={},
+        lab="hosts",
+        link="unshaped",
+        differences=Differences(),
+        trials_planned=6,
+    )
+
+
+def changed(published: Manifest, **keys: Any) -> Manifest:
+    return published.model_copy(update={"experiment": published.experiment.model_copy(update=keys)})
+
+
+def test_the_number_of_blocks_and_what_is_not_here(
+    published: Manifest, project: Registry, inventory: Path, tmp_path: Path
+) -> None:
+    more = changed(published, servers=["lighttz", "thttpd"], environments=["metal", "metal-two", "kvm-elsewhere"])
+    again = load_run(measure_again(more, inventory, tmp_path / "again", blocks=1, registry=project))
+    assert again.manifest.experiment.servers == ["lighttz"]
+    assert again.manifest.experiment.environments == ["metal", "metal-two"]
+    assert len(again.trials) == 3
+
+
+def test_a_claim_about_what_is_not_here_is_left_out(published: Manifest, project: Registry) -> None:
+    of = {"server": "lighttz", "environment": "metal", "workload": "tiny", "users": 2}
+    claim = {"says": "it is faster", "metric": "throughput_rps", "of": of}
+    here, *elsewhere = (
+        Claim.model_validate({**claim, "over": over})
+        for over in ({"environment": "metal-two"}, {"server": "thttpd"}, {"users": 3}, {"workload": "other"})
+    )
+    more = changed(published, claims=[here, *elsewhere])
+    left = _possible(more, project, {"metal", "metal-two"})
+    assert left.experiment.claims == [here]
+
+
+def test_what_cannot_be_run_is_one_sentence(
+    published: Manifest, project: Registry, inventory: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"of its servers \(thttpd\) these are available: none"):
+        measure_again(changed(published, servers=["thttpd"]), inventory, tmp_path / "again", registry=project)
+    with pytest.raises(UserError, match="is not a name of an experiment"):
+        measure_again(changed(published, name="../../etc/passwd"), inventory, tmp_path / "again", registry=project)
+    site = yaml.safe_load(project.site_file("tiny").read_text())
+    project.site_file("tiny").write_text(yaml.safe_dump(site | {"seed": 2}))
+    with pytest.raises(UserError, match=r"tiny\.yml is not the site that was published"):
+        measure_again(published, inventory, tmp_path / "again", registry=project)
+    assert not (tmp_path / "again").exists()

@@ -1,0 +1,149 @@
+"""Shapes of the embedded lab, and the inventories they become, read by Ansible as it reads everybody's."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vmtoll.commands import lab
+from vmtoll.guests.inventory import Guest, guest
+from vmtoll.lab import topology
+from vmtoll.lab.guests import for_role
+from vmtoll.model.errors import InventoryError, UserError
+from vmtoll.shell import play
+from vmtoll.spec.inventory import load_inventory
+
+RENDER = """
+- hosts: localhost
+  connection: local
+  tasks:
+    - ansible.builtin.include_role: {name: embedded_lab, tasks_from: inventory}
+"""
+
+
+def rendered(folder: Path, shape: topology.Shape) -> Path:
+    """The inventory that the role writes for a shape."""
+    playbook = folder / "render.yml"
+    playbook.write_text(RENDER)
+    variables = {"embedded_lab_folder": str(folder), "embedded_lab_link": "20mbit", **shape.variables()}
+    play(str(playbook), "-e", json.dumps(variables), quiet=True)
+    return folder / "inventory.yml"
+
+
+def test_single_is_one_of_each() -> None:
+    shape = topology.shape()
+    assert shape.record() == {"topology": "single", "guests": {"kvm": "kvm-default"}}
+    assert [(m["name"], m["address"]) for m in shape.machines] == [("client", "198.18.0.10"), ("metal", "198.18.0.20")]
+    (own,) = shape.guests
+    assert own == {
+        "name": "kvm", "profile": "kvm-default", "kvm_host": "this-machine", "address": "198.18.0.30",
+        "mac": "52:54:00:12:00:1e",
+    }  # fmt: skip
+
+
+def test_other_guests_are_called_after_their_profiles() -> None:
+    shape = topology.shape("multi", ["kvm-default", "kvm-2009", "kvm-default"])
+    assert [(g["name"], g["profile"], g["address"]) for g in shape.guests] == [
+        ("kvm-default", "kvm-default", "198.18.0.30"),
+        ("kvm-2009", "kvm-2009", "198.18.0.31"),
+        ("kvm-default-2", "kvm-default", "198.18.0.32"),
+    ]
+    assert {g["kvm_host"] for g in shape.guests} == {"kvm-host1"}
+    assert len({g["mac"] for g in shape.guests}) == 3
+    assert shape.cells["cell_a"][-3:] == ["kvm-default", "kvm-2009", "kvm-default-2"]
+    assert shape.cells["cell_b"] == ["client2", "metal2", "kvm-host2"]
+
+
+@pytest.mark.parametrize("file", sorted(topology.TOPOLOGIES.glob("*.yml")), ids=lambda file: file.stem)
+def test_every_topology_has_names_and_addresses_of_its_own(file: Path) -> None:
+    shape = topology.shape(file.stem)
+    everybody = [*shape.machines, *shape.guests]
+    names = [machine["name"] for machine in everybody] + list(shape.kvm_hosts)
+    assert len(set(names)) == len(names)
+    assert len({machine["address"] for machine in everybody}) == len(everybody)
+    assert {name for members in shape.cells.values() for name in members} <= set(names)
+    assert all(len(f"sw-{machine['name']}") <= 15 for machine in shape.machines), "a name of an interface is short"
+    assert yaml.safe_load(file.read_text())["description"]
+
+
+@pytest.mark.parametrize(
+    ("topology", "profiles", "said"),
+    [
+        (
+            "mutli",
+            [],
+            "Unknown topology 'mutli' (did you mean 'multi'?); allowed: machine-pairs, machines, multi, single.",
+        ),
+        ("single", ["kvm-defualt"], "Unknown guest profile 'kvm-defualt' (did you mean 'kvm-default'?); allowed: kvm-"),
+    ],
+)
+def test_what_does_not_exist_is_said_with_what_there_is(topology: str, profiles: list[str], said: str) -> None:
+    with pytest.raises(UserError) as refused:
+        lab.up("unshaped", topology, ",".join(profiles))
+    assert str(refused.value).startswith(said)
+
+
+def test_a_lab_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       4030464 kB\nMemAvailable:   3145728 kB\n")
+    topology.check_memory(topology.shape(), meminfo)
+    with pytest.raises(UserError, match=r"5 machines and 4 guests takes about \d+ MiB of memory, and 3072 MiB are"):
+        topology.check_memory(topology.shape("multi"), meminfo)
+
+
+def test_the_inventory_of_single_has_no_cells(tmp_path: Path) -> None:
+    inventory = rendered(tmp_path, topology.shape())
+    assert "cells" not in yaml.safe_load(inventory.read_text())["all"]["children"]
+    machines = load_inventory(inventory, ["metal", "kvm-default"])
+    assert [host.name for host in machines.hosts()] == ["client", "metal", "kvm", "this-machine"]
+    assert machines.host(machines.client) == machines.kvm_hosts["this-machine"]
+
+
+def test_the_inventory_of_multi_is_cut_by_ansibles_patterns(tmp_path: Path) -> None:
+    inventory, environments = rendered(tmp_path, topology.shape("multi")), ["metal", "kvm-default"]
+    with pytest.raises(InventoryError, match=r"2 hosts have vmtoll_environment 'metal', one is needed \(choose with"):
+        load_inventory(inventory, environments)
+    cell_a = load_inventory(inventory, environments, guests=2, limit="cell_a")
+    assert [host.name for host in cell_a.clients] == ["client1", "client3"]
+    assert [host.name for host in cell_a.machines["kvm-default"]] == ["kvm1a", "kvm1b"]
+    assert list(cell_a.kvm_hosts) == ["kvm-host1"]
+    cell_b = load_inventory(inventory, environments, limit="cell_b")
+    assert [host.name for host in cell_b.hosts()] == ["client2", "metal2", "kvm2a", "kvm-host2"]
+    several = load_inventory(inventory, ["metal"], limit="client*,metal1")
+    assert [host.name for host in several.clients] == ["client1", "client2", "client3"]
+    assert several.link_mbit == 20
+
+
+def test_a_lab_of_virtual_machines_is_an_inventory_of_hosts(tmp_path: Path) -> None:
+    """Metal and the KVM host are one machine under two names, and the guest is made by provisioning."""
+    shape = topology.shape("machines")
+    assert shape.record()["guests"] == {"client": "client", "host": "kvm-host", "guest": "kvm-default"}
+    inventory = rendered(tmp_path, shape)
+    machines = load_inventory(inventory, ["metal", "kvm-default"])
+    assert [(host.name, host.ssh_host) for host in machines.hosts()] == [
+        ("client", "198.18.0.10"),
+        ("metal", "198.18.0.20"),
+        ("guest", "198.18.0.30"),
+        ("host", "198.18.0.20"),
+    ]
+    assert all(host.vars.lab == "hosts" and not host.is_local for host in machines.hosts())
+    made = guest(machines.suts["kvm-default"])
+    assert (made.accelerator, made.bridge, made.cpu_list) == ("kvm", "br0", [0])
+
+
+def test_a_kvm_host_has_memory_for_all_its_guests() -> None:
+    shape = topology.shape("machines", ["kvm-default", "kvm-2009"])
+    client, host = shape.guests
+    assert (client["vcpus"], host["vcpus"]) == (1, 1)
+    assert host["memory_mib"] > client["memory_mib"] + 2 * 1024
+    cards = [domain(described).find("devices/interface") for described in shape.described_guests("tcg", "0-1")]
+    assert [card.find("source").get("bridge") for card in cards if card is not None] == [topology.BRIDGE] * 2
+    words = (domain(shape.described_guests("kvm", "0-1")[1]).findtext("os/cmdline") or "").split()
+    assert "ip=198.18.0.20::198.18.0.1:255.254.0.0:host:br0:off" in words
+    assert "bridge=br0:eth0" in words
+
+
+def domain(described: Guest) -> ET.Element:
+    return ET.fromstring(for_role(described, "machines")["xml"])

@@ -1,0 +1,208 @@
+"""The checks before a run, on machines that are this one: real agents, real iperf3, faults planted."""
+
+import inspect
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.this_machine import free_port, here, opened
+from vmtoll.guests import kvm_host
+from vmtoll.lab import accelerator
+from vmtoll.model.errors import HostLostError
+from vmtoll.preflight import checks, results
+from vmtoll.preflight.checks import clock, free, guests, kvm, link, network, system
+from vmtoll.preflight.lab import PROBES, Lab
+from vmtoll.preflight.result import CheckResult
+from vmtoll.runner.connection import AgentLine
+
+VMTOLL = Path(sys.executable).parent / "vmtoll"
+
+
+def by_machine(found: list[CheckResult]) -> dict[str, CheckResult]:
+    return {finding.machine: finding for finding in found}
+
+
+def test_whoever_is_not_reached_is_said_to_be_so_and_the_others_are_looked_at(tmp_path: Path) -> None:
+    closed, empty = free_port(), {"ansible_python_interpreter": "/nonexistent/python3"}
+    tree = here(tmp_path, client=empty)
+    tree["metal"]["hosts"].append("gone")
+    tree["_meta"]["hostvars"]["gone"] = {"ansible_host": "127.0.0.1", "ansible_port": closed}
+    with opened(tree) as (lab, found):
+        said = by_machine(found)
+        assert list(lab.lines) == ["metal"]
+    assert said["metal"].level == "ok"
+    assert f"nothing listens on port {closed} of 127.0.0.1" in said["gone"].found
+    assert "/nonexistent/python3 does not run" in said["client"].found
+    assert "ansible_python_interpreter" in said["client"].advice
+
+
+def test_an_old_python_is_named(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\necho 0 3 8\n")
+    old.chmod(0o755)
+    with opened(here(tmp_path, metal={"ansible_python_interpreter": str(old)})) as (_, found):
+        assert by_machine(found)["metal"].found == f"{old} is Python 3.8"
+
+
+def test_a_machine_that_is_measured_is_left_alone(tmp_path: Path) -> None:
+    tree = here(tmp_path)
+    lines = [AgentLine(host) for host in Lab(Path("lab.yml"), tree).hosts]
+    with opened(tree) as (lab, _):
+        try:
+            for line in lines:
+                line.open()
+            assert lines[0].call("lock", owner="run 7")["held_by"] is None
+            with socket.socket() as server:
+                server.bind(("", lab.hosts[1].port))
+                server.listen()
+                said = by_machine(list(free.check(lab)))
+        finally:
+            for line in lines:
+                line.close()
+        assert (said["client"].level, said["client"].found) == ("fail", "in use by run 7")
+        assert "is taken (Address already in use)" in said["metal"].found
+        assert lab.in_use == {"client", "metal"}
+        assert list(link.check(lab)) == []
+
+
+def test_clocks_of_one_machine_agree_and_one_that_is_ahead_is_found(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import time\nnow = time.time\ntime.time = lambda: now() + 5\n")
+    ahead = tmp_path / "python3"
+    ahead.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
+    ahead.chmod(0o755)
+    with opened(here(tmp_path)) as (lab, _):
+        assert [finding.level for finding in clock.check(lab)] == ["ok", "ok"]
+    with opened(here(tmp_path, metal={"ansible_python_interpreter": str(ahead)})) as (lab, _):
+        _, metal = clock.check(lab)
+    assert metal.level == "fail"
+    said = re.fullmatch(r"([0-9.]+) ms ahead of client \(± ([0-9.]+)\)", metal.found)
+    assert said, metal.found
+    ahead_ms, error_ms = map(float, said.groups())
+    assert abs(ahead_ms - 5000) <= error_ms + 0.1, "and the last digit's rounding"
+    assert "chrony" in metal.advice
+
+
+def test_one_machine_is_on_one_segment_with_itself_and_its_link_is_measured(tmp_path: Path) -> None:
+    assert shutil.which("iperf3"), "packages.txt names it"
+    said: list[str] = []
+    with opened(here(tmp_path)) as (lab, _):
+        lab.say = said.append
+        (segment,) = network.check(lab)
+        (speed,) = link.check(lab)
+    assert (segment.level, segment.machine) == ("ok", "client–metal")
+    assert "one network segment (lo, lo)" in segment.found
+    assert speed.level == "ok"
+    there, back = (int(word) for word in speed.found.replace(" Mbit/s there,", "").split()[:2])
+    assert there > 0
+    assert back > 0
+    assert said == ["preflight: load between client and metal, twice 2 s"]
+
+
+def test_a_route_over_a_router_and_an_address_without_one_are_told_apart(tmp_path: Path) -> None:
+    with opened(here(tmp_path)) as (lab, _):
+        nowhere = lab.probe(lab.hosts[0], "network", "255.255.255.255")
+    assert nowhere["error"]
+
+
+def test_kvm_is_tried_and_not_looked_at(tmp_path: Path) -> None:
+    """On whatever machine this runs: the sentence and the verdict belong together, and no device is no KVM."""
+    with opened(here(tmp_path)) as (lab, _):
+        text = (PROBES / "kvm.py").read_text().replace('"/dev/kvm"', f'"{tmp_path}/kvm"')
+        files = {"accelerator.py": inspect.getsource(accelerator), "kvm_host.py": inspect.getsource(kvm_host)}
+        none = lab.script(lab.hosts[1], text, files=files)
+        (tmp_path / "kvm").write_text("no device")
+        file = lab.script(lab.hosts[1], text, files=files)
+    assert none["why"] == f"{tmp_path}/kvm does not exist"
+    assert "firmware" in none["advice"]
+    assert file["why"].startswith(f"{tmp_path}/kvm exists, but ")
+    assert kvm.judge("host", file, embedded=False).level == "fail"
+    assert kvm.judge("host", file, embedded=True).level == "warn"
+    works: kvm.KvmAnswer = {
+        "why": "", "advice": "", "booted": "vmlinuz-6.1", "kvm_modules": ["kvm_amd"], "kvm_flags": ["svm"],
+    }  # fmt: skip
+    assert kvm.judge("host", works, embedded=False).level == "ok"
+    assert "belongs to" not in kvm.judge("host", works, embedded=False).found
+
+
+def test_preflight_names_a_module_that_is_not_the_processors_own() -> None:
+    answer: kvm.KvmAnswer = {
+        "why": "/dev/kvm exists, but the image's kernel printed no banner under KVM within 8 s", "advice": "Look.",
+        "booted": "", "kvm_modules": ["kvm_pvm"], "kvm_flags": [],
+    }  # fmt: skip
+    named = "; /dev/kvm belongs to kvm_pvm, which is neither kvm_intel nor kvm_amd"
+    for embedded in (True, False):
+        assert kvm.judge("host", answer, embedded=embedded).found.endswith(f"within 8 s{named}")
+    assert kvm.judge("host", answer | {"why": ""}, embedded=False).found.endswith(named)
+
+
+def test_a_guest_has_a_domain_and_its_host_what_the_profile_needs(tmp_path: Path) -> None:
+    """On libvirt's own test driver, which has one domain, `test`; no host has a virtual function ffff:ff:1f.7."""
+    sriov = {"vmtoll_environment": "kvm-sriov", "vmtoll_profile": "kvm-sriov", "vmtoll_cpus": "0"}
+    domains: dict[str, dict[str, str]] = {
+        "well": {"vmtoll_domain": "test"},
+        "gone": {"vmtoll_domain": "nope"},
+        "unmade": {"vmtoll_domain": "later", **sriov, "vmtoll_vf": "ffff:ff:1f.7"},
+    }
+    tree = here(tmp_path)
+    tree["kvm_guests"] = {"hosts": list(domains)}
+    tree["kvm_hosts"] = {"hosts": ["host"]}
+    tree["_meta"]["hostvars"] |= {
+        name: {"ansible_connection": "local", "vmtoll_kvm_host": "host", **said} for name, said in domains.items()
+    }
+    tree["_meta"]["hostvars"]["host"] = {"ansible_connection": "local", "vmtoll_libvirt_uri": "test:///default"}
+    with opened(tree) as (lab, _):
+        found = list(guests.check(lab))
+    levels = [(f.machine, f.level) for f in found]
+    assert levels[:3] == [("well", "ok"), ("gone", "fail"), ("unmade", "warn")]
+    lacks = [f for f in found[3:] if f.found.startswith("unmade (kvm-sriov): ")]
+    assert {f.level for f in lacks} == {"fail"}
+    assert any("IOMMU" in f.found or "ffff:ff:1f.7" in f.found for f in lacks), found
+
+
+def test_a_check_is_a_file_and_one_that_breaks_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "ORDER = {}\ndef check(lab):\n    from vmtoll.preflight.result import ok\n    {}\n"
+    (tmp_path / "second_new.py").write_text(text.format(2, "yield ok('metal', 'all is well')"))
+    broken = "from vmtoll.model.errors import AgentError\n    raise AgentError('no such thing')\n    yield"
+    (tmp_path / "first_new.py").write_text(text.format(1, broken))
+    monkeypatch.setattr(checks, "__path__", [str(tmp_path)])
+    (first, broke), (second, well) = results(Lab(Path("lab.yml"), {}))
+    assert (first, broke.level, broke.found) == ("first_new", "fail", "the check broke off: no such thing")
+    assert (second, well) == ("second_new", CheckResult("metal", "ok", "all is well"))
+
+
+def test_a_machine_that_goes_meanwhile_is_a_finding(tmp_path: Path) -> None:
+    with opened(here(tmp_path)) as (lab, _):
+        lab.lines["metal"].give_up("pulled")
+        said = by_machine(list(system.check(lab)))
+        with pytest.raises(HostLostError):
+            lab.probe(lab.hosts[1], "system")
+    assert "the check broke off: metal: pulled" in said["metal"].found
+    assert "the check broke off" not in said["client"].found
+
+
+def test_the_verb_prints_every_finding_and_its_exit_code_is_the_verdict(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yml"
+    tree, groups = here(tmp_path), {"clients": "client", "metal": "metal"}
+    variables = tree["_meta"]["hostvars"]
+    variables["metal"]["vmtoll_enviroment"] = "metal"
+    path.write_text(yaml.safe_dump({"all": {"children": {g: {"hosts": {h: variables[h]}} for g, h in groups.items()}}}))
+    argv = [VMTOLL, "preflight", "-i", path]
+    told = subprocess.run([*argv, "--json"], capture_output=True, text=True, check=False, env=os.environ)
+    assert told.returncode == 1, told.stderr
+    report = json.loads(told.stdout)
+    assert report["fit"] is False
+    names = [f.stem for f in Path(checks.__file__).parent.glob("*.py") if f.stem != "__init__"]
+    assert {f["check"] for f in report["findings"]} >= set(names) - {"guests", "kvm"}, "no KVM host is in it"
+    (typo,) = (f for f in report["findings"] if "vmtoll_enviroment" in f["found"])
+    assert typo["advice"] == "Did you mean vmtoll_environment?"
+    assert all(f["advice"] for f in report["findings"] if f["level"] != "ok")

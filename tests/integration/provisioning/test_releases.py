@@ -1,0 +1,69 @@
+"""A server that the machines' release does not ship: skipped by name, never a failed run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.records import records_of
+from vmtoll.agent.facts import release
+from vmtoll.model.errors import ExperimentError
+from vmtoll.model.event import Event, Skipped
+from vmtoll.model.release import RELEASES, of_name
+from vmtoll.runner import requirements
+from vmtoll.runner.facts import release_of
+from vmtoll.runner.run import run
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
+from vmtoll.spec.inventory import load_inventory
+
+HERE = release(Path("/etc/os-release").read_text())
+Rewrite = Callable[..., Path]
+
+
+@pytest.fixture
+def named(project: Registry, rewrite: Rewrite) -> Path:
+    """An experiment on one machine that names a server which no known release ships, with lighttz."""
+    folder = project.root / "server-builds/absent"
+    folder.mkdir()
+    suites = [known.suite for known in RELEASES]
+    server = {"of": "lighttz", "description": "a server that no release ships", "not_in": suites}
+    (folder / "server.yml").write_text(yaml.safe_dump(server))
+    return rewrite(servers=["lighttz", "absent"], environments=["metal"], blocks=1, noise_floor=None)
+
+
+def test_a_machine_says_what_it_runs(project: Registry, inventory: Path) -> None:
+    assert release_of(load_inventory(inventory, ["metal"]).suts["metal"]) == HERE
+
+
+@pytest.mark.skipif(of_name(HERE) is None, reason="this machine is no release that vmtoll knows")
+def test_a_server_that_the_release_lacks_is_skipped_by_name(
+    project: Registry, inventory: Path, named: Path, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    folder = run(named, inventory, tmp_path / "results", registry=project, listener=events.append)
+    assert Skipped("absent", f"not in {HERE}") in events
+    document = json.loads((folder / "run.json").read_text())
+    assert document["skipped"] == [{"server": "absent", "environment": None, "why": f"not in {HERE}", "release": HERE}]
+    assert {(r.scenario.server, r.release) for r in records_of(folder)} == {("lighttz", HERE)}
+    assert {facts["release"] for facts in json.loads((folder / "hosts.json").read_text()).values()} == {HERE}
+
+
+def test_nobody_is_asked_without_such_a_server_and_an_unknown_release_ships_all(
+    project: Registry, inventory: Path, named: Path, rewrite: Rewrite
+) -> None:
+    machines = load_inventory(inventory, ["metal"])
+    resolved = load(named, project)
+    assert requirements.without_unshipped(resolved, machines, project, lambda _: "Ubuntu 24.04").skipped == {}
+    plain = load(rewrite(servers=["lighttz"], environments=["metal"], blocks=1, noise_floor=None), project)
+    assert requirements.without_unshipped(plain, machines, project, lambda _: pytest.fail("asked")) == plain
+
+
+def test_an_experiment_of_nothing_else_is_refused(
+    project: Registry, inventory: Path, named: Path, rewrite: Rewrite
+) -> None:
+    only = load(rewrite(servers=["absent"], environments=["metal"], blocks=1, noise_floor=None), project)
+    with pytest.raises(ExperimentError, match=r"servers: none is left to measure: absent is not in Debian 13$"):
+        requirements.without_unshipped(only, load_inventory(inventory, ["metal"]), project, lambda _: "Debian 13")

@@ -1,0 +1,30 @@
+"""A bundle says what KVM's host runs on: above its method, in every table, and in the machines' facts."""
+
+import csv
+import json
+from pathlib import Path
+
+from tests.support.recorded_hosts import facts
+from tests.support.synthetic_run import Truth, make_run
+from vmtoll.model.hardware import Hardware, hardware_of
+from vmtoll.publish.bundle import open_bundle, publish
+
+
+def test_the_bundle_says_emulated_hardware(tmp_path: Path) -> None:
+    run = make_run(tmp_path, Truth({"nginx": 0.2}, blocks=2, hardware=Hardware.EMULATED))
+    hosts = json.loads((run / "hosts.json").read_text())
+    hosts["host"] |= facts("tcg-max")
+    (run / "hosts.json").write_text(json.dumps(hosts))
+    bundle = publish(run, tmp_path / "bundle")
+    text = (bundle / "README.md").read_text(encoding="utf-8")
+    sentence = "**KVM on emulated hardware: shows that the path works, not what KVM costs.** Software (TCG) emulates"
+    assert text.index(sentence) < text.index("## Method")
+    assert "Lab: embedded (metal is a container on the kernel of the lab's machine)" in text
+    for table in ("trials", "summaries", "verdicts"):
+        with (bundle / f"{table}.csv").open(encoding="utf-8") as rows:
+            assert {row["hardware"] for row in csv.DictReader(rows)} == {"emulated"}, table
+    published = open_bundle(bundle)
+    assert published.kvm_hardware == (Hardware.EMULATED,)
+    (host,) = (known for known in published.hosts.values() if known["role"] == "kvm_host")
+    assert host["hypervisor"] == facts("tcg-max")["hypervisor"]
+    assert hardware_of(host) is Hardware.EMULATED

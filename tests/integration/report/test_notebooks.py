@@ -1,0 +1,180 @@
+"""Every notebook runs headless on a run and opens in JupyterLab as a notebook."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.committed_run import DEMO
+from tests.support.synthetic_run import Truth, closed, make_run, share
+from vmtoll.cli import main
+from vmtoll.model.errors import LoadError
+from vmtoll.model.hardware import Hardware
+from vmtoll.report.notebook import FOLDER, execute, names
+
+Vmtoll = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parents[3]
+START_LIMIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The committed run, copied, so that nothing is written beside it."""
+    copy: Path = tmp_path_factory.mktemp("demo") / DEMO.name
+    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns("raw"))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    truth = Truth({"nginx": 0.9}, loads=(closed(), share(0.3), share(0.7), share(1.1)), histograms=True)
+    return make_run(tmp_path_factory.mktemp("sweep"), truth)
+
+
+SAYS = {
+    "capacity": ["no rate sweep for one machine alone", "vmtoll run capacity,", "This run has no such sweep"],
+    "metal_vs_kvm": ["Overhead: requests per second", "Requests per second by block"],
+    "replication": ["repeats no published experiment"],
+    "tails": ["Service times under a fixed number of users"],
+}
+
+
+@pytest.mark.parametrize("name", names())
+def test_runs_headless_on_the_committed_run(name: str, demo: Path) -> None:
+    check(execute(name, demo), SAYS.get(name, []))
+
+
+@pytest.mark.parametrize("name", ["capacity", "metal_vs_kvm"])
+def test_kvm_on_emulated_hardware_is_said(name: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path, Truth({"nginx": 0.2}, blocks=2, hardware=Hardware.EMULATED))
+    check(execute(name, run), ["KVM on emulated hardware: shows that the path works, not what KVM costs."])
+
+
+def test_tails_of_a_sweep(sweep: Path) -> None:
+    page = execute("tails", sweep)
+    check(page, ["Goodput against offered load", "70% of capacity", "1000 ms"])
+
+
+def test_capacity_of_a_sweep(sweep: Path) -> None:
+    page = execute("capacity", sweep)
+    check(page, ["you need", "metal host", "kvm-default", "Erlang C", "Goodput against offered load"])
+
+
+def test_parameters_take_the_place_of_the_notebooks_own(sweep: Path, vmtoll: Vmtoll) -> None:
+    code, out, _ = vmtoll("capacity", sweep, "--set", "RATE_RPS=5e2", "--set", "P99_MS=20", "--set", "WATTS=")
+    assert (code, out) == (0, f"notebook: {sweep / 'capacity.html'}\n")
+    check(sweep / "capacity.html", ["500/s at p99 ≤ 20 ms, 99.9% available, 30% headroom, 1 spare: you need"])
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (
+            "RATE=500",
+            "capacity.py: no parameter 'RATE' to set; there are: RATE_RPS, P99_MS, AVAILABILITY_PCT, HEADROOM_PCT,"
+            " SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS\n",
+        ),
+        ("RUN=elsewhere", "no parameter 'RUN' to set; there are: RATE_RPS, "),
+        ("RATE_RPS=fast", "RATE_RPS: 'fast' is no number; give one, such as 2000"),
+        ("RATE_RPS", "--set RATE_RPS: give NAME=VALUE, as in --set RATE_RPS=500"),
+        ("RATE_RPS=[1", "'[1' is not valid JSON or YAML; quote it"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_one_sentence(tmp_path: Path, vmtoll: Vmtoll, word: str, said: str) -> None:
+    code, out, err = vmtoll("capacity", tmp_path, "--set", word)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_make_hands_parameters_on() -> None:
+    argv = ["make", "-n", "notebook", "N=capacity", "RUN=a/run", "SET=RATE_RPS=500 P99_MS=20"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "vmtoll notebook capacity a/run --set 'RATE_RPS=500' --set 'P99_MS=20'" in done.stdout
+
+
+def test_capacity_of_a_sweep_of_users_shows_its_law(tmp_path: Path) -> None:
+    users = Truth(loads=tuple(closed(n) for n in (1, 2, 5, 10, 20, 50)))
+    page = execute("capacity", make_run(tmp_path, users))
+    check(page, ["no rate sweep for one machine alone", "contention σ", "Throughput over users (siege)"])
+
+
+@pytest.fixture
+def vmtoll(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Vmtoll:
+    """`vmtoll notebook …` in this process: exit code, stdout, stderr."""
+
+    def run(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["vmtoll", "notebook", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return int(end.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+def check(page: Path, says: list[str]) -> None:
+    """A page that needs no network, whose figures have words, and that says these."""
+    text = page.read_text(encoding="utf-8")
+    for words in says:
+        assert words in text, words
+    assert not re.search(r"<(script|link|iframe|object|embed)\b|@import|url\((?!#)|Traceback", text)
+    for source in re.findall(r'(?:src|href)=["\']([^"\']+)', text):
+        assert source.startswith(("data:", "#"))
+    for image in re.findall(r"<img[^>]*>", text):
+        assert re.search(r"""alt=["'][^"']{10,}""", image), image[:200]
+
+
+def test_what_cannot_run_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="no notebook 'tail'; there are: capacity, metal_vs_kvm, replication, tails"):
+        execute("tail", tmp_path)
+    with pytest.raises(LoadError, match=r"replication\.py: .*LoadError: .*neither a run nor a folder of runs"):
+        execute("replication", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def jupyter(tmp_path: Path) -> Iterator[str]:
+    """JupyterLab on loopback, on the folder of the notebooks; its address with a token."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    argv = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
+    argv += ["--ServerApp.port_retries=0", "--IdentityProvider.token=secret", f"--ServerApp.root_dir={FOLDER}"]
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        server = subprocess.Popen(argv, env=os.environ | home, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + START_LIMIT_S
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status?token=secret", timeout=5).close()
+                break
+            except OSError:  # of which URLError is one, and a timeout
+                assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}/api/contents/{{}}?content=1&type=notebook&token=secret"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def test_opens_in_jupyterlab(jupyter: str) -> None:
+    for name in names():
+        with urllib.request.urlopen(jupyter.format(f"{name}.py"), timeout=30) as answer:
+            document = json.load(answer)
+        assert document["type"] == "notebook"
+        cells = document["content"]["cells"]
+        assert cells[0]["cell_type"] == "markdown"
+        assert [c["metadata"]["tags"] for c in cells if "tags" in c["metadata"]] == [["parameters"]]
+        assert document["content"]["metadata"]["kernelspec"]["name"] == "python3"

@@ -1,0 +1,257 @@
+"""What goes wrong around a run: a full disk, two runs at once, another set of machines. Nothing measured is lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.runner.test_run import eventually_none_left, is_at, kill_agent_of, start
+from tests.support.local_server import server_pids
+from tests.support.records import assert_sound, records_of
+from vmtoll import cli
+from vmtoll.model.errors import AgentError, InventoryError, ResultsError
+from vmtoll.model.event import Event, Phase, TrialEnded, TrialStep
+from vmtoll.model.finding import Code
+from vmtoll.model.trial import Arm
+from vmtoll.runner.connection import AgentLine
+from vmtoll.runner.run import run
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.inventory import load_inventory
+
+Rewrite = Callable[..., Path]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("ab", buffering=0) as handle:
+        try:
+            while handle.write(bytes(4096)):
+                pass
+        except OSError:
+            return
+
+
+def test_a_command_that_fills_the_disk_is_not_believed(
+    small_disk: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(small_disk))
+    line = AgentLine(load_inventory(inventory, ["metal"]).client)
+    line.open()
+    try:
+        with pytest.raises(AgentError, match=f"client: exec: the disk of {small_disk} is full: what the command wrote"):
+            line.call("exec", argv=["sh", "-c", "head -c 8m /dev/zero >log; exit 0"], outputs=["log"])
+        assert line.call("exec", argv=["echo", "goes on"])["stdout"] == "goes on"
+    finally:
+        line.close()
+
+
+@pytest.mark.usefixtures("load_tools")
+def test_a_full_disk_on_the_client_fails_the_trial_by_name_and_the_run_goes_on(
+    small_disk: Path, project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    rewrite(blocks=2, noise_floor=None, environments=["metal"])
+    monkeypatch.setenv("TMPDIR", str(small_disk))
+
+    def inject(event: Event) -> None:
+        if isinstance(event, TrialEnded):
+            (small_disk / "filler").unlink(missing_ok=True)
+        elif isinstance(event, TrialStep) and event.number == 1 and event.phase is Phase.MEASURING:
+            fill(small_disk)
+
+    run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, listener=inject)
+    records = records_of(run_dir)
+    assert [(r.block, r.attempt) for r in records] == [(1, 1), (1, 2), (2, 1)]
+    for record in records[:2]:
+        assert record.codes == {Code.TOOL_FAILED}
+        assert record.findings[0].detail.startswith(f"client: exec: the disk of {small_disk} is full")
+        assert record.measurements == ()
+    assert_sound(records[2:])
+
+
+def test_a_load_that_is_not_answered_in_time_is_not_tried_again(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server stands still beyond the tool's bound: what it is too slow for is its failure."""
+    rewrite(blocks=1, noise_floor=None, environments=["metal"], duration_s=1.0)
+
+    def freeze(event: Event) -> None:
+        if is_at(event, Phase.MEASURING, "siege"):
+            monkeypatch.setattr("vmtoll.runner.loads.bound_s", lambda *_: 2.0)
+            for pid in server_pids(tmp_path / "metal"):
+                os.kill(pid, signal.SIGSTOP)
+        elif isinstance(event, TrialEnded):
+            assert not server_pids(tmp_path / "metal")
+
+    run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, listener=freeze)
+    (record,) = records_of(run_dir)
+    assert record.codes == {Code.TIMED_OUT}
+    assert record.findings[0].detail.startswith("siege did not end within its bound and was killed")
+    assert record.measurements == ()
+
+
+def test_a_block_that_lost_a_machine_is_measured_again_as_a_whole(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
+) -> None:
+    rewrite(blocks=2, noise_floor=None, warmup_s=0.1, duration_s=1.0)
+    killed = threading.Event()
+
+    def pull_the_plug(event: Event) -> None:
+        second = isinstance(event, TrialStep) and event.spec.key == (1, 2) and not killed.is_set()
+        if second and is_at(event, Phase.MEASURING, "siege"):
+            killed.set()
+            threading.Timer(0.2, kill_agent_of, [tmp_path / event.spec.arm.environment]).start()
+
+    run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, listener=pull_the_plug)
+    records = records_of(run_dir)
+    made = [(*record.key, record.attempt) for record in records]
+    assert made == [(1, 1, 1), (1, 2, 1), (1, 1, 2), (1, 2, 2), (2, 1, 1), (2, 2, 1)]
+    assert records[1].codes == {Code.HOST_LOST}
+    assert_sound(record for record in records if record is not records[1])
+
+
+def test_a_full_disk_for_the_results_is_one_sentence_and_the_run_is_resumed(
+    small_disk: Path, project: Registry, inventory: Path, tmp_path: Path
+) -> None:
+    def inject(event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.number == 3:
+            fill(small_disk)
+
+    results = small_disk / "r"
+    with pytest.raises(ResultsError, match=r"the disk is full; what was measured is kept: .* go on with --resume /"):
+        run(project.experiment_file("tiny"), inventory, results, registry=project, listener=inject)
+    assert eventually_none_left(tmp_path)
+    (run_dir,) = (results / "tiny").iterdir()
+    (small_disk / "filler").unlink()
+    before = records_of(run_dir)
+    assert len(before) == 3
+    run(project.experiment_file("tiny"), inventory, results, resume=run_dir, registry=project)
+    records = records_of(run_dir)
+    assert records[:3] == before
+    assert len({record.key for record in records}) == len(records) == 6
+
+
+def vmtoll(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """The command line, in this process; its exit code and what it said on stderr."""
+    capsys.readouterr()
+    sys.argv = ["vmtoll", *map(str, words)]
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0), capsys.readouterr().err
+    return 0, capsys.readouterr().err
+
+
+def test_two_runs_at_once_and_what_a_killed_one_leaves(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The second is refused by name; after `kill -9` of the first nothing stands in the way."""
+    rewrite(blocks=4, duration_s=0.3, noise_floor=None)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(Registry.__init__, "__defaults__", (project.root,))
+    monkeypatch.setattr("vmtoll.commands.run.conclude", lambda folder: f"report of {folder}")
+    words = ("run", "tiny", "--inventory", inventory, "--results", tmp_path / "other")
+    first = start(project, inventory, tmp_path / "r", None)
+    try:
+        deadline = time.monotonic() + 20
+        while not list((tmp_path / "r").glob("tiny/*/run.json")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with monkeypatch.context() as impatient:
+            impatient.setattr("vmtoll.runner.recovery.LOCK_S", 0.3)
+            code, said = vmtoll(capsys, *words)
+        assert code == 2
+        assert f"is in use by run {next((tmp_path / 'r/tiny').iterdir()).name} of tiny (process {first.pid}" in said
+    finally:
+        first.kill()
+        first.wait()
+    assert vmtoll(capsys, *words)[0] == 0
+    finished = [json.loads(file.read_text())["status"] for file in sorted((tmp_path / "other/tiny").glob("*/run.json"))]
+    assert finished == ["complete"]
+    assert eventually_none_left(tmp_path)
+
+
+GOING_DOWN = """\
+#!/bin/sh
+echo "$@" >>{folder}/asked
+case $(wc -l <{folder}/asked) in
+1) echo stopping; exit 1 ;;
+2) echo unknown; echo 'Failed to query system state: Connection reset by peer' >&2; exit 1 ;;
+*) echo running ;;
+esac
+"""
+
+
+def test_a_machine_on_its_way_down_is_not_taken_for_back(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still answers in the moment before it goes; systemd says so (here a stand-in, in the lab the real one)."""
+    rewrite(blocks=1, noise_floor=None, environments=["metal"], warmup_s=0.1, duration_s=2.0)
+    stand_in = tmp_path / "stand-in"
+    stand_in.mkdir()
+    monkeypatch.setenv("PATH", f"{stand_in}:{os.environ['PATH']}")
+    events: list[Event] = []
+
+    def reboot(event: Event) -> None:
+        events.append(event)
+        if is_at(event, Phase.MEASURING, "siege") and sum(is_at(e, Phase.MEASURING, "siege") for e in events) == 1:
+            threading.Timer(0.2, kill_agent_of, [tmp_path / "metal"]).start()
+        elif is_at(event, Phase.RECOVERING):  # not earlier: all machines here would ask the one stand-in
+            (stand_in / "systemctl").write_text(GOING_DOWN.format(folder=stand_in))
+            (stand_in / "systemctl").chmod(0o755)
+
+    run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, listener=reboot)
+    failed, good = records_of(run_dir)
+    assert (failed.attempt, failed.arm) == (1, Arm("metal"))
+    assert failed.codes == {Code.HOST_LOST}, events
+    assert failed.findings[0].detail.startswith("metal: ")
+    assert good.attempt == 2
+    assert_sound([good])
+    assert (stand_in / "asked").read_text().splitlines() == ["is-system-running --wait"] * 3
+    recovery = [(e.phase, e.machine) for e in events if isinstance(e, TrialStep) and e.machine]
+    assert recovery == [(Phase.RECOVERING, "metal"), (Phase.RECOVERED, "metal")]
+
+
+def test_a_run_is_not_resumed_on_other_machines(project: Registry, inventory: Path, tmp_path: Path) -> None:
+    class KilledError(Exception):
+        pass
+
+    def killed(event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.number == 1:
+            raise KilledError
+
+    results, experiment = tmp_path / "r", project.experiment_file("tiny")
+    with pytest.raises(KilledError):
+        run(experiment, inventory, results, registry=project, listener=killed)
+    (run_dir,) = (results / "tiny").iterdir()
+    renamed = tmp_path / "renamed.yml"
+    renamed.write_text(inventory.read_text().replace("metal-two:", "metal-three:"))
+    with pytest.raises(InventoryError, match=r"was measured on client, metal, metal-two; .* has client, metal, metal-"):
+        run(experiment, renamed, results, resume=run_dir, registry=project)
+    assert len(records_of(run_dir)) == 1
+
+
+def test_a_limit_chooses_among_the_machines(project: Registry, inventory: Path, tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match=r"with --limit client,metal: 0 hosts have vmtoll_environment 'metal-two'"):
+        run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, limit="client,metal")

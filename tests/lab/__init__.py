@@ -1,0 +1,1 @@
+"""Tests in the embedded lab: they need root."""

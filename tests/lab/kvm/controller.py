@@ -1,0 +1,70 @@
+"""A machine for vmtoll itself: Debian with systemd as its first process, this project and what is in its caches."""
+
+import base64
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vmtoll.lab import image, machine_disk
+from vmtoll.lab.suite import chosen
+from vmtoll.paths import CACHE, PROJECT
+from vmtoll.shell import run, say
+
+PATIENCE_S = 300
+RECIPE = {
+    "include": [line for line in (PROJECT / "packages.txt").read_text().splitlines() if line and line[0] != "#"]
+    + ["cargo-web", "golang-go", "libvirt-daemon-system"],
+    "unmask": ["dev-hugepages.mount", "sys-kernel-debug.mount", "systemd-logind.service"],
+    "disk_gib": 40,
+}
+
+
+def disk(folder: Path) -> Path:
+    """A disk with a clone of the project where it is here, its environment, its tools and the lab's image."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lab_image, clone = image.ensure(say, chosen()), folder / "clone"
+    run(["git", "clone", "--quiet", PROJECT, clone])
+    run(["cp", "--archive", PROJECT / ".venv", clone / ".venv"])
+    caches = [CACHE / "tools", CACHE / "sites", *CACHE.glob("servers-*.tar"), lab_image]
+    carried = {clone: PROJECT.relative_to("/")} | {path: path.relative_to("/") for path in caches}
+    made = folder / "controller.qcow2"
+    machine_disk.build(lab_image, made, RECIPE, carried)
+    return made
+
+
+@contextmanager
+def booted(folder: Path, memory_mib: int = 8192) -> Iterator[list[str]]:
+    """The machine, emulated, with SSH on a port of the loopback; the words before a command that it shall run."""
+    made, lab_image, key = disk(folder), image.ensure(say, chosen()), folder / "key"
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    credentials = {
+        "ssh.authorized_keys.root": key.with_suffix(".pub").read_bytes(),
+        "vmtoll.ssh_host_key": key.read_bytes(),
+    }
+    firmware = [f"value=io.systemd.credential.binary:{name}={base64.b64encode(text).decode()}"
+                for name, text in credentials.items()]  # fmt: skip
+    argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(memory_mib)]
+    argv += ["-nodefaults", "-display", "none", "-serial", f"file:{folder}/console.log"]
+    argv += ["-kernel", f"{lab_image}/vmlinuz", "-initrd", f"{lab_image}/initrd.img", "-append"]
+    argv += ["root=LABEL=vmtoll rw console=ttyS0 quiet net.ifnames=0 ip=eth0:dhcp systemd.hostname=controller"]
+    argv += ["-drive", f"file={made},if=virtio,cache=unsafe,format=qcow2", "-device", "virtio-rng-pci"]
+    argv += ["-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net"]
+    argv += [word for value in firmware for word in ("-smbios", f"type=11,{value}")]
+    reach = ["ssh", "-i", str(key), "-p", str(port), "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR",
+             "-o", f"UserKnownHostsFile={folder}/known", "-o", "ConnectTimeout=20", "root@127.0.0.1"]  # fmt: skip
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as machine:
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            while subprocess.run([*reach, "true"], capture_output=True, check=False).returncode:
+                assert machine.poll() is None, "the machine ended"
+                assert time.monotonic() < deadline, (folder / "console.log").read_text()[-2000:]
+                time.sleep(2)
+            yield reach
+        finally:
+            machine.terminate()

@@ -1,0 +1,102 @@
+"""What is done to real hosts, done to a KVM host with a kernel of its own: checks, settings, provisioning."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.lab.faults import changed
+from tests.lab.kvm.machines import preflight, vmtoll
+from tests.lab.the_lab import LAB, Ssh
+
+pytestmark = [pytest.mark.lab, pytest.mark.kvm]
+
+SETTINGS = {"hugepages_2m": 64, "halt_poll_ns": 50_000, "irq_affinity": "0", "tuned_profile": "network-latency"}
+STATE = (
+    "cat /proc/sys/vm/nr_hugepages /sys/module/kvm/parameters/halt_poll_ns; tuned-adm active; "
+    "grep . /proc/irq/[0-9]*/smp_affinity_list"
+)
+
+
+def changed_inventory(folder: Path, **host: Any) -> Path:
+    """The lab's inventory with other variables of the KVM host."""
+    tree = yaml.safe_load((LAB / "inventory.yml").read_text())
+    tree["all"]["children"]["kvm_hosts"]["hosts"]["host"] |= host
+    file = folder / "inventory.yml"
+    file.write_text(yaml.safe_dump(tree))
+    return file
+
+
+def levels(findings: list[dict[str, Any]], check: str) -> dict[str, str]:
+    """Machine → level, of one check."""
+    return {finding["machine"]: finding["level"] for finding in findings if finding["check"] == check}
+
+
+def test_the_machines_are_fit(machines: Ssh) -> None:
+    findings = preflight()
+    assert [finding for finding in findings if finding["level"] == "fail"] == []
+    assert levels(findings, "kvm") == {"host": "ok"}
+    assert levels(findings, "guests")["guest"] == "ok"
+    assert set(levels(findings, "reach")) == {"client", "metal", "guest", "host"}
+
+
+# What makes it so, what makes it well again, the check that tells it, on which machine, and what it says.
+FAULTS = {
+    "the guest is off": (
+        "host", "virsh destroy guest", "virsh start guest", "guests", "guest", "",
+    ),
+    "no KVM": (
+        "host", "virsh destroy guest; modprobe -r kvm_amd", "modprobe kvm_amd; virsh start guest", "kvm", "host", "",
+    ),
+    "a full disk": (
+        "metal", "fallocate -l $(($(stat -fc '%f * %S' /) - 100000000)) /full", "rm /full",
+        "space", "metal", "",
+    ),
+    "a server on the port": (
+        "metal", "systemctl start vmtoll-lighttz", "systemctl stop vmtoll-lighttz", "free", "metal", "8080",
+    ),
+    "a clock that is off": ("metal", "date -s '+100 seconds'", "date -s '-100 seconds'", "clock", "metal", "ahead"),
+    "another site": (
+        "metal", "mv /srv/vmtoll/sites/office /srv/vmtoll/kept", "mv /srv/vmtoll/kept /srv/vmtoll/sites/office",
+        "versions", "", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_seen(machines: Ssh, fault: str) -> None:
+    machine, inject, mend, check, where, text = FAULTS[fault]
+    with changed(machines, {"metal": "host"}.get(machine, machine), inject, mend):
+        findings = preflight()
+    bad = [finding for finding in findings if finding["check"] == check and finding["level"] == "fail"]
+    assert any(where in finding["machine"] and text in finding["found"] for finding in bad), findings
+
+
+def test_a_host_is_tuned_and_set_back_exactly(machines: Ssh, tmp_path: Path) -> None:
+    inventory = changed_inventory(tmp_path, vmtoll_tuning=SETTINGS)
+    before = machines("host", STATE)
+    vmtoll("tune", "--inventory", inventory, "--limit", "host")
+    try:
+        tuned = machines("host", STATE)
+        assert tuned.splitlines()[:2] == ["64", "50000"]
+        assert "network-latency" in tuned
+    finally:
+        vmtoll("untune", "--inventory", inventory, "--limit", "host")
+    assert machines("host", STATE) == before
+
+
+def test_what_a_virtual_machine_has_not_is_named_and_nothing_is_changed(machines: Ssh, tmp_path: Path) -> None:
+    """It has no clock rate of its own, so no governor."""
+    inventory = changed_inventory(tmp_path, vmtoll_tuning={**SETTINGS, "governor": "performance"})
+    before = machines("host", STATE)
+    assert "governor" in vmtoll("tune", "--inventory", inventory, "--limit", "host", status=2)
+    assert machines("host", STATE) == before
+
+
+def test_provisioning_again_changes_nothing(machines: Ssh) -> None:
+    said = vmtoll("provision", "--inventory", LAB / "inventory.yml")
+    recap = re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+) ", re.sub(r"\x1b\[[0-9;]*m", "", said), re.M)
+    assert {name for name, _ in recap} >= {"client", "host", "guest", "metal"}
+    assert {changed for _, changed in recap} == {"0"}

@@ -1,0 +1,64 @@
+"""A lab of virtual machines: hosts with kernels of their own, systemd as their first process, a guest under KVM inside.
+
+What the lab's host carries is run by the code that runs on real hosts. Where the host itself is emulated, this shows
+that the path works, and not what KVM costs.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.lab.conftest import run_there
+from tests.lab.faults import measured
+from tests.lab.records import number, primary
+from tests.lab.the_lab import LAB, VMTOLL, Ssh
+from vmtoll.model.trial import BASELINE, Accelerator
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def machines() -> Ssh:
+    """Bring the topology `machines` up; what runs a command on a machine of it."""
+    subprocess.run([VMTOLL, "lab", "up", "--topology", "machines"], check=True, stdin=subprocess.DEVNULL, timeout=1200)
+    return run_there(LAB)
+
+
+def test_the_host_is_a_machine_of_its_own(machines: Ssh) -> None:
+    assert machines("host", "cat /proc/1/comm") == "systemd"
+    assert machines("host", "systemctl is-active libvirtd.socket dbus ssh").split() == ["active"] * 3
+    assert machines("host", "uname -r") == machines("guest", "uname -r"), "of the same image"
+    assert (
+        machines("host", "cat /proc/sys/kernel/random/boot_id")
+        != Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    )
+
+
+def test_the_guest_runs_under_kvm_with_vhost(machines: Ssh) -> None:
+    domain = machines("host", "virsh -c qemu:///system dumpxml guest")
+    assert "<domain type='kvm'" in domain
+    assert machines("guest", "systemd-detect-virt") == "kvm"
+    assert machines("host", "ls /sys/module | grep -E '^kvm_(amd|intel)$'")
+    assert machines("host", "ps -eLo comm | grep -c '^vhost-' || true") != "0"
+
+
+def test_trials_on_metal_and_under_kvm_with_counters(machines: Ssh, tmp_path: Path) -> None:
+    """Three trials: metal, its second arm, and the guest, whose host counts exits and CPU of vhost threads."""
+    records = measured(
+        tmp_path,
+        environments=["metal", "kvm-default"],
+        noise_floor={"environment": "metal", "servers": ["lighttz"]},
+        duration_s=3.0,
+    )
+    assert len(records) == 3
+    for record in records:
+        load = primary(record)
+        assert load.successful and not load.failed, record.findings
+        if record.arm.environment == BASELINE.environment:
+            assert record.accelerator is Accelerator.NONE
+            continue
+        assert record.accelerator is Accelerator.KVM
+        assert number(load.host_cpu_us_per_request) > number(load.server_cpu_us_per_request) * 0.5
+        assert number(record.resources.host_exits_per_request) > 0
+        assert number(record.resources.host_vhost_cpu_us_per_request) > 0

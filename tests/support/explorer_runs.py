@@ -1,0 +1,16 @@
+"""Results folders with synthetic runs, for the tests of the explorer."""
+
+import shutil
+from pathlib import Path
+
+from tests.support.synthetic_run import Truth, make_run
+
+
+def add_run(results: Path, truth: Truth, experiment: str, run_id: str) -> Path:
+    """A synthetic run as `results/<experiment>/<run_id>`; returns its folder."""
+    made = make_run(results / "made", truth)
+    target = results / experiment / run_id
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(made, target)
+    shutil.rmtree(results / "made")
+    return target

@@ -1,0 +1,85 @@
+"""The servers of server-builds as Debian packages them, on this machine: their own configuration, in a folder."""
+
+import json
+import random
+import shlex
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmtoll.lab.suite import chosen
+from vmtoll.provisioning import certificate, servers
+from vmtoll.spec.server import read_server
+
+
+def free_ports() -> int:
+    """A port that is free, and so are the one below it and the two above.
+
+    Below the ports that the kernel gives to clients: who asks such a port again and again whether somebody listens may
+    be given it as its own, and talks to itself.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        if all(_is_free(port + offset) for offset in (-1, 0, 1, 2)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.fixture
+def readable_folder() -> Iterator[Path]:
+    """A folder that servers can read when they are no longer root; pytest's own cannot be read by others."""
+    folder = Path(tempfile.mkdtemp(prefix="vmtoll-servers-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def install(name: str, root: Path, port: int, cache: Path) -> dict[str, Any]:
+    """Write a server's files below `root` and what the agent must know of it, which is also returned.
+
+    It has no unit: the agent starts its command.
+    """
+    definition = read_server(name)
+    files = certificate.files(cache) | servers._files(definition, servers.Policy(port=port), chosen())
+    for path, (content, mode) in files.items():
+        file = root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(_moved(content.decode(), root).encode() if mode == 0o644 else content)
+        file.chmod(mode)
+    (root / f"run/vmtoll-{name}").mkdir(parents=True, exist_ok=True)
+    description = root / f"etc/vmtoll/servers/{name}.json"
+    spec: dict[str, Any] = json.loads(description.read_text())
+    del spec["unit"]
+    spec["command"] = shlex.split(_moved(definition.exec_start, root))
+    # Paths and ports differ between the machines of a test; what is compared is a file that does not.
+    spec["configs"] = [str(root / certificate.CERTIFICATE.lstrip("/"))]
+    description.write_text(json.dumps(spec))
+    return spec
+
+
+def _moved(text: str, root: Path) -> str:
+    for folder in ("/etc/vmtoll", "/srv/vmtoll", "/run/vmtoll-", "/var/log/vmtoll"):
+        text = text.replace(folder, f"{root}{folder}")
+    return text
+
+
+def waited_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    """Wait until a condition holds; fail when it does not in time."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {limit_s:g} s"
+        time.sleep(0.01)

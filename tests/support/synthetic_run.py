@@ -1,0 +1,360 @@
+"""Make synthetic run directories with a known truth. Nothing in them was ever measured."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from scipy.stats import norm
+
+from vmtoll.model.columns import CROSSCHECK, to_csv
+from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.trial import (
+    BASELINE,
+    Accelerator,
+    Arm,
+    ClientPlace,
+    Conditions,
+    Counts,
+    Measurement,
+    Offered,
+    Resources,
+    Scenario,
+    TrialRecord,
+    to_json,
+    trial_name,
+)
+from vmtoll.runner.latency import by_second
+
+# A trial as a test writes it: the columns of trials.csv by name, and `arm`, `load`, `findings` as objects.
+Row = dict[str, Any]
+RUN_ID = "20260101T000000-synthetic"
+SPREAD = 0.55  # sd of a log latency within a trial
+SECONDS = 4
+DEADLINE_MS = 50.0
+CLOSED_LOOP, SWEEP = "siege-site", "sweep"
+CONTROL = Arm(BASELINE.environment, 2)
+
+
+def closed(users: int = 10, **keys: Any) -> Load:
+    """A closed loop of so many users."""
+    return Load(LoadKind.CLOSED, users, **keys)
+
+
+def rate(rps: float, **keys: Any) -> Load:
+    """An open loop at so many requests per second."""
+    return Load(LoadKind.RATE, rps, **keys)
+
+
+def share(fraction: float, **keys: Any) -> Load:
+    """An open loop at this share of each side's capacity."""
+    return Load(LoadKind.SHARE, fraction, **keys)
+
+
+@dataclass
+class Truth:
+    """What the synthetic machines are like; ratios are guest/metal."""
+
+    servers: dict[str, float] = field(default_factory=lambda: {"nginx": 0.9})  # server → throughput ratio
+    latency_ratio: float = 1.2
+    cpu_ratio: float = 1.1
+    blocks: int = 6
+    noise: float = 0.004  # sd of a log figure
+    drift: float = 0.05  # sd of a block's own log effect
+    aa: bool = True
+    guests: tuple[str, ...] = ("kvm-default",)
+    accelerator: Accelerator = Accelerator.KVM
+    hardware: Hardware = Hardware.NATIVE  # below all machines
+    kvm_modules: tuple[str, ...] = ("kvm_amd",)
+    link: str = "unshaped"
+    status: str = "complete"
+    histograms: bool = False
+    loads: tuple[Load, ...] = (closed(),)  # those of open loops are steps of the workload SWEEP
+    open_capacity_rps: float = 4000.0  # of metal, where the open loop ends; the guest's is this times its ratio
+    change: Callable[[Row], list[Row]] | None = None  # row → the rows (attempts) that take its place
+    undeclared: list[dict[str, Any]] = field(default_factory=list)
+    seed: int = 1
+    guest_control: str = ""  # a guest that is measured twice in each block; drawn after all the others
+
+    @property
+    def arms(self) -> list[Arm]:
+        return [BASELINE, *([CONTROL] if self.aa else []), *map(Arm, self.guests)]
+
+
+def make_run(parent: Path, truth: Truth) -> Path:
+    """Write run.json, hosts.json, trials.jsonl (and histograms) of a synthetic run; returns its directory."""
+    path = parent / "results" / "synthetic" / RUN_ID
+    (path / "histograms").mkdir(parents=True)
+    rng = np.random.default_rng(truth.seed)
+    rows: list[Row] = []
+    for block in range(1, truth.blocks + 1):
+        scenarios = [(arm, s, load) for s in truth.servers for load in truth.loads for arm in truth.arms]
+        drift = {server: rng.normal(0, truth.drift) for server in truth.servers}
+        order = list(rng.permutation(len(scenarios)))
+        if truth.guest_control:
+            control = Arm(truth.guest_control, 2)
+            scenarios += [(control, s, load) for s in truth.servers for load in truth.loads]
+            order += range(len(order), len(scenarios))
+        for position, index in enumerate(order, start=1):
+            arm, server, load = scenarios[index]
+            row = _row(rng, truth, block, position, arm, server, drift[server]) | {"load": load}
+            if load.is_open:
+                row = _open(rng, truth, row, drift[server])
+            rows += truth.change(row) if truth.change else [row]
+    if truth.histograms:
+        rows = [row | {"histogram": _histogram(rng, path, row)} for row in rows]
+    write_trials(path, rows)
+    planned = truth.blocks * len(truth.arms) * len(truth.servers) * len(truth.loads)
+    _write(path / "run.json", _run_json(path.name, truth, planned))
+    _write(path / "hosts.json", _hosts_json(truth))
+    return path
+
+
+def write_trials(path: Path, rows: Iterable[Row]) -> None:
+    """trials.jsonl and trials.csv of a run with these rows."""
+    records = [record_of(row) for row in rows]
+    (path / "trials.jsonl").write_bytes(b"".join(to_json(record) + b"\n" for record in records))
+    (path / "trials.csv").write_bytes(to_csv(records))
+
+
+def record_of(row: Row) -> TrialRecord:
+    """The row as a record. Its histogram is of the measurement that logs times: the cross-check's, where it does."""
+    of_crosscheck = row.get(f"{CROSSCHECK}service_time_p99_us") is not None
+    histogram = row.get("histogram")
+    measurements = (
+        _measurement(row, Role.PRIMARY, "", None if of_crosscheck else histogram),
+        _measurement(row, Role.CROSSCHECK, CROSSCHECK, histogram if of_crosscheck else None),
+    )
+    return TrialRecord(
+        **{
+            key: row[key]
+            for key in ("run_id", "block", "order", "attempt", "arm", "accelerator", "hardware", "started_at")
+        },
+        scenario=Scenario(row["server"], row["workload"], row["load"]),
+        boot=row.get("boot", 1),
+        client=ClientPlace(row.get("client", "remote")),
+        clients=row.get("clients", 1),
+        guests=row.get("guests", 1),
+        offered=Offered(**_of(row, Offered)),
+        measurements=tuple(measured for measured in measurements if measured),
+        resources=Resources(**_of(row, Resources)),
+        conditions=Conditions(**_of(row, Conditions)),
+        counts=Counts(**_of(row, Counts)),
+        findings=tuple(row.get("findings", ())),
+        fixed_cost_s=row.get("fixed_cost_s", 0.0),
+    )
+
+
+def _of(row: Row, group: type, prefix: str = "") -> Row:
+    """The fields of a group that the row has."""
+    return {one.name: row[prefix + one.name] for one in fields(group) if row.get(prefix + one.name) is not None}
+
+
+def _measurement(row: Row, role: Role, prefix: str, histogram: str | None) -> Measurement | None:
+    if not row.get(f"{prefix}tool"):
+        return None
+    figures = {key: value for key, value in _of(row, Measurement, prefix).items() if key not in ("tool", "histogram")}
+    return Measurement(role=role, tool=row[f"{prefix}tool"], histogram=histogram, **figures) if figures else None
+
+
+def failed(row: Row, code: Code, detail: str = "") -> Row:
+    """The same trial, failed: nothing was measured, for this finding."""
+    keep = (
+        "run_id",
+        "block",
+        "order",
+        "attempt",
+        "arm",
+        "accelerator",
+        "hardware",
+        "server",
+        "workload",
+        "load",
+        "started_at",
+    )
+    return {key: row[key] for key in keep} | {"findings": (Finding(code, detail=detail),)}
+
+
+def found(row: Row, *findings: Finding | Code) -> Row:
+    """The same trial with these findings; a code stands for a finding of the whole trial."""
+    return row | {"findings": tuple(one if isinstance(one, Finding) else Finding(one) for one in findings)}
+
+
+def limited(code: Code, *roles: Role) -> tuple[Finding, ...]:
+    """The finding for each of these measurements."""
+    return tuple(Finding(code, role=role) for role in roles)
+
+
+def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Arm, server: str, drift: float) -> Row:
+    guest = arm.environment in truth.guests
+
+    def figure(base: float, ratio: float, sign: float = 1.0) -> float:
+        log = np.log(base) + sign * drift + rng.normal(0, truth.noise) + (np.log(ratio) if guest else 0.0)
+        return round(float(np.exp(log)), 4)
+
+    place = list(truth.servers).index(server)
+    ratio = truth.servers[server]
+    rps = figure(8000 - 500 * place, ratio)
+    crosscheck_rps = figure(21000 - 2500 * place, ratio)
+    p50 = figure(300 + 40 * place, truth.latency_ratio, -1)
+    row: Row = {
+        "run_id": RUN_ID, "block": block, "order": order, "attempt": 1,
+        "arm": arm, "accelerator": truth.accelerator if guest else Accelerator.NONE,
+        "hardware": truth.hardware,
+        "server": server, "workload": CLOSED_LOOP, "tool": "siege",
+        "started_at": f"2026-01-01T{block % 24:02d}:{order % 60:02d}:00Z",
+        "users": 10, "requests": 20000, "duration_s": round(20000 / rps, 4), "transactions": 20000,
+        "availability_pct": 100.0, "transferred_mb": 182.4, "throughput_rps": rps,
+        "throughput_mb_per_s": 70.1, "response_time_mean_ms": 1.2, "concurrency": 9.7, "successful": 20000,
+        "failed": 0, "longest_ms": 30.0, "shortest_ms": 0.0,
+        "crosscheck_tool": "h2load", "crosscheck_requests": 20000, "crosscheck_successful": 20000,
+        "crosscheck_duration_s": round(20000 / crosscheck_rps, 4),
+        "crosscheck_throughput_rps": crosscheck_rps, "crosscheck_failed": 0,
+        "crosscheck_service_time_mean_us": p50 * 1.1, "crosscheck_service_time_p50_us": p50,
+        "crosscheck_service_time_p90_us": p50 * 1.8,
+        "crosscheck_service_time_p99_us": figure(1200, truth.latency_ratio, -1),
+        "crosscheck_service_time_p999_us": figure(4000, truth.latency_ratio, -1),
+        "server_cpu_user_s": 0.4, "server_cpu_system_s": 0.9,
+        "server_cpu_us_per_request": figure(45 + 9 * place, truth.cpu_ratio, -1),
+        "crosscheck_server_cpu_us_per_request": figure(40 + 8 * place, truth.cpu_ratio, -1),
+        "memory_pss_kib": int(figure(5200 + 4000 * place, 1.0)), "processes": 2 + place,
+        "client_cpu_s": 1.9, "client_cpu_share": 0.7, "crosscheck_client_cpu_share": 0.4, "steal_pct": 0.0,
+        "bodies_checked": 16, "bodies_wrong": 0, "fixed_cost_s": 1.4, "findings": (),
+    }  # fmt: skip
+    if guest:
+        row |= {
+            "host_cpu_s": 4.1,
+            "host_cpu_us_per_request": figure(70 + 9 * place, truth.cpu_ratio, -1),
+            "crosscheck_host_cpu_us_per_request": figure(66 + 8 * place, truth.cpu_ratio, -1),
+        }
+    return row
+
+
+def _open(rng: np.random.Generator, truth: Truth, row: Row, drift: float) -> Row:
+    """The same trial as an open loop: lognormal response times whose median grows as 1/(1 − utilisation)."""
+    guest = row["arm"].environment in truth.guests
+    place = list(truth.servers).index(row["server"])
+    ratio = truth.servers[row["server"]] if guest else 1.0
+    capacity = truth.open_capacity_rps * (1 - 0.1 * place) * ratio * float(np.exp(drift))
+    load: Load = row["load"]
+    offered = load.value * (capacity if load.kind is LoadKind.SHARE else 1.0)
+    used = offered / capacity
+    idle_us = 250 * (truth.latency_ratio if guest else 1.0) * float(np.exp(rng.normal(0, truth.noise)))
+    median_us = idle_us / (1 - min(used, 0.97)) + 2e6 * max(used - 1, 0)
+    attained = min(offered, capacity)
+    percentiles = {
+        f"response_time_{name}_us": round(median_us * float(np.exp(SPREAD * norm.ppf(p))), 1)
+        for name, p in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("max", 0.99999))
+    }
+    within = float(norm.cdf(np.log(DEADLINE_MS * 1000 / median_us) / SPREAD))
+    requests = int(offered * SECONDS)
+    of_closed = ("crosscheck_service_time_", "response_time_", "longest", "shortest", "concurrency", "users")
+    return {key: value for key, value in row.items() if not key.startswith(of_closed)} | percentiles | {
+        "workload": SWEEP, "tool": "vegeta", "crosscheck_tool": "oha", "offered_rps": round(offered, 2),
+        "requests": requests, "transactions": requests, "successful": requests, "failed": 0,
+        "duration_s": round(requests / attained, 4), "throughput_rps": round(attained, 4),
+        "transferred_mb": requests * 9120 / 1e6, "crosscheck_requests": requests, "crosscheck_successful": requests,
+        "crosscheck_throughput_rps": round(attained, 4),
+        "crosscheck_response_time_p99_us": percentiles["response_time_p99_us"],
+        "response_time_mean_us": round(median_us * float(np.exp(SPREAD**2 / 2)), 1), "lateness_p99_us": 40.0,
+        "deadline_ms": DEADLINE_MS, "goodput_rps": round(attained * within, 4),
+    }  # fmt: skip
+
+
+def _histogram(rng: np.random.Generator, path: Path, row: Row) -> str | None:
+    """2,000 lognormal values, as the runner writes them: whole, and by second. Returns the file's name."""
+    median_us = row.get("crosscheck_service_time_p50_us") or row.get("response_time_p50_us")
+    if median_us is None:
+        return None
+    histogram = HdrHistogram(1, 3_600_000_000, 3)
+    values = rng.lognormal(np.log(median_us), SPREAD, 2000).astype(np.int64)
+    for value in values:
+        histogram.record_value(int(value))
+    file = path / "histograms" / f"{trial_name(row['block'], row['order'], row['attempt'])}.hdr"
+    file.write_bytes(histogram.encode())
+    sent = np.linspace(0, SECONDS * 1e6 - 1, len(values)).astype(np.int64)
+    file.with_suffix(".csv").write_bytes(by_second(sent, values))
+    return f"histograms/{file.name}"
+
+
+def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:
+    workloads = _workloads(truth.loads)
+    return {
+        "schema": 2, "run_id": run_id,
+        "experiment": {
+            "name": "synthetic", "question": "made up by a test", "scale": "small", "warmup_s": 0.5, "duration_s": 4.0,
+            "environments": ["metal", *truth.guests], "servers": list(truth.servers), "workloads": list(workloads),
+            "blocks": truth.blocks,
+        },
+        "workloads": workloads,
+        "site": {
+            "name": "pages", "description": "made up by a test", "seed": 1, "pages": {"index.html": "<html></html>"},
+        },
+        "order_seed": truth.seed, "versions": {"vmtoll": "0.1.0"}, "commit": "0" * 40,
+        "started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T01:00:00Z", "status": truth.status,
+        "accelerators": {"metal": "none"} | dict.fromkeys(truth.guests, truth.accelerator.value), "lab": "embedded",
+        "hardware": dict.fromkeys(("metal", *truth.guests), truth.hardware.value),
+        "link": truth.link, "link_mbit": 100.0 if truth.link == "100mbit" else None,
+        "differences": {"declared": ["container", "cpu_model", "virtualization"], "undeclared": truth.undeclared},
+        "trials_planned": planned,
+    }  # fmt: skip
+
+
+def _workloads(loads: Iterable[Load]) -> dict[str, dict[str, Any]]:
+    """The documents of the workloads that these loads are scenarios of."""
+    users = sorted({int(load.value) for load in loads if not load.is_open})
+    steps = sorted({(load.kind, load.value) for load in loads if load.is_open})
+    documents: dict[str, dict[str, Any]] = {}
+    common = {"description": "made up by a test", "site": "pages", "keep_alive": False}
+    if users:
+        documents[CLOSED_LOOP] = common | {
+            "name": CLOSED_LOOP, "kind": "closed", "tool": "siege", "crosscheck": "h2load", "users": users,
+        }  # fmt: skip
+    if steps:
+        kind = steps[0][0]
+        values = [value for other, value in steps if other is kind]
+        values += [2 * values[0]] if len(values) == 1 else []
+        documents[SWEEP] = common | {
+            "name": SWEEP, "kind": "sweep", "tool": "vegeta", "crosscheck": "oha", "deadline_ms": DEADLINE_MS,
+            ("shares" if kind is LoadKind.SHARE else "rates_rps"): values,
+        }  # fmt: skip
+        if kind is LoadKind.SHARE:
+            documents[SWEEP]["capacity"] = {"tool": "h2load", "users": 10}
+    return documents
+
+
+def _hosts_json(truth: Truth) -> dict[str, Any]:
+    def facts(role: str, environment: str | None, virtualization: str) -> dict[str, Any]:
+        return {
+            "role": role, "environment": environment, "release": "Debian 12", "kernel": "6.1.0-synthetic",
+            "cmdline": "ro quiet",
+            "cpu_model": "Synthetic CPU" if virtualization == "none" else "Synthetic vCPU",
+            "cpus_allowed": "1", "microcode": "0x1", "mitigations": {"meltdown": "Not affected"},
+            "governor": None, "smt": "on", "numa_nodes": 1, "clock_source": "tsc", "memory_kib": 2097152,
+            "virtualization": virtualization, "container": "systemd-nspawn" if role != "kvm_guest" else "none",
+            "nic": {"driver": "veth", "speed_mbit": 10000},
+            "sysctls": {"net.core.somaxconn": "4096", "net.ipv4.tcp_rmem": "4096 131072 6291456"},
+            "packages": dict.fromkeys(truth.servers, "1.0-1"),
+            "servers": {
+                name: {"binary_sha256": "ab" * 32, "config_sha256": "cd" * 32, "workers": 1, "version": "1.0"}
+                for name in truth.servers
+            },
+            "content_digest": "ef" * 32, "workers": 1,
+        }  # fmt: skip
+
+    hosts = {"client": facts("client", None, "none"), "metal": facts("metal", "metal", "none")}
+    for guest in truth.guests:
+        hosts[guest] = facts("kvm_guest", guest, "kvm")
+    hosts["host"] = {"role": "kvm_host", "environment": None, "kernel": "6.1.0-synthetic", "qemu_version": "7.2"}
+    hosts["host"] |= {"kvm_modules": list(truth.kvm_modules), "kvm_flags": ["svm"] * ("kvm_amd" in truth.kvm_modules)}
+    hosts["host"] |= {"libvirt_version": "9.0.0", "domains": {"kvm": "<domain type='kvm'>made up</domain>"}}
+    return hosts
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

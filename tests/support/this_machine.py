@@ -1,0 +1,54 @@
+"""Labs whose machines are all this one: real agents, folders of their own."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vmtoll.preflight.checks import reach
+from vmtoll.preflight.lab import Lab
+from vmtoll.preflight.result import CheckResult
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def data(**hosts: dict[str, Any]) -> dict[str, Any]:
+    """An inventory, as ansible-inventory prints it: each host's `group`, and its variables."""
+    tree: dict[str, Any] = {"_meta": {"hostvars": {}}}
+    for name, said in hosts.items():
+        variables = dict(said)
+        tree.setdefault(variables.pop("group"), {"hosts": []})["hosts"].append(name)
+        tree["_meta"]["hostvars"][name] = variables
+    return tree
+
+
+def here(tmp_path: Path, **more: dict[str, Any]) -> dict[str, Any]:
+    """A client and a metal machine that are this one; `more`: host → variables beside."""
+    port, hosts = free_port(), dict[str, dict[str, Any]]()
+    for name, group in (("client", "clients"), ("metal", "metal")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        hosts[name] = {
+            "group": group,
+            "ansible_connection": "local",
+            "ansible_host": "127.0.0.1",
+            "vmtoll_root": str(tmp_path / name),
+            "vmtoll_http_port": port,
+            **more.get(name, {}),
+        }
+    hosts["metal"]["vmtoll_environment"] = "metal"
+    return data(**hosts)
+
+
+@contextmanager
+def opened(tree: dict[str, Any]) -> Iterator[tuple[Lab, list[CheckResult]]]:
+    """The lab with its lines, and what the check `reach` found."""
+    lab = Lab(Path("lab.yml"), tree)
+    try:
+        yield lab, list(reach.check(lab))
+    finally:
+        lab.close()

@@ -1,0 +1,84 @@
+"""Make synthetic runs of tuning steps, each profile with levels that are known."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.support.synthetic_run import Row, Truth, closed, make_run, rate
+from vmtoll.model.finding import Finding
+from vmtoll.model.trial import Accelerator
+
+STEPS = {
+    "cumulative": ["kvm-2009", "kvm-default", "kvm-step-pinned", "kvm-tuned"],
+    "base": "kvm-default",
+    "single": ["kvm-pinned", "kvm-halt-poll"],
+}
+
+
+@dataclass(frozen=True)
+class Level:
+    """The truth of one environment: requests per second, µs of p99, µs of the host's CPU per request."""
+
+    rps: float
+    p99_us: float
+    host_us: float
+
+
+LEVELS = {
+    "metal": Level(10_000, 900, 40),
+    "kvm-2009": Level(2_000, 6_000, 400),
+    "kvm-default": Level(6_000, 2_000, 120),
+    "kvm-step-pinned": Level(6_000, 2_000, 120),  # nothing comes of it
+    "kvm-tuned": Level(7_500, 1_500, 130),  # quicker, and dearer for the host
+    "kvm-pinned": Level(6_000, 2_000, 120),
+    "kvm-halt-poll": Level(6_600, 1_600, 150),
+}
+
+
+@dataclass
+class Tuning:
+    """How tuning steps are measured: which profiles, in how many blocks, with how much noise (sd of a log figure)."""
+
+    guests: tuple[str, ...] = tuple(name for name in LEVELS if name != "metal")
+    servers: tuple[str, ...] = ("nginx",)  # all alike
+    blocks: int = 8
+    noise: float = 0.01
+    accelerator: Accelerator = Accelerator.KVM
+    seed: int = 1
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)  # environment → of its trials
+
+
+def make_tuning(parent: Path, tuning: Tuning) -> Path:
+    """Write the run, a closed loop and an open one; returns its folder."""
+    rng = np.random.default_rng(tuning.seed)
+    drift = rng.normal(0, 0.05, tuning.blocks + 1)  # of a block, in all its trials
+
+    def change(row: Row) -> list[Row]:
+        environment = row["arm"].environment
+        truth = LEVELS[environment]
+        noise = np.exp(rng.normal(0, tuning.noise, 3))
+        slow = float(np.exp(drift[row["block"]]))
+        rps = truth.rps / slow * noise[0]
+        figures: dict[str, Any] = {"throughput_rps": rps, "crosscheck_throughput_rps": rps}
+        if "response_time_p99_us" in row:
+            figures = {"response_time_p99_us": truth.p99_us * noise[0], "throughput_rps": row["throughput_rps"]}
+        if environment in tuning.guests:
+            figures |= {"host_cpu_us_per_request": truth.host_us * noise[1]}
+            figures |= {"host_exits_per_request": truth.host_us / 10, "host_vcpu_cpu_us_per_request": truth.host_us / 2}
+        figures["server_cpu_us_per_request"] = 30 * noise[2]
+        return [row | figures | {"findings": tuning.findings.get(environment, ())}]
+
+    truth = Truth(
+        dict.fromkeys(tuning.servers, 1.0), blocks=tuning.blocks, guests=tuning.guests, accelerator=tuning.accelerator,
+        change=change, loads=(closed(), rate(1000)), seed=tuning.seed,
+    )  # fmt: skip
+    path = make_run(parent, truth)
+    document = json.loads((path / "run.json").read_text())
+    document["experiment"]["tuning_steps"] = STEPS
+    document["skipped"] = tuning.skipped
+    (path / "run.json").write_text(json.dumps(document))
+    return path

@@ -1,0 +1,1 @@
+"""Unit tests: no root, no server, no agent; `make check` runs them."""

@@ -1,0 +1,120 @@
+"""A neighbour's load: what the analysis finds is what the synthetic run was made of."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed, make_run, rate
+from vmtoll.analysis.neighbour_load import curves_of
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.load import Load, LoadKind, NeighbourLoad
+from vmtoll.report.charts import draw_all
+from vmtoll.report.html import write_report
+
+SHARES = (0.0, 0.5, 1.0)
+# The neighbour at all it can bear takes half of the throughput, and makes the tail three times as long.
+TAKEN, LONGER = 0.5, 3.0
+
+
+def beside(fraction: float) -> Load:
+    """Ten users beside a neighbour at this share of its capacity."""
+    return closed(neighbour=NeighbourLoad(LoadKind.SHARE, fraction))
+
+
+def disturbed(row: Row) -> list[Row]:
+    """Throughput falls, and the tail grows, linearly with the neighbour's load; metal has no neighbour."""
+    fraction = row["load"].neighbour.value
+    if row["arm"].environment != "kvm-default":
+        return [row]
+    slower, longer = 1 - (1 - TAKEN) * fraction, 1 + (LONGER - 1) * fraction
+    p99 = "crosscheck_service_time_p99_us"
+    changed = row | {"neighbour_rps": 900.0 * fraction, "throughput_rps": row["throughput_rps"] * slower}
+    return [changed | {p99: row[p99] * longer}]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    truth = Truth({"nginx": 0.95}, aa=False, loads=tuple(map(beside, SHARES)), change=disturbed)
+    return load_run(make_run(tmp_path_factory.mktemp("neighbour"), truth))
+
+
+def test_a_load_knows_whether_it_has_its_machine_alone_and_its_place_in_order() -> None:
+    busy = NeighbourLoad(LoadKind.RATE, 1)
+    loads = [closed(), closed(guests=1), beside(0), closed(guests=2), closed(neighbour=busy)]
+    assert [load.is_alone for load in loads] == [True, True, True, False, False]
+    assert {load.alone for load in loads} == {closed()}
+    rising = [
+        closed(10), rate(20), rate(300, guests=1), rate(300, guests=2), rate(300, guests=10), rate(400, guests=1),
+    ]  # fmt: skip
+    assert sorted(rising[3:] + rising[:3], key=lambda load: load.sort_key) == rising
+
+
+def test_a_neighbour_has_the_effect_that_it_was_given(run: Run) -> None:
+    curves = {curve.arm.environment: curve for curve in curves_of(run)}
+    guest, metal = curves["kvm-default"], curves["metal"]
+    assert (guest.load, guest.fields) == (closed(), ("throughput_rps", "service_time_p99_us"))
+    assert [step.load for step in guest.steps] == [NeighbourLoad(LoadKind.SHARE, value) for value in SHARES]
+    assert [step.answered_rps for step in guest.steps] == [0.0, 450.0, 900.0]
+    assert [step.answered_rps for step in metal.steps] == [None] * 3
+    for field, truths in (("throughput_rps", (0.75, 0.5)), ("service_time_p99_us", (2.0, 3.0))):
+        for step, truth in zip(guest.steps[1:], truths, strict=True):
+            effect = guest.effect(step, field)
+            assert effect is not None and effect.low is not None and effect.high is not None
+            assert effect.low <= truth <= effect.high
+            assert effect.high / effect.low < 1.05
+            level, quiet = step.level(field), guest.steps[0].level(field)
+            assert level is not None and quiet is not None
+            assert level.ratio / quiet.ratio == pytest.approx(effect.ratio)
+            chance = metal.effect(metal.steps[-1], field)
+            assert chance is not None and chance.low is not None and chance.high is not None
+            assert chance.low <= 1 <= chance.high
+    assert guest.effect(guest.steps[0], "throughput_rps") is None, "none against none"
+
+
+def test_of_a_single_block_no_interval_is_known(tmp_path: Path) -> None:
+    truth = Truth({"nginx": 0.95}, blocks=1, aa=False, loads=tuple(map(beside, SHARES)), change=disturbed)
+    curves = {curve.arm.environment: curve for curve in curves_of(load_run(make_run(tmp_path, truth)))}
+    guest = curves["kvm-default"]
+    effect, level = guest.effect(guest.steps[1], "throughput_rps"), guest.steps[1].level("throughput_rps")
+    assert effect is not None and level is not None
+    assert effect.low is effect.high is level.low is level.high is None
+
+
+def test_the_chart_says_what_it_draws(run: Run) -> None:
+    ((_, drawn),) = draw_all(run, analyse(run), ["neighbour_load"])
+    assert drawn.title == "A noisy neighbour: nginx, 10 users"
+    assert "which answers 900/s, against an idle one: requests per second ×0.5 [" in drawn.alt
+    assert "p99 ×3 [" in drawn.alt
+    assert draw_all(run, analyse(run), ["cold"]) == []
+
+
+def test_without_a_neighbour_there_is_no_chart(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, Truth(blocks=2)))
+    assert curves_of(run) == []
+    assert draw_all(run, analyse(run), ["neighbour_load"]) == []
+
+
+def test_cold_workloads_have_charts_of_their_own(tmp_path: Path) -> None:
+    """Their tool logs its service times itself: a cross-check would find the caches warm."""
+
+    def change(row: Row) -> list[Row]:
+        prefix = "crosscheck_"
+        own = {key: value for key, value in row.items() if not key.startswith(prefix)}
+        return [own | {key.removeprefix(prefix): row[key] for key in row if key.startswith(f"{prefix}service_time_")}]
+
+    path = make_run(tmp_path, Truth({"nginx": 0.5}, change=change))
+    document = json.loads((path / "run.json").read_text())
+    run = load_run(path)
+    assert draw_all(run, analyse(run), ["cold"]) == []
+    document["workloads"][CLOSED_LOOP]["cold"] = True
+    (path / "run.json").write_text(json.dumps(document))
+    run = load_run(path)
+    assert [drawn.title for _, drawn in draw_all(run, analyse(run), ["cold"])] == [
+        "Cold caches: megabytes per second", "Cold caches: half of the files take less",
+    ]  # fmt: skip
+
+
+def test_the_report_of_it_can_be_written(run: Run) -> None:
+    assert "A noisy neighbour" in write_report(run, analyse(run)).read_text(encoding="utf-8")

@@ -1,0 +1,161 @@
+"""Guests that share one host: what the analysis finds is what the synthetic run was made of."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.synthetic_run import SWEEP, Row, Truth, make_run, rate
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.capacity.consolidation import Consolidation, consolidations
+from vmtoll.capacity.estimate import End, Ends
+from vmtoll.capacity.objective import Demand, Slo
+from vmtoll.capacity.planner import Assumption, capacity
+from vmtoll.capacity.rate_sweep import rate_sweeps
+from vmtoll.model.trial import Accelerator
+from vmtoll.report.capacity import consolidation_text, lines, slo_text
+from vmtoll.report.charts import draw_all
+from vmtoll.report.html import render, write_report
+from vmtoll.report.plot import Chart
+
+RATES, GUESTS = (200, 400, 800), (1, 2, 4)
+SLO = Slo(50.0)
+# Of a single guest; each further one adds so much, and from that rate on the p99 breaks.
+P99_MS, CPU_SHARE = 10.0, 0.25
+BREAKS_RPS = {1: 10_000, 2: 800, 4: 400}
+
+
+def consolidated(row: Row) -> list[Row]:
+    """p99 of 10 ms a guest, and beyond what so many bear together 200 ms; a quarter of a CPU for each guest."""
+    guests = row["load"].guests or 1
+    is_guest = row["arm"].environment == "kvm-default"
+    here = guests if is_guest else 1
+    noise = row["response_time_p50_us"] / np.median([row["response_time_p50_us"]])
+    p99_ms = P99_MS * here if row["offered_rps"] < BREAKS_RPS[here] else 200.0
+    changed = row | {"guests": here, "response_time_p99_us": 1000 * p99_ms * noise * (1 + 0.001 * row["block"])}
+    if is_guest:
+        changed["host_cpu_s"] = CPU_SHARE * guests * row["duration_s"] * (1 + 0.001 * row["block"])
+    return [changed]
+
+
+def made(folder: Path, counts: tuple[int, ...] = GUESTS, **keys: Any) -> Run:
+    loads = tuple(rate(rps, guests=count) for count in counts for rps in RATES)
+    known: dict[str, Any] = {"change": consolidated, "open_capacity_rps": 50_000.0, **keys}
+    return load_run(make_run(folder, Truth({"nginx": 0.95}, aa=False, loads=loads, **known)))
+
+
+@pytest.fixture(scope="module")
+def guests(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("guests"))
+
+
+def of(run: Run, environment: str, slo: Slo = SLO) -> Consolidation:
+    (found,) = [each for each in consolidations(rate_sweeps(run), slo) if each.environment == environment]
+    return found
+
+
+def chart(run: Run) -> Chart:
+    ((_, drawn),) = draw_all(run, analyse(run), ["consolidation"])
+    return drawn
+
+
+def text(run: Run, slo: Slo = SLO) -> str:
+    (line,) = [line for line in "\n".join(lines(capacity(run, slo))).splitlines() if "guests per host" in line]
+    return line
+
+
+def test_each_number_of_guests_has_a_sweep_of_its_own(guests: Run) -> None:
+    sweeps = [sweep for sweep in rate_sweeps(guests) if sweep.arm.environment == "kvm-default"]
+    assert [(sweep.guests, len(sweep.steps), sweep.is_alone) for sweep in sweeps] == [
+        (1, 3, True), (2, 3, False), (4, 3, False),
+    ]  # fmt: skip
+
+
+def test_what_so_many_guests_carry_together_is_found(guests: Run) -> None:
+    metal, guest = of(guests, "metal"), of(guests, "kvm-default")
+    assert {level.guests: level.carries_rps.low for level in guest.levels} == {1: 800, 2: 400, 4: 200}
+    assert guest.levels[0].open_ends == tuple(End)
+    assert guest.levels[2].open_ends == ()
+    assert [level.carries_rps.low for level in metal.levels] == [800] * 3, "the whole load on one host"
+    for count in GUESTS:
+        p99_us, busy = guest.rates[0].p99_us[count], guest.rates[0].host_cpus[count]
+        assert p99_us is not None
+        assert p99_us.low <= 1000 * P99_MS * count * 1.0035 <= p99_us.high
+        assert busy is not None
+        assert busy.low <= CPU_SHARE * count * 1.0035 <= busy.high
+
+
+def test_capacity_is_that_of_one_guest_alone(guests: Run) -> None:
+    carried = {result.environment: result.carries_rps.low for result in capacity(guests, SLO).results}
+    assert carried == {"metal": 800, "kvm-default": 800}
+
+
+def test_guests_per_host_are_those_of_the_objective_asked_for(guests: Run) -> None:
+    found = of(guests, "kvm-default")
+    assert (found.server, found.workload) == ("nginx", SWEEP)
+    assert [(shared.rate_rps, shared.guests) for shared in found.rates] == [
+        (200, Ends((1, 2, 4), (1, 2, 4), (1, 2, 4))),
+        (400, Ends((1, 2), (1, 2), (1, 2))),
+        (800, Ends((1,), (1,), (1,))),
+    ]
+    said = "at least 4 at 200/s, 2 at 400/s, 1 at 800/s (the load of all of them together)"
+    assert text(guests).endswith(f"guests per host at p99 ≤ 50 ms, 99.9% available: {said}")
+    assert "p99 ≤ 15 ms, 99.9% available: 1 at 200/s, 1 at 400/s, 1 at 800/s (" in text(guests, Slo(1.5 * P99_MS))
+    assert "none at 200/s, none at 400/s, none at 800/s (" in text(guests, Slo(P99_MS / 2))
+
+
+def test_guests_per_host_are_said_by_the_command_and_the_report(guests: Run) -> None:
+    said = "guests per host at p99 ≤ 50 ms, 99.9% available: at least 4 at 200/s, 2 at 400/s, 1 at 800/s"
+    assert f"nginx on kvm-default, {SWEEP}: {said}" in "\n".join(lines(capacity(guests, SLO, Demand(800))))
+    assert said in render(guests, analyse(guests))
+
+
+def test_where_no_guest_was_alone_only_their_number_follows(tmp_path: Path) -> None:
+    run = made(tmp_path, (2, 4), accelerator=Accelerator.TCG)
+    planning = capacity(run, SLO, Demand(800))
+    assert (planning.results, planning.assumptions) == ((), (Assumption.EVEN_ARRIVALS,))
+    first, last, assumed = lines(planning)
+    assert "assumed: requests come at even intervals" in assumed
+    assert first.startswith("no rate sweep for one machine alone")
+    said = "at least 4 at 200/s, 2 at 400/s, none at 800/s"
+    assert f"nginx on kvm-default (emulated: shape only), {SWEEP}: guests per host at {slo_text(SLO)}: {said}" in last
+    page = render(run, analyse(run))
+    assert said in page
+    assert "Capacity of one" not in page
+
+
+def test_a_load_may_be_too_much_for_a_few_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BREAKS_RPS, 1, 300)
+    run = made(tmp_path)
+    assert of(run, "kvm-default").rates[1].guests.low == (2,)
+    assert ": at least 4 at 200/s, 2 at 400/s, none at 800/s (" in text(run)
+    monkeypatch.setitem(BREAKS_RPS, 4, 800)
+    wider = made(tmp_path / "wider")
+    assert of(wider, "kvm-default").rates[1].guests.low == (2, 4)
+    assert ": at least 4 at 200/s, 2 to at least 4 at 400/s, none at 800/s (" in text(wider)
+    assert "none at 800/s" in chart(wider).alt
+
+
+def test_of_a_single_block_no_number_of_guests_is_sure(tmp_path: Path) -> None:
+    run = made(tmp_path, blocks=1)
+    assert of(run, "kvm-default").rates[1].guests == Ends((), (1, 2), (1, 2, 4))
+    assert "none at 400/s (by the estimate 2, at best 4), " in text(run)
+
+
+def test_the_chart_of_guests_says_what_it_draws(guests: Run) -> None:
+    drawn = chart(guests)
+    assert drawn.title == "Guests on one host, nginx"
+    said = consolidation_text(of(guests, "kvm-default"))
+    assert said == (
+        "together 1 guest at least 800/s, 2 guests 400/s, 4 guests 200/s;"
+        " guests that meet the objective: at least 4 at 200/s, 1 at 800/s"
+    )
+    assert f"kvm-default: {said}." in drawn.alt and f"kvm-default: {said}." in drawn.caption
+    assert "metal: carries at least 800/s. " in drawn.alt
+    assert "p99 ≤ 50 ms, 99.9% available" in drawn.caption
+
+
+def test_the_report_of_it_can_be_written(guests: Run) -> None:
+    assert "Guests on one host" in write_report(guests, analyse(guests)).read_text(encoding="utf-8")

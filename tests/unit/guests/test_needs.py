@@ -1,0 +1,133 @@
+"""What a KVM host lacks is found before anything is made, by name and with the way out."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmtoll.guests import needs, profiles
+from vmtoll.guests.inventory import Guest
+from vmtoll.guests.kvm_host import kvm
+from vmtoll.guests.needs import lacking
+from vmtoll.model.errors import UserError
+from vmtoll.paths import VM_IMAGES
+
+COMPLETE: dict[str, Any] = {
+    "kvm": "",
+    "kvm_modules": ["kvm_amd"],
+    "kvm_flags": ["svm"],
+    "vhost_net": True,
+    "macvtap": True,
+    "hugetlbfs": True,
+    "hugepages": {"size_kib": 2048, "free": 1024},
+    "memory_available_mib": 8192,
+    "cpus": [0, 1, 2, 3],
+    "interfaces": ["lo", "eth0", "br0"],
+    "vfs": {"0000:3b:02.1": "vfio-pci"},
+    "iommu": True,
+}
+
+
+def guest(profile: str, name: str = "one", **fields: object) -> Guest:
+    given = {"cpus": "2-3", "uplink": "eth0", "vf": "0000:3b:02.1", **fields}
+    return Guest.model_validate({"name": name, "profile": profile, **given})
+
+
+def test_a_host_that_has_everything_lacks_nothing_for_any_profile() -> None:
+    for name in profiles.names():
+        assert lacking([guest(name)], COMPLETE) == [], name
+
+
+@pytest.mark.parametrize(
+    ("fact", "profile", "said"),
+    [
+        ({"kvm": "/dev/kvm: No such file"}, "kvm-default", "KVM does not work (/dev/kvm: No such file): switch virt"),
+        (
+            {"kvm": "/dev/kvm: no virtual machine can be made", "kvm_modules": ["kvm_pvm"], "kvm_flags": []},
+            "kvm-default",
+            "KVM does not work (/dev/kvm: no virtual machine can be made; /dev/kvm belongs to kvm_pvm, which is "
+            "neither kvm_intel nor kvm_amd): switch virt",
+        ),
+        ({"vhost_net": False}, "kvm-default", "/dev/vhost-net is missing: modprobe vhost_net"),
+        ({"vhost_net": False}, "kvm-tuned", "/dev/vhost-net is missing: modprobe vhost_net"),
+        ({"hugetlbfs": False}, "kvm-hugepages", "no hugetlbfs is mounted: systemctl start dev-hugepages.mount"),
+        ({"macvtap": False}, "kvm-macvtap", "the host's kernel has no macvtap: modprobe macvtap"),
+        ({"interfaces": ["lo", "br0"]}, "kvm-macvtap", "there is no network card 'eth0': name one in vmtoll_uplink"),
+        ({"interfaces": ["lo"]}, "kvm-default", "there is no bridge br0: make it, or name another in vmtoll_bridge"),
+        ({"iommu": False}, "kvm-sriov", "the IOMMU is off: switch it on in the firmware"),
+        (
+            {"vfs": {}},
+            "kvm-sriov",
+            "there is no virtual function '0000:3b:02.1': name one in vmtoll_vf (there are: none;",
+        ),
+        ({"cpus": [0, 1, 2]}, "kvm-default", "the host has no CPU 3: vmtoll_cpus is 2-3"),
+    ],
+)
+def test_what_is_missing_is_said_with_the_way_out(fact: dict[str, Any], profile: str, said: str) -> None:
+    (found,) = lacking([guest(profile)], COMPLETE | fact)
+    assert found.startswith(f"one ({profile}): {said}")
+
+
+def test_everything_that_is_missing_is_said_at_once() -> None:
+    bare = COMPLETE | {"kvm": "no", "vhost_net": False, "interfaces": [], "hugetlbfs": False}
+    assert len(lacking([guest("kvm-tuned")], bare)) == 4
+
+
+def test_huge_pages_are_counted_over_all_guests_but_those_that_run() -> None:
+    two = [guest("kvm-hugepages", "one"), guest("kvm-tuned", "two")]
+    assert lacking(two, COMPLETE) == []
+    (found,) = lacking([*two, guest("kvm-hugepages", "three", memory_mib=512)], COMPLETE)
+    assert found.startswith("All guests in huge pages together: 512 MiB of free huge pages are missing")
+    assert "vm.nr_hugepages with 256 more" in found
+    assert lacking([*two, guest("kvm-hugepages", "three")], COMPLETE, running=["three"]) == []
+
+
+def test_memory_is_counted_over_all_guests() -> None:
+    nine = [guest("kvm-default", f"guest{n}") for n in range(9)]
+    assert lacking(nine[:8], COMPLETE) == []
+    (found,) = lacking(nine, COMPLETE)
+    assert found.startswith("All guests together: 9216 MiB are wanted and 8192 MiB of memory are available")
+
+
+def test_emulation_needs_neither_kvm_nor_vhost() -> None:
+    bare = COMPLETE | {"kvm": "no", "vhost_net": False}
+    assert lacking([guest("kvm-multiqueue", accelerator="tcg")], bare) == []
+
+
+def test_a_cpu_for_each_virtual_cpu_is_asked_for_by_pinning_alone() -> None:
+    assert lacking([guest("kvm-default", vcpus=3)], COMPLETE) == []
+    (found,) = lacking([guest("kvm-pinned", vcpus=3)], COMPLETE)
+    assert found == "one (kvm-pinned): 3 virtual CPUs cannot have a CPU each of vmtoll_cpus 2-3: name more of them."
+
+
+def test_a_guest_to_be_removed_needs_nothing() -> None:
+    assert lacking([guest("kvm-tuned", state="absent")], COMPLETE | {"kvm": "no"}) == []
+
+
+def test_a_need_that_nobody_knows_is_a_mistake_of_the_profile(tmp_path: Path) -> None:
+    (tmp_path / "guests").mkdir()
+    (tmp_path / "defaults.yml").write_text((VM_IMAGES / "defaults.yml").read_text())
+    (tmp_path / "guests/new.yml").write_text("description: new\nneeds: [hugepage]\n")
+    with pytest.raises(UserError, match=r"new.yml: needs: unknown need 'hugepage' \(did you mean 'hugepages'\?\)"):
+        lacking([guest("new")], COMPLETE, images=tmp_path)
+
+
+def test_the_facts_of_this_machine_are_all_that_is_asked_for() -> None:
+    """The real script, as it reaches a KVM host: by standard input, to a Python that knows nothing of vmtoll."""
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-"], input=needs.PROBE.read_bytes(), capture_output=True, check=True, cwd="/"
+    )
+    facts = json.loads(done.stdout)
+    assert set(facts) == set(COMPLETE)
+    assert {key: type(value) for key, value in facts.items()} == {key: type(v) for key, v in COMPLETE.items()}
+    assert facts["cpus"] and "lo" in facts["interfaces"]
+    assert facts["vhost_net"] == Path("/dev/vhost-net").exists()
+    lacks = lacking([guest("kvm-default", cpus="0", bridge="lo")], facts)
+    assert bool(facts["kvm"]) == any("KVM does not work" in lack for lack in lacks)
+
+
+def test_a_device_that_is_no_kvm_is_told_from_one_that_is(tmp_path: Path) -> None:
+    assert kvm(str(tmp_path / "kvm")) == f"{tmp_path}/kvm: No such file or directory"
+    assert kvm("/dev/null").startswith("/dev/null: no virtual machine can be made: ")

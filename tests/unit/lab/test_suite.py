@@ -1,0 +1,42 @@
+"""Which release the image is made of: asked for, or the machine's own, or the newest."""
+
+from pathlib import Path
+
+import pytest
+
+from vmtoll.lab.suite import VARIABLE, chosen
+from vmtoll.model.errors import UserError
+
+DEBIAN = 'PRETTY_NAME="Debian GNU/Linux {0}"\nNAME="Debian GNU/Linux"\nVERSION_ID="{0}"\nID=debian\n'
+
+
+@pytest.fixture
+def os_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    return tmp_path / "os-release"
+
+
+@pytest.mark.parametrize(
+    ("text", "suite"),
+    [
+        (DEBIAN.format(12), "bookworm"),
+        (DEBIAN.format(13), "trixie"),
+        ('NAME="Ubuntu"\nVERSION_ID="24.04"\nID=ubuntu\n', "trixie"),
+        ("ID=arch\n", "trixie"),
+    ],
+)
+def test_without_a_choice_it_is_the_machines_own_else_the_newest(os_release: Path, text: str, suite: str) -> None:
+    os_release.write_text(text)
+    assert chosen(os_release=os_release).suite == suite
+
+
+def test_an_option_comes_before_the_variable_and_that_before_the_machine(
+    os_release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os_release.write_text(DEBIAN.format(13))
+    monkeypatch.setenv(VARIABLE, "bookworm")
+    assert chosen(os_release=os_release).suite == "bookworm"
+    assert chosen("trixie", os_release).suite == "trixie"
+    monkeypatch.setenv(VARIABLE, "sid")
+    with pytest.raises(UserError, match="unknown suite 'sid'"):
+        chosen(os_release=os_release)

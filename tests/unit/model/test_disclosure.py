@@ -1,0 +1,44 @@
+"""The items of a disclosure: who tells them, and what is missing."""
+
+import pytest
+
+from vmtoll.model.disclosure import Disclosed, Disclosure, asked, merged
+from vmtoll.model.errors import InventoryError
+from vmtoll.model.inventory import HostVars
+
+
+def test_what_the_inventory_states_goes_before_what_the_machine_tells() -> None:
+    items = merged({"cpu": "seen", "nic": "seen", "memory": ""}, {"cpu": "stated", "switch": "stated"})
+    assert items == {
+        "cpu": Disclosed(text="stated", source="inventory"), "nic": Disclosed(text="seen", source="machine"),
+        "switch": Disclosed(text="stated", source="inventory"),
+    }  # fmt: skip
+
+
+def test_a_guest_is_not_asked_for_the_hardware_below_it() -> None:
+    assert {item.name for item in asked(False)} - {item.name for item in asked(True)} == {
+        "firmware", "power_profile", "memory", "nic_firmware", "switch"
+    }  # fmt: skip
+
+
+def test_what_nobody_told_is_missing() -> None:
+    told = {item.name: Disclosed(text="x", source="machine") for item in asked(True)}
+    block = Disclosure(machines={"metal": told, "guest": told}, virtual=["guest"])
+    assert [item.name for item in block.missing("metal")] == [
+        "firmware",
+        "power_profile",
+        "memory",
+        "nic_firmware",
+        "switch",
+    ]
+    assert block.missing("guest") == []
+
+
+def test_an_item_that_does_not_exist_is_one_error() -> None:
+    assert HostVars.read("big1", {"vmtoll_disclosure": {"switch": "Arista"}}, "lab.yml").disclosure == {
+        "switch": "Arista"
+    }
+    with pytest.raises(
+        InventoryError, match=r"lab.yml: big1: vmtoll_disclosure is .*: no item 'swich'; there are: cpu"
+    ):
+        HostVars.read("big1", {"vmtoll_disclosure": {"swich": "Arista"}}, "lab.yml")

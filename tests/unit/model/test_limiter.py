@@ -1,0 +1,84 @@
+"""What limited a trial: the first of its findings and figures that applies."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.synthetic_run import Row, Truth, closed, make_run, rate, record_of
+from vmtoll.analysis.run import load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.limiter import Limiter, limiter_of
+from vmtoll.model.load import Load
+from vmtoll.model.trial import Accelerator, Arm, TrialRecord
+from vmtoll.report import words
+
+GUEST = Arm("kvm-default")
+
+
+def record(load: Load, arm: Arm = GUEST, *findings: Finding, **figures: float) -> TrialRecord:
+    """A trial of 10 s that answered 4,000 requests of 4,000 planned, if not said otherwise."""
+    row: Row = {
+        "run_id": "r", "block": 1, "order": 1, "attempt": 1, "arm": arm, "accelerator": Accelerator.KVM,
+        "hardware": Hardware.NATIVE, "server": "nginx", "workload": "w", "load": load,
+        "started_at": "2026-01-01T00:00:00Z", "tool": "x",
+        "requests": 4000, "transactions": 4000, "duration_s": 10.0, "throughput_rps": 400.0, "findings": findings,
+        "server_cores": 1, "offered_rps": 400.0 if load.is_open else None,
+    }  # fmt: skip
+    return record_of(row | figures)
+
+
+BUSY = {"server_cpu_user_s": 4.0, "server_cpu_system_s": 5.0}
+IDLE = {"server_cpu_user_s": 1.0, "server_cpu_system_s": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("trial", "limiter"),
+    [
+        (record(closed(), GUEST, Finding(Code.CLIENT_SATURATED, role=Role.PRIMARY), **BUSY), Limiter.CLIENT_CPU),
+        (record(closed(), GUEST, Finding(Code.CLIENT_SATURATED, role=Role.CROSSCHECK), **BUSY), Limiter.SERVER_CPU),
+        (record(closed(), GUEST, Finding(Code.LINK_BOUND), **BUSY), Limiter.LINK),
+        (record(closed(), **BUSY, host_cpu_s=11.0), Limiter.SERVER_CPU),
+        (record(closed(), **IDLE, host_cpu_s=9.0), Limiter.HOST_CPU),
+        (record(closed(), Arm("metal"), **IDLE, host_cpu_s=9.0), Limiter.CONNECTIONS),
+        (record(closed(), **IDLE), Limiter.CONNECTIONS),
+        (record(rate(400), **BUSY), Limiter.NOTHING),
+        (record(rate(400), **BUSY, throughput_rps=300.0), Limiter.SERVER_CPU),
+        (record(rate(400), GUEST, Finding(Code.LISTEN_DROPS), **IDLE, throughput_rps=300.0), Limiter.CONNECTIONS),
+        (record(rate(400), **IDLE, throughput_rps=300.0), None),
+        (record(closed(), server_cpu_us_per_request=2300.0), Limiter.SERVER_CPU),
+        (record(closed()), None),
+    ],
+)  # fmt: skip
+def test_the_first_that_applies(trial: TrialRecord, limiter: Limiter | None) -> None:
+    assert limiter_of(trial) is limiter
+
+
+def test_a_server_fills_no_more_cores_than_it_has_workers() -> None:
+    trial = record(closed(), **BUSY, server_cores=4)
+    assert limiter_of(trial) is Limiter.CONNECTIONS
+    assert limiter_of(trial, cores=1) is Limiter.SERVER_CPU
+    unknown = replace(trial, resources=replace(trial.resources, server_cores=None))
+    assert (limiter_of(unknown), limiter_of(unknown, cores=1)) == (None, Limiter.SERVER_CPU)
+
+
+def test_each_side_of_a_row_has_its_limiter(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        guest = row["arm"] == GUEST
+        spent_s = row["duration_s"] * (0.95 if guest else 0.3)
+        finding = () if guest else (Finding(Code.CLIENT_SATURATED, role=Role.PRIMARY),)
+        return [row | {"server_cpu_user_s": spent_s, "server_cpu_system_s": 0.0, "findings": finding}]
+
+    (comparison,) = analyse(load_run(make_run(tmp_path, Truth({"nginx": 0.9}, change=change)))).comparisons
+    cpu = comparison.verdicts["cpu"]
+    assert cpu.role is Role.CROSSCHECK, "the client limited the primary tool"
+    (own,) = analyse(load_run(make_run(tmp_path / "open", Truth(loads=(rate(1000),))))).comparisons
+    assert (own.verdicts["tail"].baseline_limiter, own.verdicts["tail"].compared_limiter) == (Limiter.NOTHING,) * 2
+    assert words.limiters_text(own) == "nothing (offered load)"
+
+
+@pytest.mark.parametrize("limiter", Limiter)
+def test_every_limiter_has_words(limiter: Limiter) -> None:
+    assert words.LIMITERS[limiter]

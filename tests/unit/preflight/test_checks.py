@@ -1,0 +1,192 @@
+"""What the checks before a run make of what they saw."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.this_machine import data
+from vmtoll.commands.preflight import summary
+from vmtoll.preflight.checks import clock, inventory, link, network, settings, versions
+from vmtoll.preflight.lab import Lab
+from vmtoll.runner.connection import AgentLine, meaning
+from vmtoll.spec.inventory import Host
+
+GOOD = {
+    "load": {"group": "clients", "vmtoll_link": "1gbit", "vmtoll_link_mbit": 1000},
+    "big": {"group": "metal", "vmtoll_environment": "metal"},
+    "small": {
+        "group": "kvm_guests",
+        "vmtoll_environment": "kvm-default",
+        "vmtoll_kvm_host": "host",
+        "vmtoll_domain": "small",
+    },
+    "host": {"group": "kvm_hosts"},
+}
+
+
+def changed(host: str, **variables: Any) -> dict[str, Any]:
+    """The good inventory with a host's variables changed, or without those that are None."""
+    merged = {**GOOD[host], **variables}
+    return {**GOOD, host: {key: value for key, value in merged.items() if value is not None}}
+
+
+def test_a_good_inventory_is_said_to_be_so() -> None:
+    (finding,) = inventory.check(Lab(Path("lab.yml"), data(**GOOD)))
+    assert finding.level == "ok"
+    assert "1 client, 1 metal, 1 kvm_guest, 1 kvm_host" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("hosts", "machine", "found", "advice"),
+    [
+        ({"big": GOOD["big"]}, "", "the group `clients` is empty", "sends the load"),
+        ({"load": GOOD["load"]}, "", "`metal` and `kvm_guests` are empty", "machines to be measured"),
+        (changed("big", vmtoll_environment=None), "big", "vmtoll_environment is not set", "metal, or the name"),
+        (changed("big", vmtoll_environment="matel"), "big", "did you mean 'metal'", "Correct it"),
+        (changed("small", vmtoll_domain=None), "small", "vmtoll_domain is not set", "KVM from emulation"),
+        (changed("small", vmtoll_kvm_host="hots"), "small", "'hots', which is not in the group `kvm_hosts`", "Add it"),
+        (changed("big", vmtoll_http_port=80), "", "vmtoll_http_port is 80 on big, 8080 on small", "Set it once"),
+        (changed("load", vmtoll_link_mbit=100), "load", "vmtoll_link_mbit is 100", "Set vmtoll_link_mbit: 1000."),
+        (changed("big", vmtoll_worker=4), "big", "unknown variable vmtoll_worker", "mean vmtoll_workers?"),
+    ],
+)
+def test_what_is_wrong_with_an_inventory_is_named(hosts: dict[str, Any], machine: str, found: str, advice: str) -> None:
+    wrong = list(inventory.check(Lab(Path("lab.yml"), data(**hosts))))
+    assert [finding.level for finding in wrong] == ["fail"], wrong
+    assert wrong[0].machine == machine
+    assert found in wrong[0].found
+    assert advice in wrong[0].advice
+
+
+def test_two_machines_of_one_environment_are_to_be_chosen_from() -> None:
+    two = {**GOOD, "other": GOOD["big"]}
+    levels = [finding.level for finding in inventory.check(Lab(Path("lab.yml"), data(**two)))]
+    assert levels == ["warn", "ok"]
+    apart = data(**two) | {
+        "cells": {"children": ["one", "two"]},
+        "one": {"hosts": ["big"]},
+        "two": {"hosts": ["other"]},
+    }
+    assert [finding.level for finding in inventory.check(Lab(Path("lab.yml"), apart))] == ["ok"]
+
+
+def test_clients_of_different_links_are_to_be_chosen_from() -> None:
+    two = {**GOOD, "slow": {"group": "clients", "vmtoll_link": "100mbit", "vmtoll_link_mbit": 100}}
+    found = list(inventory.check(Lab(Path("lab.yml"), data(**two))))
+    assert [finding.level for finding in found] == ["warn", "ok"]
+    assert found[0].found == "vmtoll_link is 1gbit on load, 100mbit on slow"
+
+
+def test_load_goes_between_machines_of_one_cell() -> None:
+    two = data(load1=GOOD["load"], load2=GOOD["load"], big1=GOOD["big"], small=GOOD["small"], host=GOOD["host"])
+    cells = {"one": {"hosts": ["load1", "big1"]}, "two": {"hosts": ["load2", "small", "host"]}}
+
+    def pairs(tree: dict[str, Any]) -> list[tuple[str, str]]:
+        lab = Lab(Path("lab.yml"), tree)
+        lab.lines = {host.name: AgentLine(host) for host in lab.hosts}
+        return [(client.name, sut.name) for client, sut in lab.pairs()]
+
+    assert pairs(two) == [("load1", "big1"), ("load1", "small"), ("load2", "big1"), ("load2", "small")]
+    assert pairs(two | {"cells": {"children": ["one", "two"]}} | cells) == [("load1", "big1"), ("load2", "small")]
+
+
+def test_of_kvm_hosts_only_those_that_are_stood_on_count_under_a_limit() -> None:
+    tree = data(**GOOD, idle={"group": "kvm_hosts"})
+    assert [host.name for host in Lab(Path("lab.yml"), tree).hosts] == ["load", "big", "small", "host", "idle"]
+    limited = Lab(Path("lab.yml"), tree, limited=True)
+    assert [host.name for host in limited.hosts] == ["load", "big", "small", "host"]
+
+
+def test_a_wrong_value_is_one_error_and_the_other_machines_are_checked() -> None:
+    lab = Lab(Path("lab.yml"), data(**changed("small", vmtoll_back_s="soon")))
+    assert [(result.machine, result.level, result.found) for result in inventory.check(lab)] == [
+        ("small", "fail", "vmtoll_back_s is 'soon': Input should be a valid number, unable to parse string as a number")
+    ]
+    assert [host.name for host in lab.hosts] == ["load", "big", "host"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "matter", "advice"),
+    [
+        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
+         "not the one that is known for big.example", "ssh-keygen -R big.example"),
+        ("No ED25519 host key is known for x\nHost key verification failed.", "is not known here", "ssh root@big"),
+        ("root@big.example: Permission denied (publickey).", "refuses the key of root (~/.ssh/lab)", "authorized_keys"),
+        ("ssh: Could not resolve hostname big.example: Name or service not known", "does not resolve", "ansible_host"),
+        ("ssh: connect to host big.example port 22: Connection refused", "nothing listens on port 22", "start sshd"),
+        ("ssh: connect to host big.example port 22: No route to host", "nothing answers at big.example", "switched on"),
+        ("", "nothing answers at big.example, port 22 (no word from ssh)", "firewall"),
+    ],
+)  # fmt: skip
+def test_what_ssh_says_is_a_sentence(printed: str, matter: str, advice: str) -> None:
+    variables = {"ansible_host": "big.example", "ansible_user": "root", "ansible_ssh_private_key_file": "~/.ssh/lab"}
+    said = meaning(Host("big", "metal", variables), printed)
+    assert matter in said[0]
+    assert advice in said[1]
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "error_s", "level"),
+    [(0.009, 0.0, "ok"), (-0.02, 0.001, "warn"), (0.02, 0.015, "ok"), (-2.5, 0.1, "fail"), (2.05, 0.1, "warn")],
+)
+def test_a_clock_is_judged_by_what_is_sure(ahead_s: float, error_s: float, level: str) -> None:
+    assert clock.judge("kvm", "client", ahead_s, error_s).level == level
+
+
+def test_a_link_is_what_the_inventory_says_both_ways() -> None:
+    metal, guest = Host("metal", "metal"), Host("kvm", "kvm_guest")
+    assert link.judge("client", metal, 941, 938, 1000, None).level == "ok"
+    slow = link.judge("client", metal, 941, 94, 1000, None)
+    assert slow.level == "fail"
+    assert "vmtoll_link_mbit says 1000, the way back is the slower" in slow.found
+    assert link.judge("client", guest, 300, 700, 1000, None).level == "warn"
+    assert "says 100" in link.judge("client", metal, 941, 938, 100, None).found
+    assert link.judge("client", metal, 941, 938, 100, None).level == "fail"
+    assert link.judge("client", metal, 94, 93, None, 1000).level == "warn"
+    assert link.judge("client", metal, 94, 93, None, None).level == "ok"
+
+
+SEEN = {"error": "", "remote": "192.0.2.20", "interface": "eth0", "mtu": 1500, "mac": "aa", "on_link": True,
+        "gateway": None, "neighbour": "bb"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("there", "back", "said"),
+    [
+        ({}, {"mac": "bb"}, "one network segment"),
+        ({}, {"mac": "bb", "mtu": 9000}, "the MTU is 1500 on client, 9000 on metal"),
+        ({}, {"mac": "cc"}, "sees bb, not metal's own cc"),
+        ({"on_link": False, "gateway": "192.0.2.1"}, {"mac": "bb"}, "a router is between them (192.0.2.1)"),
+    ],
+)
+def test_what_lies_between_two_machines_is_named(there: dict[str, Any], back: dict[str, Any], said: str) -> None:
+    (finding,) = network.judge("client", "metal", {**SEEN, **there}, {**SEEN, **back})
+    assert said in finding.found
+    assert finding.level == ("ok" if said == "one network segment" else "warn")
+
+
+def test_versions_are_compared_thing_by_thing() -> None:
+    one, other = {"siege": "4.0", "oha": "ab12"}, {"siege": "4.1", "oha": "ab12"}
+    assert [f.level for f in versions.judge("load tools", {"client": one, "metal": one})] == ["ok"]
+    (differ,) = versions.judge("load tools", {"client": one, "metal": other})
+    assert differ.level == "fail"
+    assert differ.found == "siege is 4.0 on client, 4.1 on metal"
+    absent = list(versions.judge("load tools", {"client": one, "metal": {}}))
+    assert [(f.machine, f.level) for f in absent] == [("metal", "warn"), ("", "ok")]
+
+
+def test_what_varies_by_itself_is_a_warning_with_the_way_out() -> None:
+    calm = {"governors": [], "turbo": False, "smt": "notsupported", "irqbalance": False}
+    loose = {"governors": ["performance", "powersave"], "turbo": True, "smt": "on", "irqbalance": True}
+    assert settings.judge(Host("big", "metal"), calm).level == "ok"
+    found = settings.judge(Host("big", "metal"), loose)
+    assert (found.level, found.found) == ("warn", "governor powersave, turbo on, SMT on, irqbalance runs")
+    assert "vmtoll_tuning" in found.advice
+    assert settings.judge(Host("big", "metal", {"vmtoll_tuning": {"smt": "off"}}), loose).advice == "Run `vmtoll tune`."
+
+
+def test_the_last_line_counts_errors_warnings_and_passed_checks() -> None:
+    assert summary(Counter(fail=3, warn=2, ok=12)) == "Preflight failed: 3 errors, 2 warnings, 12 passed"
+    assert summary(Counter(warn=1, ok=12)) == "Preflight passed: 0 errors, 1 warning, 12 passed"

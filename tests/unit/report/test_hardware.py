@@ -1,0 +1,124 @@
+"""Every page with a figure of KVM says first what is below KVM; metal of the embedded lab is called a container."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.committed_run import DEMO
+from tests.support.synthetic_run import Truth, make_run
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.trial import BASELINE, Accelerator, Arm
+from vmtoll.report import html, replication, words
+from vmtoll.report.explorer import write_site
+from vmtoll.report.tables import summaries, verdicts
+
+GUEST = Arm("kvm-default")
+SENTENCES = {
+    Hardware.EMULATED: "KVM on emulated hardware: shows that the path works, not what KVM costs.",
+    Hardware.NESTED: "Nested KVM: its cost includes what the hypervisor below the KVM host adds.",
+    Hardware.UNKNOWN: "KVM on unknown hardware: the run does not show what is below the KVM host.",
+}
+SHORT = {
+    Hardware.EMULATED: "KVM on emulated hardware",
+    Hardware.NESTED: "nested KVM",
+    Hardware.UNKNOWN: "KVM on unknown hardware",
+}
+
+
+def made(parent: Path, hardware: Hardware, accelerator: Accelerator = Accelerator.KVM) -> Run:
+    return load_run(make_run(parent, Truth({"nginx": 0.9}, blocks=2, hardware=hardware, accelerator=accelerator)))
+
+
+def said(text: str) -> set[Hardware]:
+    """The kinds of hardware that a page's sentences name."""
+    return {kind for kind, sentence in SENTENCES.items() if sentence in text}
+
+
+@pytest.mark.parametrize("hardware", Hardware)
+def test_the_report_says_it_above_its_headline(tmp_path: Path, hardware: Hardware) -> None:
+    run = made(tmp_path, hardware)
+    text = html.render(run, analyse(run))
+    top, below = text.split("<h1>", 1)
+    assert said(top) == {hardware} - {Hardware.NATIVE}
+    assert f"kvm-default: <strong>{words.HARDWARE[hardware]}</strong>" in below
+    if hardware in SHORT:
+        assert f"kvm-default against metal, {SHORT[hardware]}<br>limited by:" in below
+        assert f"kvm-default ({SHORT[hardware]})" in below
+    assert text.index("“metal” is a container on this machine's kernel") < text.index("<h1>")
+
+
+def test_the_report_says_what_the_labs_own_machine_runs_on(tmp_path: Path) -> None:
+    for hardware, sentence in (
+        (Hardware.NESTED, "of its own. That machine is itself a virtual one.</p>"),
+        (Hardware.EMULATED, "of its own. Software (TCG) emulates that machine&#39;s CPU.</p>"),
+        (Hardware.NATIVE, "of its own.</p>"),
+    ):
+        run = made(tmp_path / hardware, hardware)
+        assert sentence in html.render(run, analyse(run)).replace("machine's CPU", "machine&#39;s CPU")
+
+
+def test_an_emulated_guest_is_no_kvm_whatever_is_below_its_host(tmp_path: Path) -> None:
+    run = made(tmp_path, Hardware.EMULATED, Accelerator.TCG)
+    text = html.render(run, analyse(run))
+    assert said(text) == set()
+    assert "Emulation (TCG): not a KVM measurement." in text
+    assert "kvm-default against metal, emulated<br>limited by:" in text
+
+
+def test_the_report_names_the_module_for_which_a_guest_is_emulated(tmp_path: Path) -> None:
+    truth = Truth({"nginx": 0.05}, blocks=2, accelerator=Accelerator.TCG, kvm_modules=("kvm_pvm",))
+    foreign = load_run(make_run(tmp_path / "foreign", truth))
+    sentence = "/dev/kvm of its host belongs to kvm_pvm, which is neither kvm_intel nor kvm_amd."
+    assert sentence in html.render(foreign, analyse(foreign)).split("<h1>")[0]
+    own = made(tmp_path / "own", Hardware.NATIVE, Accelerator.TCG)
+    assert "belongs to" not in html.render(own, analyse(own))
+
+
+@pytest.mark.parametrize("hardware", Hardware)
+def test_the_replication_and_the_explorer_say_it(tmp_path: Path, hardware: Hardware) -> None:
+    run = made(tmp_path, hardware)
+    page = replication.write_page([(run, analyse(run))], tmp_path / "replication.html").read_text("utf-8")
+    assert said(page) == {hardware} - {Hardware.NATIVE}
+    assert f"kvm-default: KVM, hardware {hardware}" in page
+    site = write_site(tmp_path / "results", tmp_path / "site").read_text("utf-8")
+    (described,) = json.loads(site.split('<script type="application/json" id="data">')[1].split("</script>")[0])["runs"]
+    assert described["kvm_hardware"] == [hardware] * (hardware is not Hardware.NATIVE)
+    assert {row["hardware"] for row in described["rows"]} == {hardware}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "start"),
+    [
+        (Hardware.EMULATED, "KVM on emulated hardware, not what KVM costs: "),
+        (Hardware.NESTED, "Nested KVM: "),
+        (Hardware.NATIVE, "Undecided"),
+    ],
+)
+def test_the_headline_begins_with_it(tmp_path: Path, hardware: Hardware, start: str) -> None:
+    sentence = words.sentence(analyse(made(tmp_path, hardware)))
+    assert sentence.startswith(start) or (hardware is Hardware.NATIVE and "KVM" not in sentence)
+
+
+def test_the_tables_have_it(tmp_path: Path) -> None:
+    run = made(tmp_path, Hardware.NESTED)
+    rows = [*summaries(run), *verdicts(analyse(run))]
+    assert {row["hardware"] for row in rows} == {"nested"}
+    assert {row["hardware"] for row in run.frame.to_dict("records")} == {"nested"}
+
+
+def test_of_an_older_run_only_what_it_recorded_counts(tmp_path: Path) -> None:
+    """It has neither `hardware` nor `hypervisor`; the demo's host said that it is a virtual machine."""
+    demo = load_run(DEMO)
+    assert demo.manifest.hardware == {}
+    assert (demo.hardware(BASELINE), demo.hardware(GUEST)) == (Hardware.NESTED, Hardware.NESTED)
+    assert {record.hardware for record in demo.records} == {Hardware.UNKNOWN}
+    path = made(tmp_path, Hardware.NATIVE).path
+    document = json.loads((path / "run.json").read_text())
+    del document["hardware"]
+    (path / "run.json").write_text(json.dumps(document))
+    older = load_run(path)
+    assert (older.hardware(BASELINE), older.hardware(GUEST)) == (Hardware.UNKNOWN, Hardware.UNKNOWN)
+    assert said(html.render(older, analyse(older))) == {Hardware.UNKNOWN}

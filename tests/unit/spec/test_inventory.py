@@ -1,0 +1,53 @@
+"""The variables of an inventory: known, typed, documented, and each mistake in one sentence."""
+
+from typing import Any
+
+import pytest
+
+from vmtoll.model.errors import InventoryError
+from vmtoll.model.inventory import Connection, Host, HostVars, markdown_table
+from vmtoll.paths import PROJECT
+from vmtoll.spec.inventory import from_data
+
+
+def test_the_table_in_docs_has_every_variable() -> None:
+    table = markdown_table()
+    assert (PROJECT / "docs" / "inventory.md").read_text().endswith(table), "python -m vmtoll.model.inventory"
+    for name in [*HostVars.names(), *Connection.names()]:
+        assert f"| `{name}` |" in table
+
+
+def test_values_have_types_whatever_ansible_made_of_them() -> None:
+    texts = {"vmtoll_http_port": "8081", "vmtoll_link_mbit": "100", "vmtoll_cpus": 3, "vmtoll_domain": None}
+    host = Host("big", "metal", {**texts, "ansible_port": "2222", "ansible_become": "yes", "ansible_host": "192.0.2.1"})
+    assert (host.port, host.vars.link_mbit, host.vars.cpus, host.vars.domain) == (8081, 100.0, "3", None)
+    assert (host.address, host.ansible.port, host.argv()[-3:]) == ("192.0.2.1", 2222, ["sudo", "-n", "python3"])
+    assert (host.vars.workers, host.vars.link, host.libvirt_uri, host.root) == (1, "unshaped", "qemu:///system", "/")
+
+
+@pytest.mark.parametrize(
+    ("variables", "mistake"),
+    [
+        ({"vmtoll_http_port": "web"}, "lab.yml: big: vmtoll_http_port is 'web': Input should be a valid integer"),
+        (
+            {"vmtoll_revive": "virsh start x"},
+            "lab.yml: big: vmtoll_revive is 'virsh start x': Input should be a valid li",
+        ),
+        ({"vmtoll_lab": "embeded"}, "lab.yml: big: vmtoll_lab is 'embeded': Input should be 'embedded' or 'hosts'"),
+        ({"vmtoll_workers": 0}, "lab.yml: big: vmtoll_workers is 0: Input should be greater than or equal to 1"),
+        ({"ansible_port": "ssh"}, "lab.yml: big: ansible_port is 'ssh': Input should be a valid integer"),
+    ],
+)
+def test_a_wrong_value_is_named_with_inventory_host_and_variable(variables: dict[str, Any], mistake: str) -> None:
+    data = {
+        "_meta": {"hostvars": {"big": {"vmtoll_environment": "metal", **variables}}},
+        "clients": {"hosts": ["load"]},
+        "metal": {"hosts": ["big"]},
+    }
+    with pytest.raises(InventoryError) as refused:
+        from_data(data, ["metal"], "lab.yml")
+    assert str(refused.value).startswith(mistake)
+
+
+def test_what_vmtoll_does_not_read_is_unknown() -> None:
+    assert HostVars.unknown({"vmtoll_linc": 1, "vmtoll_link": "1gbit", "ansible_host": "x"}) == ["vmtoll_linc"]

@@ -1,0 +1,229 @@
+"""The documents: the lab `my-lab` and the commands on it are sound, and generated tables are up to date.
+
+A generated table stands between `<!-- generated: NAME -->` and `<!-- end -->`; TABLES makes it.
+"""
+
+import importlib
+import re
+import shlex
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vmtoll import loadgen
+from vmtoll.guests import profiles
+from vmtoll.model.finding import FINDINGS, Influence
+from vmtoll.model.hardware import Hardware
+from vmtoll.paths import PROJECT
+from vmtoll.preflight.checks import inventory as check
+from vmtoll.preflight.lab import Lab
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.server import read_servers
+
+README, REAL_HOSTS, PLANNING = "README.md", "docs/real-hosts.md", "docs/planning.md"
+DOCUMENTS = [README, *(str(file.relative_to(PROJECT)) for file in sorted((PROJECT / "docs").glob("*.md")))]
+ENVIRONMENTS = ["metal", "kvm-default"]
+
+
+def text_of(document: str) -> str:
+    return (PROJECT / document).read_text(encoding="utf-8")
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text_of(document), re.DOTALL)
+
+
+def files(document: str) -> dict[str, str]:
+    """The lab's files that a document shows, each below a line with its name."""
+    found: dict[str, str] = {}
+    for block in blocks(document, "yaml"):
+        parts = re.split(r"^# (my-lab\S*)\n", block, flags=re.MULTILINE)
+        found |= zip(parts[1::2], parts[2::2], strict=True)
+    return found
+
+
+def written(document: str, folder: Path) -> Path:
+    """The lab of a document, on disk; what `--inventory` names."""
+    for name, text in files(document).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (inventory,) = folder.iterdir()
+    return inventory
+
+
+def experiments(document: str) -> list[str]:
+    """Those that a document's commands run on the lab."""
+    found: list[str] = []
+    for command in re.split(r"\n|&&", "\n".join(blocks(document, "sh"))):
+        words = shlex.split(command, comments=True) if "my-lab" in command else []
+        found += [name for word in words if word.startswith("E=") for name in word[2:].split()]
+        for verb in {"run", "campaign"} & set(words):
+            named = words[words.index(verb) + 1 :]
+            found += named[: next(n for n, word in enumerate(named) if word.startswith(("-", "E=", "INVENTORY=")))]
+    return list(dict.fromkeys(found))
+
+
+def link_of(experiment: str, document: str) -> str:
+    """The link that an experiment wants: one of the project's, or one that the document's commands write."""
+    file = Registry().experiment_file(experiment)
+    if file.is_file():
+        text = file.read_text(encoding="utf-8")
+    else:
+        here = rf"^cat > workloads/experiments/{experiment}\.yml <<'END'\n(.*?)^END$"
+        (text,) = re.findall(here, "\n".join(blocks(document, "sh")), re.DOTALL | re.MULTILINE)
+    return str(yaml.safe_load(text).get("link", "unshaped"))
+
+
+def test_the_support_matrix_has_every_profile_and_says_of_each_row_whether_it_was_run() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text_of("docs/support.md").splitlines()
+        if line.startswith("| ")
+    ]
+    assert {row[0].strip("`") for row in rows if row[0].startswith("`kvm-")} == set(profiles.names())
+    states = {"run", "schema only", "not run"}
+    headings = [row for row in rows if not states & set(row)]
+    assert len(headings) == 7, headings
+    for row in (row for row in rows if "run" in row and row not in headings):
+        assert row[0].startswith("`kvm-") or row[-1], f"{row}: what was run?"
+    pairs = {(row[0], row[1]) for row in rows if row[0] in ("TCG", "KVM")}
+    assert pairs == {(a, h.value) for a in ("TCG", "KVM") for h in Hardware if h is not Hardware.UNKNOWN}
+
+
+def test_every_link_leads_to_a_file() -> None:
+    pages = [PROJECT / name for name in DOCUMENTS]
+    pages += [PROJECT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "results/README.md")]
+    pages += sorted((PROJECT / "playbooks" / "roles").glob("*/README.md"))
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_stations_of_a_trial_exist() -> None:
+    """Each names its module and what there does the work; there are twelve at most."""
+    (diagram,) = [
+        block for block in re.findall(r"```\n(.*?)```", text_of("docs/architecture.md"), re.DOTALL) if " 1  " in block
+    ]
+    stations = re.findall(r"^ *(\d+) .*? {2,}vmtoll/(\S+)\.py *(.*)$", diagram, re.MULTILINE)
+    assert [int(number) for number, _, _ in stations] == list(range(1, len(diagram.splitlines()) + 1))
+    assert len(stations) <= 12
+    for _, path, names in stations:
+        module = importlib.import_module(f"vmtoll.{path.replace('<tool>', 'siege').replace('/', '.')}")
+        for name in filter(None, names.split(", ")):
+            attrgetter(name)(module)
+
+
+def test_one_file_and_one_file_per_machine_are_the_same_lab(tmp_path: Path) -> None:
+    one, many = written(README, tmp_path / "one"), written(REAL_HOSTS, tmp_path / "many")
+    assert one.is_file() and many.is_dir()
+    assert load_inventory(one, ENVIRONMENTS) == load_inventory(many, ENVIRONMENTS)
+    assert {file.stem for file in (many / "host_vars").iterdir()} == {"load1", "big1", "big1-metal", "guest1"}
+
+
+@pytest.mark.parametrize("document", [README, REAL_HOSTS])
+def test_preflight_has_nothing_against_the_inventory(document: str, tmp_path: Path) -> None:
+    lab = Lab.read(written(document, tmp_path / "lab"), None, print)
+    assert [finding.level for finding in check.check(lab)] == ["ok"]
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if "my-lab" in text_of(name)])
+def test_its_link_is_the_one_that_the_experiments_want(document: str) -> None:
+    variables = [yaml.safe_load(text).get("all", {}).get("vars", {}) for text in files(README).values()]
+    (link,) = (said["vmtoll_link"] for said in variables)
+    wanted = {experiment: link_of(experiment, document) for experiment in experiments(document)}
+    assert wanted
+    assert set(wanted.values()) == {link}, wanted
+
+
+def test_the_experiments_of_the_documents_are_found() -> None:
+    assert experiments(README) == ["demo"]
+    assert experiments(PLANNING) == ["shop"]
+    assert experiments("docs/campaigns.md") == ["demo", "tails"]
+
+
+def _gates(*, injected: bool) -> str:
+    rows = [
+        f"| {kind.fault} | `{code}` | {kind.severity} |" for code, kind in FINDINGS.items() if kind.injected is injected
+    ]
+    return "\n".join(["| fault | finding | the trial is |", "|---|---|---|", *rows])
+
+
+def _links() -> str:
+    """The experiments that prescribe the rate of the client's link."""
+    links = {name: link_of(name, PLANNING) for name in Registry().experiments()}
+    rows = [
+        f"| `{link}` | {', '.join(f'`{name}`' for name in sorted(links) if links[name] == link)} |"
+        for link in sorted(set(links.values()) - {"unshaped"})
+    ]
+    return "\n".join(["| `link` | experiments |", "|---|---|", *rows])
+
+
+def _yes(value: object) -> str:
+    return "yes" if value else "no"
+
+
+def _tls_tools() -> str:
+    """The load tools for pages: which loop each is for, and what it can send."""
+    adapters = {name: loadgen.get(name) for name in loadgen.names()}
+    rows = [
+        f"| {name} | {_yes(tool.closed_loop)} | {_yes(tool.open_loop and not tool.refused_for_tails)} | "
+        f"{_yes(tool.tls)} | {_yes(tool.http2)} | {_yes(tool.resumes)} |"
+        for name, tool in adapters.items()
+        if not tool.mail_protocols
+    ]
+    head = "| tool | closed loop | open loop with tails | TLS 1.3 | HTTP/2 | resumes sessions |"
+    return "\n".join([head, "|---|---|---|---|---|---|", *rows])
+
+
+def _tls_servers() -> str:
+    """The servers that speak TLS."""
+    rows = [
+        f"| `{name}` | {', '.join(tls.http)} | {_yes(tls.resumption)} | {_yes(tls.kernel)} |"
+        for name, tls in ((server.name, server.tls) for server in read_servers())
+        if tls
+    ]
+    head = "| server | HTTP over TLS | resumes sessions | the kernel encrypts |"
+    return "\n".join([head, "|---|---|---|---|", *rows])
+
+
+def _uploads() -> str:
+    """What can take part in a workload with `method: POST`."""
+    tools = [name for name in loadgen.names() if loadgen.get(name).sends_bodies]
+    rows = [f"| tools that send bodies | {', '.join(f'`{name}`' for name in tools)} |"]
+    for page in sorted({server.uploads for server in read_servers() if server.uploads}):
+        able = ", ".join(f"`{server.name}`" for server in read_servers() if server.uploads == page)
+        rows.append(f"| servers that read bodies for `{page}` | {able} |")
+    return "\n".join(["| uploads | |", "|---|---|", *rows])
+
+
+_INFLUENCES = {
+    Influence.EXCLUDES: "excludes", Influence.BOUNDS: "bounds", Influence.DISTORTS: "distorts",
+    Influence.SYMPTOM: "is a symptom",
+}  # fmt: skip
+TABLES: dict[str, Callable[[], str]] = {
+    "faults in the lab": lambda: _gates(injected=True),
+    "faults in readings": lambda: _gates(injected=False),
+    "meanings of findings": lambda: "\n".join(
+        ["| finding | the trial is | it | meaning |", "|---|---|---|---|"]
+        + [
+            f"| `{code}` | {kind.severity} | {_INFLUENCES[kind.influence]} | {kind.meaning} |"
+            for code, kind in FINDINGS.items()
+        ]
+    ),
+    "links": _links,
+    "TLS of load tools": _tls_tools,
+    "TLS of servers": _tls_servers,
+    "uploads": _uploads,
+}
+
+
+def test_generated_tables_are_up_to_date() -> None:
+    marked = re.compile(r"<!-- generated: (.*?) -->\n(.*?)\n<!-- end -->", re.DOTALL)
+    found = [(document, *match) for document in DOCUMENTS for match in marked.findall(text_of(document))]
+    assert {name for _, name, _ in found} == set(TABLES)
+    for document, name, table in found:
+        assert table == TABLES[name](), f"{document}: write the table {name!r} anew"

@@ -1,0 +1,57 @@
+"""`make setup` on a machine whose apt lacks something: one clear sentence, and nothing is installed."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vmtoll.paths import PROJECT
+
+# Nothing is installed here, and apt offers all but what $LACKS names.
+PROGRAMS = {
+    "dpkg-query": "",
+    "apt-get": 'echo "$@" >>"$CALLS"',
+    "apt-cache": 'case " $LACKS " in *" $2 "*) ;; *) echo "  Candidate: 1.0" ;; esac',
+    "id": "echo $USER_ID",
+    "go": "echo go version go1.0",
+    "cargo": "echo cargo 1.0",
+}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """An environment in which these programs come before the machine's own."""
+    for name, text in PROGRAMS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    calls = str(tmp_path / "calls")
+    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": calls, "LACKS": "", "USER_ID": "0"}
+
+
+def setup(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROJECT / "scripts/setup"], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_package_that_apt_lacks_is_named_and_nothing_is_installed(machine: dict[str, str]) -> None:
+    done = setup(machine | {"LACKS": "chromium siege"})
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert "does not offer: chromium siege — vmtoll is written for Debian 13 and 12" in last
+    assert Path(machine["CALLS"]).read_text() == "update -qq\n"
+
+
+def test_rust_too_old_for_oha_has_a_way_out_of_its_own(machine: dict[str, str]) -> None:
+    done = setup(machine | {"LACKS": "cargo-web"})
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("apt has no cargo-web: put cargo on PATH, run again.")
+
+
+def test_without_root_it_names_what_is_missing_and_how(machine: dict[str, str]) -> None:
+    done = setup(machine | {"USER_ID": "1000"})
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("run it as root or by sudo.")
+    assert "libclang-rt-dev" in done.stderr
+    assert not Path(machine["CALLS"]).exists()

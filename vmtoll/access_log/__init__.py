@@ -1,0 +1,11 @@
+"""A workload out of an access log: what was asked for, how large, how often, over which connections.
+
+`read` brings the log into a table without names, `traffic` says what it shows, `files` draws a site of the same
+sizes and weights, `write` makes the YAML files that the runner reads. Of the log's texts (addresses, paths, queries,
+referrers, agents) only hashes are kept, salted anew each time, in a temporary database; no output has even those.
+"""
+
+from vmtoll.access_log.make import Made, Options, from_log
+from vmtoll.model.errors import LogError
+
+__all__ = ["LogError", "Made", "Options", "from_log"]

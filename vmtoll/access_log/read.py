@@ -1,0 +1,187 @@
+"""Read access logs into a table: DuckDB splits and matches the lines, in parallel and within a memory limit."""
+
+import re
+import secrets
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from vmtoll.model.errors import LogError
+
+MEMORY_LIMIT_MB = 200  # of DuckDB; what it cannot hold it writes to the temporary folder
+THREADS = 2
+SHOWN = 3  # malformed lines that are named
+_TELL_EVERY_S = 5.0
+
+# Common and combined format: client, identity, user, [time], "request", status, bytes; what follows may be anything.
+# Four groups at most: with more of them RE2 leaves its fast path and takes three times as long.
+_LINE = r'^([^ ]+) [^ ]+ [^ ]+ \[([^\]]+)\] "((?:[^"\\]|\\.)*)" ([0-9]{3} (?:[0-9]+|-))(?:[ \r]|$)'
+
+# The kind of file that stands for a suffix; every other suffix, and none, is a page.
+_SUFFIXES = {
+    "gif": "gif png ico bmp",
+    "jpeg": "jpg jpeg webp avif",
+    "pdf": "pdf",
+    "doc": "doc docx xls xlsx ppt pptx odt ods zip gz tgz bz2 xz zst rar 7z jar exe msi iso img deb rpm apk bin wasm "
+    "mp3 mp4 m4a m4v mov avi mkv webm ogg wav flac ts woff woff2 ttf otf eot swf",
+}
+
+# Latin-1, because any byte may stand in a log; the delimiter is a byte that none has, so that a line is one column.
+# A blank line is no line: where a file has both LF and CRLF, DuckDB 2.0 sees one behind each CRLF. (Its option
+# `new_line` would see none, and lose a line of ten million.)
+_STAGE = r"""
+CREATE TABLE answers AS
+WITH lines AS (
+    SELECT filename, line, regexp_extract(line, '{pattern}', ['client', 'time', 'request', 'answer']) AS part
+    FROM read_csv($files, auto_detect = false, header = false, delim = '\x01', quote = '', escape = '',
+                  columns = {{'line': 'VARCHAR'}}, strict_mode = false, encoding = 'latin-1', filename = true,
+                  store_rejects = true)
+),
+split AS (
+    SELECT filename, line, part.client AS client, part.request AS request, part.answer AS answer,
+           CAST(epoch(try_strptime(part.time, '%d/%b/%Y:%H:%M:%S %z')) AS BIGINT) AS at_s,
+           split_part(split_part(part.request, ' ', 2), '?', 1) AS path
+    FROM lines
+),
+named AS (SELECT *, lower(split_part(path, '.', -1)) AS suffix FROM split)
+SELECT filename, at_s, line IS NULL AS is_blank,
+       hash($salt, client, split_part(line, '"', 6)) AS client,
+       hash($salt, path) AS object,
+       CASE {kinds} ELSE 'html' END AS kind,
+       CASE WHEN starts_with(request, 'GET ') THEN 'GET' WHEN starts_with(request, 'HEAD ') THEN 'HEAD'
+            ELSE 'other' END AS method,
+       contains(request, ' HTTP/') AS is_http,
+       ends_with(request, ' HTTP/1.0') AS is_old,
+       ends_with(request, ' HTTP/2.0') AS is_http2,
+       TRY_CAST(answer[:3] AS SMALLINT) AS status,
+       coalesce(TRY_CAST(answer[5:] AS BIGINT), 0) AS body_bytes
+FROM named
+"""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """How many lines there were. `first_malformed`: (position of the file as given, from 1; line, from 1)."""
+
+    total: int
+    malformed: int
+    first_malformed: Sequence[tuple[int, int]]
+
+
+@contextmanager
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in a temporary folder of its own (about a tenth of the log's size), gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="vmtoll-log-") as folder:
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "threads": THREADS, "memory_limit": f"{MEMORY_LIMIT_MB}MB", "temp_directory": folder,
+            "autoinstall_known_extensions": False, "autoload_known_extensions": False,
+        }  # fmt: skip
+        with duckdb.connect(Path(folder) / "log.duckdb", config=settings) as connection:
+            connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+            yield connection
+
+
+def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[str], None]) -> Lines:
+    """Make the table `answers`: one row a line, each file's in a row and in order; `at_s` is null where malformed.
+
+    `at_s`: seconds since the epoch; `client`, `object`: hashes of address and agent, and of the path without its
+    query; `kind`: of workloads.sites; `body_bytes`: of the answer. Raises LogError.
+    """
+    for file in files:
+        _check(file)
+    kinds = " ".join(
+        f"WHEN suffix IN ({', '.join(repr(s) for s in suffixes.split())}) THEN '{kind}'"
+        for kind, suffixes in _SUFFIXES.items()
+    )
+    paths = [re.sub(r"([*?\[])", r"[\1]", str(file)) for file in files]  # DuckDB takes them for patterns
+    tell(f"reading {len(files)} file{'s' * (len(files) > 1)}, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB")
+    with _told(db, tell), _explained():
+        db.execute(_STAGE.format(pattern=_LINE, kinds=kinds), {"files": paths, "salt": secrets.randbits(63)})
+    with _explained():
+        return _count(db, files)
+
+
+def _check(file: Path) -> None:
+    """The file can be read, and a .zst is whole: DuckDB sees that a .gz is cut short, but not a .zst."""
+    try:
+        with file.open("rb"):
+            pass
+        if file.suffix == ".zst":
+            done = subprocess.run(["zstd", "--test", "--quiet", file], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise LogError(f"{file}: not a whole .zst file; `zstd --test` says what is wrong with it")
+    except FileNotFoundError as error:
+        wanted = "zstd is not installed, and is needed to read it" if error.filename == "zstd" else "no such file"
+        raise LogError(f"{file}: {wanted}") from None
+    except OSError as error:
+        raise LogError(f"{file}: {error.strerror}") from None
+
+
+def _count(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Lines:
+    position = {str(file): number for number, file in enumerate(files, start=1)}
+    query = """
+        SELECT filename, min(rowid), count(*) FILTER (NOT is_blank), count(*) FILTER (at_s IS NULL AND NOT is_blank)
+        FROM answers GROUP BY filename
+    """
+    counted = {position[name]: rest for name, *rest in db.execute(query).fetchall()}
+    # Lines too long to be held (2 MB) are not in the table at all.
+    query = "SELECT file_path, line FROM reject_errors JOIN reject_scans USING (scan_id, file_id) ORDER BY ALL"
+    too_long = [(position[name], int(line)) for name, line in db.execute(query).fetchall()]
+    query = f"SELECT filename, min(rowid, {SHOWN}) FROM answers WHERE at_s IS NULL AND NOT is_blank GROUP BY filename"
+    first = list(too_long)
+    for name, rows in db.execute(query).fetchall():
+        number = position[name]
+        for row in sorted(rows):
+            line = int(row) - counted[number][0] + 1
+            for _, skipped in (entry for entry in too_long if entry[0] == number):
+                line += skipped <= line
+            first.append((number, line))
+    total = sum(int(rows) for _, rows, _ in counted.values()) + len(too_long)
+    malformed = sum(int(bad) for _, _, bad in counted.values()) + len(too_long)
+    named = ", ".join(map(str, files))
+    if total == 0:
+        raise LogError(f"{named}: empty; give an access log with at least one line")
+    if total == malformed:
+        raise LogError(
+            f"{named}: no usable line of {total}; give an access log in the combined format, plain, .gz or .zst"
+        )
+    return Lines(total, malformed, sorted(first)[:SHOWN])
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Of what DuckDB says only the first line: others may quote the log."""
+    try:
+        yield
+    except duckdb.Error as error:
+        said = str(error).splitlines()[0]
+        raise LogError(
+            f"the log cannot be read: {said} (TMPDIR names the folder for what memory cannot hold)"
+        ) from None
+
+
+@contextmanager
+def _told(db: duckdb.DuckDBPyConnection, tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell every few seconds how far the query is that runs meanwhile."""
+    done = threading.Event()
+
+    def watch() -> None:
+        begin = time.monotonic()
+        while not done.wait(_TELL_EVERY_S):
+            share = db.query_progress()
+            tell(f"reading: {max(share, 0):.0f}% after {time.monotonic() - begin:.0f} s")
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()

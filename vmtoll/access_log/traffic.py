@@ -1,0 +1,126 @@
+"""What a log says about its traffic: rates, peaks, connections, sizes of bodies. All times are UTC."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import numpy as np
+
+Summary = dict[str, Any]  # what NAME.summary.json holds, or a part of it
+PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
+# A file's own answers; the sizes of others say nothing about files.
+BODY = "at_s IS NOT NULL AND method = 'GET' AND status IN (200, 206) AND body_bytes > 0"
+
+
+def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
+    """Everything that is to be said about the table `answers` (vmtoll.access_log.read), for a summary.
+
+    `idle_s`: a pause of a client after which its connection counts as closed.
+    """
+    requests, first_s, last_s, unchanged = one_row(
+        db, "SELECT count(*), min(at_s), max(at_s), count(*) FILTER (status = 304) FROM answers WHERE at_s IS NOT NULL"
+    )
+    return {
+        "requests": requests, "first_at": _time(first_s), "last_at": _time(last_s),
+        "rate_mean_rps": requests / (last_s - first_s + 1),
+        "peak_second": _peak(db, 1), "peak_minute": _peak(db, 60),
+        "hours": [{"start": _time(hour * 3600), "requests": n, "rate_rps": n / 3600} for hour, n in _counted(db, 3600)],
+        "status": {str(status): n for status, n in db.execute(_STATUSES).fetchall()},
+        "not_modified_share": unchanged / requests, "connections": connections(db, idle_s), "body_bytes": _bodies(db),
+    }  # fmt: skip
+
+
+_STATUSES = "SELECT status, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY status ORDER BY status"
+
+
+def connections(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
+    """Connections, as far as a log can tell: it names none, so they are estimated.
+
+    Requests of one client (address and agent) over HTTP/1.1 or newer are one connection as long as none comes more
+    than `idle_s` after the one before; each request over HTTP/1.0 or older is a connection of its own. Browsers
+    open several at once and clients may share an address and agent, so that there were as many connections or more:
+    `requests_per_connection` and `keep_alive_share` (of requests that found a connection open) are upper bounds.
+    """
+    old, http2 = one_row(
+        db, "SELECT count(*) FILTER (is_old), count(*) FILTER (is_http2) FROM answers WHERE at_s IS NOT NULL"
+    )
+    lengths = Counter({1: old}) if old else Counter()
+    for run in _runs(db, idle_s):
+        lengths[run] += 1
+    total = sum(length * n for length, n in lengths.items())
+    runs = lengths.total()
+    values = np.array(sorted(lengths))
+    rank = np.cumsum([lengths[value] for value in values.tolist()])
+    return {
+        "estimate": f"a client's requests with no pause above {idle_s} s; upper bounds, for a log names no connection",
+        "idle_s": idle_s, "http_1_0_share": old / total, "http_2_share": http2 / total,
+        "keep_alive_share": 1 - runs / total,
+        "requests_per_connection_mean": total / runs,
+        **{f"requests_per_connection_p{p}": int(values[np.searchsorted(rank, p / 100 * runs)]) for p in (50, 90, 99)},
+    }  # fmt: skip
+
+
+def _runs(db: duckdb.DuckDBPyConnection, idle_s: int) -> Iterator[int]:
+    """The number of requests of each estimated connection; a client's last run is carried from chunk to chunk."""
+    reader = db.execute(
+        "SELECT client, at_s, count(*) AS n FROM answers WHERE at_s IS NOT NULL AND NOT is_old "
+        "GROUP BY client, at_s ORDER BY client, at_s"
+    )
+    last_client, last_s, open_n = 0, 0, 0
+    while len(chunk := reader.fetch_df_chunk(50)):
+        client = np.concatenate(([np.uint64(last_client)], chunk["client"].to_numpy(np.uint64)))
+        at_s = np.concatenate(([last_s], chunk["at_s"].to_numpy(np.int64)))
+        fresh = (client[1:] != client[:-1]) | (np.diff(at_s) > idle_s)
+        ends = np.concatenate(([0], np.cumsum(chunk["n"].to_numpy(np.int64))))
+        upto = ends[:-1][fresh]  # requests of this chunk before each new run
+        if open_n and len(upto):
+            yield open_n + int(upto[0])
+            open_n = 0
+        yield from np.diff(upto).tolist()
+        open_n += int(ends[-1] - (upto[-1] if len(upto) else 0))
+        last_client, last_s = int(client[-1]), int(at_s[-1])
+    if open_n:
+        yield open_n
+
+
+def _counted(db: duckdb.DuckDBPyConnection, step_s: int) -> list[tuple[int, int]]:
+    query = "SELECT at_s // $step AS slot, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY slot ORDER BY slot"
+    return [(int(slot), int(n)) for slot, n in db.execute(query, {"step": step_s}).fetchall()]
+
+
+def _peak(db: duckdb.DuckDBPyConnection, step_s: int) -> Summary:
+    query = "SELECT at_s // $step AS slot, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY slot"
+    slot, n = one_row(db, f"{query} ORDER BY n DESC, slot LIMIT 1", step=step_s)
+    return {"start": _time(slot * step_s), "requests": n, "rate_rps": n / step_s}
+
+
+def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:
+    """Sizes of the bodies of files (GET, 200 and 206): exact, nearest rank, by counting each size."""
+    rows = db.execute(
+        f"""
+        WITH counted AS (SELECT body_bytes, count(*) AS n FROM answers WHERE {BODY} GROUP BY body_bytes),
+        ranked AS (SELECT body_bytes, sum(n) OVER (ORDER BY body_bytes) AS rank, sum(n) OVER () AS total FROM counted)
+        SELECT percentile, min(body_bytes), any_value(total)
+        FROM ranked, (SELECT unnest($percentiles) AS percentile)
+        WHERE 100 * rank >= percentile * total GROUP BY percentile ORDER BY percentile
+        """,
+        {"percentiles": list(PERCENTILES)},
+    ).fetchall()
+    mean = one_row(db, f"SELECT avg(body_bytes) FROM answers WHERE {BODY}")[0]
+    kinds = db.execute(f"SELECT kind, count(*) FROM answers WHERE {BODY} GROUP BY kind ORDER BY kind").fetchall()
+    total = sum(n for _, n in kinds)
+    sizes = {f"p{percentile}": int(size) for percentile, size, _ in rows}
+    return {"answers": total, "mean": mean, **sizes, "kinds": {kind: n / total for kind, n in kinds}}
+
+
+def one_row(db: duckdb.DuckDBPyConnection, query: str, **values: object) -> tuple[Any, ...]:
+    """The one row that an aggregate gives."""
+    found = db.execute(query, values or None).fetchone()
+    assert found is not None
+    return tuple(found)
+
+
+def _time(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,166 @@
+"""Commands: run in a folder of their own, bounded in time, with their CPU time, and nothing left behind."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmtoll.agent.machine import all_pids, read, stat_fields
+from vmtoll.agent.protocol import Done
+
+# A disk with less than that is as good as full.
+ROOM_BYTES = 64 * 1024
+
+
+class Commands:
+    """What this agent is running now."""
+
+    def __init__(self) -> None:
+        self.running: set[int] = set()
+        self.labelled: dict[str, int] = {}
+        self.folders: set[Path] = set()
+        self.waiting: set[threading.Event] = set()
+        self.starting, self.ended = threading.Lock(), False
+
+    def run(
+        self,
+        argv: Sequence[str],
+        files: dict[str, str] | None = None,
+        outputs: Sequence[str] = (),
+        env: dict[str, str] | None = None,
+        limit_s: float = 60.0,
+        finish: Sequence[str] = (),
+        label: str = "",
+        start_at_s: float | None = None,
+    ) -> Done:
+        """Run a command in a fresh folder; its whole process group dies at the bound. CPU time by rusage.
+
+        `finish` is run after a command that ended by itself, outside of its times, to make `outputs` of what it left.
+        `label`: what `interrupt` knows it by. `start_at_s`: begin at this instant of this machine's clock, or at once
+        when it has passed.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="vmtoll-"))
+        self.folders.add(folder)
+        try:
+            for name, text in (files or {}).items():
+                (folder / name).write_text(text, encoding="utf-8")
+            if start_at_s is not None:
+                self._wait_until(start_at_s)
+            everything = {**os.environ, **(env or {})}
+            result = self._run(argv, folder, everything, limit_s, label)
+            if finish and not result["timed_out"]:
+                finished = self._run(finish, folder, everything, limit_s)
+                result["stderr"] += finished["stderr"]
+            for name in outputs:
+                with contextlib.suppress(OSError):
+                    packed = gzip.compress((folder / name).read_bytes(), 1)
+                    result["files"][name] = base64.b64encode(packed).decode()
+            if room(folder) < ROOM_BYTES:
+                raise OSError(errno.ENOSPC, "what the command wrote may be cut short")
+            return result
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise RuntimeError(f"the disk of {folder.parent} is full: {error.strerror}; free some there") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.folders.discard(folder)
+
+    def _wait_until(self, start_at_s: float) -> None:
+        """Wait for an instant. Raises RuntimeError when the command is called off meanwhile."""
+        called_off = threading.Event()
+        self.waiting.add(called_off)
+        try:
+            if called_off.wait(max(0.0, start_at_s - time.time())):
+                raise RuntimeError("called off before it began")
+        finally:
+            self.waiting.discard(called_off)
+
+    def _run(self, argv: Sequence[str], folder: Path, env: dict[str, str], limit_s: float, label: str = "") -> Done:
+        expired = threading.Event()
+        with (folder / ".out").open("w+b") as out, (folder / ".err").open("w+b") as err:
+            with self.starting:  # lest close() miss one that begins just then
+                if self.ended:
+                    raise RuntimeError("the agent ends")
+                started_at, begin = time.time(), time.monotonic()
+                process = subprocess.Popen(
+                    argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                )
+                self.running.add(process.pid)
+            if label:
+                self.labelled[label] = process.pid
+
+            def kill() -> None:
+                expired.set()
+                kill_group(process.pid)
+
+            bound = threading.Timer(limit_s, kill)
+            bound.daemon = True
+            bound.start()
+            _, status, usage = os.wait4(process.pid, 0)
+            wall_s = time.monotonic() - begin
+            bound.cancel()
+            self.running.discard(process.pid)
+            self.labelled.pop(label, None)
+            process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        kill_group(process.pid)  # whatever it left behind
+        return {
+            "exit_status": process.returncode,
+            "timed_out": expired.is_set(),
+            "stdout": read(str(folder / ".out")),
+            "stderr": read(str(folder / ".err")),
+            "wall_s": wall_s,
+            "started_at": started_at,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "cpus": len(os.sched_getaffinity(0)),
+            "files": {},
+        }
+
+    def interrupt(self, label: str) -> None:
+        """Ask a command to end by itself, with what it has: SIGINT to what it started, or to itself alone.
+
+        A shell is spared, so that it lives to see its tool end. Raises RuntimeError when it has ended already.
+        """
+        leader = self.labelled.get(label)
+        if leader is None:
+            raise RuntimeError(f"{label} has ended already")
+        group = [int(pid) for pid in all_pids() if stat_fields(pid)[2:3] == [str(leader)]]
+        for pid in [pid for pid in group if pid != leader] or [leader]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        """End what is running now, and what is waiting for its instant."""
+        for called_off in list(self.waiting):
+            called_off.set()
+        for pid in list(self.running):
+            kill_group(pid)
+
+    def close(self) -> None:
+        with self.starting:
+            self.ended = True
+        self.kill()
+        for folder in list(self.folders):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def room(folder: Path) -> float:
+    """Bytes that this user can still write to the folder's disk; one without a size, as of ramfs, has no end."""
+    disk = os.statvfs(folder)
+    return disk.f_frsize * (disk.f_bavail if os.geteuid() else disk.f_bfree) if disk.f_blocks else float("inf")

@@ -1,0 +1,111 @@
+"""What else is going on: the clocks, the network's counters, and everybody who uses the CPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterable
+
+from vmtoll.agent.machine import TICKS, all_pids, process_ns, read
+from vmtoll.agent.protocol import Clock, Ports, Survey
+
+CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_COUNTERS = ("RetransSegs", "OutSegs", "ListenOverflows", "ListenDrops", "TCPReqQFullDrop")
+# They work for whoever sends and receives; that is the server's own cost, or the load generator's.
+_NETWORK_THREADS = ("ksoftirqd/",)
+
+
+def clock() -> Clock:
+    """How far the wall clock is ahead of the monotonic one (only a step changes that), and the clock source."""
+    readings = [(time.monotonic(), time.time(), time.monotonic()) for _ in range(5)]
+    before, wall, after = min(readings, key=lambda r: r[2] - r[0])
+    return {"ahead_s": wall - (before + after) / 2, "source": read(CLOCK_SOURCE)}
+
+
+def network() -> dict[str, int]:
+    """TCP's counters of trouble since boot, of this network namespace."""
+    found = dict.fromkeys(_COUNTERS, 0)
+    lines = [line.split() for file in ("/proc/net/snmp", "/proc/net/netstat") for line in read(file).splitlines()]
+    for names, values in zip(lines[::2], lines[1::2]):  # noqa: B905 (Python 3.9)
+        found.update({name: int(values[names.index(name)]) for name in _COUNTERS if name in names})
+    return found
+
+
+def ports(address: str, port: int) -> Ports:
+    """Local ports in use or in TIME_WAIT toward one IPv4 address and port, and how many there are to use."""
+    low, high = (int(n) for n in read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
+    number = socket.inet_aton(socket.gethostbyname(address))
+    remote = f"{int.from_bytes(number, sys.byteorder):08X}:{port:04X}"
+    lines = [line.split() for line in read("/proc/net/tcp").splitlines()[1:]]
+    used = sum(words[2] == remote and low <= int(words[1].partition(":")[2], 16) <= high for words in lines)
+    return {"used": used, "available": high - low + 1}
+
+
+def idle_s() -> dict[str, float]:
+    """CPU → seconds in which nothing ran on it, those that the hypervisor stole included."""
+    found = {}
+    for line in read("/proc/stat").splitlines():
+        fields = line.split()
+        if fields and re.fullmatch(r"cpu\d+", fields[0]):
+            found[fields[0][3:]] = sum(int(fields[i]) for i in (4, 5, 8)) / TICKS
+    return found
+
+
+def mhz() -> float | None:
+    """Mean clock rate of the CPUs that this process may use; None where the kernel does not govern it."""
+    files = (f"/sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq" for n in os.sched_getaffinity(0))
+    rates = [int(text) / 1000 for text in map(read, files) if text]
+    return sum(rates) / len(rates) if rates else None
+
+
+def _namespace(pid: str) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 (a link to no path)
+    return ""
+
+
+def mask_of(pid: str) -> int:
+    """The CPUs that a process may use, a bit each; none when it is gone."""
+    with contextlib.suppress(OSError):
+        return sum(1 << cpu for cpu in os.sched_getaffinity(int(pid)))
+    return 0
+
+
+def survey(own: Iterable[str]) -> Survey:
+    """Everybody who has used a CPU, and how long each CPU was idle.
+
+    `processes`: pid → (name, CPU seconds with those of children waited for, CPUs as a bit mask, PID namespace,
+    whether it is ours). Ours is `own` (the server, the guest), whatever this agent's parent has started, this
+    agent included, and the kernel's network threads.
+    """
+    table: dict[str, tuple[str, float, str]] = {}
+    for pid in all_pids():
+        head, _, tail = read(f"/proc/{pid}/stat").rpartition(")")
+        fields = tail.split()
+        if len(fields) > 17:
+            cpu_s = process_ns(pid) / 1e9 + (int(fields[13]) + int(fields[14])) / TICKS
+            table[pid] = (head.partition("(")[2], cpu_s, fields[1])
+    ours, harness = set(own), str(os.getppid())
+
+    def is_ours(pid: str, name: str) -> bool:
+        if pid in ours or name.startswith(_NETWORK_THREADS):
+            return True
+        while pid in table and pid != harness:
+            pid = table[pid][2]
+        return pid == harness
+
+    return {
+        "time_s": time.monotonic(),
+        "idle_s": idle_s(),
+        "cpus": mask_of("0"),
+        "namespace": _namespace("self"),
+        "processes": {
+            pid: (name, cpu_s, mask_of(pid), _namespace(pid), is_ours(pid, name))
+            for pid, (name, cpu_s, _) in table.items()
+            if cpu_s > 0
+        },
+    }

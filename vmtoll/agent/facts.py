@@ -1,0 +1,153 @@
+"""Facts that decide whether two machines may be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from vmtoll.agent.hardware import cpuid, crypto_flags, hypervisor, kvm_flags, kvm_modules
+from vmtoll.agent.machine import output_of, read
+from vmtoll.agent.protocol import Facts, Fingerprint, ServerFacts, ServerSpec
+
+SYSCTLS = (
+    "net.core.somaxconn",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_sack",
+)
+_PIECE = 1 << 20
+
+
+def sha256_file(path: Path, total: Any = None) -> str:
+    """Digest of a file; with `total`, of everything fed to it so far and the file."""
+    total = total or hashlib.sha256()
+    with path.open("rb") as handle:
+        while piece := handle.read(_PIECE):
+            total.update(piece)
+    return str(total.hexdigest())
+
+
+def fingerprint(spec: ServerSpec) -> Fingerprint:
+    """What must be alike on two machines: binary, configuration, workers."""
+    total = hashlib.sha256()
+    for path in spec["configs"]:
+        sha256_file(Path(path), total)
+    return {
+        "binary_sha256": sha256_file(Path(spec["binary"])),
+        "config_sha256": total.hexdigest(),
+        "workers": spec["workers"],
+    }
+
+
+def tree_digest(folder: Path) -> str:
+    """SHA-256 of the lines `sha256  path` of all files below a folder, sorted by path."""
+    root = folder.resolve()
+    lines = [(str(p.relative_to(root)), sha256_file(p)) for p in root.rglob("*") if p.is_file()]
+    total = hashlib.sha256()
+    for name, digest in sorted(lines):
+        total.update(f"{digest}  {name}\n".encode())
+    return total.hexdigest()
+
+
+def _cpuinfo(*keys: str) -> str:
+    for line in read("/proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in keys:
+            return value.strip()
+    return ""
+
+
+def _nic() -> str:
+    """Driver and MTU of every interface but the loopback."""
+    found = []
+    for interface in sorted(Path("/sys/class/net").iterdir()):
+        if interface.name != "lo":
+            driver = interface / "device" / "driver"
+            name = driver.resolve().name if driver.exists() else "virtual"
+            found.append(f"{name} mtu={read(str(interface / 'mtu'))}")
+    return ", ".join(found)
+
+
+def installed_packages() -> dict[str, str]:
+    """Debian package → version."""
+    listed = output_of("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\\n")
+    rows = [line.split() for line in listed.splitlines()]
+    return {row[1]: row[2] for row in rows if len(row) == 3 and row[0].startswith("ii")}
+
+
+def sysctls() -> dict[str, str]:
+    """The kernel parameters that a comparison rests on."""
+    values = {name: read("/proc/sys/" + name.replace(".", "/"), "absent") for name in SYSCTLS}
+    return {name: " ".join(value.split()) for name, value in values.items()}
+
+
+def release(os_release: str) -> str:
+    """The system by name and version, `Debian 13`, from the text of /etc/os-release."""
+    lines = [line.partition("=") for line in os_release.splitlines()]
+    fields = {key: value.strip("\"'") for key, _, value in lines}
+    name = fields.get("NAME", "unknown").replace(" GNU/Linux", "")
+    return f"{name} {fields.get('VERSION_ID', '')}".strip()
+
+
+def machine_facts() -> Facts:
+    """The facts of any machine, whatever its part."""
+    memory = [line.split()[1] for line in read("/proc/meminfo").splitlines() if line.startswith("MemTotal")]
+    vulnerabilities = sorted(Path("/sys/devices/system/cpu/vulnerabilities").glob("*"))
+    return {
+        "release": release(read("/etc/os-release")),
+        "kernel": os.uname().release,
+        "cmdline": read("/proc/cmdline"),
+        "cpu_model": _cpuinfo("model name", "Model"),
+        "cpus_allowed": len(os.sched_getaffinity(0)),
+        "microcode": _cpuinfo("microcode"),
+        "mitigations": {path.name: read(str(path)) for path in vulnerabilities},
+        "governor": read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "smt": read("/sys/devices/system/cpu/smt/control"),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))),
+        "clock_source": read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "memory_kib": int(memory[0]) if memory else 0,
+        "virtualization": output_of("systemd-detect-virt", "--vm") or "none",
+        "container": output_of("systemd-detect-virt", "--container") or "none",
+        "hypervisor": hypervisor(cpuid()),
+        "kvm_modules": kvm_modules(),
+        "kvm_flags": kvm_flags(),
+        "crypto_flags": crypto_flags(),
+        "nic": _nic(),
+        "sysctls": sysctls(),
+        "packages": installed_packages(),
+    }
+
+
+def server_facts(spec: ServerSpec, packages: dict[str, str]) -> ServerFacts:
+    """The fingerprint, and the versions of the packages that the server comes from, if it comes from any."""
+    versions = [f"{name} {packages.get(name, 'absent')}" for name in spec.get("packages", [])]
+    return {**fingerprint(spec), "version": ", ".join(versions) or None}
+
+
+def libvirt_facts(uri: str, domains: Iterable[str]) -> Facts:
+    """QEMU's and libvirt's versions and the definitions of the domains, of a KVM host."""
+    facts: Facts = {}
+    for line in output_of("virsh", "-c", uri, "version").splitlines():
+        key, _, value = line.partition(":")
+        if key.startswith("Running hypervisor"):
+            facts["qemu_version"] = value.strip()
+        elif key.startswith("Using library"):
+            facts["libvirt_version"] = value.strip()
+    facts["domains"] = {name: without_secrets(output_of("virsh", "-c", uri, "dumpxml", name)) for name in domains}
+    return facts
+
+
+def without_secrets(domain_xml: str) -> str:
+    """A domain's definition without the values of systemd credentials: keys may be among them."""
+    return re.sub(r"(io\.systemd\.credential(?:\.binary)?:[^=<]*=)[^<]*", r"\1removed", domain_xml)

@@ -1,0 +1,69 @@
+"""What this machine shows of what it runs on. Which kind of hardware that is, vmtoll.model.hardware decides.
+
+Sources: CPUID leaves 1 and 0x40000000; /proc/cpuinfo; /sys/class/dmi/id; /sys/module.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from vmtoll.agent.machine import output_of, read
+from vmtoll.agent.protocol import Hypervisor
+
+# Any user may execute CPUID; /dev/cpu/0/cpuid takes root and a module. In a process of its own, which may die of it.
+_CPUID = """
+import ctypes, mmap
+code = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+# push rbx; mov eax, edi; mov r8, rsi; xor ecx, ecx; cpuid; mov [r8], eax; mov [r8+4], ebx; mov [r8+8], ecx;
+# mov [r8+12], edx; pop rbx; ret
+code.write(bytes.fromhex("53 89f8 4989f0 31c9 0fa2 418900 41895804 41894808 4189500c 5b c3"))
+call = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+for leaf in (1, 0x40000000):
+    registers = ctypes.create_string_buffer(16)
+    call(leaf, registers)
+    print(hex(leaf), registers.raw.hex())
+"""
+
+
+def cpuid() -> str:
+    """This machine's CPUID, a line a leaf: `0x1 ` and EAX, EBX, ECX, EDX as hexadecimal bytes; empty if unreadable."""
+    return output_of(sys.executable, "-c", _CPUID) if os.uname().machine == "x86_64" else ""
+
+
+def hypervisor(leaves: str, root: str = "") -> Hypervisor:
+    """What these leaves of CPUID, and the files below `root`, show of a hypervisor."""
+    registers = {int(leaf, 16): bytes.fromhex(text) for leaf, text in map(str.split, leaves.splitlines())}
+    flags, signature = _flags(root), registers.get(0x40000000, b"")[4:].rstrip(b"\0").decode("ascii", "replace")
+    return {
+        # Intel's manual, volume 2, CPUID: ECX bit 31 of leaf 1 is always 0; hypervisors set it.
+        "cpuid_bit": bool(registers[1][11] & 0x80) if 1 in registers else None,
+        # Without a hypervisor the leaf does not exist: Intel's processors answer with another one's bytes.
+        "cpuid_signature": signature if signature.isprintable() else "",
+        "cpuinfo_flag": "hypervisor" in flags if flags else None,
+        "dmi_sys_vendor": read(f"{root}/sys/class/dmi/id/sys_vendor"),
+        "dmi_product_name": read(f"{root}/sys/class/dmi/id/product_name"),
+    }
+
+
+def kvm_modules(root: str = "") -> list[str]:
+    """The modules besides `kvm` itself that may have made /dev/kvm, loaded or built in: `kvm_amd`."""
+    return sorted(path.name for path in Path(f"{root}/sys/module").glob("kvm_*"))
+
+
+def kvm_flags(root: str = "") -> list[str]:
+    """Which of vmx and svm the CPU has."""
+    return sorted(_flags(root) & {"svm", "vmx"})
+
+
+def crypto_flags(root: str = "") -> list[str]:
+    """Which instructions the CPU has that TLS is fast by: AES, GCM's and ChaCha20's arithmetic, elliptic curves'."""
+    return sorted(_flags(root) & {"aes", "pclmulqdq", "vaes", "vpclmulqdq", "avx2", "bmi2", "adx"})
+
+
+def _flags(root: str) -> set[str]:
+    """The CPU's flags; none where /proc/cpuinfo has no such line, as on other CPUs than x86."""
+    line = re.search(r"^flags\s*:(.*)$", read(f"{root}/proc/cpuinfo"), re.MULTILINE)
+    return set(line[1].split()) if line else set()

@@ -1,0 +1,165 @@
+"""What the kernel says about this machine and its processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from vmtoll.agent.protocol import CpuTimes
+
+DROP = Path("/proc/sys/vm/drop_caches")
+POWERCAP = "/sys/class/powercap"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def read(path: str, default: str = "") -> str:
+    """A small file's text; what cannot be read is the default."""
+    try:
+        with open(path, "rb") as handle:  # noqa: PTH123 (read every second: a Path costs as much as the reading)
+            return handle.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return default
+
+
+def output_of(*argv: str, limit_s: float = 30) -> str:
+    """What a command prints, or an empty string: an absent tool is an absent fact."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def all_pids() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 (names are all we need)
+
+
+def stat_fields(pid: str) -> list[str]:
+    """/proc/PID/stat after the command's name: index 0 is the state."""
+    return read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def process_ns(pid: str) -> int:
+    """Nanoseconds on a CPU of all threads of a process, of those too that have ended; 0 of one that is gone.
+
+    The process's CPU clock, as clock_getcpuclockid(3) makes its number.
+    """
+    try:
+        return time.clock_gettime_ns((~int(pid) << 3) | 2)
+    except OSError:
+        return 0
+
+
+def processes_cpu(pids: Iterable[str]) -> CpuTimes:
+    """Seconds of CPU of these processes, their threads and the children they have waited for."""
+    total, user, system = 0.0, 0.0, 0.0
+    for pid in pids:
+        fields = stat_fields(pid)
+        if len(fields) < 15:
+            continue
+        own_user, own_system, child_user, child_system = (int(f) / TICKS for f in fields[11:15])
+        total += process_ns(pid) / 1e9 + child_user + child_system
+        user += own_user + child_user
+        system += own_system + child_system
+    return {"total_s": total, "user_s": user, "system_s": system, "method": "cpu-clock"}
+
+
+def pss_kib(pids: Iterable[str]) -> int:
+    """Memory of these processes, shared pages divided among those that share them."""
+    total = 0
+    for pid in pids:
+        for line in read(f"/proc/{pid}/smaps_rollup").splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1])
+                break
+    return total
+
+
+def qemu_pid(domain: str) -> str | None:
+    """The process that runs a libvirt domain."""
+    for pid in all_pids():
+        words = read(f"/proc/{pid}/cmdline").split("\0")
+        named = (f"guest={domain}", f"guest={domain},")
+        if "qemu" in words[0] and any(w == named[0] or w.startswith(named[1]) for w in words):
+            return pid
+    return None
+
+
+def other_vhost_threads(pid: str) -> list[str]:
+    """vhost threads that older kernels keep outside the QEMU process."""
+    return [other for other in all_pids() if other != pid and read(f"/proc/{other}/comm") == f"vhost-{pid}"]
+
+
+def cpu_seconds() -> dict[str, float]:
+    """user+nice, system+irq, idle+iowait and steal of the CPUs that this process may use."""
+    allowed = {f"cpu{n}" for n in os.sched_getaffinity(0)}
+    sums = [0.0] * 8
+    # The CPUs' lines come first; the last part of the file, interrupts, is much the longest.
+    for line in read("/proc/stat").partition("\nintr ")[0].splitlines():
+        fields = line.split()
+        if fields[0] in allowed:
+            for i in range(8):
+                sums[i] += int(fields[i + 1]) / TICKS
+    user, nice, system, idle, iowait, irq, softirq, steal = sums
+    return {"user_s": user + nice, "system_s": system + irq + softirq, "idle_s": idle + iowait, "steal_s": steal}
+
+
+def net_bytes() -> dict[str, float]:
+    """Bytes received and sent by every interface but the loopback."""
+    received = sent = 0
+    for line in read("/proc/net/dev").splitlines()[2:]:
+        name, _, rest = line.partition(":")
+        if name.strip() != "lo":
+            fields = rest.split()
+            received, sent = received + int(fields[0]), sent + int(fields[8])
+    return {"rx_bytes": received, "tx_bytes": sent}
+
+
+def pressure_us() -> int:
+    """Microseconds in which some task waited for a CPU."""
+    some = read("/proc/pressure/cpu").partition("\n")[0]
+    return int(some.rpartition("total=")[2] or 0)
+
+
+def counters() -> dict[str, float]:
+    """One reading of everything that the sampler follows."""
+    load1 = float(read("/proc/loadavg", "0").split()[0])
+    own = {"time_s": time.time(), "load1": load1, "pressure_us": float(pressure_us())}
+    return {**own, **cpu_seconds(), **net_bytes()}
+
+
+def read_kib() -> int:
+    """KiB that this kernel has read from its disks since boot; what a page cache answered is not in it."""
+    found = re.search(r"^pgpgin (\d+)$", read("/proc/vmstat"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def drop_caches() -> None:
+    """Write back what is dirty, then forget every clean page, name and inode. Raises RuntimeError where that is not
+    allowed: a container's kernel is its host's.
+    """
+    os.sync()
+    try:
+        DROP.write_text("3\n", encoding="ascii")
+    except OSError as error:
+        raise RuntimeError(f"this machine may not drop its caches: {error}") from error
+
+
+def energy_uj(folder: str = POWERCAP) -> dict[str, list[int]]:
+    """What was drawn, by RAPL, the kernel's powercap counters: zone → [its counter, where that begins again from zero],
+    in µJ: every processor, and memory counted apart.
+
+    A zone of the whole platform, or of a part of a processor, would count the same energy twice. Empty where there is
+    no such counter, as in a guest, or where this user may not read it: the kernel lets only root.
+    """
+    found = {}
+    for zone in sorted(Path(folder).glob("intel-rapl:*")):  # the name of the interface on AMD's processors as well
+        name = read(f"{zone}/name")
+        now, end = read(f"{zone}/energy_uj"), read(f"{zone}/max_energy_range_uj")
+        if (name.startswith("package") or name == "dram") and now.isdigit() and end.isdigit() and int(end) > 0:
+            found[zone.name] = [int(now), int(end)]
+    return found

@@ -1,0 +1,128 @@
+"""A mail server from within: its accounts, its queue, and what lies in its mailboxes.
+
+`mail` is what the server's description says under that key (docs/design.md, "provisioning → runner").
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from vmtoll.agent.protocol import Delivered, MailSpec
+from vmtoll.agent.servers import until
+
+QUEUES = ("maildrop", "incoming", "active", "deferred")
+_HEAD_BYTES = 4096
+# The log is written by a process of its own, which may come last.
+_LOG_LIMIT_S = 5.0
+_GREETING_LIMIT_S = 60.0
+
+
+def prepare(mail: MailSpec, password: str, messages: int, body: str | None) -> None:
+    """Give every user this password and an empty mailbox, or one with so many messages; empty queue and log.
+
+    Raises RuntimeError when a port of those that greet their callers stays silent.
+    """
+    for port in mail["greets"]:
+        until(partial(_greets, port), _GREETING_LIMIT_S, f"port {port} is open, but nobody greets")
+    _empty(mail)
+    salt = os.urandom(8)
+    digest = base64.b64encode(hashlib.sha256(password.encode() + salt).digest() + salt).decode()
+    users = [f"user{n}" for n in range(mail["users"])]
+    accounts = Path(mail["accounts"])
+    accounts.write_text("".join(f"{user}@{mail['domain']}:{{SSHA256}}{digest}::::::\n" for user in users))
+    for user in users:
+        new = Path(mail["mailboxes"], user, "Maildir", "new")
+        for folder in (new, new.with_name("cur"), new.with_name("tmp")):
+            folder.mkdir(parents=True)
+        for number in range(messages):
+            (new / f"{number}.vmtoll").write_text(_message(f"{user}@{mail['domain']}", number, body or ""))
+        for path in (new.parents[1], *new.parents[1].rglob("*")):
+            shutil.chown(path, mail["owner"], mail["owner"])
+
+
+def _greets(port: int) -> bool:
+    """Whether the server says a word; what it starts for the first caller may take seconds, and then fail once."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_GREETING_LIMIT_S) as caller:
+            return caller.recv(1) != b""
+    except OSError:
+        return False
+
+
+def _message(to: str, number: int, body: str) -> str:
+    head = f"From: <{to}>\nTo: <{to}>\nSubject: {number}\nMessage-Id: <{number}.{to}>\nMIME-Version: 1.0\n"
+    return f"{head}Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n{body}"
+
+
+def _empty(mail: MailSpec) -> None:
+    if queued(mail):
+        subprocess.run(
+            ["postsuper", "-c", mail["configuration"], "-d", "ALL"], capture_output=True, timeout=60, check=True
+        )
+    for user in Path(mail["mailboxes"]).iterdir():
+        shutil.rmtree(user)
+    log = Path(mail["log"])
+    if log.exists():
+        os.truncate(log, 0)
+
+
+def queued(mail: MailSpec) -> int:
+    """Messages that the server has taken and not yet delivered or given back."""
+    return sum(len(files) for queue in QUEUES for _, _, files in os.walk(Path(mail["queue"], queue)))
+
+
+def drain(mail: MailSpec, limit_s: float) -> dict[str, float]:
+    """Wait until nothing is queued; how long that took, and how many were left at the limit."""
+    began = time.monotonic()
+    while (left := queued(mail)) and time.monotonic() - began < limit_s:
+        time.sleep(0.01)
+    return {"waited_s": time.monotonic() - began, "left": left}
+
+
+def delivered(mail: MailSpec, tag: str) -> Delivered:
+    """Messages whose Message-Id ends in `@<tag>`: how many files hold one, how many different ones these are.
+
+    `delays_us`: of each, from the log, the time from its first accepted recipient until the mailbox had it. The server
+    writes two significant digits of it. Raises RuntimeError when the log lacks any after some seconds.
+    """
+    ids = [i for path in _files(mail) if (i := _message_id(path)).endswith(f"@{tag}>")]
+    deadline = time.monotonic() + _LOG_LIMIT_S
+    while len(delays := _delays_us(mail, tag)) < len(set(ids)):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{mail['log']}: tells of {len(delays)} deliveries, {len(set(ids))} are in mailboxes")
+        time.sleep(0.05)
+    return {"found": len(ids), "distinct": len(set(ids)), "delays_us": delays}
+
+
+def _files(mail: MailSpec) -> Iterator[Path]:
+    for folder in ("new", "cur"):
+        yield from Path(mail["mailboxes"]).glob(f"*/Maildir/**/{folder}/*")
+
+
+def _message_id(path: Path) -> str:
+    with path.open("rb") as handle:
+        head = handle.read(_HEAD_BYTES).decode("utf-8", "replace")
+    found = re.search(r"^message-id:\s*(<[^>\s]*>)", head.partition("\n\n")[0], re.IGNORECASE | re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _delays_us(mail: MailSpec, tag: str) -> list[int]:
+    queue_ids, delays = set(), []
+    for line in Path(mail["log"]).read_text(encoding="utf-8", errors="replace").splitlines():
+        begun = re.search(r"/cleanup\[\d+\]: (\w+): message-id=<[^>]*@([^>@]+)>", line)
+        if begun and begun[2] == tag:
+            queue_ids.add(begun[1])
+        ended = re.search(r"/lmtp\[\d+\]: (\w+): .*\bdelay=([0-9.]+),.* status=sent ", line)
+        if ended and ended[1] in queue_ids:
+            delays.append(round(float(ended[2]) * 1e6))
+    return delays

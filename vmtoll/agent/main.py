@@ -1,0 +1,360 @@
+"""The agent's operations and its loop.
+
+It reads one JSON request a line, `{"id", "op", "args"}`, and answers `{"id", "result"}` or `{"id", "error"}`,
+in any order. When its input ends (the runner is gone) it resumes the guests it paused, kills what it started, stops
+the servers it started and lets go of its lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import http.client
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from vmtoll.agent.commands import Commands
+from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
+from vmtoll.agent.disclosure import disclosure
+from vmtoll.agent.domains import Domains
+from vmtoll.agent.facts import (
+    fingerprint,
+    installed_packages,
+    libvirt_facts,
+    machine_facts,
+    server_facts,
+    sysctls,
+    tree_digest,
+)
+from vmtoll.agent.handshake import context, handshake, kernel_sessions
+from vmtoll.agent.machine import (
+    counters,
+    drop_caches,
+    energy_uj,
+    other_vhost_threads,
+    pss_kib,
+    qemu_pid,
+    read,
+    read_kib,
+    stat_fields,
+)  # fmt: skip
+from vmtoll.agent.mail import delivered, drain, prepare
+from vmtoll.agent.protocol import (
+    Bodies,
+    Delivered,
+    Facts,
+    File,
+    Handshake,
+    KernelTls,
+    Reading,
+    Samples,
+    ServerSpec,
+    Started,
+)  # fmt: skip
+from vmtoll.agent.sampler import Sampler
+from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, outside, until
+from vmtoll.agent.telemetry import interrupts, kvm_counters, thread_seconds
+
+Answer = TypeVar("Answer")
+
+
+class Agent:
+    """One attribute `op_<name>` an operation; arguments and results are JSON."""
+
+    def __init__(self) -> None:
+        self.root = Path("/")
+        self.lock: IO[str] | None = None
+        self.servers: dict[str, UnitServer | CommandServer] = {}
+        self.started: set[str] = set()
+        self.commands = Commands()
+        self.sampler: Sampler | None = None
+        self.say = threading.Lock()
+        self.guard = threading.Lock()
+        self.qemu: dict[str, str] = {}
+        self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
+        self.op_drop_caches = drop_caches
+        self.domains = Domains()
+        self.op_pause, self.op_resume = self.domains.pause, self.domains.resume
+        self.op_resume_left = self.domains.resume_left
+
+    def op_hello(self, root: str = "/") -> dict[str, int | str]:
+        self.root = Path(root)
+        return {"pid": os.getpid(), "python": sys.version.split()[0]}
+
+    def op_boot(self) -> dict[str, str]:
+        """Which boot this is, of the kernel and of the first process: a container has its host's kernel."""
+        return {"boot": f"{read('/proc/sys/kernel/random/boot_id')} {stat_fields('1')[19]}"}
+
+    def op_ping(self) -> dict[str, float]:
+        """Answer, with this machine's time."""
+        return {"time_s": time.time()}
+
+    def op_shift_clock(self, by_s: float) -> None:
+        """Set this machine's wall clock ahead, or back."""
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + by_s)
+
+    def op_lock(self, owner: str) -> dict[str, str | None]:
+        """Hold the machine for one run; who holds it, if another does. The kernel frees it when we die."""
+        if self.lock is None:
+            path = self.root / "run" / "vmtoll.lock"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = path.open("a+", encoding="utf-8")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                handle.seek(0)
+                holder = handle.read().strip() or "another run"
+                handle.close()
+                return {"held_by": holder}
+            handle.truncate(0)
+            handle.write(owner)
+            handle.flush()
+            self.lock = handle
+        return {"held_by": None}
+
+    def spec_file(self, name: str) -> Path:
+        return self.root / "etc" / "vmtoll" / "servers" / f"{name}.json"
+
+    def spec(self, name: str) -> ServerSpec:
+        """What provisioning says about a server."""
+        spec: ServerSpec = json.loads(self.spec_file(name).read_text(encoding="utf-8"))
+        return spec
+
+    def server(self, name: str) -> UnitServer | CommandServer:
+        with self.guard:
+            if name not in self.servers:
+                spec = self.spec(name)
+                self.servers[name] = CommandServer(spec) if "command" in spec else UnitServer(spec)
+            return self.servers[name]
+
+    def op_disclosure(self) -> dict[str, str]:
+        """What the machine tells for a run's disclosure: item → text; empty where it does not tell."""
+        specs = [self.spec(path.stem) for path in self.spec_file("*").parent.glob("*.json")]
+        return disclosure(installed_packages(), tuple(name for spec in specs for name in spec.get("packages", [])))
+
+    def op_facts(self, uri: str | None = None, domains: Sequence[str] = (), site: str | None = None) -> Facts:
+        """Facts of the machine; with `site`, those of a SUT; with `uri`, those of a KVM host."""
+        facts = machine_facts()
+        if site:
+            names = sorted(p.stem for p in self.spec_file("*").parent.glob("*.json"))
+            facts["servers"] = {n: server_facts(self.spec(n), facts["packages"]) for n in names}
+            facts["content_digest"] = tree_digest(self.root / "srv" / "vmtoll" / "sites" / site)
+        return {**facts, **(libvirt_facts(uri, domains) if uri else {})}
+
+    def op_server_start(self, name: str, limit_s: float = 60.0, cores: int | None = None) -> Started:
+        """Start a server and wait until its ports answer here; its fingerprint and the kernel parameters.
+
+        It may use the first `cores` of this machine's CPUs, by default all; the answer's `cores` is how many it has.
+        """
+        spec, server = self.spec(name), self.server(name)
+        closed = list(spec.get("ports", [spec["port"]])) + ([spec["metrics"]["port"]] if "metrics" in spec else [])
+        closed += spec["tls"]["ports"] if "tls" in spec else []
+        for port in closed:
+            if listens(port):
+                raise RuntimeError(f"port {port} is already in use before {name} is started")
+        self.started.add(name)
+        server.start(limit_s)
+        began = time.monotonic()
+
+        def settled() -> bool:
+            while closed and listens(closed[0]):  # each only until it answers: a connection costs the server
+                closed.pop(0)
+            return not closed or (time.monotonic() - began > 0.5 and not server.pids())
+
+        until(settled, limit_s, f"{name} does not listen on port {closed[0]}")
+        if closed:
+            raise RuntimeError(f"{name} ended without listening on port {closed[0]}")
+        if cores:
+            self.hold(name, set(sorted(os.sched_getaffinity(0))[:cores]), limit_s)
+        has = max((bin(mask_of(pid)).count("1") for pid in server.pids()), default=0)
+        return {**fingerprint(spec), "sysctls": sysctls(), "cores": has}
+
+    def hold(self, name: str, cpus: set[int], limit_s: float) -> None:
+        """Hold a server to these CPUs: when no thread is left outside, whatever it starts inherits them.
+
+        By its processes and not by its unit: systemd would have to read all units anew, which takes an emulated
+        guest seconds, and nothing is left behind that a later start could find.
+        """
+
+        def held() -> bool:
+            threads = outside(self.server(name).pids(), cpus)
+            confine(threads, cpus)
+            return not threads
+
+        until(held, limit_s, f"{name} does not stay on {len(cpus)} cores")
+
+    def op_server_check(self, name: str) -> None:
+        """Raise RuntimeError when a server that was started has ended."""
+        if not self.server(name).pids():
+            raise RuntimeError(f"{name} has ended")
+
+    def op_server_metrics(self, name: str, limit_s: float = 5.0) -> str | None:
+        """The page with the metrics of a server; None for a server that has none or does not answer with them."""
+        spec = self.spec(name)
+        return metrics_page(spec["metrics"], limit_s) if "metrics" in spec else None
+
+    def op_server_stop(self, name: str, limit_s: float = 60.0) -> None:
+        """Stop a server; wait until its port is closed and none of its processes is left."""
+        port, server = int(self.spec(name)["port"]), self.server(name)
+        server.stop(limit_s)
+        until(lambda: not listens(port) and not server.pids(), limit_s, f"{name} does not stop")
+        self.started.discard(name)
+
+    def op_stop_all(self, names: Sequence[str], limit_s: float = 60.0) -> None:
+        """Stop whatever a dead run may have left running."""
+        for name in names:
+            if self.spec_file(name).exists():
+                self.op_server_stop(name, limit_s)
+
+    def op_usage(
+        self,
+        server: str | None = None,
+        domains: Sequence[str] = (),
+        neighbours: Sequence[str] = (),
+        remote: tuple[str, int] | None = None,
+        uri: str = "qemu:///system",
+    ) -> Reading:
+        """The machine's counters, clocks and processes; with `server` or `domains`, what these have used.
+
+        `neighbours`: domains that belong to the trial too, but are not what it measures. `remote`:
+        the address and port that local ports are counted for; `uri`: libvirt's, of the domains.
+        """
+        seen: Reading = {"machine": counters(), "clock": clock(), "network": network(), "energy": energy_uj()}
+        seen["read_kib"] = read_kib()
+        own: list[str] = []
+        if remote:
+            seen["ports"] = ports(*remote)
+        if server:
+            known = self.server(server)
+            own = known.pids()
+            seen["server"] = {**known.cpu(own), "pss_kib": pss_kib(own), "processes": len(own)}
+        pids = {name: self.qemu_of(name) for name in (*domains, *neighbours)}
+        vhost = {name: other_vhost_threads(pid) for name, pid in pids.items()}
+        own += [*pids.values(), *(thread for threads in vhost.values() for thread in threads)]
+        seen["domains"] = {}
+        for name in domains:
+            threads_s = thread_seconds(pids[name], vhost[name])
+            total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
+            seen["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus}
+        seen["interrupts"], seen["survey"] = interrupts(), survey(own)
+        for name in domains:  # last of all: it may take a process of its own
+            seen["domains"][name]["kvm"] = kvm_counters(pids[name], name, uri)
+        return seen
+
+    def qemu_of(self, domain: str) -> str:
+        """The process of a domain. Raises RuntimeError when there is none."""
+        pid = self.qemu.get(domain) or ""
+        if f"guest={domain}" not in read(f"/proc/{pid}/cmdline"):
+            pid = qemu_pid(domain) or ""
+            self.qemu[domain] = pid
+        if not pid:
+            raise RuntimeError(f"no QEMU process of the domain {domain}")
+        return pid
+
+    def op_sample_start(self, interval_s: float = 1.0, pulse_s: float | None = None, loopback: bool = False) -> None:
+        self.op_sample_stop()
+        self.sampler = Sampler(interval_s, pulse_s, loopback)
+
+    def op_sample_stop(self) -> Samples:
+        """What has been sampled; see Sampler.stop."""
+        sampler, self.sampler = self.sampler, None
+        return sampler.stop() if sampler else {"counters": [], "pulse": [], "cpu_s": 0.0}
+
+    def op_http_check(
+        self, host: str, port: int, files: Sequence[File], limit_s: float = 30.0, *, tls: bool = False
+    ) -> Bodies:
+        """Poll until the server answers, then compare the digest of each body; the wrong ones, described."""
+        scheme = "https" if tls else "http"
+        wrong = answered(lambda: wrong_bodies(host, port, files, tls=tls), f"{scheme}://{host}:{port}", limit_s)
+        return {"wrong": wrong, "checked": len(files)}
+
+    def op_tls_handshake(self, host: str, port: int, alpn: str, limit_s: float = 30.0) -> Handshake:
+        """Poll until the server answers inside of TLS; what was agreed on."""
+        return answered(lambda: handshake(host, port, alpn), f"https://{host}:{port}", limit_s)
+
+    def op_tls_kernel(self, name: str) -> KernelTls:
+        """Whether this machine's kernel is to encrypt for a server, and for how many sessions it has."""
+        return {"declared": self.spec(name)["tls"]["kernel"], "sessions": kernel_sessions()}
+
+    def op_mail_prepare(self, name: str, password: str, messages: int = 0, page: str | None = None) -> None:
+        """Empty a mail server that runs, and give it its users; see mail.prepare. `page`: body of the messages."""
+        body = (self.root / "srv" / "vmtoll" / "sites" / page).read_text("utf-8") if page else None
+        prepare(self.spec(name)["mail"], password, messages, body)
+
+    def op_mail_drain(self, name: str, limit_s: float = 60.0) -> dict[str, float]:
+        """Wait until a mail server has delivered what it has; see mail.drain."""
+        return drain(self.spec(name)["mail"], limit_s)
+
+    def op_mail_delivered(self, name: str, tag: str) -> Delivered:
+        """Count a load's messages in the mailboxes; see mail.delivered."""
+        return delivered(self.spec(name)["mail"], tag)
+
+    def op_tree_digest(self, path: str) -> str:
+        return tree_digest(self.root / path)
+
+    def answer(self, request: dict[str, Any]) -> None:
+        reply: dict[str, Any] = {"id": request["id"]}
+        try:
+            reply["result"] = getattr(self, "op_" + request["op"])(**request["args"])
+        except RuntimeError as error:
+            reply["error"] = str(error)
+        except Exception as error:  # whatever went wrong, the runner must hear of it
+            reply["error"] = f"{type(error).__name__}: {error}"
+        with self.say, contextlib.suppress(OSError):
+            sys.stdout.write(json.dumps(reply) + "\n")
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        self.domains.close()
+        self.commands.close()
+        for name in list(self.started):
+            with contextlib.suppress(Exception):
+                self.server(name).stop(20)
+
+
+def answered(ask: Callable[[], Answer], url: str, limit_s: float) -> Answer:
+    """Ask a server until it answers. Raises RuntimeError when it does not in time."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return ask()
+        except (OSError, http.client.HTTPException) as error:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{url} does not answer: {error!r}") from error
+            time.sleep(0.02)
+
+
+def wrong_bodies(host: str, port: int, files: Sequence[File], *, tls: bool = False) -> list[str]:
+    """GET each file over one connection; those whose status or SHA-256 is not as it should be."""
+    plain, secure = http.client.HTTPConnection, http.client.HTTPSConnection
+    connection = secure(host, port, timeout=15, context=context()) if tls else plain(host, port, timeout=15)
+    wrong = []
+    try:
+        for entry in files:
+            connection.request("GET", "/" + entry["path"])
+            response = connection.getresponse()
+            body = response.read()
+            if response.status != 200 or hashlib.sha256(body).hexdigest() != entry["sha256"]:
+                wrong.append(f"{entry['path']} (status {response.status}, {len(body)} bytes)")
+    finally:
+        connection.close()
+    return wrong
+
+
+def main() -> None:
+    agent = Agent()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        for line in sys.stdin:
+            threading.Thread(target=agent.answer, args=(json.loads(line),), daemon=True).start()
+    finally:
+        agent.close()
+        os._exit(0)

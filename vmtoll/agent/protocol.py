@@ -1,0 +1,213 @@
+"""What the agent answers and what it reads of a server: JSON objects by name, for both ends of the line."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+# The facts of a machine, as hosts.json holds them; vmtoll.model.facts says which there are.
+Facts = dict[str, Any]
+Counters = dict[str, float]
+
+
+class Hypervisor(TypedDict):
+    """What a machine shows of a hypervisor below it; None, or empty, where the source cannot be read.
+
+    `cpuid_bit`: CPUID leaf 1, ECX bit 31; `cpuid_signature`: leaf 0x40000000; `cpuinfo_flag`: `hypervisor` in
+    /proc/cpuinfo; `dmi_…`: /sys/class/dmi/id.
+    """
+
+    cpuid_bit: bool | None
+    cpuid_signature: str
+    cpuinfo_flag: bool | None
+    dmi_sys_vendor: str
+    dmi_product_name: str
+
+
+class MailSpec(TypedDict):
+    """A mail server's accounts, queue, mailboxes and log; `greets`: the ports whose servers speak first."""
+
+    domain: str
+    users: int
+    owner: str
+    greets: list[int]
+    configuration: str
+    accounts: str
+    mailboxes: str
+    queue: str
+    log: str
+
+
+class MetricsSpec(TypedDict):
+    """Where a server tells its metrics, on the loopback of its machine."""
+
+    port: int
+    path: str
+
+
+class TlsSpec(TypedDict):
+    """Where a server speaks TLS, and whether the kernel is to encrypt for it."""
+
+    ports: list[int]
+    kernel: bool
+
+
+class Handshake(TypedDict):
+    """What client and server agreed on. `resumption`: whether a second connection resumed the session of the first."""
+
+    protocol: str
+    cipher: str
+    alpn: str
+    certificate_sha256: str
+    resumption: bool
+
+
+class KernelTls(TypedDict):
+    """`declared`: the kernel is to encrypt for this server; `sessions`: for how many it has, None where it cannot."""
+
+    declared: bool
+    sessions: int | None
+
+
+class ServerSpec(TypedDict, total=False):
+    """A server as provisioning left it on the machine: `unit`, or `command` where there is no systemd."""
+
+    unit: str
+    command: list[str]
+    binary: str
+    configs: list[str]
+    port: int
+    ports: list[int]
+    workers: int
+    packages: list[str]
+    mail: MailSpec
+    metrics: MetricsSpec
+    tls: TlsSpec
+
+
+class Fingerprint(TypedDict):
+    """What must be alike on two machines."""
+
+    binary_sha256: str
+    config_sha256: str
+    workers: int
+
+
+class ServerFacts(Fingerprint):
+    """`version`: the packages that the server comes from; None for a build of our own."""
+
+    version: str | None
+
+
+class Started(Fingerprint):
+    """A server that was started; `cores`: how many it may use."""
+
+    sysctls: dict[str, str]
+    cores: int
+
+
+class Done(TypedDict):
+    """A command that has ended. `files`: gzip, base64."""
+
+    exit_status: int
+    timed_out: bool
+    stdout: str
+    stderr: str
+    wall_s: float
+    started_at: float
+    cpu_s: float
+    cpus: int
+    files: dict[str, str]
+
+
+class Clock(TypedDict):
+    """How far the wall clock is ahead of the monotonic one, and the clock source."""
+
+    ahead_s: float
+    source: str
+
+
+class Ports(TypedDict):
+    """Local ports toward one address, in use or in TIME_WAIT, and how many there are."""
+
+    used: int
+    available: int
+
+
+class Survey(TypedDict):
+    """Everybody who has used a CPU; see conditions.survey."""
+
+    time_s: float
+    idle_s: Counters
+    cpus: int
+    namespace: str
+    processes: dict[str, tuple[str, float, int, str, bool]]
+
+
+class CpuTimes(TypedDict):
+    """Seconds of CPU; `method`: cgroup or cpu-clock (of the processes)."""
+
+    total_s: float
+    user_s: float
+    system_s: float
+    method: str
+
+
+class ServerUsage(CpuTimes):
+    """What a server has used, and its memory now."""
+
+    pss_kib: int
+    processes: int
+
+
+class DomainUsage(TypedDict, total=False):
+    """What a guest has used on its host; `cpus`: a bit mask."""
+
+    total_s: float
+    threads_s: Counters
+    cpus: int
+    kvm: dict[str, int]
+
+
+class Reading(TypedDict, total=False):
+    """A reading of one machine: `ports` where a remote end was named, `server` where a server was."""
+
+    machine: Counters
+    clock: Clock
+    network: dict[str, int]
+    energy: dict[str, list[int]]
+    read_kib: int
+    ports: Ports
+    server: ServerUsage
+    domains: dict[str, DomainUsage]
+    interrupts: dict[str, int]
+    survey: Survey
+
+
+class Samples(TypedDict):
+    """What a sampler gave, oldest first; `pulse`: time in s, bytes received so far; `cpu_s`: what the sampling took."""
+
+    counters: list[Counters]
+    pulse: list[tuple[float, float]]
+    cpu_s: float
+
+
+class File(TypedDict):
+    """A file whose body is to be compared."""
+
+    path: str
+    sha256: str
+
+
+class Bodies(TypedDict):
+    """How many bodies were compared; those that are wrong, described."""
+
+    wrong: list[str]
+    checked: int
+
+
+class Delivered(TypedDict):
+    """A load's messages: files that hold one, different ones, and the server's delay of each."""
+
+    found: int
+    distinct: int
+    delays_us: list[int]

@@ -1,0 +1,76 @@
+"""What a KVM host sees of one guest: CPU by kind of thread, KVM's own counters, interrupts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from vmtoll.agent.machine import output_of, process_ns, read
+
+DEBUGFS = "/sys/kernel/debug/kvm"
+# A statistic of one virtual CPU that QEMU hands on from KVM, as `virsh domstats` prints it: vcpu.0.exits.sum=123
+_SUM = re.compile(r"\s*vcpu\.\d+\.([\w-]+)\.sum=(\d+)")
+
+
+def thread_seconds(pid: str, vhost: Iterable[str]) -> dict[str, float]:
+    """Seconds of CPU of a QEMU process by kind of thread.
+
+    `vcpu`: the guest's code, and what KVM or the emulator does for it; `vhost`: the kernel's network threads, with
+    those that are processes of their own; `qemu`: all others, which emulate devices and answer libvirt, with those that
+    have ended.
+    """
+    seconds = {"vcpu": 0.0, "vhost": 0.0}
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        spent, name = read(f"{task}/schedstat").split(), read(f"{task}/comm")
+        kind = "vhost" if name.startswith("vhost-") else "vcpu" if name.endswith(("/KVM", "/TCG")) else None
+        if kind and spent:
+            seconds[kind] += int(spent[0]) / 1e9
+    others = max(0.0, process_ns(pid) / 1e9 - sum(seconds.values()))
+    beside = sum(process_ns(other) for other in vhost) / 1e9
+    return {"vcpu": seconds["vcpu"], "vhost": seconds["vhost"] + beside, "qemu": others}
+
+
+def kvm_counters(pid: str, domain: str, uri: str) -> dict[str, int]:
+    """KVM's counters of a guest since it started, summed over its CPUs, by KVM's own names.
+
+    From the kernel's debugfs, else through libvirt (8.9 or newer, QEMU 7.1 or newer). Empty where neither tells, and
+    for a guest that KVM does not run.
+    """
+    threads = Path(f"/proc/{pid}/task").glob("*/comm")
+    if not any(read(str(path)).endswith("/KVM") for path in threads):
+        return {}
+    return by_debugfs(pid) or by_libvirt(output_of("virsh", "-c", uri, "domstats", "--vcpu", domain))
+
+
+def by_debugfs(pid: str, root: str = DEBUGFS) -> dict[str, int]:
+    """One file a counter, in a folder named after the process; each holds the sum over the virtual CPUs."""
+    try:
+        files = [path for path in Path(root).glob(f"{pid}-*/*") if path.is_file()]
+    except PermissionError:  # debugfs is root's alone
+        return {}
+    values = {path.name: read(str(path)) for path in files}
+    return {name: int(value) for name, value in values.items() if value.isdigit()}
+
+
+def by_libvirt(domstats: str) -> dict[str, int]:
+    """The sums that `virsh domstats --vcpu` prints, over all virtual CPUs."""
+    found: dict[str, int] = {}
+    for line in domstats.splitlines():
+        told = _SUM.fullmatch(line.rstrip())
+        if told:
+            found[told[1]] = found.get(told[1], 0) + int(told[2])
+    return found
+
+
+def interrupts() -> dict[str, int]:
+    """Interrupts of this machine since it started, all CPUs: a device's by its name, the kernel's own by theirs."""
+    heading, *lines = read("/proc/interrupts").splitlines() or [""]
+    found: dict[str, int] = {}
+    for line in lines:
+        label, _, rest = line.strip().partition(":")
+        words = rest.split()
+        name = words[-1] if label.isdigit() else label
+        counts = (int(word) for word in words[: len(heading.split())] if word.isdigit())
+        found[name] = found.get(name, 0) + sum(counts)
+    return found

@@ -1,0 +1,1 @@
+"""From trial records to verdicts: pair, test, judge."""

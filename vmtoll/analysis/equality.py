@@ -1,0 +1,155 @@
+"""The equality proof: which facts of metal and guest are the same, which differ as declared, which else."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from vmtoll.analysis.run import Run
+from vmtoll.model.facts import COMPARED, Facts
+from vmtoll.model.trial import METAL, Arm, Scenario
+
+# The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
+# another question without it.
+MACHINE = {"cpu_model": True, "kernel": False, "memory_kib": False, "content_digest": True, "workers": True}
+SERVER = {"version": True, "binary_sha256": True, "config_sha256": True, "workers": True}
+DECISIVE = frozenset(
+    prefix + fact.replace("_", " ")
+    for prefix, facts in (("", MACHINE), ("server ", SERVER))
+    for fact, decisive in facts.items()
+    if decisive
+)
+
+
+def premises(run: Run, scenario: Scenario, arm: Arm) -> Facts:
+    """Facts without which the same scenario is another one: accelerator, hardware, lab, link, tools, what was sent."""
+    manifest = run.manifest
+    facts: Facts = {"accelerator": run.accelerator(arm).value, "hardware": run.hardware(arm).value}
+    facts |= {"lab": manifest.lab, "link": manifest.link}
+    tools = {tool for tool in (run.tool(scenario), run.crosscheck(scenario)) if tool}
+    facts |= {f"version of {tool}": manifest.versions.get(tool) for tool in sorted(tools)}
+    for kind, document in (("workload", manifest.workloads[scenario.workload]), ("site", manifest.site)):
+        content = document.model_dump(mode="json", exclude={"name", "description"})
+        facts |= {f"{kind} {key}": value for key, value in content.items()}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def machine(run: Run, server: str, arm: Arm) -> Facts:
+    """Facts of an arm's machine and of a server on it that may well be why two runs differ."""
+    host = next((facts for facts in run.hosts.values() if facts.get("environment") == arm.environment), {})
+    server_facts = host.get("servers", {}).get(server, {})
+    facts = {fact.replace("_", " "): host.get(fact) for fact in MACHINE}
+    facts |= {f"server {fact.replace('_', ' ')}": server_facts.get(fact) for fact in SERVER}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+class Status(StrEnum):
+    """UNDECLARED: a difference that the experiment does not declare."""
+
+    UNDECLARED = "undeclared"
+    DECLARED = "declared"
+    EQUAL = "equal"
+
+
+_PROOF = ("binary_sha256", "config_sha256", "workers", "version")
+_COUNTED = ("packages", "sysctls")
+
+
+@dataclass(frozen=True)
+class ComparedFact:
+    """One compared fact, `servers: nginx: version`. `values`: environment → what to print, None where the machine lacks
+    the fact; one entry when equal. `count`: of a group of equal facts, how many they are.
+    """
+
+    name: str
+    status: Status
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    count: int | None = None
+
+
+def equality(run: Run) -> list[ComparedFact]:
+    """Compare the machines under test; undeclared differences first, then declared ones, then what is equal."""
+    machines = suts(run)
+    if len(machines) < 2:
+        return []
+    declared = run.manifest.differences.declared
+    flat = {environment: dict(_flatten(facts)) for environment, facts in machines.items()}
+    names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
+    facts = [_compare(name, _known(name, flat), declared) for name in names]
+    facts = _seen_by_the_runner(run, facts)
+    differ = [fact for fact in facts if fact.status is not Status.EQUAL]
+    ranks = list(Status)
+    return sorted(differ + _group_equal(facts), key=lambda fact: ranks.index(fact.status))
+
+
+def _known(name: str, flat: Mapping[str, dict[str, str]]) -> dict[str, str | None]:
+    """A fact's value by environment. What a handshake came to is known once a server was measured there."""
+    seen_by_now = ": tls: " in name
+    return {e: values.get(name) for e, values in flat.items() if not seen_by_now or name in values}
+
+
+def suts(run: Run) -> dict[str, Facts]:
+    """Environment → facts of its machine, for the environments of this run, the baseline first."""
+    facts = {str(host["environment"]): host for host in run.hosts.values() if host.get("environment")}
+    wanted = dict.fromkeys([METAL, *(arm.environment for arm in run.arms)])
+    return {environment: facts[environment] for environment in wanted if environment in facts}
+
+
+def _flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:
+    for key, value in facts.items():
+        if not prefix and key not in COMPARED:
+            continue
+        name = f"{prefix}: {key}" if prefix else key
+        if isinstance(value, dict):
+            yield from _flatten(value, name)
+        else:
+            yield name, "—" if value is None else str(value)
+
+
+def _compare(name: str, values: dict[str, str | None], declared: list[str]) -> ComparedFact:
+    printed = {environment: value and short(value) for environment, value in values.items()}
+    if len(set(values.values())) == 1:
+        return ComparedFact(name, Status.EQUAL, dict(list(printed.items())[:1]))
+    is_declared = any(_covers(item, name) for item in declared)
+    return ComparedFact(name, Status.DECLARED if is_declared else Status.UNDECLARED, printed)
+
+
+def _covers(item: str, name: str) -> bool:
+    """`nic` covers `nic: driver` too."""
+    return name == item or name.startswith(f"{item}: ")
+
+
+def _seen_by_the_runner(run: Run, facts: list[ComparedFact]) -> list[ComparedFact]:
+    """The runner compared the machines as they were; a difference that only it saw is added."""
+    for difference in run.manifest.differences.undeclared:
+        name = difference.fact
+        if any(_covers(name, fact.name) and fact.status is Status.UNDECLARED for fact in facts):
+            continue
+        values = {environment: short(str(value)) for environment, value in difference.values.items()}
+        facts = [fact for fact in facts if not _covers(name, fact.name)]
+        facts.append(ComparedFact(name, Status.UNDECLARED, values))
+    return facts
+
+
+def _group_equal(facts: list[ComparedFact]) -> list[ComparedFact]:
+    """Package versions and kernel settings are many: one entry each, with their count."""
+    kept, counted = [], dict.fromkeys(_COUNTED, 0)
+    for fact in facts:
+        group, _, entry = fact.name.partition(": ")
+        if fact.status is not Status.EQUAL:
+            continue
+        if group in counted and entry:
+            counted[group] += 1
+        else:
+            kept.append(fact)
+    kept += [ComparedFact(group, Status.EQUAL, count=n) for group, n in counted.items() if n]
+    return sorted(kept, key=lambda fact: (not _is_proof(fact.name), fact.name))
+
+
+def _is_proof(name: str) -> bool:
+    return name.rpartition(": ")[2] in _PROOF or name == "content_digest"
+
+
+def short(value: str) -> str:
+    """A digest by its first twelve digits, anything else whole."""
+    hexadecimal = len(value) >= 40 and all(c in "0123456789abcdef" for c in value)
+    return f"{value[:12]}…" if hexadecimal else value

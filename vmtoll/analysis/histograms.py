@@ -1,0 +1,91 @@
+"""Latency percentiles from the trials' histograms: merged, never averaged."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from hdrh.histogram import HdrHistogram
+
+from vmtoll.model.errors import LoadError
+from vmtoll.model.overload import Growth, growth
+from vmtoll.model.trial import TrialRecord
+
+Floats = npt.NDArray[np.float64]
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+COLUMNS = ("service_time_p50_us", "service_time_p90_us", "service_time_p99_us", "service_time_p999_us")
+
+
+def merged_percentiles(run_dir: Path, trials: pd.DataFrame) -> tuple[float, ...] | None:
+    """p50, p90, p99, p99.9 in µs over all requests of these trials; None as for `merged`."""
+    histogram = merged(run_dir, trials)
+    return None if histogram is None else tuple(float(histogram.get_value_at_percentile(p)) for p in PERCENTILES)
+
+
+def distribution(run_dir: Path, trials: pd.DataFrame) -> tuple[Floats, Floats] | None:
+    """(latencies in µs, ascending; how many requests took at most that long); None as for `merged`."""
+    histogram = merged(run_dir, trials)
+    if histogram is None or not histogram.get_total_count():
+        return None
+    steps = [(s.value_iterated_to, s.total_count_to_this_value) for s in histogram.get_recorded_iterator()]
+    values, counts = np.array(steps, dtype=float).T
+    return values, counts
+
+
+def goodput_rps(run_dir: Path, trials: pd.DataFrame, deadlines_ms: Sequence[float]) -> Floats | None:
+    """Correct responses within each deadline per second, over all of these open-loop trials together; shape
+    (deadlines,). None as for `merged`.
+
+    From the merged histogram, so for any deadline, not only the experiment's own. Its bins are 0.1% wide: a
+    bin counts when all of it lies within. Seconds are those in which the requests were to be sent.
+    """
+    merged_latencies = distribution(run_dir, trials)
+    if merged_latencies is None:
+        return None
+    latencies_us, counts = merged_latencies
+    within = np.searchsorted(latencies_us, np.asarray(deadlines_ms) * 1000, side="right")
+    intended_s = float((trials["requests"] / trials["offered_rps"]).sum())
+    return np.concatenate([[0.0], counts])[within] / intended_s
+
+
+def growth_within(run_dir: Path, record: TrialRecord) -> Growth | None:
+    """Whether the response times of a trial grow, by the counts that the run keeps by second; None without them, and
+    for a trial of less than five seconds.
+    """
+    name = record.primary.histogram if record.primary else None
+    file = (run_dir / name).with_suffix(".csv") if name else None
+    if file is None or not file.exists():
+        return None
+    rows = pd.read_csv(file)
+    return growth(rows["second"], rows["latency_us"], rows["count"])
+
+
+def merged(run_dir: Path, trials: pd.DataFrame) -> HdrHistogram | None:
+    """One histogram, in µs, of all requests of these trials (rows of Run.frame); None unless each has its file.
+
+    Raises ValueError with the file's name when a histogram cannot be read.
+    """
+    names = [name for record in trials["record"] for one in record.measurements if (name := one.histogram)]
+    files = [run_dir / name for name in names]
+    if not files or len(files) < len(trials) or not all(file.exists() for file in files):
+        return None
+    total = read_histogram(files[0])
+    for file in files[1:]:
+        total.add(read_histogram(file))
+    return total
+
+
+def read_histogram(file: Path) -> HdrHistogram:
+    """One trial's histogram, values in µs, of all its clients: a line each.
+
+    Raises LoadError with the file's name when it cannot be read.
+    """
+    try:
+        first, *others = [HdrHistogram.decode(line) for line in file.read_bytes().split()]
+    except Exception as error:  # the decoder raises whatever zlib, base64 or struct do
+        raise LoadError(f"{file}: not an HdrHistogram (V2, base64): {error}") from error
+    for other in others:
+        first.add(other)
+    return first

@@ -1,0 +1,542 @@
+"""Pair two sides of a run block by block: any two arms, or any two selections of trials, for one figure.
+
+What was left out is kept with its reason, per side; so is what distorts figures, and whose pace the client or the link
+set.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import groupby
+
+import numpy as np
+
+from vmtoll.analysis.run import Run
+from vmtoll.analysis.statistics import (
+    MIN_BLOCKS,
+    Autocorrelation,
+    Modes,
+    Paired,
+    autocorrelation,
+    clopper_pearson,
+    fewest_requests,
+    fisher,
+    mcnemar,
+    noise_floor,
+    paired,
+    two_modes,
+    wilson,
+    worst_case,
+)
+from vmtoll.analysis.statistics import Interval as LogInterval
+from vmtoll.analysis.thinning import thinned
+from vmtoll.model.finding import DISTORTING, Code, Role, Validity
+from vmtoll.model.metric import LATENCY_P99, THROUGHPUT, Loop, Metric, loop_of
+from vmtoll.model.trial import BASELINE, Arm, Scenario, TrialRecord
+from vmtoll.model.verdict import Reliability, Share, SideCounts, TrialShare
+
+Figure = Callable[[TrialRecord], float | None]
+UNEQUAL_REQUESTS = 1.2  # beyond it the percentile of the side with more requests is thinned
+UNEQUAL_SHARE = 0.1  # how far the shares of lost trials may be apart for two sides to have lost alike
+UNEQUAL_BLOCKS = 2  # or by how many blocks
+DISTORTED_SHARE = 1 / 3  # of the pairs
+SUSPICIOUS = 0.05  # p of Fisher's test that one side is distorted more often
+
+
+@dataclass(frozen=True)
+class Side:
+    """Trials of one side, the last attempts. `figures`: block → figure; `used`: the trials behind them; `limited`:
+    those of them whose pace the client or the link set, by their findings `limits`; `distorting`: findings that may
+    make this figure something else; `role`: whose figures they are; `few`: trials with too few requests;
+    `values`: the figures of `used`, one by one. The others are left out: they are invalid, or have no figure.
+    """
+
+    trials: tuple[TrialRecord, ...]
+    used: tuple[TrialRecord, ...]
+    limited: tuple[TrialRecord, ...]
+    limits: frozenset[Code]
+    figures: Mapping[int, float]
+    role: Role = Role.PRIMARY
+    distorting: frozenset[Code] = frozenset()
+    few: int = 0
+    values: tuple[float, ...] = ()
+
+    @property
+    def refused(self) -> Counter[Code]:
+        """The findings that made trials invalid, each with the number of trials."""
+        return Counter(code for trial in self.trials for code in _refusing(trial))
+
+    def counts(self, blocks: Collection[int]) -> SideCounts:
+        """What became of the trials; those that were used, in these blocks."""
+        used = [trial for trial in self.used if trial.block in blocks]
+        invalid = sum(trial.validity is Validity.INVALID for trial in self.trials if trial not in self.used)
+        return SideCounts(
+            trials=len(self.trials),
+            used=len(used),
+            suspect=sum(trial.validity is Validity.SUSPECT for trial in used),
+            invalid=invalid,
+            empty=len(self.trials) - len(self.used) - invalid,
+            few=self.few,
+            retried=sum(trial.attempt > 1 for trial in self.trials),
+            limited=self.limited_in(blocks),
+            distorted=len(self.distorted_in(blocks)),
+            findings=_by_frequency(code for trial in used for code in trial.codes),
+            excluded_by=_by_frequency(self.refused.elements()),
+            requests=tuple(n for trial in used if (n := requests_of(trial, self.role)) is not None),
+        )
+
+    def limited_in(self, blocks: Collection[int]) -> int:
+        """In how many trials of these blocks the client or the link set the pace."""
+        return sum(trial.block in blocks for trial in self.limited)
+
+    def limited_blocks(self, blocks: Collection[int]) -> int:
+        """In how many of these blocks the client or the link set the pace of a trial."""
+        return len({trial.block for trial in self.limited} & set(blocks))
+
+    def distorted_in(self, blocks: Collection[int]) -> list[TrialRecord]:
+        """The used trials of these blocks whose figure something else may have made."""
+        return [t for t in self.used if t.block in blocks and self.distorting & t.limits(self.role)]
+
+    @property
+    def lost_blocks(self) -> frozenset[int]:
+        """The blocks in which every trial of this side is invalid."""
+        blocks = {trial.block for trial in self.trials} - set(self.figures)
+        return frozenset(b for b in blocks if any(_is_lost(t) for t in self.trials if t.block == b))
+
+    @property
+    def retried_blocks(self) -> frozenset[int]:
+        """The blocks in which a trial of this side needed a second attempt."""
+        return frozenset(trial.block for trial in self.trials if trial.attempt > 1)
+
+    @property
+    def troubled(self) -> float:
+        """The share of the trials that are invalid, or needed a second attempt."""
+        return sum(_is_lost(trial) or trial.attempt > 1 for trial in self.trials) / max(len(self.trials), 1)
+
+
+def _refusing(trial: TrialRecord) -> set[Code]:
+    return {finding.code for finding in trial.findings if finding.severity is Validity.INVALID}
+
+
+def _is_lost(trial: TrialRecord) -> bool:
+    return trial.validity is Validity.INVALID
+
+
+def _by_frequency(codes: Iterable[Code]) -> dict[Code, int]:
+    return dict(Counter(codes).most_common())
+
+
+def requests_of(trial: TrialRecord, role: Role) -> int | None:
+    """How many responses the figures of a measurement are made of."""
+    measured = trial.measurement(role)
+    if measured is None:
+        return None
+    return measured.requests if measured.transactions is None else measured.transactions
+
+
+def side(
+    trials: Sequence[TrialRecord],
+    figure: Figure,
+    *,
+    limits: frozenset[Code] = frozenset(),
+    distorting: frozenset[Code] = frozenset(),
+    role: Role = Role.PRIMARY,
+    usable: Callable[[TrialRecord], bool] = lambda trial: trial.validity is not Validity.INVALID,
+    positive: bool = True,
+    fewest: int = 0,
+) -> Side:
+    """A side of these trials. `figure`: of a trial; `usable`: which trials may have one; `positive`: a figure that is
+    not above zero is none, because it has no logarithm; `fewest`: the requests below which a trial has no figure.
+
+    Several trials of a block are replicates: their geometric mean counts, or their mean where zero is a figure.
+    """
+    known = [(trial, value) for trial in trials if usable(trial) and (value := figure(trial)) is not None]
+    enough = [(trial, value) for trial, value in known if (requests_of(trial, role) or fewest) >= fewest]
+    used = [(trial, value) for trial, value in enough if not positive or value > 0]
+    limited = tuple(trial for trial, _ in used if limits & trial.limits(role))
+    by_block = groupby(sorted(used, key=lambda item: item[0].block), key=lambda item: item[0].block)
+    return Side(
+        trials=tuple(trials),
+        used=tuple(trial for trial, _ in used),
+        limited=limited,
+        limits=frozenset(code for trial in limited for code in limits & trial.limits(role)),
+        figures={block: _mean([value for _, value in members], positive=positive) for block, members in by_block},
+        role=role,
+        distorting=distorting - limits,
+        few=len(known) - len(enough),
+        values=tuple(value for _, value in used),
+    )
+
+
+def _mean(values: Sequence[float], *, positive: bool) -> float:
+    if len(values) == 1:
+        return values[0]
+    return float(np.exp(np.log(values).mean()) if positive else np.mean(values))
+
+
+def metric_side(trials: Sequence[TrialRecord], metric: Metric, role: Role) -> Side:
+    """The same for a metric, by the measurement of a role; a percentile of too few requests is no figure."""
+    return side(
+        trials,
+        lambda trial: metric.value(trial, role),
+        limits=metric.limits,
+        distorting=DISTORTING - metric.undisturbed_by,
+        role=role,
+        fewest=fewest_requests(metric.percentile) if metric.percentile else 0,
+    )
+
+
+@dataclass(frozen=True)
+class Control:
+    """An A/A control against its own environment, in the units of the pairs. `server`: which one it ran, None where it
+    is that of the pairs; `arm`: the control's.
+    """
+
+    same: Paired
+    arm: Arm
+    server: str | None = None
+
+    @property
+    def floor(self) -> float:
+        """The largest effect that it cannot rule out; 0 without an interval."""
+        return noise_floor(self.same) or 0.0
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Two sides, block by block. `effect`: the log ratio compared ÷ baseline. `unequal`: blocks without a pair, because
+    one side's percentile is of too many more requests. `series`: how much successive blocks of the page are alike, None
+    where nobody asked (see `as_series`). `single`: the effect of one trial a side in each block, where the pairs fall
+    into two modes: the mean of two trials less one trial is skewed then.
+    """
+
+    baseline: Side
+    compared: Side
+    control: Control | None = field(default=None, kw_only=True)
+    unequal: int = field(default=0, kw_only=True)
+    series: Autocorrelation | None = field(default=None, kw_only=True)
+    single: Paired | None = field(default=None, kw_only=True)
+
+    @cached_property
+    def blocks(self) -> tuple[int, ...]:
+        """The blocks in which both sides have a figure."""
+        return tuple(block for block in self.baseline.figures if block in self.compared.figures)
+
+    @cached_property
+    def boots(self) -> Mapping[int, int]:
+        """Block → the boot of the machines in it."""
+        return {trial.block: trial.boot for side in self.sides for trial in side.used if trial.block in self.blocks}
+
+    @cached_property
+    def logs(self) -> tuple[float, ...] | None:
+        """The log ratio of each block; None without a pair, or where a figure is not above zero."""
+        under, over = ([side.figures[block] for block in self.blocks] for side in self.sides)
+        if not self.blocks or min(*under, *over) <= 0:
+            return None
+        return tuple(math.log(high / low) for low, high in zip(under, over, strict=True))
+
+    @cached_property
+    def effect(self) -> Paired | None:
+        """Over blocks; over the means of boots where there are two of them or more, because what a boot draws (where
+        pages and interrupts lie) stays for all of its blocks (Kalibera and Jones 2013). Blocks whose differences hang
+        together have the wider interval of an autocorrelated series.
+        """
+        if self.logs is None:
+            return None
+        if len(self.by_boot) > 1:
+            return paired([float(np.mean(logs)) for logs in self.by_boot.values()])
+        return paired(self.logs, self.series.inflation if self.series else 1.0)
+
+    @cached_property
+    def by_boot(self) -> Mapping[int, Sequence[float]]:
+        """Boot → the log ratios of its blocks."""
+        boots: dict[int, list[float]] = {}
+        for block, log in zip(self.blocks, self.logs or (), strict=False):
+            boots.setdefault(self.boots[block], []).append(log)
+        return boots
+
+    @cached_property
+    def modes(self) -> Modes | None:
+        """Two groups of blocks, where the ratio is one of two."""
+        return two_modes(self.logs) if self.logs else None
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.baseline, self.compared
+
+    @property
+    def n(self) -> int:
+        return len(self.blocks)
+
+    @property
+    def limited(self) -> tuple[int, int]:
+        """Of each side, in how many of the pairs the client or the link set the pace."""
+        return self.baseline.limited_blocks(self.blocks), self.compared.limited_blocks(self.blocks)
+
+    @property
+    def limits(self) -> frozenset[Code]:
+        """The findings that say so of trials of the pairs."""
+        return frozenset(
+            code
+            for side in self.sides
+            for trial in side.limited
+            if trial.block in self.blocks
+            for code in side.limits & trial.limits(side.role)
+        )
+
+    @cached_property
+    def clean_blocks(self) -> tuple[int, ...]:
+        """The blocks in which nothing distorts a trial of either side."""
+        distorted = {trial.block for side in self.sides for trial in side.distorted_in(self.blocks)}
+        return tuple(block for block in self.blocks if block not in distorted)
+
+    @property
+    def distorted(self) -> bool:
+        """Whether too many pairs are distorted for the effect to be that of the two sides: more than a third of them,
+        or those of one side more often than chance explains.
+        """
+        if self.n - len(self.clean_blocks) > DISTORTED_SHARE * self.n:
+            return True
+        used = [[trial for trial in side.used if trial.block in self.blocks] for side in self.sides]
+        hits = [len(side.distorted_in(self.blocks)) for side in self.sides]
+        return fisher((hits[0], hits[1]), (len(used[0]), len(used[1]))) < SUSPICIOUS
+
+    def within(self, blocks: Collection[int]) -> "Pairs":
+        """The pairs of these blocks alone; what became of the other trials stays known."""
+        figures = [{b: value for b, value in side.figures.items() if b in blocks} for side in self.sides]
+        return replace(
+            self,
+            baseline=replace(self.baseline, figures=figures[0]),
+            compared=replace(self.compared, figures=figures[1]),
+        )
+
+    @cached_property
+    def clean(self) -> "Pairs":
+        """The pairs in which nothing distorts a trial of either side."""
+        return self.within(self.clean_blocks)
+
+    @property
+    def lost(self) -> tuple[int, int]:
+        """Blocks in which only the baseline, and only the compared side, lost all of its trials."""
+        first, second = (side.lost_blocks for side in self.sides)
+        return len(first - second), len(second - first)
+
+    @property
+    def lost_more(self) -> Side | None:
+        """The side that lost trials, or needed second attempts, clearly more often than the other; None without one.
+
+        Clearly: in two blocks' worth of trials or more, or by more than a tenth of all.
+        """
+        first, second = (side.troubled for side in self.sides)
+        blocks = len({trial.block for side in self.sides for trial in side.trials})
+        apart = abs(first - second)
+        if apart <= UNEQUAL_SHARE and apart * blocks < UNEQUAL_BLOCKS:
+            return None
+        return self.baseline if first > second else self.compared
+
+    def worst_case(self, metric: Metric, *, retried: bool = False) -> LogInterval | None:
+        """The interval if lost trials had been the worst of all; `retried`: also those that were tried again."""
+        lost = [side.lost_blocks | (side.retried_blocks if retried else frozenset()) for side in self.sides]
+        only = [lost[0] - lost[1], lost[1] - lost[0]]
+        logs = [log for b, log in zip(self.blocks, self.logs or (), strict=False) if b not in only[0] | only[1]]
+        baseline, compared = len(only[0]), len(only[1])
+        low, high = (compared, baseline) if metric.higher_is_better else (baseline, compared)
+        return worst_case(logs, low, high)
+
+    @property
+    def noise_floor(self) -> float | None:
+        """The largest effect that the control cannot rule out between an environment and itself."""
+        return noise_floor(self.control.same) if self.control else None
+
+    @property
+    def counts(self) -> tuple[SideCounts, SideCounts]:
+        """What became of the trials of each side."""
+        return self.baseline.counts(self.blocks), self.compared.counts(self.blocks)
+
+
+def replicates(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
+    """The trials of an environment in a scenario: those of the arm, and of its A/A control."""
+    return run.trials_of(scenario, arm) + run.trials_of(scenario, Arm(arm.environment, arm.replicate + 1))
+
+
+def pair_arms(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Role, baseline: Arm = BASELINE) -> Pairs:
+    """Two arms of a run in one scenario. The A/A control of an environment joins its side as a second replicate."""
+    control = noisiest(find_control(run, scenario, each, metric, role) for each in (baseline, arm))
+
+    def pairs_of(trials_of: Callable[[Scenario, Arm], list[TrialRecord]]) -> Pairs:
+        sides = [metric_side(trials_of(scenario, each), metric, role) for each in (baseline, arm)]
+        return Pairs(*sides, control=control)
+
+    pairs = pairs_of(run.trials_of if arm.environment == baseline.environment else partial(replicates, run))
+    if pairs.modes:
+        pairs = replace(pairs, single=pairs_of(run.trials_of).effect)
+    return of_equal_requests(run, pairs, metric.percentile) if metric.percentile else pairs
+
+
+def of_equal_requests(run: Run, pairs: Pairs, percentile: float) -> Pairs:
+    """The same pairs with percentiles of about equally many requests: a percentile of fewer is too low on average.
+
+    Where one side of a block has over a fifth more requests than the other, its trials count with the percentile that
+    a random choice of as many of their requests has on average; without their histograms the block has no pair.
+    """
+    figures: list[dict[int, float]] = [dict(side.figures) for side in pairs.sides]
+    unequal = 0
+    for block in pairs.blocks:
+        used = [[trial for trial in side.used if trial.block == block] for side in pairs.sides]
+        counts = [
+            [requests_of(trial, side.role) or 0 for trial in trials]
+            for side, trials in zip(pairs.sides, used, strict=True)
+        ]
+        fewest = min(min(each) for each in counts)
+        if fewest == 0 or max(max(each) for each in counts) <= UNEQUAL_REQUESTS * fewest:
+            continue
+        for side, trials, of_side, values in zip(pairs.sides, used, counts, figures, strict=True):
+            if max(of_side) <= UNEQUAL_REQUESTS * fewest:
+                continue
+            thinner = [thinned(run.path, trial, side.role, fewest, percentile) for trial in trials]
+            known = [value for value in thinner if value is not None]
+            if len(known) < len(thinner):
+                del values[block]
+                unequal += 1
+            else:
+                values[block] = _mean(known, positive=True)
+    baseline, compared = (replace(side, figures=values) for side, values in zip(pairs.sides, figures, strict=True))
+    return replace(pairs, baseline=baseline, compared=compared, unequal=unequal)
+
+
+def as_series(family: Sequence[Pairs]) -> list[Pairs]:
+    """The pairs of a page, told how much its successive blocks are alike: what makes them so is one machine in one
+    stretch of time, and twenty comparisons show it where one does not. Boots decide by their means, and need none.
+    """
+    single = [pairs for pairs in family if pairs.logs and len(pairs.by_boot) < 2]
+    blocks = Counter(pairs.blocks for pairs in single).most_common(1)
+    alike = [pairs.logs or () for pairs in single if pairs.blocks == blocks[0][0]]
+    series = autocorrelation(alike) if alike else None
+    return [replace(pairs, series=series) if len(pairs.by_boot) < 2 else pairs for pairs in family]
+
+
+def decisive(pairs: Pairs, metric: Metric) -> Pairs:
+    """The pairs that a verdict rests on: where the client or the link limited trials of both sides, those whose slower
+    side was free, if six are left. A bound needs a slower side that is known.
+    """
+    if metric.is_tail or min(pairs.limited) == 0 or pairs.effect is None:
+        return pairs
+    slower = pairs.compared if (pairs.effect.mean < 0) == metric.higher_is_better else pairs.baseline
+    limited = {trial.block for trial in slower.limited}
+    free = pairs.within([block for block in pairs.blocks if block not in limited])
+    return free if free.n >= MIN_BLOCKS else pairs
+
+
+def noisiest(controls: Iterable[Control | None]) -> Control | None:
+    """The control with the highest noise floor, where each side of a comparison has one."""
+    return max((control for control in controls if control), key=lambda control: control.floor, default=None)
+
+
+def find_control(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Role) -> Control | None:
+    """The control of an arm's environment that tells this scenario's noise.
+
+    Where the scenario has none: the noisiest of other servers under the same load, else of the same kind of loop.
+    """
+    named = (scenario.workload, scenario.load)
+    same_load = [other for other in run.compared if other != scenario and (other.workload, other.load) == named]
+    same_loop = [other for other in run.compared if loop_of(other.load) is loop_of(scenario.load)]
+    for candidates in ([scenario], same_load, same_loop):
+        controls = [control_in(run, candidate, arm, metric, role) for candidate in candidates]
+        if known := noisiest(controls):
+            return replace(known, server=None) if candidates == [scenario] else known
+    return None
+
+
+def control_in(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Role) -> Control | None:
+    """The control of an arm's environment in one scenario, against the first replicate; None without an interval."""
+    control = Arm(arm.environment, 2)
+    first, second = (metric_side(run.trials_of(scenario, each), metric, role) for each in (arm, control))
+    same = Pairs(first, second).effect
+    return Control(same, control, scenario.server) if same and same.t else None
+
+
+def choose_role(run: Run, scenario: Scenario, arm: Arm) -> Role:
+    """Whose figures are compared: the primary's, unless the client or the link limited it and the (cheaper)
+    cross-check at least no more often.
+
+    In an open loop always the primary's: the cross-check there is not the cheaper of the two.
+    """
+    if loop_of(scenario.load) is Loop.OPEN:
+        return Role.PRIMARY
+    primary, crosscheck = (_throughput(run, scenario, arm, role) for role in (Role.PRIMARY, Role.CROSSCHECK))
+    return less_limited((primary.n, sum(primary.limited)), (crosscheck.n, sum(crosscheck.limited)))
+
+
+def _throughput(run: Run, scenario: Scenario, arm: Arm, role: Role) -> Pairs:
+    baseline, compared = (metric_side(run.trials_of(scenario, each), THROUGHPUT, role) for each in (BASELINE, arm))
+    return Pairs(baseline, compared)
+
+
+def less_limited(primary: tuple[int, int], crosscheck: tuple[int, int]) -> Role:
+    """Whose figures count, by the pairs of each and how many of their trials the client or the link limited."""
+    if crosscheck[0] == 0 or (primary[0] and primary[1] == 0):
+        return Role.PRIMARY
+    if primary[0] == 0 or crosscheck[1] / crosscheck[0] <= primary[1] / primary[0]:
+        return Role.CROSSCHECK
+    return Role.PRIMARY
+
+
+def role_of(metric: Metric, chosen: Role, trials: Iterable[TrialRecord]) -> Role:
+    """Whose figures of a metric are compared, where those of `chosen` are for throughput: service times are the
+    cross-check's where it logs them, else the primary's.
+    """
+    if metric is not LATENCY_P99:
+        return chosen
+    logged = any(metric.value(trial, Role.CROSSCHECK) is not None for trial in trials)
+    return Role.CROSSCHECK if logged else Role.PRIMARY
+
+
+def availability(trials: Sequence[TrialRecord], role: Role) -> Share | None:
+    """The share of planned requests that succeeded, with Wilson's 95% interval; None without a count.
+
+    Over all trials of a side that have counts, those too that the gates refused: failures are what they were refused
+    for. Requests of one trial fail together, so that the interval is the narrowest possible.
+    """
+    total = successful = 0
+    for trial in trials:
+        measured = trial.measurement(role)
+        if measured is None or measured.requests is None:
+            continue
+        answered = measured.successful
+        if answered is None and measured.failed is not None:
+            answered = measured.requests - measured.failed
+        if answered is not None:
+            total += measured.requests
+            successful += answered
+    if total == 0:
+        return None
+    interval = wilson(successful, total)
+    return Share(successful, total, successful / total, interval.low, interval.high)
+
+
+def reliability(run: Run, scenario: Scenario, arm: Arm, baseline: Arm = BASELINE) -> Reliability | None:
+    """How many trials of each side gave figures at the first attempt, and in the end; None without a trial of both.
+
+    The p-value is McNemar's, over the blocks in which the first attempt of one side alone failed.
+    """
+    sides = [run.trials_of(scenario, each) for each in (baseline, arm)]
+    if not all(sides):
+        return None
+    first = [{t.block: t.attempt == 1 and t.validity is not Validity.INVALID for t in trials} for trials in sides]
+    both = first[0].keys() & first[1].keys()
+    only = [sum(first[a][block] and not first[b][block] for block in both) for a, b in ((0, 1), (1, 0))]
+    shares = []
+    for trials, at_first in zip(sides, first, strict=True):
+        interval = clopper_pearson(sum(at_first.values()), len(trials))
+        shares.append(
+            TrialShare(
+                trials=len(trials),
+                at_first=sum(at_first.values()),
+                valid=sum(trial.validity is not Validity.INVALID for trial in trials),
+                low=interval.low,
+                high=interval.high,
+            )
+        )
+    return Reliability(baseline=shares[0], compared=shares[1], p=mcnemar(only[0], only[1]))

@@ -1,0 +1,375 @@
+"""The published figures: which of our trials repeats one, and how our columns become its metric and unit."""
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtoll.analysis.claims import Selection, column_of, decide, estimate, ratio, select, selection, why_skipped
+from vmtoll.analysis.run import Run
+from vmtoll.model.experiment import ClaimSide
+from vmtoll.model.load import Load
+from vmtoll.model.site import Page
+from vmtoll.model.trial import METAL, TrialRecord
+from vmtoll.model.verdict import Estimate, EstimatorUsed, Level, Outcome, Reason, ReasonCode, Region, Shape
+from vmtoll.model.workload import ClosedWorkload, RampWorkload, SweepWorkload, Workload, listed
+from vmtoll.paths import PROJECT
+
+FIGURES = PROJECT / "results" / "published" / "figures.csv"
+SIZE_TOLERANCE = 0.05  # of a page: 4 KB are 4,000 bytes to one and 4,096 to another
+MINUTE_S = 60.0  # what siege counts over a whole test is set to this length
+ALIKE_PCT = 10.0  # published figures have no spread; those so close to each other are read as alike
+LOCALHOST = "localhost"
+BEST = "best"
+
+# A server's name in figures.csv → what stands for it here; the first that the run has.
+STANDS_FOR = {
+    "apache": ("apache-prefork", "apache-mod-php"),
+    "lighttpd": ("lighttpd", "lighttpd-php-fastcgi"),
+    "lighttpd-1-worker": ("lighttpd",),
+    "all three": ("apache-prefork and apache-worker and lighttpd",),
+}
+_OF_SWEEPS = {"goodput_knee", "peak_goodput"}
+_OF_A_MINUTE = {"transactions", "failed_transactions", "data_transferred"}
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """A row of figures.csv; what the source does not say is empty. `load`: the command's own words."""
+
+    experiment: str
+    source: str
+    published: str
+    server: str
+    version: str
+    environment: str
+    tool: str
+    load: str
+    keep_alive: str
+    payload_bytes: str
+    metric: str
+    value: float
+    unit: str
+    note: str
+
+    @property
+    def users(self) -> int | None:
+        return self.option("-(?:c|parallel)")
+
+    @property
+    def remote(self) -> bool:
+        """Whether the load came over a network that the source names."""
+        return self.load.startswith("remote") or "Mbit" in self.load
+
+    @property
+    def heading(self) -> tuple[str, ...]:
+        """What the figures of one metric and load have in common."""
+        place = LOCALHOST if self.environment == LOCALHOST else ""
+        return self.metric, self.tool, self.load, self.keep_alive, self.payload_bytes, place
+
+    def option(self, name: str) -> int | None:
+        """The number behind an option of the published command: `-n` requests, `-seconds`; None without it."""
+        match = re.search(rf"{name} (\d+)", self.load)
+        return int(match[1]) if match else None
+
+
+OfTrial = Callable[[TrialRecord, PublishedFigure], float | None]
+Group = tuple[str, bool, frozenset[tuple[str, Load]]]
+
+
+def figures(experiment: str, published: Path = FIGURES) -> list[PublishedFigure]:
+    """The published figures of one experiment, in the order of the file; none for one that has none."""
+    with published.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["experiment"] == experiment]
+    return [PublishedFigure(**(row | {"value": float(row["value"])})) for row in rows]  # type: ignore[arg-type]
+
+
+def servers(run: Run, name: str) -> list[str]:
+    """The servers of this run that stand for a published one; empty when it has none of them."""
+    had = {trial.scenario.server for trial in run.trials}
+    if name == BEST:
+        return sorted(had)
+    candidates = (candidate.split(" and ") for candidate in STANDS_FOR.get(name, (name,)))
+    return next((known for names in candidates if (known := [server for server in names if server in had])), [])
+
+
+def environments(run: Run, name: str) -> list[str]:
+    """A published environment in this run: `kvm` is every guest, `metal` and `localhost` are metal."""
+    return [arm.environment for arm in run.guests] if name == "kvm" else [METAL]
+
+
+def workloads(run: Run, figure: PublishedFigure) -> list[str]:
+    """The workloads of this run that send what a published figure was measured under; empty when none does.
+
+    They agree in: where the client is, users, persistent connections, size of the page, closed loop or ramp. What
+    the source does not say is not asked for. Of several, those with its tool.
+    """
+    known = run.manifest.workloads
+    alike = [name for name, workload in known.items() if _repeats(workload, figure, run)]
+    return [name for name in alike if known[name].tool == figure.tool] or alike
+
+
+def _repeats(workload: Workload, figure: PublishedFigure, run: Run) -> bool:
+    if figure.metric in _OF_SWEEPS:
+        same_kind = isinstance(workload, RampWorkload | SweepWorkload)
+    else:
+        same_kind = isinstance(workload, ClosedWorkload)
+    return (
+        same_kind
+        and workload.client == (LOCALHOST if figure.environment == LOCALHOST else "remote")
+        and (not figure.users or (isinstance(workload, ClosedWorkload) and figure.users in listed(workload.users)))
+        and (not figure.keep_alive or workload.keep_alive == (figure.keep_alive == "yes"))
+        and _sends(workload.page, figure.payload_bytes, run)
+    )
+
+
+def _sends(page: str | None, payload: str, run: Run) -> bool:
+    if payload == "mixed":
+        return page is None
+    if page is None or not payload.isdigit():
+        return page is not None
+    content = run.manifest.site.pages.get(page)
+    if content is None:
+        return True
+    if isinstance(content, Page):
+        content = content.size_bytes
+    size = len(content.encode()) if isinstance(content, str) else content
+    return abs(size - int(payload)) <= SIZE_TOLERANCE * int(payload)
+
+
+def _column(name: str, factor: float = 1.0) -> OfTrial:
+    return _times(name, lambda *_: factor)
+
+
+def _per_minute(name: str) -> OfTrial:
+    return _times(name, lambda trial, _: MINUTE_S / duration if (duration := _primary(trial, "duration_s")) else None)
+
+
+def _per_requests(name: str) -> OfTrial:
+    """Seconds of CPU over as many requests as the source sent."""
+
+    def factor(trial: TrialRecord, figure: PublishedFigure) -> float | None:
+        requests, sent = figure.option("-n"), _primary(trial, "transactions")
+        return requests / sent if requests and sent else None
+
+    return _times(name, factor)
+
+
+def _over_seconds(name: str, factor: float = 1.0) -> OfTrial:
+    """What came in as many seconds as the source measured."""
+    return _times(name, lambda _, figure: (figure.option("-seconds") or 0) * factor or None)
+
+
+def _times(name: str, factor: OfTrial) -> OfTrial:
+    """A column times a factor that follows from the trial and the published figure."""
+
+    def figure(trial: TrialRecord, published: PublishedFigure) -> float | None:
+        value, by = column_of(name)(trial), factor(trial, published)
+        return None if value is None or by is None else value * by
+
+    return figure
+
+
+def _cpu_percent(trial: TrialRecord, _: PublishedFigure) -> float | None:
+    names = ("server_cpu_user_s", "server_cpu_system_s", "duration_s")
+    user, system, duration = (_primary(trial, name) for name in names)
+    return None if user is None or system is None or not duration else 100 * (user + system) / duration
+
+
+def _primary(trial: TrialRecord, field: str) -> float | None:
+    value: float | None = getattr(trial.primary, field, None)
+    return value
+
+
+# Metric and unit of a published figure → (the column it is judged as, each trial's own figure in the published unit).
+# An entry whose first part is of claims.SWEEPS is one figure of a whole rate sweep.
+OURS: dict[tuple[str, str], tuple[str, OfTrial]] = {
+    ("transaction_rate", "1/s"): ("throughput_rps", _column("throughput_rps")),
+    ("requests_per_second", "1/s"): ("throughput_rps", _column("throughput_rps")),
+    ("throughput", "MB/s"): ("throughput_mb_per_s", _column("throughput_mb_per_s")),
+    ("throughput", "byte/s"): ("throughput_mb_per_s", _column("throughput_mb_per_s", 1e6)),
+    ("transfer_rate", "KB/s"): ("throughput_mb_per_s", _column("throughput_mb_per_s", 1e3)),
+    ("availability", "percent"): ("availability_pct", _column("availability_pct")),
+    ("response_time_mean", "s"): ("response_time_mean_ms", _column("response_time_mean_ms", 1e-3)),
+    ("time_per_request", "ms"): ("response_time_mean_ms", _column("response_time_mean_ms")),
+    ("longest_transaction", "s"): ("longest_ms", _column("longest_ms", 1e-3)),
+    ("concurrency", "1"): ("concurrency", _column("concurrency")),
+    ("transactions", "1"): ("transactions", _per_minute("transactions")),
+    ("failed_transactions", "1"): ("failed", _per_minute("failed")),
+    ("data_transferred", "MB"): ("transferred_mb", _per_minute("transferred_mb")),
+    ("fetches", "1"): ("throughput_rps", _over_seconds("throughput_rps")),
+    ("bytes", "byte"): ("throughput_mb_per_s", _over_seconds("throughput_mb_per_s", 1e6)),
+    ("cpu_user", "s"): ("server_cpu_user_s", _per_requests("server_cpu_user_s")),
+    ("cpu_system", "s"): ("server_cpu_system_s", _per_requests("server_cpu_system_s")),
+    ("cpu_usage", "percent"): ("cpu_usage", _cpu_percent),
+    ("cpu_usage_low", "percent"): ("cpu_usage", _cpu_percent),
+    ("cpu_usage_high", "percent"): ("cpu_usage", _cpu_percent),
+    ("memory", "KiB"): ("memory_pss_kib", _column("memory_pss_kib")),
+    ("processes", "1"): ("processes", _column("processes")),
+    ("goodput_knee", "1/s"): ("goodput_knee_rps", _column("goodput_rps")),
+    ("peak_goodput", "1/s"): ("peak_goodput_rps", _column("goodput_rps")),
+} | {
+    (f"{what}_{how}", "ms"): (f"{what}_{how}_ms", _column(f"{what}_{how}_ms"))
+    for what in ("connect", "first_response")
+    for how in ("mean", "max", "min")
+}
+# How long a test lasts is set by who makes it.
+NOT_COMPARED = frozenset({"elapsed"})
+NO_LEVEL = Level()
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published figure and ours. `servers`, `environments`, `workloads`: what stands for it here; `ours`: in the
+    published unit, by the experiment's `published_estimator`; `ratio`: ours ÷ published.
+
+    `shape` compares relations, not figures of machines that are decades apart: `published_ratio` is the figure over
+    the first one of its group, `our_ratio` the same of ours, with the interval over blocks. `reasons`: of the shape,
+    then remarks.
+    """
+
+    figure: PublishedFigure
+    servers: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    ours: Level = NO_LEVEL
+    shape: Shape = Shape.INCONCLUSIVE
+    published_ratio: float | None = None
+    our_ratio: Estimate | None = None
+    blocks: int = 0
+    region: Region | None = None
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours.value / self.figure.value if self.ours.value is not None and self.figure.value > 0 else None
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A point before its shape is known, with the trials behind it; `group`: what it may be compared within, its
+    metric, whether the client was on the machine, and what was sent.
+    """
+
+    point: Point
+    selection: Selection | None = None
+    group: Group = ("", False, frozenset())
+
+
+def points(run: Run, published: Path = FIGURES) -> list[Point]:
+    """The points of `replication`, those of one metric and load together."""
+    result = replication(run, published)
+    headings = list(dict.fromkeys(point.figure.heading for point in result))
+    return sorted(result, key=lambda point: headings.index(point.figure.heading))
+
+
+def replication(run: Run, published: Path = FIGURES) -> list[Point]:
+    """One point per published figure of the run's experiment, in the order of the file.
+
+    In a group (one metric under one of our workloads) every figure is set against the first, there and here: the same
+    shape is the same direction, or both alike within ALIKE_PCT, where the 95% interval over blocks says so
+    (`claims.decide`).
+    """
+    candidates = [_candidate(run, figure) for figure in figures(run.manifest.experiment.name, published)]
+    groups: dict[Group, list[_Candidate]] = {}
+    for candidate in candidates:
+        if candidate.selection is not None:
+            groups.setdefault(candidate.group, []).append(candidate)
+    return [_shaped(run, candidate, groups.get(candidate.group, [])) for candidate in candidates]
+
+
+def _candidate(run: Run, figure: PublishedFigure) -> _Candidate:
+    point = Point(figure)
+    metric, of_trial = OURS.get((figure.metric, figure.unit), ("", None))
+    if of_trial is None:
+        code = ReasonCode.NOT_COMPARED if figure.metric in NOT_COMPARED else ReasonCode.NO_SUCH_METRIC
+        return _Candidate(replace(point, reasons=(Reason(code),)))
+    names, sent = servers(run, figure.server), workloads(run, figure)
+    if not names:
+        skipped = {skip.server for skip in run.manifest.skipped}
+        absent = (figure.server,)
+        reason = (
+            why_skipped(run, absent) if figure.server in skipped else Reason(ReasonCode.NO_SUCH_SERVER, names=absent)
+        )
+        return _Candidate(replace(point, reasons=(reason,)))
+    if not sent:
+        return _Candidate(replace(point, reasons=(Reason(ReasonCode.NO_SUCH_WORKLOAD),)))
+    where = environments(run, figure.environment)
+
+    def chosen(of: Sequence[str]) -> Selection:
+        users = figure.users if figure.metric not in _OF_SWEEPS else None
+        trials = select(run, ClaimSide(server=list(of), environment=where, workload=sent, users=users))
+        return selection(run, trials, metric, lambda trial: of_trial(trial, figure))
+
+    ours = chosen(names)
+    if figure.server == BEST:
+        ours = max((chosen([server]) for server in names), key=_median)
+        names = sorted({trial.scenario.server for trial in ours.trials})
+    point = replace(point, servers=tuple(names), environments=tuple(where), workloads=tuple(sent))
+    if not ours.figures:
+        reason = Reason(ReasonCode.NO_FIGURE, {"side": 0}, (metric,), tuple(sorted(ours.refused)))
+        return _Candidate(replace(point, reasons=(reason,)))
+    point = replace(point, ours=_level(run, figure, ours), reasons=tuple(_remarks(run, figure, ours)))
+    loads = {(trial.scenario.workload, trial.scenario.load) for trial in ours.trials}
+    return _Candidate(point, ours, (figure.metric, figure.environment == LOCALHOST, frozenset(loads)))
+
+
+def _median(ours: Selection) -> float:
+    value = estimate(list(ours.figures.values()), "median").value
+    return -1.0 if value is None else value
+
+
+def _level(run: Run, figure: PublishedFigure, ours: Selection) -> Level:
+    values = list(ours.figures.values())
+    if figure.metric.endswith("_low"):
+        return Level(min(values), EstimatorUsed.LOWEST, len(values))
+    if figure.metric.endswith("_high"):
+        return Level(max(values), EstimatorUsed.HIGHEST, len(values))
+    return estimate(values, run.manifest.experiment.published_estimator)
+
+
+def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate]) -> Point:
+    """The point with its shape against the first of its group."""
+    point, ours = candidate.point, candidate.selection
+    if ours is None or not group:
+        return point
+    first = group[0]
+    if candidate is first:
+        return replace(point, shape=Shape.ALONE if len(group) == 1 else Shape.FIRST)
+    base = first.selection
+    if base is None or ours.emulation or base.emulation:
+        return point
+    seen = ratio(run, ours, base)
+    values = (point.figure.value, first.point.figure.value)
+    if seen is None or min(values) <= 0:
+        return replace(point, reasons=(Reason(ReasonCode.ZERO_HAS_NO_RATIO), *point.reasons))
+    published_ratio = values[0] / values[1]
+    alike = 1 / (1 + ALIKE_PCT / 100) <= published_ratio <= 1 + ALIKE_PCT / 100
+    decision = decide(seen, published_ratio, ALIKE_PCT if alike else None, run.manifest.experiment.margin)
+    shapes = {Outcome.CONFIRMED: Shape.SAME, Outcome.REFUTED: Shape.NOT_SAME}
+    return replace(
+        point,
+        shape=shapes.get(decision.outcome, Shape.INCONCLUSIVE),
+        published_ratio=published_ratio,
+        our_ratio=seen.estimate,
+        blocks=seen.blocks,
+        region=decision.region,
+        reasons=(decision.reason, *point.reasons),
+    )
+
+
+def _remarks(run: Run, figure: PublishedFigure, ours: Selection) -> Iterator[Reason]:
+    """What besides the machine differs from the source."""
+    tools = tuple(sorted({run.tool(trial.scenario) for trial in ours.trials}))
+    if ours.emulation:
+        yield Reason(ours.emulation)
+    if figure.tool not in {*tools, "download"}:
+        yield Reason(ReasonCode.OTHER_TOOL, names=(figure.tool, *tools))
+    if ours.limited:
+        counts = {"trials": len(ours.limited), "used": len(ours.used)}
+        yield Reason(ReasonCode.LIMITED, counts, codes=tuple(sorted(ours.limits)))
+    if figure.remote and not run.manifest.experiment.prescribes_link:
+        yield Reason(ReasonCode.OTHER_LINK, names=(run.manifest.link,))
+    if figure.metric in _OF_A_MINUTE:
+        yield Reason(ReasonCode.SET_TO_A_MINUTE)

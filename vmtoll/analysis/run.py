@@ -1,0 +1,233 @@
+"""Load a run directory, and refuse what does not keep the contract, naming the file, the line and the key."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+
+import pandas as pd
+from pydantic import ValidationError
+
+from vmtoll.model.columns import COLUMNS, flat, table_schema
+from vmtoll.model.errors import LoadError
+from vmtoll.model.facts import Facts
+from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
+from vmtoll.model.run import SCHEMA, Manifest
+from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, from_json, last_attempts
+
+TRIALS = "trials.jsonl"
+_KINDS = {column["name"]: column["type"] for column in table_schema()["fields"]}
+_DTYPES = {"integer": "Int64", "number": "float64"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. `hosts`: machine → its facts; `records`: every attempt at a trial, in the order of the schedule."""
+
+    path: Path
+    manifest: Manifest
+    hosts: dict[str, Facts]
+    records: tuple[TrialRecord, ...]
+
+    @cached_property
+    def trials(self) -> tuple[TrialRecord, ...]:
+        """The last attempt at each trial."""
+        return tuple(last_attempts(self.records))
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The trials as a table: COLUMNS, and the objects `arm`, `scenario` and `record`."""
+        return frame_of(self.trials)
+
+    @cached_property
+    def arms(self) -> list[Arm]:
+        """The baseline, then the guests by name, each with its control behind it."""
+        return sorted({trial.arm for trial in self.trials}, key=_arm_key)
+
+    @property
+    def guests(self) -> list[Arm]:
+        """Every arm that is compared with the baseline; a control is none of them."""
+        return [arm for arm in self.arms if arm != BASELINE and not arm.is_control]
+
+    @property
+    def controls(self) -> list[Arm]:
+        """The A/A controls: an environment measured a second time in each block."""
+        return [arm for arm in self.arms if arm.is_control]
+
+    @cached_property
+    def scenarios(self) -> list[Scenario]:
+        """By server, closed loops first, then from light to heavy load."""
+        return sorted({trial.scenario for trial in self.trials}, key=lambda scenario: scenario.sort_key)
+
+    @cached_property
+    def compared(self) -> list[Scenario]:
+        """The scenarios whose sides are compared block by block: a search chooses each side's rates by itself."""
+        return [scenario for scenario in self.scenarios if scenario.workload not in self.manifest.searches]
+
+    @cached_property
+    def _groups(self) -> Mapping[tuple[Scenario, Arm], list[TrialRecord]]:
+        groups: dict[tuple[Scenario, Arm], list[TrialRecord]] = {}
+        for trial in self.trials:
+            groups.setdefault((trial.scenario, trial.arm), []).append(trial)
+        return groups
+
+    def share_of(self, blocks: Collection[int]) -> float:
+        """How much of the 5% a comparison of these blocks may spend: all of it where the number of blocks was fixed;
+        else what the look after the last of them could, and nothing before a look has been.
+        """
+        if self.manifest.experiment.until is None:
+            return 1.0
+        after = (look.share for look in self.manifest.looks if look.blocks >= max(blocks, default=0))
+        return next(after, 0.0)
+
+    def trials_of(self, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
+        """The last attempts at the trials of one scenario on one arm, by block."""
+        return list(self._groups.get((scenario, arm), ()))
+
+    def tool(self, scenario: Scenario) -> str:
+        """The load tool of a scenario."""
+        return self.manifest.workloads[scenario.workload].tool
+
+    def crosscheck(self, scenario: Scenario) -> str | None:
+        """The tool of its cross-check; None without one."""
+        return self.manifest.workloads[scenario.workload].crosscheck
+
+    @property
+    def local(self) -> list[str]:
+        """The workloads whose client was on the machine under test itself."""
+        return sorted({trial.scenario.workload for trial in self.trials if trial.client is ClientPlace.LOCALHOST})
+
+    def accelerator(self, arm: Arm) -> Accelerator:
+        """What ran the code of an arm's machine."""
+        return self.manifest.accelerators.get(arm.environment, Accelerator.UNKNOWN)
+
+    def hardware(self, arm: Arm) -> Hardware:
+        """What the host that carries an arm's machine runs on; of an older run, what the facts of its hosts show."""
+        environment = arm.environment
+        if environment in self.manifest.hardware:
+            return self.manifest.hardware[environment]
+        if self.accelerator(arm) is not Accelerator.NONE:
+            return hardware_below_guests(self.hosts.values())
+        machines = [facts for facts in self.hosts.values() if facts.get("environment") == environment]
+        return hardware_of(machines[0]) if machines else Hardware.UNKNOWN
+
+    @cached_property
+    def kvm_hardware(self) -> tuple[Hardware, ...]:
+        """What the hosts of the guests under KVM run on, each kind once; empty without such a guest."""
+        kinds = {self.hardware(arm) for arm in self.guests if self.accelerator(arm) is Accelerator.KVM}
+        return tuple(kind for kind in Hardware if kind in kinds)
+
+    @cached_property
+    def emulated(self) -> bool:
+        """Whether any environment ran under software emulation, whichever file says so."""
+        return self.manifest.emulated or any(record.accelerator is Accelerator.TCG for record in self.records)
+
+
+def frame_of(trials: Sequence[TrialRecord]) -> pd.DataFrame:
+    """Trials as a table: COLUMNS with numeric types, text empty where it is missing, and the objects `arm`,
+    `scenario` and `record`.
+    """
+    rows = [flat(trial) for trial in trials]
+    series = {}
+    for name in COLUMNS:
+        values = [row[name] for row in rows]
+        dtype = _DTYPES.get(_KINDS[name], "object")
+        if dtype == "object":
+            values = ["" if value is None else value for value in values]
+        series[name] = pd.Series(values, dtype=dtype)
+    frame = pd.DataFrame(series)
+    for name in ("arm", "scenario"):
+        frame[name] = pd.Series([getattr(trial, name) for trial in trials], dtype=object)
+    frame["record"] = pd.Series(list(trials), dtype=object)
+    return frame
+
+
+def _arm_key(arm: Arm) -> tuple[bool, str, int]:
+    return arm.environment != BASELINE.environment, arm.environment, arm.replicate
+
+
+def load_run(run_dir: Path | str) -> Run:
+    """Read `run.json`, `hosts.json` and `trials.jsonl` of a run directory; raises LoadError."""
+    path = Path(run_dir)
+    manifest = read_manifest(path / "run.json")
+    complete = manifest.status == "complete"
+    records = sorted(_read_trials(path / TRIALS, complete=complete), key=lambda record: (record.key, record.attempt))
+    return Run(path, manifest, _read_object(path / "hosts.json"), tuple(records))
+
+
+def read_manifest(file: Path) -> Manifest:
+    """run.json; raises LoadError."""
+    content = _read_object(file)
+    if content.get("schema") != SCHEMA:
+        raise LoadError(f"{file}: schema {content.get('schema')!r}, this program reads {SCHEMA}")
+    try:
+        return Manifest.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise LoadError(f"{file}: {_first(error)}") from None
+
+
+def _read_object(file: Path) -> Facts:
+    text = _read(file)
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise LoadError(f"{file}: {error}") from None
+    if not isinstance(content, dict):
+        raise LoadError(f"{file}: expected an object, got {type(content).__name__}")
+    return content
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise LoadError(f"{file}: no such file; is this a run directory?") from None
+    except (OSError, ValueError) as error:
+        raise LoadError(f"{file}: {error}") from None
+
+
+def _read_trials(file: Path, *, complete: bool) -> Iterator[TrialRecord]:
+    """Each line is checked. The last line of a run that goes on may be half written: without its line break it does
+    not count.
+    """
+    text = _read(file)
+    *lines, rest = text.split("\n")  # no other line break ends a record
+    lines += [rest] if rest and complete else []
+    seen: set[tuple[int, int, int]] = set()
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = from_json(line)
+        except ValidationError as error:
+            raise LoadError(f"{file}: line {number}, {_first(error)}") from None
+        if excess := _excess(record):
+            raise LoadError(f"{file}: line {number}, {excess}; leave the trial out or correct it")
+        if (*record.key, record.attempt) in seen:
+            raise LoadError(f"{file}: line {number}, key attempt: the same attempt of a trial stands twice")
+        seen.add((*record.key, record.attempt))
+        yield record
+
+
+def _excess(record: TrialRecord) -> str:
+    """Which count of a record is more than there were requests; empty when none is."""
+    for measured in record.measurements:
+        for name in ("successful", "failed"):
+            count = getattr(measured, name)
+            if None not in (count, measured.requests) and count > measured.requests:
+                return f"key {measured.role.value}.{name}: {count}, more than the {measured.requests} of requests"
+    return ""
+
+
+def _first(error: ValidationError) -> str:
+    """`key block: what is wrong`, of the first error."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    given = "" if first["type"] == "missing" else f" (got {first['input']!r})"
+    return f"{f'key {key}: ' if key else ''}{first['msg']}{given if len(given) < 80 else ''}"
+
+
+def by_block(trials: Sequence[TrialRecord]) -> dict[int, list[TrialRecord]]:
+    """Block → its trials."""
+    ordered = sorted(trials, key=lambda trial: trial.key)
+    return {block: list(members) for block, members in groupby(ordered, key=lambda trial: trial.block)}

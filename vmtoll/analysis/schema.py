@@ -1,0 +1,30 @@
+"""The Table Schemas (Data Package v2) of the tables that reports and bundles hold."""
+
+import json
+from functools import cache
+
+from vmtoll.model.columns import Column, Schema, table_schema
+from vmtoll.paths import PROJECT
+
+FOLDER = PROJECT / "results" / "schema"
+
+Fields = list[Column]
+
+
+@cache
+def schema(table: str) -> Schema:
+    """The schema of a table: `trials`, `summaries`, `verdicts`, `percentiles`, …"""
+    if table == "trials":
+        return table_schema()
+    content: Schema = json.loads((FOLDER / f"{table}.json").read_text(encoding="utf-8"))
+    return content
+
+
+def fields(table: str) -> Fields:
+    """The columns of a table, in order."""
+    return schema(table)["fields"]
+
+
+def names(table: str) -> list[str]:
+    """The names of a table's columns, in order."""
+    return [column["name"] for column in fields(table)]

@@ -1,0 +1,82 @@
+"""What the tuning steps that a guest lacks are worth, by tuning runs that were measured."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.tuning_steps import tuning_steps
+from vmtoll.model.diagnosis import Tuning, TuningRun, Worth
+from vmtoll.model.errors import LoadError
+from vmtoll.model.verdict import StepKind, TuningResult, TuningStep
+
+PRIVATE = "private.json"  # the runner writes it; what is committed or published has none
+
+Gained = Callable[[str, str], frozenset[Tuning]]
+
+
+def tuning_runs(results: Path) -> list[Path]:
+    """The folders of all complete tuning runs: those measured here first, then the committed ones, newest first."""
+    found = []
+    for file in results.glob("*/*/run.json"):
+        try:
+            manifest = json.loads(file.read_text(encoding="utf-8"))
+            usable = manifest["status"] == "complete" and manifest["experiment"].get("tuning_steps")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # no run that this version reads
+        if usable:
+            found.append((is_local(file.parent), str(manifest.get("started_at")), file.parent))
+    return [folder for *_, folder in sorted(found, reverse=True)]
+
+
+def is_local(folder: Path) -> bool:
+    """Whether a run was measured here."""
+    return (folder / PRIVATE).exists()
+
+
+def worth_of(
+    lacking: Collection[Tuning], folders: Iterable[Path], gained: Gained
+) -> tuple[Mapping[Tuning, tuple[Worth, ...]], tuple[TuningRun, ...]]:
+    """What each step gave in the first run that measured it, and these runs. `gained`: the steps from one profile to
+    another. Of several comparisons in a run the one with the fewest steps counts, a single change before a cumulative.
+    """
+    worth: dict[Tuning, tuple[Worth, ...]] = {}
+    runs: list[TuningRun] = []
+    for folder in folders:
+        missing = [tuning for tuning in lacking if tuning not in worth]
+        if not missing:
+            break
+        try:
+            run = load_run(folder)
+        except LoadError:
+            continue
+        result = tuning_steps(run)
+        name = f"{folder.parent.name}/{folder.name}"
+        measured = {tuning: _measured(tuning, name, run, result, gained) for tuning in missing} if result else {}
+        worth |= {tuning: results for tuning, results in measured.items() if results}
+        if any(measured.values()):
+            runs.append(_described(name, folder, run))
+    return worth, tuple(runs)
+
+
+def _measured(tuning: Tuning, name: str, run: Run, result: TuningResult, gained: Gained) -> tuple[Worth, ...]:
+    found = []
+    for scenario in result.scenarios:
+        for entry in scenario.metrics.values():
+            steps = [step for step in entry.steps if tuning in _steps(step, gained)]
+            if steps:
+                step = min(steps, key=lambda s: (len(_steps(s, gained)), s.step is not StepKind.SINGLE))
+                together = tuple(sorted(_steps(step, gained) - {tuning}))
+                found.append(Worth(name, scenario.scenario, entry.tool, entry.metric, step, together))
+    return tuple(found)
+
+
+def _steps(step: TuningStep, gained: Gained) -> frozenset[Tuning]:
+    return gained(step.before.environment, step.after.environment)
+
+
+def _described(name: str, folder: Path, run: Run) -> TuningRun:
+    hosts = [facts for facts in run.hosts.values() if facts.get("role") == "kvm_host"]
+    models = tuple(dict.fromkeys(str(facts["cpu_model"]) for facts in hosts if facts.get("cpu_model")))
+    kinds = tuple(kind.value for kind in run.kvm_hardware)
+    return TuningRun(name, run.manifest.started_at, is_local(folder), run.emulated, kinds, models)

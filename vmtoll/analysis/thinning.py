@@ -1,0 +1,94 @@
+"""The percentile that fewer requests would have had, and how well a percentile of so many requests is known.
+
+A nearest-rank percentile of few requests is too low on average: of a hundred, p99 is the largest but one. Two
+percentiles are compared fairly when they are of equally many requests. Thinning at random would add noise of its own;
+this is its mean, exactly: of n requests drawn from N without return, the rank-th is at most v with a probability that
+the hypergeometric distribution has.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from vmtoll.analysis.histograms import Floats, read_histogram
+from vmtoll.analysis.percentiles import connect
+from vmtoll.model.finding import Role
+from vmtoll.model.trial import TrialRecord
+
+_ROWS = """
+SELECT latency_us, "count" FROM read_parquet($1)
+WHERE run_id = $2 AND block = $3 AND "order" = $4 AND attempt = $5
+ORDER BY latency_us
+"""
+
+
+def latencies(run_dir: Path, trial: TrialRecord, role: Role) -> tuple[Floats, Floats] | None:
+    """(latencies in µs, ascending; how many requests took each) of one measurement, from a run's histograms or a
+    bundle's; None where they do not hold it. Raises LoadError.
+    """
+    measured, table = trial.measurement(role), run_dir / "histograms.parquet"
+    if measured is None:
+        return None
+    if measured.histogram is not None and (run_dir / measured.histogram).exists():
+        return _from_histogram(run_dir / measured.histogram)
+    return _from_bundle(table, trial) if table.exists() and role is _logged(trial) else None
+
+
+def _logged(trial: TrialRecord) -> Role:
+    """Whose latencies a trial's histogram has: in a closed loop the cross-check's if it logs them, else the tool's."""
+    crosscheck = trial.crosscheck
+    closed = not trial.scenario.load.is_open
+    return Role.CROSSCHECK if closed and crosscheck and crosscheck.logs_service_times else Role.PRIMARY
+
+
+def _from_histogram(file: Path) -> tuple[Floats, Floats] | None:
+    steps = [
+        (s.value_iterated_to, s.count_added_in_this_iter_step) for s in read_histogram(file).get_recorded_iterator()
+    ]
+    values, counts = np.array(steps, dtype=float).reshape(-1, 2).T
+    return (values, counts) if steps else None
+
+
+def _from_bundle(table: Path, trial: TrialRecord) -> tuple[Floats, Floats] | None:
+    with connect() as database:
+        rows = database.execute(_ROWS, [str(table), trial.run_id, trial.block, trial.order, trial.attempt]).fetchnumpy()
+    values, counts = (np.asarray(rows[name], dtype=float) for name in ("latency_us", "count"))
+    return (values, counts) if values.size else None
+
+
+def thinned(run_dir: Path, trial: TrialRecord, role: Role, requests: int, percentile: float) -> float | None:
+    """The percentile (a fraction) in µs that so many of a trial's requests have: the geometric mean over all choices.
+
+    None without a histogram.
+    """
+    known = latencies(run_dir, trial, role)
+    return None if known is None else expected_percentile(*known, requests, percentile)
+
+
+def expected_percentile(values: Floats, counts: Floats, requests: int, percentile: float) -> float:
+    """exp of the mean logarithm of the nearest-rank percentile of `requests` values drawn without return from these;
+    that of all of them where there are no more.
+    """
+    upto = np.cumsum(counts)
+    total = int(upto[-1])
+    drawn = min(requests, total)
+    rank = math.ceil(round(percentile * drawn, 9))
+    at_most = stats.hypergeom.sf(rank - 1, total, upto, drawn)
+    return float(np.exp(np.log(np.maximum(values, 1.0)) @ np.diff(at_most, prepend=0.0)))
+
+
+def rank_interval(values: Floats, counts: Floats, percentile: float) -> tuple[float, float] | None:
+    """The 95% interval of a percentile by order statistics (Hahn and Meeker 1991, section 5.2), without any assumption
+    on the distribution: ranks B⁻¹(0.025; n, q) and B⁻¹(0.975; n, q) + 1. None below ln 0.025 ÷ ln q values.
+
+    It takes requests as independent; those behind one stall are not, so it is the narrowest possible.
+    """
+    upto = np.cumsum(counts)
+    total = int(upto[-1])
+    low, high = (int(stats.binom.ppf(p, total, percentile)) for p in (0.025, 0.975))
+    if low < 1 or high + 1 > total:
+        return None
+    first, last = (values[np.searchsorted(upto, rank, side="left")] for rank in (low, high + 1))
+    return float(first), float(last)

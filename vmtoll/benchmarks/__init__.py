@@ -1,0 +1,49 @@
+"""Time and memory of what has to be fast enough."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ParamSpec, TypeVar
+
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+def write_measured(page: Path, name: str, text: str) -> None:
+    """Put text between `<!-- measured: NAME -->` and the next `<!-- end -->` of a document."""
+    marked = re.compile(rf"(<!-- measured: {re.escape(name)} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    page.write_text(marked.sub(lambda match: match[1] + text + match[2], page.read_text("utf-8")), "utf-8")
+
+
+@contextmanager
+def fresh() -> Iterator[tuple[Path, Callable[..., Any]]]:
+    """A temporary folder, and what calls a function in a process of its own and returns its result."""
+    with (
+        TemporaryDirectory(prefix="vmtoll-bench-") as folder,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool,
+    ):
+        yield Path(folder), lambda function, *arguments: pool.submit(function, *arguments).result()
+
+
+def timed(
+    function: Callable[Arguments, Result], *arguments: Arguments.args, **options: Arguments.kwargs
+) -> tuple[float, float, float, Result]:
+    """Call it: seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the result."""
+    begin, cpu_begin = time.monotonic(), time.process_time()
+    result = function(*arguments, **options)
+    return time.monotonic() - begin, time.process_time() - cpu_begin, peak_mb(), result
+
+
+def peak_mb() -> float:
+    """This process's peak memory in MB (10⁶ bytes), by Linux's own account of it.
+
+    Not `ru_maxrss`: that keeps, through fork and exec, the peak of whoever started the process.
+    """
+    kib = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert kib is not None
+    return int(kib[1]) * 1024 / 1e6

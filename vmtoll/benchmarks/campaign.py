@@ -1,0 +1,94 @@
+"""How long and how much memory the analysis of a large campaign takes: `python -m vmtoll.benchmarks.campaign [ROWS]`.
+
+Makes a dataset of fifty test beds in a temporary folder, the same each time: ROWS rows of histograms (default: 200
+million), 2,000 buckets to a trial, and samples of three machines for a minute each; then measures campaign_figures in a
+process of its own. The files are in the page cache by then, as far as it holds them.
+"""
+
+import sys
+from pathlib import Path
+
+import duckdb
+
+from vmtoll.analysis.schema import fields
+from vmtoll.benchmarks import fresh, timed
+from vmtoll.campaign.effects import MEMORY_MB, Figures, campaign_figures
+from vmtoll.publish.tables import TYPES
+
+ROWS = 200_000_000
+TESTBEDS, BLOCKS, SCENARIOS, BUCKETS, SECONDS = 50, 10, 8, 2000, 60
+TRIALS = BLOCKS * SCENARIOS  # of a run: four servers on metal and in a guest
+RUN_ROWS = TRIALS * BUCKETS
+
+# The guest takes 20% longer, and each test bed has a level of its own.
+_TRIALS = """
+SELECT $run AS run_id, 1 + n // 8 AS block, 1 + n % 8 AS "order", 1 AS attempt,
+       if(n % 2 = 0, 'metal', 'kvm-default') AS environment, 1 AS replicate,
+       if(n % 2 = 0, 'none', 'kvm') AS accelerator,
+       ['apache-prefork', 'lighttpd', 'lighttz', 'nginx'][1 + n % 8 // 2] AS server, 'site' AS workload,
+       'vegeta' AS tool, 'rate' AS load_kind, 1000 AS load_value, 'valid' AS validity,
+       (1000 + 10 * $testbed) * if(n % 2 = 0, 1, 1.2) * (1 + (hash(n, $run) % 1000) / 1e5) AS response_time_p99_us,
+       (40 + n % 8 // 2) * if(n % 2 = 0, 1, 1.1) AS server_cpu_us_per_request
+FROM range({trials}) AS numbers(n)
+"""
+_HISTOGRAMS = """
+SELECT $run AS run_id, 1 + n // 8 AS block, 1 + n % 8 AS "order", 1 AS attempt, 'response-time' AS latency,
+       (200 * exp(bucket / 300) * if(n % 2 = 0, 1, 1.2))::BIGINT + bucket AS latency_us,
+       1 + (1000 * exp(-pow((bucket - 500) / 300, 2)))::BIGINT + 0 * $testbed AS "count"
+FROM range({trials}) AS numbers(n), range({buckets}) AS buckets(bucket)
+"""
+_SAMPLES = """
+SELECT $run AS run_id, 1 + n // 8 AS block, 1 + n % 8 AS "order", 1 AS attempt, 60.0 * n + second AS time_s,
+       role || $testbed AS host, role, (hash(n, second, role) % 9000) / 100 AS cpu_user_pct, 5 AS cpu_system_pct,
+       if(role = 'kvm_guest', (hash(second, n) % 100) / 100, 0) AS steal_pct, 0.5 AS pressure_cpu_pct
+FROM range({trials}) AS numbers(n), range({seconds}) AS seconds(second),
+     (SELECT unnest(['client', 'metal', 'kvm_guest']) AS role)
+"""
+_TABLES = {"trials": _TRIALS, "histograms": _HISTOGRAMS, "samples": _SAMPLES}
+
+
+def make(folder: Path, rows: int) -> int:
+    """Write runs, spread over the test beds, until there are so many rows of histograms; the bytes of all files."""
+    runs = max(1, round(rows / RUN_ROWS))
+    with duckdb.connect() as database:
+        database.execute("SET enable_progress_bar = false; SET threads = 2")
+        for run in range(runs):
+            values: dict[str, object] = {"run": f"run-{run:05d}", "testbed": run % TESTBEDS}
+            for table, query in _TABLES.items():
+                part = folder / table / "campaign=bench" / f"testbed=c{values['testbed']:02d}" / "experiment=bench"
+                part.mkdir(parents=True, exist_ok=True)
+                _write(database, table, query, values, part / f"{values['run']}.parquet")
+    return sum(file.stat().st_size for file in folder.rglob("*.parquet"))
+
+
+def _write(database: duckdb.DuckDBPyConnection, table: str, query: str, values: dict[str, object], file: Path) -> None:
+    """The query's rows with all columns of the schema, in its order; what it does not make is empty."""
+    made = query.format(trials=TRIALS, buckets=BUCKETS, seconds=SECONDS)
+    none = ", ".join(f'NULL::{TYPES[field["type"]]} AS "{field["name"]}"' for field in fields(table))
+    rows = f"SELECT * FROM (SELECT {none} WHERE false) UNION ALL BY NAME ({made})"
+    database.execute(f"COPY ({rows}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)", values)
+
+
+def measure(folder: Path, memory_mb: int = MEMORY_MB) -> tuple[float, float, float, Figures]:
+    """Seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the figures."""
+    return timed(campaign_figures, str(folder), memory_mb=memory_mb)
+
+
+def main() -> None:
+    """Make, measure, print."""
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
+    with fresh() as (folder, call):
+        size = call(make, folder, rows)
+        seconds, cpu_s, peak, figures = call(measure, folder)
+    trials = sum(row.valid for row in figures.testbeds)
+    for effect in figures.effects:
+        verdict = effect.verdict
+        print(f"{effect.scenario.server:16} {verdict.metric.name:12} {verdict.kind} {verdict.estimate}")
+    print(
+        f"{trials * BUCKETS:,} rows of histograms, {trials * SECONDS * 3:,} of samples, {trials:,} trials, "
+        f"{size / 1e6:.0f} MB of Parquet: {seconds:.1f} s ({cpu_s:.1f} s of CPU), peak {peak:.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Campaigns: experiments on many test beds at the same time, and what virtualization costs across them."""

@@ -1,0 +1,232 @@
+"""A campaign: experiments on every test bed of an inventory, the test beds in parallel.
+
+A test bed is measured by a `vmtoll run --limit` of its own. The state of a campaign is read from its folder alone, so
+that the same command resumes it.
+"""
+
+import fcntl
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from vmtoll.analysis.run import read_manifest
+from vmtoll.campaign.fan_out import FORKS, Board, Command, Task, fan_out, last_line
+from vmtoll.campaign.store import keep, write_page
+from vmtoll.campaign.testbeds import Bed
+from vmtoll.files import write_durably
+from vmtoll.model.document import Document
+from vmtoll.model.errors import UserError, VmtollError
+from vmtoll.model.experiment import Experiment, Scale
+from vmtoll.model.site import DrawnSite, ListedSite
+from vmtoll.model.workload import Workload
+from vmtoll.runner.run import Plan
+from vmtoll.shell import say
+
+MEMORY_MB = 1000  # of DuckDB, when the page is written
+PROGRAM = (str(Path(sys.executable).parent / "vmtoll"),)
+
+
+class Asked(Document):
+    """An experiment with everything it names, as it was when the campaign began."""
+
+    experiment: Experiment
+    workloads: dict[str, Workload]
+    site: ListedSite | DrawnSite
+
+
+class Outcome(Document):
+    """What became of an experiment on a test bed: its run (a folder, as seen from the campaign's), why it failed."""
+
+    status: Literal["complete", "failed", "running", "waiting"]
+    run: str | None
+    why: str | None
+
+
+class BedOutcome(Document):
+    """The machines of a test bed, and each experiment's outcome."""
+
+    hosts: list[str]
+    runs: dict[str, Outcome]
+
+
+class Record(Document):
+    """campaign.json."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_: Literal[2] = Field(default=2, alias="schema")
+    campaign: str
+    inventory: str
+    dataset: str
+    started_at: str
+    ended_at: str | None = None
+    experiments: dict[str, Asked]
+    testbeds: dict[str, BedOutcome] = Field(default_factory=dict)
+
+
+@dataclass
+class Campaign:
+    """What is asked for, and `folder`, which holds what was measured of it; `dataset` gets the finished runs."""
+
+    folder: Path
+    dataset: Path
+    inventory: Path
+    plans: Mapping[str, Plan]
+    testbeds: Sequence[Bed]
+    forks: int = FORKS
+    program: Sequence[str] = PROGRAM
+    failures: dict[Task, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [(bed.name, experiment) for bed in self.testbeds for experiment in self.plans]
+
+    @property
+    def total_s(self) -> float:
+        """Expected wall clock, in seconds, with as many test beds in parallel as there are forks."""
+        return math.ceil(len(self.testbeds) / self.forks) * sum(planned.total_s for planned in self.plans.values())
+
+    def results(self, bed: str) -> Path:
+        """The folder of a test bed's runs, laid out like `results/`."""
+        return self.folder / "testbeds" / bed
+
+    def log(self, task: Task) -> Path:
+        bed, experiment = task
+        return self.results(bed) / f"{experiment}.log"
+
+    def run_of(self, task: Task, status: Literal["running", "complete"]) -> Path | None:
+        """The newest run of a task that is `complete`, or `running`: then it was interrupted."""
+        bed, experiment = task
+        files = sorted((self.results(bed) / experiment).glob("*/run.json"), reverse=True)
+        return next((file.parent for file in files if read_manifest(file).status == status), None)
+
+    def measure(self) -> int:
+        """Measure what is left, keep each finished run in the dataset, write campaign.json and the page.
+
+        The exit code: 1 when a run is still missing. Raises UserError when another process runs this campaign, or when
+        an experiment has changed since the campaign began.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._held():
+            record = self._begin()
+            left = [task for task in self.tasks if not self.run_of(task, "complete")]
+            beds = len(self.testbeds)
+            say(f"campaign {self.name}: {len(left)} of {len(self.tasks)} runs to measure, {beds} test beds")
+            self._write(record)
+            with (
+                Board({task: self.log(task) for task in left}) as board,
+                closing(fan_out(self._commands(left), self.forks)) as ended,
+            ):
+                for task in ended:
+                    board.end(task)
+                    say(f"{task[0]}: {task[1]}: {'complete' if self._keep(task) else self.failures[task]}")
+                    self._write(record)
+            missing = [task for task in self.tasks if not self._keep(task)]
+            self._write(record if missing else record.model_copy(update={"ended_at": _now()}))
+            if len(missing) < len(self.tasks):
+                print(f"page: {write_page(str(self.dataset), self.name, self.folder, MEMORY_MB)}")
+        if missing:
+            say(f"{len(missing)} of {len(self.tasks)} runs are missing; the same command measures these alone")
+        return 1 if missing else 0
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with (self.folder / ".lock").open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self.folder}: another process is running this campaign.") from None
+            yield
+
+    def _begin(self) -> Record:
+        """What campaign.json says of the campaign as a whole. Raises UserError when an experiment has changed."""
+        asked = {
+            name: Asked(
+                experiment=plan.resolved.experiment, workloads=dict(plan.resolved.workloads), site=plan.resolved.site
+            )
+            for name, plan in self.plans.items()
+        }
+        file = self.folder / "campaign.json"
+        recorded = _read(file) if file.exists() else None
+        before = recorded.experiments if recorded else {}
+        for name, experiment in asked.items():
+            if before.get(name, experiment) != experiment:
+                raise UserError(
+                    f"{file}: experiment {name} has changed since the campaign began (or has another scale): "
+                    "begin another one with --output."
+                )
+        return Record(
+            campaign=self.name,
+            inventory=str(self.inventory),
+            dataset=str(self.dataset),
+            started_at=recorded.started_at if recorded else _now(),
+            experiments=before | asked,
+            testbeds=recorded.testbeds if recorded else {},
+        )
+
+    def _write(self, record: Record) -> None:
+        beds = dict(record.testbeds)
+        for bed in self.testbeds:
+            earlier = beds[bed.name].runs if bed.name in beds else {}
+            outcomes = {experiment: self._outcome((bed.name, experiment)) for experiment in self.plans}
+            beds[bed.name] = BedOutcome(hosts=list(bed.hosts), runs=earlier | outcomes)
+        text = record.model_copy(update={"testbeds": beds}).model_dump_json(indent=1, by_alias=True)
+        write_durably(self.folder / "campaign.json", text.encode() + b"\n")
+
+    def _outcome(self, task: Task) -> Outcome:
+        complete, begun = self.run_of(task, "complete"), self.run_of(task, "running")
+        run, why = complete or begun, self.failures.get(task)
+        return Outcome(
+            status="complete" if complete else "failed" if why else "running" if begun else "waiting",
+            run=str(run.relative_to(self.folder)) if run else None,
+            why=why,
+        )
+
+    def _keep(self, task: Task) -> bool:
+        """Add the finished run of a task to the dataset, if it is not there yet; False when there is none."""
+        run = self.run_of(task, "complete")
+        try:
+            if run is None:
+                raise UserError(last_line(self.log(task)) or "it did not begin")
+            keep(run, self.dataset, self.name, task[0])
+        except VmtollError as error:
+            self.failures[task] = str(error)
+            return False
+        self.failures.pop(task, None)
+        return True
+
+    def _commands(self, left: Sequence[Task]) -> dict[Task, Command]:
+        beds = {bed.name: bed for bed in self.testbeds}
+        return {task: Command(self._argv(beds[task[0]], task), self.log(task)) for task in left}
+
+    def _argv(self, bed: Bed, task: Task) -> list[str]:
+        """The run that measures an experiment on a test bed, or resumes one that was interrupted."""
+        experiment = task[1]
+        argv = [*self.program, "run", experiment, "--inventory", str(self.inventory.absolute())]
+        argv += ["--results", str(self.results(bed.name).absolute())]
+        scale: Scale | None = self.plans[experiment].resolved.experiment.scale
+        begun = self.run_of(task, "running")
+        options = {"--limit": bed.limit, "--scale": scale, "--resume": begun and str(begun.absolute())}
+        return argv + [word for option, value in options.items() if value for word in (option, value)]
+
+
+def _read(file: Path) -> Record:
+    try:
+        return Record.model_validate_json(file.read_bytes())
+    except ValidationError:
+        raise UserError(f"{file}: not a campaign of this version: begin another one with --output.") from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,169 @@
+"""The page of a campaign. One chart per experiment, guest and headline metric: a row per scenario, every test bed a
+mark, the campaign a bar.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from vmtoll.campaign.dataset import Latency
+from vmtoll.campaign.effects import BedEffect, Effect, Figures
+from vmtoll.model.metric import TAIL, THROUGHPUT
+from vmtoll.model.trial import Accelerator
+from vmtoll.model.verdict import Kind
+from vmtoll.report import page as pages
+from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, new_figure, row_axis, style
+from vmtoll.report.words import DASH, METRIC_LABELS, below_text, estimate_text, load_text, plural, verdict_text
+from vmtoll.report.words.verdicts import because_text
+
+HEADLINES = (THROUGHPUT.name, TAIL.name)
+MOST_ROWS = 24
+
+
+def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
+    """(unique name, chart); of more rows than fit the first are drawn, and the caption says so."""
+    groups: dict[tuple[str, ...], list[Effect]] = {}
+    for effect in effects:
+        if effect.verdict.metric.name in HEADLINES:
+            below = effect.accelerator.value, effect.hardware.value
+            key = effect.experiment, effect.verdict.metric.name, str(effect.arm), *below
+            groups.setdefault(key, []).append(effect)
+    with style():
+        return [(f"testbeds-{number}", _chart(entries)) for number, entries in enumerate(groups.values(), start=1)]
+
+
+def label(one: Effect | Latency) -> str:
+    """The scenario in words."""
+    return f"{one.scenario.server} · {one.scenario.workload}, {load_text(one.scenario.load)}"
+
+
+def text(effect: Effect) -> str:
+    """The verdict in words; what it needs more of are test beds."""
+    verdict = effect.verdict
+    if verdict.kind is not Kind.UNDECIDED:
+        return verdict_text(verdict, "the emulated guest" if effect.accelerator is Accelerator.TCG else "the guest")
+    if verdict.blocks_needed is None:
+        return "undecided (more test beds alone will not settle it)"
+    return f"undecided ({plural(verdict.blocks_needed, 'more test bed')} needed)"
+
+
+def _chart(entries: Sequence[Effect]) -> Chart:
+    shown, first = entries[:MOST_ROWS], entries[0]
+    figure, (axes,) = new_figure(2.2 * len(shown))
+    axes.axvline(0, color=INK, lw=1.0, zorder=1)
+    for row, effect in enumerate(shown):
+        beds = np.log([bed.estimate.ratio for bed in effect.by_testbed])
+        jitter = np.linspace(-0.2, 0.2, len(beds)) if len(beds) > 1 else np.zeros(1)
+        left_out = np.array([bed.refused is not None for bed in effect.by_testbed])
+        places, ring = row + jitter, {"marker": "o", "facecolors": "none", "edgecolors": GUESTS[0]}
+        axes.scatter(beds[~left_out], places[~left_out], s=20, alpha=0.8, zorder=3, **ring)  # type: ignore[arg-type]
+        axes.scatter(beds[left_out], places[left_out], s=20, color=SOFT, marker="x", zorder=3)
+        for estimate, colour, width, order in (
+            (effect.prediction, SOFT, 1.0, 2),
+            (effect.verdict.estimate, INK, 3.0, 4),
+        ):
+            if estimate and estimate.low is not None and estimate.high is not None:
+                ends = np.log([estimate.low, estimate.high])
+                axes.plot(ends, [row + 0.32] * 2, color=colour, lw=width, zorder=order)
+        face = "none" if effect.verdict.kind is Kind.INVALID else INK
+        mean = math.log(effect.verdict.estimate.ratio) if effect.verdict.estimate else 0.0
+        axes.scatter(mean, row + 0.32, s=42, marker="D", facecolors=face, edgecolors=INK, zorder=5)
+    row_axis(axes, [label(effect) for effect in shown])
+    _ratio_ticks(axes)
+    axes.set_xlabel("guest ÷ metal")
+    below = below_text(first.accelerator, first.hardware, " ({})")
+    alternative = "; ".join(
+        f"{label(e)}: {text(e)}, {estimate_text(e.verdict)}, {plural(e.verdict.blocks, 'test bed')}" for e in shown
+    )
+    caption = (
+        "Circle: a test bed; cross: one that is left out, because its slower side was limited. Diamond: "
+        "their mean; thick: its 95% interval over test beds; thin: where one further test bed lies."
+    )
+    if len(entries) > len(shown):
+        caption += f" The first {len(shown)} of {len(entries)} scenarios; the table has all."
+    metric = METRIC_LABELS[first.verdict.metric.name].label
+    title = f"{first.experiment}: {metric}, {first.arm}{below} against metal"
+    return Chart(title, caption, alternative + ".", figure)
+
+
+def _ratio_ticks(axes: Any) -> None:
+    """A few ticks at ratios of three digits, about evenly apart in the logarithm, none too near to 1."""
+    low, high = axes.get_xlim()
+    ratios = [1.0, *(float(f"{math.exp(log):.3g}") for log in np.linspace(low, high, 6)[1:-1])]
+    apart = [r for r in ratios if r == 1 or abs(math.log(r)) > (high - low) / 8]
+    axes.xaxis.set_major_locator(FixedLocator([math.log(r) for r in apart]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{math.exp(x):.3g}×"))
+    axes.set_xlim(low, high)
+
+
+_KINDS = {
+    Kind.SLOWER: "the guest is slower",
+    Kind.FASTER: "the guest is faster",
+    Kind.EQUIVALENT: "they are equivalent",
+    Kind.UNDECIDED: "undecided",
+    Kind.INVALID: "invalid",
+}
+
+
+def write_page(figures: Figures, output: Path) -> Path:
+    """Write the page of these figures to the file `output`, replaced whole; its path."""
+    template = pages.environment()
+    template.filters |= {
+        "scenario": label, "text": text, "estimate": lambda effect: estimate_text(effect.verdict),
+        "prediction": _prediction, "spread": _spread,
+    }  # fmt: skip
+    html = template.get_template("campaign.html.j2").render(
+        figures=figures,
+        sentence=sentence(figures),
+        experiments=list(dict.fromkeys(effect.experiment for effect in figures.effects)),
+        labels={name: words.label for name, words in METRIC_LABELS.items()},
+        on_testbed=_on_testbed,
+        refusal=_refusal,
+        charts=[(name, chart, Markup(pages.inline_svg(chart, name))) for name, chart in draw(figures.effects)],
+    )
+    return pages.write(output, html)
+
+
+def sentence(figures: Figures) -> str:
+    """The campaign in one sentence."""
+    trials = sum(row.valid + row.suspect + row.invalid for row in figures.testbeds)
+    start = f"{plural(len({row.testbed for row in figures.testbeds}), 'test bed')}, {trials:,} trials"
+    headline = [effect for effect in figures.effects if effect.verdict.metric.name in HEADLINES]
+    if not headline:
+        return f"{start}: no guest was compared with metal."
+    if len(headline) == 1:
+        return f"{start}: {text(headline[0])} ({estimate_text(headline[0].verdict)})."
+    counts = Counter(effect.verdict.kind for effect in headline)
+    kinds = ", ".join(f"{words} in {counts[kind]}" for kind, words in _KINDS.items() if counts[kind])
+    return f"{start}, {len(headline)} comparisons of throughput or tail: {kinds}."
+
+
+def _on_testbed(effect: Effect, bed: BedEffect) -> str:
+    return estimate_text(replace(effect.verdict, bound=None), bed.estimate)
+
+
+def _refusal(effect: Effect, bed: BedEffect) -> str:
+    return because_text(replace(effect.verdict, because=bed.refused))
+
+
+def _prediction(effect: Effect) -> str:
+    """The interval for a further test bed, in the units of the estimate."""
+    wide = effect.prediction
+    if wide is None or wide.low is None or wide.high is None:
+        return DASH
+    if effect.verdict.metric.higher_is_better:
+        return f"{100 * (1 - wide.high):.1f}% to {100 * (1 - wide.low):.1f}%"
+    return f"{wide.low:.2f}× to {wide.high:.2f}×"
+
+
+def _spread(effect: Effect) -> str:
+    """The standard deviation between test beds, of the ratio, in percent."""
+    return DASH if effect.between_sd is None else f"±{100 * effect.between_sd:.2g}%"

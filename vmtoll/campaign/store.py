@@ -1,0 +1,76 @@
+"""One run as Parquet in a dataset: `<table>/campaign=…/testbed=…/experiment=…/<run-id>.parquet`.
+
+Nothing is scrubbed: a dataset is for those who own the machines. What may leave is a bundle (`vmtoll publish`).
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from vmtoll.analysis.run import Run, load_run, read_manifest
+from vmtoll.campaign.effects import campaign_figures
+from vmtoll.campaign.page import write_page as write_html
+from vmtoll.model.errors import LoadError
+from vmtoll.model.run import Manifest
+from vmtoll.publish import tables
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a campaign or a test bed: needs no escape in a path or a URL
+
+
+def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list[Path]:
+    """Write the four tables of a complete run and return their files; columns as in results/schema.
+
+    Each file is written under another name and renamed, the trials last: a run counts when its trials are there. The
+    same run gives the same bytes, so that twice is harmless. Raises LoadError.
+    """
+    check_name("campaign", campaign)
+    check_name("test bed", testbed)
+    run = load_run(run_dir)
+    if run.manifest.status != "complete":
+        raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}: finish the run first (--resume)")
+    files = []
+    for table, write in _WRITERS.items():
+        file = _file(dataset, table, campaign, testbed, run.manifest)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f".{file.name}.partial")
+        write(run, partial)
+        files.append(partial.replace(file))
+    return files
+
+
+def holds(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
+    """Whether the dataset has the run's trials. Raises LoadError."""
+    return _file(dataset, "trials", campaign, testbed, read_manifest(run_dir / "run.json")).exists()
+
+
+def keep(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
+    """Add a complete run, unless it is there already. Raises LoadError."""
+    if not holds(dataset, campaign, testbed, run_dir):
+        partition(run_dir, dataset, campaign, testbed)
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raises LoadError when a campaign or a test bed (`kind`) cannot be named so."""
+    if not NAME.fullmatch(name):
+        raise LoadError(f"{kind} {name!r}: letters, digits, dot, dash and underscore only: it becomes a folder's name")
+
+
+def write_page(dataset: str, campaign: str | None, output: Path, memory_mb: int) -> Path:
+    """Write campaign.html and figures.json into a folder; the page. Raises LoadError."""
+    figures = campaign_figures(dataset, campaign, memory_mb=memory_mb)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "figures.json").write_bytes(figures.to_json() + b"\n")
+    return write_html(figures, output / "campaign.html")
+
+
+def _file(dataset: Path, table: str, campaign: str, testbed: str, manifest: Manifest) -> Path:
+    folder = dataset / table / f"campaign={campaign}" / f"testbed={testbed}"
+    return folder / f"experiment={manifest.experiment.name}" / f"{manifest.run_id}.parquet"
+
+
+_WRITERS: dict[str, Callable[[Run, Path], None]] = {
+    "samples": lambda run, path: tables.write_samples(run, {name: name for name in run.hosts}, path),
+    "seconds": tables.write_seconds,
+    "histograms": tables.write_histograms,
+    "trials": tables.write_trials,
+}

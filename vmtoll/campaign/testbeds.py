@@ -1,0 +1,67 @@
+"""The test beds of an inventory: sets of machines that each measure on their own, and can do so in parallel."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmtoll.model.errors import UserError
+from vmtoll.spec.inventory import members, read_inventory
+
+GROUP = "cells"
+WHOLE = "whole"  # the one test bed of an inventory that names none
+ROLES = ("clients", "metal", "kvm_guests", "kvm_hosts")
+
+
+@dataclass(frozen=True)
+class Bed:
+    """`limit`: Ansible's pattern of its machines; None is the whole inventory. `environments`: those under test."""
+
+    name: str
+    hosts: Sequence[str]
+    environments: frozenset[str]
+    limit: str | None
+
+
+def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
+    """The child groups of the group `cells`, by name; without such a group all machines are one test bed.
+
+    With `limit` only the machines that it matches, and only test beds whose client it leaves. Raises UserError where
+    two test beds share a machine, or none is left; InventoryError.
+    """
+    data = read_inventory(inventory)
+    everyone = _everyone(data)
+    matched = set(everyone if limit is None else _everyone(read_inventory(inventory, limit)))
+    groups = {name: members(data, name) for name in sorted(data.get(GROUP, {}).get("children", []))}
+    _check_apart(inventory, groups)
+    clients = matched.intersection(members(data, "clients"))
+    beds = [_bed(name, hosts, matched, data) for name, hosts in (groups or {WHOLE: everyone}).items()]
+    left = [bed for bed in beds if clients.intersection(bed.hosts)]
+    if not left:
+        raise UserError(f"{inventory}: no test bed with a client" + (f" matches --limit {limit}." if limit else "."))
+    return left
+
+
+def _everyone(data: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(host for role in ROLES for host in members(data, role)))
+
+
+def _bed(name: str, hosts: Sequence[str], matched: set[str], data: Mapping[str, Any]) -> Bed:
+    """The pattern of a whole test bed is the group's own name; of a part of one it is its machines' names."""
+    variables = data.get("_meta", {}).get("hostvars", {})
+    chosen = [host for host in hosts if host in matched]
+    environments = {str(variables.get(host, {}).get("vmtoll_environment")) for host in chosen} - {"None"}
+    entire = None if name == WHOLE else name
+    return Bed(name, chosen, frozenset(environments), entire if len(chosen) == len(hosts) else ",".join(chosen))
+
+
+def _check_apart(inventory: Path, groups: Mapping[str, Sequence[str]]) -> None:
+    home: dict[str, str] = {}
+    for name, hosts in groups.items():
+        for host in hosts:
+            if host in home:
+                raise UserError(
+                    f"{inventory}: {host} is in the test beds {home[host]} and {name}, which measure at the same time: "
+                    "leave it in one."
+                )
+            home[host] = name

@@ -1,0 +1,126 @@
+"""Erlang C: what a queue with that many CPUs and that much work per request could do, as a bound to check against.
+
+M/M/c: requests come at random, each takes an exponentially distributed time on one of c CPUs. A tool that sends at
+an even pace makes shorter queues than that, so the bound is no law; a capacity far above it contradicts its own CPU
+figures, and one far below it says that something else than the CPU binds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import lambertw
+
+
+def waits(erlangs: float, servers: int) -> float:
+    """The probability that a request must wait, C(A, c) (Erlang 1917), by the stable recursion over Erlang B.
+
+    `erlangs`: arrivals per second times seconds of work each. 1 when the servers cannot keep up (A ≥ c).
+    """
+    if servers < 1 or erlangs < 0:
+        raise ValueError(f"expected a load from 0 up and at least one server, got {erlangs} and {servers}")
+    if erlangs >= servers:
+        return 1.0
+    blocked = 1.0
+    for n in range(1, servers + 1):
+        blocked = erlangs * blocked / (n + erlangs * blocked)
+    return blocked / (1 - erlangs / servers * (1 - blocked))
+
+
+def beyond(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
+    """The share of requests whose waiting and work together last longer than `seconds`; M/M/c, first come first served.
+
+    Gross et al., Fundamentals of Queueing Theory, section 3.3. 1 when the servers cannot keep up.
+    """
+    erlangs = rate_rps * work_s
+    if erlangs >= servers:
+        return 1.0
+    return _longer(seconds / work_s, waits(erlangs, servers), servers - erlangs)
+
+
+def _longer(time: float, waiting: float, rest: float) -> float:
+    """The share that takes longer than `time`, of requests with exponential work of 1 of which so many wait, an
+    exponential time with the rate `rest`.
+    """
+    alone, drained = math.exp(-time), math.exp(-rest * time)
+    queued = time * alone if abs(rest - 1) < 1e-9 else (alone - drained) / (rest - 1)
+    return alone + waiting * queued
+
+
+def rate_within(seconds: float, share: float, work_s: float, servers: int) -> float:
+    """The highest rate, in requests per second, at which at most `share` of them last longer than `seconds`.
+
+    0 when even a lone request does: its work alone is then too long.
+    """
+    return _highest(lambda rate_rps: beyond(seconds, rate_rps, work_s, servers), share, servers / work_s)
+
+
+def _highest(beyond_at: Callable[[float], float], share: float, saturated_rps: float) -> float:
+    if beyond_at(1e-9 * saturated_rps) > share:
+        return 0.0
+    # Rounding may put the highest rate a hair below saturation, where work much shorter than the objective still fits.
+    if beyond_at(saturated_rps) <= share:
+        return saturated_rps
+    return float(brentq(lambda rate_rps: beyond_at(rate_rps) - share, 1e-9 * saturated_rps, saturated_rps))
+
+
+@dataclass(frozen=True)
+class RandomArrivals:
+    """What requests that arrive at random (Poisson) leave of the rate that the same queue carries of even ones, within
+    one objective: where each takes the same work, and where the work is exponential. None where no rate meets it.
+    """
+
+    fixed_work: float | None
+    exponential_work: float | None
+
+
+def random_arrivals(seconds: float, share: float, work_s: float, servers: int) -> RandomArrivals:
+    """Of even arrivals with the same work each nothing waits below saturation (D/D/c); of all others a share waits, and
+    the wait falls off exponentially, at the rate of the queue's heavy end: (1 + θ/λ)^c = exp(θ · work) for M/D/c, and
+    c · (1 − ω) / work with ω = exp(−c · (1 − ω) / (λ · work)) for D/M/c (Tijms, A First Course in Stochastic Models,
+    section 9.6). How many wait is Erlang C's share; for D/M/c times ω ÷ utilisation, which is exact for one server.
+    Against simulations of 1, 2 and 4 servers the ratios are right to two points.
+    """
+    saturated_rps = servers / work_s
+    fixed = _highest(lambda rate: _beyond_fixed(seconds, rate, work_s, servers), share, saturated_rps)
+    even = _highest(lambda rate: _beyond_even(seconds, rate, work_s, servers), share, saturated_rps)
+    return RandomArrivals(
+        fixed_work=fixed / saturated_rps if fixed else None,
+        exponential_work=rate_within(seconds, share, work_s, servers) / even if even else None,
+    )
+
+
+def _beyond_fixed(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
+    """M/D/c, in units of the work."""
+    erlangs, left = rate_rps * work_s, seconds / work_s - 1
+    if left < 0 or erlangs >= servers:
+        return 1.0
+    if left == 0:
+        return waits(erlangs, servers)
+
+    def decay(theta: float) -> float:
+        return theta - servers * math.log1p(theta / erlangs)
+
+    most = 1.0
+    while decay(most) < 0:
+        most *= 2
+    least = servers - erlangs  # where the difference is still below zero: its minimum
+    return waits(erlangs, servers) * math.exp(-left * float(brentq(decay, least, most))) if most > least else 1.0
+
+
+def _beyond_even(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
+    """D/M/c."""
+    erlangs = rate_rps * work_s
+    if erlangs >= servers:
+        return 1.0
+    # The only fixed point below 1 of ω = exp(−(1 − ω) · c / A), by Lambert's W (Corless et al., 1996); near saturation,
+    # where W has its branch point and no figure, by the first term of its series.
+    load = erlangs / servers
+    near = 1 - load < 1e-6
+    omega = 1 - 2 * (1 - load) if near else float(-load * np.real(lambertw(-math.exp(-1 / load) / load)))
+    waiting = waits(erlangs, servers) * omega * servers / erlangs
+    return _longer(seconds / work_s, min(waiting, 1.0), servers * (1 - omega))

@@ -1,0 +1,65 @@
+"""A figure by the low end of its interval, by its estimate, and by the high end."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from vmtoll.analysis.statistics import paired
+
+T = TypeVar("T")
+
+
+class End(StrEnum):
+    """By what an objective is judged. LOW: by the unfavourable ends of the 95% intervals over blocks, so that meeting
+    it is shown; MID: by the estimates; HIGH: by the favourable ends, so that missing it is shown.
+    """
+
+    LOW = "low"
+    MID = "mid"
+    HIGH = "high"
+
+
+@dataclass(frozen=True)
+class Ends(Generic[T]):
+    """What each end gives."""
+
+    low: T
+    mid: T
+    high: T
+
+    @classmethod
+    def of(cls, judge: Callable[[End], T]) -> "Ends[T]":
+        return cls(*map(judge, End))
+
+    def __getitem__(self, end: End) -> T:
+        return {End.LOW: self.low, End.MID: self.mid, End.HIGH: self.high}[end]
+
+    @property
+    def all(self) -> tuple[T, T, T]:
+        return self.low, self.mid, self.high
+
+
+Estimate = Ends[float]  # with its 95% interval over blocks
+
+
+def geometric(values: pd.Series) -> Estimate | None:
+    """The geometric mean of one positive figure per block, with the t interval of its logarithm; None without one.
+
+    From a single block nothing is sure: its interval is everything. With an infinite figure the mean is infinite, and
+    only the low end, which is that of the others, may be finite.
+    """
+    known = values.dropna()
+    known = known[known > 0]
+    if known.empty:
+        return None
+    if np.isinf(known).any():
+        others = geometric(known[np.isfinite(known)])
+        return Ends(others.low if others else math.inf, math.inf, math.inf)
+    logs = paired(np.log(known.to_numpy(dtype=float)))
+    low, high = (0.0, np.inf) if logs.t is None else (np.exp(logs.t.low), np.exp(logs.t.high))
+    return Ends(float(low), float(np.exp(logs.mean)), float(high))

@@ -1,0 +1,57 @@
+"""How many machines a demand takes, what they cost, and what their failure leaves."""
+
+import math
+from dataclasses import dataclass
+
+from vmtoll.capacity.estimate import Ends, Estimate
+from vmtoll.capacity.objective import Demand
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`units`: machines, the spares among them; `hosts`: the same for metal, else what the guests fill.
+
+    Loads are of each remaining machine, as a fraction of the capacity of one, at the demanded rate without headroom
+    (None when none remains). Costs are of a million requests at that rate, None where no price or power is given.
+    """
+
+    units: int
+    hosts: int
+    load: float | None
+    load_after_failure: float | None
+    load_after_host_failure: float | None
+    cost_per_million: float | None
+    watt_hours_per_million: float | None
+
+
+def plan(rate_of_one_rps: float, demand: Demand, watts: float | None = None, *, guest: bool) -> Plan:
+    """How many machines of that capacity carry the demand; `watts`: what one host draws."""
+    wanted_rps = demand.rate_rps * (1 + demand.headroom_pct / 100)
+    # A quotient that is whole but for the rounding of its floats is whole.
+    units = max(1, math.ceil(wanted_rps / rate_of_one_rps * (1 - 1e-12))) + demand.spare
+    on_one_host = demand.guests_per_host if guest else 1
+    hosts = math.ceil(units / on_one_host)
+
+    def load(left: int) -> float | None:
+        return demand.rate_rps / (left * rate_of_one_rps) if left > 0 else None
+
+    def per_million(per_host_hour: float | None) -> float | None:
+        return None if per_host_hour is None else hosts * per_host_hour / (demand.rate_rps * 3600 / 1e6)
+
+    return Plan(
+        units, hosts, load=load(units), load_after_failure=load(units - 1),
+        load_after_host_failure=load(units - min(on_one_host, units)),
+        cost_per_million=per_million(demand.host_cost_per_hour), watt_hours_per_million=per_million(watts),
+    )  # fmt: skip
+
+
+def watts_of_host(demand: Demand, counted: Estimate | None, *, guest: bool) -> Ends[float | None]:
+    """Watts to plan with at each end of the rate: the lower that rate, the higher the power.
+
+    None where power is neither given nor counted: a host of several guests was never measured with all of them.
+    """
+    if demand.watts is not None:
+        return Ends(demand.watts, demand.watts, demand.watts)
+    if counted is None or (guest and demand.guests_per_host > 1):
+        return Ends(None, None, None)
+    return Ends(counted.high if math.isfinite(counted.high) else None, counted.mid, counted.low)

@@ -1,0 +1,49 @@
+"""What rates say of each other: p99 does not fall as the rate rises.
+
+Without that, the highest rate up to which every step is met is a series of tests, and a finer sweep has more of them:
+one slow trial anywhere ends it. Steps whose means contradict the order are pooled until none does (pool adjacent
+violators, Ayer et al. 1955; Barlow et al. 1972), which is the least-squares fit of a rising curve. The interval of a
+pool is Student's over the means of its blocks, because the trials of a block share its drift.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from vmtoll.analysis.statistics import paired
+from vmtoll.capacity.estimate import Ends, Estimate
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What a step's pool says: an estimate with its interval, and of how many blocks."""
+
+    estimate: Estimate
+    blocks: int
+
+
+def rising(steps: Sequence[Mapping[int, float]]) -> list[Pool | None]:
+    """Of steps in ascending order, each with a value by block, the pool of each; None for a step without a value."""
+    known = [index for index, values in enumerate(steps) if values]
+    pools: list[Pool | None] = [None] * len(steps)
+    if not known:
+        return pools
+    means = [float(np.mean(list(steps[index].values()))) for index in known]
+    weights = [float(len(steps[index])) for index in known]
+    for first, end in pairwise(isotonic_regression(means, weights=weights).blocks):
+        members = known[first:end]
+        pool = _pool([steps[index] for index in members])
+        for index in members:
+            pools[index] = pool
+    return pools
+
+
+def _pool(steps: Sequence[Mapping[int, float]]) -> Pool:
+    blocks = {block for values in steps for block in values}
+    means = [float(np.mean([values[block] for values in steps if block in values])) for block in sorted(blocks)]
+    mean = paired(means)
+    low, high = (-np.inf, np.inf) if mean.t is None else (mean.t.low, mean.t.high)
+    return Pool(Ends(float(low), mean.mean, float(high)), len(blocks))

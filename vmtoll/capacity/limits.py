@@ -1,0 +1,121 @@
+"""What keeps one machine from carrying more, and what a reader has to know before its capacity is used."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from vmtoll.analysis.statistics import MIN_BLOCKS
+from vmtoll.capacity.estimate import End
+from vmtoll.capacity.objective import Part, Slo
+from vmtoll.capacity.rate_sweep import UnitCapacity
+from vmtoll.capacity.resources import ErlangBound, Usage
+from vmtoll.model.finding import Code
+from vmtoll.model.trial import ClientPlace
+from vmtoll.model.workload import SearchWorkload
+
+BUSY = 0.85  # of a resource: above it the queue for it, not chance, makes the tail
+
+
+class Binds(StrEnum):
+    """What keeps one machine from more. NOTHING: the highest rate that was measured meets the objective."""
+
+    NOTHING = "nothing"
+    CLIENT = "client"
+    LINK = "link"
+    CPU = "cpu"
+    MEMORY = "memory"
+    OBJECTIVE = "objective"
+    TOO_FEW_REQUESTS = "too-few-requests"
+    TOO_FEW_BLOCKS = "too-few-blocks"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """`missed`: the part of the objective, of the last three kinds; `codes`: the findings, of CLIENT."""
+
+    kind: Binds
+    missed: Part | None = None
+    codes: tuple[Code, ...] = ()
+
+
+def binds(unit: UnitCapacity, usage: Usage, slo: Slo) -> Binding:
+    """What keeps one machine from more, by the step that broke; `usage` is what that step used."""
+    step = unit.broken
+    if step is None:
+        return Binding(Binds.NOTHING)
+    is_link_bound = Code.LINK_BOUND in step.limits
+    if step.limits and not is_link_bound:
+        return Binding(Binds.CLIENT, codes=step.limits)
+    if is_link_bound or (usage.link or 0) >= BUSY:
+        return Binding(Binds.LINK)
+    for share, kind in ((usage.cpu, Binds.CPU), (usage.memory, Binds.MEMORY)):
+        if (share or 0) >= BUSY:
+            return Binding(kind)
+    missed = unit.broken_by.low
+    if unit.broken_by.mid:
+        return Binding(Binds.OBJECTIVE, missed)
+    return Binding(Binds.TOO_FEW_REQUESTS if step.too_few(slo) else Binds.TOO_FEW_BLOCKS, missed)
+
+
+class NoteCode(StrEnum):
+    """What a reader has to know before a capacity is used."""
+
+    OTHER_OBJECTIVE_SEARCHED = "other-objective-searched"
+    GAP_IN_SEARCH = "gap-in-search"
+    FEW_BLOCKS = "few-blocks"
+    CLIENT_ON_SAME_MACHINE = "client-on-same-machine"
+    SWEEP_ENDS = "sweep-ends"
+    SEARCH_ENDS = "search-ends"
+    LOWEST_MISSES = "lowest-misses"
+    NONE_SHOWN = "none-shown"
+    TOO_FEW_REQUESTS = "too-few-requests"
+    MET_ABOVE_A_MISS = "met-above-a-miss"
+    ABOVE_ERLANG = "above-erlang"
+    SHARED_POWER_UNKNOWN = "shared-power-unknown"
+    ENERGY_OF_CLIENT_TOO = "energy-of-client-too"
+
+
+@dataclass(frozen=True)
+class Note:
+    """A note and its numbers by name, with their units."""
+
+    code: NoteCode
+    values: Mapping[str, float] = field(default_factory=dict)
+
+
+def notes(unit: UnitCapacity, slo: Slo, bound: ErlangBound | None, search: SearchWorkload | None) -> Iterator[Note]:
+    """What a reader has to know of the rates; `search`: the workload, where they were chosen by a search."""
+    low, broken, first, last = unit.rates.low, unit.broken, unit.steps[0], unit.steps[-1]
+    if search:
+        yield from _search_notes(unit, slo, search)
+    decisive = [unit.at, broken or unit.at] if search else unit.steps
+    fewest = min(step.blocks for step in decisive if step.rate_rps <= (broken or last).rate_rps)
+    if fewest < MIN_BLOCKS:
+        yield Note(NoteCode.FEW_BLOCKS, {"blocks": fewest, "needed": MIN_BLOCKS})
+    if (unit.at.trials["client"] == ClientPlace.LOCALHOST).any():
+        yield Note(NoteCode.CLIENT_ON_SAME_MACHINE)
+    if End.LOW in unit.open_ends:
+        yield Note(NoteCode.SEARCH_ENDS if search else NoteCode.SWEEP_ENDS, {"rate_rps": last.rate_rps})
+    elif unit.rates.high is None:
+        yield Note(NoteCode.LOWEST_MISSES, {"rate_rps": first.rate_rps})
+    elif low is None:
+        yield Note(NoteCode.NONE_SHOWN)
+    if broken and broken.too_few(slo):
+        values = {"requests": broken.requests, "rate_rps": broken.rate_rps, "availability_pct": slo.availability_pct}
+        yield Note(NoteCode.TOO_FEW_REQUESTS, values)
+    above = [step for step in unit.steps if step.rate_rps > (low or 0) and step is not broken]
+    if any(not step.misses(slo, End.LOW) for step in above):
+        yield Note(NoteCode.MET_ABOVE_A_MISS)
+    if bound and (low or 0) > bound.rate_rps:
+        yield Note(NoteCode.ABOVE_ERLANG, {"rate_rps": bound.rate_rps})
+
+
+def _search_notes(unit: UnitCapacity, slo: Slo, search: SearchWorkload) -> Iterator[Note]:
+    sought = Slo(search.deadline_ms, search.availability_pct)
+    if sought != slo:
+        values = {"p99_ms": sought.p99_ms, "availability_pct": sought.availability_pct}
+        yield Note(NoteCode.OTHER_OBJECTIVE_SEARCHED, values)
+    low, broken = unit.rates.low, unit.broken
+    if low and broken and broken.rate_rps > low * (1 + search.resolution_pct / 100) * 1.005:  # steps are rounded
+        values = {"low_rps": low, "high_rps": broken.rate_rps, "resolution_pct": search.resolution_pct}
+        yield Note(NoteCode.GAP_IN_SEARCH, values)

@@ -1,0 +1,166 @@
+"""Capacity planning: from a rate sweep, or a search, to how many machines an objective takes; how many guests may
+share a host; how throughput scales.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vmtoll.analysis.run import Run
+from vmtoll.capacity import resources
+from vmtoll.capacity.consolidation import Consolidation, consolidations
+from vmtoll.capacity.estimate import End, Ends, Estimate
+from vmtoll.capacity.fleet import Plan, plan, watts_of_host
+from vmtoll.capacity.limits import Binding, Note, NoteCode, binds, notes
+from vmtoll.capacity.objective import Demand, Slo
+from vmtoll.capacity.rate_sweep import RateSweep, UnitCapacity, rate_sweeps, unit_capacity, unseen_share
+from vmtoll.capacity.scaling import Scaling, scalings
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.trial import BASELINE, Accelerator, ClientPlace, is_shape_only
+from vmtoll.model.workload import Arrivals, OpenWorkload
+
+
+class Assumption(StrEnum):
+    """What a plan takes for granted, and what its three figures are."""
+
+    EVEN_LOAD = "even-load"
+    EVEN_ARRIVALS = "even-arrivals"
+    GUEST_ALONE = "guest-alone"
+    ENDS = "ends"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityResult:
+    """What one machine (or guest) of this size carries with one server by one rate sweep, and the plan that follows.
+
+    `carries_rps`: see UnitCapacity.rates; `at_least`: even the highest rate is shown to meet the objective;
+    `measured_rps`: the lowest and the highest rate. Those at the low rate: `p99_ms`, `used`, `request`, `power_w` (of
+    the host, as it counts it), and `available`, the share of `requests` that succeeded, in `blocks` trials.
+    `unseen_share`: where none failed, the share of trials that failures might strike and still have struck none of
+    these. `plan`: by each end, None where nothing was met, where the guest or the hardware below was emulated, and
+    without a demand.
+    """
+
+    server: str
+    workload: str
+    tool: str
+    environment: str
+    accelerator: Accelerator
+    hardware: Hardware
+    size: resources.Size
+    carries_rps: Ends[float | None]
+    at_least: bool
+    measured_rps: tuple[float, float]
+    steps: int
+    trials: int
+    p99_ms: Estimate | None
+    available: Estimate | None
+    requests: int
+    blocks: int
+    unseen_share: float | None
+    binds: Binding
+    used: resources.Usage
+    request: resources.RequestCost
+    power_w: Estimate | None
+    erlang_c: resources.ErlangBound | None
+    notes: tuple[Note, ...]
+    plan: Ends[Plan | None] | None
+    arrivals: Arrivals = "constant"
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Everything that a run says about an objective. Without an objective only `scaling` has entries."""
+
+    run_id: str
+    slo: Slo | None
+    demand: Demand | None
+    results: tuple[CapacityResult, ...]
+    consolidations: tuple[Consolidation, ...]
+    scaling: tuple[Scaling, ...]
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run says nothing of any of it."""
+        return not (self.results or self.consolidations or self.scaling)
+
+
+def capacity(run: Run, slo: Slo | None, demand: Demand | None = None) -> Capacity:
+    """What a run says about an objective, and how many machines a demand takes by it."""
+    sweeps = rate_sweeps(run) if slo else []
+    results = [_result(run, slo, demand, sweep) for sweep in sweeps if slo and sweep.is_alone]
+    together = consolidations(sweeps, slo) if slo else []
+    assumptions = [each for each in Assumption if run.guests or each is not Assumption.GUEST_ALONE]
+    if not results:
+        assumptions = [Assumption.EVEN_ARRIVALS] if together else []
+    if sweeps and all(_arrivals(run, sweep.workload) == "poisson" for sweep in sweeps):
+        assumptions = [each for each in assumptions if each is not Assumption.EVEN_ARRIVALS]
+    return Capacity(
+        run.manifest.run_id, slo, demand, tuple(results),
+        consolidations=tuple(together),
+        scaling=tuple(scalings(run)),
+        assumptions=tuple(assumptions),
+    )  # fmt: skip
+
+
+def default_slo(run: Run) -> Slo | None:
+    """The objective of the run's own search; of a sweep its deadline as the p99, at 99.9%; None without either."""
+    sweeps = rate_sweeps(run)
+    swept = {sweep.workload for sweep in sweeps}
+    deadlines = [trial.offered.deadline_ms for trial in run.trials if trial.scenario.workload in swept]
+    known = [deadline for deadline in deadlines if deadline is not None]
+    asked = [sweep.search.availability_pct for sweep in sweeps if sweep.search]
+    return Slo(min(known), max(asked, default=99.9)) if known else None
+
+
+def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> CapacityResult:
+    unit = unit_capacity(sweep.steps, slo, searched=bool(sweep.search))
+    size = resources.size_of(run, sweep.arm.environment, sweep.server)
+    at = unit.at.trials
+    bound = resources.erlang_bound(at, size, slo)
+    return CapacityResult(
+        server=sweep.server, workload=sweep.workload, tool=sweep.tool,
+        environment=sweep.arm.environment, accelerator=sweep.accelerator, hardware=sweep.hardware, size=size,
+        carries_rps=unit.rates, at_least=End.LOW in unit.open_ends,
+        measured_rps=(unit.steps[0].rate_rps, unit.steps[-1].rate_rps),
+        steps=len(unit.steps), trials=sum(len(step.trials) for step in unit.steps),
+        p99_ms=_in_ms(unit.at.p99_us), available=unit.at.available, requests=unit.at.requests, blocks=unit.at.blocks,
+        unseen_share=unseen_share(unit.at.blocks) if unit.at.available and unit.at.available.mid == 1 else None,
+        binds=binds(unit, resources.usage((unit.broken or unit.at).trials, size), slo),
+        used=resources.usage(at, size), request=resources.request_cost(at), power_w=resources.power_w(at),
+        erlang_c=bound,
+        notes=(*notes(unit, slo, bound, sweep.search), *_power_notes(run, unit, demand, guest=sweep.arm != BASELINE)),
+        plan=_plans(unit, sweep, demand) if demand else None, arrivals=_arrivals(run, sweep.workload),
+    )  # fmt: skip
+
+
+def _arrivals(run: Run, workload: str) -> Arrivals:
+    document = run.manifest.workloads[workload]
+    return document.arrivals if isinstance(document, OpenWorkload) else "constant"
+
+
+def _in_ms(time_us: Estimate | None) -> Estimate | None:
+    return None if time_us is None else Ends(*(end / 1e3 for end in time_us.all))
+
+
+def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand) -> Ends[Plan | None]:
+    guest = sweep.arm != BASELINE
+    watts = watts_of_host(demand, resources.power_w(unit.at.trials), guest=guest)
+
+    def planned(end: End) -> Plan | None:
+        rate_rps = None if is_shape_only(sweep.accelerator, sweep.hardware) else unit.rates[end]
+        return plan(rate_rps, demand, watts[end], guest=guest) if rate_rps else None
+
+    return Ends.of(planned)
+
+
+def _power_notes(run: Run, unit: UnitCapacity, demand: Demand | None, *, guest: bool) -> Iterator[Note]:
+    """What a reader has to know of a counted power; nothing where it was not counted, or is given."""
+    at = unit.at.trials
+    if resources.power_w(at) is None or (demand and demand.watts is not None):
+        return
+    if demand and guest and demand.guests_per_host > 1:
+        yield Note(NoteCode.SHARED_POWER_UNKNOWN, {"guests": demand.guests_per_host})
+    if run.manifest.lab == "embedded" or (at["client"] == ClientPlace.LOCALHOST).any():
+        yield Note(NoteCode.ENERGY_OF_CLIENT_TOO)

@@ -1,0 +1,226 @@
+"""The capacity of one machine: how far up a rate sweep it meets the objective, and what it runs into there."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from vmtoll.analysis.histograms import growth_within
+from vmtoll.analysis.pairs import availability
+from vmtoll.analysis.run import Run, frame_of
+from vmtoll.analysis.statistics import ALPHA, CONFIDENCE, MIN_BLOCKS, half_width
+from vmtoll.capacity.estimate import End, Ends, Estimate, geometric
+from vmtoll.capacity.isotonic import Pool, rising
+from vmtoll.capacity.objective import Part, Slo
+from vmtoll.model.finding import OPEN_PACE_LIMITS, Code, Role
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.load import NeighbourLoad
+from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
+from vmtoll.model.trial import Accelerator, Arm, Scenario, TrialRecord
+from vmtoll.model.workload import SearchWorkload
+
+
+@dataclass(frozen=True)
+class Step:
+    """One offered rate on one arm. `p99s_us`: block → p99 of all planned requests, a failed one being slower than any
+    other; `trials`: those that are not invalid but for failed requests; `growing`: in how many response times grow.
+
+    `rate_rps` is the lowest that any of its trials was offered. `limits`: the findings that say, in more than half
+    of the trials, that the client or the link set the pace.
+    """
+
+    rate_rps: float
+    p99s_us: Mapping[int, float]
+    requests: int
+    available: Estimate | None
+    limits: tuple[Code, ...]
+    trials: pd.DataFrame
+    growing: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """How many have a p99."""
+        return len(self.p99s_us)
+
+    @cached_property
+    def p99_us(self) -> Estimate | None:
+        """By this step alone."""
+        return geometric(pd.Series(self.p99s_us, dtype=float))
+
+    def misses(self, slo: Slo, end: End, p99_us: Estimate | None = None, blocks: int | None = None) -> Part | None:
+        """Which part of the objective is missed, judged by that end; None when none is.
+
+        `p99_us` and the number of its `blocks`: by this step alone unless they are given. Below six blocks nothing is
+        shown to be met.
+        """
+        if self.available is not None and 100 * self.available[end] < slo.availability_pct:
+            return Part.AVAILABILITY
+        if 2 * self.growing > len(self.trials):
+            return Part.GROWTH
+        p99_us = p99_us or self.p99_us
+        if p99_us is None or self.available is None:
+            return Part.NO_FIGURES
+        if end is End.LOW and (self.blocks if blocks is None else blocks) < MIN_BLOCKS:
+            return Part.P99
+        unfavourable = {End.LOW: End.HIGH, End.MID: End.MID, End.HIGH: End.LOW}[end]
+        return Part.P99 if p99_us[unfavourable] > 1000 * slo.p99_ms else None
+
+    def too_few(self, slo: Slo) -> bool:
+        """Whether no request failed and the availability is still not shown: there were too few of them."""
+        flawless = self.blocks > 1 and self.available is not None and self.available.mid == 1
+        return flawless and self.misses(slo, End.LOW) is Part.AVAILABILITY
+
+
+@dataclass(frozen=True)
+class RateSweep:
+    """The rates that one server met on one arm, lightest first, over so many guests and with one neighbour load.
+
+    `search`: the workload, where the rates were chosen by a search.
+    """
+
+    server: str
+    workload: str
+    tool: str
+    arm: Arm
+    accelerator: Accelerator
+    hardware: Hardware
+    guests: int | None
+    neighbour: NeighbourLoad | None
+    search: SearchWorkload | None
+    steps: list[Step]
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether a neighbour bore a load."""
+        return bool(self.neighbour and self.neighbour.value)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one machine had the whole load, and no neighbour bore any."""
+        return self.guests in (None, 1) and not self.is_disturbed
+
+
+def rate_sweeps(run: Run) -> list[RateSweep]:
+    """The sweeps of two rates or more, and the searches, of tools that count percentiles from the intended send."""
+    with_tails = {t.scenario.workload for t in run.trials if t.primary and t.primary.response_time_p99_us is not None}
+    groups: dict[tuple[str, int | None, NeighbourLoad | None], list[Scenario]] = {}
+    for scenario in run.scenarios:
+        if scenario.load.is_open and scenario.workload in with_tails:
+            load = scenario.load
+            groups.setdefault((scenario.workload, load.guests, load.neighbour), []).append(scenario)
+    sweeps = []
+    for (name, guests, neighbour), scenarios in sorted(
+        groups.items(), key=lambda group: (group[0][0], group[1][0].load.sort_key[2:])
+    ):
+        search = run.manifest.searches.get(name)
+        if search is None and len({scenario.load for scenario in scenarios}) < 2:
+            continue
+        for server in sorted({scenario.server for scenario in scenarios}):
+            for arm in (arm for arm in run.arms if not arm.is_control):
+                of_server = [scenario for scenario in scenarios if scenario.server == server]
+                measured = [step for scenario in of_server if (step := _step(run.path, run.trials_of(scenario, arm)))]
+                if steps := sorted(measured, key=lambda step: step.rate_rps):
+                    below = run.accelerator(arm), run.hardware(arm)
+                    tool = run.tool(scenarios[0])
+                    sweeps.append(RateSweep(server, name, tool, arm, *below, guests, neighbour, search, steps))
+    return sweeps
+
+
+def _step(run_dir: Path, records: Sequence[TrialRecord]) -> Step | None:
+    rates = [record.offered.offered_rps for record in records]
+    if not (offered := [rate_rps for rate_rps in rates if rate_rps is not None]):
+        return None
+    used = [record for record in records if may_count(record)]
+    p99s_us = {record.block: p99 for record in used if (p99 := p99_of_planned_us(record)) is not None}
+    codes = Counter(code for record in used for code in record.limits(Role.PRIMARY) & OPEN_PACE_LIMITS)
+    trials = frame_of(used)
+    return Step(
+        rate_rps=min(offered), p99s_us=p99s_us, requests=int(trials["requests"].sum()), available=available(records),
+        limits=tuple(sorted(code for code, count in codes.items() if 2 * count > len(trials))), trials=trials,
+        growing=sum(each is not None and each.is_overload for each in (growth_within(run_dir, one) for one in used)),
+    )  # fmt: skip
+
+
+def available(records: Sequence[TrialRecord]) -> Estimate | None:
+    """The share of requests that succeeded, with the widest of three intervals, because failures come in clusters.
+
+    Wilson's knows how few requests there were. The t interval over trials knows how much these differ. The third is
+    of the trials in which requests failed: at most so large a share of trials (Clopper and Pearson 1934) loses at most
+    what the worst one lost. None of the three knows of failures in no trial yet: see `unseen_share`.
+    """
+    pooled = availability(records, Role.PRIMARY)
+    if pooled is None:
+        return None
+    rows = frame_of(records)
+    shares = (rows["successful"] / rows["requests"]).dropna().astype(float)
+    half = half_width(float(shares.std(ddof=1)), len(shares)) if len(shares) > 1 else 1.0
+    low, high = float(shares.mean()) - half, float(shares.mean()) + half
+    struck = stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(CONFIDENCE, method="exact")
+    by_trials = 1 - float(struck.high) * (1 - float(shares.min()))
+    return Ends(max(0.0, min(pooled.low, low, by_trials)), pooled.share, min(1.0, max(pooled.high, high)))
+
+
+def unseen_share(trials: int) -> float:
+    """The largest share of trials that failures may strike and strike none of these, at 95%: about 3 ÷ trials."""
+    return 1 - ALPHA ** (1 / trials) if trials else 1.0
+
+
+@dataclass(frozen=True)
+class UnitCapacity:
+    """What one machine (or guest) carries with one server.
+
+    `rates`: the highest rate of the sweep up to which the objective is met, by each end; None where it is missed at
+    the lowest rate already. `open_ends`: the ends at which even the highest rate meets it: there the true capacity is
+    more, by how much was not measured. `at`: the step of the low rate, the lowest one where there is none; `broken`:
+    the step above it, where something gives way, and the part of the objective that it misses by each end; None with
+    an open low end.
+    """
+
+    steps: list[Step]
+    rates: Ends[float | None]
+    open_ends: tuple[End, ...]
+    at: Step
+    broken: Step | None
+    broken_by: Ends[Part | None]
+
+
+def unit_capacity(steps: Sequence[Step], slo: Slo, *, searched: bool = False) -> UnitCapacity:
+    """Go up until the objective is missed for the first time; what is met above that counts as chance.
+
+    A p99 is judged with those of its neighbours, where they contradict its order (see `isotonic`); a step that is shown
+    to miss by itself ends the climb all the same. `searched`: the steps are those of a search, which tries what lies
+    far below its end less often.
+    """
+    limit_us = 1000 * slo.p99_ms
+    pools = rising([{block: log_p99(p99, limit_us) for block, p99 in step.p99s_us.items()} for step in steps])
+    judged = [_judged(step, pool, slo) for step, pool in zip(steps, pools, strict=True)]
+
+    def met(end: End) -> int:
+        return next((index for index, missed in enumerate(judged) if missed[end]), len(steps))
+
+    counts = {end: met(end) for end in End}
+    if searched:  # what is shown to hold at a rate holds at a lower one
+        shown = (i for i, missed in enumerate(judged[: counts[End.MID]], start=1) if not missed.low)
+        counts[End.LOW] = max(shown, default=0)
+    low = counts[End.LOW]
+    return UnitCapacity(
+        steps=list(steps),
+        rates=Ends.of(lambda end: steps[counts[end] - 1].rate_rps if counts[end] else None),
+        open_ends=tuple(end for end in End if counts[end] == len(steps)),
+        at=steps[max(low - 1, 0)],
+        broken=steps[low] if low < len(steps) else None,
+        broken_by=judged[low] if low < len(steps) else Ends(None, None, None),
+    )
+
+
+def _judged(step: Step, pool: Pool | None, slo: Slo) -> Ends[Part | None]:
+    """What a step misses by each end."""
+    if pool is None or (own := step.misses(slo, End.HIGH)):
+        return Ends.of(lambda end: step.misses(slo, end) if pool is None else own)
+    p99_us = Ends(*(float(np.exp(log)) for log in pool.estimate.all))
+    return Ends.of(lambda end: step.misses(slo, end, p99_us, pool.blocks))

@@ -1,0 +1,220 @@
+"""The Universal Scalability Law over a run: throughput against users, and against the CPUs of its guests."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares
+
+from vmtoll.analysis.run import Run
+from vmtoll.analysis.statistics import Interval, half_width
+from vmtoll.capacity.resources import size_of
+from vmtoll.model.finding import Role, Validity
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.load import LoadKind
+from vmtoll.model.metric import THROUGHPUT
+from vmtoll.model.trial import METAL, Accelerator, TrialRecord
+
+MIN_LEVELS = 6  # three parameters, and as many levels again to contradict them
+MIN_BLOCKS = 3
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Usl:
+    """A fitted law. `errors`: standard errors of gamma, alpha, beta (null for one that lies on its bound);
+    `residual`: residual standard error, in the unit of the throughput, or of its logarithm; `largest`: the highest
+    level measured.
+    `peak`: the level beyond which throughput falls, √((1 − α)/β), None when it never does (β = 0); `limit`: the
+    throughput that contention alone allows, γ/α (Amdahl's asymptote), None without contention.
+    """
+
+    gamma: float
+    alpha: float
+    beta: float
+    errors: tuple[float | None, float | None, float | None]
+    residual: float
+    largest: float
+    peak: float | None
+    limit: float | None
+
+    def throughput(self, n: float) -> float:
+        """Predicted throughput at level n, in the unit of the data."""
+        return float(_law(np.array([n]), self.gamma, self.alpha, self.beta)[0])
+
+    @property
+    def peak_is_measured(self) -> bool:
+        """True when the peak lies within the measured levels; any other is an extrapolation."""
+        return self.peak is not None and self.peak <= self.largest
+
+
+def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, *, of_logs: bool = False) -> Usl:
+    """Least squares with 0 ≤ α, β ≤ 1 over (level, throughput) pairs; a level may stand more than once.
+
+    `of_logs`: of the throughput's logarithm, for noise that is a share of the throughput; without it the fit is that of
+    Gunther's published figures, in which the highest throughputs weigh most.
+    Raises ValueError with fewer than six different levels, or with a level below one or a throughput of zero.
+    """
+    n, x = np.asarray(levels, dtype=float), np.asarray(throughput, dtype=float)
+    different = len(np.unique(n))
+    if different < MIN_LEVELS:
+        raise ValueError(f"{different} levels; the Universal Scalability Law is fitted to at least {MIN_LEVELS}")
+    if n.shape != x.shape or not (n >= 1).all() or not (x > 0).all():
+        raise ValueError("expected as many levels from 1 up as throughputs above 0")
+    first = float((x / n).max())
+
+    def residuals(p: Floats) -> Floats:
+        fitted = _law(n, *p)
+        differences: Floats = np.log(fitted / x) if of_logs else fitted - x
+        return differences
+
+    with np.errstate(invalid="ignore"):  # a step that leads nowhere finite is taken back
+        found = least_squares(
+            residuals, [first, 0.01, 1e-4], bounds=([1e-9 * first, 0, 0], [np.inf, 1, 1]),
+            x_scale=[first, 1e-2, 1e-4], xtol=1e-14, ftol=1e-14, gtol=1e-14,
+        )  # fmt: skip
+    gamma, alpha, beta = (float(p) if free else round(float(p)) for p, free in zip(found.x, _free(found), strict=True))
+    variance = 2 * float(found.cost) / max(n.size - 3, 1)
+    return Usl(
+        gamma, alpha, beta, _errors(found, variance), math.sqrt(variance), float(n.max()),
+        peak=math.sqrt((1 - alpha) / beta) if beta > 0 else None,
+        limit=gamma / alpha if alpha > 0 else None,
+    )  # fmt: skip
+
+
+def over_blocks(levels: Floats, throughput: Floats, blocks: Floats) -> tuple[Interval | None, Interval | None]:
+    """95% intervals of α and β by the fit of logarithms, of trials with their level, throughput and block: the
+    jackknife (Tukey 1958) with Student's quantile. What is left out is a block at a time, since the trials of one
+    share its drift.
+
+    None below three blocks, where one left out leaves fewer than six levels, and for a parameter on its bound.
+    """
+    whole, names = fit(levels, throughput, of_logs=True), np.unique(blocks)
+    try:
+        parts = [fit(levels[blocks != name], throughput[blocks != name], of_logs=True) for name in names]
+    except ValueError:
+        parts = []
+    if len(parts) < MIN_BLOCKS:
+        return None, None
+    _, contention, coherency = whole.errors
+    return (
+        None if contention is None else _jackknife(whole.alpha, [part.alpha for part in parts]),
+        None if coherency is None else _jackknife(whole.beta, [part.beta for part in parts]),
+    )
+
+
+def _jackknife(whole: float, parts: Sequence[float]) -> Interval:
+    n = len(parts)
+    spread = (n - 1) * float(np.std(parts, ddof=1))  # of the pseudo-values n·whole − (n − 1)·part
+    half = half_width(spread, n)
+    return Interval(max(whole - half, 0.0), min(whole + half, 1.0))
+
+
+def _law(n: Floats, gamma: float, alpha: float, beta: float) -> Floats:
+    values: Floats = gamma * n / (1 + alpha * (n - 1) + beta * n * (n - 1))
+    return values
+
+
+def _free(found: object) -> list[bool]:
+    """Which parameters lie between their bounds; γ always does."""
+    mask = found.active_mask  # type: ignore[attr-defined]
+    return [True, bool(mask[1] == 0), bool(mask[2] == 0)]
+
+
+def _errors(found: object, variance: float) -> tuple[float | None, float | None, float | None]:
+    """From the Jacobian of the free parameters: one on its bound is no longer estimated."""
+    free = _free(found)
+    columns = found.jac[:, free]  # type: ignore[attr-defined]
+    squares = iter(np.diag(np.linalg.pinv(columns.T @ columns)) * variance)
+    gamma, alpha, beta = (float(np.sqrt(next(squares))) if is_free else None for is_free in free)
+    return gamma, alpha, beta
+
+
+class Over(StrEnum):
+    """What the levels of a scaling are: users of one workload, or the CPUs of guests that differ in them."""
+
+    USERS = "users"
+    CPUS = "cpus"
+
+
+GUESTS = "guests"  # the environment of a scaling over CPUs
+
+
+@dataclass(frozen=True)
+class Point:
+    """One trial. `level`: users, or CPUs."""
+
+    block: int
+    level: float
+    throughput_rps: float
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Six levels or more of one workload on one server. `users`: how many there were in a scaling over CPUs;
+    `points`: the trials of levels at which neither the client nor the link set the pace of any; `law`: fitted to them,
+    with the 95% intervals of its α and β over blocks (see `over_blocks`). `accelerator`: TCG if any of the guests was
+    emulated; `hardware`: EMULATED if that below any of them was.
+    """
+
+    over: Over
+    server: str
+    environment: str
+    workload: str
+    users: float | None
+    tool: str
+    accelerator: Accelerator
+    hardware: Hardware
+    law: Usl
+    alpha_interval: Interval | None
+    beta_interval: Interval | None
+    points: tuple[Point, ...]
+
+
+_Key = tuple[Over, str, str, str, float | None]  # the first five fields of a Scaling
+
+
+def scalings(run: Run) -> list[Scaling]:
+    """Every scaling of a run, over users first; of each server metal before the guests."""
+    cpus = {guest: size_of(run, guest.environment).cpus for guest in run.guests}
+    groups: dict[_Key, list[tuple[TrialRecord, float]]] = {}
+    for trial in filter(_is_level, run.trials):
+        server, workload, users = trial.scenario.server, trial.scenario.workload, trial.scenario.load.value
+        groups.setdefault((Over.USERS, server, trial.arm.environment, workload, None), []).append((trial, users))
+        if count := cpus.get(trial.arm):
+            groups.setdefault((Over.CPUS, server, GUESTS, workload, users), []).append((trial, count))
+    free = {key: _unlimited(trials) for key, trials in groups.items()}
+    enough = {key: trials for key, trials in free.items() if len({level for _, level in trials}) >= MIN_LEVELS}
+    found = [_scaling(run, key, trials) for key, trials in enough.items()]
+    return sorted(found, key=lambda s: (s.over != Over.USERS, s.server, s.environment != METAL, s.environment))
+
+
+def _is_level(trial: TrialRecord) -> bool:
+    load, rps = trial.scenario.load, THROUGHPUT.value(trial, Role.PRIMARY) or 0
+    is_used = trial.validity is not Validity.INVALID and not trial.arm.is_control
+    return is_used and load.kind is LoadKind.CLOSED and load.is_alone and rps > 0
+
+
+def _unlimited(trials: list[tuple[TrialRecord, float]]) -> list[tuple[TrialRecord, float]]:
+    """Without the levels of which any trial was limited: of such a level only the slow trials would be left, which
+    bends the law where nothing but the client bends.
+    """
+    limited = {level for trial, level in trials if THROUGHPUT.is_limited(trial, Role.PRIMARY)}
+    return [(trial, level) for trial, level in trials if level not in limited]
+
+
+def _scaling(run: Run, key: _Key, trials: list[tuple[TrialRecord, float]]) -> Scaling:
+    points = tuple(Point(t.block, level, THROUGHPUT.value(t, Role.PRIMARY) or 0) for t, level in trials)
+    blocks, levels, throughput = (np.array(values, dtype=float) for values in zip(*map(astuple, points), strict=True))
+    alpha, beta = over_blocks(levels, throughput, blocks)
+    accelerators, hardware = {t.accelerator for t, _ in trials}, {run.hardware(t.arm) for t, _ in trials}
+    return Scaling(
+        *key, tool=run.tool(trials[0][0].scenario),
+        accelerator=Accelerator.TCG if Accelerator.TCG in accelerators else trials[0][0].accelerator,
+        hardware=Hardware.EMULATED if Hardware.EMULATED in hardware else run.hardware(trials[0][0].arm),
+        law=fit(levels, throughput, of_logs=True), alpha_interval=alpha, beta_interval=beta, points=points,
+    )  # fmt: skip

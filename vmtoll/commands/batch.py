@@ -1,0 +1,157 @@
+"""Every experiment that repeats a published one, one after the other: resumable, and one page at the end."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vmtoll.commands.conclude import conclude, judge, replication_page
+from vmtoll.commands.progress import Progress
+from vmtoll.files import write_durably
+from vmtoll.lab import embedded
+from vmtoll.model.errors import LoadError, UserError, VmtollError, WrongLinkError
+from vmtoll.model.experiment import Scale
+from vmtoll.model.until import Until
+from vmtoll.runner.run import Plan, plan, same_experiment
+from vmtoll.runner.run import run as measure
+from vmtoll.shell import say
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import Resolved, load
+
+PAGE = "replication.html"
+
+
+def plans(scale: Scale, registry: Registry | None = None, until: Until | None = None) -> dict[str, Plan]:
+    """Name → plan, of every experiment that has claims; `until`: for all of them. Raises ExperimentError."""
+    registry = registry or Registry()
+    files = {name: registry.experiment_file(name) for name in registry.experiments()}
+    with_claims = [name for name, file in files.items() if load(file, registry, scale).experiment.claims]
+    return {name: plan(files[name], registry, scale=scale, until=until) for name in with_claims}
+
+
+class Batch:
+    """What `results/all-<scale>.json` holds: the finished run of each experiment, by name; whether all is done."""
+
+    def __init__(self, results: Path, scale: Scale) -> None:
+        self.results, self.file = results, results / f"all-{scale}.json"
+        self.runs: dict[str, str] = {}
+        try:
+            recorded = json.loads(self.file.read_text())
+        except FileNotFoundError:
+            return
+        if not recorded["done"]:
+            self.runs = recorded["runs"]
+
+    def finished(self, resolved: Resolved) -> Path | None:
+        """The experiment's run of this batch, if the experiment has not changed."""
+        run_id = self.runs.get(resolved.experiment.name, "")
+        folder = self.results / resolved.experiment.name / run_id
+        return folder if run_id and _is_run_of(folder, resolved, "complete") else None
+
+    def unfinished(self, resolved: Resolved) -> Path | None:
+        """The experiment's newest run that was killed, if the experiment has not changed since."""
+        folders = sorted((self.results / resolved.experiment.name).glob("*/run.json"), reverse=True)
+        return next((file.parent for file in folders if _is_run_of(file.parent, resolved, "running")), None)
+
+    def keep(self, folder: Path) -> None:
+        self.runs[folder.parent.name] = folder.name
+        self._write(done=False)
+
+    def end(self) -> None:
+        """The next batch begins from the start."""
+        self._write(done=True)
+
+    def _write(self, *, done: bool) -> None:
+        content = {"done": done, "runs": self.runs}
+        write_durably(self.file, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def newest(results: Path) -> list[Path]:
+    """The runs of the newest batch. Raises UserError when there is none."""
+    files = sorted(results.glob("all-*.json"), key=lambda file: file.stat().st_mtime)
+    if not files:
+        raise UserError(f"{results}: no batch (all-<scale>.json); name the runs, or begin with `vmtoll run all`.")
+    return [results / name / run_id for name, run_id in json.loads(files[-1].read_text())["runs"].items()]
+
+
+@dataclass(frozen=True)
+class Readers:
+    """What is written for readers: the report of a run, and the page over all of them."""
+
+    report: Callable[[Path], str] = conclude
+    page: Callable[[Sequence[Path], Path], Path] = replication_page
+
+
+def run_all(
+    scale: Scale,
+    inventory: Path | None,
+    results: Path,
+    registry: Registry | None = None,
+    limit: str | None = None,
+    readers: Readers = Readers(),
+    until: Until | None = None,
+) -> int:
+    """Measure all that is left of the batch and write the page; the exit code: 1 when an experiment failed, else 0.
+
+    `limit`: Ansible's pattern of the hosts that take part; `until`: in place of each experiment's own.
+    Without an inventory the embedded lab is brought up, and its link set to the rate that each experiment names.
+    """
+    registry = registry or Registry()
+    todo, batch = plans(scale, registry, until), Batch(results, scale)
+    left = {name: planned for name, planned in todo.items() if not batch.finished(planned.resolved)}
+    if batch.runs:
+        say(f"resuming {batch.file}; without that file all experiments would be measured")
+    say(f"{len(left)} of {len(todo)} experiments to measure, about {_minutes(left.values())} minutes")
+    results.mkdir(parents=True, exist_ok=True)
+    if left and not inventory:
+        embedded.up(next(iter(left.values())).resolved.experiment.link, say)
+    failed: list[str] = []
+    for n, (name, planned) in enumerate(todo.items(), start=1):
+        say(f"experiment {n} of {len(todo)}: {name}" + (f", about {_minutes([planned])} minutes" * (name in left)))
+        try:
+            print(readers.report(_measured(planned, batch, inventory, scale, registry, limit)))
+        except WrongLinkError as error:
+            say(f"skipped: {error}")
+        except VmtollError as error:
+            say(f"failed: {name}: {error}")
+            failed.append(name)
+    page = readers.page([batch.results / name / run_id for name, run_id in batch.runs.items()], results / PAGE)
+    print(f"page:   {page}")
+    if failed:
+        say(f"{len(failed)} of {len(todo)} experiments failed: {', '.join(failed)}; the same command tries them again")
+        return 1
+    batch.end()
+    return 0
+
+
+def _minutes(plans: Iterable[Plan]) -> str:
+    return f"{sum(planned.total_s for planned in plans) / 60:.0f}"
+
+
+def _measured(
+    planned: Plan, batch: Batch, inventory: Path | None, scale: Scale, registry: Registry, limit: str | None
+) -> Path:
+    """The run of one experiment, measured or resumed where the batch has none."""
+    experiment = planned.resolved.experiment
+    folder = batch.finished(planned.resolved)
+    if folder is None:
+        file, killed = registry.experiment_file(experiment.name), batch.unfinished(planned.resolved)
+        machines = inventory or embedded.shaped(experiment.link, say)
+        with Progress() as progress:
+            folder = measure(
+                file, machines, batch.results, killed, listener=progress, registry=registry, scale=scale, limit=limit,
+                until=experiment.until, judge=judge,
+            )  # fmt: skip
+        batch.keep(folder)
+    return folder
+
+
+def _is_run_of(folder: Path, resolved: Resolved, status: Literal["running", "complete"]) -> bool:
+    from vmtoll.analysis.run import read_manifest  # noqa: PLC0415 (loads pandas)
+
+    try:
+        recorded = read_manifest(folder / "run.json")
+    except LoadError:
+        return False
+    return recorded.status == status and same_experiment(recorded, resolved)

@@ -1,0 +1,106 @@
+"""The verbs of campaigns: campaign, partition, campaign-report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vmtoll.campaign.fan_out import FORKS
+from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, size_of
+from vmtoll.lab import embedded
+from vmtoll.paths import RESULTS
+from vmtoll.runner.run import plan
+from vmtoll.spec.catalog import Registry
+
+if TYPE_CHECKING:
+    from vmtoll.campaign.campaign import Campaign
+
+CAMPAIGNS = RESULTS / "campaigns"
+DATA = "data"  # the dataset within a campaign's folder
+
+# What sums up campaigns is loaded where it is needed: `--help` should not wait for it.
+
+
+def campaign(
+    experiments: Annotated[list[str], typer.Argument(help="Names of experiments (`vmtoll list`).")],
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    scale: ScaleOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the campaign, and its name (default: results/campaigns/<experiments>)."),
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            help="Parquet dataset directory; may be shared by campaigns (default: inside the campaign directory)."
+        ),
+    ] = None,
+    forks: Annotated[int, typer.Option(min=1, help="Maximum number of test beds measured in parallel.")] = FORKS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run where, and for how long.")] = False,
+) -> None:
+    """Run experiments on every test bed of an inventory (the child groups of `cells`), the test beds in parallel.
+
+    A test bed that fails does not stop the others (exit code 1); the same command resumes what is unfinished, also
+    within a run. Each finished run becomes Parquet in the dataset; campaign.html compares the test beds.
+    """
+    from vmtoll.campaign.campaign import Campaign  # noqa: PLC0415
+    from vmtoll.campaign.store import check_name  # noqa: PLC0415
+    from vmtoll.campaign.testbeds import read_testbeds  # noqa: PLC0415
+
+    size = size_of(scale, inventory)
+    registry, machines = Registry(), inventory or embedded.require()
+    plans = {name: plan(registry.experiment_file(name), scale=size) for name in dict.fromkeys(experiments)}
+    folder = output or CAMPAIGNS / "_".join(plans)
+    check_name("campaign", folder.name)
+    asked = Campaign(folder, dataset or folder / DATA, machines, plans, read_testbeds(machines, limit), forks)
+    if dry_run:
+        _print(asked)
+        return
+    raise SystemExit(asked.measure())
+
+
+def partition(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of complete runs.", exists=True, file_okay=False)],
+    output: Annotated[Path, typer.Option(help="Folder of the dataset; other runs in it stay.")],
+    campaign: Annotated[str, typer.Option(help="Name of the campaign that they belong to.")],
+    testbed: Annotated[str, typer.Option(help="Name of the test bed that they were measured on.")],
+) -> None:
+    """Write runs as Parquet: <table>/campaign=…/testbed=…/experiment=…/<run-id>.parquet. Nothing is scrubbed."""
+    from vmtoll.campaign import store  # noqa: PLC0415
+
+    for run in runs:
+        store.partition(run, output, campaign, testbed)
+        print(f"{run}: in {output}")
+
+
+def campaign_report(
+    dataset: Annotated[str, typer.Argument(help="Folder or URL (s3://…) of a dataset.")],
+    campaign: Annotated[str | None, typer.Option(help="Which one, where the dataset holds several.")] = None,
+    output: Annotated[Path, typer.Option(help="Folder that gets campaign.html and figures.json.")] = Path(),
+    memory_mb: Annotated[int, typer.Option(min=200, help="DuckDB's memory limit; the rest goes to TMPDIR.")] = 1000,
+    as_json: JsonOption = False,
+) -> None:
+    """Report what virtualization costs over all test beds of a campaign, and how much the test beds differ."""
+    from vmtoll.campaign.effects import campaign_figures  # noqa: PLC0415
+    from vmtoll.campaign.store import write_page  # noqa: PLC0415
+
+    if as_json:
+        print(campaign_figures(dataset, campaign, memory_mb=memory_mb).to_json().decode())
+    else:
+        print(f"page: {write_page(dataset, campaign, output, memory_mb)}")
+
+
+def _print(asked: "Campaign") -> None:
+    wanted = {name: set(planned.resolved.experiment.environments) for name, planned in asked.plans.items()}
+    for bed in asked.testbeds:
+        print(f"{bed.name:16}  {', '.join(bed.hosts)}")
+        for name, planned in asked.plans.items():
+            absent = ", ".join(sorted(wanted[name] - bed.environments))
+            done = asked.run_of((bed.name, name), "complete")
+            state = "done" if done else f"no machine is {absent}" if absent else f"{planned.total_s / 60:.1f} minutes"
+            print(f"{'':16}  {name}: {len(planned.trials)} trials, {state}")
+    beds, minutes = len(asked.testbeds), asked.total_s / 60
+    parallel = min(asked.forks, beds)
+    print(f"test beds: {beds}, {parallel} in parallel; runs: {len(asked.tasks)}; about {minutes:.0f} minutes")
+    print(f"results in {asked.folder}")

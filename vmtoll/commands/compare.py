@@ -1,0 +1,40 @@
+"""The verb `compare`: two runs or bundles, scenario by scenario."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vmtoll.commands.options import JsonOption, RunArgument
+from vmtoll.model.agreement import Status, to_json
+
+if TYPE_CHECKING:
+    from vmtoll.analysis.run import Run
+
+DIFFERS = 3  # exit code; a crash is 1
+BetweenRunsOption = Annotated[
+    float,
+    typer.Option(
+        "--between-runs-pct",
+        min=0.0,
+        help="Standard deviation of the ratio between runs of one machine, in percent, where earlier runs showed it.",
+    ),
+]
+
+
+def compare(
+    first: RunArgument, second: RunArgument, between_runs_pct: BetweenRunsOption = 0.0, as_json: JsonOption = False
+) -> None:
+    """Say of each scenario whether the second run (or bundle) reproduces the first; exit code 3 when one does not."""
+    from vmtoll.publish.bundle import open_run  # noqa: PLC0415 (loads the analysis)
+
+    raise SystemExit(show(open_run(first), open_run(second), between_runs_pct, as_json=as_json))
+
+
+def show(first: "Run", second: "Run", between_runs_pct: float = 0.0, *, as_json: bool) -> int:
+    """Print how two runs compare; the exit code."""
+    from vmtoll.publish.comparison import compare_runs  # noqa: PLC0415
+    from vmtoll.report.comparison import lines  # noqa: PLC0415
+
+    result = compare_runs(first, second, between_runs_pct / 100)
+    print(to_json(result).decode() if as_json else "\n".join(lines(result)))
+    return DIFFERS if result.counts.get(Status.NOT_REPRODUCED) else 0

@@ -1,0 +1,49 @@
+"""What follows a run: its analysis, what people read, and the page over several runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmtoll.files import write_durably
+from vmtoll.model.columns import to_csv
+from vmtoll.model.until import Compared, Look
+
+# The analysis is loaded where it is needed: `--help` should not wait for scipy and matplotlib.
+
+
+def conclude(folder: Path) -> str:
+    """Judge a run once, keep the analysis, write what people read; its places and the answer in one sentence.
+
+    Raises LoadError.
+    """
+    from vmtoll.analysis.run import load_run  # noqa: PLC0415
+    from vmtoll.analysis.verdict import analyse, keep  # noqa: PLC0415
+    from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
+    from vmtoll.report.html import write_report  # noqa: PLC0415
+    from vmtoll.report.ods import write_ods  # noqa: PLC0415
+    from vmtoll.report.words import sentence  # noqa: PLC0415
+
+    run = load_run(folder)
+    analysis = analyse(run)
+    keep(run, analysis)
+    table = folder / "trials.csv"
+    write_durably(table, to_csv(run.records))
+    page, sheet = write_report(run, analysis), write_ods(run, analysis)
+    write_disclosure(run, folder)
+    return f"report: {page}\ntable:  {table} · {sheet}\n{sentence(analysis)}"
+
+
+def judge(folder: Path, looks: Sequence[Look]) -> list[Compared]:
+    """What a look at a run that goes on finds of its comparisons. Raises LoadError."""
+    from vmtoll.analysis.until import look_at  # noqa: PLC0415
+
+    return look_at(folder, looks)
+
+
+def replication_page(folders: Sequence[Path], output: Path) -> Path:
+    """Judge these runs and write one page over their claims; its path. Raises LoadError."""
+    from vmtoll.analysis.run import load_run  # noqa: PLC0415
+    from vmtoll.analysis.verdict import analyse  # noqa: PLC0415
+    from vmtoll.report.replication import write_page  # noqa: PLC0415
+
+    runs = [load_run(folder) for folder in folders]
+    return write_page([(run, analyse(run)) for run in runs], output)

@@ -1,0 +1,98 @@
+"""The verb `diagnose`: which tuning steps an existing guest lacks."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import TypeAdapter
+
+from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption
+from vmtoll.guests import diagnosis as domains
+from vmtoll.guests import needs
+from vmtoll.guests.steps import gained
+from vmtoll.model.diagnosis import Diagnosis, State
+from vmtoll.model.errors import AgentError, UserError
+from vmtoll.model.inventory import Host
+from vmtoll.paths import RESULTS
+from vmtoll.runner.connection import AgentLine
+from vmtoll.spec.catalog import unknown
+from vmtoll.spec.inventory import hosts_by_role, read_inventory
+
+_LIMIT_S = 60.0
+
+
+def diagnose(
+    guest: Annotated[str, typer.Argument(help="libvirt's name of the guest, or its name in the inventory.")],
+    inventory: InventoryOption = None,
+    kvm_host: Annotated[
+        str | None, typer.Option("--on", help="KVM host of the inventory that runs the guest (default: this machine).")
+    ] = None,
+    connect: Annotated[
+        str | None, typer.Option("--connect", "-c", help="libvirt URI (default: qemu:///system, or the inventory's).")
+    ] = None,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which tuning steps a guest lacks, what each gave when it was measured, and the XML that takes it.
+
+    It reads the guest's definition and its host, and changes nothing. The figures come from the newest tuning run that
+    was measured here, else from the one committed with vmtoll; each is named.
+    """
+    from vmtoll.analysis.step_worth import tuning_runs, worth_of  # noqa: PLC0415 (loads the analysis)
+    from vmtoll.report.diagnosis import lines  # noqa: PLC0415
+
+    host, domain = _host(guest, inventory, kvm_host)
+    uri = connect or host.libvirt_uri
+    answer = read(host, uri, domain)
+    steps = domains.diagnose(answer["xml"], answer["facts"])
+    lacking = list(dict.fromkeys(step.tuning for step in steps if step.state is State.LACKING))
+    worth, runs = worth_of(lacking, tuning_runs(results), gained)
+    where = uri if inventory is None else f"{host.name} ({uri})"
+    diagnosis = Diagnosis(domain, where, answer["running"], steps, worth, runs)
+    if as_json:
+        print(TypeAdapter(Diagnosis).dump_json(diagnosis, indent=1).decode())
+    else:
+        print("\n".join(lines(diagnosis, shlex.join(["virsh", "-c", uri, "edit", domain]))))
+
+
+def _host(guest: str, inventory: Path | None, kvm_host: str | None) -> tuple[Host, str]:
+    """The KVM host, and libvirt's name of the guest there."""
+    if inventory is None:
+        if kvm_host:
+            raise UserError(f"--on {kvm_host}: name the --inventory that has this host.")
+        return Host("localhost", "kvm_host", {"ansible_connection": "local"}), guest
+    by_role = hosts_by_role(read_inventory(inventory), str(inventory))
+    hosts = {host.name: host for host in by_role["kvm_host"]}
+    known = next((host for host in by_role["kvm_guest"] if host.name == guest), None)
+    name = kvm_host or (known.vars.kvm_host if known else None) or (next(iter(hosts)) if len(hosts) == 1 else None)
+    if name is None:
+        names = ", ".join(sorted(hosts)) or "none"
+        raise UserError(f"{inventory}: {guest} is not in it; choose its KVM host with --on (there are: {names}).")
+    if name not in hosts:
+        raise UserError(f"{inventory}: {unknown('KVM host', name, sorted(hosts))}")
+    hosts[name].check()
+    return hosts[name], (known.vars.domain or guest) if known else guest
+
+
+def read(host: Host, uri: str, domain: str) -> dict[str, Any]:
+    """What guests/guest_facts.py reads on the host. Raises UserError when libvirt or the domain is not there."""
+    files = {path.name: path.read_text("utf-8") for path in (domains.READER, needs.PROBE)}
+    line = AgentLine(host)
+    line.open(_LIMIT_S)
+    try:
+        argv = [host.argv()[-1], domains.READER.name, uri, domain]
+        done = line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
+    finally:
+        line.close()
+    try:
+        answer: dict[str, Any] = json.loads(done["stdout"])
+    except ValueError:
+        last = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
+        raise AgentError(f"{host.name}: the guest's definition could not be read: {last}") from None
+    if answer.get("error"):
+        raise UserError(f"{host.name}: libvirt at {uri}: {answer['error']}; name another URI with --connect.")
+    if "xml" not in answer:
+        raise UserError(f"{host.name}: libvirt at {uri}: {unknown('guest', domain, answer['domains'])}")
+    return answer

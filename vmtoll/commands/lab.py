@@ -1,0 +1,59 @@
+"""`vmtoll lab`: image, up, down, status."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from vmtoll.commands.options import SuiteOption
+from vmtoll.lab import embedded, image, machine_disk
+from vmtoll.lab import topology as topologies
+from vmtoll.lab.suite import chosen
+from vmtoll.shell import say
+
+app = typer.Typer(help="The embedded lab on this machine: clients, metal and guests.", no_args_is_help=True)
+
+
+@app.command("up")
+def up(
+    link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
+    topology: Annotated[str, typer.Option(help="Which machines: a file's name in playbooks/topologies.")] = "single",
+    guests: Annotated[
+        str, typer.Option(help="Profiles of the guests instead of the topology's: kvm-2009,kvm-default,kvm-default")
+    ] = "",
+    suite: SuiteOption = None,
+) -> None:
+    """Bring the lab up: build the image if it is not in the cache, then the machines. Twice is harmless.
+
+    A lab of another shape is replaced.
+    """
+    shape = topologies.shape(topology, [name.strip() for name in guests.split(",") if name.strip()])
+    embedded.need_root()
+    embedded.up(link, say, shape, chosen(suite))
+
+
+@app.command("image")
+def build_image(
+    machines: Annotated[bool, typer.Option("--machines", help="The disk of virtual machines as well.")] = False,
+    suite: SuiteOption = None,
+) -> None:
+    """Build the machines' image into the cache, if it is not there; `up` does it as well."""
+    embedded.need_root()
+    folder = image.ensure(say, chosen(suite))
+    if machines:
+        machine_disk.ensure(folder, say)
+
+
+@app.command("down")
+def down() -> None:
+    """Remove the lab: no namespace, mount, domain, process or route stays behind."""
+    embedded.need_root()
+    embedded.down(say)
+
+
+@app.command("status")
+def status() -> None:
+    """Print the lab's state as JSON; exit code 1 when it is not up."""
+    state = embedded.status()
+    print(json.dumps(state, indent=2))
+    raise SystemExit(0 if state["up"] else 1)

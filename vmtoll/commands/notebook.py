@@ -1,0 +1,42 @@
+"""The verb `notebook`: a notebook on a run, with the parameters that were asked for."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from vmtoll.commands.options import RunArgument
+from vmtoll.model.errors import UserError
+
+
+def notebook(
+    name: Annotated[str, typer.Argument(help="Name of a notebook: metal_vs_kvm, tails, capacity, replication.")],
+    folder: RunArgument,
+    chosen: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Override a notebook parameter (repeatable)."),
+    ] = None,
+) -> None:
+    """Run a notebook of analysis/notebooks on a run, without a browser, and write its page next to the report.
+
+    Its cell `parameters` has what can be set: `vmtoll notebook capacity RUN --set RATE_RPS=500`.
+    """
+    from vmtoll.report.notebook import execute  # noqa: PLC0415 (loads the analysis)
+
+    print(f"notebook: {execute(name, folder, dict(_parameter(text) for text in chosen or []))}")
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    """`P99_MS=20` → ("P99_MS", 20): the value as in JSON, else as in YAML."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UserError(f"--set {text}: give NAME=VALUE, as in --set RATE_RPS=500")
+    try:
+        return name, json.loads(value)
+    except ValueError:  # no JSON; YAML reads words without quotes, but 1e3 as a word
+        pass
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UserError(f"--set {text}: {value!r} is not valid JSON or YAML; quote it") from None

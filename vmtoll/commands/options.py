@@ -1,0 +1,72 @@
+"""Arguments and options that several verbs share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vmtoll.model.experiment import Scale
+from vmtoll.model.release import Suite
+from vmtoll.model.until import Until
+
+
+def _until_of(text: str) -> Until:
+    """`2,60`: half the interval in percent, and minutes."""
+    try:
+        half_width_pct, at_most_min = map(float, text.split(","))
+        return Until(half_width_pct=half_width_pct, at_most_min=at_most_min)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r}: give half the width of the intervals in percent (at most 50) and minutes, such as 2,60"
+        ) from None
+
+
+InventoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inventory",
+        "-i",
+        help="Ansible inventory of real machines, a file or a folder (default: the embedded lab).",
+        exists=True,
+    ),
+]
+LimitOption = Annotated[
+    str | None, typer.Option("--limit", help="Only these machines of the inventory: Ansible's pattern of hosts.")
+]
+CheckOption = Annotated[bool, typer.Option("--check", help="Change nothing; print what would change.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+ScaleOption = Annotated[
+    Scale | None,
+    typer.Option(help="Published size or a size for the embedded lab (default: small there, full with --inventory)."),
+]
+UntilOption = Annotated[
+    Until | None,
+    typer.Option(
+        metavar="PERCENT,MINUTES",
+        parser=_until_of,
+        help="Measure blocks until each comparison is decided, or half its interval is at most PERCENT of its "
+        "value, or MINUTES are over: 2,60.",
+    ),
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option(help="Folder of an interrupted run to resume.", exists=True, file_okay=False)
+]
+ResultsOption = Annotated[Path, typer.Option(help="Folder that holds the results.")]
+RunArgument = Annotated[
+    Path, typer.Argument(help="Folder of a run: results/<experiment>/<run-id>.", exists=True, file_okay=False)
+]
+BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.", exists=True, file_okay=False)]
+
+
+SuiteOption = Annotated[
+    Suite | None,
+    typer.Option(
+        "--suite",
+        help="Release of Debian that the image is made of (default: VMTOLL_SUITE, else this machine's own).",
+    ),
+]
+
+
+def size_of(scale: Scale | None, inventory: Path | None) -> Scale:
+    """The scale that is meant where none is given."""
+    return scale or ("full" if inventory else "small")

@@ -1,0 +1,48 @@
+"""The verb `preflight`: prints the result of each check as it comes."""
+
+import json
+from collections import Counter
+from dataclasses import asdict
+
+from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption
+from vmtoll.lab import embedded
+from vmtoll.preflight import results
+from vmtoll.preflight.lab import Lab
+from vmtoll.preflight.result import CheckResult, Level
+from vmtoll.shell import say
+
+
+def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_json: JsonOption = False) -> None:
+    """Check the machines of a lab before anything runs; exit code 1 when a check fails.
+
+    Each line says what was checked, ok, warn or fail, what was found, what to do. Preflight changes nothing. It sends
+    load (iperf3, 2 s each way between each client and each machine under test) only to machines that no run uses.
+    """
+    lab = Lab.read(inventory or embedded.require(), limit, say)
+    seen: list[tuple[str, CheckResult]] = []
+    try:
+        for name, result in results(lab):
+            seen.append((name, result))
+            if not as_json:
+                print(_line(name, result), flush=True)
+    finally:
+        lab.close()
+    levels = Counter(result.level for _, result in seen)
+    if as_json:
+        listed = [{"check": name, **asdict(result)} for name, result in seen]
+        print(json.dumps({"fit": not levels["fail"], "findings": listed}, indent=1, ensure_ascii=False))
+    else:
+        print(summary(levels))
+    raise SystemExit(1 if levels["fail"] else 0)
+
+
+def summary(levels: Counter[Level]) -> str:
+    """The last line: "Preflight failed: 3 errors, 2 warnings, 12 passed"."""
+    counted = [(levels["fail"], "error"), (levels["warn"], "warning")]
+    parts = [f"{count} {noun}{'s' * (count != 1)}" for count, noun in counted]
+    return f"Preflight {'failed' if levels['fail'] else 'passed'}: {', '.join(parts)}, {levels['ok']} passed"
+
+
+def _line(check: str, result: CheckResult) -> str:
+    what = f"{result.found}. {result.advice}" if result.advice else result.found
+    return f"{result.level:4}  {check:9}  {result.machine or '-':14}  {what}"

@@ -1,0 +1,23 @@
+"""The verb `publish`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vmtoll.commands.options import RunArgument
+from vmtoll.shell import say
+
+
+def publish(
+    folder: RunArgument,
+    output: Annotated[Path, typer.Option(help="Folder of the bundle; an earlier bundle there is replaced.")],
+    author: Annotated[list[str] | None, typer.Option(help="Author to cite (repeatable).")] = None,
+) -> None:
+    """Write a run as a data package that others can read, check, cite and run again; no name of a machine is in it."""
+    from vmtoll.publish.bundle import ANONYMOUS  # noqa: PLC0415 (loads the analysis)
+    from vmtoll.publish.bundle import publish as write_bundle  # noqa: PLC0415
+    from vmtoll.publish.seal import SUMS, digest  # noqa: PLC0415
+
+    bundle = write_bundle(folder, output, author or ANONYMOUS, say)
+    print(f"bundle: {bundle}\n{SUMS}: {digest(bundle / SUMS)}")

@@ -1,0 +1,184 @@
+"""The verb `replay`: a published experiment, run again on the machines at hand."""
+
+import re
+import sys
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from pydantic import BaseModel
+
+from vmtoll.commands import compare
+from vmtoll.commands.conclude import conclude, judge
+from vmtoll.commands.options import BundleArgument, InventoryOption, JsonOption, ResultsOption, ResumeOption
+from vmtoll.commands.progress import Progress
+from vmtoll.lab import embedded
+from vmtoll.model.errors import SiteError, UserError
+from vmtoll.model.event import Listener
+from vmtoll.model.experiment import SMALLEST_BLOCKS, Claim, NoiseFloor, TuningSteps
+from vmtoll.model.run import Manifest
+from vmtoll.model.site import Site
+from vmtoll.model.trial import METAL
+from vmtoll.model.workload import ClosedWorkload, Workload, listed
+from vmtoll.paths import RESULTS
+from vmtoll.runner.run import run
+from vmtoll.sites import load_site
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.inventory import read_inventory
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def replay(
+    folder: BundleArgument,
+    inventory: InventoryOption = None,
+    blocks: Annotated[int | None, typer.Option(min=1, help="Fewer or more blocks than were published.")] = None,
+    resume: ResumeOption = None,
+    results: ResultsOption = RESULTS,
+    between_runs_pct: compare.BetweenRunsOption = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a published experiment again and say of each scenario whether it was reproduced."""
+    from vmtoll.publish.bundle import open_bundle, open_run  # noqa: PLC0415 (loads the analysis)
+
+    published = open_bundle(folder)
+    machines = inventory or embedded.require()
+    with Progress() as progress:
+        again = measure_again(published.manifest, machines, results, blocks=blocks, resume=resume, listener=progress)
+    print(conclude(again), file=sys.stderr)
+    raise SystemExit(compare.show(published, open_run(again), between_runs_pct, as_json=as_json))
+
+
+def measure_again(
+    published: Manifest,
+    inventory: Path,
+    results: Path,
+    *,
+    blocks: int | None = None,
+    resume: Path | None = None,
+    listener: Listener | None = None,
+    registry: Registry | None = None,
+) -> Path:
+    """Measure the experiment of a bundle's run.json again, as far as these machines can; the new run's folder.
+
+    What the machines or this checkout do not have (environments, servers, tools) is left out. Raises UserError
+    when nothing is left or the site is another one, VmtollError as every run does.
+    """
+    registry = registry or Registry()
+    possible = _possible(published, registry, _environments(inventory))
+    if blocks is not None:
+        experiment = possible.experiment
+        purpose = "smoke" if blocks < SMALLEST_BLOCKS else experiment.purpose
+        experiment = experiment.model_copy(update={"blocks": blocks, "purpose": purpose, "until": None})
+        possible = possible.model_copy(update={"experiment": experiment})
+    _check_site(published.site, registry)
+    with tempfile.TemporaryDirectory(prefix="vmtoll-replay-") as folder:
+        file = _write_project(Path(folder), possible, registry)
+        project = Registry(Path(folder))
+        return run(file, inventory, results, resume, listener=listener, registry=project, judge=judge)
+
+
+def _environments(inventory: Path) -> set[str]:
+    hosts = read_inventory(inventory).get("_meta", {}).get("hostvars", {})
+    return {str(facts["vmtoll_environment"]) for facts in hosts.values() if "vmtoll_environment" in facts}
+
+
+def _possible(published: Manifest, registry: Registry, environments: set[str]) -> Manifest:
+    """The manifest without what these machines and this checkout lack."""
+    asked, tools = published.experiment, set(registry.tools())
+    workloads = {name: workload for name, workload in published.workloads.items() if tools.issuperset(workload.tools)}
+    known = environments & set(registry.environments())
+    kept = {
+        "environments": [name for name in asked.environments if name in known],
+        "servers": [name for name in asked.servers if name in registry.servers()],
+        "workloads": [name for name in asked.workloads if name in workloads],
+    }
+    for key, names in kept.items():
+        if not names or (key == "environments" and (METAL not in names or len(names) < 2)):
+            raise UserError(
+                f"This experiment cannot be run here: of its {key} ({', '.join(getattr(asked, key))}) "
+                f"these are available: {', '.join(names) or 'none'}."
+            )
+    others = {
+        "users": {name: users for name, users in asked.users.items() if name in workloads},
+        "noise_floor": _noise_floor(asked.noise_floor, kept["servers"], known),
+        "tuning_steps": _tuning_steps(asked.tuning_steps, known),
+        "claims": [claim for claim in asked.claims if _is_about(claim, kept, workloads)],
+    }
+    experiment = asked.model_copy(update=kept | others)
+    return published.model_copy(update={"experiment": experiment, "workloads": workloads})
+
+
+def _noise_floor(floor: NoiseFloor | None, servers: Collection[str], known: Collection[str]) -> NoiseFloor | None:
+    left = [server for server in floor.servers if server in servers and floor.environment in known] if floor else []
+    return NoiseFloor(environment=floor.environment, servers=left) if floor and left else None
+
+
+def _tuning_steps(steps: TuningSteps | None, known: Collection[str]) -> TuningSteps | None:
+    """The steps between profiles that are available; None when no two are left."""
+    cumulative = [name for name in steps.cumulative if name in known] if steps else []
+    if not steps or len(cumulative) < 2:
+        return None
+    single = [name for name in steps.single if name in known and steps.base in known]
+    return TuningSteps(cumulative=cumulative, base=steps.base if single else None, single=single)
+
+
+def _is_about(claim: Claim, kept: Mapping[str, Collection[str]], workloads: Mapping[str, Workload]) -> bool:
+    """Every name of the claim is still in the experiment, and so are the numbers of users that it is about."""
+    sides = [side for side in (claim.of, claim.over) if side]
+    names = all(
+        name in kept[f"{kind}s"]
+        for side in sides
+        for kind in ("server", "environment", "workload")
+        for name in listed(getattr(side, kind))
+    )
+    return names and all(_has_users(workloads[name], side.users) for side in sides for name in listed(side.workload))
+
+
+def _has_users(workload: Workload, users: int | list[int] | None) -> bool:
+    if users is None or not isinstance(workload, ClosedWorkload):
+        return True
+    return set(listed(users)) <= set(listed(workload.users))
+
+
+def _check_site(site: Site, registry: Registry) -> None:
+    """The machines serve the site of this checkout; it must be the published one."""
+    file = registry.site_file(_safe(site.name))
+    try:
+        here = load_site(file).model_copy(update={"description": site.description})
+    except SiteError:
+        here = None
+    if here != site:
+        raise UserError(
+            f"{file} is not the site that was published: write `site` of the bundle's run.json "
+            "there (without its name) and provision the machines again."
+        )
+
+
+def _write_project(root: Path, published: Manifest, registry: Registry) -> Path:
+    """Make the folders that a Registry lists; the experiment's file."""
+    project = Registry(root)
+    for folder in ("workloads/experiments", "workloads/sites"):
+        (root / folder).mkdir(parents=True)
+    for shared in ("vmtoll", "server-builds", "vm-images"):
+        (root / shared).symlink_to(registry.root.resolve() / shared)
+    for name, workload in published.workloads.items():
+        _write(project.workload_file(_safe(name)), workload)
+    _write(project.site_file(_safe(published.site.name)), published.site)
+    return _write(project.experiment_file(_safe(published.experiment.name)), published.experiment)
+
+
+def _write(file: Path, document: BaseModel) -> Path:
+    content = document.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+    file.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    return file
+
+
+def _safe(name: str) -> str:
+    """A name out of a bundle becomes a file's name here. Raises UserError when it is more than a name."""
+    if not _NAME.fullmatch(name):
+        raise UserError(f"run.json of the bundle: {name!r} is not a name of an experiment, a workload or a site.")
+    return name

@@ -1,0 +1,22 @@
+"""The verb `replication`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vmtoll.commands import batch
+from vmtoll.commands.conclude import replication_page
+from vmtoll.commands.options import ResultsOption
+from vmtoll.paths import RESULTS
+
+
+def replication(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of runs (default: the newest `run all`).", exists=True)
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The page; an earlier one is replaced.")] = RESULTS / batch.PAGE,
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Write the page over published claims again: confirmed, refuted or inconclusive here."""
+    print(f"page: {replication_page(folders or batch.newest(results), output)}")

@@ -1,0 +1,125 @@
+"""The verb `run`: one experiment, or all that repeat published ones."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vmtoll.commands import batch
+from vmtoll.commands.conclude import conclude, judge
+from vmtoll.commands.options import (
+    InventoryOption,
+    LimitOption,
+    ResultsOption,
+    ResumeOption,
+    ScaleOption,
+    UntilOption,
+    size_of,
+)
+from vmtoll.commands.progress import Progress
+from vmtoll.lab import embedded
+from vmtoll.model.errors import UserError
+from vmtoll.model.experiment import Scale
+from vmtoll.model.until import Until
+from vmtoll.paths import RESULTS
+from vmtoll.runner.run import Plan, plan
+from vmtoll.runner.run import run as measure
+from vmtoll.shell import say
+from vmtoll.spec.catalog import Registry
+
+ExperimentArgument = Annotated[
+    str, typer.Argument(help="Name of an experiment (`vmtoll list`), or `all`: each that repeats a published one.")
+]
+
+
+def run(
+    experiment: ExperimentArgument,
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    scale: ScaleOption = None,
+    until: UntilOption = None,
+    resume: ResumeOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Run an experiment, judge it and write its report; the embedded lab's link is set to the rate that it names.
+
+    `all` resumes where it was interrupted, and continues with the next experiment after one that fails (exit code 1).
+    """
+    size = size_of(scale, inventory)
+    if experiment == "all":
+        if resume:
+            raise UserError("--resume cannot be combined with `run all`, which resumes automatically.")
+        if dry_run:
+            _print_batch(batch.plans(size, until=until))
+            return
+        if not inventory:
+            embedded.need_root()
+        raise SystemExit(batch.run_all(size, inventory, results, limit=limit, until=until))
+    if dry_run:
+        _print_plan(_planned(experiment, inventory, scale, Registry(), until))
+        return
+    print(conclude(run_one(experiment, inventory, results, limit=limit, scale=scale, resume=resume, until=until)))
+
+
+def run_one(
+    experiment: str,
+    inventory: Path | None,
+    results: Path,
+    *,
+    limit: str | None = None,
+    scale: Scale | None = None,
+    resume: Path | None = None,
+    registry: Registry | None = None,
+    until: Until | None = None,
+) -> Path:
+    """Measure one experiment of a registry, on the embedded lab without an inventory; the run's folder."""
+    registry = registry or Registry()
+    link = _planned(experiment, inventory, scale, registry).resolved.experiment.link
+    machines = inventory or embedded.shaped(link, say)
+    with Progress() as progress:
+        return measure(
+            registry.experiment_file(experiment), machines, results, resume,
+            listener=progress, registry=registry, scale=size_of(scale, inventory), limit=limit, until=until,
+            judge=judge,
+        )  # fmt: skip
+
+
+def _planned(
+    experiment: str, inventory: Path | None, scale: Scale | None, registry: Registry, until: Until | None = None
+) -> Plan:
+    file = registry.experiment_file(experiment)
+    planned = plan(file, registry, scale=size_of(scale, inventory), until=until)
+    if scale and planned.resolved.experiment.scale is None:
+        raise UserError(f"{file}: has one size, no `scales`; leave out --scale.")
+    return planned
+
+
+def _print_plan(planned: Plan) -> None:
+    from vmtoll.report.words import load_text  # noqa: PLC0415 (loads pandas)
+
+    for trial in planned.trials:
+        scenario = trial.scenario
+        print(
+            f"block {trial.block}  {trial.order:3d}  {trial.arm!s:12}  {scenario.server:18}  "
+            f"{scenario.workload:16}  {load_text(scenario.load)}"
+        )
+    for server, why in planned.resolved.skipped.items():
+        print(f"skipped: {server}: {why}")
+    minutes, until = planned.total_s / 60, planned.resolved.experiment.until
+    size = f"{len(planned.trials)} trials, about {minutes:.1f} minutes"
+    if until:
+        size = (
+            f"{len(planned.trials)} trials up to the first look, more until every comparison is decided or known "
+            f"within ±{until.half_width_pct:g}%, at most {minutes:.1f} minutes"
+        )
+    print(f"{size}; the order of a run is drawn at random and recorded")
+
+
+def _print_batch(plans: Mapping[str, Plan]) -> None:
+    for name, planned in plans.items():
+        minutes, link = planned.total_s / 60, planned.resolved.experiment.link
+        print(f"{name:24}  {len(planned.trials):4d} trials  {minutes:5.1f} minutes  link {link}")
+    minutes = sum(planned.total_s for planned in plans.values()) / 60
+    print(f"{len(plans)} experiments, about {minutes:.0f} minutes")

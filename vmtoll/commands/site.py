@@ -1,0 +1,34 @@
+"""The verb `site`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vmtoll.commands.options import ResultsOption
+from vmtoll.paths import RESULTS
+
+
+def site(
+    output: Annotated[Path, typer.Option(help="Folder to write; an earlier site there is replaced.")] = Path("site"),
+    results: ResultsOption = RESULTS,
+    contributed: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="A bundle, or a folder of bundles (repeatable).", exists=True, file_okay=False),
+    ] = None,
+) -> None:
+    """Write a static page over all runs: filter, compare, link. It works from a file and from any web server.
+
+    Bundles of others in results/contributed/ and --from are shown too, after a check. A bundle that is tampered,
+    unscrubbed or incomplete is left out with one sentence, and the exit code is 1.
+    """
+    from vmtoll.publish.contributed import admit, bundles  # noqa: PLC0415 (loads the analysis)
+    from vmtoll.report.explorer import write_site  # noqa: PLC0415
+
+    own = [file.parent.name for file in results.glob("*/*/run.json") if file.parent.parent.name != "contributed"]
+    admitted, refused = admit(bundles(results, contributed or ()), own)
+    for sentence in refused:
+        print(f"vmtoll: refused: {sentence}", file=sys.stderr)
+    print(f"site: {write_site(results, output, {item.name: item.run for item in admitted})}")
+    raise SystemExit(1 if refused else 0)

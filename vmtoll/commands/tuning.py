@@ -1,0 +1,35 @@
+"""The verbs `tune` and `untune`: apply performance settings to hosts, and restore what they were."""
+
+import json
+
+from vmtoll.commands.options import CheckOption, InventoryOption, LimitOption
+from vmtoll.lab import embedded
+from vmtoll.model.errors import UserError
+from vmtoll.model.inventory import HostVars
+from vmtoll.shell import play
+from vmtoll.spec.inventory import read_inventory
+
+
+def tune(inventory: InventoryOption = None, limit: LimitOption = None, check: CheckOption = False) -> None:
+    """Apply the performance settings in `vmtoll_tuning` of each host: governor, turbo, SMT, interrupts, …
+
+    vmtoll records the host's own settings before the first change; `vmtoll untune` restores them. A host that cannot
+    do all that is asked is named before anything is changed. docs/real-hosts.md has the settings.
+    """
+    path = inventory or embedded.require()
+    hosts = read_inventory(path, limit)["_meta"]["hostvars"]
+    if not any(HostVars.read(name, variables, str(path)).tuning for name, variables in hosts.items()):
+        raise UserError(f"{path}: no host has vmtoll_tuning; set it as docs/real-hosts.md shows.")
+    _play(path, limit, check=check, state="tuned")
+
+
+def untune(inventory: InventoryOption = None, limit: LimitOption = None, check: CheckOption = False) -> None:
+    """Restore each host's settings from before `vmtoll tune`; a host that was never tuned stays as it is."""
+    _play(inventory or embedded.require(), limit, check=check, state="restored")
+
+
+def _play(path: object, limit: str | None, *, check: bool, state: str) -> None:
+    options = ["-e", json.dumps({"host_tuning_state": state}), "--diff"]
+    options += ["--check"] if check else []
+    options += ["--limit", limit] if limit else []
+    play("tune.yml", *options, inventory=str(path))

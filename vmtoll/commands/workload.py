@@ -1,0 +1,117 @@
+"""`vmtoll workload`: workloads made from what your own servers saw."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vmtoll.commands.options import JsonOption
+from vmtoll.shell import say
+
+if TYPE_CHECKING:
+    from vmtoll.access_log.traffic import Summary
+
+_GIGABIT_BYTES = 1e9 / 8  # what a link of 1 Gbit/s carries in a second
+
+app = typer.Typer(help="Create workloads from access logs.", no_args_is_help=True)
+
+
+@app.command("from-log")
+def from_log(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(help="Access logs in the combined format, plain, .gz or .zst; a series in any order."),
+    ],
+    output: Annotated[
+        Path, typer.Option(help="Folder to write to; `workloads` of this project, and `vmtoll run` finds them.")
+    ],
+    name: Annotated[str, typer.Option(help="Name of the workload and of its site.")] = "from-log",
+    lines: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Lines of the URL list; more if the mean body needs them.")
+    ] = 1000,
+    idle_s: Annotated[int, typer.Option(min=0, help="A client's connection counts as closed after such a pause.")] = 5,
+    largest_kib: Annotated[
+        int | None, typer.Option(min=1, help="Cut larger bodies to this size; default: none, if the site fits 512 MiB.")
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="The log's listener speaks TLS. HTTP/2.0 in most lines says so itself.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn an access log into a workload and a site of the same sizes, weights and rates.
+
+    Writes OUTPUT/NAME.yml (the rate of the busiest minute), NAME-sweep.yml (rising shares of what a machine can
+    do), sites/NAME.yml and NAME.summary.json. No address, path, query, referrer or user agent of the log is in them.
+    """
+    from vmtoll import access_log  # noqa: PLC0415 (loads duckdb)
+
+    largest = None if largest_kib is None else largest_kib * 1024
+    options = access_log.Options(name=name, lines=lines, idle_s=idle_s, largest_bytes=largest, tls=tls)
+    made = access_log.from_log(logs, output, options, say)
+    if as_json:
+        print(json.dumps(made.summary, indent=1))
+        return
+    print("\n".join([*_lines(made.summary), *(f"wrote: {file}" for file in made.files)]))
+    print(
+        f"next: name {name} or {name}-sweep under `workloads` of an experiment, and provision the "
+        "machines again, for they need the site"
+    )
+
+
+def _lines(seen: "Summary") -> Iterator[str]:
+    malformed, site, connections, body = seen["malformed"], seen["site"], seen["connections"], seen["body_bytes"]
+    yield f"lines:        {seen['lines']:,}, of which {malformed['lines']:,} malformed{_where(seen)}"
+    yield f"time:         {seen['first_at']} to {seen['last_at']}"
+    second, minute = seen["peak_second"], seen["peak_minute"]
+    yield (
+        f"rate:         {seen['rate_mean_rps']:.3g} requests/s on average; the busiest minute {minute['rate_rps']:.3g} "
+        f"({minute['start']}), the busiest second {second['requests']} ({second['start']})"
+    )
+    yield from _by_hour(seen["hours"])
+    yield (
+        f"connections:  {connections['requests_per_connection_mean']:.3g} requests each on average (median "
+        f"{connections['requests_per_connection_p50']}, 90% up to {connections['requests_per_connection_p90']}); "
+        f"{connections['keep_alive_share']:.1%} of the requests found one open ({connections['estimate']})"
+    )
+    if connections["http_2_share"]:
+        yield f"HTTP/2:       {connections['http_2_share']:.1%} of the requests"
+    yield f"304s:         {seen['not_modified_share']:.1%} of the requests"
+    if body["answers"]:
+        sizes = ", ".join(f"p{p} {body[f'p{p}']:,}" for p in (10, 50, 90, 99))
+        yield f"bodies:       {sizes}, largest {body['p100']:,} bytes"
+    of = site["of"]
+    yield (
+        f"site:         {site['files']} files, {site['total_bytes'] / 1e6:.1f} MB, for {of['objects']:,} files of the "
+        f"log; {site['lines']} lines, each for {of['requests'] / site['lines']:,.1f} requests; mean body "
+        f"{site['body_bytes_mean']:,.0f} bytes, in the log {of['body_bytes_mean']:,.0f}"
+    )
+    left = ", ".join(f"{n:,} {why.replace('_', ' ')}" for why, n in of["left_out"].items())
+    cut = f"; {of['cut']:,} bodies cut to the largest size allowed" if of["cut"] else ""
+    yield f"stands for:   {of['share']:.1%} of the requests{f' (left out: {left})' if left else ''}{cut}"
+    if site["mean_body_deviates"]:
+        log_rps, site_rps = (_GIGABIT_BYTES / mean for mean in (of["body_bytes_mean"], site["body_bytes_mean"]))
+        share = site["body_bytes_mean"] / of["body_bytes_mean"]
+        yield (
+            f"warning:      the mean body is {share:.0%} of the log's, so this site misjudges links: "
+            f"1 Gbit/s carries {log_rps:,.3g} requests/s of the log, but {site_rps:,.3g} of the "
+            f"site; {'raise --largest-kib, or lower --lines' if of['cut'] else 'raise --lines'}"
+        )
+
+
+def _where(seen: "Summary") -> str:
+    """The first malformed lines, by file (its place among the arguments) and line."""
+    first = seen["malformed"]["first"]
+    named = ", ".join(f"line {m['line']}" + (f" of log {m['log']}" if seen["logs"] > 1 else "") for m in first)
+    return f" ({'first: ' if seen['malformed']['lines'] > len(first) else ''}{named})" if first else ""
+
+
+def _by_hour(hours: "Sequence[Summary]") -> Iterator[str]:
+    """The mean rate of each hour of the day that the log has, over all its days; eight hours a line."""
+    rates: dict[str, list[float]] = {}
+    for hour in hours:
+        rates.setdefault(hour["start"][11:13], []).append(hour["rate_rps"])
+    cells = [f"{hour}h {sum(each) / len(each):<7.3g}" for hour, each in sorted(rates.items())]
+    for first in range(0, len(cells), 8):
+        yield f"{'' if first else 'by hour UTC:':13} {' '.join(cells[first : first + 8]).rstrip()}"

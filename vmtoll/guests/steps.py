@@ -1,0 +1,31 @@
+"""The tuning steps between two guest profiles: those that the second one's domain has and the first one's lacks."""
+
+from functools import cache
+
+from vmtoll.guests import profiles
+from vmtoll.guests.diagnosis import Facts, diagnose
+from vmtoll.guests.domain import Files, render
+from vmtoll.guests.inventory import Guest
+from vmtoll.model.diagnosis import State, Tuning
+
+_FILES = Files(kernel="/vmlinuz", initrd="/initrd.img", disk="/disk.qcow2", console_log="/console.log", credentials={})
+_HOST: Facts = {
+    "kvm_device": True, "vhost_net": True, "cpus": list(range(8)), "hugepages": {"size_kib": 2048, "free": 4096},
+    "halt_poll_ns": 200_000,
+}  # fmt: skip
+
+
+def gained(before: str, after: str) -> frozenset[Tuning]:
+    """The tuning steps from one profile to another, with four virtual CPUs; none where vmtoll no longer has one."""
+    if not {before, after} <= set(profiles.names()):
+        return frozenset()
+    return _taken(after) - _taken(before)
+
+
+@cache
+def _taken(profile: str) -> frozenset[Tuning]:
+    guest = Guest(name="guest", profile=profile, cpus="2-5", emulator_cpus="6,7", uplink="eth0", vf="0000:00:00.0")
+    steps = diagnose(render(profiles.load(profile), guest, _FILES), _HOST)
+    return frozenset(
+        step.tuning for step in steps if all(s.state is State.TAKEN for s in steps if s.tuning is step.tuning)
+    )

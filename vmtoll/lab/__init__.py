@@ -1,0 +1,1 @@
+"""The embedded lab: its image, its topology, its machines."""

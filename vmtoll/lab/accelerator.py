@@ -1,0 +1,42 @@
+"""Which accelerator works, found by booting the image's own kernel: /dev/kvm may exist and yet run nothing."""
+
+import selectors
+import subprocess
+import time
+from pathlib import Path
+from typing import Literal
+
+BANNER = b"Linux version"
+PATIENCE_S = 8.0
+
+Accelerator = Literal["kvm", "tcg"]
+
+
+def probe(kernel: Path, device: Path = Path("/dev/kvm"), patience_s: float = PATIENCE_S) -> tuple[Accelerator, str]:
+    """Return the accelerator that boots `kernel`, and in one sentence why."""
+    if not device.exists():
+        return "tcg", f"{device} does not exist"
+    argv = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none"]
+    argv += ["-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
+    argv += ["-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as qemu:
+        try:
+            printed = _read_until_banner(qemu, patience_s)
+        finally:
+            qemu.kill()
+    if BANNER in printed:
+        return "kvm", "the image's kernel prints its banner under KVM"
+    return ("tcg", f"{device} exists, but the image's kernel printed no banner under KVM within {patience_s:g} s")
+
+
+def _read_until_banner(qemu: "subprocess.Popen[bytes]", patience_s: float) -> bytes:
+    assert qemu.stdout is not None
+    printed, deadline = b"", time.monotonic() + patience_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(qemu.stdout, selectors.EVENT_READ)
+        while BANNER not in printed and selector.select(max(0.0, deadline - time.monotonic())):
+            chunk = qemu.stdout.read1(4096)  # type: ignore[attr-defined]
+            if not chunk:
+                break
+            printed += chunk
+    return printed

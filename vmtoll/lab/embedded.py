@@ -1,0 +1,212 @@
+"""The embedded lab: up, down, status, and the provisioning of whatever an inventory names."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vmtoll.guests import kvm_host, needs
+from vmtoll.lab import accelerator, image, machine_disk, suite, topology
+from vmtoll.lab.guests import for_role, host_key, make_guests
+from vmtoll.model.errors import UserError
+from vmtoll.model.inventory import GuestAccelerator, HostVars
+from vmtoll.model.release import Release
+from vmtoll.paths import INVENTORY, LAB
+from vmtoll.provisioning import archives, servers, tools
+from vmtoll.shell import lock, play
+from vmtoll.spec.inventory import joined, read_inventory
+
+Say = Callable[[str], None]
+LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
+
+
+def need_root() -> None:
+    """Raise UserError unless this is root."""
+    if os.geteuid() != 0:
+        raise UserError("The embedded lab needs root, for namespaces and mounts: run it as root or by sudo.")
+
+
+def up(link: str, say: Say, shape: topology.Shape | None = None, release: Release | None = None) -> None:
+    """Bring a lab up (default: the topology `single`) with the clients' links at `link`, its machines of a release.
+
+    One of this shape and release that is up and answers only gets that link; another one is replaced.
+    """
+    if not LINK.fullmatch(link):
+        raise UserError(f"Link {link!r}: give `unshaped`, or a rate such as `100mbit` or `1gbit`.")
+    shape = shape or topology.shape()
+    _check_link(link, virtual=bool(shape.inventory))
+    release = release or _own_release()
+    folder = image.ensure(say, release)
+    disk = machine_disk.ensure(folder, say).name if shape.inventory else image.DISK
+    with lock("lab"):
+        wanted, built = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}, _built()
+        if all(built.get(key) == value for key, value in wanted.items()) and not _silent_machines():
+            _set_link(link)
+            say(f"the lab is up, its link {link}")
+            return
+        if LAB.exists():
+            _play("down")  # its memory is free then
+        topology.check_memory(shape)
+        kind, why = accelerator.probe(folder / "vmlinuz")
+        say(f"accelerator: {kind} ({why}{needs.module_text(kvm_host.facts())})")
+        say("building the lab" + "; what is emulated takes half a minute each to boot" * (kind == "tcg"))
+        variables: dict[str, Any] = {
+            "embedded_lab_image": str(folder),
+            "embedded_lab_guest_disk": disk,
+            **shape.variables(),
+            **_guests_and_cpus(shape, kind),
+        }
+        _play("up", embedded_lab_link=link, **variables)
+        if shape.inventory:
+            say("making the guests inside of the KVM hosts")
+            make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
+        (LAB / "variables.json").write_text(json.dumps(variables))
+        _record(wanted | {"link": link})
+        say(f"the lab is up, its link {link}")
+
+
+def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str, object]:
+    """The role's variables for the guests and for the CPU that all systems under test share: the last one.
+
+    Raises UserError when this machine lacks what the guests need; their bridge and network card come with the lab.
+    """
+    cpus = len(os.sched_getaffinity(0))
+    if shape.inventory:
+        machines = shape.described_guests(kind, f"0-{cpus - 1}")
+        described = [for_role(machine, "machines") for machine in machines]
+        return {
+            "embedded_lab_guests": [{**named, **own} for named, own in zip(shape.guests, described, strict=True)],
+            "embedded_lab_trusted_key": f"{host_key()}.pub",
+        }
+    guests = shape.described_guests(kind, str(cpus - 1))
+    if lacks := needs.lacking(guests, kvm_host.facts() | {"interfaces": [topology.BRIDGE, topology.UPLINK]}):
+        raise UserError(" ".join(lacks))
+    return {
+        "embedded_lab_cpus": cpus,
+        "embedded_lab_sut_cpus": str(cpus - 1),
+        "embedded_lab_guests": [
+            {**named, **for_role(guest)} for named, guest in zip(shape.guests, guests, strict=True)
+        ],
+    }
+
+
+def shaped(link: str, say: Say) -> Path:
+    """Give the clients of the lab that is up this link; the lab's inventory. Raises UserError when it is not up."""
+    inventory = require()
+    with lock("lab"):
+        if _set_link(link):
+            say(f"the lab's link is {link} now")
+    return inventory
+
+
+def _set_link(link: str) -> bool:
+    """Change the link, in seconds and without touching the machines; False when it is so already."""
+    built = _built()
+    if built.get("link") == link:
+        return False
+    if not (LAB / "variables.json").exists():
+        raise UserError("The embedded lab was built by an earlier vmtoll; rebuild it as root with `make lab-up`.")
+    variables = json.loads((LAB / "variables.json").read_text())
+    _check_link(link, virtual=bool(variables["embedded_lab_inventory"]))
+    _record(built | {"link": "unknown"})  # as long as it is being changed
+    _play("link", embedded_lab_link=link, **variables)
+    _record(built | {"link": link})
+    return True
+
+
+def _check_link(link: str, *, virtual: bool) -> None:
+    """Raise UserError for a rate that the links of virtual machines would not have: they are not shaped."""
+    if virtual and link != "unshaped":
+        raise UserError(
+            f"Link {link!r}: the links of virtual machines are not shaped; only `unshaped` is possible here."
+        )
+
+
+def down(say: Say) -> None:
+    """Remove the lab: processes, mounts, namespaces, files. Harmless when there is none, or half of one."""
+    with lock("lab"):
+        _play("down")
+        say("the lab is down")
+
+
+def status() -> dict[str, object]:
+    """Return whether the lab is up, its image, shape and link, and which machines do not answer."""
+    built = _built()
+    silent = _silent_machines() if built else []
+    return {"up": bool(built) and not silent, **built, "silent_machines": silent}
+
+
+def provision(
+    inventory: Path | None,
+    options: list[str],
+    limit: str | None = None,
+    release: Release | None = None,
+    *,
+    quiet: bool = False,
+) -> None:
+    """Run site.yml against an inventory (default: the embedded lab's), or those of it that `limit` matches.
+
+    Guests that it describes by a profile are made first, of this release.
+    """
+    chosen = inventory or require()
+    data = read_inventory(chosen, limit)
+    removed = make_guests(data, chosen, options, release or (suite.chosen() if inventory else _own_release()))
+    tools.build()
+    variables = archives.variables(_policy(data, chosen))
+    pattern = joined(limit or "all", *(f"!{name}" for name in removed))
+    play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=chosen, quiet=quiet)
+
+
+def _own_release() -> Release:
+    """The release of the lab that is up; where there is none, that of an image that nobody chose."""
+    return suite.chosen(str(_built().get("suite", "")))
+
+
+def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
+    """Take what is alike for all servers from the inventory; raises UserError where hosts disagree."""
+    hosts = [HostVars.read(name, facts, str(path)) for name, facts in inventory["_meta"]["hostvars"].items()]
+    ports = {host.http_port for host in hosts if "http_port" in host.model_fields_set}
+    workers = {host.workers for host in hosts if "workers" in host.model_fields_set}
+    for name, values in (("vmtoll_http_port", ports), ("vmtoll_workers", workers)):
+        if len(values) > 1:
+            raise UserError(f"{path}: {name} must be the same on every host, but it is {sorted(values)}.")
+    defaults = HostVars()
+    return servers.Policy(port=(ports or {defaults.http_port}).pop(), workers=(workers or {defaults.workers}).pop())
+
+
+def require() -> Path:
+    """Return the lab's inventory. Raises UserError when the lab is not up."""
+    if not (LAB / "built.json").exists():
+        raise UserError(
+            "The embedded lab is not up. Bring it up as root with `make lab-up`, or name your own --inventory."
+        )
+    return INVENTORY
+
+
+def _play(state: str, **variables: Any) -> None:
+    everything = {"embedded_lab_state": state, "embedded_lab_folder": str(LAB), **variables}
+    play("lab.yml", "-e", json.dumps(everything), quiet=True)
+
+
+def _record(built: dict[str, object]) -> None:
+    (LAB / "built.json").write_text(json.dumps(built))
+
+
+def _built() -> dict[str, object]:
+    try:
+        content: dict[str, object] = json.loads((LAB / "built.json").read_text())
+        return content
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+
+
+def _silent_machines() -> list[str]:
+    config = LAB / "ssh_config"
+    names = [line.split()[1] for line in config.read_text().splitlines() if re.fullmatch(r"Host [a-z0-9-]+", line)]
+    reach = ["ssh", "-F", str(config), "-o", "ConnectTimeout=20"]  # several emulated guests are slow
+    return [
+        name for name in names if subprocess.run([*reach, name, "true"], capture_output=True, check=False).returncode
+    ]

@@ -1,0 +1,96 @@
+"""The guests that an inventory describes by a profile are made before the machines are provisioned."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vmtoll.guests import needs, profiles
+from vmtoll.guests.domain import files_of_role, render
+from vmtoll.guests.inventory import Guest, guest
+from vmtoll.lab import image
+from vmtoll.model.errors import UserError
+from vmtoll.model.release import Release
+from vmtoll.paths import STATE
+from vmtoll.shell import play, run, say
+from vmtoll.spec.inventory import hosts_by_role
+
+
+def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
+    """The guests of an inventory (`ansible-inventory --list`) that have a profile.
+
+    Raises InventoryError for one that is not fully described, UserError where its profile or KVM host does not exist.
+    """
+    by_role = hosts_by_role(data, str(source))
+    guests = [guest(host) for host in by_role["kvm_guest"] if host.vars.profile]
+    for one in guests:
+        profiles.load(one.profile)
+        if one.kvm_host not in [host.name for host in by_role["kvm_host"]]:
+            raise UserError(f"{source}: {one.name}: vmtoll_kvm_host {one.kvm_host!r} is not in the group `kvm_hosts`.")
+    return guests
+
+
+def for_role(described: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
+    """An element of the role's kvm_guest_list."""
+    xml = render(profiles.load(described.profile, kind=kind), described, files_of_role(described.name))
+    return described.model_dump(include={"name", "state", "domain", "public_key"}) | {"xml": xml}
+
+
+def make_guests(
+    data: Mapping[str, Any], inventory: Path, options: Sequence[str], release: Release, *, quiet: bool = False
+) -> list[str]:
+    """Make, or remove, the guests that have a profile (playbooks/guests.yml), of this release; those removed, by name.
+
+    Raises UserError, before anything is made, where a KVM host lacks what its guests need.
+    """
+    guests = described(data, inventory)
+    present = [one for one in guests if one.state == "present"]
+    for one in present:
+        if not Path(one.public_key).expanduser().exists():
+            raise UserError(
+                f"{one.name}: {one.public_key} does not exist: make a key with ssh-keygen, or name the public half "
+                "of yours in vmtoll_public_key."
+            )
+    lists = {host: [for_role(one) for one in guests if one.kvm_host == host] for host in _kvm_hosts(guests)}
+    variables: dict[str, object] = {"kvm_guest_lists": lists}
+    if present:
+        if os.geteuid() != 0:
+            raise UserError(f"{inventory}: the image of {present[0].name} is made as root: run it as root or by sudo.")
+        _check_needs(present, inventory)
+        variables |= {"kvm_guest_image_source": str(image.ensure(say, release)), "kvm_guest_host_key": str(host_key())}
+    if guests:
+        narrowed = ",".join([*lists, *(one.name for one in present)])
+        play("guests.yml", "-e", json.dumps(variables), "--limit", narrowed, *options, inventory=inventory, quiet=quiet)
+    return [one.name for one in guests if one.state == "absent"]
+
+
+def _kvm_hosts(guests: Sequence[Guest]) -> list[str]:
+    return list(dict.fromkeys(one.kvm_host for one in guests))
+
+
+def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
+    """Raise UserError naming all that the KVM hosts lack."""
+    lacks: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="vmtoll-kvm-hosts-") as folder:
+        variables = {"kvm_guest_probe": str(needs.PROBE), "kvm_guest_facts_folder": folder}
+        hosts = _kvm_hosts(guests)
+        play(
+            "kvm-hosts.yml", "-e", json.dumps(variables), "--limit", ",".join(hosts), inventory=inventory, quiet=True
+        )  # fmt: skip
+        for host in hosts:
+            seen = json.loads((Path(folder) / f"{host}.json").read_text())
+            own = [one for one in guests if one.kvm_host == host]
+            lacks += [f"{host}: {lack}" for lack in needs.lacking(own, seen["facts"], seen["running"])]
+    if lacks:
+        raise UserError(" ".join(lacks))
+
+
+def host_key() -> Path:
+    """The key that the guests' SSH servers prove themselves by, made once."""
+    key = STATE / "guests" / "host_key"
+    if not key.exists():
+        key.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "vmtoll-guests", "-f", key])
+    return key

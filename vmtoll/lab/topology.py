@@ -1,0 +1,234 @@
+"""The machines of the embedded lab: a topology (playbooks/topologies/<name>.yml), its guests, their addresses."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vmtoll.guests import profiles
+from vmtoll.guests.inventory import Guest
+from vmtoll.model.errors import UserError
+from vmtoll.model.inventory import GuestAccelerator
+from vmtoll.paths import LAB, PLAYBOOKS, VM_IMAGES
+from vmtoll.spec.catalog import unknown
+
+TOPOLOGIES = PLAYBOOKS / "topologies"
+# Where each kind of machine begins to count, in RFC 2544's range for benchmarks.
+_FIRST = {"clients": "198.18.0.10", "metal": "198.18.0.20", "guests": "198.18.0.30"}
+_PREFIX, _SWITCH_ADDRESS = 15, "198.18.0.1"
+BRIDGE, UPLINK = "vt-br0", "vt-up"
+# Memory that a machine takes, in addition to a guest's own: QEMU and its translated code; systemd in a container.
+_QEMU_MIB = 300
+_MACHINE_MIB = 100
+# Memory of a virtual machine of the lab, without that of the guests inside of it.
+_OWN_MIB = 1024
+_THIS = "this-machine"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The machines of a lab, as the role embedded_lab takes them.
+
+    `machines`: containers, {name, group, address, host}; `guests` of this machine: {name, profile, kvm_host, address,
+    mac}; `cells`: name → names of machines. In a lab of virtual machines these are its `guests`, there are no
+    containers, and `inventory` is the whole of it, with the guests inside of its hosts.
+    """
+
+    topology: str
+    machines: Sequence[Mapping[str, str]]
+    guests: Sequence[Mapping[str, Any]]
+    kvm_hosts: Sequence[str]
+    cells: Mapping[str, Sequence[str]]
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> profiles.Kind:
+        """Of which kind the profiles of `guests` are."""
+        return "machines" if self.inventory else "guests"
+
+    def variables(self) -> dict[str, object]:
+        """Variables of the role embedded_lab."""
+        parts = ("machines", "guests", "kvm_hosts", "cells", "inventory")
+        return {f"embedded_lab_{part}": getattr(self, part) for part in parts} | {
+            "embedded_lab_bridge": BRIDGE,
+            "embedded_lab_uplink": UPLINK,
+            "embedded_lab_prefix": _PREFIX,
+            "embedded_lab_switch_address": _SWITCH_ADDRESS,
+        }
+
+    def described_guests(self, accelerator: GuestAccelerator, cpus: str) -> list[Guest]:
+        """The guests in full; they share these CPUs."""
+        shared = {
+            "accelerator": accelerator,
+            "cpus": cpus,
+            "bridge": BRIDGE,
+            "uplink": UPLINK,
+            "prefix": _PREFIX,
+            "gateway": _SWITCH_ADDRESS,
+            "disk_cache": "unsafe",
+        }
+        return [Guest.model_validate({**guest, **shared}) for guest in self.guests]
+
+    def record(self) -> dict[str, object]:
+        """The topology, and each guest's profile: a lab with another record is built again."""
+        guests = {guest["name"]: guest["profile"] for guest in self.guests}
+        if self.inventory:
+            inside = self.inventory["all"]["children"]["suts"]["children"]["kvm_guests"]["hosts"]
+            guests |= {name: variables["vmtoll_profile"] for name, variables in inside.items()}
+        return {"topology": self.topology, "guests": guests}
+
+    def memory_mib(self) -> int:
+        """Memory of all machines together."""
+        guests = sum(_memory_mib(guest, self.kind) + _QEMU_MIB for guest in self.guests)
+        return guests + len(self.machines) * _MACHINE_MIB
+
+
+def shape(topology: str = "single", profiles: Sequence[str] = ()) -> Shape:
+    """The shape of a topology; `profiles`, where there are any, replace its guests, all on its first KVM host.
+
+    Raises UserError when there is no such topology or profile.
+    """
+    _known("topology", [topology], TOPOLOGIES)
+    _known("guest profile", profiles, VM_IMAGES / "guests")
+    described: dict[str, Any] = yaml.safe_load((TOPOLOGIES / f"{topology}.yml").read_text())
+    kvm_hosts = list(described["guests"])
+    on_hosts = {kvm_hosts[0]: _named(profiles)} if profiles else described["guests"]
+    if "machines" in described:
+        return _virtual(topology, described, on_hosts)
+    host_of = {name: host for host, guests in on_hosts.items() for name in guests}
+    cells = {
+        cell: [*members, *(name for name, host in host_of.items() if host in members)]
+        for cell, members in described.get("cells", {}).items()
+    }
+    # The kernel that a container shares is this machine's: by the name that its own cell has for it.
+    for members in cells.values():
+        own = next(host for host in kvm_hosts if host in members)
+        host_of |= {name: own for name in members if name not in host_of}
+    machines = [
+        {"name": name, "group": group, "address": address, "host": host_of.get(name, kvm_hosts[0])}
+        for group in ("clients", "metal")
+        for name, address in _addresses(group, described[group])
+    ]
+    profile_of = {name: profile for guests in on_hosts.values() for name, profile in guests.items()}
+    guests = [
+        {"name": name, "profile": profile_of[name], "kvm_host": host_of[name], "address": address, "mac": _mac(address)}
+        for name, address in _addresses("guests", profile_of)
+    ]
+    return Shape(topology, machines, guests, kvm_hosts, cells)
+
+
+def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str, Mapping[str, str]]) -> Shape:
+    """A lab of virtual machines, each with its own kernel: `machines` are guests here, and an inventory like any other.
+
+    `metal` names the machine that each is; guests run inside of the KVM hosts, and are made by provisioning.
+    Each has one virtual CPU: under emulation (QEMU 7.2) guests that start at the same moment on two stand still.
+    """
+    machine_of = dict(described["metal"])
+    names = {"clients": described["clients"], "metal": machine_of.values()}
+    addresses = {name: address for group, names in names.items() for name, address in _addresses(group, names)}
+    inside = {name: (host, profile) for host, guests in on_hosts.items() for name, profile in guests.items()}
+    guests = {
+        name: {
+            "ansible_host": address,
+            "vmtoll_environment": inside[name][1],
+            "vmtoll_profile": inside[name][1],
+            "vmtoll_kvm_host": inside[name][0],
+            "vmtoll_domain": name,
+            "vmtoll_cpus": "0",
+            "vmtoll_mac": _mac(address),
+            "vmtoll_prefix": _PREFIX,
+            "vmtoll_gateway": _SWITCH_ADDRESS,
+            "vmtoll_disk_cache": "unsafe",
+        }
+        for name, address in _addresses("guests", inside)
+    }
+    machines = []
+    for name, address in addresses.items():
+        carried = [_memory_mib({"profile": profile}) + _QEMU_MIB for host, profile in inside.values() if host == name]
+        machines.append(
+            {
+                "name": name,
+                "profile": described["machines"][name],
+                "kvm_host": _THIS,
+                "address": address,
+                "mac": _mac(address),
+                "memory_mib": _OWN_MIB * (2 if carried else 1) + sum(carried),
+                "vcpus": 1,
+            }
+        )
+    cells = {
+        cell: [*members, *(name for name, (host, _) in inside.items() if host in members)]
+        for cell, members in described.get("cells", {}).items()
+    }
+    children: dict[str, Any] = {
+        "clients": {"hosts": {name: {"ansible_host": addresses[name]} for name in described["clients"]}},
+        "kvm_hosts": {"hosts": {name: {"ansible_host": addresses[name]} for name in on_hosts}},
+        "suts": {
+            "vars": {"vmtoll_workers": 1},
+            "children": {
+                "metal": {
+                    "hosts": {
+                        name: {"ansible_host": addresses[machine], "vmtoll_environment": "metal"}
+                        for name, machine in machine_of.items()
+                    }
+                },
+                "kvm_guests": {"hosts": guests},
+            },
+        },
+    }
+    if cells:
+        children["cells"] = {"children": {cell: {"hosts": dict.fromkeys(members)} for cell, members in cells.items()}}
+    everywhere = {
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(LAB / "key"),
+        "ansible_ssh_common_args": f"-F {LAB}/ssh_config",
+        "kvm_guest_known_hosts": str(LAB / "known_hosts"),
+        "vmtoll_lab": "hosts",
+        "vmtoll_link": "unshaped",
+        "vmtoll_http_port": 8080,
+    }
+    return Shape(topology, [], machines, [], {}, {"all": {"vars": everywhere, "children": children}})
+
+
+def check_memory(wanted: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
+    """Raises UserError when this machine has too little memory for a lab."""
+    fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, wanted.memory_mib()
+    if free_mib < need_mib:
+        raise UserError(
+            f"The lab of {len(wanted.machines)} machines and {len(wanted.guests)} guests takes about {need_mib} MiB "
+            f"of memory, and {free_mib} MiB are available: ask for fewer with --guests, or use a larger machine."
+        )
+
+
+def _known(kind: str, names: Iterable[str], folder: Path) -> None:
+    known = sorted(file.stem for file in folder.glob("*.yml"))
+    for name in names:
+        if name not in known:
+            message = unknown(kind, name, known)
+            raise UserError(f"{message[0].upper()}{message[1:]}.")
+
+
+def _named(profiles: Sequence[str]) -> dict[str, str]:
+    """Guest → profile; named after the profile; the second of a profile gets the suffix -2."""
+    named: dict[str, str] = {}
+    for n, profile in enumerate(profiles):
+        before = profiles[:n].count(profile)
+        named[f"{profile}-{before + 1}" if before else profile] = profile
+    return named
+
+
+def _addresses(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, str(IPv4Address(_FIRST[kind]) + n)) for n, name in enumerate(names)]
+
+
+def _memory_mib(guest: Mapping[str, Any], kind: profiles.Kind = "guests") -> int:
+    return int(guest.get("memory_mib") or profiles.load(guest["profile"], kind=kind).values["memory_mib"])
+
+
+def _mac(address: str) -> str:
+    """QEMU's own prefix, then the address without its first byte."""
+    return "52:54:00:" + IPv4Address(address).packed[1:].hex(":")

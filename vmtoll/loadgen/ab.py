@@ -1,0 +1,92 @@
+"""ab: the closed loop of most published experiments. One page, again and again, over HTTP/1.0.
+
+It exits 0 when every answer is a 404, counts an answer of another length than the first one as failed, and stops at
+the first connection that breaks. It logs no requests; `-e` has every whole percentile in milliseconds to the µs.
+"""
+
+import re
+
+from vmtoll.loadgen.base import BODY, Adapter, ClosedLoad, Command, Output, ToolResult, body_file, last_words, require
+from vmtoll.model.errors import ToolError
+
+_PERCENTILES = "percentiles.csv"
+_HEADING = b"Percentage served,Time in ms\n"
+_FIELDS = {
+    "elapsed_s": r"Time taken for tests:\s+([0-9.]+) seconds",
+    "complete": r"Complete requests:\s+(\d+)",
+    "failed": r"Failed requests:\s+(\d+)",
+    "transferred": r"Total transferred:\s+(\d+) bytes",
+    "mean_ms": r"Time per request:\s+([0-9.]+) \[ms\] \(mean\)",
+}
+
+
+def planned(load: ClosedLoad) -> int:
+    """Requests that ab will send: it refuses to send fewer than it has users."""
+    return max(load.requests, load.users)
+
+
+def command(load: ClosedLoad) -> Command:
+    """ab in its one thread, on the only page of the list."""
+    argv = ["ab", "-q", "-n", str(planned(load)), "-c", str(load.users), "-s", f"{load.timeout_s:.0f}"]
+    argv += ["-k"] if load.keep_alive else []
+    argv += ["-p", BODY, "-T", "application/octet-stream"] if load.body_bytes else []
+    argv += ["-e", _PERCENTILES, load.urls[0]]
+    return Command(argv=argv, files=body_file(load), outputs=[_PERCENTILES])
+
+
+def parse(load: ClosedLoad, output: Output) -> ToolResult:
+    """Read the summary and the percentiles.
+
+    An answer that is not 2xx mostly has another length as well, and ab then names it under both: the larger of the two
+    counts is taken. The mean is ab's own, users × time / requests.
+    Raises ToolError when ab stopped early, when a line is missing, or when requests are fewer than planned.
+    """
+    require(output, "ab")
+    if output.exit_status:
+        raise ToolError(f"ab: ended with {output.exit_status}; {last_words(output)}")
+    found: dict[str, float] = {}
+    for name, pattern in _FIELDS.items():
+        match = re.search(rf"^{pattern}$", output.stdout, re.MULTILINE)
+        if not match:
+            raise ToolError(f"ab: its summary has no {pattern.partition(':')[0]!r}; {last_words(output)}")
+        found[name] = float(match[1])
+    complete = int(found["complete"])
+    if complete != planned(load):
+        raise ToolError(f"ab: made {complete} of {planned(load)} requests")
+    other_status = re.search(r"^Non-2xx responses:\s+(\d+)$", output.stdout, re.MULTILINE)
+    failed = min(complete, max(int(found["failed"]), int(other_status[1]) if other_status else 0))
+    at_ms = _percentiles(output.files.get(_PERCENTILES, b""))
+    return ToolResult(
+        transactions=complete,
+        successful=complete - failed,
+        failed=failed,
+        elapsed_s=found["elapsed_s"],
+        transferred_mb=found["transferred"] / 1e6,
+        availability_pct=100 * (complete - failed) / complete,
+        response_time_mean_ms=found["mean_ms"],
+        longest_ms=at_ms[100],
+        shortest_ms=at_ms[0],
+        columns={f"service_time_p{share}_us": at_ms[share] * 1000 for share in (50, 90, 99)},
+    )
+
+
+def _percentiles(data: bytes) -> list[float]:
+    """Milliseconds by whole percent, 0 to 100."""
+    rows = [line.split(b",") for line in data.removeprefix(_HEADING).splitlines()]
+    try:
+        return [float(ms) for _, (_, ms) in zip(range(101), rows, strict=True)]
+    except ValueError:
+        raise ToolError(f"ab: {_PERCENTILES} does not hold the percentiles from 0 to 100") from None
+
+
+TOOL = Adapter(
+    command=command,
+    parse=parse,
+    package="apache2-utils",
+    closed_loop=True,
+    refused_for_tails="it knows users, not rates",
+    one_page=True,
+    sends_bodies=True,
+    tick_s=1e-6,
+    lockstep=True,
+)

@@ -1,0 +1,102 @@
+"""httperf: connections at a constant rate, and how many replies came within a deadline: what autobench looped over.
+
+The deadline is its timeout, looked at every millisecond: what has no reply by then is given up. It prints means, no
+percentiles, so it does a `ramp` and no tails. It spins while it waits, so its CPU says nothing of its limits;
+descriptors and ports that it lacked do. It can use 1,024 descriptors, whatever the machine allows.
+It sends no bodies: httperf reads them from session files only (`--wsesslog`), not from the URL list that it walks here.
+"""
+
+import re
+from urllib.parse import urlsplit
+
+from vmtoll.loadgen.base import Adapter, Command, OpenLoad, Output, ToolResult, last_words, require
+from vmtoll.model.errors import ToolError
+
+# Requests on a connection that is kept alive: autobench's own default.
+_CALLS = 10
+_LINES = {
+    "total": r"Total: connections (\d+) requests (\d+) replies (\d+) test-duration ([0-9.]+) s",
+    "connections": r"Connection rate: ([0-9.]+) conn/s ",
+    "requests": r"Request rate: ([0-9.]+) req/s ",
+    "replies": r"Reply rate \[replies/s\]: min (\S+) avg (\S+) max (\S+) stddev (\S+) \((\d+) samples\)",
+    "time": r"Reply time \[ms\]: response ([0-9.]+) transfer ([0-9.]+)",
+    "size": r"Reply size \[B\]: header ([0-9.]+) content ([0-9.]+) ",
+    "status": r"Reply status: 1xx=(\d+) 2xx=(\d+) 3xx=(\d+) 4xx=(\d+) 5xx=(\d+)",
+    "errors": r"Errors: total (\d+) client-timo (\d+) socket-timo (\d+) connrefused (\d+) connreset (\d+)",
+    "unsent": r"Errors: fd-unavail (\d+) addrunavail (\d+) ftab-full (\d+) other (\d+)",
+}
+
+
+def calls(load: OpenLoad) -> int:
+    """Requests on each connection."""
+    return _CALLS if load.keep_alive else 1
+
+
+def connections(load: OpenLoad) -> int:
+    """Connections that httperf will open."""
+    return max(1, round(load.requests / calls(load)))
+
+
+def command(load: OpenLoad) -> Command:
+    """httperf over HTTP/1.1, walking through the URL list again and again; never `--hog`, which may spin for ever."""
+    first = urlsplit(load.urls[0])
+    argv = ["httperf", "--server", str(first.hostname), "--port", str(first.port or 80)]
+    argv += ["--rate", f"{load.rate_rps / calls(load):.9g}", "--timeout", f"{load.timeout_s:.9g}"]
+    argv += ["--num-conns", str(connections(load)), "--num-calls", str(calls(load)), "--wlog", "y,urls"]
+    return Command(argv=argv, files={"urls": "".join(f"{urlsplit(url).path}\0" for url in load.urls)})
+
+
+def parse(load: OpenLoad, output: Output) -> ToolResult:
+    """Read the summary. What came too late is counted as `late`, not as failed.
+
+    A connection that is given up takes the requests with it that were to follow on it: they are late as well. The mean
+    response time is to the first byte of the replies that came.
+    Raises ToolError when a line is missing, or when connections are fewer than planned.
+    """
+    require(output, "httperf")
+    seen: dict[str, list[float]] = {}
+    for name, pattern in _LINES.items():
+        match = re.search(rf"^{pattern}", output.stdout, re.MULTILINE)
+        if not match:
+            raise ToolError(f"httperf: its summary has no {pattern.partition(':')[0]!r}; {last_words(output)}")
+        seen[name] = [float(word) for word in match.groups()]
+    opened, _, replies, elapsed_s = seen["total"]
+    given_up, lost, unsent = seen["errors"][1], sum(seen["errors"][2:]), sum(seen["unsent"])
+    if opened + unsent < connections(load):
+        raise ToolError(f"httperf: opened {opened:.0f} of {connections(load)} connections; {last_words(output)}")
+    planned, successful = connections(load) * calls(load), int(seen["status"][1])
+    missing = planned - int(unsent) * calls(load) - int(replies)
+    late = missing - int(lost) if given_up else 0
+    return ToolResult(
+        transactions=int(replies),
+        successful=successful,
+        failed=int(replies) - successful + missing - late,
+        elapsed_s=elapsed_s,
+        transferred_mb=replies * sum(seen["size"]) / 1e6,
+        availability_pct=100 * successful / planned,
+        response_time_mean_ms=seen["time"][0],
+        late=late,
+        unsent=int(unsent) * calls(load),
+        columns=_rates(seen),
+    )
+
+
+def _rates(seen: dict[str, list[float]]) -> dict[str, float]:
+    """What autobench calls con_rate, req_rate and min, avg, max and stddev of rep_rate.
+
+    httperf reads the rate of the replies every five seconds: a shorter load has none.
+    """
+    *replies, samples = seen["replies"]
+    names = ("reply_rps_min", "reply_rps_mean", "reply_rps_max", "reply_rps_stddev")
+    sampled = dict(zip(names, replies, strict=True)) if samples else {}
+    return {"connection_rps": seen["connections"][0], "request_rps": seen["requests"][0], **sampled}
+
+
+TOOL = Adapter(
+    command=command,
+    parse=parse,
+    package="httperf",
+    open_loop=True,
+    refused_for_tails="it prints means and no percentiles",
+    tick_s=1e-3,
+)

@@ -1,0 +1,53 @@
+"""mailer: users who submit mail with a password inside TLS, or read it by IMAP or POP3.
+
+Our own, on Python's smtplib, imaplib and poplib, because no packaged tool does this: smtp-source knows neither TLS nor
+passwords, swaks sends one message, postal and rabid run by the minute and not for a number of messages.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from vmtoll.loadgen.base import Adapter, Command, MailLoad, Output, ToolResult, integers, last_words, require
+from vmtoll.model.errors import ToolError
+
+_LOG = "requests.log"
+_PROGRAM = Path(__file__).with_name("program.py")
+
+
+def command(load: MailLoad) -> Command:
+    """The program, with the load as JSON; its users are threads, which share one core between them."""
+    files = {"program.py": _PROGRAM.read_text(encoding="utf-8"), "load.json": json.dumps(asdict(load))}
+    return Command(argv=["python3", "program.py", "load.json"], files=files, outputs=[_LOG])
+
+
+def parse(load: MailLoad, output: Output) -> ToolResult:
+    """Read the log of all sessions. Raises ToolError when it does not hold as many as were planned."""
+    require(output, "mailer")
+    log = integers(output.files.get(_LOG, b""), 3, "mailer")
+    if output.exit_status or len(log) != load.requests:
+        raise ToolError(f"mailer: made {len(log)} of {load.requests} sessions; {last_words(output)}")
+    well = int(log[:, 2].sum())
+    elapsed_us = int((log[:, 0] + log[:, 1]).max() - log[:, 0].min())
+    return ToolResult(
+        transactions=well,
+        successful=well,
+        failed=len(log) - well,
+        elapsed_s=elapsed_us / 1e6,
+        transferred_mb=well * load.message_bytes / 1e6,
+        availability_pct=100 * well / len(log),
+        latencies_us=log[:, 1],
+        sent_us=log[:, 0],
+    )
+
+
+TOOL = Adapter(
+    command=command,
+    parse=parse,
+    package="python3",
+    mail_protocols=("submission", "imap", "pop3"),
+    refused_for_tails="it sends and reads mail",
+    one_page=True,
+    tick_s=1e-6,
+    lockstep=True,
+)

@@ -1,0 +1,128 @@
+"""Runs on the client: users who submit or read mail, one session after the other, each by STARTTLS and with a password.
+
+`python3 program.py load.json` writes `requests.log`, a line for each session: start and duration in µs, and 1 where
+it went well. Standard library only, Python 3.9: it travels as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import imaplib
+import json
+import poplib
+import smtplib
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypedDict
+
+# As any client in the lab: the servers' certificates are their own, made on each machine.
+_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_TLS.check_hostname = False
+_TLS.verify_mode = ssl.CERT_NONE
+_MAILBOXES = 10
+
+
+class Load(TypedDict):
+    """load.json: vmtoll.loadgen.MailLoad."""
+
+    host: str
+    port: int
+    protocol: str
+    domain: str
+    requests: int
+    users: int
+    message_bytes: int
+    tag: str
+    password: str
+    body_sha256: str
+    timeout_s: float
+
+
+def _user(load: Load, number: int) -> str:
+    return f"user{number % _MAILBOXES}@{load['domain']}"
+
+
+def submission(load: Load, number: int) -> None:
+    """Submit one message, to another mailbox than one's own."""
+    to, own = _user(load, number + 1), _user(load, number)
+    lines = "x" * 76 + "\r\n"
+    body = (lines * (load["message_bytes"] // len(lines) + 1))[: load["message_bytes"]]
+    head = f"From: <{own}>\r\nTo: <{to}>\r\nSubject: {number}\r\nMessage-Id: <{number}@{load['tag']}>\r\n"
+    with smtplib.SMTP(load["host"], load["port"], local_hostname=load["tag"], timeout=load["timeout_s"]) as session:
+        session.starttls(context=_TLS)
+        session.login(own, load["password"])
+        session.sendmail(own, [to], f"{head}\r\n{body}")
+
+
+def imap(load: Load, number: int) -> None:
+    """Fetch one message of one's inbox."""
+    session = imaplib.IMAP4(load["host"], load["port"], timeout=load["timeout_s"])
+    try:
+        session.starttls(_TLS)
+        session.login(_user(load, number), load["password"])
+        _, (held, *_) = session.select("INBOX", readonly=True)
+        place = number // _MAILBOXES % int(held or 0) + 1
+        _, (answer, *_) = session.fetch(str(place), "(BODY.PEEK[TEXT])")
+        _as_sent(load, bytes(answer[1]) if isinstance(answer, tuple) else b"")
+    finally:
+        session.logout()
+
+
+def pop3(load: Load, number: int) -> None:
+    """Fetch one message of one's inbox and leave it there."""
+    session = poplib.POP3(load["host"], load["port"], timeout=load["timeout_s"])
+    try:
+        session.stls(_TLS)
+        session.user(_user(load, number))
+        session.pass_(load["password"])
+        held, _ = session.stat()
+        _, lines, _ = session.retr(number // _MAILBOXES % held + 1)
+        _as_sent(load, b"\n".join(lines[lines.index(b"") + 1 :]) + b"\n")
+    finally:
+        session.quit()
+
+
+def _as_sent(load: Load, body: bytes) -> None:
+    """Compare the body with the page that was put there; a last line may have been ended on the way."""
+    text = body.replace(b"\r\n", b"\n")
+    if load["body_sha256"] not in {hashlib.sha256(t).hexdigest() for t in (text, text.rstrip(b"\n"))}:
+        raise ValueError(f"a body of {len(text)} bytes is not the one that was put there")
+
+
+def main(load: Load) -> None:
+    protocols: dict[str, Callable[[Load, int], None]] = {"submission": submission, "imap": imap, "pop3": pop3}
+    session, numbers, guard = protocols[load["protocol"]], iter(range(load["requests"])), threading.Lock()
+    log: list[str] = []
+    errors: list[str] = []
+
+    def one_user() -> None:
+        while True:
+            with guard:
+                number = next(numbers, None)
+            if number is None:
+                return
+            sent_at, began, well = time.time(), time.monotonic(), 1
+            try:
+                session(load, number)
+            except (OSError, ValueError, smtplib.SMTPException, imaplib.IMAP4.error, poplib.error_proto) as error:
+                errors.append(f"{type(error).__name__}: {error}")
+                well = 0
+            log.append(f"{sent_at * 1e6:.0f} {(time.monotonic() - began) * 1e6:.0f} {well}\n")
+
+    users = [threading.Thread(target=one_user) for _ in range(load["users"])]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    Path("requests.log").write_text("".join(log), encoding="utf-8")
+    print(f"{len(log)} sessions, {len(errors)} failed")
+    for error in dict.fromkeys(errors[:100]):
+        print(error, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -1,0 +1,128 @@
+"""siege: the closed-loop driver of many published experiments; times in ticks of 10 ms, so it yields no tail.
+
+Its exit status says nothing and `-t` may hang: repetitions only, and the summary must add up to the plan. With
+keep-alive it counts a failure for each connection that the server closes, however politely.
+User i starts at line i × lines ÷ users of the URL list.
+"""
+
+import math
+import re
+
+from vmtoll.loadgen.base import BODY, Adapter, ClosedLoad, Command, Output, ToolResult, body_file, last_words, require
+from vmtoll.model.errors import ToolError
+
+# A complete file: `-R` replaces the system's default whole, so nothing is left to what a machine has there.
+_SIEGERC = """\
+verbose = false
+color = off
+quiet = false
+logging = false
+show-logfile = false
+json_output = false
+csv = false
+timestamp = false
+display-id = false
+fullurl = false
+gmethod = GET
+parser = false
+internet = false
+benchmark = true
+delay = 0
+protocol = HTTP/1.1
+chunked = true
+cache = false
+cookies = false
+follow-location = false
+accept-encoding = identity
+connection = {connection}
+limit = {limit}
+timeout = {timeout}
+failures = {failures}
+user-agent = vmtoll-siege
+"""
+
+_FIELDS = {
+    "transactions": "Transactions",
+    "availability_pct": "Availability",
+    "elapsed_s": "Elapsed time",
+    "transferred_mb": "Data transferred",
+    "response_time_s": "Response time",
+    "concurrency": "Concurrency",
+    "successful": "Successful transactions",
+    "failed": "Failed transactions",
+    "longest_s": "Longest transaction",
+    "shortest_s": "Shortest transaction",
+}
+
+
+def planned(load: ClosedLoad) -> int:
+    """Requests that siege will really send: each user makes the same number."""
+    return repetitions(load) * load.users
+
+
+def repetitions(load: ClosedLoad) -> int:
+    return max(1, math.ceil(load.requests / load.users))
+
+
+def command(load: ClosedLoad) -> Command:
+    """siege with a complete configuration, a bounded number of repetitions and a home of its own."""
+    siegerc = _SIEGERC.format(
+        connection="keep-alive" if load.keep_alive else "close",
+        limit=load.users + 1,
+        timeout=math.ceil(load.timeout_s),
+        failures=planned(load) + 1,
+    )
+    post = f" POST <{BODY}" if load.body_bytes else ""
+    argv = ["siege", "-R", "siegerc", "-c", str(load.users), "-r", str(repetitions(load)), "-b"]
+    return Command(
+        argv=[*argv, "-f", "urls.txt"],
+        files={"siegerc": siegerc, "urls.txt": "".join(f"{url}{post}\n" for url in load.urls), **body_file(load)},
+        env={"HOME": "."},  # siege drops a template and a cookie jar there
+        threads=load.users,
+    )
+
+
+def parse(load: ClosedLoad, output: Output) -> ToolResult:
+    """Read the summary that siege prints on stderr (or stdout).
+
+    Raises ToolError when it is missing, cut short, or when transactions are fewer than planned. Failed or
+    unsuccessful transactions are no error here: they are counted, and a gate judges them.
+    """
+    require(output, "siege")
+    text = output.stderr + "\n" + output.stdout
+    found: dict[str, float] = {}
+    for name, label in _FIELDS.items():
+        match = re.search(rf"^{label}:\s+([0-9.]+)\s*(?:hits|%|secs|MB|trans/sec|MB/sec)?\s*$", text, re.MULTILINE)
+        if not match:
+            raise ToolError(f"siege: its summary has no line {label!r}; {last_words(output)}")
+        found[name] = float(match[1])
+    if found["elapsed_s"] <= 0 and found["transactions"] > 0:
+        found["elapsed_s"] = 0.01  # below a tick
+    transactions, failed = int(found["transactions"]), int(found["failed"])
+    if transactions + failed < planned(load):
+        raise ToolError(f"siege: made {transactions} of {planned(load)} requests, {failed} failed")
+    return ToolResult(
+        transactions=transactions,
+        # siege counts a page that needed another round trip as more than one success
+        successful=min(int(found["successful"]), transactions),
+        failed=failed + max(0, transactions - int(found["successful"])),
+        elapsed_s=found["elapsed_s"],
+        transferred_mb=found["transferred_mb"] * 2**20 / 1e6,  # its MB are MiB
+        availability_pct=found["availability_pct"],
+        response_time_mean_ms=found["response_time_s"] * 1000,
+        concurrency=found["concurrency"],
+        longest_ms=found["longest_s"] * 1000,
+        shortest_ms=found["shortest_s"] * 1000,
+    )
+
+
+TOOL = Adapter(
+    command=command,
+    parse=parse,
+    package="siege",
+    closed_loop=True,
+    refused_for_tails="it knows users, not rates, and counts time in ticks of 10 ms",
+    tick_s=0.01,
+    tls=True,
+    sends_bodies=True,
+)

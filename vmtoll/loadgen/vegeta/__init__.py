@@ -1,0 +1,143 @@
+"""vegeta: the open loop. Even intervals or a schedule, every request logged in nanoseconds, and its own lateness known.
+
+A latency of vegeta counts from the actual send. It logs with each request its place in the schedule, so the intended
+send is known, and the response time from there: request `n` was due at `t0 + n / rate`, or at `t0` and its time in the
+schedule (schedule.go.txt makes vegeta read one), and vegeta never sends early, so `t0` is the earliest send less that,
+of all requests. What is lost by that is the delay of the most
+punctual request, some tens of microseconds. vegeta is built with a sleep that is exact to about 0.1 ms (sleep.go.txt).
+The timestamps are monotonic: a clock that is set does not matter.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmtoll.loadgen.base import (
+    BODY,
+    Adapter,
+    Command,
+    OpenLoad,
+    Output,
+    ToolResult,
+    body_file,
+    integers,
+    last_words,
+    over_tls,
+    require,
+)
+from vmtoll.model.errors import ToolError
+
+_WORKERS = 500
+_LOG, _ERRORS, _SCHEDULE = "requests.log", "errors.log", "schedule.txt"
+# The list again and again up to the last request: vegeta ends when it has no more targets, so it sends each request
+# of the plan however late it is. What finds all workers waiting for the server is sent late, and the lateness counts;
+# without a bound a tool that is short of CPU drowns in connections of its own.
+_ATTACK = """\
+awk '{{ url[n++] = $0 }} END {{ for (i = 0; i < {requests}; i++) print "{method} " url[i % n] }}' urls.txt |
+    {schedule}vegeta attack -lazy -targets=/dev/stdin \\
+    -rate=1/{interval_ns}ns -timeout={timeout_s:g}s -keepalive={keep_alive} -redirects=-1 -max-body=0 \\
+    -max-workers={workers} {transport} {body}-output=requests.gob
+"""
+# timestamp (ns), status, latency (ns), place in the schedule; the first errors as they are.
+_FINISH = f"""\
+vegeta encode -to=csv requests.gob |
+    awk -F, '{{ print $1, $2, $3, $(NF - 3) }} $6 != "" && n++ < 20 {{ print substr($0, 1, 200) >"{_ERRORS}" }}' >{_LOG}
+"""
+
+
+def _interval_ns(load: OpenLoad) -> int:
+    return round(1e9 / load.rate_rps)
+
+
+def _due_ns(load: OpenLoad) -> NDArray[np.int64]:
+    """When each request was to be sent, from the start."""
+    if load.due_ns is not None:
+        return np.array(load.due_ns[: load.requests], dtype=np.int64)
+    return np.arange(load.requests) * _interval_ns(load)
+
+
+def command(load: OpenLoad) -> Command:
+    """vegeta, walking through the URL list; with HTTP/2 on one connection as long as it has a free stream. The schedule
+    comes back with the log, and is kept.
+    """
+    files = {"urls.txt": "\n".join(load.urls) + "\n", **body_file(load)}
+    if load.due_ns is not None:
+        files[_SCHEDULE] = "".join(f"{ns}\n" for ns in load.due_ns)
+    transport = [f"-http2={str(load.http == '2').lower()}"]
+    if over_tls(load):
+        transport += ["-insecure", f"-session-tickets={str(load.resumption).lower()}"]
+    attack = _ATTACK.format(
+        schedule="" if load.due_ns is None else f"VEGETA_SCHEDULE={_SCHEDULE} ",
+        requests=load.requests,
+        workers=_WORKERS,
+        interval_ns=_interval_ns(load),
+        timeout_s=load.timeout_s,
+        keep_alive=str(load.keep_alive).lower(),
+        transport=" ".join(transport),
+        method="POST" if load.body_bytes else "GET",
+        body=f"-body={BODY} " if load.body_bytes else "",
+    )
+    return Command(
+        argv=["sh", "-c", attack],
+        files=files,
+        outputs=[_LOG, _ERRORS, *([_SCHEDULE] if _SCHEDULE in files else [])],
+        threads=1000,  # as many as there are CPUs
+        finish=["sh", "-c", _FINISH],
+    )
+
+
+def parse(load: OpenLoad, output: Output) -> ToolResult:
+    """Read the log of all requests.
+
+    Raises ToolError when it is missing, cut short, or does not hold each request of the plan once.
+    """
+    require(output, "vegeta")
+    if output.exit_status:
+        raise ToolError(f"vegeta: ended with {output.exit_status}; {last_words(output)}")
+    log = integers(output.files.get(_LOG, b""), 4, "vegeta")
+    log = log[np.argsort(log[:, 3])]
+    if output.ended:
+        load = replace(load, requests=_begun(log))
+    if len(log) < load.requests or not np.array_equal(log[:, 3], np.arange(len(log))):
+        raise ToolError(f"vegeta: its log holds {len(log)} of {load.requests} requests; {last_words(output)}")
+    timestamps_ns, codes, latencies_ns, _ = _sent(log, load.requests).T
+    due_ns = _due_ns(load)
+    due_ns = (timestamps_ns - due_ns).min() + due_ns
+    lateness_ns = timestamps_ns - due_ns
+    ends_ns = timestamps_ns + latencies_ns
+    good = (codes >= 200) & (codes < 300)
+    successful = int(np.count_nonzero(good))
+    return ToolResult(
+        transactions=int(np.count_nonzero(codes)),
+        successful=successful,
+        failed=load.requests - successful,
+        elapsed_s=float(ends_ns.max() - due_ns[0]) / 1e9,
+        availability_pct=100 * successful / load.requests,
+        latencies_us=(ends_ns - due_ns)[good] // 1000,
+        sent_us=due_ns[good] // 1000,
+        lateness_us=lateness_ns // 1000,
+    )
+
+
+def _begun(log: NDArray[np.int64]) -> int:
+    """How many requests were sent until it was interrupted. Raises ToolError when none was."""
+    places = log[log[:, 1] != 0, 3]
+    if not len(places):
+        raise ToolError("vegeta: it was interrupted before anything was answered")
+    return int(places.max()) + 1
+
+
+def _sent(log: NDArray[np.int64], requests: int) -> NDArray[np.int64]:
+    """The log, in order, without what was never sent: when the targets are used up, each waiting worker logs one more
+    request, without a status. Its place may be the last one's, who then has a later place: two workers draw their
+    places in one order and their targets in the other.
+    """
+    surplus = max(0, len(log) - requests)
+    return np.delete(log, np.flatnonzero(log[:, 1] == 0)[-surplus:] if surplus else [], axis=0)
+
+
+TOOL = Adapter(
+    command=command, parse=parse, package=None, open_loop=True, tick_s=1e-9, sends_bodies=True, ends=True, tls=True,
+    http2=True, resumes=True, schedules=True,
+)  # fmt: skip

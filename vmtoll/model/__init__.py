@@ -1,0 +1,1 @@
+"""The vocabulary that every room shares; it imports nothing of vmtoll."""

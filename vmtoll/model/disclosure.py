@@ -1,0 +1,76 @@
+"""What a run discloses of its machines: one table of items, and the block `disclosure` of run.json."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from vmtoll.model.document import Document
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to disclose. `guest`: whether a virtual machine is asked too, or only the hardware below it;
+    `told`: whether a machine can tell it, or only who runs it; `example`: what to write in the inventory.
+    """
+
+    name: str
+    label: str
+    example: str
+    guest: bool = False
+    told: bool = True
+
+
+ITEMS = (
+    Item("cpu", "CPU", "2 × AMD EPYC 9354, 32 cores each, SMT on", guest=True),
+    Item("firmware", "firmware", "Dell BIOS 1.6.10 (2025-11-03)"),
+    Item("power_profile", "power profile", "BIOS profile Performance, C-states off"),
+    Item("memory", "memory population", "12 × 32 GiB DDR5-4800, one DIMM a channel"),
+    Item("nic", "network card", "Intel E810-C, 100 Gbit/s", guest=True),
+    Item("nic_firmware", "network card's firmware", "4.40 0x8001c967"),
+    Item("nic_offloads", "network card's offloads and queues", "TSO, GSO, GRO on; 32 queues", guest=True),
+    Item("switch", "switch", "Arista 7060CX, one hop, MTU 1500", told=False),
+    Item("storage", "storage", "2 × Samsung PM9A3 1.9 TB, RAID 1, ext4", guest=True),
+    Item("kernel", "kernel", "6.1.0-30 of 2025-09-01", guest=True),
+    Item("packages", "packages", "qemu 7.2.22 of 2025-10-02", guest=True),
+    Item("mitigations", "mitigations", "kernel defaults", guest=True),
+    Item("hypervisor", "hypervisor", "none, or what runs this machine", guest=True),
+    Item("not_default", "not default", "governor performance; vm.nr_hugepages=4096", guest=True),
+)  # fmt: skip
+OPERATOR = "operator"  # who ran it: of the run, not of a machine
+NAMES = tuple(item.name for item in ITEMS)
+
+
+class Disclosed(Document):
+    """The text of one item, and who gave it: the machine itself or the inventory."""
+
+    text: str = Field(min_length=1)
+    source: Literal["machine", "inventory"]
+
+
+class Disclosure(Document):
+    """The block `disclosure` of run.json: who ran it, and machine → item → its text; what nobody told is absent.
+    `virtual`: the machines that are virtual, of which only some items are asked.
+    """
+
+    operator: str | None = None
+    machines: dict[str, dict[str, Disclosed]]
+    virtual: list[str] = Field(default_factory=list)
+
+    def missing(self, machine: str) -> list[Item]:
+        """The items that nobody disclosed of a machine."""
+        return [item for item in asked(machine in self.virtual) if item.name not in self.machines.get(machine, {})]
+
+
+def asked(virtual: bool) -> list[Item]:
+    """The items that a machine is asked for."""
+    return [item for item in ITEMS if item.guest or not virtual]
+
+
+def merged(told: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Disclosed]:
+    """One machine's items: what the inventory states goes before what the machine tells."""
+    items = {name: Disclosed(text=text, source="machine") for name, text in told.items() if text and name in NAMES}
+    return items | {
+        name: Disclosed(text=text, source="inventory") for name, text in stated.items() if text and name in NAMES
+    }

@@ -1,0 +1,57 @@
+"""Everything that may go wrong for a reason that a user can act on, as one tree; each message is one sentence."""
+
+
+class VmtollError(Exception):
+    """Base of all errors that vmtoll raises on purpose: what is wrong, where (file, key, machine), and the way out."""
+
+
+class ExperimentError(VmtollError):
+    """An experiment, workload or site says something it may not; nothing has been started."""
+
+
+class InventoryError(VmtollError):
+    """The inventory lacks something the runner needs, or contradicts itself."""
+
+
+class WrongLinkError(InventoryError):
+    """The client's link is not the one that the experiment was made for."""
+
+
+class HostLostError(VmtollError):
+    """A machine no longer answers."""
+
+
+class AgentError(VmtollError):
+    """The agent answered that an operation failed."""
+
+
+class ResultsError(VmtollError):
+    """The results directory cannot be used: locked, or not what it claims to be."""
+
+
+class UserError(VmtollError):
+    """A command cannot do what was asked."""
+
+
+class SiteError(VmtollError):
+    """A site's YAML cannot be used; the message names file and key."""
+
+
+class LogError(VmtollError):
+    """Access logs cannot be used, or what shall be made of them cannot be written; no text of the log."""
+
+
+class ToolError(VmtollError):
+    """A load tool did not do what it was told; the message says what was seen instead."""
+
+
+class CapacityError(ToolError):
+    """The capacity that a share is taken of could not be measured; the message names the arm and its findings."""
+
+
+class ToolTimeoutError(ToolError):
+    """A load tool did not end within its bound: what it asked was not answered in time."""
+
+
+class LoadError(VmtollError, ValueError):
+    """A run directory that cannot be analysed; the message names the file and the column or key."""

@@ -1,0 +1,125 @@
+"""Progress of a run as typed events; what a person reads is made of them in vmtoll.commands.progress."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from vmtoll.model.finding import Role
+from vmtoll.model.trial import TrialRecord, TrialSpec
+from vmtoll.model.until import Look, Stop
+
+
+class Phase(StrEnum):
+    """What a trial is at."""
+
+    RECOVERING = "recovering"  # a lost machine is brought back, or waited for
+    RECOVERED = "recovered"
+    REBOOTING = "rebooting"  # a machine boots between two groups of blocks
+    REBOOTED = "rebooted"
+    STARTING = "starting"  # the server is started
+    CAPACITY = "capacity"  # the closed loop that a share is taken of
+    PREPARING = "preparing"  # a tool is chosen and warms the server up
+    NEIGHBOUR = "neighbour"  # the neighbour's load begins
+    MEASURING = "measuring"  # a load that counts begins
+    DELIVERING = "delivering"  # a mail server empties its queue
+    COUNTING = "counting"  # messages are counted in the mailboxes
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A server or an environment is not measured, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class MarginHidden:
+    """The gates do not see all that the experiment's margin would matter for: `hidden_pct` of a CPU may be taken from a
+    machine under test without a finding in loads of `duration_s`.
+    """
+
+    hidden_pct: float
+    margin_pct: float
+    duration_s: float
+
+
+@dataclass(frozen=True)
+class NotPaused:
+    """A guest that idles beside what is measured cannot be paused, and why; the run goes on without that."""
+
+    machine: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Connecting:
+    """The machines are being reached. `trials`: how many are planned, `total_s`: how long they should take."""
+
+    trials: int
+    total_s: float
+
+
+@dataclass(frozen=True)
+class ComparingMachines:
+    """The facts of the machines are gathered and compared."""
+
+    trials: int
+    total_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialStep:
+    """Trial `number` of `trials` enters a phase. The rest: where the phase has it.
+
+    `limit_s`: how long a lost machine is waited for.
+    """
+
+    spec: TrialSpec
+    attempt: int
+    number: int
+    trials: int
+    phase: Phase
+    left_s: float
+    tool: str | None = None
+    role: Role | None = None
+    machine: str | None = None
+    rate_rps: float | None = None
+    limit_s: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class TrialEnded:
+    """A trial's record is stored."""
+
+    record: TrialRecord
+    number: int
+    trials: int
+    left_s: float
+
+
+@dataclass(frozen=True)
+class LookEnded:
+    """A run that goes on until its comparisons are known has looked at them. `next_blocks`: after how many blocks it
+    looks again, None where it `stopped`.
+    """
+
+    look: Look
+    next_blocks: int | None
+    stopped: Stop | None
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """Every trial is stored."""
+
+    run_dir: Path
+    trials: int
+
+
+Event = (
+    Skipped | MarginHidden | NotPaused | Connecting | ComparingMachines | TrialStep | TrialEnded | LookEnded | RunEnded
+)
+Listener = Callable[[Event], None]

@@ -1,0 +1,248 @@
+"""Findings: why a trial is suspect or invalid. Codes and numbers here; vmtoll.report.words makes sentences of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Validity(StrEnum):
+    """Whether a trial may be used."""
+
+    VALID = "valid"
+    SUSPECT = "suspect"
+    INVALID = "invalid"
+
+
+class Influence(StrEnum):
+    """What a finding does to a comparison. EXCLUDES: the trial is out of it. BOUNDS: the client or the link set the
+    pace, so that the figure is a bound. DISTORTS: something other than the two sides may have made the figure what it
+    is. SYMPTOM: what was seen may be the server's own doing, and so part of the result.
+    """
+
+    EXCLUDES = "excludes"
+    BOUNDS = "bounds"
+    DISTORTS = "distorts"
+    SYMPTOM = "symptom"
+
+
+class Role(StrEnum):
+    """What a measurement is for: the trial's own figures, or the same load by a second tool."""
+
+    PRIMARY = "primary"
+    CROSSCHECK = "crosscheck"
+
+
+class Code(StrEnum):
+    """What a gate found. `FINDINGS` has each code's severity, meaning and how a test injects the fault."""
+
+    CLIENT_SATURATED = "client-saturated"
+    CLIENT_STARVED = "client-starved"
+    RATE_NOT_REACHED = "rate-not-reached"
+    CLIENT_LATE = "client-late"
+    START_SPREAD = "start-spread"
+    LITTLES_LAW = "littles-law"
+    MEAN_OVER_P99 = "mean-over-p99"
+    LINK_BOUND = "link-bound"
+    RETRANSMITS = "retransmits"
+    LISTEN_DROPS = "listen-drops"
+    PORTS_EXHAUSTED = "ports-exhausted"
+    STEAL = "steal"
+    BACKGROUND_CPU = "background-cpu"
+    HOST_BACKGROUND_CPU = "host-background-cpu"
+    FREQUENCY_SPREAD = "frequency-spread"
+    CLOCK_SOURCE = "clock-source"
+    CLOCK_STEPPED = "clock-stepped"
+    WARMUP_DRIFT = "warmup-drift"
+    NOT_COLD = "not-cold"
+    STALLED = "stalled"
+    SYSCTL = "sysctl"
+    FAILED_REQUESTS = "failed-requests"
+    WRONG_BODY = "wrong-body"
+    LOST_MAIL = "lost-mail"
+    CAPACITY_UNKNOWN = "capacity-unknown"
+    FINGERPRINT = "fingerprint"
+    TIMED_OUT = "timed-out"
+    TOOL_FAILED = "tool-failed"
+    SERVER_FAILED = "server-failed"
+    HOST_LOST = "host-lost"
+
+
+@dataclass(frozen=True)
+class FindingKind:
+    """`severity` of a trial with this finding; `influence` on its comparisons; `meaning` for readers; `fault`: what a
+    test does to provoke it, in the lab (`injected`), or in synthetic readings where the lab cannot.
+    """
+
+    severity: Validity
+    influence: Influence
+    meaning: str
+    fault: str
+    injected: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One gate that fired. `value` and `limit` are in the gate's unit, by FINDINGS; a gate without a figure has none.
+
+    `role`: the measurement that it limits, None where it concerns the whole trial. `tool`, `machine`, `process`: what
+    it was seen on. `detail`: names that a sentence needs beside the figures (a file, a kernel parameter with both
+    values), or the message of a program that failed; never a sentence of vmtoll's own.
+    """
+
+    code: Code
+    value: float | None = None
+    limit: float | None = None
+    role: Role | None = None
+    tool: str | None = None
+    machine: str | None = None
+    process: str | None = None
+    detail: str = ""
+
+    @property
+    def severity(self) -> Validity:
+        """Of the code; a few failed requests, no more than `limit`, make a trial no worse than suspect."""
+        if self.code is Code.FAILED_REQUESTS and self.value is not None and 0 < self.value <= (self.limit or 0):
+            return Validity.SUSPECT
+        return FINDINGS[self.code].severity
+
+    @property
+    def is_above_limit(self) -> bool:
+        """Whether the figure is known to lie above its limit."""
+        return self.value is not None and self.limit is not None and self.value > self.limit
+
+
+def validity(findings: Iterable[Finding]) -> Validity:
+    """The worst severity of a trial's findings; VALID without any."""
+    severities = {finding.severity for finding in findings}
+    return next((v for v in (Validity.INVALID, Validity.SUSPECT) if v in severities), Validity.VALID)
+
+
+def _suspect(influence: Influence, meaning: str, fault: str, *, injected: bool = True) -> FindingKind:
+    return FindingKind(Validity.SUSPECT, influence, meaning, fault, injected)
+
+
+def _invalid(meaning: str, fault: str, *, injected: bool = True) -> FindingKind:
+    return FindingKind(Validity.INVALID, Influence.EXCLUDES, meaning, fault, injected)
+
+
+FINDINGS: dict[Code, FindingKind] = {
+    Code.CLIENT_SATURATED: _suspect(
+        Influence.BOUNDS,
+        "the load generator, not the server, was the bottleneck: throughput is a lower bound",
+        "a tool that used 86 % of the CPU time it could have had", injected=False),
+    Code.CLIENT_STARVED: _suspect(
+        Influence.DISTORTS,
+        "other processes on the client took CPU from the load generator: it measured its own waiting",
+        "three processes burn the client's core beside the load generator, or only during the cross-check"),
+    Code.RATE_NOT_REACHED: _suspect(
+        Influence.BOUNDS,
+        "the open loop fell behind its rate, for a while or to the end: the load was another one",
+        "an open loop is told to send 100,000 requests per second from one core"),
+    Code.CLIENT_LATE: _suspect(
+        Influence.BOUNDS,
+        "the load generator sent late: its own delay is a good part of the tail of the response times",
+        "the 99th percentile of the client's delay is a fifth of that of the response times", injected=False),
+    Code.START_SPREAD: _suspect(
+        Influence.DISTORTS,
+        "several clients did not begin together: for a while the load was not the one that was offered",
+        "on one of three clients the load tool begins a second late"),
+    Code.LITTLES_LAW: _suspect(
+        Influence.BOUNDS,
+        "users, throughput and response time do not fit together: fewer users than planned were in flight",
+        "ten users with eight requests in flight", injected=False),
+    Code.MEAN_OVER_P99: _suspect(
+        Influence.SYMPTOM,
+        "the mean lies above the 99th percentile: fewer than one request in a hundred took most of the time",
+        "the server is frozen for longer than it works"),
+    Code.LINK_BOUND: _suspect(
+        Influence.BOUNDS,
+        "the link was full: equal figures are no evidence of low overhead",
+        "the client's link is shaped to 50 Mbit/s, below the load"),
+    Code.RETRANSMITS: _suspect(
+        Influence.DISTORTS,
+        "segments had to be sent again: the network, not the server, decided some response times",
+        "one packet in fifty is dropped on its way to the client"),
+    Code.LISTEN_DROPS: _suspect(
+        Influence.SYMPTOM,
+        "the kernel turned connections away because the server's listen queue was full",
+        "a listen queue of one, a new connection for every request, and a server that pauses"),
+    Code.PORTS_EXHAUSTED: _suspect(
+        Influence.DISTORTS,
+        "the client ran out of local ports toward the server, or nearly so: they were in use or in TIME_WAIT",
+        "the client is left 84 local ports, which earlier connections hold in TIME_WAIT"),
+    Code.STEAL: _suspect(
+        Influence.DISTORTS,
+        "the hypervisor took CPU time away from the machine under test",
+        "0.6 % stolen; an emulated guest's kernel reports no steal", injected=False),
+    Code.BACKGROUND_CPU: _suspect(
+        Influence.DISTORTS,
+        "processes outside the measurement used the CPUs of the machine under test",
+        "a neighbour burns the core of the machine under test"),
+    Code.HOST_BACKGROUND_CPU: _suspect(
+        Influence.DISTORTS,
+        "on the KVM host processes outside the measurement used the guest's CPUs",
+        "a sibling guest on the same core of the KVM host"),
+    Code.FREQUENCY_SPREAD: _suspect(
+        Influence.DISTORTS,
+        "the CPUs' clock rate moved during the measurement: turbo, power saving or heat",
+        "a clock rate that sinks from second to second; virtual machines do not govern theirs", injected=False),
+    Code.CLOCK_SOURCE: _suspect(
+        Influence.DISTORTS,
+        "a machine's clock source changed since the run began: its times are not comparable",
+        "the guest is switched to another clock source in mid-run"),
+    Code.CLOCK_STEPPED: _suspect(
+        Influence.DISTORTS,
+        "a machine's clock was set during the measurement",
+        "the guest's clock is set forward by five seconds in mid-load"),
+    Code.WARMUP_DRIFT: _suspect(
+        Influence.DISTORTS,
+        "the first third of the measurement was slower than the rest: the server was not warm yet",
+        "no warm-up, a page cache dropped just before, and a slow disk"),
+    Code.NOT_COLD: _suspect(
+        Influence.DISTORTS,
+        "less was read from the disk than was served: some of it came out of a cache",
+        "the site is read once between the dropping of the caches and the load", injected=False),
+    Code.STALLED: _suspect(
+        Influence.SYMPTOM,
+        "for a while no response came at all: the server, its machine or the network stood still",
+        "the server is frozen and goes on later"),
+    Code.SYSCTL: _suspect(
+        Influence.DISTORTS,
+        "a kernel parameter differs between the sides, and the experiment does not declare it",
+        "the guest gets another net.core.somaxconn"),
+    Code.FAILED_REQUESTS: _invalid(
+        "more than one request in a thousand failed; with fewer the trial is suspect and its figures count",
+        "a server that answers 500 in one millisecond of a hundred"),
+    Code.WRONG_BODY: _invalid(
+        "a response was not the file that was asked for",
+        "one file of 150 is changed after the machines were compared"),
+    Code.LOST_MAIL: _invalid(
+        "a message that the mail server had accepted was in no mailbox when its queue was empty, or was there twice",
+        "of the messages delivered one is removed and another one copied before they are counted"),
+    Code.CAPACITY_UNKNOWN: _invalid(
+        "the capacity that its rate is a share of is not known: client or link limited it, or its trials failed",
+        "three capacity trials in which the load generator used all of its CPU time", injected=False),
+    Code.FINGERPRINT: _invalid(
+        "binary, configuration, content or worker count differ between the sides",
+        "on one side another binary of one server, another worker count of the other"),
+    Code.TIMED_OUT: _invalid(
+        "the load was not answered within the bound of its tool, which is far beyond what it should take",
+        "the server stands still until the tool's bound has passed", injected=False),
+    Code.TOOL_FAILED: _invalid("the load tool failed", "the load tool is killed in mid-load"),
+    Code.SERVER_FAILED: _invalid(
+        "the server did not start or did not stay up",
+        "the server's configuration breaks after the machines were compared"),
+    Code.HOST_LOST: _invalid(
+        "the machine under test was lost during the trial", "the guest is destroyed in mid-load"),
+}  # fmt: skip
+
+# The client or the link, not the server, set the pace of a measurement in a closed loop. Too few users in flight are
+# the client's doing: it thinks between two requests, or some of its users are done before the others.
+PACE_LIMITS = frozenset({Code.CLIENT_SATURATED, Code.LITTLES_LAW, Code.LINK_BOUND})
+# In an open loop a client that lags also changes the load and waits for itself.
+OPEN_PACE_LIMITS = PACE_LIMITS | {Code.CLIENT_STARVED, Code.RATE_NOT_REACHED, Code.CLIENT_LATE}
+# Findings that distort what they were seen in.
+DISTORTING = frozenset(code for code, kind in FINDINGS.items() if kind.influence is Influence.DISTORTS)
+# A trial that ends with one of these is tried again: an accident, not a finding about the server. A load that timed out
+# is none: the machine under test was too slow for it.
+ACCIDENTS = frozenset({Code.HOST_LOST, Code.TOOL_FAILED, Code.SERVER_FAILED})

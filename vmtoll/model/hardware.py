@@ -1,0 +1,62 @@
+"""The hardware below the machines under test, decided by what their host showed; nothing is guessed."""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+
+from vmtoll.model.facts import Facts
+
+TCG_SIGNATURE = "TCGTCGTCGTCG"  # CPUID leaf 0x40000000 of QEMU's TCG: target/i386/cpu.c
+TCG_MODEL = "QEMU TCG CPU"  # model name of `-cpu max` under TCG: target/i386/tcg/tcg-cpu.c
+# Answers of `systemd-detect-virt --vm` after which the host may still be native, nested or emulated: `qemu` is its word
+# for TCG, and for whatever has QEMU's name in DMI.
+_UNDECIDED = frozenset({"", "none", "qemu", "vm-other", "bochs", "uml"})
+# The modules that run guests on the CPU's own virtualization → the CPU flag that each needs.
+_OWN_MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
+
+
+class Hardware(StrEnum):
+    """What a host runs on. NATIVE: the hardware itself; NESTED: another hypervisor; EMULATED: a CPU that is emulated in
+    software (TCG); UNKNOWN: its sources do not tell, or were not recorded.
+    """
+
+    NATIVE = "native"
+    NESTED = "nested"
+    EMULATED = "emulated"
+    UNKNOWN = "unknown"
+
+
+def hardware_of(facts: Facts) -> Hardware:
+    """What a host runs on, by its own facts: `hypervisor` (vmtoll/agent/hardware.py), `virtualization`, `cpu_model`.
+
+    A host is native only where the hypervisor bit was read and is off. Facts from before `hypervisor` was recorded
+    can show only nested and emulated.
+    """
+    seen = facts.get("hypervisor") or {}
+    signature, bit = seen.get("cpuid_signature", ""), seen.get("cpuid_bit")
+    bit = seen.get("cpuinfo_flag") if bit is None else bit
+    virtualization = facts.get("virtualization") or ""
+    if signature == TCG_SIGNATURE or str(facts.get("cpu_model")).startswith(TCG_MODEL):
+        return Hardware.EMULATED
+    if (bit and signature) or virtualization not in _UNDECIDED:
+        return Hardware.NESTED
+    if bit is False and virtualization == "none" and seen.get("dmi_sys_vendor") != "QEMU":
+        return Hardware.NATIVE
+    return Hardware.UNKNOWN
+
+
+def hardware_below_guests(hosts: Iterable[Facts]) -> Hardware:
+    """What all the KVM hosts among these machines run on; UNKNOWN where there is none, or where they differ."""
+    kinds = {hardware_of(facts) for facts in hosts if facts.get("role") == "kvm_host"}
+    return kinds.pop() if len(kinds) == 1 else Hardware.UNKNOWN
+
+
+def foreign_kvm_module(facts: Mapping[str, Collection[str]]) -> str:
+    """The module that /dev/kvm belongs to where that is neither kvm_intel nor kvm_amd; else empty.
+
+    `kvm_modules`: those of /sys/module named kvm_…; `kvm_flags`: which of vmx and svm the CPU has. A module that is
+    built into the kernel has a folder there on any CPU, so a module counts only with its flag.
+    """
+    modules, flags = facts.get("kvm_modules", ()), facts.get("kvm_flags", ())
+    if any(module in modules and flag in flags for module, flag in _OWN_MODULES.items()):
+        return ""
+    return ", ".join(sorted(set(modules) - _OWN_MODULES.keys()))

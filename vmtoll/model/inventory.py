@@ -1,0 +1,315 @@
+"""The machines of a run as an inventory describes them: every variable that vmtoll reads, hosts and their roles.
+
+`python -m vmtoll.model.inventory` prints the table of variables in docs/inventory.md.
+"""
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from vmtoll.model.disclosure import NAMES, OPERATOR
+from vmtoll.model.errors import InventoryError
+
+Role = Literal["client", "metal", "kvm_guest", "kvm_host"]
+GuestAccelerator = Literal["kvm", "tcg"]
+_MADE = "guest with a profile"
+
+
+def _variable(default: Any, hosts: str, text: str, unit: str = "", **limits: Any) -> Any:
+    """A variable: its default, which hosts have it, what it says, its unit; `limits` are pydantic's."""
+    return Field(default, description=text, json_schema_extra={"hosts": hosts, "unit": unit}, **limits)
+
+
+class Variables(BaseModel):
+    """The variables of one host in one namespace; those that no field reads are left out. Numbers may be texts."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False, coerce_numbers_to_str=True)
+    namespace: ClassVar[str] = "vmtoll_"
+
+    @classmethod
+    def read(cls, host: str, variables: Mapping[str, Any], source: str) -> Self:
+        """Validate a host's variables; null counts as not set. Raises InventoryError: source, host and variable."""
+        try:
+            given = {name: value for name, value in variables.items() if value is not None}
+            own = [name for name in given if name.startswith(cls.namespace)]
+            return cls.model_validate({name.removeprefix(cls.namespace): given[name] for name in own})
+        except ValidationError as error:
+            raise InventoryError(f"{source}: {host}: {cls.mistake(error)}.") from error
+
+    @classmethod
+    def mistake(cls, error: ValidationError) -> str:
+        """What is wrong with the first wrong variable."""
+        first = error.errors()[0]
+        variable = cls.namespace + str(first["loc"][0])
+        if first["type"] == "missing":
+            return f"{variable} is missing"
+        return f"{variable} is {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Every variable of this namespace."""
+        return [cls.namespace + name for name in cls.model_fields]
+
+
+class Connection(Variables):
+    """How Ansible and vmtoll reach a host."""
+
+    namespace = "ansible_"
+
+    host: str | None = _variable(None, "all", "address; unset: the host's name")
+    port: int | None = _variable(None, "all", "SSH port; unset: ssh's own choice")
+    user: str | None = _variable(None, "all", "SSH user; unset: ssh's own choice")
+    ssh_private_key_file: str | None = _variable(None, "all", "SSH key; unset: ssh's own choice")
+    ssh_common_args: str = _variable("", "all", "more arguments of ssh")
+    connection: str = _variable("ssh", "all", "`ssh`, or `local` for this machine")
+    python_interpreter: str = _variable("python3", "all", "Python 3.9 or newer on the host")
+    become: bool = _variable(False, "all", "whether root is reached by sudo, which must ask for no password")
+
+
+class GuestVariables(Variables):
+    """What a guest that vmtoll makes may say of itself."""
+
+    state: Literal["present", "absent"] = _variable("present", _MADE, "whether `vmtoll provision` makes or removes it")
+    accelerator: GuestAccelerator = _variable("kvm", _MADE, "what runs the guest's code")
+    emulator_cpus: str = _variable(
+        "", _MADE, "CPUs of QEMU's other threads, where the profile pins; empty: `vmtoll_cpus`"
+    )
+    vcpus: int = _variable(0, _MADE, "virtual CPUs; 0: as many as `vmtoll_cpus`", ge=0)
+    memory_mib: int | None = _variable(None, _MADE, "memory; unset: the profile's", "MiB", ge=128)
+    mac: str = _variable(
+        "", _MADE, "MAC address; empty: derived from the name", pattern=r"^(|[0-9a-f]{2}(:[0-9a-f]{2}){5})$"
+    )
+    bridge: str = _variable("br0", _MADE, "bridge on the KVM host")
+    uplink: str = _variable("", _MADE, "network card of the KVM host, for macvtap")
+    vf: str = _variable("", _MADE, "PCI address of the virtual function, for SR-IOV")
+    prefix: int | None = _variable(None, _MADE, "prefix length of the address; unset: DHCP", "bits", ge=1, le=128)
+    gateway: str = _variable("", _MADE, "router, where `vmtoll_prefix` is set")
+    disk_cache: str = _variable("none", _MADE, "libvirt's cache mode of the disk")
+
+
+class HostVars(GuestVariables):
+    """Every variable of an inventory that vmtoll reads."""
+
+    environment: str | None = _variable(None, "SUT", "`metal`, or the name of a guest profile (required)")
+    address: str | None = _variable(None, "SUT", "address that clients send load to; unset: `ansible_host`")
+    http_port: int = _variable(
+        8080, "all, the same", "port of every server; TLS is on the two above it", ge=1, le=65535
+    )
+    workers: int = _variable(1, "SUT, the same", "worker processes of each server", ge=1)
+    link: str = _variable(
+        "unshaped", "client", "the client's link: `unshaped` (the line as it is), `100mbit`, `1gbit`, …"
+    )
+    link_mbit: float | None = _variable(
+        None, "client, SUT", "rate of the line; of a SUT its own, which several clients may fill", "Mbit/s", gt=0
+    )
+    kvm_host: str | None = _variable(None, "guest", "inventory name of its KVM host (required)")
+    container_host: str | None = _variable(
+        None, "client, SUT", "inventory name of the machine whose kernel a container shares"
+    )
+    domain: str | None = _variable(None, "guest", "libvirt's name for it (required)")
+    libvirt_uri: str = _variable("qemu:///system", "KVM host", "where libvirt listens")
+    revive: list[list[str]] | None = _variable(
+        None, "guest", "commands that the KVM host runs to bring a lost guest back; unset: `virsh start` of its domain"
+    )
+    reboot: list[list[str]] | None = _variable(
+        None,
+        "SUT",
+        "commands for experiments with `boots`: the machine runs them to boot, of a guest its KVM host; unset:"
+        " `systemctl reboot`, of a guest `systemctl poweroff` and what `vmtoll_revive` says",
+    )
+    back_s: float = _variable(300.0, "all", "how long a run waits for a lost machine, as in a reboot", "s", ge=0)
+    lab: Literal["embedded", "hosts"] = _variable("hosts", "all", "`embedded`: the lab that `vmtoll lab up` makes")
+    tuning: dict[str, Any] | None = _variable(
+        None, "metal, KVM host", "what `vmtoll tune` sets ([real-hosts.md](real-hosts.md#tuning)); unset: nothing"
+    )
+    disclosure: dict[str, str] | None = _variable(
+        None, "all", "what the machine does not tell of itself, by item ([real-hosts.md](real-hosts.md#disclosure))"
+    )
+    root: str = _variable("/", "all", "folder that holds `etc/vmtoll`, `srv/vmtoll` and `run/`; tests set it")
+    profile: str | None = _variable(
+        None, "guest", "guest profile: `vmtoll provision` makes the guest; unset: the guest is yours"
+    )
+    cpus: str | None = _variable(None, _MADE, "libvirt's set of the host's CPUs: `2-5,8` (required)")
+    public_key: str | None = _variable(
+        None,
+        _MADE,
+        "file on the controller: SSH key that root of the guest accepts; unset: the public half of"
+        " `ansible_ssh_private_key_file`, or `~/.ssh/id_ed25519.pub`",
+    )
+
+    @field_validator("disclosure")
+    @classmethod
+    def _has_known_items(cls, stated: dict[str, str] | None) -> dict[str, str] | None:
+        known = (*NAMES, OPERATOR)
+        if strange := sorted(set(stated or {}) - set(known)):
+            raise ValueError(f"no item {strange[0]!r}; there are: {', '.join(known)}")
+        return stated
+
+    @classmethod
+    def unknown(cls, variables: Mapping[str, Any]) -> list[str]:
+        """The variables called vmtoll_… that vmtoll does not read."""
+        return [name for name in variables if name.startswith(cls.namespace) and name not in cls.names()]
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine and how to reach it. `variables` are Ansible's, merged; `source`: the inventory, for messages."""
+
+    name: str
+    role: Role
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    source: str = field(default="inventory", compare=False)
+
+    @cached_property
+    def vars(self) -> HostVars:
+        """The variables vmtoll_… by name and type. Raises InventoryError."""
+        return HostVars.read(self.name, self.variables, self.source)
+
+    @cached_property
+    def ansible(self) -> Connection:
+        """The variables ansible_… that vmtoll reads. Raises InventoryError."""
+        return Connection.read(self.name, self.variables, self.source)
+
+    def check(self) -> None:
+        """Raise InventoryError when a variable has a wrong value."""
+        _ = self.vars, self.ansible
+
+    @property
+    def address(self) -> str:
+        """Where the client sends load to."""
+        return self.vars.address or self.ssh_host
+
+    @property
+    def ssh_host(self) -> str:
+        """What ssh calls the machine."""
+        return self.ansible.host or self.name
+
+    def seen_from(self, client: "Host") -> str:
+        """Where a client sends load to: a machine reaches itself by its loopback."""
+        return "127.0.0.1" if client.name == self.name else self.address
+
+    @property
+    def port(self) -> int:
+        """Where the server under measurement listens."""
+        return self.vars.http_port
+
+    @property
+    def libvirt_uri(self) -> str:
+        """Of a KVM host: where its libvirt listens."""
+        return self.vars.libvirt_uri
+
+    @property
+    def root(self) -> str:
+        """The folder that holds etc/vmtoll, srv/vmtoll and run/; `/` but in tests."""
+        return self.vars.root
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this machine, reached without SSH."""
+        return self.ansible.connection == "local"
+
+    def argv(self) -> list[str]:
+        """The command line that starts a Python on the machine, up to and without Python's own arguments."""
+        reach = self.ansible
+        if self.is_local:
+            return [sys.executable if reach.python_interpreter == "python3" else reach.python_interpreter]
+        argv = ["ssh", *shlex.split(reach.ssh_common_args)]
+        for option in ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=2", "ServerAliveCountMax=4"):
+            argv += ["-o", option]
+        argv += ["-o", "ControlMaster=no", "-o", "ControlPath=none", "-T"]
+        argv += ["-p", str(reach.port)] if reach.port else []
+        argv += ["-i", str(Path(reach.ssh_private_key_file).expanduser())] if reach.ssh_private_key_file else []
+        argv += ["-l", reach.user] if reach.user else []
+        become = ["sudo", "-n"] if reach.become else []
+        return [*argv, self.ssh_host, *become, reach.python_interpreter]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The machines by role. `machines`: environment → its machines under test, several only where a workload needs
+    several guests on one KVM host."""
+
+    clients: Sequence[Host]
+    machines: Mapping[str, Sequence[Host]]
+    kvm_hosts: Mapping[str, Host]
+
+    @property
+    def client(self) -> Host:
+        """The first client: it checks bodies, and sends whatever one machine alone sends."""
+        return self.clients[0]
+
+    @property
+    def suts(self) -> Mapping[str, Host]:
+        """Environment → its machine, the first where there are several."""
+        return {environment: hosts[0] for environment, hosts in self.machines.items()}
+
+    def kvm_host(self, sut: Host) -> Host | None:
+        """The machine that a guest runs on, when the inventory names it."""
+        return self.kvm_hosts.get(sut.vars.kvm_host or "") if sut.role == "kvm_guest" else None
+
+    @property
+    def under_test(self) -> list[Host]:
+        """The machines under test of all environments."""
+        return [host for hosts in self.machines.values() for host in hosts]
+
+    def host(self, machine: Host) -> Host | None:
+        """The host of a guest, or the machine whose kernel a container shares."""
+        return self.kvm_host(machine) or self._container_host(machine)
+
+    def shares_kernel(self, machine: Host, host: Host) -> bool:
+        """Whether a container's kernel is that of `host`, by whatever name the inventory has for that host."""
+        named = self._container_host(machine)
+        return named is not None and named.argv() == host.argv()
+
+    def _container_host(self, machine: Host) -> Host | None:
+        return self.kvm_hosts.get(machine.vars.container_host or "")
+
+    def hosts(self) -> list[Host]:
+        """All machines, each once."""
+        return [*self.clients, *self.under_test, *self.kvm_hosts.values()]
+
+    @property
+    def link(self) -> str:
+        """The clients' link, as experiments name it."""
+        return self.client.vars.link
+
+    @property
+    def link_mbit(self) -> float | None:
+        """The rate of the first client's line; None when it is not known."""
+        return self.client.vars.link_mbit
+
+
+def markdown_table() -> str:
+    """Every variable as a table: name, type, default, unit, hosts, meaning."""
+    rows = ["| variable | type | default | unit | hosts | meaning |", "|---|---|---|---|---|---|"]
+    for model in (HostVars, Connection):
+        properties = model.model_json_schema()["properties"]
+        inherited = [name for name in properties if name not in model.__annotations__]
+        rows += [_row(model.namespace + name, properties[name]) for name in [*model.__annotations__, *inherited]]
+    return "\n".join(rows) + "\n"
+
+
+_TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "yes or no", "object": "mapping",
+          "array": "list of argument lists"}  # fmt: skip
+
+
+def _row(name: str, schema: Mapping[str, Any]) -> str:
+    """One row of the table, from pydantic's JSON schema of a field."""
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    kind = " or ".join(f"`{value}`" for value in kinds[0].get("enum", [])) or _TYPES[kinds[0]["type"]]
+    default = schema.get("default")
+    text = "" if default is None else json.dumps(default).strip('"').removesuffix(".0")
+    shown = f"`{text}`" if text else ""
+    cells = (f"`{name}`", kind, shown, schema["unit"], schema["hosts"], schema["description"])
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    print(markdown_table(), end="")

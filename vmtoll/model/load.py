@@ -1,0 +1,61 @@
+"""What a scenario offers: users or a rate, over how many guests, and what a neighbour bears meanwhile."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class LoadKind(StrEnum):
+    """CLOSED: users who wait for each answer. RATE and SHARE: an open loop, in requests per second or as a share of
+    the capacity. SEARCH: a search by an objective, which becomes a rate or a share when its trial is due.
+    """
+
+    CLOSED = "closed"
+    RATE = "rate"
+    SHARE = "share"
+    SEARCH = "search"
+
+
+@dataclass(frozen=True)
+class NeighbourLoad:
+    """The constant rate on the neighbour: `value` requests per second (RATE), or a share of the capacity (SHARE)."""
+
+    kind: LoadKind
+    value: float
+
+
+@dataclass(frozen=True)
+class Load:
+    """One offered load. `value`: users, requests per second, a share, or a search's deadline in ms, by `kind`.
+
+    `guests`: over how many guests of one host it is spread, None where the workload says nothing; `neighbour`: the
+    load of a further guest on that host, None without one.
+    """
+
+    kind: LoadKind
+    value: float
+    guests: int | None = None
+    neighbour: NeighbourLoad | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Requests are sent at a rate, whatever the server does."""
+        return self.kind is not LoadKind.CLOSED
+
+    @property
+    def is_alone(self) -> bool:
+        """One machine has the whole load, and no neighbour bears any."""
+        return self.guests in (None, 1) and not (self.neighbour and self.neighbour.value)
+
+    @property
+    def alone(self) -> "Load":
+        """The same load on one machine without a neighbour."""
+        return replace(self, guests=None, neighbour=None)
+
+    @property
+    def sort_key(self) -> tuple[str, float, int, str, float]:
+        """Closed loops, then rates, then shares, each from light to heavy; then by guests and by neighbour load."""
+        neighbour = self.neighbour
+        return (
+            self.kind.value, self.value, self.guests or 0,
+            neighbour.kind.value if neighbour else "", neighbour.value if neighbour else 0.0,
+        )  # fmt: skip

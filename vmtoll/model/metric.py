@@ -1,0 +1,83 @@
+"""What is compared: each metric with its fields of a measurement, its direction and the findings that limit it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role
+from vmtoll.model.load import Load
+from vmtoll.model.trial import METAL, Measurement, TrialRecord
+
+
+class Loop(StrEnum):
+    """CLOSED: the server sets the rate, because users wait. OPEN: requests are sent at a rate, whatever it does."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+
+
+def loop_of(load: Load) -> Loop:
+    """The kind of loop of a load."""
+    return Loop.OPEN if load.is_open else Loop.CLOSED
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`field`: of a Measurement; `guest_field`: the one that a guest's side is compared by, where it is another.
+
+    `loops`: the loops under which the figure says something about the server. `limits`: findings of the measurement
+    that holds the figure which make it a bound, or void; none where the client's pace does not matter.
+    `undisturbed_by`: findings that distort other figures, and not this one. `percentile`: a fraction, of a percentile.
+    `is_primary`: what its kind of loop is measured for; half of the 5% of a page's errors are kept for such metrics.
+    """
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    loops: tuple[Loop, ...]
+    field: str
+    guest_field: str = ""
+    limits: frozenset[Code] = frozenset()
+    undisturbed_by: frozenset[Code] = frozenset()
+    percentile: float | None = None
+    is_primary: bool = False
+
+    @property
+    def is_tail(self) -> bool:
+        """Whether it is a figure of open loops alone."""
+        return self.loops == (Loop.OPEN,)
+
+    def value(self, record: TrialRecord, role: Role) -> float | None:
+        """The figure of a trial's measurement of this role; None where it has none."""
+        measured = record.measurement(role)
+        return None if measured is None else self.of(measured, guest=record.arm.environment != METAL)
+
+    def of(self, measured: Measurement, *, guest: bool) -> float | None:
+        """The figure of one measurement."""
+        found: float | None = getattr(measured, self.guest_field if guest and self.guest_field else self.field)
+        return found
+
+    def is_limited(self, record: TrialRecord, role: Role) -> bool:
+        """Whether the client or the link, not the server, set the pace of the measurement that holds the figure."""
+        return bool(self.limits & record.limits(role))
+
+
+# What moves times on the way to the client, or the clocks, does not move the CPU that a request takes.
+_OF_TIMES = frozenset({
+    Code.CLIENT_STARVED, Code.START_SPREAD, Code.RETRANSMITS, Code.CLOCK_SOURCE, Code.CLOCK_STEPPED,
+})  # fmt: skip
+
+THROUGHPUT = Metric("throughput", "1/s", True, (Loop.CLOSED,), "throughput_rps", limits=PACE_LIMITS, is_primary=True)
+TAIL = Metric(
+    "tail", "µs", False, (Loop.OPEN,), "response_time_p99_us", limits=OPEN_PACE_LIMITS, percentile=0.99, is_primary=True
+)
+LATENCY_P99 = Metric(
+    "latency_p99", "µs", False, (Loop.CLOSED,), "service_time_p99_us", limits=PACE_LIMITS, percentile=0.99
+)
+CPU = Metric("cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", undisturbed_by=_OF_TIMES)
+HOST_CPU = Metric(
+    "host_cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", "host_cpu_us_per_request",
+    undisturbed_by=_OF_TIMES,
+)  # fmt: skip
+
+METRICS: Mapping[str, Metric] = {one.name: one for one in (THROUGHPUT, TAIL, LATENCY_P99, CPU, HOST_CPU)}

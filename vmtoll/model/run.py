@@ -1,0 +1,88 @@
+"""A run as run.json records it."""
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from vmtoll.model.disclosure import Disclosure
+from vmtoll.model.document import Document
+from vmtoll.model.experiment import Experiment
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.site import DrawnSite, ListedSite
+from vmtoll.model.trial import Accelerator
+from vmtoll.model.until import Look, Stop
+from vmtoll.model.workload import SearchWorkload, Workload
+
+SCHEMA: Literal[2] = 2
+
+
+class Difference(Document):
+    """A fact in which the machines differ without a declaration, with each environment's value."""
+
+    fact: str
+    values: dict[str, Any]
+
+
+class Differences(Document):
+    """`declared`: facts that differ as the experiment declares; `undeclared`: the others."""
+
+    declared: list[str] = Field(default_factory=list)
+    undeclared: list[Difference] = Field(default_factory=list)
+
+
+class Skipped(Document):
+    """A server or an environment of the experiment that was not measured, and why.
+
+    `release`: of a server, the release of the machines under test, which does not ship it.
+    """
+
+    server: str | None = None
+    environment: str | None = None
+    why: str
+    release: str | None = None
+
+
+class Manifest(Document):
+    """run.json. `accelerators`, `hardware`: by environment; older runs lack `hardware`. `workloads` and `site`: what
+    the experiment names, as it was when the run began. `hidden_pct`: CPU time that others may take from a machine
+    under test without a finding, in percent of one CPU. With `until`: `measured_s`, the time that went into its blocks,
+    `looks`, and why it `stopped`, None while it goes on; `trials_planned` are then those up to the next look.
+    `disclosure`: what is known of the machines; older runs lack it.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_: Literal[2] = Field(default=SCHEMA, alias="schema")
+    run_id: str
+    experiment: Experiment
+    workloads: dict[str, Workload]
+    site: ListedSite | DrawnSite
+    order_seed: int
+    versions: dict[str, str]
+    commit: str | None
+    started_at: str
+    ended_at: str | None = None
+    status: Literal["running", "complete"]
+    accelerators: dict[str, Accelerator]
+    hardware: dict[str, Hardware] = Field(default_factory=dict)
+    lab: str
+    link: str
+    link_mbit: float | None = None
+    differences: Differences
+    skipped: list[Skipped] = Field(default_factory=list)
+    trials_planned: int
+    hidden_pct: float | None = None
+    disclosure: Disclosure | None = None
+    measured_s: float | None = None
+    looks: list[Look] = Field(default_factory=list)
+    stopped: Stop | None = None
+
+    @property
+    def emulated(self) -> bool:
+        """Whether any environment ran under software emulation."""
+        return Accelerator.TCG in self.accelerators.values()
+
+    @property
+    def searches(self) -> dict[str, SearchWorkload]:
+        """The workloads whose rates followed from what was measured before."""
+        return {name: w for name, w in self.workloads.items() if isinstance(w, SearchWorkload)}

@@ -1,0 +1,114 @@
+"""A site: what the servers serve, as its YAML describes it."""
+
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import AfterValidator, Field, model_validator
+
+from vmtoll.model.document import Document
+
+Kind = Literal["html", "gif", "jpeg", "pdf", "doc", "css", "js", "svg", "webp", "woff2"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+TEXTS: tuple[Kind, ...] = ("html", "css", "js", "svg")
+
+
+SMALLEST_GZIP_BYTES = 64
+
+
+def kind_of(path: str) -> Kind | None:
+    """The kind of file that a path's suffix stands for."""
+    suffix = path.rpartition(".")[2]
+    return next((kind for kind in KINDS if suffix == kind or (kind, suffix) == ("jpeg", "jpg")), None)
+
+
+class Body(Document):
+    """The log-normal bulk of the sizes."""
+
+    median_bytes: int = Field(gt=0)
+    sigma: float = Field(gt=0)
+
+
+class Tail(Document):
+    """The Pareto tail; `share` of the files are drawn from it."""
+
+    share: float = Field(ge=0, lt=1)
+    from_bytes: int = Field(gt=0)
+    alpha: float = Field(gt=0)
+
+
+class Popularity(Document):
+    """Zipf weights that add up to `lines`."""
+
+    zipf_exponent: float = Field(ge=0)
+    lines: int = Field(gt=0)
+
+
+class Page(Document):
+    """A file with its own weight: how many lines of the URL list ask for it.
+
+    `gzip`: the list asks for the file's compressed variant, `<path>.gz`, and `size_bytes` is the variant's size. The
+    file itself, larger, is written too; no line asks for it.
+    """
+
+    size_bytes: int = Field(gt=0)
+    weight: int = Field(gt=0)
+    gzip: bool = False
+
+    @model_validator(mode="after")
+    def _room_for_a_variant(self) -> Self:
+        if self.gzip and self.size_bytes < SMALLEST_GZIP_BYTES:
+            raise ValueError(f"gzip: needs size_bytes of {SMALLEST_GZIP_BYTES} or more")
+        return self
+
+
+def _known_kinds(pages: dict[str, int | str | Page]) -> dict[str, int | str | Page]:
+    for path, content in pages.items():
+        if kind_of(path) is None or path.startswith("/") or content == "" or (isinstance(content, int) and content < 1):
+            raise ValueError(
+                f"{path}: must be a relative path to a kind of file ({', '.join(KINDS)}), and bytes or text"
+            )
+        if isinstance(content, Page) and content.gzip and kind_of(path) not in TEXTS:
+            raise ValueError(f"{path}: gzip: only text has a compressed variant ({', '.join(TEXTS)})")
+    return pages
+
+
+Pages = Annotated[dict[str, int | str | Page], AfterValidator(_known_kinds)]
+
+
+class _Site(Document):
+    name: str
+    description: str
+    seed: int = Field(ge=0)
+
+
+class ListedSite(_Site):
+    """Each file by its path, with its size in bytes (and weight) or its very text; the kind is the path's suffix."""
+
+    pages: Pages = Field(min_length=1)
+
+
+class DrawnSite(_Site):
+    """Files drawn from distributions of sizes, kinds and popularity; `pages` are beside them and outside of the mix."""
+
+    files: int = Field(ge=2)
+    smallest_bytes: int = Field(ge=0)
+    largest_bytes: int = Field(gt=0)
+    body: Body
+    tail: Tail
+    kinds: dict[Kind, int]
+    popularity: Popularity
+    pages: Pages = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if self.popularity.lines < self.files:
+            raise ValueError(f"popularity.lines must be at least files ({self.files})")
+        if not self.kinds or min(self.kinds.values()) < 1:
+            raise ValueError("kinds must name at least one kind, each with a positive share")
+        if "html" not in self.kinds:
+            raise ValueError("kinds must contain html: a site has an index page")
+        if self.smallest_bytes >= self.largest_bytes:
+            raise ValueError("smallest_bytes must be below largest_bytes")
+        return self
+
+
+Site = ListedSite | DrawnSite

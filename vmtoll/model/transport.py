@@ -1,0 +1,45 @@
+"""What requests travel over: plain TCP or TLS 1.3, HTTP/1.1 or HTTP/2; alike for all servers of a lab."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+HttpVersion = Literal["1.1", "2"]
+
+# What every server is configured to; a server that cannot be configured must agree on it with any client.
+PROTOCOL = "TLSv1.3"
+CIPHER = "TLS_AES_128_GCM_SHA256"
+GROUP = "X25519"
+
+# By HTTP version, what a client asks for by ALPN (RFC 7301).
+ALPN: dict[HttpVersion, str] = {"1.1": "http/1.1", "2": "h2"}
+
+
+def tls_port(http_port: int, *, resumption: bool) -> int:
+    """Where a server speaks TLS: right above its plain port without session tickets, and above that with them."""
+    return http_port + (2 if resumption else 1)
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How a workload reaches its server. `resumption`: a new connection resumes the session of an earlier one."""
+
+    tls: bool = False
+    http: HttpVersion = "1.1"
+    resumption: bool = False
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.tls else "http"
+
+    @property
+    def name(self) -> str:
+        """What the facts of a machine call it."""
+        return f"HTTP/{self.http}" + (" resumed" if self.resumption else "")
+
+    @property
+    def alpn(self) -> str:
+        return ALPN[self.http]
+
+    def port(self, http_port: int) -> int:
+        """The port of a server whose plain one is `http_port`."""
+        return tls_port(http_port, resumption=self.resumption) if self.tls else http_port

@@ -1,0 +1,379 @@
+"""A trial: what was planned, what each tool measured, what the machines went through, and what the gates found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
+
+from vmtoll.model.finding import ACCIDENTS, Code, Finding, Role, Validity, validity
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.load import Load
+
+METAL = "metal"
+
+
+class Accelerator(StrEnum):
+    """What ran a machine's code."""
+
+    NONE = "none"
+    KVM = "kvm"
+    TCG = "tcg"
+    UNKNOWN = "unknown"
+
+
+def is_shape_only(accelerator: Accelerator, hardware: Hardware) -> bool:
+    """Whether figures of a machine show that the path works and not what it costs: software emulated its CPU, or its
+    host's.
+    """
+    return accelerator is Accelerator.TCG or hardware is Hardware.EMULATED
+
+
+class ClientPlace(StrEnum):
+    """Where the load tool ran."""
+
+    REMOTE = "remote"
+    LOCALHOST = "localhost"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of a comparison: an environment (`metal`, or a guest's profile), measured for the first time in a block
+    or, as the A/A control, a second time.
+    """
+
+    environment: str
+    replicate: int = 1
+
+    def __str__(self) -> str:
+        return self.environment if self.replicate == 1 else f"{self.environment}#{self.replicate}"
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a second replicate, which shows the noise floor."""
+        return self.replicate > 1
+
+
+BASELINE = Arm(METAL)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is compared between arms: a server under a load."""
+
+    server: str
+    workload: str
+    load: Load
+
+    @property
+    def sort_key(self) -> tuple[Any, ...]:
+        """By server, closed loops first, then from light to heavy load."""
+        return (self.server, self.load.sort_key, self.workload)
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """A scenario on an arm and its place in the schedule; block, order and boot count from 1."""
+
+    block: int
+    order: int
+    arm: Arm
+    scenario: Scenario
+    boot: int = 1
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.block, self.order
+
+    def name(self, attempt: int) -> str:
+        return trial_name(self.block, self.order, attempt)
+
+
+def trial_name(block: int, order: int, attempt: int) -> str:
+    """`b001-o003-a1`: the name of a trial's files."""
+    return f"b{block:03d}-o{order:03d}-a{attempt}"
+
+
+def figure(description: str) -> Any:
+    """A field that may be missing, with its description for the published schema; its name ends with its unit."""
+    return field(default=None, metadata={"description": description})
+
+
+_SERVICE_TIME = (
+    "service time, counted from the actual send; hides stalls; "
+    "mail that is sent: the delay in the server until it is in the mailbox"
+)
+_RESPONSE_TIME = "response time, counted from the intended send time"
+_SERVER_TIME = (
+    "time inside the server, from noticing a request to handing its response to the kernel, by its own histogram "
+    "(buckets of half an octave, interpolated); empty for a server without one"
+)
+_LOOP_LAG = (
+    "length of the turns of the server's event loop, which is how long the next event may wait, by its own histogram; "
+    "empty for a server without one"
+)
+_CONNECT = "time to open a connection, of tools that log it (oha)"
+_FIRST_RESPONSE = "time from the open connection to the first byte of the body, of tools that log it (oha)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offered:
+    """The load as numbers: what the scenario came to on this machine."""
+
+    users: int | None = figure("simulated users of a closed loop")
+    offered_rps: float | None = figure("requests per second that the open loop meant to send")
+    capacity_rps: float | None = figure(
+        "the whole of a share: the closed-loop rate, a mean of several trials, of the side that `shares_of` names"
+    )
+    capacity_low_rps: float | None = figure("lower end of its 95% interval")
+    capacity_high_rps: float | None = figure("upper end of its 95% interval")
+    capacity_trials: int | None = figure("trials that it is the mean of")
+    deadline_ms: float | None = figure("deadline of the goodput")
+    arrivals: str | None = figure("open loop: poisson (random) or constant (even intervals); older runs: constant")
+    arrivals_seed: int | None = figure("what the schedule of random arrivals was drawn from; empty for even ones")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One tool's measured load. `histogram`: the file of its latencies in the run, None where it logs none."""
+
+    role: Role
+    tool: str
+    histogram: str | None = None
+    requests: int | None = figure("requests planned")
+    duration_s: float | None = figure("wall clock around the tool; several clients: first start to last end")
+    transactions: int | None = figure("responses that the tool counted")
+    successful: int | None = figure("requests answered with success")
+    failed: int | None = figure("requests that failed")
+    availability_pct: float | None = figure("share of requests that the tool calls successful")
+    transferred_mb: float | None = figure("bytes of the responses, 10⁶ bytes")
+    throughput_rps: float | None = figure(
+        "responses per second of wall clock; closed loop of a tool that logs its requests: of the time in which all "
+        "users had one in flight; open loop: of the time from the first intended send to the last response; mail that "
+        "is sent: messages found in mailboxes, per second until the queue was empty"
+    )
+    throughput_mb_per_s: float | None = figure("10⁶ bytes per second of wall clock")
+    goodput_rps: float | None = figure(
+        "correct responses within the deadline, per second of the time in which the requests were to be sent"
+    )
+    response_time_mean_ms: float | None = figure("mean response time in the tool's own summary (siege: 10 ms ticks)")
+    concurrency: float | None = figure("requests in flight on average")
+    longest_ms: float | None = figure("longest transaction in the tool's own summary")
+    shortest_ms: float | None = figure("shortest transaction in the tool's own summary")
+    service_time_mean_us: float | None = figure(f"mean {_SERVICE_TIME}")
+    service_time_p50_us: float | None = figure(f"median {_SERVICE_TIME}")
+    service_time_p90_us: float | None = figure(f"90th percentile of the {_SERVICE_TIME}")
+    service_time_p99_us: float | None = figure(f"99th percentile of the {_SERVICE_TIME}")
+    service_time_p999_us: float | None = figure(f"99.9th percentile of the {_SERVICE_TIME}")
+    response_time_mean_us: float | None = figure(f"open loop: mean {_RESPONSE_TIME}")
+    response_time_p50_us: float | None = figure(f"open loop: median {_RESPONSE_TIME}")
+    response_time_p90_us: float | None = figure(f"open loop: 90th percentile of the {_RESPONSE_TIME}")
+    response_time_p99_us: float | None = figure(f"open loop: 99th percentile of the {_RESPONSE_TIME}")
+    response_time_p999_us: float | None = figure(f"open loop: 99.9th percentile of the {_RESPONSE_TIME}")
+    response_time_max_us: float | None = figure(f"open loop: longest {_RESPONSE_TIME}")
+    lateness_p99_us: float | None = figure("open loop: 99th percentile of the tool's own delay; in the response time")
+    connect_mean_ms: float | None = figure(f"closed loop: mean {_CONNECT}")
+    connect_max_ms: float | None = figure(f"closed loop: longest {_CONNECT}")
+    connect_min_ms: float | None = figure(f"closed loop: shortest {_CONNECT}")
+    first_response_mean_ms: float | None = figure(f"closed loop: mean {_FIRST_RESPONSE}")
+    first_response_max_ms: float | None = figure(f"closed loop: longest {_FIRST_RESPONSE}")
+    first_response_min_ms: float | None = figure(f"closed loop: shortest {_FIRST_RESPONSE}")
+    connection_rps: float | None = figure("ramp: connections per second that the tool opened")
+    request_rps: float | None = figure("ramp: requests per second that the tool sent")
+    reply_rps_min: float | None = figure("ramp: lowest of the reply rates, read every 5 s; empty for a shorter load")
+    reply_rps_mean: float | None = figure("ramp: mean of the same readings")
+    reply_rps_max: float | None = figure("ramp: highest of the same readings")
+    reply_rps_stddev: float | None = figure("ramp: standard deviation of the same readings")
+    client_cpu_s: float | None = figure("CPU of the tool, of all clients")
+    client_cpu_share: float | None = figure("the tool's CPU, of its threads' limit; of the client nearest to it")
+    start_spread_ms: float | None = figure(
+        "several clients: how far apart their first requests were (their tools' starts, where the tool logs "
+        "no requests); empty for one"
+    )
+    server_cpu_user_s: float | None = figure("user CPU of the server's processes during the tool")
+    server_cpu_system_s: float | None = figure("system CPU of the server's processes during the tool")
+    server_cpu_us_per_request: float | None = figure("CPU of the server's processes per request, by the SUT's account")
+    host_cpu_s: float | None = figure(
+        "guests: CPU of QEMU and vhost threads on the KVM host during the tool; empty for a tool on the guest itself"
+    )
+    host_cpu_us_per_request: float | None = figure("guests: the same per request")
+    server_time_p50_us: float | None = figure(f"median {_SERVER_TIME}")
+    server_time_p99_us: float | None = figure(f"99th percentile of the {_SERVER_TIME}")
+    server_time_p999_us: float | None = figure(f"99.9th percentile of the {_SERVER_TIME}")
+    server_loop_lag_p50_us: float | None = figure(f"median {_LOOP_LAG}")
+    server_loop_lag_p99_us: float | None = figure(f"99th percentile of the {_LOOP_LAG}")
+    server_loop_lag_p999_us: float | None = figure(f"99.9th percentile of the {_LOOP_LAG}")
+
+    @property
+    def logs_service_times(self) -> bool:
+        return self.service_time_p99_us is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What the server and its machines used during the primary measurement."""
+
+    memory_pss_kib: int | None = figure("peak proportional set size of the server's processes")
+    processes: int | None = figure("most processes that the server had")
+    server_cores: int | None = figure("cores that the server may use: all of the machine's, or those of the workload")
+    read_mb: float | None = figure("10⁶ bytes that the SUT's kernel read from its disks during the tool")
+    host_read_mb: float | None = figure("guests: the same of the KVM host")
+    host_energy_j: float | None = figure(
+        "energy of the processors and memory of the physical machine under the server during the tool, by RAPL, "
+        "other processes included; empty where the machine has no such counter"
+    )
+    host_exits_per_request: float | None = figure(
+        "guests: how often KVM took over from the guest, per request; empty where KVM counts none, as under emulation"
+    )
+    host_vcpu_cpu_us_per_request: float | None = figure(
+        "guests: CPU per request of the threads of the virtual CPUs, with what KVM or the emulator does for them"
+    )
+    host_qemu_cpu_us_per_request: float | None = figure("guests: the same of QEMU's other threads (devices)")
+    host_vhost_cpu_us_per_request: float | None = figure("guests: the same of the kernel's vhost threads (network)")
+    host_irqs_per_request: float | None = figure("guests: all interrupts of the KVM host, per request")
+    guest_irqs_per_request: float | None = figure("guests: interrupts that the guest itself counted, per request")
+    steal_pct: float | None = figure("CPU time that the SUT's hypervisor took away")
+    link_used_pct: float | None = figure(
+        "share of the client's line rate; several clients: of the busiest; empty for an unshaped or unused link"
+    )
+    neighbour_rps: float | None = figure(
+        "answers per second of the neighbour, a further guest on the host; 0 for no load, empty without a neighbour"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What the machines went through during the primary measurement."""
+
+    client_background_cpu_pct: float | None = figure(
+        "CPU time of processes other than the load generator on the client's CPUs; several clients: the worst; "
+        "empty when the client is on the machine under test"
+    )
+    background_cpu_pct: float | None = figure(
+        "CPU time of processes other than the server and the load generator on the machine under test"
+    )
+    host_background_cpu_pct: float | None = figure(
+        "CPU time of processes outside the measurement on the host's CPUs under the SUT; empty for a SUT of its own"
+    )
+    cpu_mhz_spread_pct: float | None = figure("how far the CPUs' clock rate sank below its highest, if governed")
+    guests_paused: int | None = figure(
+        "idle guests on the physical machine under test that were paused meanwhile; empty where none idled there"
+    )
+    clock_step_ms: float | None = figure("largest step of any machine's wall clock")
+    retransmitted_pct: float | None = figure("TCP segments sent again, of client or SUT, whichever is more")
+    listen_drops: int | None = figure("connections that the SUT's kernel turned away at a full listen queue")
+    ports_used_pct: float | None = figure(
+        "the client's local ports in use or in TIME_WAIT toward the server, of all; several clients: the worst"
+    )
+    longest_gap_ms: float | None = figure("longest time without any data at the client, ±50 ms; several: the worst")
+    warmup_slower_pct: float | None = figure("how much slower the first third was than the rest; 0 if by chance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What was counted beside the load: mail by its mailboxes, bodies by their digests."""
+
+    messages_accepted: int | None = figure("mail: messages that the server accepted")
+    messages_delivered: int | None = figure("mail: how many of them were in a mailbox when the queue was empty")
+    messages_lost: int | None = figure("mail: how many were found in none")
+    messages_doubled: int | None = figure("mail: how many copies too many were found")
+    bodies_checked: int | None = figure("responses whose digest was compared with the manifest's")
+    bodies_wrong: int | None = figure("of these, how many differed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """One attempt at a trial, a line of trials.jsonl. `measurements`: the primary one first, none where it failed.
+
+    `boot`: of the machines under test in this run, from 1; blocks of one boot stand together. `hardware`: what the host
+    that carries the machine runs on; `release`: the machine's operating system, as `Debian 13`; `clients`: machines
+    that sent the load together; `guests`: machines under test that it was spread over; `fixed_cost_s`: wall clock of
+    the trial less the time under load.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    run_id: str
+    block: int
+    order: int
+    attempt: int
+    arm: Arm
+    accelerator: Accelerator
+    scenario: Scenario
+    client: ClientPlace
+    clients: int
+    guests: int
+    started_at: str
+    boot: int = 1
+    offered: Offered = Offered()
+    measurements: tuple[Measurement, ...] = ()
+    resources: Resources = Resources()
+    conditions: Conditions = Conditions()
+    counts: Counts = Counts()
+    findings: tuple[Finding, ...] = ()
+    fixed_cost_s: float = 0.0
+    hardware: Hardware = Hardware.UNKNOWN
+    release: str = "unknown"
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.block, self.order
+
+    @property
+    def name(self) -> str:
+        return trial_name(self.block, self.order, self.attempt)
+
+    @property
+    def validity(self) -> Validity:
+        return validity(self.findings)
+
+    @property
+    def codes(self) -> frozenset[Code]:
+        return frozenset(finding.code for finding in self.findings)
+
+    @property
+    def accidents(self) -> tuple[Finding, ...]:
+        """The findings for which a trial is tried again."""
+        return tuple(finding for finding in self.findings if finding.code in ACCIDENTS)
+
+    def measurement(self, role: Role) -> Measurement | None:
+        """The measurement of a role; None where there is none."""
+        return next((one for one in self.measurements if one.role is role), None)
+
+    @property
+    def primary(self) -> Measurement | None:
+        return self.measurement(Role.PRIMARY)
+
+    @property
+    def crosscheck(self) -> Measurement | None:
+        return self.measurement(Role.CROSSCHECK)
+
+    def limits(self, role: Role) -> frozenset[Code]:
+        """The findings that concern a measurement: its own, and those of the whole trial. More users in flight than
+        planned are a tool's rounding, and limit nothing.
+        """
+        return frozenset(
+            finding.code
+            for finding in self.findings
+            if finding.role in (role, None) and not (finding.code is Code.LITTLES_LAW and finding.is_above_limit)
+        )
+
+
+_RECORD = TypeAdapter(TrialRecord)
+
+
+def to_json(record: TrialRecord) -> bytes:
+    """One line of trials.jsonl, without the line break; what is missing is left out."""
+    return _RECORD.dump_json(record, exclude_none=True)
+
+
+def from_json(line: bytes | str) -> TrialRecord:
+    """A line of trials.jsonl. Raises pydantic.ValidationError."""
+    return _RECORD.validate_json(line)
+
+
+def last_attempts(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Of each planned trial the last attempt, in the order of the schedule."""
+    found = {record.key: record for record in sorted(records, key=lambda r: (r.key, r.attempt))}
+    return [found[key] for key in sorted(found)]

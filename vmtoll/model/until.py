@@ -1,0 +1,106 @@
+"""A run without a fixed number of blocks: when it looks at what it has, what a look found, and why it stopped."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from math import ceil, e, log
+
+from pydantic import Field
+
+from vmtoll.model.document import Document
+from vmtoll.model.trial import Arm, Scenario
+
+GROWTH = 1.5  # of the blocks from one look to the next
+
+
+class Until(Document):
+    """Blocks go on until each comparison is decided, or half its 95% interval is at most `half_width_pct`, or
+    `at_most_min` minutes of measuring are over. The experiment's `blocks` are measured in any case.
+    """
+
+    half_width_pct: float = Field(gt=0, le=50)
+    at_most_min: float = Field(gt=0)
+
+    @property
+    def at_most_s(self) -> float:
+        return 60 * self.at_most_min
+
+
+class Standing(StrEnum):
+    """What a look found of a comparison. REFUSED: more blocks cannot decide it, because something else set its pace,
+    or it has no figures.
+    """
+
+    DECIDED = "decided"
+    NARROW = "narrow"
+    REFUSED = "refused"
+    OPEN = "open"
+
+
+class Stop(StrEnum):
+    """Why a run stopped. DECIDED: no comparison was left that more blocks would decide; NARROW: the same, because of
+    some the interval was narrow enough.
+    """
+
+    DECIDED = "decided"
+    NARROW = "narrow"
+    TIME = "time"
+
+
+class Compared(Document):
+    """A comparison at a look: a metric in a scenario, of `arms` (the baseline first), or a claim of the experiment.
+
+    `half_width_pct`: of its 95% interval, None without one. `scenarios`: those that it needs.
+    """
+
+    standing: Standing
+    metric: str
+    scenarios: list[Scenario]
+    arms: list[Arm] = Field(default_factory=list)
+    claim: str | None = None
+    half_width_pct: float | None = None
+
+
+class Look(Document):
+    """After how many `blocks` and seconds of measuring; `share`: how much of the 5% of wrong verdicts it could spend,
+    a fraction. `decided`, `narrow`, `refused`: how many comparisons; `open`: those that were left.
+    """
+
+    blocks: int
+    measured_s: float
+    share: float
+    decided: int = 0
+    narrow: int = 0
+    refused: int = 0
+    open: list[Compared] = Field(default_factory=list)
+
+    @property
+    def comparisons(self) -> int:
+        return self.decided + self.narrow + self.refused + len(self.open)
+
+
+def next_look(blocks: int, first: int, boot: int = 1) -> int:
+    """After how many blocks the next look is due, when `blocks` are measured: `first`, then half as many again each
+    time, in whole pairs of blocks, which have both orders of the arms, and in whole boots of `boot` blocks.
+    """
+    due = first
+    while due <= blocks:
+        due = 2 * ceil(GROWTH * due / 2)
+        due = boot * ceil(due / boot)
+    return due
+
+
+def spent(time: float) -> float:
+    """The fraction of the 5% that may be spent when this fraction of the time is over: ln(1 + (e − 1) t), the spending
+    function of Lan and DeMets (1983) in the manner of Pocock.
+    """
+    return log(1 + (e - 1) * min(max(time, 0.0), 1.0))
+
+
+def share_of(earlier: Sequence[Look], time: float, *, last: bool) -> float:
+    """What a look may spend at this fraction of the time: what the function adds since the look before it; at the last
+    one, all that is left.
+
+    Looks share the 5% by addition, so that they may depend on each other in any way and under any correction.
+    """
+    before = sum(look.share for look in earlier)
+    return max(0.0, (1.0 if last else spent(time)) - before)

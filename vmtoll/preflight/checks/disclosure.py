@@ -1,0 +1,37 @@
+"""What a run on these machines would disclose, and what it would print as "not disclosed"."""
+
+from collections.abc import Iterator
+
+from vmtoll.model.disclosure import OPERATOR, Disclosure
+from vmtoll.model.inventory import Host
+from vmtoll.preflight.lab import Lab
+from vmtoll.preflight.result import CheckResult, ok, warn
+from vmtoll.runner.facts import disclosed
+
+ORDER = 95
+_LIMIT_S = 180.0
+
+
+def check(lab: Lab) -> Iterator[CheckResult]:
+    """Ask every machine; name what neither it nor the inventory tells."""
+
+    def look(host: Host) -> list[CheckResult]:
+        return [judge(host, lab.lines[host.name].call("disclosure", _LIMIT_S))]
+
+    yield from lab.on_each(lab.answering(), look)
+    if not any(OPERATOR in (host.vars.disclosure or {}) for host in lab.hosts):
+        yield warn("", "nobody is named as who runs it", _advice(OPERATOR, "Jane Doe, Example University"))
+
+
+def judge(host: Host, told: dict[str, str]) -> CheckResult:
+    """What one machine discloses; the advice has an example for the first item that it lacks."""
+    block: Disclosure = disclosed([host], {host.name: told})
+    missing = block.missing(host.name)
+    if not missing:
+        return ok(host.name, f"discloses {len(block.machines[host.name])} items")
+    found = f"not disclosed: {', '.join(item.label for item in missing)}"
+    return warn(host.name, found, _advice(missing[0].name, missing[0].example))
+
+
+def _advice(name: str, example: str) -> str:
+    return f"State what you know in vmtoll_disclosure of the inventory, such as {{{name}: '{example}'}}."

@@ -1,0 +1,60 @@
+"""Servers made of a source archive that the user has: checked, unpacked and built once on the controller."""
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+from vmtoll.model.errors import UserError
+from vmtoll.paths import CACHE
+from vmtoll.shell import run
+from vmtoll.spec.server import Source
+from vmtoll.spec.sources import FILE, Archive
+
+
+def binary(name: str, source: Source, archive: Archive) -> bytes:
+    """Return the program that `source.make` makes of the archive, as `source.makes`.
+
+    It is kept under a key of archive and recipe. Raises UserError naming the server when the archive is missing, is
+    another one than `sources.yml` says, or does not build.
+    """
+    kept = CACHE / "sources" / f"{name}-{_key(archive, source)}"
+    content = _checked(name, archive)
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"vmtoll-{name}-") as folder:
+            made = _built(Path(folder), name, source, content)
+            partial = kept.with_suffix(".partial")
+            partial.write_bytes(made.read_bytes())
+            partial.rename(kept)
+    return kept.read_bytes()
+
+
+def _key(archive: Archive, source: Source) -> str:
+    return hashlib.sha256(f"{archive.sha256} {sorted(source.model_dump().items())}".encode()).hexdigest()[:16]
+
+
+def _checked(name: str, archive: Archive) -> Path:
+    path = Path(archive.path).expanduser()
+    if not path.is_file():
+        raise UserError(f"{FILE}: {name}.path: no file {path}")
+    seen = hashlib.sha256(path.read_bytes()).hexdigest()
+    if seen != archive.sha256:
+        raise UserError(f"{FILE}: {name}.sha256: {path} has {seen}; it is another archive than the one you named")
+    return path
+
+
+def _built(folder: Path, name: str, source: Source, archive: Path) -> Path:
+    """Unpack into `folder` and build in the archive's own folder, as release archives have one."""
+    try:
+        run(["tar", "-xf", archive, "-C", folder])
+    except UserError as error:
+        raise UserError(f"{FILE}: {name}.path: {error}") from error
+    [tree, *others] = sorted(folder.iterdir()) or [folder]
+    tree = folder if others or not tree.is_dir() else tree
+    log = CACHE / "logs" / f"build-{name}.log"
+    log.unlink(missing_ok=True)
+    run(["sh", "-ec", source.make], log=log, cwd=tree)
+    made: Path = tree / source.makes
+    if not made.is_file():
+        raise UserError(f"server-builds/{name}/server.yml: source.makes: the build made no {source.makes}; see {log}")
+    return made

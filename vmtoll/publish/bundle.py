@@ -1,0 +1,113 @@
+"""Publish a run: a folder with its tables, its environment and its description, scrubbed, checked and sealed."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vmtoll.analysis.run import TRIALS, Run, load_run
+from vmtoll.analysis.schema import fields
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.columns import to_csv
+from vmtoll.model.errors import LoadError
+from vmtoll.model.trial import TrialRecord, to_json
+from vmtoll.publish import package, scrub, tables
+from vmtoll.publish.package import PACKAGE, TABLES
+from vmtoll.publish.seal import SUMS, seal, verify
+from vmtoll.report.disclosure import write_disclosure
+from vmtoll.report.ods import csv_rows, write_sheets
+from vmtoll.report.tables import summaries, verdicts
+
+ANONYMOUS = ("anonymous",)
+
+
+def publish(
+    run_dir: Path, output: Path, authors: Sequence[str] = ANONYMOUS, say: Callable[[str], None] = lambda _: None
+) -> Path:
+    """Write the bundle of a complete run to `output`; the same run gives the same bytes. Returns `output`.
+
+    It is written under another name and renamed at the end: what was interrupted never looks finished. An earlier
+    bundle is replaced, any other folder is refused. Raises LoadError.
+    """
+    output = output.resolve()
+    if (run_dir / SUMS).exists():
+        raise LoadError(f"{run_dir} is a bundle already")
+    run = load_run(run_dir)
+    if run.manifest.status != "complete":
+        raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}: finish the run first (--resume)")
+    _may_write(output)
+    partial = output.with_name(f".{output.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    _fill(partial, run, authors, say)
+    say("checking every row against its schema")
+    package.validate(partial)
+    seal(partial)
+    if output.exists():
+        shutil.rmtree(output)
+    return partial.rename(output)
+
+
+def open_run(folder: Path) -> Run:
+    """A run, or a bundle whose every file is proven to be as it was published. Raises LoadError."""
+    return open_bundle(folder) if (folder / SUMS).exists() or (folder / PACKAGE).exists() else load_run(folder)
+
+
+def open_bundle(folder: Path) -> Run:
+    """A bundle, proven whole. Raises LoadError."""
+    verify(folder)
+    return load_run(folder)
+
+
+def _may_write(output: Path) -> None:
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    try:
+        verify(output)
+    except LoadError as error:
+        raise LoadError(f"{output} exists and is not an untouched bundle ({error}): name another folder") from None
+
+
+def _fill(folder: Path, run: Run, authors: Sequence[str], say: Callable[[str], None]) -> None:
+    if not (run.path / scrub.PRIVATE).exists():
+        say(f"{run.path} has no {scrub.PRIVATE}: read the texts, no user and no host name is known for certain")
+    names = scrub.roles(run.hosts)
+    say(f"trials: {len(run.records)}, machines: {len(names)}")
+    clean = _scrubbed(run, names, authors)
+    analysis = analyse(clean)
+    (folder / TRIALS).write_bytes(b"".join(to_json(_without_histograms(record)) + b"\n" for record in clean.records))
+    (folder / "trials.csv").write_bytes(to_csv(clean.records))
+    text = clean.manifest.model_dump_json(indent=1, by_alias=True)
+    (folder / "run.json").write_text(text + "\n", encoding="utf-8")
+    hosts = json.dumps(clean.hosts, indent=1, ensure_ascii=False)
+    (folder / "hosts.json").write_text(hosts + "\n", encoding="utf-8")
+    say("summaries, verdicts, percentiles")
+    rows = {"summaries": summaries(clean), "verdicts": verdicts(analysis), "percentiles": tables.percentiles(clean)}
+    for name, table in rows.items():
+        tables.write(folder / f"{name}.csv", name, table)
+    say("spreadsheet")
+    write_sheets(folder / "tables.ods", [(name, csv_rows(folder / f"{name}.csv", fields(name))) for name in TABLES])
+    say("samples and histograms")
+    tables.write_samples(run, names, folder / "samples.parquet")
+    tables.write_histograms(clean, folder / "histograms.parquet")
+    tables.write_seconds(clean, folder / "seconds.parquet")
+    write_disclosure(clean, folder)
+    package.write(folder, clean, analysis, authors)
+
+
+def _without_histograms(record: TrialRecord) -> TrialRecord:
+    """A bundle holds the histograms of all trials as one table."""
+    return replace(record, measurements=tuple(replace(one, histogram=None) for one in record.measurements))
+
+
+def _scrubbed(run: Run, names: dict[str, str], authors: Sequence[str]) -> Run:
+    """The run without names: what is derived from it can name nothing either. The authors stand for who ran it."""
+    scrubber = scrub.scrubber_of(run)
+    domains = scrub.domains(run, scrubber)
+    return replace(
+        run,
+        manifest=scrub.manifest(run, scrubber, ", ".join(authors)),
+        hosts={names[name]: scrub.facts(facts, scrubber, domains) for name, facts in run.hosts.items()},
+        records=tuple(scrub.record(record, scrubber) for record in run.records),
+    )

@@ -1,0 +1,268 @@
+"""Two runs of one experiment, scenario by scenario: reproduced, not reproduced, or not comparable and why."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import median
+
+import numpy as np
+from scipy import special
+
+from vmtoll.analysis.equality import DECISIVE, machine, premises
+from vmtoll.analysis.run import Run
+from vmtoll.analysis.statistics import CONFIDENCE, MAX_BLOCKS, Floats, t_quantile
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.agreement import (
+    Agreement,
+    Difference,
+    MetricResult,
+    RunComparison,
+    RunName,
+    ScenarioResult,
+    Status,
+    Why,
+)
+from vmtoll.model.facts import FACTS, Facts
+from vmtoll.model.finding import Validity
+from vmtoll.model.trial import BASELINE, Arm, Measurement, Scenario, TrialRecord
+from vmtoll.model.verdict import Bound, Comparison, Estimate, Kind, Verdict
+
+CLAIMS = (Kind.SLOWER, Kind.FASTER, Kind.EQUIVALENT)
+SHARE = 0.1  # how far two effects may be apart, as a share of the published one
+POWER = 0.8
+
+
+def agreement(
+    published: Verdict, again: Verdict, between_run_sd: float = 0.0, *, same_trials: bool = False
+) -> Agreement:
+    """Compare the verdicts of two runs on one metric; `same_trials`: of one run and its bundle, which differ by nothing
+    but a fault.
+
+    A result is reproduced when its size agrees; that is the rule of the ACM ("Artifact Review and Badging", version
+    1.1, 2020): agreement "within a tolerance deemed acceptable", with the main claims unchanged. A published run that
+    claims nothing cannot be reproduced.
+
+    - The size is the ratio guest/metal, its change the difference of the logarithms with Welch's 95% interval (Welch
+      1947; each side with its own paired-t error and blocks − 1 degrees of freedom). `between_run_sd`: what runs of
+      one machine differ by beyond their blocks' noise (standard deviation of the log ratio), where that is known: it
+      enters the variance once for each run.
+    - The test is one of equivalence (two one-sided tests, Schuirmann 1987; for replications Anderson and Maxwell 2016,
+      "There's more than one way to conduct a replication study"): reproduced when the whole interval of the change
+      lies within the tolerance, not reproduced when all of it lies outside, else inconclusive. A noisy run is
+      inconclusive by this rule; it neither reproduces anything nor refutes it. The kinds may differ: 2.1% faster, and
+      equivalent within 2%, are the same size.
+    - The tolerance is the practical margin or a tenth of the published effect (in logarithms), whichever is larger.
+      A noise floor widens no tolerance: noise is in the interval.
+    - Of a size that is a bound ("at least 22 times") only the end that it claims is compared. Where the second run's
+      is a bound it can refute, but not confirm.
+    - Faster in one run and slower in the other is never reproduced.
+    """
+    if published.kind not in CLAIMS or published.estimate is None:
+        return Agreement(Status.NOT_COMPARABLE, Why.CLAIMS_NOTHING)
+    if again.kind is Kind.INVALID or again.estimate is None:
+        return Agreement(Status.NOT_COMPARABLE, Why.NO_RESULT)
+    allowed = _tolerance(published)
+    change, interval = _change(published, again, between_run_sd)
+    if same_trials:
+        interval = (change, change)
+    if {published.kind, again.kind} == {Kind.FASTER, Kind.SLOWER}:
+        status, why = Status.NOT_REPRODUCED, Why.CLAIM_CHANGED
+    elif interval is None:
+        status, why = Status.INCONCLUSIVE, Why.NO_INTERVAL
+    else:
+        status, why = _by_size(published, again, interval, allowed)
+    needed = _blocks_needed(published, again, allowed, between_run_sd) if why is Why.IMPRECISE else None
+    ratio = Estimate(math.exp(change), *map(math.exp, interval or ()))
+    return Agreement(status, why, ratio, math.expm1(allowed), needed)
+
+
+def _by_size(published: Verdict, again: Verdict, interval: tuple[float, float], allowed: float) -> tuple[Status, Why]:
+    """By the interval of the change; of a published bound only the end that it claims counts."""
+    low, high = _possible(published, again, interval)
+    bounded = published.bound or again.bound
+    is_open_above, is_open_below = published.bound is Bound.AT_LEAST, published.bound is Bound.AT_MOST
+    if (low > allowed and not is_open_above) or (high < -allowed and not is_open_below):
+        return Status.NOT_REPRODUCED, Why.BOUND_BROKEN if bounded else Why.SIZE_CHANGED
+    if again.bound:
+        return Status.NOT_COMPARABLE, Why.BOUNDS
+    if (low >= -allowed or is_open_below) and (high <= allowed or is_open_above):
+        return Status.REPRODUCED, Why.BOUND_HOLDS if bounded else Why.SAME
+    return Status.INCONCLUSIVE, Why.IMPRECISE
+
+
+def _change(published: Verdict, again: Verdict, between_run_sd: float) -> tuple[float, tuple[float, float] | None]:
+    """The difference of the log ratios with Welch's interval; no interval where a side has only one block."""
+    assert published.estimate is not None
+    assert again.estimate is not None
+    change = math.log(again.estimate.ratio / published.estimate.ratio)
+    a, b = _squared_error(published), _squared_error(again)
+    if a is None or b is None:
+        return change, None
+    error, freedom = _welch(a, published.blocks, np.array([b]), np.array([float(again.blocks)]), between_run_sd)
+    half = float((special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)[0])
+    return change, (change - half, change + half)
+
+
+def _welch(a: float, blocks: int, b: Floats, blocks_again: Floats, between_run_sd: float) -> tuple[Floats, Floats]:
+    """Standard errors of a change and their degrees of freedom, from the squared errors of both sides."""
+    between = 2 * between_run_sd**2  # taken for known: it has no degrees of freedom of its own
+    own = np.maximum(a**2 / (blocks - 1) + b**2 / (blocks_again - 1), 1e-300)
+    return np.sqrt(a + b + between), np.clip((a + b + between) ** 2 / own, 1.0, 1e9)
+
+
+def _possible(published: Verdict, again: Verdict, interval: tuple[float, float]) -> tuple[float, float]:
+    """The interval of the change in the direction of the effect, above zero for a larger one; without an end where the
+    second run's size is a bound.
+    """
+    of = published if published.kind is not Kind.EQUIVALENT else again
+    low, high = interval if of.estimate and of.estimate.ratio >= 1 else (-interval[1], -interval[0])
+    return (
+        -math.inf if again.bound is Bound.AT_MOST else low,
+        math.inf if again.bound is Bound.AT_LEAST else high,
+    )
+
+
+def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_run_sd: float) -> int | None:
+    """How many more blocks the second run needs until its interval lies within ±allowed with 80% power, if nothing has
+    changed: two one-sided tests, each missed with half of 20% (Phillips 1990); None beyond 1,000.
+    """
+    a, b = _squared_error(published), _squared_error(again)
+    if a is None or b is None:
+        return None
+    blocks = np.arange(again.blocks + 1, MAX_BLOCKS + 1, dtype=float)
+    error, freedom = _welch(a, published.blocks, b * again.blocks / blocks, blocks, between_run_sd)
+    quantiles = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) + special.stdtrit(freedom, (1 + POWER) / 2)
+    enough = blocks[quantiles * error <= allowed]
+    return int(enough[0]) - again.blocks if enough.size else None
+
+
+def _squared_error(verdict: Verdict) -> float | None:
+    """The squared standard error of the mean log ratio, from its paired-t interval."""
+    ratio = verdict.estimate
+    if ratio is None or ratio.low is None or ratio.high is None or verdict.blocks < 2:
+        return None
+    half = math.log(ratio.high / ratio.low) / 2
+    return (half / t_quantile((1 + CONFIDENCE) / 2, verdict.blocks - 1)) ** 2
+
+
+def _tolerance(published: Verdict) -> float:
+    """As a difference of logarithms."""
+    effect = abs(math.log(published.estimate.ratio)) if published.estimate else 0.0
+    return max(math.log1p(published.margin), SHARE * effect)
+
+
+# Facts that must be alike too before absolute figures may be compared.
+ALIKE = [fact.name for fact in FACTS if fact.boot and fact.name not in ("cmdline", "cpu_model")] + ["sysctls"]
+FIGURES = ("throughput_rps", "response_time_p99_us", "service_time_p99_us", "server_cpu_us_per_request")
+
+
+def compare_runs(published: Run, again: Run, between_run_sd: float = 0.0) -> RunComparison:
+    """Compare every scenario of either run; the first run is the one to be reproduced. `between_run_sd`: see
+    `agreement`.
+    """
+    first, second = _comparisons(published), _comparisons(again)
+    agree = partial(agreement, between_run_sd=between_run_sd, same_trials=_figures(published) == _figures(again))
+    scenarios = tuple(
+        _scenario(published, again, first.get(key), second.get(key), agree) for key in dict.fromkeys([*first, *second])
+    )
+    counts = Counter(scenario.status for scenario in scenarios)
+    return RunComparison(_name(published), _name(again), dict(counts), scenarios, between_run_sd)
+
+
+def _figures(run: Run) -> list[tuple[str, list[Measurement]]]:
+    """What was measured, trial by trial; a bundle keeps its histograms elsewhere."""
+    return [(trial.name, [replace(one, histogram=None) for one in trial.measurements]) for trial in run.trials]
+
+
+def _name(run: Run) -> RunName:
+    known = run.manifest
+    return RunName(
+        known.experiment.name, known.run_id, known.commit, known.started_at, known.lab, known.link, run.emulated
+    )
+
+
+def _comparisons(run: Run) -> dict[tuple[Scenario, Arm], Comparison]:
+    return {(one.scenario, one.arm): one for one in analyse(run).comparisons}
+
+
+def _scenario(
+    published: Run,
+    again: Run,
+    first: Comparison | None,
+    second: Comparison | None,
+    agree: Callable[[Verdict, Verdict], Agreement],
+) -> ScenarioResult:
+    known = first or second
+    assert known is not None
+    scenario, arm = known.scenario, known.arm
+    result = partial(ScenarioResult, scenario=scenario, arm=arm, accelerator=known.accelerator)
+    if first is None or second is None:
+        why = Why.ONLY_IN_THE_FIRST if first else Why.ONLY_IN_THE_SECOND
+        return result(status=Status.NOT_COMPARABLE, why=why)
+    facts = _differences(_decisive(published, scenario, arm), _decisive(again, scenario, arm))
+    others = _differences(_others(published, arm), _others(again, arm))
+    differ = Agreement(Status.NOT_COMPARABLE, Why.FACTS_DIFFER) if facts else None
+    metrics = {
+        name: MetricResult(differ or agree(ours, theirs), ours, theirs)
+        for name, ours in first.verdicts.items()
+        if (theirs := second.verdicts.get(name)) and ours.applies and ours.blocks
+    }
+    status, why = _overall(metrics, facts)
+    absolute = None if facts or others else _absolute(published, again, scenario, (BASELINE, arm))
+    return result(
+        status=status, why=why, facts=facts, other_differences=others, metrics=metrics, absolute=absolute
+    )  # fmt: skip
+
+
+def _decisive(run: Run, scenario: Scenario, arm: Arm) -> Facts:
+    facts = premises(run, scenario, arm)
+    for one in (BASELINE, arm):
+        known = machine(run, scenario.server, one)
+        facts |= {f"{name} on {one}": value for name, value in known.items() if name in DECISIVE}
+    return facts
+
+
+def _others(run: Run, arm: Arm) -> Facts:
+    hosts = {facts.get("environment"): facts for facts in run.hosts.values()}
+    return {f"{fact} on {one}": hosts.get(one.environment, {}).get(fact) for one in (BASELINE, arm) for fact in ALIKE}
+
+
+def _differences(first: Facts, second: Facts) -> tuple[Difference, ...]:
+    names = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
+    return tuple(Difference(name, first.get(name), second.get(name)) for name in names)
+
+
+def _overall(metrics: Mapping[str, MetricResult], facts: Sequence[Difference]) -> tuple[Status, Why]:
+    """Not reproduced when any metric is not; reproduced when one is and no other contradicts it or leaves it open."""
+    if facts:
+        return Status.NOT_COMPARABLE, Why.FACTS_DIFFER
+    statuses = [result.agreement.status for result in metrics.values()]
+    for status in (Status.NOT_REPRODUCED, Status.INCONCLUSIVE, Status.REPRODUCED):
+        if status in statuses:
+            return status, Why.METRICS
+    return Status.NOT_COMPARABLE, next((result.agreement.why for result in metrics.values()), Why.NO_FIGURE)
+
+
+def _absolute(published: Run, again: Run, scenario: Scenario, arms: Sequence[Arm]) -> dict[str, dict[str, float]]:
+    """Per environment and figure: median again ÷ median published."""
+    ratios: dict[str, dict[str, float]] = {}
+    for arm in arms:
+        first, second = (_medians(run.trials_of(scenario, arm)) for run in (published, again))
+        ratios[str(arm)] = {name: second[name] / first[name] for name in first if name in second and first[name] > 0}
+    return ratios
+
+
+def _medians(trials: Sequence[TrialRecord]) -> dict[str, float]:
+    """The figures of the primary measurement, or of the cross-check where that one alone logs them."""
+    medians = {}
+    for name in FIGURES:
+        values = [
+            next((value for m in trial.measurements if (value := getattr(m, name)) is not None), None)
+            for trial in trials
+            if trial.validity is not Validity.INVALID
+        ]
+        if known := [value for value in values if value is not None]:
+            medians[name] = float(median(known))
+    return medians

@@ -1,0 +1,165 @@
+"""Bundles of others: found in folders, and refused where they are tampered, unscrubbed or incomplete.
+
+A bundle comes from elsewhere: nothing in it is run, and none of its pages is shown; what the site shows is made of its
+records. Each refusal is one sentence with the file and the way out.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmtoll.analysis.run import TRIALS, Run, load_run
+from vmtoll.model.disclosure import OPERATOR
+from vmtoll.model.errors import LoadError
+from vmtoll.publish import scrub
+from vmtoll.publish.package import LARGE_TABLES, LICENCE, PACKAGE, TABLES
+from vmtoll.publish.seal import SUMS, digest, verify
+
+FOLDER = "contributed"  # of results/
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_FILES = (
+    "run.json", "hosts.json", TRIALS, PACKAGE, "README.md", "LICENSE", "CITATION.cff",
+    *(f"{table}.csv" for table in TABLES), *(f"{table}.parquet" for table in LARGE_TABLES),
+)  # fmt: skip
+_OPEN_LICENCES = re.compile(r"CC0-1\.0|CC-BY(-SA)?-4\.0|ODC-BY-1\.0|PDDL-1\.0|ODbL-1\.0")
+# Keys whose values a publication keeps: versions and digests, which may look like addresses, and the authors.
+_VERBATIM = scrub.VERBATIM | scrub.VERSIONS | {OPERATOR}
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """A bundle that passed the check."""
+
+    folder: Path
+    run: Run
+
+    @property
+    def name(self) -> str:
+        """How the site names it."""
+        return f"{FOLDER}/{self.folder.name}"
+
+
+def bundles(results: Path, more: Iterable[Path] = ()) -> list[Path]:
+    """The folders of results/contributed, and of each further folder that is a bundle or holds some.
+
+    Raises LoadError for a further folder that is neither.
+    """
+    own = results / FOLDER
+    found = sorted(path for path in own.iterdir() if path.is_dir()) if own.is_dir() else []
+    for folder in more:
+        inside = [folder] if _is_bundle(folder) else sorted(p for p in folder.iterdir() if _is_bundle(p))
+        if not inside:
+            raise LoadError(f"{folder}: no bundle (a folder with {SUMS}); name the folder that `vmtoll publish` wrote")
+        found += inside
+    return list(dict.fromkeys(path.resolve() for path in found))
+
+
+def _is_bundle(folder: Path) -> bool:
+    return (folder / SUMS).is_file() or (folder / PACKAGE).is_file()
+
+
+def admit(folders: Sequence[Path], own: Iterable[str] = ()) -> tuple[list[Contribution], list[str]]:
+    """The bundles that pass the check, and one sentence for each other. `own`: the IDs of the runs that are here
+    already: the same run twice would count twice.
+    """
+    admitted, refused, seen = list[Contribution](), list[str](), dict.fromkeys(own, "a run of this folder")
+    names: dict[str, Path] = {}
+    for folder in folders:
+        try:
+            run = check(folder)
+            if other := seen.get(run.manifest.run_id):
+                raise LoadError(f"{folder}: run {run.manifest.run_id} is {other} already; remove either")
+            if same := names.get(folder.name):
+                raise LoadError(f"{folder}: has the name of {same}; rename either")
+        except LoadError as error:
+            refused.append(str(error))
+            continue
+        seen[run.manifest.run_id], names[folder.name] = str(folder), folder
+        admitted.append(Contribution(folder, run))
+    return admitted, refused
+
+
+def check(folder: Path) -> Run:
+    """The run of a bundle that is whole, complete and without names. Raises LoadError: the first obstacle."""
+    if not _NAME.fullmatch(folder.name):
+        raise LoadError(f"{folder}: the folder's name may have letters, digits, `.`, `_` and `-` only; rename it")
+    for name in _FILES:
+        if not (folder / name).is_file():
+            raise LoadError(f"{folder / name}: missing, so the bundle is incomplete; publish the run again")
+    if (folder / scrub.PRIVATE).exists():
+        raise LoadError(f"{folder / scrub.PRIVATE}: names machines; publish the run again, which leaves it out")
+    verify(folder)
+    _verify_package(folder)
+    run = load_run(folder)
+    _complete(folder, run)
+    for file, text in leaks(folder, run):
+        raise LoadError(f"{folder / file}: {text!r} may name a machine or a person; publish the run again")
+    return run
+
+
+def _verify_package(folder: Path) -> None:
+    """The package's own digests: sealing again after a change leaves them behind."""
+    file = folder / PACKAGE
+    try:
+        package = json.loads(file.read_text(encoding="utf-8"))
+        hashes = {item["path"]: item["hash"].removeprefix("sha256:") for item in package["resources"]}
+        licences = [item["name"] for item in package["licenses"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LoadError(f"{file}: is not a data package of vmtoll ({error}); publish the run again") from None
+    for name in ("run.json", "hosts.json", TRIALS, *(f"{table}.csv" for table in TABLES)):
+        if hashes.get(name) != digest(folder / name):
+            raise LoadError(f"{folder / name}: changed since it was published; {PACKAGE} has another hash")
+    if not any(_OPEN_LICENCES.fullmatch(str(name)) for name in licences):
+        raise LoadError(f"{file}: licenses: {licences} is not an open licence, such as {LICENCE['name']}")
+
+
+def _complete(folder: Path, run: Run) -> None:
+    manifest = run.manifest
+    if manifest.status != "complete":
+        raise LoadError(f"{folder / 'run.json'}: status is {manifest.status}; finish the run and publish it again")
+    if not manifest.searches and len(run.trials) < manifest.trials_planned:
+        raise LoadError(
+            f"{folder / TRIALS}: {len(run.trials)} of {manifest.trials_planned} trials; publish the whole run"
+        )
+    if unknown := sorted({str(arm.environment) for arm in run.arms} - _environments(run)):
+        raise LoadError(f"{folder / 'hosts.json'}: no machine of {unknown[0]}; publish the whole run")
+
+
+def _environments(run: Run) -> set[str]:
+    return {str(facts["environment"]) for facts in run.hosts.values() if facts.get("environment")}
+
+
+def leaks(folder: Path, run: Run) -> Iterator[tuple[str, str]]:
+    """(file, text) for each text that a publication would have changed."""
+    scrubber = scrub.Scrubber({}, scrub.scrubber_of(run).vocabulary)
+    wanted = set(scrub.roles(run.hosts).values())
+    yield from (("hosts.json", name) for name in run.hosts if name not in wanted)
+    for facts in run.hosts.values():
+        yield from (("hosts.json", key) for key in facts if key not in (*scrub.PUBLISHED, "domains"))
+        for name, xml in (facts.get("domains") or {}).items():
+            if scrub.domain_xml(str(xml), name) != xml:
+                yield "hosts.json", f"domain {name}"
+    for file in ("run.json", "hosts.json"):
+        document = json.loads((folder / file).read_text(encoding="utf-8"))
+        yield from ((file, text) for text in _texts(document) if scrubber.text(text) != text)
+    for record in run.records:
+        for finding in record.findings:
+            details = (finding.machine, finding.process, finding.detail)
+            yield from ((TRIALS, text) for text in details if text and scrubber.text(text) != text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text of a JSON value, keys too, without what stands under a key that is published as it is."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            if key not in _VERBATIM:
+                yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value

@@ -1,0 +1,36 @@
+"""The parts of results/schema that follow from the model: `python -m vmtoll.publish.schema` writes them anew."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from vmtoll.analysis.schema import FOLDER
+from vmtoll.model.columns import table_schema
+from vmtoll.model.finding import FINDINGS
+
+
+def generated() -> dict[str, bytes]:
+    """File name → content: the columns of trials.csv, and what each code of its findings means."""
+    findings = {code.value: asdict(kind) for code, kind in FINDINGS.items()}
+    return {"trials.json": _json(table_schema()), "findings.json": _json(findings)}
+
+
+def _json(content: Mapping[str, object]) -> bytes:
+    """A line for each key, and for each entry of a list of objects."""
+    lines = [f" {_text(key)}: {_lines(value)}" for key, value in content.items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _lines(value: object) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(f"  {_text(entry)}" for entry in value) + "\n ]"
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    for name, text in generated().items():
+        (FOLDER / name).write_bytes(text)

@@ -1,0 +1,142 @@
+"""The bundle's tables as CSV and Parquet, sorted and written by one thread: the same run gives the same bytes."""
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+from hdrh.histogram import HdrHistogram
+
+from vmtoll.analysis.histograms import read_histogram
+from vmtoll.analysis.run import Run
+from vmtoll.analysis.schema import fields, names
+from vmtoll.model.columns import Cell, flat
+from vmtoll.model.errors import LoadError
+from vmtoll.model.trial import TrialRecord
+
+PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100)
+TRIAL = ("run_id", "block", "order", "attempt")
+
+
+def write(path: Path, table: str, rows: Iterable[Mapping[str, object]]) -> None:
+    """Write the columns of a table's schema, in its order; what a row does not have stays empty."""
+    columns = names(table)
+    with path.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, columns, restval="", extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _cell(row[key]) for key in columns if key in row} for row in rows)
+
+
+def percentiles(run: Run) -> Iterator[dict[str, Cell]]:
+    """One row per attempt and percentile, for every attempt that has a histogram."""
+    for row, histogram in histograms(run):
+        for percentile in PERCENTILES:
+            yield row | {"percentile": percentile, "latency_us": histogram.get_value_at_percentile(percentile)}
+
+
+def histograms(run: Run) -> Iterator[tuple[dict[str, Cell], HdrHistogram]]:
+    """(the trial's key and which latency it is, its histogram) of every attempt that has one."""
+    for record in run.records:
+        for measured in record.measurements:
+            if measured.histogram and (run.path / measured.histogram).exists():
+                yield _key(record), read_histogram(run.path / measured.histogram)
+
+
+def _key(record: TrialRecord) -> dict[str, Cell]:
+    return {
+        "run_id": record.run_id, "block": record.block, "order": record.order, "attempt": record.attempt,
+        "latency": "response-time" if record.scenario.load.is_open else "service-time",
+    }  # fmt: skip
+
+
+def _cell(value: object) -> object:
+    """Missing values as empty cells."""
+    return "" if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
+
+
+TYPES = {"string": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE", "datetime": "TIMESTAMP"}
+_DTYPES = {"string": "object", "integer": "Int64", "number": "float64", "datetime": "object"}
+_TRIAL_FILE = re.compile(r"b\d{3,}-o\d{3,}-a\d+\.csv")
+
+
+def write_trials(run: Run, path: Path) -> None:
+    """One row per attempt, as trials.csv has them; times are UTC, an empty cell is NULL."""
+    rows = [flat(record) for record in run.records]
+    types = {str(field["name"]): _DTYPES[field["type"]] for field in fields("trials")}
+    columns = {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in types.items()}
+    columns["findings"] = columns["findings"].replace("", None)
+    _write(pd.DataFrame(columns), "trials", path)
+
+
+def write_histograms(run: Run, path: Path) -> None:
+    """One row per attempt and bucket that is not empty."""
+    counts = [
+        row | {"latency_us": bucket.value_iterated_to, "count": bucket.count_at_value_iterated_to}
+        for row, histogram in histograms(run)
+        for bucket in histogram.get_recorded_iterator()
+    ]
+    _write(pd.DataFrame(counts, columns=names("histograms")), "histograms", path)
+
+
+def _write(frame: pd.DataFrame, table: str, path: Path) -> None:
+    with duckdb.connect() as database:
+        database.register("rows", frame)
+        _copy(database, table, "rows", path)
+
+
+def write_seconds(run: Run, path: Path) -> None:
+    """One row per attempt, second and latency bin, for the tools that log when they sent. Raises LoadError."""
+    with duckdb.connect() as database:
+        database.execute(_view("seconds", run, "seconds", run.path / "histograms"))
+        _copy(database, "seconds", "seconds", path)
+
+
+def write_samples(run: Run, roles: Mapping[str, str], path: Path) -> None:
+    """One row per attempt, machine and second; `roles`: inventory name → published name.
+
+    Raises LoadError for a column that results/schema/samples.json does not name, or a host that hosts.json does not.
+    """
+    with duckdb.connect() as database:
+        database.register("roles", pd.DataFrame({"host": list(roles), "published": list(roles.values())}))
+        database.execute(_view("raw", run, "samples", run.path / "samples"))
+        unknown = database.execute("SELECT host, file FROM raw ANTI JOIN roles USING (host) LIMIT 1").fetchone()
+        if unknown:
+            raise LoadError(f"{unknown[1]}: host {unknown[0]!r} is not in {run.path / 'hosts.json'}")
+        database.execute(
+            "CREATE VIEW samples AS SELECT raw.* REPLACE (roles.published AS host) FROM raw JOIN roles USING (host)"
+        )
+        _copy(database, "samples", "samples", path)
+
+
+def _view(name: str, run: Run, table: str, folder: Path) -> str:
+    """A view of every line of the folder's CSV files with its trial's key; columns that the files lack are empty."""
+    columns = [field for field in fields(table) if field["name"] not in TRIAL]
+    files = sorted(file for file in folder.glob("*.csv") if _TRIAL_FILE.fullmatch(file.name))
+    if not files:
+        empty = ", ".join(f'NULL::{TYPES[f["type"]]} AS "{f["name"]}"' for f in fields(table))
+        return f"CREATE VIEW {name} AS SELECT {empty}, NULL AS file WHERE false"
+    heading = files[0].read_text(encoding="utf-8").partition("\n")[0].split(",")
+    if strange := sorted(set(heading) - {str(field["name"]) for field in columns}):
+        raise LoadError(f"{files[0]}: column {strange[0]} is not in results/schema/{table}.json: describe it there")
+    kinds = {str(field["name"]): TYPES[field["type"]] for field in columns}
+    types = {column: kinds[column] for column in heading}
+    absent = "".join(f', NULL::{kind} AS "{column}"' for column, kind in kinds.items() if column not in heading)
+    quoted = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    key = "regexp_extract(file, 'b(\\d+)-o(\\d+)-a(\\d+)\\.csv$', ['block', 'order', 'attempt'])"
+    return (
+        f"CREATE VIEW {name} AS SELECT '{run.manifest.run_id}' AS run_id, {key}.block::BIGINT AS block, "
+        f'{key}."order"::BIGINT AS "order", {key}.attempt::BIGINT AS attempt, *{absent} '
+        f"FROM read_csv([{quoted}], header=true, columns={types}, filename='file')"
+    )
+
+
+def _copy(database: duckdb.DuckDBPyConnection, table: str, source: str, path: Path) -> None:
+    columns = ", ".join(f'"{f["name"]}"::{TYPES[f["type"]]} AS "{f["name"]}"' for f in fields(table))
+    quoted = str(path).replace("'", "''")
+    database.execute("SET threads = 1")
+    database.execute(
+        f"COPY (SELECT {columns} FROM {source} ORDER BY ALL) TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)"
+    )

@@ -1,0 +1,386 @@
+"""Capacity in words: the sentence that decides, the lines behind it, the section of the report, and the JSON."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from vmtoll.analysis.run import Run
+from vmtoll.analysis.statistics import Interval
+from vmtoll.capacity.consolidation import Consolidation, Level, SharedRate
+from vmtoll.capacity.estimate import End, Ends, Estimate
+from vmtoll.capacity.fleet import Plan
+from vmtoll.capacity.limits import Binding, Binds, Note, NoteCode
+from vmtoll.capacity.objective import Slo
+from vmtoll.capacity.planner import Assumption, Capacity, CapacityResult, capacity, default_slo
+from vmtoll.capacity.resources import Size
+from vmtoll.capacity.scaling import Over, Scaling
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.trial import METAL, Accelerator, is_shape_only
+from vmtoll.report.words import DASH, KVM_HARDWARE, below_text, percent, plural
+
+NO_SWEEP = (
+    "no rate sweep for one machine alone, so no number of machines follows; measure one: vmtoll run tails, or vmtoll"
+    " run capacity, which raises the rate until something gives way, or vmtoll run capacity-search"
+)
+ASSUMPTIONS = {
+    Assumption.EVEN_LOAD: "the load is spread evenly over all machines, and each is like the one that was measured,"
+    " with the same mix of requests",
+    Assumption.EVEN_ARRIVALS: "requests come at even intervals, as the load tools send them: a queue of random arrivals"
+    " is longer, so that one carries less of them and more machines are needed; the factor is that of a queue for its"
+    " CPUs alone",
+    Assumption.GUEST_ALONE: "each guest was measured alone on its host: what guests on one host take from each other is"
+    " not included",
+    Assumption.ENDS: "low, mid and high: by the unfavourable end of the 95% interval over blocks, by the estimate, by"
+    " the favourable end; the recommendation uses low",
+}
+BINDS = {
+    Binds.NOTHING: "nothing yet: the highest rate that was measured meets the objective",
+    Binds.CLIENT: "the client ({codes})",
+    Binds.LINK: "link",
+    Binds.CPU: "CPU",
+    Binds.MEMORY: "memory",
+    Binds.OBJECTIVE: "SLO ({missed})",
+    Binds.TOO_FEW_REQUESTS: "too few requests to be sure of the {missed}",
+    Binds.TOO_FEW_BLOCKS: "too few blocks to be sure of the {missed}",
+}
+NOTES = {
+    NoteCode.OTHER_OBJECTIVE_SEARCHED: "the search was for p99 ≤ {p99_ms:g} ms, {availability_pct:.6g}% available: its"
+    " rates may lie far apart for another objective",
+    NoteCode.GAP_IN_SEARCH: "nothing was measured between {low_rps:,.0f} and {high_rps:,.0f}/s, which are further apart"
+    " than {resolution_pct:g}%: add blocks to continue",
+    NoteCode.FEW_BLOCKS: "{blocks:g} of at least {needed:g} blocks",
+    NoteCode.CLIENT_ON_SAME_MACHINE: "the load came from the machine itself, and took CPU from the server",
+    NoteCode.SWEEP_ENDS: "the sweep ends at {rate_rps:,.0f}/s; higher rates were not measured",
+    NoteCode.SEARCH_ENDS: "the search tried nothing above {rate_rps:,.0f}/s; higher rates were not measured",
+    NoteCode.LOWEST_MISSES: "not even {rate_rps:,.0f}/s meets it, and lower rates were not measured",
+    NoteCode.NONE_SHOWN: "no rate is shown to meet it; more blocks may",
+    NoteCode.TOO_FEW_REQUESTS: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few cannot show"
+    " {availability_pct:.6g}%",
+    NoteCode.MET_ABOVE_A_MISS: "a higher rate met it after a lower one had missed it; the higher one does not count",
+    NoteCode.ABOVE_ERLANG: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were smoother"
+    " than chance, or not all CPU was counted",
+    NoteCode.SHARED_POWER_UNKNOWN: "the power of a host with {guests:g} guests was not measured; --watts gives it",
+    NoteCode.ENERGY_OF_CLIENT_TOO: "the energy is that of the whole machine, on which the load generator ran as well",
+}
+HEADINGS = ("one carries", "what binds", "p99 there", "available there", "in use there", "a request takes", "notes")
+Facts = Iterator[tuple[str, str]]
+
+
+def section(run: Run) -> dict[str, Any] | None:
+    """The section of the report, by the objective of the run's own sweep or search; None for a run without any of it.
+
+    `objective` in words, `rows` (`server`, `environment`, `size`, and `cells` under `headings`), `more` (sentences on
+    guests per host and on scaling), `assumptions`.
+    """
+    found = capacity(run, default_slo(run))
+    several = len({result.workload for result in found.results}) > 1
+    rows = [
+        {
+            "server": f"{result.server} · {result.workload}" if several else result.server,
+            "environment": environment_text(result, ", {}"),
+            "size": size_text(result.size),
+            "cells": [
+                f"{carried_text(result)}; of random arrivals {arrivals_text(result)}", binding_text(result.binds),
+                p99_text(result.p99_ms) if result.p99_ms else DASH, available_text(result), used_text(result),
+                request_text(result),
+                "; ".join(map(note_text, result.notes)) or DASH,
+            ],
+        }
+        for result in found.results
+    ]  # fmt: skip
+    more, assumptions = list(more_sentences(found)), [ASSUMPTIONS[each] for each in found.assumptions]
+    objective = slo_text(found.slo) if found.slo else ""
+    content = {"objective": objective, "rows": rows, "headings": HEADINGS, "more": more, "assumptions": assumptions}
+    return content if rows or more else None
+
+
+def document(found: Capacity) -> dict[str, Any]:
+    """Everything for `--json`: codes and numbers, and the deciding sentences; an interval without an end has null."""
+    content: dict[str, Any] = json.loads(TypeAdapter(Capacity).dump_json(found))
+    return content | {"sentences": list(sentences(found))}
+
+
+def lines(found: Capacity) -> Iterator[str]:
+    """Everything as text for a terminal, sentences first."""
+    yield from sentences(found)
+    for result in found.results:
+        yield f"\n{result.server} on {result.environment}, {result.workload} ({size_text(result.size)} each)"
+        yield from (f"    {name}: {text}" for name, text in facts(result))
+    for more in (list(more_sentences(found)), [f"assumed: {ASSUMPTIONS[each]}" for each in found.assumptions]):
+        if more:
+            yield "\n" + "\n".join(more)
+
+
+def sentences(found: Capacity) -> Iterator[str]:
+    """One per server and sweep, by the demand: `nginx, 2,000/s at p99 ≤ 50 ms …: you need 3 metal hosts …`."""
+    demand, several = found.demand, len({result.workload for result in found.results}) > 1
+    if demand and not found.results:
+        yield NO_SWEEP
+    for (server, workload), group in groupby(found.results, key=lambda r: (r.server, r.workload)):
+        if not demand or not found.slo:
+            return
+        results = list(group)
+        needs = [_need(result, plan) for result in results if (plan := _plan(result))]
+        parts = [f"you need {' or '.join(needs)}"] if needs else []
+        parts += [_no_number(result) for result in results if not _plan(result)]
+        exposed = [r.environment for r in results if (p := _plan(r)) and (p.load_after_host_failure or math.inf) > 1]
+        beware = f" Beware: the loss of one host overloads what is left of {' and '.join(exposed)}." if exposed else ""
+        yield (
+            f"{server}{f' ({workload})' if several else ''}, {demand.rate_rps:,.0f}/s at {slo_text(found.slo)},"
+            f" {demand.headroom_pct:g}% headroom, {demand.spare} spare: {'; '.join(parts)}.{beware}"
+            f"{_arrivals_sentence(results) if needs else ''}"
+        )
+
+
+def _arrivals_sentence(results: Sequence[CapacityResult]) -> str:
+    """What a plan for even arrivals leaves out: in every sentence that names a number of machines."""
+    results = [result for result in results if result.arrivals == "constant"]
+    if not results:
+        return " Requests came at random (Poisson)."
+    factors = sorted(factor for result in results if _plan(result) for factor in _random_factors(result))
+    if not factors:
+        return " Requests came at even intervals; at random ones (Poisson) one carries less; the factor is unknown."
+    times = dict.fromkeys(f"{factor:.3g}" for factor in (factors[0], factors[-1]))
+    factor = " to ".join(times)
+    return f" Requests came at even intervals; at random ones (Poisson) plan for at least {factor} times the rate."
+
+
+def _random_factors(result: CapacityResult) -> list[float]:
+    """By how much even arrivals overstate what one carries, with the same work each and with exponential work."""
+    random = result.erlang_c.random if result.erlang_c else None
+    shares = (random.fixed_work, random.exponential_work) if random else ()
+    return [1 / share for share in shares if share]
+
+
+def arrivals_text(result: CapacityResult) -> str:
+    """`at most 77% (the same work each, M/D/1) or 72% (exponential work, M/M/1) of that`."""
+    if result.arrivals == "poisson":
+        return "the same: requests came at random"
+    random, cpus = (result.erlang_c.random, result.erlang_c.cpus) if result.erlang_c else (None, 0)
+    if random is None:
+        return "less than that; by how much is unknown"
+    kinds = ((random.fixed_work, "the same work each", "D"), (random.exponential_work, "exponential work", "M"))
+    texts = [f"{share:.0%} ({work}, M/{letter}/{cpus})" for share, work, letter in kinds if share]
+    return f"at most {' or '.join(texts)} of that" if texts else "nothing within this p99"
+
+
+def _plan(result: CapacityResult) -> Plan | None:
+    """The plan that is recommended."""
+    return result.plan.low if result.plan else None
+
+
+def _need(result: CapacityResult, plan: Plan) -> str:
+    most = "at most " if result.at_least else ""
+    if result.environment == METAL:
+        return f"{most}{plural(plan.units, 'metal host')}"
+    return f"{most}{plural(plan.units, 'guest')} ({result.environment}) on {plural(plan.hosts, 'host')}"
+
+
+def _no_number(result: CapacityResult) -> str:
+    name, first = result.environment, f"{result.measured_rps[0]:,.0f}/s, the lowest rate measured"
+    if result.accelerator is Accelerator.TCG:
+        return f"{name} ran on emulation (TCG): shape only, no number of guests follows"
+    if result.hardware is Hardware.EMULATED:
+        units = "hosts" if name == METAL else "guests"
+        return f"{name} ran on emulated hardware: shape only, no number of {units} follows"
+    if result.carries_rps.high is None:
+        return f"{name} misses it at {first}: nothing follows"
+    return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
+
+
+def more_sentences(found: Capacity) -> Iterator[str]:
+    """How many guests may share a host, and how throughput scales."""
+    for shared in found.consolidations:
+        if shared.environment != METAL and shared.rates and found.slo:
+            where = environment_text(shared)
+            rates = ", ".join(map(_shared_text, shared.rates))
+            yield (
+                f"{shared.server} on {where}, {shared.workload}: guests per host at {slo_text(found.slo)}: {rates}"
+                " (the load of all of them together)"
+            )
+    for scaling in found.scaling:
+        where = environment_text(scaling)
+        law = "Universal Scalability Law"
+        yield f"scaling of {scaling.server} on {where} over {scaling.over} ({law}): {scaling_text(scaling)}"
+
+
+def _shared_text(shared: SharedRate) -> str:
+    """`at least 4 at 200/s`, `2 to 3 at 700/s`, `1 at 800/s (by the estimate 2, at best 2)`, `none at 900/s`."""
+    low, mid, high = (str(max(met)) if met else "none" for met in shared.guests.all)
+    met, counts = shared.guests.low, list(shared.p99_us)
+    fewest = f"{met[0]} to " if met and met[0] not in (counts[0], met[-1]) else ""
+    text = f"{fewest}{'at least ' if counts[-1] in met else ''}{low} at {shared.rate_rps:,.0f}/s"
+    return text if low == mid == high else f"{text} (by the estimate {mid}, at best {high})"
+
+
+def consolidation_text(found: Consolidation) -> str:
+    """What so many guests carry together, and over how many the lightest and the heaviest load can be spread."""
+    if found.environment == METAL:
+        return f"carries {_level_text(found.levels[0])}"
+    carried = [f"{plural(level.guests, 'guest')} {_level_text(level)}" for level in found.levels]
+    ends = dict.fromkeys((found.rates[0].rate_rps, found.rates[-1].rate_rps))
+    spread = [_shared_text(shared) for shared in found.rates if shared.rate_rps in ends]
+    return f"together {', '.join(carried)}; guests that meet the objective: {', '.join(spread)}"
+
+
+def _level_text(level: Level) -> str:
+    rates, at_least = level.carries_rps, "at least " if End.MID in level.open_ends else ""
+    text = "nothing" if rates.mid is None else f"{at_least}{rates.mid:,.0f}/s"
+    if rates.low == rates.mid == rates.high:
+        return text
+    low = "nothing" if rates.low is None else f"{rates.low:,.0f}"
+    return f"{text} ({low} for sure, {rates.high or 0:,.0f} at most)"
+
+
+def scaling_text(scaling: Scaling) -> str:
+    """`contention σ 5% [4.8, 5.2], coherency κ 0.1% [0.09, 0.11]; peak of 9,038/s at 31 users`."""
+    law = scaling.law
+    contention = _law_percent(law.alpha, scaling.alpha_interval)
+    shape = f"contention σ {contention}, coherency κ {_law_percent(law.beta, scaling.beta_interval)}"
+    units = "users" if scaling.over is Over.USERS else "CPUs"
+    if law.peak is None:
+        return f"{shape}; no peak"
+    if law.peak_is_measured:
+        return f"{shape}; peak of {law.throughput(law.peak):,.0f}/s at {law.peak:,.0f} {units}"
+    return f"{shape}; no peak up to {law.largest:,.0f} {units}; the law puts it beyond what was measured"
+
+
+def _law_percent(value: float, interval: Interval | None) -> str:
+    low, high = (f"{100 * end:.3g}" for end in (interval.low, interval.high)) if interval else ("", "")
+    return f"{100 * value:.3g}%" if low == high else f"{100 * value:.3g}% [{low}, {high}]"
+
+
+def facts(result: CapacityResult) -> Facts:
+    """(name, text) of everything that is known of one server in one environment."""
+    if result.accelerator is Accelerator.TCG:
+        yield "shape only", "software emulation (TCG): none of these figures is a KVM figure"
+    elif result.hardware is Hardware.EMULATED:
+        yield "shape only", "emulated hardware: the figures show that the path works, not what it costs"
+    elif result.accelerator is Accelerator.KVM and result.hardware in KVM_HARDWARE:
+        yield "hardware", " ".join(KVM_HARDWARE[result.hardware])
+    yield "one carries", carried_text(result)
+    yield "of random arrivals", arrivals_text(result)
+    yield "trials", f"{result.trials} at {plural(result.steps, 'rate')}"
+    yield "what binds", binding_text(result.binds)
+    yield "in use there", used_text(result)
+    if result.p99_ms:
+        yield "p99 there", p99_text(result.p99_ms)
+    if result.available:
+        yield "available there", available_text(result)
+    yield "a request takes", request_text(result)
+    if result.power_w:
+        power = estimate_text(result.power_w, lambda watts: f"{watts:,.0f}", " W")
+        yield "its host draws", f"{power} for its processors and memory"
+    if bound := result.erlang_c:
+        queue = f"a queue for {plural(bound.cpus, 'CPU')} at {bound.work_us:,.0f} µs a request"
+        up_to = f"holds this p99 up to {bound.rate_rps:,.0f}/s" if bound.rate_rps else "never holds this p99"
+        yield "Erlang C", f"{queue} {up_to}"
+    if result.plan and not is_shape_only(result.accelerator, result.hardware):
+        yield from _plan_facts(result.plan, is_guest=result.environment != METAL)
+    yield from (("note", note_text(note)) for note in result.notes)
+
+
+def _plan_facts(plans: Ends[Plan | None], *, is_guest: bool) -> Facts:
+    units = " / ".join(str(plan.units) if plan else DASH for plan in plans.all)
+    yield "guests needed" if is_guest else "hosts needed", f"{units} (by the low / mid / high rate of one)"
+    if not (plan := plans.low):
+        return
+    yield "load on each", _load_text(plan.load)
+    yield "after one fails", _load_text(plan.load_after_failure)
+    if is_guest:
+        yield "after a host fails", _load_text(plan.load_after_host_failure)
+    costs = ("cost of a million requests", "watt-hours per million requests")
+    for name, field in zip(costs, ("cost_per_million", "watt_hours_per_million"), strict=True):
+        if getattr(plan, field) is not None:
+            figures = [f"{getattr(plan, field):.3g}" if plan else DASH for plan in plans.all]
+            yield name, f"{' / '.join(figures)} (by the same)"
+
+
+def _load_text(load: float | None) -> str:
+    if load is None:
+        return "nothing is left"
+    return f"{percent(load)} of the capacity of one" + (": too much" if load > 1 else "")
+
+
+def slo_text(slo: Slo) -> str:
+    """`p99 ≤ 50 ms, 99.9% available`."""
+    return f"p99 ≤ {slo.p99_ms:g} ms, {slo.availability_pct:.6g}% available"
+
+
+def environment_text(result: CapacityResult | Consolidation | Scaling, form: str = " ({})") -> str:
+    """`kvm-default (emulated: shape only)`, `kvm-default (nested KVM)`; what is below, in this form."""
+    metal = "emulated hardware" if result.hardware is Hardware.EMULATED else ""
+    text = below_text(result.accelerator, result.hardware) or metal
+    text += ": shape only" if is_shape_only(result.accelerator, result.hardware) else ""
+    return result.environment + (form.format(text) if text else "")
+
+
+def size_text(size: Size) -> str:
+    """`1 CPU, 2.0 GiB, 1 worker`."""
+    memory = f"{size.memory_kib / 2**20:.1f} GiB" if size.memory_kib else None
+    parts = (size.cpus and plural(size.cpus, "CPU"), memory, size.workers and plural(size.workers, "worker"))
+    return ", ".join(str(part) for part in parts if part) or "of unknown size"
+
+
+def binding_text(binding: Binding) -> str:
+    """`SLO (p99)`, `the client (client-starved)`."""
+    missed = (binding.missed or "").replace("-", " ")
+    return BINDS[binding.kind].format(codes=", ".join(binding.codes), missed=missed)
+
+
+def note_text(note: Note) -> str:
+    """The note with its numbers."""
+    return NOTES[note.code].format(**note.values)
+
+
+def carried_text(result: CapacityResult) -> str:
+    """`1,000/s (by the estimate 2,000/s, at best 2,000/s; measured from 500 to 3,000/s)`."""
+    low, mid, high = ("no rate" if rate is None else f"{rate:,.0f}/s" for rate in result.carries_rps.all)
+    ends = "" if low == mid == high else f"by the estimate {mid}, at best {high}; "
+    first, last = result.measured_rps
+    return f"{'at least ' if result.at_least else ''}{low} ({ends}measured from {first:,.0f} to {last:,.0f}/s)"
+
+
+def p99_text(p99_ms: Estimate) -> str:
+    """`3.59 [3.55, 3.63] ms`."""
+    if not math.isfinite(p99_ms.mid):
+        return "none: more than 1% of the requests failed"
+    return f"{estimate_text(p99_ms)} ms"
+
+
+def available_text(result: CapacityResult) -> str:
+    """`99.95% [99.81%, 100%] of 72,000 requests in 6 trials`; without a failure, how rare they may be and not show."""
+    if result.available is None:
+        return DASH
+    counted = f"of {result.requests:,} requests in {plural(result.blocks, 'trial')}"
+    if result.unseen_share is None:
+        low, mid, high = (f"{100 * end:.5g}%" for end in result.available.all)
+        return f"{mid} [{low}, {high}] {counted}"
+    return f"100% {counted}; failures that strike fewer than {result.unseen_share:.0%} of such trials could be unseen"
+
+
+def used_text(result: CapacityResult) -> str:
+    """`CPU 40%, memory 0.4%, link unknown`."""
+    shares = (("CPU", result.used.cpu), ("memory", result.used.memory), ("link", result.used.link))
+    return ", ".join(f"{name} {'unknown' if share is None else percent(share)}" for name, share in shares)
+
+
+def request_text(result: CapacityResult) -> str:
+    """`0.045 ms of CPU, 0.0087 MiB of bodies`; of a guest also the CPU of its host."""
+    each = result.request
+    figures = (
+        (each.cpu_ms, "ms of CPU"), (each.host_cpu_ms, "ms of the host's CPU"), (each.host_energy_j, "J"),
+        (each.body_mib, "MiB of bodies"),
+    )  # fmt: skip
+    return ", ".join(f"{estimate_text(estimate)} {unit}" for estimate, unit in figures if estimate) or "unknown"
+
+
+def estimate_text(estimate: Estimate, number: Callable[[float], str] = "{:.3g}".format, unit: str = "") -> str:
+    """`0.045 [0.044, 0.046]`; without the brackets where there is no interval."""
+    text, known = f"{number(estimate.mid)}{unit}", estimate.low and math.isfinite(estimate.high)
+    low, high = (number(estimate.low), number(estimate.high)) if known else ("", "")
+    return text if low == high else f"{text} [{low}, {high}]"

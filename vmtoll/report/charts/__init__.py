@@ -1,0 +1,27 @@
+"""One chart, one file: each has `ORDER` (its place in the report) and `draw(run, analysis)`.
+
+A file here is found by listing this folder. `draw` returns the charts it has to show, or none.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Collection
+
+from vmtoll.analysis.run import Run
+from vmtoll.model.verdict import RunAnalysis
+from vmtoll.report.plot import Chart, style
+
+
+def draw_all(run: Run, analysis: RunAnalysis, only: Collection[str] = ()) -> list[tuple[str, Chart]]:
+    """(unique name, chart) in the order of the report.
+
+    `only` names the files whose charts are wanted; all of them when empty.
+    """
+    names = [module.name for module in pkgutil.iter_modules(__path__) if not only or module.name in only]
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    drawn: list[tuple[str, Chart]] = []
+    with style():
+        for module in sorted(modules, key=lambda m: (m.ORDER, m.__name__)):
+            short = module.__name__.rpartition(".")[2]
+            drawn += [(f"{short}-{i}", chart) for i, chart in enumerate(module.draw(run, analysis), start=1)]
+    return drawn

@@ -1,0 +1,34 @@
+"""CPU per request: of the server in its own machine, and of the whole guest on its host."""
+
+from dataclasses import replace
+
+from vmtoll.analysis.run import Run
+from vmtoll.model.columns import CROSSCHECK
+from vmtoll.model.verdict import RunAnalysis
+from vmtoll.report.panels import shown_labels
+from vmtoll.report.plot import GUESTS, Chart, Lane, Look, lanes_of, strip_chart
+
+ORDER = 40
+
+
+def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
+    """One chart, from the tool's window; from the cross-check's when the tool has no figures."""
+    labels = shown_labels(run)
+    for prefix in ("", CROSSCHECK):
+        lanes = lanes_of(run, labels, run.arms, f"{prefix}server_cpu_us_per_request")
+        if not lanes:
+            continue
+        lanes += [_on_host(lane) for lane in lanes_of(run, labels, run.guests, f"{prefix}host_cpu_us_per_request")]
+        caption = (
+            "Server: CPU time of the server's processes as their own machine accounts it. On the host: QEMU and"
+            " vhost threads, so the guest's whole kernel as well; it is the price the host pays."
+        )
+        return [strip_chart("CPU time per request", caption, lanes, "µs", "µs of CPU per request")]
+    return []
+
+
+def _on_host(lane: Lane) -> Lane:
+    """The guest as its host sees it: same place in the palette, another shape, hollow."""
+    colour = GUESTS[(GUESTS.index(lane.look.colour) + 2) % len(GUESTS)]
+    label = f"{lane.look.label.split(' ')[0]}, on its host"
+    return replace(lane, look=Look(label, colour, "X", False))

@@ -1,0 +1,54 @@
+"""Latency percentiles under a closed loop, from merged histograms, with every trial's p99."""
+
+import numpy as np
+
+from vmtoll.analysis.histograms import COLUMNS, PERCENTILES, merged_percentiles
+from vmtoll.analysis.run import Run
+from vmtoll.model.metric import Loop
+from vmtoll.model.verdict import RunAnalysis
+from vmtoll.report.panels import latencies, shown_labels
+from vmtoll.report.plot import Chart, legend, look, new_figure, row_axis, value_axis
+
+ORDER = 30
+
+
+def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
+    """One chart: a line from p50 to p99.9 per server and arm."""
+    labels = shown_labels(run, (Loop.CLOSED,))
+    rows = list(labels.values())
+    looks = [look(run, arm) for arm in run.arms]
+    step = 0.75 / max(len(looks), 2)
+    figure, (axes,) = new_figure(len(rows) * max(1.0, 0.6 * len(looks)))
+    seen: list[float] = []
+    texts, merged_all = [], True
+    for row, (scenario, label) in enumerate(labels.items()):
+        for lane, arm in enumerate(run.arms):
+            trials = latencies(run, scenario, arm).dropna(subset=list(COLUMNS))
+            if trials.empty:
+                continue
+            merged = merged_percentiles(run.path, trials)
+            merged_all &= merged is not None
+            values = merged or tuple(float(trials[column].median()) for column in COLUMNS)
+            place, item = row + (lane - (len(looks) - 1) / 2) * step, looks[lane]
+            axes.plot(values, [place] * len(values), color=item.colour, lw=1.4, zorder=2)
+            for value, size in zip(values, (16, 26, 46, 26), strict=True):
+                face = item.colour if item.filled else "none"
+                axes.scatter(value, place, s=size, marker=item.marker, color=face, edgecolors=item.colour, zorder=3)
+            jitter = place + np.linspace(-0.2, 0.2, len(trials)) * step
+            p99 = trials[COLUMNS[2]]
+            axes.scatter(p99, jitter, s=26, marker="|", color=item.colour, linewidths=1.0, alpha=0.8, zorder=1)
+            seen += [*values, *p99]
+            named = ", ".join(f"p{p:g} {v:,.0f}" for p, v in zip(PERCENTILES, values, strict=True))
+            texts.append(f"{label} on {item.label}: {named} µs")
+    if not seen:
+        return []
+    value_axis(axes, min(seen), max(seen), "µs")
+    row_axis(axes, rows)
+    legend(figure, looks)
+    source = "all requests of all trials, merged" if merged_all else "medians of the trials' own percentiles"
+    caption = (
+        f"Marks from left to right: p50, p90, p99 (large), p99.9; {source}. Ticks: each trial's p99."
+        " Closed loop: users wait for their answer before they ask again, so a stall delays few requests"
+        " and these tails are too kind."
+    )
+    return [Chart.of("Latency percentiles (closed loop)", caption, texts, figure)]

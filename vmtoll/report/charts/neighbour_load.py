@@ -1,0 +1,72 @@
+"""A noisy neighbour: what comes through, and the tail, against the load on the sibling guest."""
+
+from collections.abc import Sequence
+
+from vmtoll.analysis.neighbour_load import Curve, curves_of
+from vmtoll.analysis.run import Run
+from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.trial import METAL
+from vmtoll.model.verdict import Estimate, RunAnalysis
+from vmtoll.report.panels import curve_with_bars, stack
+from vmtoll.report.plot import Chart, latency_axis, legend, look, plain_axis
+from vmtoll.report.words import load_text
+
+ORDER = 36
+LABELS = {
+    "goodput_rps": "good answers per second",
+    "throughput_rps": "requests per second",
+    "response_time_p99_us": "p99",
+    "service_time_p99_us": "p99",
+}
+
+
+def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
+    """One chart per server and load that was measured with several neighbour loads."""
+    members: dict[tuple[str, str, Load], list[Curve]] = {}
+    for curve in curves_of(run):
+        members.setdefault((curve.server, curve.workload, curve.load), []).append(curve)
+    return [_chart(run, curves) for curves in members.values() if any(c.arm.environment != METAL for c in curves)]
+
+
+def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
+    first = curves[0]
+    scale, unit = (
+        (100, "% of its capacity") if first.steps[0].load.kind is LoadKind.SHARE else (1, "requests per second")
+    )
+    looks = [look(run, curve.arm) for curve in curves]
+    figure, panels = stack([LABELS[field] for field in first.fields], 4.6)
+    for axes, field in zip(panels, first.fields, strict=True):
+        for curve, item in zip(curves, looks, strict=True):
+            levels = ((scale * step.load.value, step.level(field)) for step in curve.steps)
+            known = ((load, level.ratio, level.low, level.high) for load, level in levels if level)
+            curve_with_bars(axes, known, item, item.line)
+    plain_axis(panels[0].yaxis, max(panels[0].dataLim.y1, 1.0))
+    if panels[1].dataLim.y1 > panels[1].dataLim.y0 > 0:
+        latency_axis(panels[1].yaxis, panels[1].dataLim.y0, panels[1].dataLim.y1)
+    panels[1].set_xlabel(f"load on the neighbour, {unit}")
+    legend(figure, looks, lines=True)
+    caption = (
+        "The neighbour is a second guest like the first, on the same host, under a load of its own. Bars: 95% intervals"
+        " over blocks. Metal has no neighbour: how its line moves is chance."
+    )
+    texts = [text for curve in curves if curve.arm.environment != METAL for text in _words(run, curve)]
+    text = "; ".join(texts)
+    title = f"A noisy neighbour: {first.server}, {load_text(first.load)}"
+    return Chart(title, f"{caption} {text}.", f"{first.server}: {text}.", figure)
+
+
+def _words(run: Run, curve: Curve) -> list[str]:
+    """The heaviest neighbour load against none: what comes through, and the tail, with the paired interval."""
+    heaviest = curve.steps[-1]
+    effects = [
+        f"{LABELS[field]} {_times(effect)}" for field in curve.fields if (effect := curve.effect(heaviest, field))
+    ]
+    answers = "" if heaviest.answered_rps is None else f", which answers {heaviest.answered_rps:,.0f}/s,"
+    guest = look(run, curve.arm).label
+    return [f"{guest}, with the busiest neighbour{answers} against an idle one: {', '.join(effects) or 'no figures'}"]
+
+
+def _times(effect: Estimate) -> str:
+    """`×0.52 [0.48, 0.57]`."""
+    interval = ", one block" if effect.low is None else f" [{effect.low:.2g}, {effect.high:.2g}]"
+    return f"×{effect.ratio:.2g}{interval}"

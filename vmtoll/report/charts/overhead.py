@@ -1,0 +1,119 @@
+"""Forest plot: what the guest loses in throughput, and costs more in latency and CPU, with intervals."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from vmtoll.analysis.run import Run
+from vmtoll.model.metric import METRICS, Metric
+from vmtoll.model.verdict import Bound, Comparison, Estimate, Kind, RunAnalysis, Verdict
+from vmtoll.report.panels import shown_labels
+from vmtoll.report.plot import BAND, BLUE, INK, SOFT, Chart, log_ticks, look, new_figure, row_axis, set_ticks
+from vmtoll.report.words import METRIC_LABELS, estimate_text, percent, verdict_text
+
+ORDER = 10
+NICE_OVERHEADS = (-4, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
+NARROW = math.log(1.25)
+Row = tuple[str, Comparison, Verdict]
+
+
+def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
+    """One chart per metric that has an estimate."""
+    charts: list[Chart] = []
+    labels, several = shown_labels(run), len(run.guests) > 1
+    shown = [c for c in analysis.comparisons if c.scenario in labels]
+    for metric in METRICS.values():
+        rows = [
+            (labels[c.scenario] + (f" · {c.arm}" if several else ""), c, c.verdicts[metric.name])
+            for c in shown
+            if metric.name in c.verdicts and c.verdicts[metric.name].applies
+        ]
+        absent = [labels[c.scenario] for _, c, verdict in rows if verdict.estimate is None]
+        rows = [row for row in rows if row[2].estimate is not None]
+        if rows:
+            charts.append(_forest(run, metric, rows, analysis.margin, first=not charts, absent=absent))
+    return charts
+
+
+def _forest(run: Run, metric: Metric, rows: Sequence[Row], margin: float, *, first: bool, absent: list[str]) -> Chart:
+    lines = 2 + max(name.count(" · ") for name, *_ in rows)
+    figure, (axes,) = new_figure((0.65 * lines + 0.25) * len(rows) - 0.6)
+    axes.axvspan(-math.log1p(margin), math.log1p(margin), color=BAND, lw=0, zorder=0)
+    axes.axvline(0, color=INK, lw=1.0, zorder=1)
+    reach = [0.0, -math.log1p(2 * margin), math.log1p(2 * margin)]
+    for place, (_, comparison, verdict) in enumerate(rows):
+        style = look(run, comparison.arm)
+        reach += _row(axes, place, verdict, style.colour, style.marker)
+    low, high = min(reach), max(reach)
+    pad = 0.06 * (high - low)
+    axes.set_xlim(low - pad, high + pad)
+    _ticks(axes, low - pad, high + pad, metric)
+    verdicts = [verdict for *_, verdict in rows]
+    under = ["invalid" if v.kind is Kind.INVALID else estimate_text(v, prefix="") for v in verdicts]
+    row_axis(axes, [f"{name}\n{text}" for (name, *_), text in zip(rows, under, strict=True)])
+    words = METRIC_LABELS[metric.name]
+    texts = [f"{name}: {verdict_text(verdict)}, {estimate_text(verdict)}" for name, _, verdict in rows]
+    caption = "Right of zero metal is better." if metric.higher_is_better else "Right of 1 metal is better."
+    caption += _how_to_read(verdicts, margin) if first else " Read as the first figure."
+    if any(verdict.bound for verdict in verdicts):
+        caption += " An arrow: the figure is a bound, because a side is client-limited or link-limited."
+    if absent:
+        caption += f" Without a figure: {', '.join(dict.fromkeys(absent))}."
+    note = f" {words.note[:1].upper()}{words.note[1:]}." if words.note else ""
+    title = ("Overhead: " if metric.higher_is_better else "Cost ratio: ") + words.label
+    return Chart.of(title, caption + note, texts, figure)
+
+
+def _how_to_read(verdicts: Sequence[Verdict], margin: float) -> str:
+    text = (
+        " Mark: estimate over blocks with its 95% interval (paired t); thin line below: Hodges–Lehmann with the"
+        f" exact signed-rank interval. Shaded: ±{percent(margin)}, of no practical importance."
+    )
+    if any(verdict.noise_floor is not None for verdict in verdicts):
+        text += " Blue bar at the bottom of a row: the noise floor from the A/A control."
+    return text
+
+
+def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> list[float]:
+    """Draw one row in log units, positive where metal is better; returns the x values that it needs."""
+    sign = -1.0 if verdict.metric.higher_is_better else 1.0
+    t, rank = _logs(verdict.estimate, sign), _logs(verdict.hodges_lehmann, sign)
+    valid = verdict.kind is not Kind.INVALID
+    axes.plot(t, [row - 0.06] * len(t), color=colour, lw=2.4, solid_capstyle="butt", zorder=3)
+    face = colour if valid else "none"
+    axes.scatter(t[0], row - 0.06, s=52, marker=marker, color=face, edgecolors=colour, zorder=4)
+    axes.plot(rank, [row + 0.14] * len(rank), color=SOFT, lw=1.2, zorder=3)
+    axes.scatter(rank[:1], [row + 0.14] * len(rank[:1]), s=12, marker="d", color=SOFT, zorder=4)
+    if verdict.noise_floor is not None:
+        floor = math.log1p(verdict.noise_floor)
+        axes.plot([-floor, floor], [row + 0.42] * 2, color=BLUE, lw=3.0, solid_capstyle="butt", zorder=2)
+    if verdict.bound and valid:
+        outward = (1 if t[0] > 0 else -1) * (1 if verdict.bound is Bound.AT_LEAST else -1)
+        axes.annotate(
+            "", (t[0], row - 0.06), xytext=(24 * outward, 0), textcoords="offset points", zorder=3,
+            arrowprops={"arrowstyle": "<-", "color": colour, "lw": 1.6}, annotation_clip=False,
+        )  # fmt: skip
+    return t + rank
+
+
+def _logs(estimate: Estimate | None, sign: float) -> list[float]:
+    """The estimate and the ends of its interval."""
+    values = (estimate.ratio, estimate.low, estimate.high) if estimate else ()
+    return [sign * math.log(value) for value in values if value is not None]
+
+
+def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
+    """Ticks at round overheads (or ratios), at least a sixth of the axis apart."""
+    if metric.higher_is_better:
+        marks = {-math.log1p(-o): f"{100 * o:g}%" for o in NICE_OVERHEADS}
+    elif high - low > 4 * NARROW:
+        marks = {math.log(r): f"{r:g}×" for r in log_ticks(math.exp(low), math.exp(high))} | {0.0: "1×"}
+    else:
+        marks = {math.log(r): f"{r:g}×" for r in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.2, 1.5, 2)}
+    kept: list[float] = []
+    for place in sorted((m for m in marks if low <= m <= high), key=abs):
+        if all(abs(place - other) >= (high - low) / 6 for other in kept):
+            kept.append(place)
+    set_ticks(axes.xaxis, kept, lambda x: marks[min(marks, key=lambda m: abs(m - x))])
+    axes.set_xlabel("overhead of the guest" if metric.higher_is_better else "guest ÷ metal")

@@ -1,0 +1,56 @@
+"""Throughput over users, or over the CPUs of guests, with the Universal Scalability Law through it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vmtoll.analysis.run import Run
+from vmtoll.capacity.scaling import GUESTS, Over, Scaling, scalings
+from vmtoll.model.trial import Arm
+from vmtoll.model.verdict import RunAnalysis
+from vmtoll.report.capacity import scaling_text
+from vmtoll.report.panels import grid
+from vmtoll.report.plot import GUESTS as COLOURS
+from vmtoll.report.plot import Chart, Look, legend, load_axis, look, plain_axis, scatter
+from vmtoll.report.words import below_text
+
+ORDER = 36
+POINTS = 100  # of a curve
+UNITS = {Over.USERS: "users", Over.CPUS: "the CPUs of guests"}
+
+
+def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
+    """One chart per workload, and per load where guests differ in their CPUs; one panel per server."""
+    charts: dict[tuple[Over, str, float | None], list[Scaling]] = {}
+    for scaling in scalings(run):
+        charts.setdefault((scaling.over, scaling.workload, scaling.users), []).append(scaling)
+    return [_chart(run, found) for found in charts.values()]
+
+
+def _chart(run: Run, found: Sequence[Scaling]) -> Chart:
+    servers, units = sorted({scaling.server for scaling in found}), UNITS[found[0].over]
+    figure, panels = grid(servers)
+    looks = {scaling.environment: _look(run, scaling) for scaling in found}
+    for scaling in found:
+        axes, item, law = panels[servers.index(scaling.server)], looks[scaling.environment], scaling.law
+        levels = [point.level for point in scaling.points]
+        scatter(axes, levels, [point.throughput_rps for point in scaling.points], item)
+        curve = np.geomspace(min(levels), law.largest, POINTS)
+        axes.plot(curve, [law.throughput(level) for level in curve], color=item.colour, lw=1.4, ls=item.line)
+    points = [point for scaling in found for point in scaling.points]
+    load_axis(panels[0].xaxis, min(point.level for point in points), max(point.level for point in points))
+    plain_axis(panels[0].yaxis, max(point.throughput_rps for point in points))
+    legend(figure, list(looks.values()), lines=True, marks=False)
+    texts = [f"{s.server} on {looks[s.environment].label}: {scaling_text(s)}" for s in found]
+    caption = (
+        "One point per trial whose pace neither the client nor the link set; the line is the Universal Scalability Law,"
+        " γN / (1 + σ(N − 1) + κN(N − 1)), fitted to them: σ is contention, a queue for something shared, κ coherency,"
+        " the cost of agreeing, with their 95% intervals over blocks in brackets."
+    )
+    return Chart.of(f"Throughput over {units} ({found[0].tool})", caption, texts, figure, units, "requests per second")
+
+
+def _look(run: Run, scaling: Scaling) -> Look:
+    if scaling.environment != GUESTS:
+        return look(run, Arm(scaling.environment))
+    return Look(GUESTS + below_text(scaling.accelerator, scaling.hardware, " ({})"), COLOURS[0], "s", True)

@@ -1,0 +1,162 @@
+"""Waterfall: what each tuning step gives back, from the untuned guest up, with metal as the level to reach.
+
+Below it the changes that were made one at a time.
+"""
+
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+
+from vmtoll.analysis.run import Run
+from vmtoll.model.metric import HOST_CPU, TAIL, THROUGHPUT, Loop, Metric, loop_of
+from vmtoll.model.trial import METAL, Arm, Scenario
+from vmtoll.model.verdict import Kind, RunAnalysis, StepKind, StepMetric, TuningResult, TuningStep
+from vmtoll.report.plot import BLUE, GUESTS, INK, SOFT, Chart, Look, legend, new_figure, row_axis, short_number
+from vmtoll.report.words import METRIC_LABELS, below_text, number, scenario_labels, signed, step_text
+
+ORDER = 5
+BAR = 0.5
+LOOKS = {
+    Kind.FASTER: Look("gives back", GUESTS[1], "s", True),
+    Kind.SLOWER: Look("costs", GUESTS[0], "s", True),
+    Kind.UNDECIDED: Look("undecided", SOFT, "s", False),
+}
+UNITS = {"1/s": "req/s"}
+# Of every load one figure that it is about; what a request costs the host is shown where the rate is the same for all.
+SHOWN = {Loop.CLOSED: (THROUGHPUT.name,), Loop.OPEN: (TAIL.name, HOST_CPU.name)}
+
+
+def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
+    """One chart per scenario and figure that has levels of two profiles at least; none without tuning steps."""
+    result = analysis.tuning_steps
+    if not result:
+        return []
+    loops = {loop_of(item.scenario.load) for item in result.scenarios}
+    shown = SHOWN if len(loops) > 1 else {loop: (*SHOWN[loop], HOST_CPU.name) for loop in loops}
+    drawn = [
+        (item.scenario, item.metrics[name])
+        for item in result.scenarios
+        for name in dict.fromkeys(shown[loop_of(item.scenario.load)])
+        if name in item.metrics and len(item.metrics[name].levels.keys() - {METAL}) > 1
+    ]
+    return [_chart(run, result, *item, first=not place) for place, item in enumerate(drawn)]
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """One row from top to bottom. `under`: the line below its name; `ends`: of the step's interval."""
+
+    name: str
+    under: str
+    text: str
+    start: float | None
+    end: float | None
+    step: TuningStep | None = None
+    ends: tuple[float, ...] = ()
+
+    @property
+    def reach(self) -> list[float]:
+        """Every value that must be visible."""
+        return [value for value in (self.start, self.end, *self.ends) if value is not None]
+
+
+def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric, *, first: bool) -> Chart:
+    bars = _bars(result, entry)
+    figure, (axes,) = new_figure(1.5 * len(bars))
+    for place, bar in enumerate(bars):
+        _draw(axes, place, bar)
+        if bar.start is not None and bar.step and bar.step.step is StepKind.CUMULATIVE:
+            axes.plot([bar.start] * 2, [place - 1 + BAR / 2, place + BAR / 2], color=SOFT, lw=0.8, zorder=2)
+    singles = [place for place, bar in enumerate(bars) if bar.step and bar.step.step is StepKind.SINGLE]
+    looks = [item for kind, item in LOOKS.items() if any(bar.step and bar.step.kind is kind for bar in bars)]
+    metal = entry.levels.get(METAL)
+    if metal:
+        axes.axvline(metal, color=BLUE, lw=1.6, zorder=1)
+        looks.append(Look("metal", BLUE, "|", True))
+    row_axis(axes, [f"{bar.name}\n{bar.under}" for bar in bars])
+    if singles:
+        axes.axhline(singles[0] - 1.5, color=INK, lw=1.2)
+    axes.set_xlim(0, 1.06 * max([*(value for bar in bars for value in bar.reach), metal or 0.0]))
+    axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
+    label = METRIC_LABELS[entry.metric.name].label
+    axes.set_xlabel(label + (", µs" if entry.metric.unit == "µs" else ""))
+    legend(figure, looks)
+    arms = map(Arm, result.profiles)
+    below = "".join(dict.fromkeys(below_text(run.accelerator(arm), run.hardware(arm), ", {}") for arm in arms))
+    alt = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
+    return Chart(
+        f"What each step gives back: {label} ({scenario_labels(run)[scenario]}{below})",
+        _caption(result, singles=bool(singles)) if first else "Read as the first figure.",
+        f"{alt}." + (f" Metal: {_sized(metal, entry.metric)}." if metal else ""), figure,
+    )  # fmt: skip
+
+
+def _bars(result: TuningResult, entry: StepMetric) -> list[_Bar]:
+    cumulative = [step for step in entry.steps if step.step is StepKind.CUMULATIVE]
+    single = [step for step in entry.steps if step.step is StepKind.SINGLE]
+    bars = _levels(entry, str(cumulative[0].before) if cumulative else None)
+    bars += [_step(step, entry.metric) for step in cumulative]
+    if single:
+        bars += _levels(entry, result.base, ", and on it:")
+    return bars + [_step(step, entry.metric) for step in single]
+
+
+def _levels(entry: StepMetric, profile: str | None, more: str = "") -> list[_Bar]:
+    """The level that steps start from; none where the profile has no figure."""
+    if profile is None or profile not in entry.levels:
+        return []
+    text = _sized(entry.levels[profile], entry.metric)
+    return [_Bar(profile + more, text, text, 0.0, entry.levels[profile])]
+
+
+def _step(step: TuningStep, metric: Metric) -> _Bar:
+    name, text = str(step.after), step_text(step, metric)
+    if step.start is None or step.gain is None:
+        return _Bar(name, "no figure", text, None, None, step)
+    low, high = step.gain.low, step.gain.high
+    interval = "" if low is None or high is None else f" [{signed(low)}, {signed(high)}]"
+    under = "invalid" if step.kind is Kind.INVALID else f"{signed(step.gain.value)}{interval} {_unit(metric)}"
+    return _Bar(name, under, text, step.start, step.end, step, _ends(step))
+
+
+def _ends(step: TuningStep) -> tuple[float, ...]:
+    """Where the step may end: the interval of what it gives back, seen from its start."""
+    if step.gain is None or step.gain.low is None or step.gain.high is None or step.start is None:
+        return ()
+    sign = 1.0 if ((step.end or 0.0) - step.start) * step.gain.value > 0 else -1.0
+    return step.start + sign * step.gain.low, step.start + sign * step.gain.high
+
+
+def _draw(axes: Axes, place: int, bar: _Bar) -> None:
+    if bar.start is None or bar.end is None:
+        return
+    item = LOOKS.get(bar.step.kind) if bar.step else None
+    colour = item.colour if item else SOFT
+    axes.barh(
+        place, bar.end - bar.start, left=bar.start, height=BAR, edgecolor=colour, lw=1.2, zorder=3,
+        facecolor=colour if bar.step is None or (item and item.filled) else "none",
+        alpha=0.45 if bar.step is None else 1.0,
+    )  # fmt: skip
+    if bar.ends:
+        axes.plot(bar.ends, [place] * len(bar.ends), color=INK, lw=1.4, zorder=4)
+
+
+def _unit(metric: Metric) -> str:
+    return UNITS.get(metric.unit, metric.unit)
+
+
+def _sized(value: float, metric: Metric) -> str:
+    return f"{number(value)} {_unit(metric)}"
+
+
+def _caption(result: TuningResult, *, singles: bool) -> str:
+    text = (
+        "From the top: the level of the first profile, then what each step adds to or takes from the one above it."
+        " Black line: the 95% interval of the step (paired t over blocks). Signed figures: above zero the step is a"
+        " gain."
+    )
+    if singles:
+        text += f" Below the thick line: each change by itself, from {result.base}."
+    if result.skipped:
+        text += f" Not measured: {', '.join(result.skipped)}."
+    return text

@@ -1,0 +1,107 @@
+"""The comparison of two runs in English."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from vmtoll.model.agreement import Agreement, MetricResult, RunComparison, ScenarioResult, Status, Why
+from vmtoll.report.words import labels_of, percent, plural, verdict_text
+
+STATUSES = {
+    Status.REPRODUCED: "reproduced",
+    Status.NOT_REPRODUCED: "not reproduced",
+    Status.INCONCLUSIVE: "inconclusive",
+    Status.NOT_COMPARABLE: "not comparable",
+}
+
+
+def lines(result: RunComparison) -> Iterator[str]:
+    """What `vmtoll compare` prints: each scenario with its metrics, and the counts last."""
+    labels = labels_of(dict.fromkeys(scenario.scenario for scenario in result.scenarios))
+    for scenario in result.scenarios:
+        label = f"{labels[scenario.scenario]} on {scenario.arm}"
+        yield f"{label}: {STATUSES[scenario.status]} ({scenario_reason(scenario)})"
+        for fact in scenario.facts:
+            yield f"    {fact.fact}: {_short(fact.published)} → {_short(fact.again)}"
+        for name, metric in scenario.metrics.items():
+            texts = " → ".join(dict.fromkeys(verdict_text(v) for v in (metric.published, metric.again)))
+            yield f"    {name}: {STATUSES[metric.agreement.status]}: {texts}{_ratios(metric)}"
+            if metric.agreement.status is not scenario.status or metric.agreement.why is Why.IMPRECISE:
+                yield f"        {metric_reason(metric)}"
+        if scenario.other_differences and not scenario.facts:
+            yield f"    other differences: {', '.join(fact.fact for fact in scenario.other_differences)}"
+    yield ", ".join(f"{count} {STATUSES[status]}" for status, count in result.counts.items())
+
+
+def scenario_reason(scenario: ScenarioResult) -> str:
+    """Why a scenario has its status."""
+    if scenario.why is Why.FACTS_DIFFER:
+        return "; ".join(f"{fact.fact} differs" for fact in scenario.facts)
+    if scenario.why is Why.METRICS:
+        return ", ".join(name for name, m in scenario.metrics.items() if m.agreement.status is scenario.status)
+    first = next(iter(scenario.metrics.values()), None)
+    return metric_reason(first) if first else _WHY[scenario.why]
+
+
+def metric_reason(result: MetricResult) -> str:
+    """Why a metric has its status."""
+    agreement = result.agreement
+    match agreement.why:
+        case Why.CLAIMS_NOTHING:
+            return f"{_WHY[agreement.why]}: {verdict_text(result.published)}"
+        case Why.NO_RESULT:
+            return f"{_WHY[agreement.why]}: {verdict_text(result.again)}"
+        case Why.SIZE_CHANGED:
+            return f"the ratio guest/metal changed by {_change(agreement)}, tolerance {percent(agreement.tolerance)}"
+        case Why.IMPRECISE:
+            start = f"the ratio guest/metal changed by {_change(agreement)} {_interval(agreement)}"
+            return f"{start}, tolerance {percent(agreement.tolerance)}; {_needed(agreement)}"
+        case why:
+            return _WHY[why]
+
+
+_WHY = {
+    Why.SAME: "the sizes agree",
+    Why.BOUND_HOLDS: "the size keeps the published bound",
+    Why.BOUND_BROKEN: "the size contradicts the bound",
+    Why.CLAIM_CHANGED: "the direction changed",
+    Why.NO_INTERVAL: "a run of a single block has no interval",
+    Why.BOUNDS: "the second run gives only a bound, so the sizes cannot be compared",
+    Why.CLAIMS_NOTHING: "the first run has no result to reproduce",
+    Why.NO_RESULT: "the second run has no result",
+    Why.FACTS_DIFFER: "facts differ",
+    Why.ONLY_IN_THE_FIRST: "only in the first run",
+    Why.ONLY_IN_THE_SECOND: "only in the second run",
+    Why.NO_FIGURE: "the first run has no figure to reproduce",
+}
+
+
+def _change(agreement: Agreement) -> str:
+    return _factor(agreement.change.ratio if agreement.change else 1.0)
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio - 1:+.1%}" if 0.5 < ratio < 2 else f"a factor of {ratio:.2g}"
+
+
+def _interval(agreement: Agreement) -> str:
+    change = agreement.change
+    if change is None or change.low is None or change.high is None:
+        return ""
+    return f"[{_factor(change.low)}, {_factor(change.high)}]"
+
+
+def _needed(agreement: Agreement) -> str:
+    """How many more blocks the second run needs; without a number the first run itself is too imprecise."""
+    if agreement.blocks_needed is None:
+        return "no number of blocks decides it, because the first run is too imprecise"
+    return f"needs {plural(agreement.blocks_needed, 'more block')} (80% power)"
+
+
+def _ratios(metric: MetricResult) -> str:
+    first, second = metric.published.estimate, metric.again.estimate
+    return f" (guest/metal {first.ratio:.3g} → {second.ratio:.3g})" if first and second else ""
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 48 else f"{text[:45]}…"

@@ -1,0 +1,105 @@
+"""The results explorer: a static page over all runs, from a file or from any web server."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from vmtoll.analysis.run import Run
+from vmtoll.model.errors import LoadError
+from vmtoll.model.metric import METRICS
+from vmtoll.model.trial import Accelerator
+from vmtoll.report.disclosure import write_disclosure
+from vmtoll.report.explorer.collect import Entry, collect
+from vmtoll.report.explorer.machines import PLATFORM
+from vmtoll.report.page import environment
+from vmtoll.report.words import ACCELERATORS, HARDWARE, KVM_HARDWARE, METRIC_LABELS
+
+HERE = Path(__file__).parent
+FACETS = ("server", "environment", "workload", "accelerator", "hardware", *PLATFORM)
+PROGRAM = ("csv.js", "picture.js", "runs.js", "app.js")  # the last one starts the page
+INDEX = "index.html"
+GENERATOR = "vmtoll results explorer"
+
+
+def write_site(results: Path, output: Path, contributed: Mapping[str, Run] | None = None) -> Path:
+    """Write the site of all runs in `results`, and of these bundles, into the folder `output` (replaced whole); return
+    its index.html. `contributed`: name on the site → the run of a checked bundle.
+
+    The same results give the same bytes. Raises LoadError when there is no run, or when `output` holds
+    something else than a site.
+    """
+    bundles = contributed or {}
+    runs = collect(results, bundles)
+    if not runs:
+        raise LoadError(f"{results}: no run (<experiment>/<run-id>/run.json) in this folder; measure one first")
+    if output.exists() and not _replaceable(output):
+        raise LoadError(f"{output}: exists and is no results explorer; give another folder with --output")
+    draft = output.with_name(f"{output.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    for run in runs:
+        if run["id"] in bundles:  # a page of others is not shown: this one is made of their facts
+            write_disclosure(bundles[run["id"]], draft / "runs" / run["id"])
+            continue
+        for name in ("report", "disclosure"):
+            if run[name]:
+                page = draft / run[name]
+                page.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(results / run["id"] / f"{name}.html", page)
+    (draft / INDEX).write_text(render(runs), encoding="utf-8")
+    if output.exists():
+        shutil.rmtree(output)
+    return draft.rename(output) / INDEX
+
+
+def _replaceable(output: Path) -> bool:
+    """An earlier site, or an empty folder: nothing else is removed."""
+    if not output.is_dir():
+        return False
+    index = output / INDEX
+    return not any(output.iterdir()) or (index.is_file() and GENERATOR in index.read_text(errors="replace"))
+
+
+def render(runs: list[Entry]) -> str:
+    """The page: one file with its data, style and program inside, so that it asks no server for anything."""
+    page = environment(HERE)
+    rows = [row for run in runs for row in run["rows"]]
+    metrics = {name: {"label": METRIC_LABELS[name].label, "unit": metric.unit} for name, metric in METRICS.items()}
+    points = {kind.value: point for kind, (point, _) in KVM_HARDWARE.items()}
+    accelerators = {accelerator.value: text for accelerator, text in ACCELERATORS.items()}
+    return page.get_template("index.html.j2").render(
+        data=_embedded(
+            {"metrics": metrics, "accelerators": accelerators, "hardware": HARDWARE, "kvm_hardware": points}
+            | interned(runs)
+        ),
+        program=Markup("\n".join((HERE / name).read_text(encoding="utf-8") for name in PROGRAM)),
+        labels={"accelerator": accelerators | {Accelerator.NONE.value: "none (metal)"}, "hardware": HARDWARE},
+        facets={facet: sorted({row[facet] for row in rows}) for facet in FACETS},
+        runs=runs,
+        generator=GENERATOR,
+    )
+
+
+def interned(runs: list[Entry]) -> Entry:
+    """The runs with their facts as numbers of the list `pool`: many runs of one machine have the same."""
+    numbers: dict[str, int] = {}
+
+    def number(facts: Entry) -> int:
+        return numbers.setdefault(json.dumps(facts, ensure_ascii=False, sort_keys=True), len(numbers))
+
+    entries = []
+    for run in runs:
+        rows = [row | {key: number(row[key]) for key in ("premises", "others")} for row in run["rows"]]
+        machines = {part: number(facts) for part, facts in run.get("environment", {}).items()}
+        entries.append(run | {"rows": rows, "environment": machines})
+    return {"runs": entries, "pool": [json.loads(text) for text in numbers]}
+
+
+def _embedded(value: Any) -> Markup:
+    """JSON that may stand inside a <script> element: no `<` in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))

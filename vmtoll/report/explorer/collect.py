@@ -1,0 +1,172 @@
+"""Every run of a results folder, as the explorer shows it: codes and numbers, with the texts to display."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from vmtoll.analysis.equality import DECISIVE, machine, premises
+from vmtoll.analysis.pairs import availability
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.finding import Role, Validity
+from vmtoll.model.load import LoadKind
+from vmtoll.model.metric import METRICS, THROUGHPUT, Metric
+from vmtoll.model.trial import METAL, Arm, Scenario, TrialRecord
+from vmtoll.model.verdict import Comparison, Disagreement, RunAnalysis, Verdict
+from vmtoll.report import words
+from vmtoll.report.explorer.machines import environment_of, platform
+
+Entry = dict[str, Any]  # an object of the page's JSON
+
+
+CONTRIBUTED = "contributed"  # results/contributed holds bundles of others
+
+
+def collect(results: Path, contributed: Mapping[str, Run] | None = None) -> list[Entry]:
+    """One entry per run, the newest first. A run that cannot be loaded has an `error` and no rows. `contributed`: name
+    on the site → the run of a bundle of others that was checked.
+    """
+    folders = [file.parent for file in results.glob("*/*/run.json") if file.parent.parent.name != CONTRIBUTED]
+    entries = [(folder.name, _entry(results, folder)) for folder in folders]
+    entries += [(run.manifest.run_id, _contributed(name, run)) for name, run in (contributed or {}).items()]
+    return [entry for _, entry in sorted(entries, key=lambda item: (item[0], item[1]["id"]), reverse=True)]
+
+
+def _contributed(name: str, run: Run) -> Entry:
+    entry: Entry = {"id": name, "report": None, "error": None, "contributed": True}
+    return entry | {"disclosure": f"runs/{name}/disclosure.html"} | _described(run, analyse(run))
+
+
+def _entry(results: Path, folder: Path) -> Entry:
+    name = folder.relative_to(results).as_posix()
+    pages = {
+        page: f"runs/{name}/{page}.html" if (folder / f"{page}.html").is_file() else None
+        for page in ("report", "disclosure")
+    }
+    entry: Entry = {"id": name, **pages, "error": None, "rows": []}
+    try:
+        run = load_run(folder)
+    except ValueError as error:
+        return entry | {"error": str(error).replace(f"{folder}/", "")}
+    return entry | _described(run, analyse(run))
+
+
+def _described(run: Run, analysis: RunAnalysis) -> Entry:
+    manifest = run.manifest
+    return {
+        "started_at": manifest.started_at,
+        "question": manifest.experiment.question,
+        "smoke": manifest.experiment.purpose == "smoke",
+        "lab": manifest.lab,
+        "link": manifest.link,
+        "accelerators": {str(arm): run.accelerator(arm).value for arm in run.arms},
+        "sentence": words.sentence(analysis),
+        "emulated": analysis.emulated,
+        "hardware": {str(arm): run.hardware(arm).value for arm in run.arms},
+        "kvm_hardware": [kind.value for kind in analysis.kvm_hardware if kind in words.KVM_HARDWARE],
+        "complete": analysis.complete,
+        "blocks": analysis.blocks,
+        "counts": {validity.value: analysis.counts.get(validity, 0) for validity in Validity}
+        | {"attempts": analysis.attempts, "planned": analysis.planned},
+        "environment": environment_of(run),
+        "disagreements": [_disagreement(item) for item in analysis.disagreements],
+        "rows": [
+            _row(run, analysis, scenario, arm, trials)
+            for scenario in run.scenarios
+            for arm in run.arms
+            if (trials := run.trials_of(scenario, arm))
+        ],
+    }
+
+
+def _disagreement(item: Disagreement) -> Entry:
+    entry: Entry = {"server": item.server, "environment": str(item.arm), "reason": words.disagreement_text(item)}
+    for loop, verdict in (("closed", item.closed.verdict), ("open", item.open.verdict)):
+        name, text = verdict.metric.name, words.verdict_text(verdict)
+        label = words.METRIC_LABELS[name].label
+        entry[loop] = {"metric": name, "label": label, "kind": verdict.kind.value, "text": text}
+    return entry
+
+
+def _row(run: Run, analysis: RunAnalysis, scenario: Scenario, arm: Arm, trials: Sequence[TrialRecord]) -> Entry:
+    """One scenario on one arm: medians over the trials that are not invalid, and the verdicts."""
+    comparison = analysis.comparison(scenario, arm)
+    # Metal stands beside the first guest: the figure is of the tool that this comparison took.
+    compared = comparison or next((c for guest in run.guests if (c := analysis.comparison(scenario, guest))), None)
+    figures = {
+        name: _figure(trials, metric, compared.verdicts[name] if compared else None)
+        for name, metric in METRICS.items()
+        if arm.environment != METAL or not metric.guest_field
+    }
+    facts = machine(run, scenario.server, arm)
+    return {
+        # The same for the same scenario on the same arm in two runs.
+        "id": "/".join(map(str, (scenario.server, scenario.workload, *scenario.load.sort_key, arm))),
+        "server": scenario.server,
+        "workload": scenario.workload,
+        "tool": run.tool(scenario),
+        "environment": str(arm),
+        "accelerator": run.accelerator(arm).value,
+        "hardware": run.hardware(arm).value,
+        **platform(run, arm),
+        "load": _load(scenario, trials),
+        "trials": {v.value: sum(trial.validity is v for trial in trials) for v in Validity},
+        "figures": {name: figure for name, figure in figures.items() if figure},
+        "verdicts": _verdicts(comparison, arm) if comparison else {},
+        "premises": premises(run, scenario, arm) | {k: v for k, v in facts.items() if k in DECISIVE},
+        "others": {name: value for name, value in facts.items() if name not in DECISIVE},
+    }
+
+
+def _ratio(verdict: Verdict) -> Entry:
+    """Guest ÷ metal with its 95% interval, and which bound it is; nothing of an invalid verdict."""
+    estimate = verdict.estimate
+    if estimate is None or verdict.because is not None:
+        return {}
+    ends = [None if end is None else float(f"{end:.5g}") for end in (estimate.ratio, estimate.low, estimate.high)]
+    return {"ratio": ends, "bound": verdict.bound.value if verdict.bound else None}
+
+
+def _load(scenario: Scenario, trials: Sequence[TrialRecord]) -> str:
+    """The load as a text; of a share of the capacity also what that came to."""
+    offered = [rps for trial in trials if (rps := trial.offered.offered_rps) is not None]
+    text = words.load_text(scenario.load)
+    return f"{text}, {median(offered):,.0f} req/s" if scenario.load.kind is LoadKind.SHARE and offered else text
+
+
+def _figure(trials: Sequence[TrialRecord], metric: Metric, verdict: Verdict | None) -> Entry | None:
+    """The median by the measurement that the verdict took, else by the first that has figures.
+
+    `failed` is the share of requests that failed, where that colours the figure (not CPU).
+    """
+    for role in [verdict.role] if verdict and verdict.role else list(Role):
+        good = [trial for trial in trials if trial.validity is not Validity.INVALID]
+        values = [value for trial in good if (value := metric.value(trial, role))]
+        measured = next((m for trial in good if (m := trial.measurement(role))), None)
+        if values and measured:
+            share = availability(trials, role) if metric.limits else None
+            return {
+                "median": float(f"{median(values):.6g}"),
+                "source": measured.tool,
+                "failed": float(f"{1 - share.share:.3g}") if share else None,
+            }
+    return None
+
+
+def _verdicts(comparison: Comparison, arm: Arm) -> Entry:
+    """The verdicts that say something: with pairs, with excluded trials, or that the load sets the rate."""
+    return {
+        name: {
+            "kind": verdict.kind.value,
+            "applies": verdict.applies,
+            "text": words.verdict_text(verdict),
+            "estimate": words.estimate_text(verdict),
+            "notes": words.notes_text(verdict, words.arm_text(arm)),
+            **_ratio(verdict),
+        }
+        for name, verdict in comparison.verdicts.items()
+        if verdict.blocks
+        or verdict.baseline.invalid + verdict.compared.invalid
+        or (name == THROUGHPUT.name and not verdict.applies)
+    }

@@ -1,0 +1,148 @@
+"""report.html: one self-contained file that shows a run's verdicts and what they rest on."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from vmtoll.analysis.claims import count_outcomes
+from vmtoll.analysis.equality import Status, equality
+from vmtoll.analysis.published import points
+from vmtoll.analysis.run import Run
+from vmtoll.model.columns import CROSSCHECK
+from vmtoll.model.finding import Code, Validity
+from vmtoll.model.hardware import foreign_kvm_module
+from vmtoll.model.limiter import Limiter
+from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
+from vmtoll.model.trial import BASELINE
+from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
+from vmtoll.report import charts, words
+from vmtoll.report.capacity import section as capacity_section
+from vmtoll.report.page import environment, inline_svg, write
+from vmtoll.report.panels import groups
+from vmtoll.report.tables import LOGGED, SERVER_TIMES, availability, finding_counts, host_facts, numbers
+
+HEADINGS = ("requests per second", "p99", "server CPU per request", "CPU per request on the host")
+STATUS_TITLES = {
+    Status.UNDECLARED: "Undeclared differences",
+    Status.DECLARED: "Declared differences",
+    Status.EQUAL: "Equal on all sides",
+}
+
+
+def write_report(run: Run, analysis: RunAnalysis) -> Path:
+    """Write `report.html` into the run directory (replaced whole) and return its path.
+
+    Raises ValueError when a histogram cannot be read.
+    """
+    return write(run.path / "report.html", render(run, analysis))
+
+
+def render(run: Run, analysis: RunAnalysis) -> str:
+    """The whole page as text; the same run gives the same bytes."""
+    facts = equality(run)
+    drawn = [(name, chart, Markup(inline_svg(chart, name))) for name, chart in charts.draw_all(run, analysis)]
+    steps = [item for item in drawn if item[0].startswith("tuning_steps")]
+    labels = words.scenario_labels(run)
+    several = len(run.guests) > 1
+    rows = numbers(run).to_dict("records")
+    return environment().get_template("report.html.j2").render(
+        run=run, manifest=run.manifest, analysis=analysis, sentence=words.sentence(analysis),
+        cost=words.cost_sentence(analysis), ending=words.ending_text(run.manifest),
+        looks=words.looks_text(run.manifest), labels=labels,
+        outcomes=count_outcomes(analysis.claims), points=points(run),
+        subject="server" if len({c.scenario.load for c in analysis.comparisons}) < 2 else "server and load",
+        headings=HEADINGS,
+        verdicts=[(comparison, labels[comparison.scenario], _cells(comparison)) for comparison in analysis.comparisons],
+        details=[
+            (labels[c.scenario] + (f" · {c.arm}" if several else ""), c, verdict)
+            for c in analysis.comparisons for verdict in c.verdicts.values() if verdict.applies
+        ],
+        embedded=run.manifest.lab == "embedded", metal_hardware=run.hardware(BASELINE), kvm_module=_kvm_module(run),
+        link=_link(run),
+        findings=finding_counts(run, analysis),
+        reliability=[
+            (labels[c.scenario] + (f" · {c.arm}" if several else ""), c.reliability)
+            for c in analysis.comparisons
+            if c.reliability and any(s.at_first < s.trials for s in (c.reliability.baseline, c.reliability.compared))
+        ],
+        quiet=[code for code in Code if code not in analysis.findings],
+        excluded=[record for record in run.trials if record.validity is Validity.INVALID],
+        availability=availability(run),
+        facts={status: [fact for fact in facts if fact.status is status] for status in Status},
+        status_titles=STATUS_TITLES,
+        sweep=any(len(group.loads) > 2 for group in groups(run)),
+        charts=[item for item in drawn if item not in steps], step_charts=steps,
+        number_headings=list(NUMBER_CELLS),
+        numbers=[(row, _number_cells(row)) for row in rows],
+        server_times=[(row, cells) for row in rows if (cells := _server_time_cells(row))],
+        host_rows=host_facts(run), capacity=capacity_section(run),
+    )  # fmt: skip
+
+
+def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:
+    """A verdict per heading, and what it is of; the p99 is the open loop's where there is one."""
+    verdicts, tool = comparison.verdicts, comparison.tool
+    tail = verdicts[TAIL.name]
+    p99, loop = (tail, "open loop") if tail.applies else (verdicts[LATENCY_P99.name], "closed loop: no tail")
+    chosen = (verdicts[THROUGHPUT.name], p99, verdicts[CPU.name], verdicts[HOST_CPU.name])
+    return [(v, ", ".join([v.tool or tool] + ([loop] if v is p99 else []))) for v in chosen]
+
+
+def _kvm_module(run: Run) -> str:
+    """Whose /dev/kvm the KVM hosts have, where it is not the CPU's own: it explains why a guest is emulated."""
+    hosts = [facts for facts in run.hosts.values() if facts.get("role") == "kvm_host"]
+    modules = sorted({module for facts in hosts if (module := foreign_kvm_module(facts))})
+    return "".join(f" {words.module_text(module)}" for module in modules)
+
+
+def _link(run: Run) -> str:
+    name, rate = run.manifest.link, run.manifest.link_mbit
+    return name if rate is None else f"{name} ({rate:g} Mbit/s)"
+
+
+def _number_cells(row: Mapping[Any, Any]) -> list[str]:
+    return [
+        text(next((row[c] for c in columns if not pd.isna(row[c])), None)) for columns, text in NUMBER_CELLS.values()
+    ]
+
+
+def _server_time_cells(row: Mapping[Any, Any]) -> list[str]:
+    """The client's percentiles, the server's times under the same tool, and steal; nothing where it tells none."""
+    prefix = CROSSCHECK if all(pd.isna(row[column]) for column in LOGGED[:2]) else ""
+    if pd.isna(row[f"{prefix}{SERVER_TIMES[0]}"]):
+        return []
+    seen = [next((row[c] for c in _time_columns(name) if not pd.isna(row[c])), None) for name in ("p50", "p99", "p999")]
+    return [words.number(value) for value in (*seen, *(row[prefix + name] for name in SERVER_TIMES), row["steal_pct"])]
+
+
+def _mib(value: Any) -> str:
+    return words.number(None if value is None else value / 1024)
+
+
+def _limiter(value: Any) -> str:
+    return words.LIMITERS[None if value is None else Limiter(value)]
+
+
+def _time_columns(name: str) -> tuple[str, ...]:
+    kinds = ("merged_{}_us", "response_time_{}_us", "service_time_{}_us", f"{CROSSCHECK}service_time_{{}}_us")
+    return tuple(kind.format(name) for kind in kinds)
+
+
+# Heading → (columns of `numbers`, the first that has a figure; how it is written).
+NUMBER_CELLS: dict[str, tuple[tuple[str, ...], Callable[[Any], str]]] = {
+    "valid": (("valid",), words.number), "suspect": (("suspect",), words.number),
+    "invalid": (("invalid",), words.number),
+    "offered req/s": (("offered_rps",), words.number), "req/s, tool": (("throughput_rps",), words.number),
+    "req/s, cross-check": ((f"{CROSSCHECK}throughput_rps",), words.number),
+    "good req/s": (("goodput_rps",), words.number),
+    "p50 µs": (_time_columns("p50"), words.number), "p99 µs": (_time_columns("p99"), words.number),
+    "p99.9 µs": (_time_columns("p999"), words.number),
+    "failed, cross-check": ((f"{CROSSCHECK}failure_rate",), words.percent),
+    "server CPU µs/req": (("server_cpu_us_per_request",), words.number),
+    "host CPU µs/req": (("host_cpu_us_per_request",), words.number),
+    "memory MiB": (("memory_pss_kib",), _mib), "client CPU": (("client_cpu_share",), words.percent),
+    "steal %": (("steal_pct",), words.number), "limited by": (("limiter",), _limiter),
+}  # fmt: skip

@@ -1,0 +1,139 @@
+"""Notebooks are py:percent files in analysis/notebooks; this runs one on a run, without a browser or a network."""
+
+import base64
+import io
+import tempfile
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import pandas as pd
+import papermill
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+from nbconvert import HTMLExporter
+from traitlets.config import Config
+
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.model.errors import LoadError
+from vmtoll.model.verdict import RunAnalysis
+from vmtoll.paths import PROJECT
+from vmtoll.report.charts import draw_all
+from vmtoll.report.page import TEMPLATES
+from vmtoll.report.plot import Chart, style
+from vmtoll.report.words import KVM_HARDWARE
+
+FOLDER = PROJECT / "analysis" / "notebooks"
+PLAIN: Any = {
+    "template_name": "basic", "exclude_input": True, "exclude_output_prompt": True, "exclude_anchor_links": True,
+}  # fmt: skip
+SOCKETS = Config({"KernelManager": {"transport": "ipc"}})  # to the kernel by files, not by ports of this machine
+
+
+def names() -> list[str]:
+    """The notebooks there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.py"))
+
+
+def execute(name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None = None) -> Path:
+    """Run a notebook on a run and write `<name>.html`, without its code, into the run's folder; returns its path.
+
+    `parameters` take the place of those in its parameters cell. Raises LoadError when there is no such notebook or
+    parameter or a cell of it fails; nothing is written then.
+    """
+    if name not in names():
+        raise LoadError(f"no notebook {name!r}; there are: {', '.join(names())}")
+    run = Path(run_dir).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        source, done = Path(folder) / "source.ipynb", Path(folder) / "done.ipynb"
+        jupytext.write(jupytext.read(FOLDER / f"{name}.py"), source)
+        chosen = dict(parameters or {})
+        if chosen:
+            _check(FOLDER / f"{name}.py", papermill.inspect_notebook(source), chosen)
+        chosen["RUN"] = str(run)
+        try:
+            papermill.execute_notebook(
+                source, done, chosen, kernel_name="python3", progress_bar=False, cwd=FOLDER, config=SOCKETS
+            )
+        except papermill.PapermillExecutionError as error:
+            raise LoadError(f"{FOLDER / name}.py: cell {error.exec_count}: {error.ename}: {error.evalue}") from error
+        body, _ = HTMLExporter(**PLAIN).from_filename(str(done))  # type: ignore[no-untyped-call]
+    path = run / f"{name}.html"
+    page = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True).get_template("notebook.html.j2")
+    path.write_text(page.render(title=f"{run.name}: {name}", body=Markup(body)), encoding="utf-8")
+    return path
+
+
+def _check(file: Path, known: Mapping[str, Mapping[str, str]], parameters: Mapping[str, Any]) -> None:
+    """Each is one of the notebook's, RUN excepted, and a number where the notebook's own is one. Raises LoadError."""
+    for key, value in parameters.items():
+        if key not in known or key == "RUN":
+            there_are = ", ".join(name for name in known if name != "RUN") or "none"
+            raise LoadError(f"{file}: no parameter {key!r} to set; there are: {there_are}")
+        default = known[key]["default"]
+        if default.replace(".", "", 1).isdigit() and not isinstance(value, int | float):
+            raise LoadError(f"{file}: {key}: {value!r} is no number; give one, such as {default}")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """HTML that a notebook shows when it is the last expression of a cell."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def open_run(path: Path | str) -> Run:
+    """The run in this folder; of an experiment's folder its last run. Raises LoadError when there is none.
+
+    Prints what is below the KVM host where that is not the hardware itself.
+    """
+    folder = Path(path)
+    if (folder / "run.json").exists():
+        return _warned(load_run(folder))
+    runs = sorted(folder.glob("*/run.json"))
+    if not runs:
+        raise LoadError(f"{folder}: neither a run nor a folder of runs; set RUN to results/<experiment>/<run-id>")
+    return _warned(load_run(runs[-1].parent))
+
+
+def _warned(run: Run) -> Run:
+    for kind in run.kvm_hardware:
+        if kind in KVM_HARDWARE:
+            print(*KVM_HARDWARE[kind])
+    return run
+
+
+def charts(run: Run, analysis: RunAnalysis, names: Collection[str]) -> Shown:
+    """The charts of these files of vmtoll/report/charts, in the order of the report; says so when there are none."""
+    with style():
+        page = "".join(_figure(chart) for _, chart in draw_all(run, analysis, names))
+    return Shown(page or f"<p>This run has nothing to draw for: {escape(', '.join(names))}.</p>")
+
+
+def tables(parts: Iterable[tuple[str, pd.DataFrame]]) -> Shown:
+    """Each table under its heading."""
+    return Shown("".join(f"<h3>{escape(heading)}</h3>{table(frame).html}" for heading, frame in parts))
+
+
+def table(frame: pd.DataFrame) -> Shown:
+    """All of its rows, without the index and with nothing cut short; four digits of each number."""
+    with pd.option_context("display.max_colwidth", None):
+        inner = frame.to_html(index=False, border=0, justify="left", na_rep="–", float_format="{:,.4g}".format)
+    return Shown(f"<div class='scroll' style='overflow-x:auto'>{inner}</div>")
+
+
+def _figure(chart: Chart) -> str:
+    buffer = io.BytesIO()
+    chart.figure.savefig(buffer, format="svg", metadata={"Date": None})
+    image = base64.b64encode(buffer.getvalue()).decode()
+    return (
+        f"<figure style='max-width:36rem;margin:1.5rem 0'><h3>{escape(chart.title)}</h3>"
+        f"<img style='width:100%;background:#fff' alt='{escape(chart.alt)}' src='data:image/svg+xml;base64,{image}'>"
+        f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
+    )

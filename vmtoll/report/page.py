@@ -1,0 +1,95 @@
+"""Turn a matplotlib figure into SVG that may stand in an HTML page many times over."""
+
+import io
+import re
+from collections import Counter
+from html import escape
+from pathlib import Path
+
+import matplotlib as mpl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from vmtoll.report import words
+from vmtoll.report.plot import CSS_COLOURS, Chart, style
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def environment(*folders: Path) -> Environment:
+    """Jinja with the texts and filters that every page uses, and more folders of templates; what a template lacks is an
+    error.
+    """
+    page = Environment(
+        loader=FileSystemLoader([*folders, TEMPLATES]), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    page.filters |= {
+        "percent": words.percent, "number": words.number, "figure": words.figure, "share": words.share,
+        "signed": words.signed, "p": words.p_value, "load": words.load_text, "arm": words.arm_text,
+        "plural": words.plural,
+    }  # fmt: skip
+    page.globals["w"] = words
+    return page
+
+
+def write(path: Path, text: str) -> Path:
+    """Replace a page as a whole; returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.part")
+    draft.write_text(text, encoding="utf-8")
+    return draft.replace(path)
+
+
+_ID = re.compile(r'\bid="([^"]+)"')
+_REFERENCE = re.compile(r'(?:xlink:)?href="#([^"]+)"')
+_URL = re.compile(r"url\(#([^)]+)\)")
+_FONT = re.compile(r"'DejaVu Sans'(?:, sans-serif)?|DejaVu Sans")
+_STYLE = re.compile(r' style="([^"]+)"')
+
+
+def inline_svg(chart: Chart, name: str) -> str:
+    """The chart as an `<svg>` element: scales with its column, follows the page's colours, is named to
+    screen readers, and every id and class in it starts with `name`.
+    """
+    with style(), mpl.rc_context({"svg.hashsalt": name}):
+        buffer = io.StringIO()
+        chart.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    text = _shorter(text)
+    text = _ID.sub(rf'id="{name}-\1"', text)
+    text = _REFERENCE.sub(rf'href="#{name}-\1"', text)
+    text = _URL.sub(rf"url(#{name}-\1)", text)
+    text = _FONT.sub("system-ui, sans-serif", text)
+    for colour, variable in CSS_COLOURS.items():
+        text = text.replace(colour, variable)
+    view = re.search(r'viewBox="[^"]+"', text)
+    assert view is not None
+    body, classes = _classes(text[text.index(">", text.index("<svg")) + 1 :], name)
+    opening = (
+        f'<svg {view[0]} role="img" aria-labelledby="{name}-title {name}-alt">'
+        f'<title id="{name}-title">{escape(chart.title)}</title><desc id="{name}-alt">{escape(chart.alt)}</desc>'
+    )
+    return opening + classes + re.sub(r"\n\s*", "\n", body).strip()
+
+
+def _shorter(text: str) -> str:
+    """Half the size: a tenth of a point is precise enough, groups need no id, paths no line breaks."""
+    text = re.sub(r'(?<=<g) id="[^"]+"', "", text)
+    text = re.sub(r"<g/>\s*", "", text)
+    return re.sub(r' (?:d|x|y)="[^"]+"', _rounded, text)
+
+
+def _rounded(attribute: re.Match[str]) -> str:
+    text = re.sub(r"(?<=\d)(?:\.0|(\.\d))\d+", lambda match: match[1] or "", attribute[0])
+    return re.sub(r"\s*([MLCQz])\s*", r"\1", text)
+
+
+def _classes(body: str, name: str) -> tuple[str, str]:
+    """Styles that stand more than once become classes: (body, `<style>` element)."""
+    often = [style for style, count in Counter(_STYLE.findall(body)).items() if count > 1]
+    names = {style: f"{name}-s{place}" for place, style in enumerate(often)}
+    body = _STYLE.sub(lambda match: f' class="{names[match[1]]}"' if match[1] in names else match[0], body)
+    return body, f"<style>{''.join(f'.{names[style]}{{{style}}}' for style in often)}</style>"

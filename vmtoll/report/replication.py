@@ -1,0 +1,117 @@
+"""replication.html: every claim of the published experiments, and what the runs here show of it."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from vmtoll.analysis.claims import count_outcomes
+from vmtoll.analysis.published import Point, points
+from vmtoll.analysis.run import Run
+from vmtoll.model.finding import Validity
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.trial import METAL, Accelerator, Arm
+from vmtoll.model.verdict import Outcome, RunAnalysis
+from vmtoll.report import charts, words
+from vmtoll.report.page import environment, inline_svg, write
+from vmtoll.report.panels import measured_arms
+from vmtoll.report.plot import Chart
+
+MOST_LANES = 24  # a chart of more rows than that says nothing at a glance
+ACCELERATORS = words.ACCELERATORS | {Accelerator.NONE: "bare metal"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment of the page, from one run of it."""
+
+    run: Run
+    analysis: RunAnalysis
+    anchor: str
+    points: list[Point]
+    chart: tuple[str, Chart, Markup] | None
+    report: str | None
+
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """Outcome → claims."""
+        return count_outcomes(self.analysis.claims)
+
+    @property
+    def trials(self) -> str:
+        """`90 trials, 12 suspect, 3 invalid (client-saturated 10, background-cpu 4, tool-failed 3)`."""
+        counts, findings = self.analysis.counts, self.analysis.findings
+        parts = [words.plural(sum(counts.values()), "trial")]
+        parts += [f"{counts[v]} {v}" for v in (Validity.SUSPECT, Validity.INVALID) if counts.get(v)]
+        codes = ", ".join(f"{code} {count}" for code, count in findings.items())
+        return ", ".join(parts) + (f" ({codes})" if codes else "")
+
+    @property
+    def accelerators(self) -> str:
+        """`kvm-default: TCG (emulation), hardware nested`."""
+        return ", ".join(self._below(arm) for arm in measured_arms(self.run))
+
+    def _below(self, arm: Arm) -> str:
+        return f"{arm}: {ACCELERATORS[self.run.accelerator(arm)]}, hardware {self.run.hardware(arm)}"
+
+
+def write_page(runs: Sequence[tuple[Run, RunAnalysis]], output: Path) -> Path:
+    """Write the page of these runs, in this order, to the file `output` (replaced whole) and return its path."""
+    parts = [_part(run, analysis, place, output) for place, (run, analysis) in enumerate(runs, start=1)]
+    text = environment().get_template("replication.html.j2").render(
+        parts=parts, sentence=_sentence(parts), basis=_basis(parts),
+        emulated=any(part.analysis.emulated for part in parts),
+        kvm_kinds=[kind for kind in Hardware if any(kind in part.analysis.kvm_hardware for part in parts)],
+    )  # fmt: skip
+    return write(output, text)
+
+
+def _part(run: Run, analysis: RunAnalysis, place: int, output: Path) -> Part:
+    report = run.path / "report.html"
+    link = quote(os.path.relpath(report, output.parent)) if report.is_file() else None
+    return Part(run, analysis, f"e{place}", points(run), _chart(run, analysis, f"e{place}"), link)
+
+
+def _chart(run: Run, analysis: RunAnalysis, anchor: str) -> tuple[str, Chart, Markup] | None:
+    """The one that shows most: of a sweep its goodput, else the claims, else the throughput where it is small."""
+    small = len(run.scenarios) * len(run.arms) <= MOST_LANES
+    for kind in ("goodput", "claims", *(["throughput"] if small else [])):
+        if drawn := charts.draw_all(run, analysis, [kind]):
+            name, chart = drawn[0]
+            return f"{anchor}-{name}", chart, Markup(inline_svg(chart, f"{anchor}-{name}"))
+    return None
+
+
+def _sentence(parts: Sequence[Part]) -> str:
+    total = Counter(claim.outcome for part in parts for claim in part.analysis.claims)
+    experiments = len({part.run.manifest.experiment.name for part in parts if part.analysis.claims})
+    outcomes = ", ".join(f"{total[outcome]} {text}" for outcome, text in words.OUTCOMES.items())
+    return (
+        f"Of {words.plural(total.total(), 'published claim')} in {words.plural(experiments, 'experiment')}: {outcomes}."
+    )
+
+
+def _basis(parts: Sequence[Part]) -> list[tuple[str, list[str]]]:
+    """What the outcomes rest on: (heading, the different values over all runs)."""
+    values: dict[str, list[str]] = {}
+    for part in parts:
+        manifest = part.run.manifest
+        metal = [host for host in part.run.hosts.values() if host.get("environment") == METAL]
+        values.setdefault("Machine", []).extend(_machine(host) for host in metal)
+        values.setdefault("Kernel", []).extend(str(host.get("kernel")) for host in metal)
+        values.setdefault("Environments", []).append(part.accelerators)
+        values.setdefault("Lab", []).append(manifest.lab)
+        values.setdefault("Scale", []).append(manifest.experiment.scale or "one size")
+        values.setdefault("Measured", []).append(manifest.started_at[:10])
+    return [(name, list(dict.fromkeys(filter(None, each)))) for name, each in values.items() if any(each)]
+
+
+def _machine(host: Mapping[str, Any]) -> str:
+    cpus, memory_kib = host.get("cpus_allowed"), host.get("memory_kib")
+    parts = [host.get("cpu_model"), cpus and f"CPUs allowed: {cpus}", memory_kib and f"{memory_kib / 1024**2:.1f} GiB"]
+    return ", ".join(str(part) for part in parts if part)

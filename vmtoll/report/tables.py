@@ -1,0 +1,214 @@
+"""The tables of report and ODS: numbers per scenario and arm, findings, availability, facts of every machine."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from vmtoll.analysis import pairs
+from vmtoll.analysis.histograms import merged_percentiles
+from vmtoll.analysis.limiters import limiter
+from vmtoll.analysis.run import Run
+from vmtoll.analysis.statistics import fewest_requests
+from vmtoll.model.columns import CROSSCHECK, Cell, flat_scenario
+from vmtoll.model.finding import FINDINGS, Code, Influence, Role, Validity
+from vmtoll.model.trial import Arm, Scenario, TrialRecord
+from vmtoll.model.verdict import Comparison, Estimate, RunAnalysis, Share, Verdict
+from vmtoll.report.plot import usable
+from vmtoll.report.words import DASH, scenario_labels
+
+# What the server tells of its own times.
+SERVER_TIMES = tuple(f"server_{kind}_{name}_us" for kind in ("time", "loop_lag") for name in ("p50", "p99", "p999"))
+# Columns of trials.csv whose medians the table of numbers has.
+NUMBERS = (
+    "offered_rps", "throughput_rps", "goodput_rps", f"{CROSSCHECK}throughput_rps", "availability_pct",
+    "response_time_p50_us", "response_time_p99_us", "response_time_p999_us", "service_time_p50_us",
+    "service_time_p99_us", "service_time_p999_us", f"{CROSSCHECK}service_time_p50_us",
+    f"{CROSSCHECK}service_time_p99_us", f"{CROSSCHECK}service_time_p999_us",
+    "server_cpu_us_per_request", "host_cpu_us_per_request",
+    *SERVER_TIMES, *(f"{CROSSCHECK}{name}" for name in SERVER_TIMES),
+    "memory_pss_kib", "client_cpu_share", "steal_pct",
+)  # fmt: skip
+# Percentile → the fewest requests that it is shown for.
+FEWEST = {"p99": fewest_requests(0.99), "p999": fewest_requests(0.999)}
+LOGGED = ["response_time_p50_us", "service_time_p50_us", f"{CROSSCHECK}service_time_p50_us"]
+
+
+def numbers(run: Run) -> pd.DataFrame:
+    """One row per scenario and arm: trials by validity, medians over trials that are not invalid, and percentiles of
+    all requests merged where the histograms are there (`merged_p…_us`).
+    """
+    rows = [
+        flat_scenario(scenario)
+        | {"label": label, "arm": arm, "environment": arm.environment, "replicate": arm.replicate}
+        | {"tool": run.tool(scenario), "accelerator": run.accelerator(arm).value, "hardware": run.hardware(arm).value}
+        | _figures(run, scenario, arm, trials)
+        for scenario, label in scenario_labels(run).items()
+        for arm in run.arms
+        if (trials := run.trials_of(scenario, arm))
+    ]
+    return pd.DataFrame(rows)
+
+
+def _figures(run: Run, scenario: Scenario, arm: Arm, trials: list[TrialRecord]) -> dict[str, Cell]:
+    used = usable(run, scenario, arm)
+    row: dict[str, Cell] = {"trials": len(trials)}
+    row |= {validity.value: sum(trial.validity is validity for trial in trials) for validity in Validity}
+    row |= {column: _median(used[column]) for column in NUMBERS}
+    row["limiter"] = each.value if (each := limiter(run, used["record"])) else None
+    logged = used[used[LOGGED].notna().any(axis=1)]
+    merged = merged_percentiles(run.path, logged) or (None,) * 4
+    for name, value in zip(("p50", "p90", "p99", "p999"), merged, strict=True):
+        row[f"merged_{name}_us"] = value if _requests(logged).sum() >= FEWEST.get(name, 0) else None
+    for column in [column for column in NUMBERS if column.endswith(tuple(f"_{name}_us" for name in FEWEST))]:
+        name, prefix = column.split("_")[-2], CROSSCHECK if column.startswith(CROSSCHECK) else ""
+        row[column] = _median(used[column][_requests(used, prefix) >= FEWEST[name]])
+    planned, failed = (used[f"{CROSSCHECK}{name}"].sum() for name in ("requests", "failed"))
+    row[f"{CROSSCHECK}failure_rate"] = float(failed / planned) if planned else None
+    return row
+
+
+def _requests(trials: pd.DataFrame, prefix: str = "") -> pd.Series:
+    """How many responses the figures of each trial are made of; a percentile of unknown many is shown."""
+    counted = trials[f"{prefix}transactions"].fillna(trials[f"{prefix}requests"])
+    return counted.fillna(max(FEWEST.values())).astype(float)
+
+
+def _median(values: pd.Series) -> float | None:
+    values = values.dropna().astype(float)
+    return None if values.empty else float(values.median())
+
+
+def summaries(run: Run) -> Iterator[dict[str, Cell]]:
+    """One row per scenario and arm."""
+    for row in numbers(run).to_dict("records"):
+        yield {str(key): value for key, value in row.items()}
+
+
+def verdicts(analysis: RunAnalysis) -> Iterator[dict[str, Cell]]:
+    """One row per scenario, guest and metric that applies to the kind of load."""
+    for comparison in analysis.comparisons:
+        for verdict in comparison.verdicts.values():
+            if verdict.applies:
+                yield _verdict(comparison, verdict)
+
+
+def _verdict(comparison: Comparison, verdict: Verdict) -> dict[str, Cell]:
+    tests, sides = verdict.tests, (verdict.baseline, verdict.compared)
+    trimmed = verdict.compared_trimmed, verdict.baseline_trimmed
+    return {
+        **flat_scenario(comparison.scenario),
+        "tool": comparison.tool, "environment": comparison.arm.environment,
+        "accelerator": comparison.accelerator.value, "hardware": comparison.hardware.value,
+        "metric": verdict.metric.name, "kind": verdict.kind.value,
+        "because": verdict.because and verdict.because.value, "bound": verdict.bound and verdict.bound.value,
+        "limited_by": " ".join(limit.value for limit in verdict.limited_by),
+        "baseline_limiter": verdict.baseline_limiter and verdict.baseline_limiter.value,
+        "compared_limiter": verdict.compared_limiter and verdict.compared_limiter.value,
+        "role": verdict.role and verdict.role.value, "measured_by": verdict.tool,
+        "blocks": verdict.blocks, "boots": verdict.boots, "blocks_needed": verdict.blocks_needed,
+        "detectable": verdict.detectable,
+        **_estimate("ratio", verdict.estimate), **_estimate("hodges_lehmann_ratio", verdict.hodges_lehmann),
+        **({f"decided_{end}": getattr(verdict.adjusted, end) for end in ("low", "high")} if verdict.adjusted else {}),
+        "decided_level": verdict.confidence, "hodges_lehmann_level": verdict.hodges_lehmann_level,
+        "trimmed_2009_ratio": trimmed[0] / trimmed[1] if trimmed[0] and trimmed[1] else None,
+        "p_value": tests.difference, "p_holm": tests.difference_holm,
+        "p_equivalence": tests.equivalence, "p_equivalence_holm": tests.equivalence_holm, "family": tests.family,
+        "margin": verdict.margin,
+        "noise_floor": verdict.noise_floor, "noise_floor_server": verdict.noise_floor_server,
+        **_estimate("baseline_availability", verdict.baseline_available),
+        **_estimate("compared_availability", verdict.compared_available),
+        "limited": verdict.limited,
+        "suspect": sum(side.suspect for side in sides), "distorted": sum(side.distorted for side in sides),
+        "baseline_invalid": sides[0].invalid, "compared_invalid": sides[1].invalid,
+        "baseline_retried": sides[0].retried, "compared_retried": sides[1].retried,
+        "notes": " ".join(dict.fromkeys(note.code.value for note in verdict.notes)),
+    }  # fmt: skip
+
+
+def _estimate(name: str, estimate: Estimate | Share | None) -> dict[str, Cell]:
+    """A ratio or a share with the ends of its interval; no columns without one."""
+    if estimate is None:
+        return {}
+    value = estimate.share if isinstance(estimate, Share) else estimate.ratio
+    return {name: value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+@dataclass(frozen=True)
+class FindingCounts:
+    """A gate that fired, and in how many trials of each arm."""
+
+    code: Code
+    severity: Validity
+    influence: Influence
+    meaning: str
+    trials: dict[Arm, int]
+
+
+def finding_counts(run: Run, analysis: RunAnalysis) -> list[FindingCounts]:
+    """One row per code that any trial has, the most frequent first."""
+    return [
+        FindingCounts(
+            code,
+            FINDINGS[code].severity,
+            FINDINGS[code].influence,
+            FINDINGS[code].meaning,
+            {arm: sum(code in trial.codes for trial in run.trials if trial.arm == arm) for arm in run.arms},
+        )
+        for code in analysis.findings
+    ]
+
+
+@dataclass(frozen=True)
+class Available:
+    """The requests of one scenario on one arm by one tool, and how many were answered with success."""
+
+    label: str
+    arm: Arm
+    tool: str
+    share: Share
+
+    @property
+    def failed(self) -> int:
+        return self.share.requests - self.share.successful
+
+
+def availability(run: Run) -> list[Available]:
+    """One row per scenario, arm and tool that has counts, over all trials, also those that the gates refused."""
+    return [
+        Available(label, arm, tool, share)
+        for scenario, label in scenario_labels(run).items()
+        for arm in run.arms
+        for role, tool in ((Role.PRIMARY, run.tool(scenario)), (Role.CROSSCHECK, run.crosscheck(scenario)))
+        if tool and (share := pairs.availability(run.trials_of(scenario, arm), role))
+    ]
+
+
+HOST_FACTS = {
+    "role": "role", "environment": "environment", "virtualization": "virtualization", "hardware": "hardware below",
+    "hypervisor": "hypervisor shown by", "kvm_modules": "KVM modules", "container": "container",
+    "release": "operating system", "kernel": "kernel", "cpu_model": "CPU", "cpus_allowed": "CPUs allowed",
+    "memory_kib": "memory, KiB",
+    "clock_source": "clock source", "governor": "governor", "smt": "SMT", "numa_nodes": "NUMA nodes",
+    "microcode": "microcode", "mitigations": "mitigations", "nic": "NIC", "workers": "workers",
+    "qemu_version": "QEMU", "libvirt_version": "libvirt", "cmdline": "kernel command line",
+}  # fmt: skip
+
+
+def host_facts(run: Run) -> list[tuple[str, list[str]]]:
+    """(fact, one text per machine); facts that no machine states are left out."""
+    rows = [(label, [facts.get(key) for facts in run.hosts.values()]) for key, label in HOST_FACTS.items()]
+    return [(label, [_fact_text(v) for v in values]) for label, values in rows if not all(map(_is_empty, values))]
+
+
+def _is_empty(value: Any) -> bool:
+    return value in (None, "", {}, [])
+
+
+def _fact_text(value: Any) -> str:
+    if _is_empty(value):
+        return DASH
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_fact_text(item)}" for key, item in value.items())
+    return ", ".join(_fact_text(item) for item in value) if isinstance(value, list) else str(value)

@@ -1,0 +1,24 @@
+"""English for codes and numbers: verdicts, findings, loads, notes, claims, and the headline of a run.
+
+Nothing reads these texts back: whoever needs to decide takes the enums and numbers that they are made of.
+"""
+
+# mypy: implicit-reexport
+# ruff: noqa: F401, I001
+
+from vmtoll.report.words.claims import (
+    OUTCOMES, SHAPES, estimator_text, heading_text, point_text, published_text, ratio_text, reason_text, reasons_text,
+    side_text,
+)  # fmt: skip
+from vmtoll.report.words.findings import INFLUENCES, finding_text
+from vmtoll.report.words.headline import SENTENCE_LIMIT, cost_sentence, sentence
+from vmtoll.report.words.until import ending_text, looks_text
+from vmtoll.report.words.terms import (
+    ACCELERATORS, DASH, HARDWARE, KVM_HARDWARE, LIMITERS, METAL_HARDWARE, METRIC_LABELS, UNITS, arm_text, below_text,
+    duration, figure, labels_of, load_text, module_text, number, p_value, percent, place_text, plural, scenario_labels,
+    share, signed,
+)  # fmt: skip
+from vmtoll.report.words.verdicts import (
+    KINDS, because_text, disagreement_text, estimate_text, limiters_text, note_text, notes_text, percentile_text,
+    step_text, trials_text, undecided_text, variance_text, verdict_text,
+)  # fmt: skip

@@ -1,0 +1,175 @@
+"""Published claims in words: their outcomes, the reasons, and how figures were made."""
+
+from collections.abc import Callable, Sequence
+
+from vmtoll.analysis.published import Point, PublishedFigure
+from vmtoll.model.experiment import ClaimSide
+from vmtoll.model.verdict import ClaimResult, Estimate, EstimatorUsed, Outcome, Reason, ReasonCode, Region, Shape
+from vmtoll.report.words.terms import percent, plural
+
+OUTCOMES = {Outcome.CONFIRMED: "confirmed", Outcome.REFUTED: "refuted", Outcome.INCONCLUSIVE: "inconclusive here"}
+SHAPES = {
+    Shape.SAME: "same shape",
+    Shape.NOT_SAME: "not the same shape",
+    Shape.INCONCLUSIVE: "inconclusive here",
+    Shape.FIRST: "the measure",
+    Shape.ALONE: "",
+}
+Judged = ClaimResult | Point  # what reasons are given for
+
+
+def ratio_text(ratio: Estimate) -> str:
+    """`1.55 [1.41, 1.70]`."""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.ratio:.3g}"
+    return f"{ratio.ratio:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
+
+
+def published_text(result: ClaimResult) -> str:
+    """`1.55 published, 1.42 [1.30, 1.55] here`."""
+    published = [f"{result.published_ratio:.3g} published"] if result.published_ratio is not None else []
+    return ", ".join(published + ([f"{ratio_text(result.ratio)} here"] if result.ratio else []))
+
+
+def side_text(side: ClaimSide, sides: Sequence[ClaimSide]) -> str:
+    """What tells this side from the others: `lighttz`, or `nginx on metal, page-4k, 100 users`."""
+    keys = ("server", "environment", "workload", "users")
+    differing = [key for key in keys if len({str(getattr(one, key)) for one in sides}) > 1]
+    texts = [(key, _names(getattr(side, key))) for key in differing or ("server", "environment")]
+    return ", ".join(f"{text} users" if key == "users" else text for key, text in texts if text)
+
+
+def _names(value: str | int | Sequence[str] | Sequence[int] | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, str | int) else " and ".join(map(str, value))
+
+
+def estimator_text(used: EstimatorUsed, blocks: int) -> str:
+    """How one figure was made of the blocks' figures: `median of 6`."""
+    return {
+        EstimatorUsed.NONE: "no figure",
+        EstimatorUsed.MEDIAN: f"median of {blocks}",
+        EstimatorUsed.MEAN_OF_THREE: "mean of three",
+        EstimatorUsed.TRIMMED_SIX: "six runs, best and worst dropped",
+        EstimatorUsed.MEAN_FEWER_THAN_THREE: f"mean of {blocks}, fewer than three",
+        EstimatorUsed.MEAN_FEWER_THAN_SIX: f"mean of {blocks}, fewer than six",
+        EstimatorUsed.LOWEST: f"lowest of {blocks}",
+        EstimatorUsed.HIGHEST: f"highest of {blocks}",
+    }[used]
+
+
+def reasons_text(result: ClaimResult) -> str:
+    """Why a claim has its outcome."""
+    return "; ".join(dict.fromkeys(reason_text(reason, result) for reason in result.reasons))
+
+
+def heading_text(figure: PublishedFigure) -> str:
+    """What published figures of one metric and load have in common."""
+    command = f"{figure.tool} {figure.load}{' -k' if figure.keep_alive == 'yes' else ''}".strip()
+    size = figure.payload_bytes + (" bytes" if figure.payload_bytes.isdigit() else "")
+    local = ", client on the same machine" if figure.environment == "localhost" else ""
+    return f"{figure.metric.replace('_', ' ')}: {command}, {size}{local}"
+
+
+def point_text(point: Point) -> str:
+    """Why a published figure has its shape, how ours was made, and what else differs from the source."""
+    reasons = [reason_text(reason, point) for reason in point.reasons]
+    published = point.published_ratio
+    parts = [f"published {published:.3g}; here {reasons.pop(0)}"] if published is not None and reasons else []
+    if point.shape is Shape.ALONE:
+        parts.append("no other figure to compare it with")
+    if point.ours.value is not None:
+        parts.append(estimator_text(point.ours.estimator, point.ours.blocks))
+    return "; ".join(parts + reasons)
+
+
+def reason_text(reason: Reason, result: Judged) -> str:
+    """One reason for the outcome of a claim, or for the shape of a published figure."""
+    return _REASONS[reason.code](reason, result)
+
+
+def _listed(reason: Reason) -> str:
+    return ", ".join(reason.names)
+
+
+def _sided(reason: Reason, result: Judged) -> str:
+    """The side of a claim that a reason concerns, else the names of the reason."""
+    if "side" not in reason.values or not isinstance(result, ClaimResult):
+        return _listed(reason)
+    return side_text(result.sides[int(reason.values["side"])], result.sides)
+
+
+def _interval(reason: Reason, result: Judged) -> str:
+    estimate = result.ratio if isinstance(result, ClaimResult) else result.our_ratio
+    ratio = ratio_text(estimate) if estimate else "unknown"
+    limit = reason.values["limit"]
+    around = "1" if limit == 1 else f"±{percent(limit - 1)}"
+    text = {
+        Region.ABOVE: f"the ratio {ratio} lies above {around}",
+        Region.BELOW: f"the ratio {ratio} lies below {around}",
+        Region.WITHIN: f"the ratio {ratio} lies within {around}: equal",
+        Region.BOUND: f"the ratio {ratio} is only a bound, in the direction that decides nothing",
+        Region.ACROSS: f"the interval of the ratio {ratio} reaches across {around}",
+    }[result.region or Region.ACROSS]
+    return f"{text}, {plural(result.blocks, 'block')}"
+
+
+def _level(reason: Reason, result: Judged) -> str:
+    low, high, limit = (reason.values[key] for key in ("low", "high", "limit"))
+    interval = f"the interval of the mean [{low:.4g}, {high:.4g}]"
+    if result.region not in (Region.ABOVE, Region.BELOW):
+        return f"{interval} does not decide about {limit:g}"
+    return f"{interval} lies at or {result.region} {limit:g}, {plural(result.blocks, 'block')}"
+
+
+def _no_figure(reason: Reason, result: Judged) -> str:
+    why = ", ".join(reason.codes) or f"no trial has {_listed(reason)}"
+    sided = _sided(reason, result) if isinstance(result, ClaimResult) else ""
+    return f"no usable figure{f' of {sided}' if sided else ''}: {why}"
+
+
+def _cores(number: float) -> str:
+    return "one core" if number == 1 else f"{number:.0f} cores"
+
+
+_REASONS: dict[ReasonCode, Callable[[Reason, Judged], str]] = {
+    ReasonCode.INTERVAL: _interval,
+    ReasonCode.LEVEL: _level,
+    ReasonCode.FAILURES_IN_A_BLOCK: lambda r, c: f"{r.values['most']:g} in one of {plural(c.blocks, 'block')}",
+    ReasonCode.FEW_BLOCKS: lambda r, c: (
+        f"{plural(int(r.values['blocks']), 'block')}; an interval needs {r.values['needed']:.0f}"
+    ),
+    ReasonCode.ZERO_HAS_NO_RATIO: lambda r, c: "a figure of zero has no ratio",
+    ReasonCode.SOURCE_NOT_AT_HAND: lambda r, c: f"source of {_listed(r)} not at hand",
+    ReasonCode.NOT_SHIPPED: lambda r, c: f"{', '.join(r.names[1:])} not in {r.names[0]}",
+    ReasonCode.NOT_MEASURED: lambda r, c: f"this run did not measure {_sided(r, c)}",
+    ReasonCode.EMULATED: lambda r, c: "the guest was emulated (TCG), so none of its figures is a KVM figure",
+    ReasonCode.EMULATED_HARDWARE: lambda r, c: (
+        "the hardware was emulated, so its figures show that the path works, not what it costs"
+    ),
+    ReasonCode.DIFFERENT_REQUESTS: lambda r, c: "the seconds of CPU are of different numbers of requests",
+    ReasonCode.TOO_FEW_CORES: lambda r, c: (
+        f"the claim is about more than {_cores(r.values['about'])}, and the machine has {_cores(r.values['had'])}"
+    ),
+    ReasonCode.ONE_CORE_FOR_WORKERS: lambda r, c: (
+        "the claim is about more workers at once, and the machine has one core"
+    ),
+    ReasonCode.NO_FIGURE: _no_figure,
+    ReasonCode.NO_COMPLETE_BLOCK: lambda r, c: "no block has a usable figure of every server and load",
+    ReasonCode.LIMITED: lambda r, c: (
+        f"{r.values['trials']:.0f} of {r.values['used']:.0f} trials are client-limited or link-limited"
+        f" ({', '.join(r.codes)})"
+    ),
+    ReasonCode.FULL_LINK: lambda r, c: (
+        f"the link of {_listed(r)}, as published, was full in {plural(int(r.values['trials']), 'trial')}"
+    ),
+    ReasonCode.NOT_COMPARED: lambda r, c: "whoever runs a test sets how long it lasts",
+    ReasonCode.NO_SUCH_METRIC: lambda r, c: "not measured here",
+    ReasonCode.NO_SUCH_SERVER: lambda r, c: f"this run has no {_listed(r)}",
+    ReasonCode.NO_SUCH_WORKLOAD: lambda r, c: "no workload of this run sends that",
+    ReasonCode.OTHER_TOOL: lambda r, c: f"the source used {r.names[0]}, this run {', '.join(r.names[1:])}",
+    ReasonCode.OTHER_LINK: lambda r, c: f"link {_listed(r)} here",
+    ReasonCode.SET_TO_A_MINUTE: lambda r, c: "ours converted to one minute",
+    ReasonCode.WITHOUT_SERVERS: lambda r, c: f"without {_listed(r)}, which this run skipped",
+}

@@ -1,0 +1,228 @@
+"""Terms that every text is made of: numbers, loads, arms, metrics."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from vmtoll.analysis.run import Run
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.limiter import Limiter
+from vmtoll.model.load import Load, LoadKind, NeighbourLoad
+from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
+from vmtoll.model.trial import Accelerator, Arm, Scenario
+
+# ---- numbers
+
+UNITS = {"1/s": "/s", "1": "", "%": "%", "percent": "%", "none": "", "": ""}
+DASH = "–"
+
+
+def number(value: Any) -> str:
+    """Three significant digits below a thousand, whole above; a dash where there is none."""
+    if value is None or pd.isna(value):
+        return DASH
+    amount = float(value)
+    return f"{amount:,.0f}" if abs(amount) >= 1000 else f"{amount:.3g}"
+
+
+def figure(value: Any, unit: str) -> str:
+    """A number with its unit: `14,719/s`."""
+    text = number(value)
+    return text if text == DASH else text + UNITS.get(unit, f" {unit}")
+
+
+def signed(value: float) -> str:
+    """With its sign, as precisely as `number`."""
+    return ("+" if value > 0 else "−" if value < 0 else "") + number(abs(value))
+
+
+def percent(fraction: float | None) -> str:
+    """0.0213 → `2.1%`; whole numbers without a decimal."""
+    if fraction is None:
+        return DASH
+    value = 100 * fraction
+    text = f"{value:.0f}" if abs(value) >= 99.95 or abs(value - round(value)) < 0.05 else f"{value:.1f}"
+    return ("0" if text == "-0" else text) + "%"
+
+
+def share(value: float) -> str:
+    """A share close to one, with the digits that tell it from one."""
+    return f"{100 * value:.5g}%"
+
+
+def p_value(p: float | None) -> str:
+    """Two significant digits; `< 0.0001` where more would be pretence."""
+    return DASH if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 block`, `6 blocks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(time_us: float) -> str:
+    """250 → `250 µs`, 1200 → `1.2 ms`, 2e6 → `2 s`; three digits at most."""
+    for size, unit in ((1e6, "s"), (1e3, "ms")):
+        if time_us >= size:
+            return f"{time_us / size:.3g} {unit}"
+    return f"{time_us:.3g} µs"
+
+
+# ---- what is measured, and where
+
+
+@dataclass(frozen=True)
+class MetricWords:
+    """`less`, `more`, `times`: what is said of the compared side, with `{guest}` and the `{amount}`."""
+
+    label: str
+    note: str
+    less: str
+    more: str
+    times: str
+
+
+METRIC_LABELS = {
+    THROUGHPUT.name: MetricWords(
+        "requests per second", "",
+        "{guest} loses {amount} of the requests per second",
+        "{guest} serves {amount} more requests per second",
+        "{guest} serves {amount} the requests per second",
+    ),
+    TAIL.name: MetricWords(
+        "p99 response time (open loop)",
+        "the 99th percentile of each trial, counted from the intended send: waiting caused by a stall is included",
+        "p99 is {amount} shorter on {guest}", "p99 is {amount} longer on {guest}", "p99 is {amount} as long on {guest}",
+    ),
+    LATENCY_P99.name: MetricWords(
+        "p99 latency (closed loop)",
+        "service time under a fixed number of users: a closed loop hides stalls, so this is no open-loop tail",
+        "p99 is {amount} shorter on {guest}", "p99 is {amount} longer on {guest}", "p99 is {amount} as long on {guest}",
+    ),
+    CPU.name: MetricWords(
+        "server CPU per request",
+        "CPU of the server's processes as the machine under test itself accounts it",
+        "{guest} uses {amount} less CPU per request", "{guest} uses {amount} more CPU per request",
+        "{guest} uses {amount} the CPU per request",
+    ),
+    HOST_CPU.name: MetricWords(
+        "host CPU per request",
+        "QEMU and vhost on the KVM host, including the guest's whole kernel, against the server's processes on metal",
+        "{guest} costs its host {amount} less CPU per request", "{guest} costs its host {amount} more CPU per request",
+        "{guest} costs its host {amount} the CPU per request",
+    ),
+}  # fmt: skip
+
+ACCELERATORS = {
+    Accelerator.NONE: "none",
+    Accelerator.KVM: "KVM",
+    Accelerator.TCG: "TCG (emulation)",
+    Accelerator.UNKNOWN: "unknown",
+}
+
+
+HARDWARE = {
+    Hardware.NATIVE: "native",
+    Hardware.NESTED: "nested (in another hypervisor)",
+    Hardware.EMULATED: "emulated (its CPU is software)",
+    Hardware.UNKNOWN: "unknown",
+}
+
+# What every page with a figure of KVM says first, by what KVM's host runs on: the point, and why.
+KVM_HARDWARE = {
+    Hardware.EMULATED: (
+        "KVM on emulated hardware: shows that the path works, not what KVM costs.",
+        "Software (TCG) emulates the CPU of the KVM host.",
+    ),
+    Hardware.NESTED: (
+        "Nested KVM: its cost includes what the hypervisor below the KVM host adds.",
+        "The figures hold for nested guests, not for KVM on the hardware itself.",
+    ),
+    Hardware.UNKNOWN: (
+        "KVM on unknown hardware: the run does not show what is below the KVM host.",
+        "It may be the hardware itself, another hypervisor, or an emulated CPU.",
+    ),
+}
+
+
+# What the report of the embedded lab adds on its metal, a container, by what the machine itself runs on.
+METAL_HARDWARE = {
+    Hardware.NESTED: " That machine is itself a virtual one.",
+    Hardware.EMULATED: " Software (TCG) emulates that machine's CPU.",
+}
+
+
+def module_text(module: str) -> str:
+    """Why a guest is emulated although its host has /dev/kvm."""
+    return f"/dev/kvm of its host belongs to {module}, which is neither kvm_intel nor kvm_amd."
+
+
+def below_text(accelerator: Accelerator, hardware: Hardware, form: str = "{}") -> str:
+    """What qualifies a guest's figures: `emulated`, `nested KVM`, in this form; empty for metal and native KVM."""
+    below_kvm = _BELOW_KVM.get(hardware) if accelerator == Accelerator.KVM else None
+    text = "emulated" if accelerator == Accelerator.TCG else below_kvm
+    return form.format(text) if text else ""
+
+
+_BELOW_KVM = {
+    Hardware.EMULATED: "KVM on emulated hardware",
+    Hardware.NESTED: "nested KVM",
+    Hardware.UNKNOWN: "KVM on unknown hardware",
+}
+
+LIMITERS = {
+    Limiter.CLIENT_CPU: "client CPU",
+    Limiter.LINK: "link",
+    Limiter.SERVER_CPU: "server CPU",
+    Limiter.HOST_CPU: "guest's host CPU",
+    Limiter.CONNECTIONS: "connections",
+    Limiter.NOTHING: "nothing (offered load)",
+    None: DASH,
+}
+
+
+def arm_text(arm: Arm) -> str:
+    """`kvm-default`, or `metal again (A/A)`."""
+    return f"{arm.environment} again (A/A)" if arm.is_control else arm.environment
+
+
+def load_text(load: Load) -> str:
+    """`10 users`, `2,000 req/s`, `70% of capacity, 2 guests, neighbour at 50% of capacity`."""
+    parts = [_LOADS[load.kind](load.value)]
+    return ", ".join(parts + [text for text in [place_text(load)] if text])
+
+
+def place_text(load: Load) -> str:
+    """What shares the host: `2 guests, neighbour at 50% of capacity`; empty where the workload does not say."""
+    parts = [plural(load.guests, "guest")] if load.guests else []
+    return ", ".join(parts + ([neighbour_text(load.neighbour)] if load.neighbour else []))
+
+
+def neighbour_text(neighbour: NeighbourLoad) -> str:
+    """`neighbour at 300 req/s`."""
+    return f"neighbour at {_LOADS[neighbour.kind](neighbour.value)}"
+
+
+_LOADS: dict[LoadKind, Callable[[float], str]] = {
+    LoadKind.CLOSED: lambda value: plural(int(value), "user"),
+    LoadKind.RATE: lambda value: f"{value:,g} req/s",
+    LoadKind.SHARE: lambda value: f"{100 * value:g}% of capacity",
+    LoadKind.SEARCH: lambda value: f"search for the highest rate within {value:g} ms",
+}
+
+
+def labels_of(scenarios: Iterable[Scenario]) -> dict[Scenario, str]:
+    """Scenario → the shortest label that tells it apart: the server, then load and workload as needed."""
+    listed = list(scenarios)
+    labels = {scenario: scenario.server for scenario in listed}
+    for part in (lambda s: load_text(s.load), lambda s: s.workload):
+        if len(set(labels.values())) < len(labels) and len({part(s) for s in listed}) > 1:
+            labels = {scenario: f"{label} · {part(scenario)}" for scenario, label in labels.items()}
+    return labels
+
+
+def scenario_labels(run: Run) -> dict[Scenario, str]:
+    """The labels of a run's scenarios."""
+    return labels_of(run.scenarios)

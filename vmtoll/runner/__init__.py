@@ -1,0 +1,1 @@
+"""A run: the plan, the machines, the trials, and their records."""

@@ -1,0 +1,36 @@
+"""Which attempt at which trial of a block is due: a pure function of its records, so that a run can be resumed."""
+
+from collections.abc import Sequence
+
+from vmtoll.model.finding import ACCIDENTS, Code
+from vmtoll.model.trial import TrialRecord, TrialSpec
+
+MOST_ATTEMPTS = 2
+# A block that lost a machine is measured once more, whole.
+MOST_ROUNDS = 2
+
+
+def due(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[TrialSpec, int] | None:
+    """The next trial of a block and the number of the attempt; None when the block is done.
+
+    `records`: those of the block, in the order in which they were appended. A trial that ended with an accident is
+    tried again; a gate that fires is a finding, not an accident. After a machine was lost the whole block is measured
+    again: a second attempt beside the first attempts of its siblings would compare a fresh boot with an old one.
+    """
+    rounds: list[list[TrialRecord]] = [[]]
+    for record in records:
+        rounds[-1].append(record)
+        if Code.HOST_LOST in record.codes and len(rounds) < MOST_ROUNDS:
+            rounds.append([])
+    for spec in block:
+        if _is_due([record for record in rounds[-1] if record.key == spec.key]):
+            return spec, 1 + sum(record.key == spec.key for record in records)
+    return None
+
+
+def _is_due(attempts: Sequence[TrialRecord]) -> bool:
+    """Whether a trial needs an attempt after those of this round."""
+    if not attempts:
+        return True
+    again = attempts[-1].codes & ACCIDENTS and Code.HOST_LOST not in attempts[-1].codes
+    return bool(again) and len(attempts) < MOST_ATTEMPTS

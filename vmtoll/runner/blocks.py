@@ -1,0 +1,161 @@
+"""Which blocks a run measures: as many as the experiment says or, with `until`, until its comparisons are known."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from vmtoll.model.errors import ResultsError
+from vmtoll.model.event import Listener, LookEnded
+from vmtoll.model.run import Manifest
+from vmtoll.model.trial import Scenario, TrialSpec
+from vmtoll.model.until import Compared, Look, Standing, Stop, Until, next_look, share_of
+from vmtoll.runner.plan import block_of
+from vmtoll.runner.session import Session
+
+# Judges a run so far, with the looks that it has had and the one that is due.
+Judge = Callable[[Path, Sequence[Look]], Sequence[Compared]]
+
+
+class Blocks(ABC):
+    """The blocks of a run, in order; a block is over when the next one is asked for.
+
+    `scheduled`: how many trials the run has, as far as that is known.
+    """
+
+    scheduled: int
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
+        """The trials of each block."""
+
+    @abstractmethod
+    def left_s(self, number: int, done: int) -> float:
+        """How long the run should still take, before trial `number`, with `done` of them measured by this process."""
+
+
+class FixedBlocks(Blocks):
+    """As many as the experiment says."""
+
+    def __init__(self, trials: Sequence[TrialSpec], expected_s: float) -> None:
+        self._trials, self._expected_s, self._began = trials, expected_s, time.monotonic()
+        self.scheduled = len(trials)
+
+    def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
+        for _, trials in groupby(self._trials, lambda trial: trial.block):
+            yield list(trials)
+
+    def left_s(self, number: int, done: int) -> float:
+        spent_s = time.monotonic() - self._began
+        each_s = spent_s / done if done else self._expected_s / self.scheduled
+        return each_s * (self.scheduled - number + 1)
+
+
+class BlocksUntil(Blocks):
+    """Until no comparison is open, or the time is spent. The looks are kept in run.json, where a run that is resumed
+    finds them; a scenario whose comparisons are all known is measured no more.
+    """
+
+    def __init__(self, session: Session, until: Until, judge: Judge, tell: Listener) -> None:
+        self._session, self._until, self._judge, self._tell = session, until, judge, tell
+        self._began, self._before_s = time.monotonic(), self._manifest().measured_s or 0.0
+        self.scheduled = sum(len(self._trials(block)) for block in range(1, self._next(0) + 1))
+
+    def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
+        self.scheduled, block = 0, 0
+        self._plan(0, self._next(0))
+        if self._manifest().stopped:
+            self._trim(self._manifest().looks[-1].blocks)
+        while not self._manifest().stopped:
+            block += 1
+            began_s = self.measured_s
+            yield self._trials(block)
+            self._record(measured_s=self.measured_s)
+            self._end(block, self.measured_s - began_s)
+
+    def left_s(self, number: int, done: int) -> float:
+        return max(0.0, self._until.at_most_s - self.measured_s)
+
+    @property
+    def measured_s(self) -> float:
+        """How long the blocks have taken, of all processes that measured this run."""
+        return self._before_s + time.monotonic() - self._began
+
+    def _manifest(self) -> Manifest:
+        manifest = self._session.store.manifest()
+        if manifest is None:
+            raise ResultsError(f"{self._session.store.manifest_file}: is gone")
+        return manifest
+
+    def _record(self, **update: object) -> None:
+        self._session.store.write_manifest(self._manifest().model_copy(update=update))
+
+    def _next(self, blocks: int) -> int:
+        experiment = self._session.resolved.experiment
+        return next_look(blocks, experiment.blocks, experiment.boot_blocks)
+
+    def _trials(self, block: int) -> list[TrialSpec]:
+        """The trials of a block: those of the scenarios that the look before it left open."""
+        trials = block_of(self._session.resolved, self._session.order_seed, block)
+        before = [look for look in self._manifest().looks if look.blocks < block]
+        if not before:
+            return trials
+        wanted = scenarios_of(before[-1])
+        return [trial for trial in trials if trial.scenario in wanted]
+
+    def _plan(self, after: int, upto: int) -> None:
+        self.scheduled += sum(len(self._trials(block)) for block in range(after + 1, upto + 1))
+
+    def _end(self, block: int, block_s: float) -> None:
+        """Look, where one is due after this block and has not been recorded; stop, where that is what it shows."""
+        looks = self._manifest().looks
+        if looks and block <= looks[-1].blocks:
+            if any(look.blocks == block for look in looks):
+                self._plan(block, self._next(block))
+            return
+        measured_s, first = self.measured_s, self._next(0)
+        over = block >= first and measured_s + block_s > self._until.at_most_s
+        if not over and block != self._next(block - 1):
+            return
+        look = Look(
+            blocks=block,
+            measured_s=round(measured_s, 3),
+            share=share_of(looks, measured_s / self._until.at_most_s, last=over),
+        )
+        look = found(look, self._judge(self._session.store.run_dir, [*looks, look]))
+        stopped = _stop(look, over=over)
+        self._record(looks=[*looks, look], stopped=stopped)
+        if not stopped:
+            self._plan(block, self._next(block))
+        else:
+            self._trim(block)
+        self._record(trials_planned=self.scheduled)
+        self._tell(LookEnded(look, None if stopped else self._next(block), stopped))
+
+    def _trim(self, block: int) -> None:
+        """The time was over before the next look: its other blocks are not measured."""
+        self.scheduled = sum(len(self._trials(each)) for each in range(1, block + 1))
+
+
+def scenarios_of(look: Look) -> frozenset[Scenario]:
+    """Those that the open comparisons of a look need."""
+    return frozenset(scenario for compared in look.open for scenario in compared.scenarios)
+
+
+def found(look: Look, compared: Sequence[Compared]) -> Look:
+    """The look with what the comparisons came to."""
+    count = {standing: sum(each.standing is standing for each in compared) for standing in Standing}
+    update = {
+        "decided": count[Standing.DECIDED],
+        "narrow": count[Standing.NARROW],
+        "refused": count[Standing.REFUSED],
+        "open": [each for each in compared if each.standing is Standing.OPEN],
+    }
+    return look.model_copy(update=update)
+
+
+def _stop(look: Look, *, over: bool) -> Stop | None:
+    if scenarios_of(look):
+        return Stop.TIME if over else None
+    return Stop.NARROW if look.narrow else Stop.DECIDED

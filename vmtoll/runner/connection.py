@@ -1,0 +1,244 @@
+"""A persistent line to the agent on one machine: requests out, answers in, a time limit on each."""
+
+import itertools
+import json
+import queue
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vmtoll import agent
+from vmtoll.model.errors import AgentError, HostLostError
+from vmtoll.spec.inventory import Host
+
+# What ssh ends with when it did not get in, or was cut off; a remote command hardly ever does.
+_SSH_FAILED = 255
+# The longest that ssh says in one go is that a host key has changed.
+_NOISE_LINES = 40
+
+# Reads as many bytes as its first line says, makes modules of the sources in them, and runs the last one.
+_BOOTSTRAP = """\
+import json, sys, types
+b = sys.stdin.buffer
+for name, text in json.loads(b.read(int(b.readline()))):
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+"""
+
+
+def _program() -> bytes:
+    """The agent's modules, as (name, source)."""
+    folder = Path(agent.__file__).parent
+    modules = [(f"{agent.__name__}.{m}", (folder / f"{m}.py").read_text("utf-8")) for m in agent.MODULES]
+    return json.dumps(modules).encode()
+
+
+class Pending:
+    """An answer that has not come yet."""
+
+    def __init__(self, line: "AgentLine", op: str) -> None:
+        self.op = op
+        self._line = line
+        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def deliver(self, reply: dict[str, Any]) -> None:
+        self._answers.put(reply)
+
+    def wait(self, timeout_s: float, watch: Sequence["AgentLine"] = ()) -> Any:
+        """The result.
+
+        Raises AgentError when the agent says that the operation failed, HostLostError when this machine, or
+        one of `watch`, is lost meanwhile, or when the answer does not come in time (the line is then given
+        up: a machine that does not answer is as good as gone).
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for line in (self._line, *watch):
+                if line.lost_because:
+                    raise HostLostError(f"{line.host.name}: {line.lost_because}")
+            try:
+                reply = self._answers.get(timeout=max(0.0, min(0.1, deadline - time.monotonic())))
+            except queue.Empty:
+                if time.monotonic() >= deadline:
+                    self._line.give_up(f"no answer to {self.op} within {timeout_s:g} s")
+                continue
+            if "lost" in reply:
+                continue
+            if "error" in reply:
+                raise AgentError(f"{self._line.host.name}: {self.op}: {reply['error']}")
+            return reply.get("result")
+
+
+class AgentLine:
+    """One agent on one machine. `open` starts it, `call` asks it, `close` ends it."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.lost_because = "not connected"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending: dict[int, Pending] = {}
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._noise: list[str] = []
+
+    def open(self, timeout_s: float = 60.0) -> None:
+        """Start the agent and wait until it answers. Raises HostLostError, with the way out where ssh got nowhere."""
+        self.close()
+        argv = self.host.argv()
+        words = ["-u", "-c", _BOOTSTRAP]
+        argv += words if self.host.is_local else [shlex.quote(w) for w in words]
+        pipe = subprocess.PIPE
+        try:
+            process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        except OSError as error:
+            raise HostLostError(f"{self.host.name}: {argv[0]} cannot be started: {error.strerror}") from error
+        self._process, self._pending, self._noise, self.lost_because = process, {}, [], ""
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+        threading.Thread(target=self._overhear, args=(process,), daemon=True).start()
+        program = _program()
+        self._write(b"%d\n" % len(program) + program)
+        try:
+            self.call("hello", timeout_s, root=self.host.root)
+        except HostLostError:
+            if self.host.is_local or process.poll() != _SSH_FAILED:
+                raise
+            self.lost_because = ": ".join(meaning(self.host, "\n".join(self._noise)))
+            raise HostLostError(f"{self.host.name}: {self.lost_because}") from None
+
+    def ask(self, op: str, **args: Any) -> Pending:
+        """Send a request; wait for its answer later. Raises HostLostError when the line is down."""
+        if self.lost_because:
+            raise HostLostError(f"{self.host.name}: {self.lost_because}")
+        pending = Pending(self, op)
+        number = next(self._ids)
+        with self._lock:
+            self._pending[number] = pending
+        self._write(json.dumps({"id": number, "op": op, "args": args}).encode() + b"\n")
+        return pending
+
+    def call(self, op: str, timeout_s: float = 30.0, **args: Any) -> Any:
+        """Ask and wait; see Pending.wait."""
+        return self.ask(op, **args).wait(timeout_s)
+
+    def give_up(self, reason: str) -> None:
+        """Mark the machine as lost and end the process that reaches it."""
+        self.lost_because = self.lost_because or reason
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+
+    def hold(self) -> None:
+        """Stop the ssh of a machine that is about to be paused, so that it does not take the silence for a loss."""
+        self._signal(signal.SIGSTOP)
+
+    def release(self) -> None:
+        """Let it go on, when the machine has gone on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and not self.host.is_local and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def close(self, grace_s: float = 25.0) -> None:
+        """End the agent: its input is closed, so it tidies up; after the grace it is killed."""
+        process, self._process = self._process, None
+        self.lost_because = self.lost_because or "closed"
+        if process is None:
+            return
+        try:
+            if process.stdin:
+                process.stdin.close()
+            process.wait(grace_s)
+        except (OSError, subprocess.TimeoutExpired):
+            process.kill()
+            process.wait()
+
+    def _write(self, data: bytes) -> None:
+        process = self._process
+        try:
+            if process is None or process.stdin is None:
+                raise OSError("closed")
+            with self._lock:
+                process.stdin.write(data)
+                process.stdin.flush()
+        except OSError as error:
+            self.give_up(self._reason(f"the line broke: {error}"))
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is None:
+            return
+        for line in process.stdout:
+            try:
+                reply = json.loads(line)
+            except ValueError:
+                self._noise.append(line.decode("utf-8", "replace").strip())
+                continue
+            with self._lock:
+                pending = self._pending.pop(reply["id"], None)
+            if pending:
+                pending.deliver(reply)
+        process.wait()
+        if process is self._process:
+            self.lost_because = self.lost_because or self._reason("the agent ended")
+        with self._lock:
+            waiting, self._pending = list(self._pending.values()), {}
+        for pending in waiting:
+            pending.deliver({"lost": True})
+
+    def _overhear(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stderr is not None:
+            for line in process.stderr:
+                self._noise = [*self._noise[1 - _NOISE_LINES :], line.decode("utf-8", "replace").strip()]
+
+    def _reason(self, reason: str) -> str:
+        time.sleep(0.05)  # its last words arrive on another pipe
+        words = [w for w in self._noise if w and not w.startswith("Warning: Permanently added")]
+        return f"{reason} ({words[-1]})" if words else reason
+
+
+# What ssh prints (its exit code is always 255) → what is the matter, and what to do.
+_MEANINGS = (
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its host key is not the one that is known for {address}",
+        "if it was installed anew, remove the old one with `ssh-keygen -R {address}`; if not, another machine answers",
+    ),
+    (
+        "Host key verification failed",
+        "the host key of {address} is not known here",
+        "log in once by hand, `ssh {login}`, and compare the fingerprint",
+    ),
+    (
+        "Permission denied",
+        "it refuses the key of {user} ({key})",
+        "put the public key into ~/.ssh/authorized_keys there, or mend ansible_user or ansible_ssh_private_key_file",
+    ),
+    ("Could not resolve hostname", "the name {address} does not resolve", "mend ansible_host in the inventory"),
+    ("Connection refused", "nothing listens on port {port} of {address}", "start sshd there, or mend ansible_port"),
+)
+_UNREACHABLE = (
+    "nothing answers at {address}, port {port} ({last})",
+    "see that it is switched on, that ansible_host is its address and that no firewall is between",
+)
+
+
+def meaning(host: Host, printed: str) -> tuple[str, str]:
+    """(what is the matter, what to do) by what ssh printed on stderr; neither ends in a full stop."""
+    address, user = host.ssh_host, host.ansible.user
+    words = [line.strip() for line in printed.splitlines() if line.strip()]
+    said = {
+        "address": address,
+        "port": host.ansible.port or 22,
+        "user": user or "this user",
+        "login": f"{user}@{address}" if user else address,
+        "key": host.ansible.ssh_private_key_file or "the one that ssh takes by itself",
+        "last": words[-1] if words else "no word from ssh",
+    }
+    known = ((matter, advice) for sign, matter, advice in _MEANINGS if sign.lower() in printed.lower())
+    matter, advice = next(known, _UNREACHABLE)
+    return matter.format(**said), advice.format(**said)

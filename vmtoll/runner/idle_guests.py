@@ -1,0 +1,108 @@
+"""Guests that idle on the physical machine that is measured are paused meanwhile: timers, emulators and balloons of an
+idle guest use CPU that is counted against no side.
+"""
+
+import contextlib
+from typing import Any
+
+from vmtoll.model.errors import AgentError, HostLostError
+from vmtoll.model.event import NotPaused
+from vmtoll.model.inventory import Host
+from vmtoll.model.trial import TrialSpec
+from vmtoll.runner.clients import clock_offset, senders
+from vmtoll.runner.recovery import restore
+from vmtoll.runner.session import Paused, Session, Steps
+
+# A guest's clock stands still with it; what is less than this behind is left to the guest.
+BEHIND_S = 0.005
+_LOOKS = 3
+
+
+def settle(session: Session, tell: Steps) -> None:
+    """Before a trial: resume the guests that it needs, bring lost machines back, pause the guests that idle beside it.
+
+    Raises VmtollError when a machine does not come back.
+    """
+    idle = idle_beside(session, tell.spec)
+    for name in list(session.paused):
+        if name not in {guest.name for guest in idle} or session.lines[name].lost_because:
+            resume(session, session.paused.pop(name))
+    restore(session, tell)
+    for guest in idle if session.resolved.experiment.pause_idle_guests else []:
+        if guest.name not in session.paused and guest.name not in session.not_paused:
+            try:
+                session.paused[guest.name] = _pause(session, guest)
+            except (AgentError, HostLostError) as error:
+                session.not_paused.add(guest.name)
+                tell.listener(NotPaused(guest.name, str(error)))
+    session.guests_paused = sum(guest.name in session.paused for guest in idle) if idle else None
+
+
+def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:
+    """The guests of the run that share a physical machine with the trial's and have no part in it."""
+    inventory = session.inventory
+    machines = session.machines(spec.arm, spec.scenario.load, senders(session, spec))
+    busy = {line.host.name for line in machines.serving}
+    measured = machines.host.host if machines.host else machines.suts[0].host
+    found = []
+    for guest in inventory.under_test:
+        host = inventory.kvm_host(guest)
+        if host and guest.vars.domain and guest.name not in busy and _same_machine(host, measured):
+            found.append(guest)
+    return found
+
+
+def _same_machine(one: Host, other: Host) -> bool:
+    if one.name == other.name:
+        return True
+    return one.is_local == other.is_local and (one.is_local or one.ssh_host == other.ssh_host)
+
+
+def _pause(session: Session, guest: Host) -> Paused:
+    """Raises AgentError when libvirt cannot, HostLostError."""
+    line, (host, asked) = session.line(guest), _domain(session, guest)
+    ahead_s = clock_offset(line, _LOOKS).ahead_s
+    line.hold()
+    try:
+        session.line(host).call("pause", **asked)
+    except (AgentError, HostLostError):
+        line.release()
+        raise
+    return Paused(guest, ahead_s)
+
+
+def resume(session: Session, paused: Paused) -> None:
+    """Let a guest go on and set its clock by as much as it fell behind; where that fails its line is lost, or the clock
+    is left behind, which its gates then tell.
+    """
+    line, (host, asked) = session.line(paused.guest), _domain(session, paused.guest)
+    with contextlib.suppress(AgentError, HostLostError):  # a lost agent has resumed it by itself
+        session.line(host).call("resume", **asked)
+    line.release()
+    with contextlib.suppress(AgentError, HostLostError):
+        behind_s = paused.ahead_s - clock_offset(line, _LOOKS).ahead_s
+        if abs(behind_s) > BEHIND_S:
+            line.call("shift_clock", by_s=behind_s)
+
+
+def resume_all(session: Session) -> None:
+    """Resume what is paused."""
+    while session.paused:
+        resume(session, session.paused.popitem()[1])
+
+
+def resume_left(session: Session) -> None:
+    """Resume the guests that a run which was killed left paused: they would not answer. KVM hosts must be open."""
+    for guest in session.inventory.under_test:
+        if session.inventory.kvm_host(guest) and guest.vars.domain:
+            host, asked = _domain(session, guest)
+            with contextlib.suppress(AgentError):  # no virsh: then nothing was paused either
+                session.line(host).call("resume_left", **asked)
+
+
+def _domain(session: Session, guest: Host) -> tuple[Host, dict[str, Any]]:
+    """The KVM host of a guest, and what its agent is to be asked."""
+    host = session.inventory.kvm_host(guest)
+    if host is None:
+        raise AgentError(f"{guest.name}: its KVM host is not known")
+    return host, {"domain": str(guest.vars.domain), "uri": host.libvirt_uri}

@@ -1,0 +1,70 @@
+"""Service or response times of one trial: percentiles and a mergeable histogram, in microseconds."""
+
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
+
+from vmtoll.model.errors import ToolError
+
+HIGHEST_US = 3_600_000_000
+PER_MILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
+
+
+def summary(kind: str, latencies_us: NDArray[np.int64]) -> dict[str, float]:
+    """`<kind>_{mean,p50,p90,p99,p999}_us` of the exact values; nothing when there are none."""
+    if len(latencies_us) == 0:
+        return {}
+    ordered = np.sort(latencies_us)
+    named = {f"{kind}_{name}_us": _nearest(ordered, share) for name, share in PER_MILLE.items()}
+    return {f"{kind}_mean_us": float(np.mean(ordered)), **named}
+
+
+def percentile_us(values_us: NDArray[np.int64], per_mille: int) -> float:
+    """Nearest rank, so that it is a value that was seen."""
+    return _nearest(np.sort(values_us), per_mille)
+
+
+def steady_rps(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], users: int) -> float | None:
+    """Responses per second of a closed loop between the first and the last moment at which all users had a request in
+    flight: while a tool starts, and once users have sent their last, the load is another one, and one request that
+    takes seconds would decide the whole figure.
+
+    None where less than half of the responses came in that time.
+    """
+    ends_us = sent_us + latencies_us
+    times_us, changes = np.concatenate([ends_us, sent_us]), np.repeat([-1, 1], len(sent_us))
+    order = np.lexsort((changes, times_us))  # at one moment a user's answer comes before its next request
+    full = np.flatnonzero(np.cumsum(changes[order]) >= users)
+    if not len(full):
+        return None
+    first_us, last_us = times_us[order][full[[0, -1]]]
+    answered = int(np.count_nonzero((ends_us > first_us) & (ends_us <= last_us)))
+    return answered / (last_us - first_us) * 1e6 if 2 * answered >= len(ends_us) and last_us > first_us else None
+
+
+def _nearest(ordered: NDArray[np.int64], per_mille: int) -> float:
+    return float(ordered[-(-len(ordered) * per_mille // 1000) - 1])
+
+
+def histogram(latencies_us: NDArray[np.int64]) -> bytes:
+    """HdrHistogram V2, base64, three significant digits. Raises ToolError on a value it cannot hold."""
+    made: Any = HdrHistogram(1, HIGHEST_US, 3)
+    values, counts = np.unique(np.maximum(latencies_us, 1), return_counts=True)
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        if not made.record_value(value, count):
+            raise ToolError(f"a time of {value} µs is beyond what the histogram holds")
+    return bytes(made.encode())
+
+
+def by_second(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64]) -> bytes:
+    """CSV `second,latency_us,count`: a coarse histogram for each second of sending, the first being 0.
+
+    `latency_us` is the lower edge of a bin, ten bins to a decade.
+    """
+    seconds = (sent_us - sent_us.min(initial=np.iinfo(np.int64).max)) // 1_000_000
+    edges = np.round(10 ** (np.floor(10 * np.log10(np.maximum(latencies_us, 1))) / 10)).astype(np.int64)
+    cells, counts = np.unique(np.stack([seconds, edges]), axis=1, return_counts=True)
+    lines = [f"{s},{e},{n}\n" for (s, e), n in zip(cells.T.tolist(), counts.tolist(), strict=True)]
+    return ("second,latency_us,count\n" + "".join(lines)).encode()

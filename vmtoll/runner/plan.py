@@ -1,0 +1,102 @@
+"""The matrix of an experiment and the order in which it is measured."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from vmtoll.model.trial import Arm, Scenario, TrialSpec
+from vmtoll.model.workload import ClosedWorkload
+from vmtoll.runner.capacity import TRIALS, targets
+from vmtoll.spec.experiment import Resolved
+
+T = TypeVar("T")
+# Wall clock of a trial besides warm-up and measuring, for the estimate before a run knows better.
+FIXED_COST_S = 1.5
+# Requests per second, for the same estimate, where a workload gives their number.
+ASSUMED_RPS = 5000.0
+
+
+def cells(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
+    """Every scenario on every arm once, the A/A control last. Each step of a sweep is a scenario of its own."""
+    experiment, floor = resolved.experiment, resolved.experiment.noise_floor
+    loads = [(name, load) for name in experiment.workloads for load in resolved.workloads[name].loads]
+    matrix = [
+        (Arm(environment), Scenario(server, workload, load))
+        for workload, load in loads
+        for server in resolved.servers
+        for environment in resolved.environments
+    ]
+    if floor:
+        matrix += [
+            (floor.arm, Scenario(server, workload, load))
+            for workload, load in loads
+            for server in floor.servers
+            if server in resolved.servers
+        ]
+    return matrix
+
+
+def schedule(resolved: Resolved, order_seed: int) -> list[TrialSpec]:
+    """Each block holds every cell once. The same seed gives the same order.
+
+    A block's scenarios stand in an order of their own, the arms of each beside each other: what drifts slowly is alike
+    for them. Two blocks share an order of arms, the second reversed (ABBA), so that of any two arms each comes first in
+    half of the blocks.
+    """
+    arms = _arms(resolved)
+    return [
+        trial
+        for block in range(1, resolved.experiment.blocks + 1)
+        for trial in _drawn(resolved, arms, order_seed, block)
+    ]
+
+
+def block_of(resolved: Resolved, order_seed: int, block: int) -> list[TrialSpec]:
+    """One block of the schedule, also one beyond the experiment's."""
+    return _drawn(resolved, _arms(resolved), order_seed, block)
+
+
+def _arms(resolved: Resolved) -> dict[Scenario, list[Arm]]:
+    arms: dict[Scenario, list[Arm]] = {}
+    for arm, scenario in cells(resolved):
+        arms.setdefault(scenario, []).append(arm)
+    return arms
+
+
+def _drawn(resolved: Resolved, arms: Mapping[Scenario, list[Arm]], order_seed: int, block: int) -> list[TrialSpec]:
+    drawn = [
+        (arm, scenario)
+        for scenario in _shuffled(list(arms), f"{order_seed}:{block}")
+        for arm in _balanced(arms[scenario], block, f"{order_seed}:{scenario.sort_key}")
+    ]
+    boot = resolved.experiment.boot_of(block)
+    return [TrialSpec(block, order, arm, scenario, boot) for order, (arm, scenario) in enumerate(drawn, start=1)]
+
+
+def _shuffled(items: Sequence[T], seed: str) -> list[T]:
+    drawn = list(items)
+    random.Random(seed).shuffle(drawn)
+    return drawn
+
+
+def _balanced(arms: Sequence[Arm], block: int, seed: str) -> list[Arm]:
+    """The arms of one scenario: drawn for each pair of blocks, reversed in the second of them."""
+    pair, second = divmod(block - 1, 2)
+    drawn = _shuffled(arms, f"{seed}:{pair}")
+    return drawn[::-1] if second else drawn
+
+
+def expected_s(resolved: Resolved) -> float:
+    """Expected wall clock of a whole run, in seconds; with `until`, up to the first look."""
+    experiment, matrix = resolved.experiment, cells(resolved)
+    trials_s = 0.0
+    for _, scenario in matrix:
+        workload = resolved.workloads[scenario.workload]
+        requests = workload.count(experiment.scale) if isinstance(workload, ClosedWorkload) else None
+        primary_s = requests / ASSUMED_RPS if requests else experiment.duration_s
+        crosscheck_s = experiment.crosscheck_s if workload.crosscheck else 0.0
+        trials_s += experiment.warmup_s + primary_s + crosscheck_s + FIXED_COST_S
+    capacities = {target for spec in schedule(resolved, 0) for target in targets(spec, resolved)}
+    return experiment.blocks * trials_s + TRIALS * len(capacities) * (
+        experiment.warmup_s + experiment.duration_s + FIXED_COST_S
+    )

@@ -1,0 +1,42 @@
+"""What closed loops came to in a run: it says how many requests a load needs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vmtoll.model.load import Load
+from vmtoll.model.trial import Arm, Scenario, TrialRecord
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What a load goes to; the replicates of an arm are the same machine."""
+
+    environment: str
+    server: str
+    workload: str
+
+    @classmethod
+    def of(cls, arm: Arm, scenario: Scenario) -> "Endpoint":
+        return cls(arm.environment, scenario.server, scenario.workload)
+
+
+class Rates:
+    """Requests per second last seen of each target: by closed loop and tool."""
+
+    def __init__(self, records: Iterable[TrialRecord] = ()) -> None:
+        self._rates: dict[tuple[Endpoint, Load, str], float] = {}
+        for record in records:
+            self._learn(record)
+
+    def _learn(self, record: TrialRecord) -> None:
+        if record.offered.users:
+            for measured in record.measurements:
+                if measured.throughput_rps:
+                    self.keep(record.arm, record.scenario, measured.tool, measured.throughput_rps)
+
+    def of(self, arm: Arm, scenario: Scenario, tool: str) -> float | None:
+        """What the tool got in an earlier closed loop of this load."""
+        return self._rates.get((Endpoint.of(arm, scenario), scenario.load, tool))
+
+    def keep(self, arm: Arm, scenario: Scenario, tool: str, rate_rps: float) -> None:
+        self._rates[Endpoint.of(arm, scenario), scenario.load, tool] = rate_rps

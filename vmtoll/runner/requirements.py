@@ -1,0 +1,119 @@
+"""Whether the machines of an inventory can answer the question of an experiment."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from vmtoll.model.errors import ExperimentError, InventoryError, WrongLinkError
+from vmtoll.model.release import of_name
+from vmtoll.runner import facts
+from vmtoll.runner.clients import check_clients
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.documents import read
+from vmtoll.spec.experiment import Resolved
+from vmtoll.spec.inventory import Host, Inventory
+from vmtoll.spec.server import read_server
+
+
+def check_inventory(resolved: Resolved, inventory: Inventory, experiment_file: Path, inventory_path: Path) -> None:
+    """The link is the one that is asked for, every client has a part, guests can be looked at from their hosts, and
+    what must boot can.
+
+    Raises WrongLinkError, InventoryError, ExperimentError.
+    """
+    link = resolved.experiment.link
+    if inventory.link != link:
+        raise WrongLinkError(
+            f"{experiment_file}: link: {link}, but in {inventory_path} the client {inventory.client.name} has "
+            f"vmtoll_link: {inventory.link}; {_way_out(inventory, link)}, or choose an experiment with "
+            f"`link: {inventory.link}`"
+        )
+    check_clients(resolved, inventory)
+    for host in inventory.under_test:
+        if host.role == "kvm_guest" and (inventory.kvm_host(host) is None or not host.vars.domain):
+            raise InventoryError(
+                f"{host.name}: a guest needs vmtoll_kvm_host and vmtoll_domain, to tell KVM from emulation"
+            )
+    if resolved.experiment.boots > 1:
+        _check_boots(inventory)
+
+
+def _check_boots(inventory: Inventory) -> None:
+    """Machines that boot in mid-run are not the one that vmtoll runs on, and lose no setting by it."""
+    for host in inventory.under_test:
+        if host.is_local and host.vars.reboot is None and inventory.kvm_host(host) is None:
+            raise InventoryError(
+                f"{host.name}: `boots` would boot the machine that vmtoll runs on; set vmtoll_reboot for it, "
+                "or boots: 1"
+            )
+    for host in (*inventory.under_test, *inventory.kvm_hosts.values()):
+        if host.vars.tuning and not host.is_local:
+            raise InventoryError(
+                f"{host.name}: what `vmtoll tune` sets (vmtoll_tuning) is gone after a boot; use boots: 1, or make the "
+                "settings part of the machine"
+            )
+
+
+def _way_out(inventory: Inventory, link: str) -> str:
+    if inventory.client.vars.lab == "embedded":
+        return f"run `vmtoll lab up --link {link}`"
+    change = "take the limit off its link" if link == "unshaped" else f"limit its link to {link}"
+    return f"{change} and set vmtoll_link (and vmtoll_link_mbit) so"
+
+
+def without_absent(resolved: Resolved, inventory: Inventory, registry: Registry) -> Resolved:
+    """The experiment without the guests of its tuning steps that the inventory lacks.
+
+    A host that cannot give a profile what it needs has no such guest. Raises InventoryError when no two are left.
+    """
+    if resolved.experiment.tuning_steps is None:
+        return resolved
+    wanted = resolved.experiment.tuning_steps.environments
+    absent = {name: _why(registry, name) for name in wanted if name not in inventory.machines}
+    if len(wanted) - len(absent) < 2:
+        raise InventoryError(
+            f"experiment {resolved.experiment.name} compares guests with each other; of its tuning steps "
+            f"({', '.join(wanted)}) the inventory has fewer than two: add guests of these profiles"
+        )
+    return replace(resolved, absent=absent)
+
+
+def without_unshipped(
+    resolved: Resolved,
+    inventory: Inventory,
+    registry: Registry,
+    release_of: Callable[[Host], str] = facts.release_of,
+) -> Resolved:
+    """The experiment without the servers that the release of the machines under test does not ship.
+
+    Nobody is asked for their release unless there is such a server. Raises ExperimentError when none is left.
+    """
+    not_in = {name: read_server(name, registry.servers_folder()).not_in for name in resolved.servers}
+    if not any(not_in.values()):
+        return resolved
+    # Metal answers at once, and guests have what metal has or are not compared with it.
+    hosts = [host for host in inventory.under_test if host.role == "metal"] or inventory.under_test
+    releases = [release for host in hosts if (release := of_name(release_of(host)))]
+    unshipped = {
+        server: release.name for server, suites in not_in.items() for release in releases if release.suite in suites
+    }
+    skipped = {**resolved.skipped, **{server: f"not in {name}" for server, name in unshipped.items()}}
+    fewer = replace(resolved, skipped=skipped, unshipped=unshipped)
+    if not fewer.servers:
+        raise ExperimentError(
+            f"{registry.experiment_file(resolved.experiment.name)}: servers: none is left to measure: "
+            f"{', '.join(f'{server} is {why}' for server, why in skipped.items())}"
+        )
+    return fewer
+
+
+def _why(registry: Registry, profile: str) -> str:
+    needs = _needs(registry, profile)
+    return "the inventory has no such guest" + (f"; it needs {', '.join(needs)}" if needs else "")
+
+
+def _needs(registry: Registry, profile: str) -> list[str]:
+    """What a profile, and those that it is made of, need of the host."""
+    document = read(registry.guest_file(profile))
+    made_of = [need for part in document.get("of", []) for need in _needs(registry, part)]
+    return list(dict.fromkeys([*made_of, *document.get("needs", [])]))

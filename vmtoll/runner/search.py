@@ -1,0 +1,130 @@
+"""A search for the highest load that meets an objective: which step of a fine rate sweep the next trial tries.
+
+The steps are fixed before the run, as is the place of each trial; only which step a trial tries follows from the
+records so far. The same records give the same step, so that a run that was killed goes on as it would have.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from scipy.special import betaincinv
+
+from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
+from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
+from vmtoll.model.workload import SearchWorkload
+from vmtoll.spec.experiment import Resolved
+
+# The trials of a step are judged when there are three, and from six on. Student's t for a mean of so many, two-sided
+# at half of 5% for each time (Bonferroni); more than six are judged as strictly as six.
+FIRST_LOOK, LAST_LOOK = 3, 6
+T_AT = {FIRST_LOOK: 6.205347, LAST_LOOK: 3.163381}
+ALPHA_PER_LOOK = 0.05 / 2 / 2  # of one side
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One trial. `margin`: log(deadline / p99 of all planned requests), above zero where it was met; None where the
+    trial has no p99.
+    """
+
+    margin: float | None
+    requests: int
+    successful: int
+
+    @property
+    def lost(self) -> float:
+        """The share of its requests that failed."""
+        return 1 - self.successful / self.requests if self.requests else 0.0
+
+
+def decided(spec: TrialSpec, resolved: Resolved, records: Iterable[TrialRecord]) -> TrialSpec:
+    """The trial with the load that is due by the records before it, where its workload is a search; else as it is."""
+    workload = resolved.workloads[spec.scenario.workload]
+    if not isinstance(workload, SearchWorkload):
+        return spec
+    cell = (spec.arm, spec.scenario.server, spec.scenario.workload)
+    before = [
+        record
+        for record in records
+        if (record.arm, record.scenario.server, record.scenario.workload) == cell and record.key < spec.key
+    ]
+    return replace(spec, scenario=replace(spec.scenario, load=next_load(workload, before)))
+
+
+def steps_of(workload: SearchWorkload) -> list[Load]:
+    """The steps, lightest first: even ones of at most the resolution, to four digits."""
+    low, high = workload.between
+    steps = math.ceil(math.log(high / low) / math.log1p(workload.resolution_pct / 100) - 1e-9)
+    kind = LoadKind.RATE if workload.between_rps else LoadKind.SHARE
+    return [Load(kind, float(f"{low * (high / low) ** (step / steps):.4g}")) for step in range(steps + 1)]
+
+
+def next_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> Load:
+    """Halve what lies between the highest step that meets the objective and the lowest that does not.
+
+    Each step is tried until it is decided; when no step is left between the two, these are tried in turn.
+    """
+    steps, tried = steps_of(workload), _by_load(workload, records)
+    trials = [tried.get(step, []) for step in steps]
+    answers = [met(of_step, workload.availability_pct) for of_step in trials]
+    missed = next((index for index, answer in enumerate(answers) if answer is False), len(steps))
+    best = max((index for index in range(missed) if answers[index]), default=-1)
+    between = range(best + 1, missed)
+    if between:
+        return steps[next((index for index in between if trials[index]), (best + missed) // 2)]
+    ends = [index for index in (best, missed) if 0 <= index < len(steps)]
+    return steps[min(ends, key=lambda index: len(trials[index]))]
+
+
+def met(trials: Sequence[Tried], availability_pct: float) -> bool | None:
+    """Whether the trials of one step show that the objective is met; None while more of them may decide it.
+
+    The p99 decides, unless the availability is shown to be missed: a few requests that failed in one trial leave it
+    open, and the analysis of the run judges it. What six trials leave open of the p99 counts as missed, as in a rate
+    sweep, until later trials of that step show otherwise.
+    """
+    margins = [trial.margin for trial in trials if trial.margin is not None]
+    if len(trials) < FIRST_LOOK:
+        return None
+    if 100 * _most_available(trials if len(trials) >= LAST_LOOK else trials[:FIRST_LOOK]) < availability_pct:
+        return False
+    if len(margins) >= FIRST_LOOK:
+        judged = margins if len(margins) >= LAST_LOOK else margins[:FIRST_LOOK]
+        t = T_AT[min(len(judged), LAST_LOOK)]
+        mean, half = statistics.mean(judged), t * statistics.stdev(judged) / math.sqrt(len(judged))
+        if abs(mean) > half:
+            return mean > 0
+    return None if len(trials) < LAST_LOOK else False
+
+
+def _most_available(trials: Sequence[Tried]) -> float:
+    """The highest availability that these trials leave possible, as a share: the trials that lost requests are at least
+    so many of all (Clopper and Pearson 1934, at 1.25% for each of two looks), and lose what they did on average.
+    """
+    losses = [trial.lost for trial in trials if trial.lost > 0]
+    if not losses:
+        return 1.0
+    fewest = float(betaincinv(len(losses), len(trials) - len(losses) + 1, ALPHA_PER_LOOK))
+    return 1 - fewest * statistics.mean(losses)
+
+
+def _by_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> dict[Load, list[Tried]]:
+    """Load → its trials in the order of the run; of each trial the last attempt."""
+    tried: dict[Load, list[Tried]] = {}
+    for record in last_attempts(list(records)):
+        tried.setdefault(record.scenario.load, []).append(_tried(workload, record))
+    return tried
+
+
+def _tried(workload: SearchWorkload, record: TrialRecord) -> Tried:
+    primary, limit_us = record.primary, 1000 * workload.deadline_ms
+    p99_us = p99_of_planned_us(record) if may_count(record) else None
+    counted = primary is not None and primary.requests is not None and primary.successful is not None
+    return Tried(
+        margin=math.log(limit_us) - log_p99(p99_us, limit_us) if p99_us else None,
+        requests=primary.requests or 0 if primary and counted else 0,
+        successful=primary.successful or 0 if primary and counted else 0,
+    )

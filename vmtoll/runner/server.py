@@ -1,0 +1,115 @@
+"""A trial's server on its machines: started, compared with the reference, its bodies checked, stopped."""
+
+import json
+import random
+import time
+
+from vmtoll.agent.protocol import Bodies, File, Handshake, KernelTls, Started
+from vmtoll.model.errors import AgentError
+from vmtoll.model.finding import Finding
+from vmtoll.model.transport import Transport
+from vmtoll.model.workload import MailWorkload
+from vmtoll.runner import gates
+from vmtoll.runner.connection import AgentLine
+from vmtoll.runner.loads import Driver
+
+BODIES = 4
+SERVER_LIMIT_S = 60.0
+# After so long without an answer the server is looked at: it may have ended.
+ANSWER_LIMIT_S = 1.0
+
+
+class Serving:
+    """`start` and `handshake`, then `bodies` before and after the load, then `stop`; on the neighbour there are no
+    bodies to check.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver, self.session = driver, driver.session
+        self.server, self.lines = driver.scenario.server, driver.machines.serving
+        self.checked = 0
+        self.wrong: list[str] = []
+
+    def start(self) -> tuple[int, list[Finding]]:
+        """How many cores the server has on the first machine, and where a machine is not as it must be.
+
+        Raises AgentError, HostLostError.
+        """
+        args = {"name": self.server, "limit_s": SERVER_LIMIT_S, "cores": self.driver.workload.cores}
+        asked = [(line, line.ask("server_start", **args)) for line in self.lines]
+        started = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in asked]
+        return int(started[0][1]["cores"]), [f for line, seen in started for f in self._unequal(line, seen)]
+
+    def _unequal(self, line: AgentLine, seen: Started) -> list[Finding]:
+        session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
+        return [
+            *gates.fingerprint(session.reference["servers"][self.server], seen, self.server, machine),
+            *gates.sysctls(session.reference["sysctls"], seen["sysctls"], machine, declared),
+            *gates.content(session.content["digest"], session.facts[machine].get("content_digest"), machine),
+        ]
+
+    def handshake(self) -> list[Finding]:
+        """What the first client and each machine's server agree on in TLS, kept with the machine's facts.
+
+        Raises AgentError, HostLostError.
+        """
+        transport = self.driver.transport
+        if not transport.tls:
+            return []
+        known = json.dumps(self.session.facts, sort_keys=True)
+        findings = [finding for line in self.lines for finding in self._agreed(line, transport)]
+        if json.dumps(self.session.facts, sort_keys=True) != known:
+            self.session.store.write_json("hosts.json", self.session.facts)
+        return findings
+
+    def _agreed(self, line: AgentLine, transport: Transport) -> list[Finding]:
+        client, host = self.driver.client, line.host
+        before: KernelTls = line.call("tls_kernel", name=self.server)
+        asked = client.ask(
+            "tls_handshake", host=host.seen_from(client.host), port=transport.port(host.port), alpn=transport.alpn,
+            limit_s=SERVER_LIMIT_S,
+        )  # fmt: skip
+        agreed: Handshake = asked.wait(SERVER_LIMIT_S + 30, [line])
+        after: KernelTls = line.call("tls_kernel", name=self.server)
+        seen = {**agreed, "kernel": before["sessions"] != after["sessions"]}
+        self.session.facts[host.name]["servers"][self.server].setdefault("tls", {})[transport.name] = seen
+        return gates.tls(transport, kernel=before["declared"], seen=seen, server=self.server, machine=host.name)
+
+    def bodies(self, when: str) -> None:
+        """Compare digests as the client gets them: of every file the first time, then of a few, drawn anew each time.
+
+        Raises AgentError, HostLostError.
+        """
+        if isinstance(self.driver.workload, MailWorkload):
+            return  # no pages; what came of each message is looked up in the mailboxes
+        for line in self.driver.machines.suts:
+            files, subject = self.session.content["files"], (line.host.name, self.server)
+            if subject in self.session.seen_whole:
+                rng = random.Random(f"{self.session.order_seed}:{self.driver.spec.key}:{when}")
+                files = rng.sample(files, k=min(BODIES, len(files)))
+            self.session.seen_whole.add(subject)
+            site = self.session.resolved.site.name
+            found = self._answers(line, [{"path": f"{site}/{f['path']}", "sha256": f["sha256"]} for f in files])
+            self.checked += found["checked"]
+            self.wrong += found["wrong"]
+
+    def _answers(self, sut: AgentLine, wanted: list[File]) -> Bodies:
+        """Ask until the server answers. Raises AgentError when it does not in time, at once when it has ended."""
+        client, deadline = self.driver.client, time.monotonic() + SERVER_LIMIT_S
+        transport = self.driver.transport
+        port = transport.port(sut.host.port)
+        where = {"host": sut.host.seen_from(client.host), "port": port, "tls": transport.tls}
+        while True:
+            asked = client.ask("http_check", **where, files=wanted, limit_s=ANSWER_LIMIT_S)
+            try:
+                answer: Bodies = asked.wait(SERVER_LIMIT_S + 60, [sut])
+                return answer
+            except AgentError:
+                sut.call("server_check", name=self.server)
+                if time.monotonic() > deadline:
+                    raise
+
+    def stop(self) -> None:
+        """Stop it everywhere. Raises AgentError, HostLostError."""
+        for answer in [line.ask("server_stop", name=self.server, limit_s=SERVER_LIMIT_S) for line in self.lines]:
+            answer.wait(SERVER_LIMIT_S + 30)

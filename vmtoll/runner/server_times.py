@@ -1,0 +1,107 @@
+"""The time that requests take inside the server, and the lag of its event loop, by its own histograms.
+
+A server whose description names `metrics` serves two cumulative histograms in the text format of Prometheus, in
+seconds: `lighttz_service_seconds` and `lighttz_loop_lag_seconds`. They are read around a load; what they grew by is the
+load's.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from operator import add
+
+import numpy as np
+
+PERCENTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """`counts` of the values up to each of `bounds_us` and above the one before; the last bound is infinite."""
+
+    bounds_us: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    def since(self, before: "Histogram") -> "Histogram | None":
+        """What was counted after `before`; None where that is no earlier state of the same histogram."""
+        grown = tuple(new - old for new, old in zip(self.counts, before.counts, strict=False))
+        return Histogram(self.bounds_us, grown) if self.bounds_us == before.bounds_us and min(grown) >= 0 else None
+
+    def __add__(self, other: "Histogram") -> "Histogram":
+        """The values of both, which have the same buckets."""
+        return Histogram(self.bounds_us, tuple(map(add, self.counts, other.counts)))
+
+    def percentile_us(self, share: float) -> float | None:
+        """The value that this share of the values does not exceed; None without values.
+
+        Values are taken to be spread evenly over their bucket, as Prometheus' `histogram_quantile` does; of the last
+        bucket, which has no end, it is the lower bound.
+        """
+        cumulative = np.cumsum(self.counts)
+        rank = share * cumulative[-1]
+        if not rank:
+            return None
+        bucket = int(np.searchsorted(cumulative, rank))
+        low_us, high_us = (0.0, *self.bounds_us)[bucket], self.bounds_us[bucket]
+        if math.isinf(high_us):
+            return low_us
+        below = int(cumulative[bucket]) - self.counts[bucket]
+        return low_us + (high_us - low_us) * float(rank - below) / self.counts[bucket]
+
+
+@dataclass(frozen=True)
+class ServerTimes:
+    """Both histograms."""
+
+    service: Histogram
+    loop_lag: Histogram
+
+    def since(self, before: "ServerTimes") -> "ServerTimes | None":
+        """What was counted after `before`; None where the server has begun again from zero in between."""
+        service, loop_lag = self.service.since(before.service), self.loop_lag.since(before.loop_lag)
+        return ServerTimes(service, loop_lag) if service and loop_lag else None
+
+    def __add__(self, other: "ServerTimes") -> "ServerTimes":
+        return ServerTimes(self.service + other.service, self.loop_lag + other.loop_lag)
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """The percentiles, by their names in Measurement."""
+        histograms = {"server_time": self.service, "server_loop_lag": self.loop_lag}
+        return {
+            f"{name}_{percentile}_us": histogram.percentile_us(share)
+            for name, histogram in histograms.items()
+            for percentile, share in PERCENTILES.items()
+        }
+
+
+def parse(page: str | None) -> ServerTimes | None:
+    """Both histograms of a page of metrics; None when there is no page, or one of them is missing or damaged."""
+    service, loop_lag = (_histogram(page or "", f"lighttz_{name}_seconds") for name in ("service", "loop_lag"))
+    return ServerTimes(service, loop_lag) if service and loop_lag else None
+
+
+def _histogram(page: str, name: str) -> Histogram | None:
+    buckets = re.findall(rf'^{name}_bucket\{{le="(.*)"\}} (.*)$', page, re.MULTILINE)
+    try:
+        bounds_us = tuple(float(bound) * 1e6 for bound, _ in buckets)
+        cumulative = [int(count) for _, count in buckets]
+    except ValueError:
+        return None
+    counts = tuple(new - old for old, new in pairwise([0, *cumulative]))
+    rises = all(low < high for low, high in pairwise(bounds_us))
+    return Histogram(bounds_us, counts) if rises and bounds_us[-1:] == (math.inf,) and min(counts) >= 0 else None
+
+
+def grown(before: Sequence[ServerTimes | None], after: Sequence[ServerTimes | None]) -> ServerTimes | None:
+    """What the servers of all machines counted between two readings, together.
+
+    None when one of them tells nothing, has begun again from zero, or counts in other buckets than the rest.
+    """
+    parts = [new.since(old) if old and new else None for old, new in zip(before, after, strict=True)]
+    times = [part for part in parts if part]
+    same_buckets = len({(each.service.bounds_us, each.loop_lag.bounds_us) for each in times}) == 1
+    return reduce(add, times) if same_buckets and len(times) == len(parts) else None

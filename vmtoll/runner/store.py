@@ -1,0 +1,169 @@
+"""One run's folder: records are appended whole and durably, and a killed run is found as it stopped.
+
+`trials.jsonl` is the truth, one record a line; `trials.csv` is exported from it after each trial. `capacities.jsonl`
+has the trials that shares were taken of.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from vmtoll.files import sync_folder, write_durably
+from vmtoll.model.columns import to_csv
+from vmtoll.model.errors import ResultsError
+from vmtoll.model.run import SCHEMA, Manifest
+from vmtoll.model.trial import TrialRecord, from_json, to_json
+
+
+class Store:
+    """The folder `results/<experiment>/<run-id>/`, held by one process at a time."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Open and lock it. Raises ResultsError when another process holds it, or it is a run of another schema."""
+        if not run_dir.is_dir():
+            raise ResultsError(f"{run_dir}: no such run")
+        self.run_dir = run_dir
+        self.trials_file, self.table_file = run_dir / "trials.jsonl", run_dir / "trials.csv"
+        self.manifest_file, self.capacities_file = run_dir / "run.json", run_dir / "capacities.jsonl"
+        self._lock = (run_dir / ".lock").open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise ResultsError(f"{run_dir}: another process is running this run") from None
+        try:
+            self._refuse_another_schema()
+            for folder in ("histograms", "samples", "raw"):
+                (run_dir / folder).mkdir(exist_ok=True)
+            self._records = self._whole_records(self.trials_file)
+            self._capacities = self._whole_records(self.capacities_file) if self.capacities_file.exists() else []
+            self._export()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, run_dir: Path) -> Self:
+        """Make a new folder. Raises ResultsError when it exists."""
+        try:
+            run_dir.mkdir(parents=True)
+        except FileExistsError:
+            raise ResultsError(f"{run_dir}: exists already") from None
+        return cls(run_dir)
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def _refuse_another_schema(self) -> None:
+        """Raise ResultsError for a run of another schema; before schema 2 there was no trials.jsonl."""
+        if self.manifest_file.exists():
+            if (schema := self.read_json("run.json").get("schema")) != SCHEMA:
+                raise ResultsError(f"{self.manifest_file}: schema {schema}; this program reads schema {SCHEMA}")
+        elif self.table_file.exists() and not self.trials_file.exists():
+            raise ResultsError(f"{self.table_file}: a run of another schema; this program reads schema {SCHEMA}")
+
+    def _whole_records(self, file: Path) -> list[TrialRecord]:
+        """The records, after cutting off a last line that a kill left unfinished. Raises ResultsError."""
+        self._touch(file)
+        data = file.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole != data:
+            with file.open("r+b") as handle:
+                handle.truncate(len(whole))
+                os.fsync(handle.fileno())
+        records = []
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                records.append(from_json(line))
+            except ValidationError as error:
+                raise ResultsError(f"{file}: line {number}: {error.errors()[0]['msg']}") from error
+        return records
+
+    def _touch(self, file: Path) -> None:
+        if not file.exists():
+            file.touch()
+            sync_folder(self.run_dir)
+
+    def _export(self) -> None:
+        write_durably(self.table_file, to_csv(self._records))
+
+    def records(self) -> Sequence[TrialRecord]:
+        """All records so far, in the order in which they were appended."""
+        return self._records
+
+    def capacities(self) -> Sequence[TrialRecord]:
+        """The records of all capacity trials so far, in the order in which they were appended."""
+        return self._capacities
+
+    def append(self, record: TrialRecord) -> None:
+        """Add one record, last of all that belongs to its trial; then export the table."""
+        _append(self.trials_file, record)
+        self._records.append(record)
+        self._export()
+
+    def append_capacity(self, record: TrialRecord) -> None:
+        """Add the record of one capacity trial."""
+        self._touch(self.capacities_file)
+        _append(self.capacities_file, record)
+        self._capacities.append(record)
+
+    def clear_trial(self, name: str) -> None:
+        """Remove what a killed attempt of this name may have left."""
+        shutil.rmtree(self.run_dir / "raw" / name, ignore_errors=True)
+        for folder, kind in (("histograms", "hdr"), ("histograms", "csv"), ("samples", "csv"), ("telemetry", "json")):
+            (self.run_dir / folder / f"{name}.{kind}").unlink(missing_ok=True)
+
+    def keep(self, relative: str, data: bytes) -> None:
+        """Write one file of a trial durably."""
+        path = self.run_dir / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, data)
+
+    def manifest(self) -> Manifest | None:
+        """run.json; None when the run was killed before it wrote one. Raises ResultsError."""
+        if not self.manifest_file.exists():
+            return None
+        try:
+            return Manifest.model_validate_json(self.manifest_file.read_bytes())
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise ResultsError(f"{self.manifest_file}: {place}: {first['msg']}") from error
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        self.write_json("run.json", manifest.model_dump(mode="json", by_alias=True))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """hosts.json or another mapping. Raises ResultsError."""
+        path = self.run_dir / name
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ResultsError(f"{path}: {error}") from error
+        if not isinstance(data, dict):
+            raise ResultsError(f"{path}: not a mapping")
+        return data
+
+    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        text = json.dumps(data, indent=1, sort_keys=False, ensure_ascii=False)
+        write_durably(self.run_dir / name, text.encode() + b"\n")
+
+
+def _append(file: Path, record: TrialRecord) -> None:
+    """Add one record durably, in one write."""
+    data = to_json(record) + b"\n"
+    handle = os.open(file, os.O_WRONLY | os.O_APPEND)
+    try:
+        if os.write(handle, data) != len(data):
+            # Resuming cuts it off.
+            raise OSError(errno.ENOSPC, "the record does not fit", str(file))
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,32 @@
+"""python -m vmtoll.sites SITE OUTDIR — write a site and its manifest."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from vmtoll.model.errors import SiteError
+from vmtoll.sites.build import build
+from vmtoll.sites.load import SITES_DIR
+
+
+def main() -> int:
+    names = sorted(p.stem for p in SITES_DIR.glob("*.yml"))
+    parser = argparse.ArgumentParser(prog="python -m vmtoll.sites", description=__doc__)
+    parser.add_argument("site", help=f"one of: {', '.join(names)}, or the path of a site's YAML")
+    parser.add_argument("outdir", type=Path)
+    args = parser.parse_args()
+    path = Path(args.site) if args.site.endswith(".yml") else SITES_DIR / f"{args.site}.yml"
+    if not path.is_file():
+        parser.error(f"no site {args.site!r}; there are: {', '.join(names)}")
+    try:
+        made = build(path, args.outdir)
+    except (SiteError, OSError) as error:
+        print(f"{error}", file=sys.stderr)
+        return 1
+    total = sum(f["size_bytes"] for f in made["files"])
+    print(f"{made['site']}: {len(made['files'])} files, {total} bytes, digest {made['digest'][:16]}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,145 @@
+"""Draw a site's files from its seed and write them."""
+
+import hashlib
+import json
+import math
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import NormalDist
+
+from vmtoll.model.site import KINDS, DrawnSite, Kind, ListedSite, Page, Site, kind_of
+from vmtoll.sites.content import MAKERS, SMALLEST, compressible
+from vmtoll.sites.load import load_site
+from vmtoll.sites.manifest import Manifest, ManifestFile, digest
+
+# Every file carries this time, so that Last-Modified and ETag are alike on every host.
+MTIME_S = 1_234_567_890
+_FOLDERS = ("", "news", "staff", "forms", "products/manuals")
+
+
+def sizes(site: DrawnSite, rng: random.Random) -> list[int]:
+    """Sizes in bytes, largest first: the distribution's own quantiles with a little jitter, and both ends."""
+    in_tail = round(site.files * site.tail.share)
+    in_body = site.files - in_tail
+    normal = NormalDist(math.log(site.body.median_bytes), site.body.sigma)
+    drawn = [math.exp(normal.inv_cdf((i + rng.uniform(0.1, 0.9)) / in_body)) for i in range(in_body)]
+    low, high, alpha = site.tail.from_bytes, site.largest_bytes, site.tail.alpha
+    cut = 1 - (low / high) ** alpha
+    for i in range(in_tail):
+        share = (i + rng.uniform(0.1, 0.9)) / in_tail
+        drawn.append(low / (1 - share * cut) ** (1 / alpha))
+    result = sorted((min(high, max(site.smallest_bytes, round(s))) for s in drawn), reverse=True)
+    result[0], result[-1] = site.largest_bytes, site.smallest_bytes
+    return result
+
+
+def weights(site: DrawnSite, rng: random.Random) -> list[int]:
+    """One weight a file, at least 1, adding up to `popularity.lines`; largest remainders after Zipf."""
+    spare = site.popularity.lines - site.files
+    shares = [1 / rank**site.popularity.zipf_exponent for rank in range(1, site.files + 1)]
+    exact = [spare * share / sum(shares) for share in shares]
+    result = [1 + int(e) for e in exact]
+    rest = site.popularity.lines - sum(result)
+    for i in sorted(range(site.files), key=lambda i: (int(exact[i]) - exact[i], i))[:rest]:
+        result[i] += 1
+    rng.shuffle(result)
+    return result
+
+
+def _kind(site: DrawnSite, rng: random.Random, size: int) -> Kind:
+    kinds = [k for k in KINDS if k in site.kinds and size >= SMALLEST[k]]
+    return rng.choices(kinds, weights=[site.kinds[k] for k in kinds])[0]
+
+
+def files(site: Site) -> Iterator[tuple[str, int, bytes]]:
+    """Yield (path, weight, body) of every file; the weight is its lines in the URL list."""
+    if isinstance(site, ListedSite):
+        yield from _listed(site, weight=1)
+    else:
+        yield from _drawn(site)
+        yield from _listed(site, weight=0)
+
+
+def _listed(site: Site, weight: int) -> Iterator[tuple[str, int, bytes]]:
+    for path, content in site.pages.items():
+        if isinstance(content, Page) and content.gzip:
+            text, packed = _compressible(site, path, content.size_bytes)
+            yield path, 0, text
+            yield f"{path}.gz", content.weight, packed
+        elif isinstance(content, Page):
+            yield path, content.weight, _body(site, path, content.size_bytes)
+        else:
+            yield path, weight, content.encode() if isinstance(content, str) else _body(site, path, content)
+
+
+def _body(site: Site, path: str, size: int) -> bytes:
+    kind = kind_of(path)
+    body = MAKERS[kind](random.Random(f"{site.seed}:{path}"), size) if kind else b""
+    if len(body) != size:
+        raise AssertionError(f"{path}: drew {len(body)} bytes instead of {size}")
+    return body
+
+
+def _compressible(site: Site, path: str, size: int) -> tuple[bytes, bytes]:
+    kind = kind_of(path)
+    text, packed = compressible(MAKERS[kind], f"{site.seed}:{path}", size) if kind else (b"", b"")
+    if len(packed) != size:
+        raise AssertionError(f"{path}.gz: made {len(packed)} bytes instead of {size}")
+    return text, packed
+
+
+def _drawn(site: DrawnSite) -> Iterator[tuple[str, int, bytes]]:
+    """The first is index.html."""
+    rng = random.Random(f"{site.name}:{site.seed}")
+    drawn = sizes(site, rng)
+    drawn.insert(0, drawn.pop(len(drawn) // 2))  # the index page is of middling size
+    for number, (size, weight) in enumerate(zip(drawn, weights(site, rng), strict=True)):
+        kind = "html" if number == 0 else _kind(site, rng, size)
+        suffix = "jpg" if kind == "jpeg" else kind
+        folder = rng.choice(_FOLDERS)
+        path = "index.html" if number == 0 else f"{folder}/file{number:03d}.{suffix}".lstrip("/")
+        yield path, weight, _body(site, path, size)
+
+
+def _entry(path: str, weight: int, body: bytes) -> ManifestFile:
+    return {"path": path, "size_bytes": len(body), "sha256": hashlib.sha256(body).hexdigest(), "weight": weight}
+
+
+def manifest(site: Site) -> Manifest:
+    """The manifest without writing anything: what every SUT must serve."""
+    return _manifest(site, [_entry(*file) for file in files(site)])
+
+
+def _manifest(site: Site, entries: list[ManifestFile]) -> Manifest:
+    return {"site": site.name, "digest": digest(entries), "files": sorted(entries, key=lambda f: f["path"])}
+
+
+def build(site_yml: Path, out_dir: Path) -> Manifest:
+    """Write OUT/<site>/… and OUT/<site>.manifest.json with fixed times; return the manifest.
+
+    Files that the site does not have are removed from OUT/<site>. Raises SiteError, OSError.
+    """
+    site = load_site(site_yml)
+    root = out_dir / site.name
+    entries = []
+    for path, weight, body in files(site):
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(body)
+        entries.append(_entry(path, weight, body))
+    wanted = {root / e["path"] for e in entries}
+    for found in sorted(root.rglob("*"), reverse=True):
+        if found.is_dir():
+            if not any(found.iterdir()):
+                found.rmdir()
+        elif found not in wanted:
+            found.unlink()
+    result = _manifest(site, entries)
+    manifest_file = out_dir / f"{site.name}.manifest.json"
+    manifest_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for made in [*sorted(root.rglob("*"), reverse=True), root, manifest_file]:
+        made.chmod(0o755 if made.is_dir() else 0o644)
+        os.utime(made, (MTIME_S, MTIME_S))
+    return result

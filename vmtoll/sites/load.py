@@ -1,0 +1,30 @@
+"""A site's YAML, read and checked."""
+
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from vmtoll.model.errors import SiteError
+from vmtoll.model.site import DrawnSite, ListedSite, Site
+from vmtoll.paths import PROJECT
+
+SITES_DIR = PROJECT / "workloads" / "sites"
+
+
+def load_site(path: Path) -> Site:
+    """Read a site's YAML; its name is the file's name.
+
+    Raises SiteError when it is missing, is not YAML or says something it may not.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise SiteError(f"{path}: {error}") from error
+    if not isinstance(data, dict):
+        raise SiteError(f"{path}: must be a mapping")
+    try:
+        model: type[Site] = DrawnSite if "files" in data or "pages" not in data else ListedSite
+        return model(name=path.stem, **data)
+    except (ValidationError, TypeError) as error:
+        raise SiteError(f"{path}: {error}") from error

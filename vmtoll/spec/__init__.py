@@ -1,0 +1,1 @@
+"""What users write: experiments, workloads, servers, sources and inventories, read and checked."""

@@ -1,0 +1,85 @@
+"""YAML documents: read, validated by a model, or refused in one clear sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from vmtoll.model.errors import ExperimentError
+from vmtoll.spec.catalog import unknown
+
+# Keys that had another name: old → new.
+RENAMED = {"twin": "crosscheck", "twin_duration_s": "crosscheck_duration_s", "ladder": "tuning_steps"}
+# The keys and values of a document.
+Keys = dict[str, Any]
+
+
+def read(path: Path) -> Keys:
+    """A file's keys and values. Raises ExperimentError when it is not a mapping, or says its own name."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExperimentError(f"{path}: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ExperimentError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ExperimentError(f"{path}: must be a mapping of keys to values")
+    if "name" in data:
+        raise ExperimentError(f"{path}: name: must not be given, the file's name is the name")
+    return data
+
+
+def laid_over(base: Keys, keys: Keys) -> Keys:
+    """`base` with these keys over its own; a mapping is laid over a mapping key by key."""
+    merged = dict(base)
+    for key, value in keys.items():
+        below = merged.get(key)
+        merged[key] = laid_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    here: Any = model
+    for part in location[:-1]:
+        field = here.model_fields.get(part) if isinstance(part, str) else None
+        if field is not None:
+            candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
+            here = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), here)
+    return [name for name in here.model_fields if name != "name"]
+
+
+def mistake(path: Path, model: type[BaseModel], error: ValidationError) -> ExperimentError:
+    """The first thing that is wrong with a document, named with its file and key."""
+    # A misspelt key is also a missing one: name the misspelling.
+    found = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    location = found["loc"]
+    if found["type"] == "extra_forbidden" and location[-1] in RENAMED:
+        text = f"{_key(location)}: is now called {RENAMED[str(location[-1])]}; rename the key"
+    elif found["type"] == "extra_forbidden":
+        text = f"{_key(location)}: {unknown('key', location[-1], _allowed_keys(model, location))}"
+    elif found["type"] == "missing":
+        text = f"{_key(location)}: is missing; keys: {', '.join(_allowed_keys(model, location))}"
+    elif not location:
+        text = found["msg"].removeprefix("Value error, ")
+    else:
+        text = f"{_key(location)}: {found['input']!r}: {found['msg'][:1].lower()}{found['msg'][1:]}"
+    more = error.error_count() - 1
+    return ExperimentError(f"{path}: {text}" + (f" (and {more} more)" if more else ""))
+
+
+def check_names(path: Path, key: str, kind: str, values: list[str], allowed: list[str]) -> None:
+    """Each value exists, and once. Raises ExperimentError."""
+    for i, value in enumerate(values):
+        where = key.replace("[]", f"[{i}]")
+        if value not in allowed:
+            raise ExperimentError(f"{path}: {where}: {unknown(kind, value, allowed)}")
+        if value in values[:i]:
+            raise ExperimentError(f"{path}: {where}: {value!r} is named twice")

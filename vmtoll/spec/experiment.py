@@ -1,0 +1,231 @@
+"""Experiments: YAML in, one that vmtoll.model knows, with everything it names, or one clear error out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from pydantic import ValidationError
+
+from vmtoll.model import columns, facts
+from vmtoll.model.errors import ExperimentError, SiteError
+from vmtoll.model.experiment import Claim, Experiment, Scale
+from vmtoll.model.site import Site
+from vmtoll.model.trial import METAL
+from vmtoll.model.workload import ClosedWorkload, MailWorkload, SharedHostWorkload, Workload, listed
+from vmtoll.sites import load_site, manifest
+from vmtoll.spec import sources
+from vmtoll.spec.catalog import Registry, unknown
+from vmtoll.spec.documents import Keys, check_names, mistake, read
+from vmtoll.spec.server import read_server, read_servers
+from vmtoll.spec.workload import file_of, load_workloads
+from vmtoll.spec.workload import names as workload_names
+
+# Highest goodput of a rate sweep: the one metric of a claim that is not a column.
+PEAK_GOODPUT = "peak_goodput_rps"
+METRICS = [
+    str(column["name"]) for column in columns.table_schema()["fields"] if column["type"] in {"number", "integer"}
+] + [PEAK_GOODPUT]
+
+
+def check_claims(
+    path: Path,
+    claims: Sequence[Claim],
+    servers: Sequence[str],
+    environments: Sequence[str],
+    workloads: Mapping[str, Workload],
+) -> None:
+    """Every name of every claim is one of the experiment's. Raises ExperimentError."""
+    allowed = {"server": list(servers), "environment": list(environments), "workload": list(workloads)}
+    for i, claim in enumerate(claims):
+        check_names(path, f"claims[{i}].metric", "metric", [claim.metric], METRICS)
+        for key, side in (("of", claim.of), ("over", claim.over)):
+            if side is None:
+                continue
+            for kind, names in allowed.items():
+                check_names(path, f"claims[{i}].{key}.{kind}", kind, list(listed(getattr(side, kind))), names)
+            if side.users is not None:
+                _check_users(
+                    path, f"claims[{i}].{key}.users", side.users, [workloads[n] for n in listed(side.workload)]
+                )
+
+
+def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequence[Workload]) -> None:
+    """Each of these workloads has these numbers of users. Raises ExperimentError."""
+    for workload in workloads:
+        known = listed(workload.users) if isinstance(workload, ClosedWorkload | MailWorkload) else []
+        for count in listed(users):
+            if count not in known:
+                has = f"has {', '.join(map(str, known))}" if known else "is no closed loop"
+                raise ExperimentError(f"{path}: {key}: {count}: the workload {workload.name} {has}")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """An experiment with everything it names.
+
+    `skipped`: server → why it is not measured: its source is not at hand, or it does not speak TLS; `sources`: server
+    → version and digest of the archive that it is built from; `absent`: environment of the tuning steps → why it is
+    not measured; `unshipped`: of those skipped, server → the release of the machines, which does not ship it.
+    """
+
+    experiment: Experiment
+    workloads: Mapping[str, Workload]
+    site: Site
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    unshipped: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def servers(self) -> list[str]:
+        """Those that are measured."""
+        return [server for server in self.experiment.servers if server not in self.skipped]
+
+    @property
+    def environments(self) -> list[str]:
+        """Those that are measured."""
+        return [environment for environment in self.experiment.environments if environment not in self.absent]
+
+    @property
+    def guests(self) -> int:
+        """How many guests of one environment must share one KVM host."""
+        shared = [w for w in self.workloads.values() if isinstance(w, SharedHostWorkload)]
+        return max((workload.guests_needed for workload in shared), default=1)
+
+
+def load(path: Path, registry: Registry | None = None, scale: Scale | None = None) -> Resolved:
+    """Read an experiment and everything it names; check all of it before anything starts.
+
+    An experiment that has `scales` is taken at `scale` (default: small); one that has none has one size, whatever
+    `scale` says. Raises ExperimentError naming the file, the key and the allowed values.
+    """
+    registry = registry or Registry()
+    if not path.is_file():
+        raise ExperimentError(f"{path}: {unknown('experiment', path.stem, registry.experiments())}")
+    document = read(path)
+    data = _at_scale(path, document, scale)
+    try:
+        experiment = Experiment(name=path.stem, **data)
+    except ValidationError as error:
+        raise mistake(path, Experiment, error) from None
+    check_names(path, "environments[]", "environment", experiment.environments, registry.environments())
+    check_names(path, "servers[]", "server", experiment.servers, registry.servers())
+    check_names(path, "declared_differences[]", "fact", experiment.declared_differences, facts.COMPARED)
+    if experiment.noise_floor:
+        floor = experiment.noise_floor
+        check_names(path, "noise_floor.environment", "environment", [floor.environment], experiment.environments)
+        check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
+    if experiment.tuning_steps:
+        guests = [environment for environment in experiment.environments if environment != METAL]
+        for key, steps in experiment.tuning_steps.named():
+            check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
+    workloads = _workloads(path, experiment, registry)
+    experiment = experiment.model_copy(update={"workloads": list(workloads)})
+    names = {kind: _at_any_scale(document, f"{kind}s") for kind in ("server", "environment", "workload")}
+    at_any_scale = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
+    check_claims(path, experiment.claims, names["server"], names["environment"], at_any_scale)
+    _check_kinds(path, experiment.servers, workloads, registry)
+    sites = sorted({w.site for w in workloads.values()})
+    if len(sites) > 1:
+        raise ExperimentError(f"{path}: workloads: they use the sites {', '.join(sites)}; a run uses one")
+    try:
+        site = load_site(registry.site_file(sites[0]))
+    except SiteError as error:
+        raise ExperimentError(" ".join(str(error).split())) from error
+    for name, workload in workloads.items():
+        if workload.page:
+            pages = [file["path"] for file in manifest(site)["files"]]
+            if workload.page not in pages:
+                where = f"{file_of(name, registry)}: page"
+                raise ExperimentError(f"{where}: {unknown('page', workload.page, pages)}")
+    built = sources.look(registry, experiment.servers)
+    skipped = built.skipped | _without_transport(path, experiment.servers, workloads, registry)
+    resolved = Resolved(experiment=experiment, workloads=workloads, site=site, skipped=skipped, sources=built.versions)
+    if not resolved.servers:
+        raise ExperimentError(f"{path}: servers: none is left to measure: {'; '.join(skipped.values())}")
+    return resolved
+
+
+def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[str, Workload]:
+    """The experiment's workloads, each variant by its own name, with the users that it chooses of them."""
+    workloads: dict[str, Workload] = {}
+    for i, name in enumerate(experiment.workloads):
+        variants = load_workloads(name, registry)
+        if not variants:
+            raise ExperimentError(f"{path}: workloads[{i}]: {unknown('workload', name, workload_names(registry))}")
+        if twice := next((variant for variant in variants if variant in workloads), None):
+            raise ExperimentError(f"{path}: workloads[{i}]: {twice!r} is named twice")
+        workloads |= variants
+    check_names(path, "users", "workload", list(experiment.users), list(workloads))
+    for name, users in experiment.users.items():
+        _check_users(path, f"users.{name}", users, [workloads[name]])
+        workloads[name] = workloads[name].model_copy(update={"users": users})
+    return workloads
+
+
+def _check_kinds(path: Path, servers: list[str], workloads: dict[str, Workload], registry: Registry) -> None:
+    """Mail goes to mail servers, requests for pages to the others, bodies to those that read them.
+
+    Raises ExperimentError.
+    """
+    for server in servers:
+        definition = read_server(server, registry.servers_folder())
+        serves = definition.serves
+        for name, workload in workloads.items():
+            asks = "mail" if isinstance(workload, MailWorkload) else "pages"
+            if asks != serves:
+                raise ExperimentError(f"{path}: servers: {server} serves {serves}, the workload {name} is for {asks}")
+            page = f"{workload.site}/{workload.page}"
+            if workload.method == "POST" and definition.uploads != page:
+                able = [s.name for s in read_servers(registry.servers_folder()) if s.uploads == page]
+                raise ExperimentError(
+                    f"{path}: servers: {server} reads no bodies sent to {page}, as the workload {name} does; "
+                    f"allowed: {', '.join(able) or 'none'}"
+                )
+
+
+def _without_transport(
+    path: Path, servers: list[str], workloads: Mapping[str, Workload], registry: Registry
+) -> dict[str, str]:
+    """Servers that cannot be reached as every workload wants it, and why: an experiment skips them.
+
+    Raises ExperimentError for a server that some of the workloads can reach.
+    """
+    skipped = {}
+    for server in servers:
+        definition = read_server(server, registry.servers_folder())
+        reasons = {name: why for name, workload in workloads.items() if (why := definition.cannot(workload.transport))}
+        if len(reasons) == len(workloads):
+            skipped[server] = next(iter(reasons.values()))
+        elif reasons:
+            name, why = next(iter(reasons.items()))
+            raise ExperimentError(
+                f"{path}: servers: {server} {why}, as the workload {name} wants; measure it without this workload in "
+                "an experiment of its own"
+            )
+    return skipped
+
+
+def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
+    """The document's keys with those of the chosen scale laid over them."""
+    if "scales" not in data:
+        return data
+    if "scale" in data:
+        raise ExperimentError(f"{path}: scale: is chosen when it is run; the document says `scales`")
+    scales = data["scales"]
+    known = list(get_args(Scale))
+    if not isinstance(scales, dict) or not all(isinstance(keys, dict) for keys in scales.values()):
+        raise ExperimentError(f"{path}: scales: must be a mapping of {' and '.join(known)} to keys and values")
+    check_names(path, "scales", "scale", list(scales), known)
+    chosen = scale or "small"
+    if chosen not in scales:
+        raise ExperimentError(f"{path}: scales.{chosen}: is missing; there is: {', '.join(scales) or 'none'}")
+    kept = {key: value for key, value in data.items() if key != "scales"}
+    return {**kept, **scales[chosen], "scale": chosen}
+
+
+def _at_any_scale(document: Keys, key: str) -> list[str]:
+    """A claim may be about what only the other scale measures; then this one cannot tell."""
+    lists = [document.get(key, []), *(keys.get(key, []) for keys in document.get("scales", {}).values())]
+    return list(dict.fromkeys(name for names in lists for name in names))

@@ -1,0 +1,135 @@
+"""The machines of a run, read from an Ansible inventory."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vmtoll.model.errors import InventoryError
+from vmtoll.model.inventory import Host, Inventory, Role
+
+__all__ = ["Host", "Inventory", "Role", "from_data", "hosts_by_role", "load_inventory", "read_inventory"]
+
+_GROUPS: tuple[tuple[str, Role], ...] = (
+    ("clients", "client"),
+    ("metal", "metal"),
+    ("kvm_guests", "kvm_guest"),
+    ("kvm_hosts", "kvm_host"),
+)
+
+
+def _ansible_inventory() -> str:
+    installed = Path(sys.executable).parent / "ansible-inventory"
+    program = str(installed) if installed.exists() else shutil.which("ansible-inventory")
+    if not program:
+        raise InventoryError("ansible-inventory is neither in this Python's folder nor on the PATH")
+    return program
+
+
+def joined(pattern: str, *more: str) -> str:
+    """A pattern of hosts with more parts. Ansible takes commas between them or colons, never both in one pattern."""
+    return ("," if "," in pattern else ":").join([pattern, *more])
+
+
+def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
+    """What `ansible-inventory --list` says of the machines that `limit`, Ansible's pattern of hosts, matches.
+
+    KVM hosts are always among them: whoever is measured on one needs it. Raises InventoryError.
+    """
+    if not path.exists():
+        raise InventoryError(f"{path}: no such inventory")
+    environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true"}
+    done = subprocess.run(
+        [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", joined(limit, "kvm_hosts")] if limit else [])],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
+    )
+    if done.returncode:
+        raise InventoryError(f"{path}: {' '.join(done.stderr.split())}")
+    data = json.loads(done.stdout)
+    if not isinstance(data, dict):
+        raise InventoryError(f"{path}: ansible-inventory printed no mapping")
+    return data
+
+
+def members(data: Mapping[str, Any], group: str) -> list[str]:
+    """Names of the hosts of a group and of its child groups, each once."""
+    entry = data.get(group, {})
+    names = list(entry.get("hosts", []))
+    for child in entry.get("children", []):
+        names += [n for n in members(data, child) if n not in names]
+    return names
+
+
+def hosts_by_role(data: Mapping[str, Any], source: str = "inventory") -> dict[Role, list[Host]]:
+    """Every machine that an inventory names, by its role."""
+    variables = data.get("_meta", {}).get("hostvars", {})
+    return {
+        role: [Host(name, role, variables.get(name, {}), source) for name in members(data, group)]
+        for group, role in _GROUPS
+    }
+
+
+def from_data(
+    data: Mapping[str, Any],
+    environments: list[str],
+    source: str = "inventory",
+    guests: int = 1,
+    optional: Collection[str] = (),
+) -> Inventory:
+    """Typed hosts for these environments, of a guest's as many as `guests`, all on one KVM host.
+
+    An environment that is `optional` may have no machine: then it is not among the inventory's. Raises
+    InventoryError when another has none, too few guests, or more machines than can be told apart, and for a variable
+    with a wrong value.
+    """
+    by_role = hosts_by_role(data, source)
+    if not by_role["client"]:
+        raise InventoryError(f"{source}: the group `clients` is empty: nothing would send load")
+    candidates = by_role["metal"] + by_role["kvm_guest"]
+    present = {host.vars.environment for host in candidates}
+    environments = [name for name in environments if name in present or name not in optional]
+    machines = {environment: _machines(candidates, environment, source, guests) for environment in environments}
+    clients, under_test = by_role["client"], [host for hosts in machines.values() for host in hosts]
+    needed = {host.vars.kvm_host for host in under_test if host.role == "kvm_guest"}
+    needed |= {host.vars.container_host for host in (*clients, *under_test)}
+    kvm_hosts = {host.name: host for host in by_role["kvm_host"] if host.name in needed}
+    if missing := sorted(name for name in needed if name and name not in kvm_hosts):
+        raise InventoryError(f"{source}: host {missing[0]!r} of a guest or container is not in the group `kvm_hosts`")
+    inventory = Inventory(clients, machines, kvm_hosts)
+    for host in inventory.hosts():
+        host.check()
+    return inventory
+
+
+def _machines(candidates: Sequence[Host], environment: str, source: str, guests: int) -> list[Host]:
+    """Those of one environment: one machine, or the first `guests` of a KVM host's guests."""
+    matching = [host for host in candidates if host.vars.environment == environment]
+    on_one_host = len({host.vars.kvm_host for host in matching}) == 1 and all(h.role == "kvm_guest" for h in matching)
+    if not matching or not (on_one_host or len(matching) == 1):
+        present = sorted({str(host.vars.environment) for host in candidates})
+        raise InventoryError(
+            f"{source}: {len(matching)} hosts have vmtoll_environment {environment!r}, one is needed "
+            f"(choose with --limit); there are: {', '.join(present) or 'none'}"
+        )
+    needed = guests if on_one_host else 1
+    if len(matching) < needed:
+        raise InventoryError(
+            f"{source}: {len(matching)} guests on one host have vmtoll_environment {environment!r}, {needed} are needed"
+        )
+    return matching[:needed]
+
+
+def load_inventory(
+    path: Path, environments: list[str], guests: int = 1, limit: str | None = None, optional: Collection[str] = ()
+) -> Inventory:
+    """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
+    source = f"{path} with --limit {limit}" if limit else str(path)
+    return from_data(read_inventory(path, limit), environments, source, guests, optional)

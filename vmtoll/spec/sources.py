@@ -1,0 +1,63 @@
+"""Servers that no distribution ships: measured when the user has their source archive at hand, else skipped.
+
+`server.yml` names project, version and licence under `source`; the user's `sources.yml`, beside the README, says where
+the archive is and what it must be: `thttpd: {path: /home/me/thttpd-2.29.tar.gz, sha256: …}`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from vmtoll.model.document import Document
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.documents import mistake, read
+from vmtoll.spec.server import read_server
+
+FILE = "sources.yml"
+
+
+class Archive(Document):
+    """What the user has: the archive, and its digest as the user knows it."""
+
+    path: str
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+def at_hand(root: Path) -> dict[str, Archive]:
+    """The archives by server; none when there is no file. Raises ExperimentError naming file and key."""
+    file = root / FILE
+    if not file.exists():
+        return {}
+    archives = {}
+    for server, data in read(file).items():
+        try:
+            archives[server] = Archive.model_validate(data)
+        except ValidationError as error:
+            raise mistake(file, Archive, error) from None
+    return archives
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Of an experiment's servers: `versions` of those that are built from an archive, and `skipped` with the reason."""
+
+    versions: dict[str, str]
+    skipped: dict[str, str]
+
+
+def look(registry: Registry, servers: Sequence[str]) -> Sources:
+    """What there is for these servers. Raises ExperimentError."""
+    archives, sources = at_hand(registry.root), Sources({}, {})
+    for server in servers:
+        source = read_server(server, registry.servers_folder()).source
+        if not source:
+            continue
+        what = f"{source.project} {source.version}"
+        if server in archives:
+            sources.versions[server] = f"{what}, archive {archives[server].sha256}"
+        else:
+            why = f"source not at hand: {what} is in no distribution; say in {FILE} where its archive is"
+            sources.skipped[server] = why
+    return sources

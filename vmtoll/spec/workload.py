@@ -1,0 +1,230 @@
+"""Workloads: YAML in, checked against the sites and the load tools; workloads of vmtoll.model or one error out.
+
+A file is one workload, or one for each of its `variants`: a list of axes, each a mapping of suffixes to the keys that
+stand for them. `page.yml` with the axes {4k, 100k} and {close, keep} has page-4k-close, page-4k-keep, …; what a variant
+says under `description` is added to the file's own.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from vmtoll import loadgen
+from vmtoll.loadgen import Adapter
+from vmtoll.model.errors import ExperimentError
+from vmtoll.model.transport import Transport
+from vmtoll.model.workload import (
+    ClosedWorkload,
+    MailWorkload,
+    OpenWorkload,
+    RampWorkload,
+    RateWorkload,
+    SearchWorkload,
+    SharedHostWorkload,
+    SweepWorkload,
+    Workload,
+    listed,
+)
+from vmtoll.spec.catalog import Registry, unknown
+from vmtoll.spec.documents import Keys, check_names, mistake, read
+
+_SharedHost = ClosedWorkload | RateWorkload | SweepWorkload
+_SUFFIX = re.compile(r"[a-z0-9][a-z0-9-]*")
+KINDS: Mapping[str, type[Workload]] = {
+    "closed": ClosedWorkload,
+    "rate": RateWorkload,
+    "sweep": SweepWorkload,
+    "search": SearchWorkload,
+    "ramp": RampWorkload,
+    "mail": MailWorkload,
+}
+
+
+def names(registry: Registry) -> list[str]:
+    """Every workload that there is, each variant by its own name. Raises ExperimentError."""
+    return [name for file in registry.workloads() for name in _documents(registry.workload_file(file))]
+
+
+def file_of(name: str, registry: Registry) -> Path | None:
+    """The file of a workload or of a variant; None where there is no such workload. Raises ExperimentError."""
+    for stem in registry.workloads():
+        path = registry.workload_file(stem)
+        if name == stem or (name.startswith(f"{stem}-") and name in _documents(path)):
+            return path
+    return None
+
+
+def load_workloads(name: str, registry: Registry) -> dict[str, Workload]:
+    """The workload of this name, or all variants of the file of this name; none where it is unknown.
+
+    Raises ExperimentError.
+    """
+    if not (path := file_of(name, registry)):
+        return {}
+    documents = _documents(path)
+    chosen = list(documents) if name == path.stem else [name]
+    return {variant: _load(path, variant, documents[variant], registry) for variant in chosen}
+
+
+def _documents(path: Path) -> dict[str, Keys]:
+    """Keys and values of each workload that a file describes, by name. Raises ExperimentError."""
+    data = read(path)
+    if "variants" not in data:
+        return {path.stem: data}
+    axes = data.pop("variants")
+    if not isinstance(axes, list) or not axes or not all(isinstance(axis, dict) and axis for axis in axes):
+        raise ExperimentError(f"{path}: variants: must be a list of mappings, each of suffixes to keys and values")
+    for i, (suffix, keys) in ((i, item) for i, axis in enumerate(axes) for item in axis.items()):
+        if not isinstance(suffix, str) or not _SUFFIX.fullmatch(suffix):
+            raise ExperimentError(f"{path}: variants[{i}]: {suffix!r} must be lower-case letters, digits and hyphens")
+        if not isinstance(keys, dict) or not all(isinstance(key, str) for key in keys):
+            raise ExperimentError(f"{path}: variants[{i}].{suffix}: must be a mapping of keys to values")
+    documents: dict[str, Keys] = {}
+    for chosen in itertools.product(*(axis.items() for axis in axes)):
+        name = "-".join([path.stem, *(suffix for suffix, _ in chosen)])
+        if name in documents or path.with_stem(name).exists():
+            raise ExperimentError(f"{path}: variants: there are two workloads {name}; rename one")
+        document = dict(data)
+        for _, keys in chosen:
+            document |= keys
+        parts = [keys["description"] for keys in (data, *(keys for _, keys in chosen)) if "description" in keys]
+        documents[name] = document | ({"description": ", ".join(map(str, parts))} if parts else {})
+    return documents
+
+
+def _load(path: Path, name: str, data: Keys, registry: Registry) -> Workload:
+    kind = data.get("kind", "closed")
+    if kind not in KINDS:
+        raise ExperimentError(f"{path}: kind: {unknown('kind', kind, list(KINDS))}")
+    model, tools = KINDS[kind], _Tools(path, registry)
+    if kind in _AT_RANDOM and "arrivals" not in data and tools.schedule(data.get("tool"), data.get("crosscheck")):
+        data = data | {"arrivals": "poisson"}
+    try:
+        workload = model(name=name, **data)
+    except ValidationError as error:
+        raise mistake(path, model, error) from None
+    check_names(path, "site", "site", [workload.site], registry.sites())
+    tools.check("tool", workload.tool, workload, kind)
+    if workload.crosscheck:
+        tools.check("crosscheck", workload.crosscheck, workload, kind)
+    if isinstance(workload, SharedHostWorkload):
+        _check_shared_host(path, workload, kind, tools)
+    if isinstance(workload, ClosedWorkload | OpenWorkload) and workload.capacity:
+        tools.check("capacity.tool", workload.capacity.tool, workload, "closed")
+    return workload
+
+
+# Kinds whose arrivals are random where nothing else is said and their tools can.
+_AT_RANDOM = ("rate", "sweep", "search")
+
+
+class _Tools:
+    """The load tools that there are; each check raises ExperimentError with the tools that would do."""
+
+    def __init__(self, path: Path, registry: Registry) -> None:
+        self.path = path
+        self.adapters = {name: loadgen.get(name, registry.tools_folder()) for name in registry.tools()}
+
+    def schedule(self, *names: object) -> bool:
+        """Whether each of these tools sends by a schedule; None is no tool."""
+        able = {name for name, adapter in self.adapters.items() if adapter.schedules}
+        return all(name in able for name in names if name is not None)
+
+    def refuse(self, key: str, name: str, why: str, able: Callable[[Adapter], bool]) -> ExperimentError:
+        """Say why this tool cannot do it, and which can."""
+        allowed = ", ".join(other for other, adapter in self.adapters.items() if able(adapter))
+        return ExperimentError(f"{self.path}: {key}: {name} {why}; allowed: {allowed or 'none'}")
+
+    def check(self, key: str, name: str, workload: Workload, kind: str) -> None:
+        """The tool can send a load of this kind, in the way that the workload wants it."""
+        check_names(self.path, key, "tool", [name], list(self.adapters))
+        adapter = self.adapters[name]
+        if isinstance(workload, MailWorkload):
+            protocol = workload.protocol
+            if protocol not in adapter.mail_protocols:
+                raise self.refuse(key, name, f"does not speak {protocol}", lambda a: protocol in a.mail_protocols)
+            return
+        if adapter.mail_protocols:
+            raise self.refuse(key, name, "is for `kind: mail`", lambda a: not a.mail_protocols)
+        if kind == "ramp" and not adapter.open_loop:
+            raise self.refuse(key, name, "knows users only, not rates", lambda a: a.open_loop)
+        if kind in {"rate", "sweep", "search"} and adapter.refused_for_tails:
+            why = f"is refused for tails: {adapter.refused_for_tails}"
+            raise self.refuse(key, name, why, lambda a: not a.refused_for_tails)
+        if kind == "closed" and not adapter.closed_loop:
+            raise self.refuse(key, name, "knows rates only, not users", lambda a: a.closed_loop)
+        at_random = isinstance(workload, OpenWorkload) and workload.arrivals == "poisson"
+        if at_random and key in ("tool", "crosscheck") and not adapter.schedules:
+            why = "sends at even intervals alone, which is `arrivals: constant`"
+            raise self.refuse(key, name, why, lambda a: a.schedules)
+        if not workload.keep_alive and not adapter.can_close:
+            raise ExperimentError(f"{self.path}: {key}: {name} cannot do keep_alive: false")
+        if why := _cannot_reach(workload.transport, adapter):
+            raise self.refuse(key, name, why, lambda a: not _cannot_reach(workload.transport, a) and _does(a, kind))
+        if workload.method == "POST" and not adapter.sends_bodies:
+            raise self.refuse(key, name, "sends no bodies", lambda a: a.sends_bodies)
+        if adapter.one_page and workload.page is None:
+            raise ExperimentError(
+                f"{self.path}: page: {name} asks for one page only; name a file of the site {workload.site}"
+            )
+
+
+def _cannot_reach(transport: Transport, adapter: Adapter) -> str:
+    """Why this tool cannot send this way; empty when it can."""
+    if transport.tls and not adapter.tls:
+        return "does not speak TLS 1.3"
+    if transport.http == "2" and not adapter.http2:
+        return "does not speak HTTP/2"
+    if transport.resumption and not adapter.resumes:
+        return "does not resume TLS sessions"
+    return ""
+
+
+def _check_shared_host(path: Path, workload: _SharedHost, kind: str, tools: _Tools) -> None:
+    """Guests, neighbour and cold caches go with the rest of the workload and its tools. Raises ExperimentError."""
+    if wrong := _contradiction(workload):
+        raise ExperimentError(f"{path}: {wrong}")
+    for key, name in (("tool", workload.tool), ("crosscheck", workload.crosscheck)):
+        if name and (why := _cannot_share_host(workload, tools.adapters[name])):
+            raise tools.refuse(key, name, why, lambda a: not _cannot_share_host(workload, a) and _does(a, kind))
+    if workload.neighbour:
+        name = workload.neighbour.tool
+        tools.check("neighbour.tool", name, workload, "rate")
+        if not tools.adapters[name].ends:
+            raise tools.refuse("neighbour.tool", name, "cannot be ended while it sends", lambda a: a.ends)
+
+
+def _contradiction(workload: _SharedHost) -> str:
+    """Which keys do not go together; empty when all do."""
+    if workload.client == "localhost" and (workload.spread or workload.neighbour):
+        return "client: with `guests` or `neighbour` it must be remote: no guest stands for the others"
+    if not workload.cold:
+        return ""
+    if workload.crosscheck:
+        return "crosscheck: must be null with `cold: true`: what it asks for would be in the cache"
+    if isinstance(workload, ClosedWorkload | OpenWorkload) and workload.capacity:
+        return "cold: goes with rates only: the closed loop that a share is taken of would fill the server's caches"
+    if workload.page:
+        return "page: must not be given with `cold: true`: each file of the site is asked for once"
+    return ""
+
+
+def _cannot_share_host(workload: _SharedHost, adapter: Adapter) -> str:
+    """Why this tool cannot do the workload's guests or cold caches; empty when it can."""
+    users = max(listed(workload.users)) if isinstance(workload, ClosedWorkload) else None
+    if workload.spread and (adapter.one_page or adapter.one_host):
+        return "sends all to the host of its first URL, so that no load can be spread over guests"
+    if workload.cold and adapter.at_random:
+        return "draws its URLs at random, so that it cannot ask for each file once"
+    if workload.cold and adapter.lockstep and users != 1:
+        return "has all its users start at the same file, so that it asks for each file once with `users: 1` only"
+    return ""
+
+
+def _does(adapter: Adapter, kind: str) -> bool:
+    if adapter.mail_protocols:
+        return False
+    return adapter.closed_loop if kind == "closed" else not adapter.refused_for_tails
