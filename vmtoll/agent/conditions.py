@@ -15,8 +15,9 @@ from vmtoll.agent.protocol import Clock, Ports, Survey
 
 CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _COUNTERS = ("RetransSegs", "OutSegs", "ListenOverflows", "ListenDrops", "TCPReqQFullDrop")
-# They work for whoever sends and receives; that is the server's own cost, or the load generator's.
-_NETWORK_THREADS = ("ksoftirqd/",)
+# Kernel threads that work for whoever sends and receives: packets, and the memory of closed sockets (RCU). That is the
+# server's own cost, or the load generator's.
+_NETWORK_THREADS = ("ksoftirqd/", "rcu_", "rcuog/", "rcuop/", "rcuos/")
 
 
 def clock() -> Clock:

@@ -11,6 +11,7 @@ import yaml
 
 from tests.unit.runner.test_conditions import reading, steady, survey
 from vmtoll import loadgen
+from vmtoll.agent import conditions
 from vmtoll.agent.machine import read_kib
 from vmtoll.loadgen import OpenLoad
 from vmtoll.model.errors import AgentError
@@ -144,3 +145,10 @@ def test_what_several_guests_used_is_added_up() -> None:
     assert counted is not None
     assert counted.threads_s == {"vcpu": 2.0, "vhost": 0.0, "qemu": 1.0}
     assert counted.guest_interrupts == {"LOC": 2}
+
+
+def test_the_threads_that_free_closed_sockets_are_not_background() -> None:
+    processes = conditions.survey(())["processes"].values()
+    ours = [counts_as_ours for name, _, _, _, counts_as_ours in processes if name.startswith("rcu_")]
+    assert ours
+    assert all(ours)
