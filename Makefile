@@ -12,7 +12,7 @@ export VMTOLL_SUITE := $(SUITE)
 endif
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo check test test-long test-kvm lint lab-up lab-down lab-status provision preflight tune untune run campaign replication report notebook site bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
+.PHONY: help setup setup-tests demo check test test-long test-kvm lint lab-up lab-down lab-status provision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -80,6 +80,9 @@ notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails, capacity or r
 site: setup ## write a page over all runs, to filter and compare (site/index.html)
 	@$(VMTOLL) site
 
+docs: setup ## write the documents as a site (build/site/index.html), every link checked
+	@scripts/docs
+
 bench-percentiles: setup ## time and memory of exact percentiles over 100 million samples
 	@.venv/bin/python -m vmtoll.benchmarks.percentiles
 
@@ -103,4 +106,4 @@ lock: ## pin the Python environment again (needs pip-tools; takes minutes)
 
 clean: ## remove what was built in this folder (not results, not the image cache)
 	@$(MAKE) -s -C server-builds/lighttz clean
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .ansible *.egg-info site
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .ansible *.egg-info build site

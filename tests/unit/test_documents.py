@@ -6,6 +6,7 @@ A generated table stands between `<!-- generated: NAME -->` and `<!-- end -->`; 
 import importlib
 import re
 import shlex
+import subprocess
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -25,7 +26,7 @@ from vmtoll.spec.inventory import load_inventory
 from vmtoll.spec.server import read_servers
 
 README, REAL_HOSTS, PLANNING = "README.md", "docs/real-hosts.md", "docs/planning.md"
-DOCUMENTS = [README, *(str(file.relative_to(PROJECT)) for file in sorted((PROJECT / "docs").glob("*.md")))]
+DOCUMENTS = [README, *(str(file.relative_to(PROJECT)) for file in sorted((PROJECT / "docs").rglob("*.md")))]
 ENVIRONMENTS = ["metal", "kvm-default"]
 
 
@@ -219,6 +220,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "TLS of servers": _tls_servers,
     "uploads": _uploads,
 }
+
+
+def test_the_reference_is_up_to_date(tmp_path: Path) -> None:
+    subprocess.run([PROJECT / "scripts" / "reference", tmp_path], check=True)
+    written = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
+    kept = {file.name: file.read_text(encoding="utf-8") for file in (PROJECT / "docs" / "reference").iterdir()}
+    assert written == kept, "run scripts/reference"
 
 
 def test_generated_tables_are_up_to_date() -> None:

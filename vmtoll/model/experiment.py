@@ -19,8 +19,8 @@ Estimator = Literal["median", "mean-of-three", "trimmed-six"]
 class NoiseFloor(Document):
     """The A/A control: `environment` a second time in each block, for these servers."""
 
-    environment: str
-    servers: list[str] = Field(min_length=1)
+    environment: str = Field(description="environment that is measured a second time in each block")
+    servers: list[str] = Field(min_length=1, description="servers for which it is")
 
     @property
     def arm(self) -> Arm:
@@ -28,14 +28,13 @@ class NoiseFloor(Document):
 
 
 class TuningSteps(Document):
-    """`cumulative`: guest profiles from untuned to tuned, each compared with the one before it.
+    """Guest profiles that are compared step by step."""
 
-    `single`: profiles that each differ from `base` in one thing, compared with it.
-    """
-
-    cumulative: list[str] = Field(min_length=2)
-    base: str | None = None
-    single: list[str] = Field(default_factory=list)
+    cumulative: list[str] = Field(
+        min_length=2, description="guest profiles from untuned to tuned, each compared with the one before it"
+    )
+    base: str | None = Field(default=None, description="profile that each of `single` is compared with")
+    single: list[str] = Field(default_factory=list, description="profiles that each differ from `base` in one thing")
 
     @model_validator(mode="after")
     def _a_base(self) -> Self:
@@ -60,29 +59,37 @@ class TuningSteps(Document):
 
 
 class ClaimSide(Document):
-    """Which trials: a name, or several names whose trials are taken together. `users`: of these numbers alone."""
+    """Which trials a claim is about."""
 
-    server: str | list[str]
-    environment: str | list[str]
-    workload: str | list[str]
-    users: int | list[int] | None = None
+    server: str | list[str] = Field(description="server, or several whose trials are taken together")
+    environment: str | list[str] = Field(description="environment, or several")
+    workload: str | list[str] = Field(description="workload, or several")
+    users: int | list[int] | None = Field(
+        default=None, description="of a workload with several numbers of users, these alone"
+    )
 
 
 class Claim(Document):
-    """One claim and, where they were printed, the published figures (of `of`, of `over`) in the metric's unit.
+    """One claim of the source, with the published figures where they were printed."""
 
-    With `over` the figures give the direction; without figures `of` is claimed to be the larger. `within_pct` claims
-    that both are equal to so many percent. `at_least` and `at_most` are levels and need no `over`.
-    """
-
-    says: str
-    metric: str
-    of: ClaimSide
-    over: ClaimSide | None = None
-    published: list[float] = Field(default_factory=list, max_length=2)
-    within_pct: float | None = Field(default=None, gt=0, lt=100)
-    at_least: float | None = None
-    at_most: float | None = None
+    says: str = Field(description="the claim in one sentence")
+    metric: str = Field(description="column of `results/schema/trials.json`, `peak_goodput_rps` or `goodput_knee_rps`")
+    of: ClaimSide = Field(
+        description="the trials that it is about; without `published` they are claimed to have the larger figure"
+    )
+    over: ClaimSide | None = Field(
+        default=None, description="what they are compared with; a key that is not given is as in `of`"
+    )
+    published: list[float] = Field(
+        default_factory=list,
+        max_length=2,
+        description="printed figures of `of` and of `over`, in the metric's unit; they give the direction",
+    )
+    within_pct: float | None = Field(
+        default=None, gt=0, lt=100, description="claims that both sides are equal within so many percent"
+    )
+    at_least: float | None = Field(default=None, description="claims a level, instead of `over`")
+    at_most: float | None = Field(default=None, description="claims a level, instead of `over`")
 
     @model_validator(mode="before")
     @classmethod
@@ -107,38 +114,66 @@ class Claim(Document):
 
 
 class Experiment(Document):
-    """A question and its matrix. Seconds are wall-clock; `margin_pct`: a smaller difference is of no importance.
-
-    `boots`: the blocks are measured in so many groups, and before each but the first every machine under test boots.
-    `pause_idle_guests`: on the physical machine that is measured. `until`: `blocks` and `boots` are those up to the
-    first look; more follow, in boots of as many blocks, until the comparisons are known.
-    """
+    """A question, its matrix, and how it is measured."""
 
     name: str
-    question: str
-    source: str | None = None  # the article that it repeats: title as in results/published
-    purpose: Literal["measure", "smoke"] = "measure"
-    scale: Scale | None = None  # which of the document's `scales` these keys are of; None: it has one size
-    environments: list[str] = Field(min_length=1)
-    servers: list[str] = Field(min_length=1)
-    workloads: list[str] = Field(min_length=1)
-    users: dict[str, int | list[int]] = Field(default_factory=dict)  # workload → only these of its numbers of users
-    blocks: int = Field(default=10, gt=0)
-    boots: int = Field(default=1, gt=0)
-    until: Until | None = None
-    warmup_s: float = Field(gt=0)
-    duration_s: float = Field(gt=0)
-    crosscheck_duration_s: float | None = Field(default=None, gt=0)
-    link: str = "unshaped"
-    seed: int | None = Field(default=None, ge=0)
-    noise_floor: NoiseFloor | None = None
-    shares_of: SharesOf = "baseline"
-    pause_idle_guests: bool = True
-    margin_pct: float = Field(default=2.0, gt=0, le=50)
-    declared_differences: list[str] = Field(default_factory=lambda: list(ALWAYS_DIFFER))
-    published_estimator: Estimator = "median"
-    claims: list[Claim] = Field(default_factory=list)
-    tuning_steps: TuningSteps | None = None
+    question: str = Field(description="what it should answer, one sentence")
+    source: str | None = Field(
+        default=None, description="title of the article that it repeats, as in `results/published`"
+    )
+    purpose: Literal["measure", "smoke"] = Field(
+        default="measure", description="`smoke` may have fewer than six blocks, too few for an interval"
+    )
+    scale: Scale | None = Field(
+        default=None, description="which of the file's `scales` these keys are of; set by vmtoll"
+    )
+    environments: list[str] = Field(min_length=1, description="`metal` and guest profiles")
+    servers: list[str] = Field(min_length=1, description="folders of `server-builds`")
+    workloads: list[str] = Field(min_length=1, description="workloads, or files with several variants")
+    users: dict[str, int | list[int]] = Field(
+        default_factory=dict, description="workload → the numbers of users to measure, of those that it has"
+    )
+    blocks: int = Field(
+        default=10,
+        gt=0,
+        description="how often each scenario is measured on each arm; with `until`, up to the first look",
+    )
+    boots: int = Field(
+        default=1, gt=0, description="groups of blocks; before each but the first every machine under test boots"
+    )
+    until: Until | None = Field(default=None, description="blocks go on until each comparison is known")
+    warmup_s: float = Field(gt=0, description="load before each measurement, wall clock")
+    duration_s: float = Field(gt=0, description="load of the measurement, wall clock")
+    crosscheck_duration_s: float | None = Field(
+        default=None, gt=0, description="load of the cross-check, wall clock; unset: `duration_s`"
+    )
+    link: str = Field(default="unshaped", description="the clients' link; `unshaped`: the line as it is")
+    seed: int | None = Field(
+        default=None, ge=0, description="of the order of trials and the arrivals; unset: drawn, and recorded"
+    )
+    noise_floor: NoiseFloor | None = Field(
+        default=None, description="the A/A control: an environment a second time in each block"
+    )
+    shares_of: SharesOf = Field(
+        default="baseline",
+        description="`baseline`: shares are of metal's capacity; `slowest`: of the smallest of all environments'; "
+        "`own`: of each arm's own, so that the sides get different rates",
+    )
+    pause_idle_guests: bool = Field(
+        default=True, description="guests that idle on the physical machine of a trial are paused meanwhile"
+    )
+    margin_pct: float = Field(
+        default=2.0,
+        gt=0,
+        le=50,
+        description="margin of practical equivalence: a smaller difference is of no importance",
+    )
+    declared_differences: list[str] = Field(
+        default_factory=lambda: list(ALWAYS_DIFFER), description="facts in which metal and guest may differ"
+    )
+    published_estimator: Estimator = Field(default="median", description="how the source averaged its runs")
+    claims: list[Claim] = Field(default_factory=list, description="what the source claimed, judged by this run")
+    tuning_steps: TuningSteps | None = Field(default=None, description="guest profiles that are compared step by step")
 
     @model_validator(mode="after")
     def _enough_blocks(self) -> Self:

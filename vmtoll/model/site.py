@@ -23,35 +23,31 @@ def kind_of(path: str) -> Kind | None:
 class Body(Document):
     """The log-normal bulk of the sizes."""
 
-    median_bytes: int = Field(gt=0)
-    sigma: float = Field(gt=0)
+    median_bytes: int = Field(gt=0, description="median of the log-normal bulk")
+    sigma: float = Field(gt=0, description="standard deviation of the logarithm")
 
 
 class Tail(Document):
     """The Pareto tail; `share` of the files are drawn from it."""
 
-    share: float = Field(ge=0, lt=1)
-    from_bytes: int = Field(gt=0)
-    alpha: float = Field(gt=0)
+    share: float = Field(ge=0, lt=1, description="share of the files that are drawn from the Pareto tail")
+    from_bytes: int = Field(gt=0, description="smallest size of the tail")
+    alpha: float = Field(gt=0, description="exponent of the tail")
 
 
 class Popularity(Document):
     """Zipf weights that add up to `lines`."""
 
-    zipf_exponent: float = Field(ge=0)
-    lines: int = Field(gt=0)
+    zipf_exponent: float = Field(ge=0, description="0: all files alike")
+    lines: int = Field(gt=0, description="lines of the URL list, to which the weights add up")
 
 
 class Page(Document):
-    """A file with its own weight: how many lines of the URL list ask for it.
+    """A file with its own weight. Of a compressed one the file itself, larger, is written too; no line asks for it."""
 
-    `gzip`: the list asks for the file's compressed variant, `<path>.gz`, and `size_bytes` is the variant's size. The
-    file itself, larger, is written too; no line asks for it.
-    """
-
-    size_bytes: int = Field(gt=0)
-    weight: int = Field(gt=0)
-    gzip: bool = False
+    size_bytes: int = Field(gt=0, description="size; with `gzip` that of the compressed variant")
+    weight: int = Field(gt=0, description="lines of the URL list that ask for it")
+    gzip: bool = Field(default=False, description="the list asks for `<path>.gz`, a compressed variant")
 
     @model_validator(mode="after")
     def _room_for_a_variant(self) -> Self:
@@ -76,27 +72,29 @@ Pages = Annotated[dict[str, int | str | Page], AfterValidator(_known_kinds)]
 
 class _Site(Document):
     name: str
-    description: str
-    seed: int = Field(ge=0)
+    description: str = Field(description="what it stands for, one sentence")
+    seed: int = Field(ge=0, description="of the sizes, kinds, weights and contents")
 
 
 class ListedSite(_Site):
     """Each file by its path, with its size in bytes (and weight) or its very text; the kind is the path's suffix."""
 
-    pages: Pages = Field(min_length=1)
+    pages: Pages = Field(
+        min_length=1, description="path → size in bytes, text, or a page with its weight; the kind is the path's suffix"
+    )
 
 
 class DrawnSite(_Site):
     """Files drawn from distributions of sizes, kinds and popularity; `pages` are beside them and outside of the mix."""
 
-    files: int = Field(ge=2)
-    smallest_bytes: int = Field(ge=0)
-    largest_bytes: int = Field(gt=0)
-    body: Body
-    tail: Tail
-    kinds: dict[Kind, int]
-    popularity: Popularity
-    pages: Pages = Field(default_factory=dict)
+    files: int = Field(ge=2, description="how many files are drawn")
+    smallest_bytes: int = Field(ge=0, description="smallest size")
+    largest_bytes: int = Field(gt=0, description="largest size")
+    body: Body = Field(description="the bulk of the sizes")
+    tail: Tail = Field(description="the large files")
+    kinds: dict[Kind, int] = Field(description="kind of file → its parts of the whole")
+    popularity: Popularity = Field(description="how often each file is asked for")
+    pages: Pages = Field(default_factory=dict, description="further files, outside of the mix")
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:

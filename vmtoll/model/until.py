@@ -13,12 +13,12 @@ GROWTH = 1.5  # of the blocks from one look to the next
 
 
 class Until(Document):
-    """Blocks go on until each comparison is decided, or half its 95% interval is at most `half_width_pct`, or
-    `at_most_min` minutes of measuring are over. The experiment's `blocks` are measured in any case.
+    """When blocks end that go on until each comparison is decided or narrow enough; those of `blocks` are measured in
+    any case.
     """
 
-    half_width_pct: float = Field(gt=0, le=50)
-    at_most_min: float = Field(gt=0)
+    half_width_pct: float = Field(gt=0, le=50, description="half of a comparison's 95% interval at which it is known")
+    at_most_min: float = Field(gt=0, description="minutes of measuring after which the run ends in any case")
 
     @property
     def at_most_s(self) -> float:

@@ -32,17 +32,21 @@ def rises(values: Sequence[float]) -> bool:
 class Capacity(Document):
     """The closed loop whose throughput is the whole that a share is taken of."""
 
-    tool: str
-    users: int = Field(gt=0, le=MOST_USERS)
-    streams: int = Field(default=1, gt=0, le=MOST_STREAMS)
+    tool: str = Field(description="load tool of the closed loop")
+    users: int = Field(gt=0, le=MOST_USERS, description="users of the closed loop")
+    streams: int = Field(default=1, gt=0, le=MOST_STREAMS, description="requests in flight of each user, with HTTP/2")
 
 
 class Neighbour(Document):
     """Background load on one further guest of the environment, at a constant rate; a list makes a scenario of each."""
 
-    tool: str = "vegeta"
-    rate_rps: float | list[float] | None = None
-    share: float | list[float] | None = None
+    tool: str = Field(default="vegeta", description="load tool that sends it, from the first client")
+    rate_rps: float | list[float] | None = Field(
+        default=None, description="requests per second; a list makes a scenario of each"
+    )
+    share: float | list[float] | None = Field(
+        default=None, description="share of the capacity, instead of `rate_rps`; a list makes a scenario of each"
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -61,23 +65,35 @@ class Neighbour(Document):
         return [NeighbourLoad(LoadKind.SHARE, value) for value in listed(self.share or 0.0)]
 
 
-class _Workload(Document):
-    """`client: localhost`: the tool runs on the machine under test. `cores`: the server may use only so many there.
-
-    `method: POST`: each request sends a body of `body_bytes` to `page`, and the server reads it before it answers.
-    """
+class WorkloadBase(Document):
+    """What every kind has."""
 
     name: str
-    description: str
-    site: str
-    tool: str
-    crosscheck: str | None = None
-    page: str | None = None  # the only file of the site that is asked for; None: all of them, in the site's mix
-    keep_alive: bool
-    client: Literal["remote", "localhost"] = "remote"
-    cores: int | None = Field(default=None, gt=0)
-    method: Literal["GET", "POST"] = "GET"
-    body_bytes: int | None = Field(default=None, gt=0, le=MOST_BODY_BYTES)
+    description: str = Field(description="what it stands for, one sentence")
+    site: str = Field(description="site that the servers serve: a file of `workloads/sites`")
+    tool: str = Field(description="load tool of the headline figures")
+    crosscheck: str | None = Field(
+        default=None, description="cheaper tool for a closed loop, independent one for an open loop, on the same URLs"
+    )
+    page: str | None = Field(
+        default=None, description="the only file of the site that is asked for; unset: all of them, in the site's mix"
+    )
+    keep_alive: bool = Field(description="whether requests share connections; false: a new connection each")
+    client: Literal["remote", "localhost"] = Field(
+        default="remote", description="`localhost`: the tool runs on the machine under test, against 127.0.0.1"
+    )
+    cores: int | None = Field(
+        default=None,
+        gt=0,
+        description="the server may use the first so many cores of its machine; its worker count stays",
+    )
+    method: Literal["GET", "POST"] = Field(
+        default="GET",
+        description="`POST` sends a body with each request to `page`, and the server reads it before it answers",
+    )
+    body_bytes: int | None = Field(
+        default=None, gt=0, le=MOST_BODY_BYTES, description="size of the body that `POST` sends"
+    )
 
     @model_validator(mode="after")
     def _bodies_are_posted(self) -> Self:
@@ -112,12 +128,12 @@ class _Workload(Document):
         return self.offers
 
 
-class _WebWorkload(_Workload):
-    """Requests for pages. `tls`: over TLS 1.3. `tls_resumption`: each new connection resumes an earlier session."""
+class WebWorkload(WorkloadBase):
+    """Requests for pages."""
 
-    tls: bool = False
-    tls_resumption: bool = False
-    http: HttpVersion = "1.1"
+    tls: bool = Field(default=False, description="requests go over TLS 1.3")
+    tls_resumption: bool = Field(default=False, description="each new connection resumes an earlier session")
+    http: HttpVersion = Field(default="1.1", description="HTTP version; `2` needs `tls: true` and `keep_alive: true`")
 
     @model_validator(mode="after")
     def _transport_is_sound(self) -> Self:
@@ -134,16 +150,20 @@ class _WebWorkload(_Workload):
         return Transport(self.tls, self.http, self.tls_resumption)
 
 
-class SharedHostWorkload(_WebWorkload):
-    """A workload that may be spread over guests of one host, or meet a neighbour or cold caches.
+class SharedHostWorkload(WebWorkload):
+    """A workload that may be spread over guests of one host, or meet a neighbour or cold caches."""
 
-    `guests`: the load is spread over so many guests of one KVM host; a list makes a scenario of each. `cold`: nothing
-    that is asked for is in a page cache, and each file is asked for once.
-    """
-
-    guests: int | list[int] | None = None
-    neighbour: Neighbour | None = None
-    cold: bool = False
+    guests: int | list[int] | None = Field(
+        default=None,
+        description="the load is spread evenly over so many guests of one KVM host; a list makes a scenario of each",
+    )
+    neighbour: Neighbour | None = Field(
+        default=None,
+        description="load on one further guest of the environment meanwhile; a list of loads makes a scenario of each",
+    )
+    cold: bool = Field(
+        default=False, description="page caches are dropped before the load, and each file is asked for once"
+    )
 
     @model_validator(mode="after")
     def _guests_rise(self) -> Self:
@@ -186,18 +206,24 @@ class SharedHostWorkload(_WebWorkload):
 
 
 class ClosedWorkload(SharedHostWorkload):
-    """`users` simulated users, each sending its next request when it has the answer to its last; a list makes a
-    scenario of each number.
+    """Simulated users, each sending its next request when it has the answer to its last."""
 
-    `requests`: the published number, sent at the full scale; at any other, and without it, the duration decides.
-    `streams`: how many requests each user has in flight on its connection, with HTTP/2.
-    """
-
-    kind: Literal["closed"] = "closed"
-    users: int | list[int]
-    streams: int = Field(default=1, gt=0, le=MOST_STREAMS)
-    requests: int | None = Field(default=None, gt=0)
-    capacity: Capacity | None = None
+    kind: Literal["closed"] = Field(
+        default="closed", description="users who each wait for their answer before they send again"
+    )
+    users: int | list[int] = Field(description="how many; a list makes a scenario of each number")
+    streams: int = Field(
+        default=1,
+        gt=0,
+        le=MOST_STREAMS,
+        description="requests that each user has in flight on its connection, with HTTP/2",
+    )
+    requests: int | None = Field(
+        default=None,
+        gt=0,
+        description="the published number, sent at the full scale; unset, and at any other scale, the duration decides",
+    )
+    capacity: Capacity | None = Field(default=None, description="closed loop that the neighbour's `share` is taken of")
 
     @model_validator(mode="after")
     def _equal_shares(self) -> Self:
@@ -225,12 +251,16 @@ class ClosedWorkload(SharedHostWorkload):
         return self.requests if scale == "full" else None
 
 
-class _OpenWorkload(_WebWorkload):
-    """`arrivals`: at even intervals (constant) or at random, as many users who do not know of each other send them."""
+class OpenLoopWorkload(WebWorkload):
+    """Requests at rates, whether or not the server keeps up."""
 
-    deadline_ms: float = Field(gt=0)
-    arrivals: Arrivals = "constant"
-    capacity: Capacity | None = None
+    deadline_ms: float = Field(gt=0, description="a later response is no goodput")
+    arrivals: Arrivals = Field(
+        default="constant",
+        description="`poisson`: requests are due at random, as those of many independent users; `constant`: at even "
+        "intervals. A file without it is `poisson` where each of its tools can send by a schedule",
+    )
+    capacity: Capacity | None = Field(default=None, description="closed loop that shares are taken of")
 
     @model_validator(mode="after")
     def _capacity_streams(self) -> Self:
@@ -243,12 +273,12 @@ class _OpenWorkload(_WebWorkload):
         return [*super().tools, *([self.capacity.tool] if self.capacity else [])]
 
 
-class RateWorkload(_OpenWorkload, SharedHostWorkload):
+class RateWorkload(OpenLoopWorkload, SharedHostWorkload):
     """Requests at one rate, whether or not the server keeps up."""
 
-    kind: Literal["rate"]
-    rate_rps: float | None = Field(default=None, gt=0)
-    share: float | None = Field(default=None, gt=0, le=2)
+    kind: Literal["rate"] = Field(description="requests at one rate, whether or not the server keeps up")
+    rate_rps: float | None = Field(default=None, gt=0, description="requests per second")
+    share: float | None = Field(default=None, gt=0, le=2, description="share of the capacity, instead of `rate_rps`")
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
@@ -260,9 +290,13 @@ class RateWorkload(_OpenWorkload, SharedHostWorkload):
         return [Load(LoadKind.SHARE, self.share) if self.share else Load(LoadKind.RATE, self.rate_rps or 0)]
 
 
-class _SteppedWorkload(_OpenWorkload):
-    rates_rps: list[float] | None = Field(default=None, min_length=2)
-    shares: list[float] | None = Field(default=None, min_length=2)
+class SteppedWorkload(OpenLoopWorkload):
+    rates_rps: list[float] | None = Field(
+        default=None, min_length=2, description="steps, requests per second, rising; each is a scenario"
+    )
+    shares: list[float] | None = Field(
+        default=None, min_length=2, description="steps as shares of the capacity, instead of `rates_rps`"
+    )
 
     @model_validator(mode="after")
     def _one_scale(self) -> Self:
@@ -279,23 +313,37 @@ class _SteppedWorkload(_OpenWorkload):
         return [Load(LoadKind.RATE, rate) for rate in self.rates_rps or []]
 
 
-class SweepWorkload(_SteppedWorkload, SharedHostWorkload):
+class SweepWorkload(SteppedWorkload, SharedHostWorkload):
     """A sweep of rates; each step is a scenario of its own."""
 
-    kind: Literal["sweep"]
+    kind: Literal["sweep"] = Field(description="a rate sweep: rising offered rates")
 
 
-class SearchWorkload(_OpenWorkload):
+class SearchWorkload(OpenLoopWorkload):
     """The highest rate at which 99% of the requests are answered within the deadline, and so many with success.
 
     A scenario stands once in a block; which rate it offers there follows from the blocks before.
     """
 
-    kind: Literal["search"]
-    between_rps: list[float] | None = Field(default=None, min_length=2, max_length=2)
-    between_shares: list[float] | None = Field(default=None, min_length=2, max_length=2)
-    availability_pct: float = Field(default=99.9, gt=0, lt=100)
-    resolution_pct: float = Field(default=10.0, ge=1, le=100)
+    kind: Literal["search"] = Field(
+        description="looks for the highest rate with 99% within `deadline_ms`, and `availability_pct`"
+    )
+    between_rps: list[float] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=2,
+        description="lowest and highest rate that is tried, requests per second",
+    )
+    between_shares: list[float] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=2,
+        description="the same as shares of the capacity, instead of `between_rps`",
+    )
+    availability_pct: float = Field(default=99.9, gt=0, lt=100, description="percent of the requests that must succeed")
+    resolution_pct: float = Field(
+        default=10.0, ge=1, le=100, description="largest distance between two rates that are tried, percent"
+    )
 
     @model_validator(mode="after")
     def _one_bracket(self) -> Self:
@@ -316,10 +364,12 @@ class SearchWorkload(_OpenWorkload):
         return [Load(LoadKind.SEARCH, self.deadline_ms)]
 
 
-class RampWorkload(_SteppedWorkload):
+class RampWorkload(SteppedWorkload):
     """The same sweep for a tool that only counts what came within the deadline: no response times, no tails."""
 
-    kind: Literal["ramp"]
+    kind: Literal["ramp"] = Field(
+        description="a rate sweep by a tool that only counts what came within the deadline: no tails"
+    )
 
     @model_validator(mode="after")
     def _no_crosscheck(self) -> Self:
@@ -328,15 +378,17 @@ class RampWorkload(_SteppedWorkload):
         return self
 
 
-class MailWorkload(_Workload):
-    """`users` at once send messages, or read them, each in a session of its own; a message is as large as `page`."""
+class MailWorkload(WorkloadBase):
+    """Users who at once send or read messages, each in a session of its own."""
 
-    kind: Literal["mail"]
-    protocol: Literal["smtp", "submission", "imap", "pop3"]
-    users: int = Field(gt=0, le=10)  # Dovecot accepts ten sessions of one user from one address
-    page: str
-    keep_alive: Literal[False] = False
-    method: Literal["GET"] = "GET"
+    kind: Literal["mail"] = Field(description="users who at once send messages as large as `page`, or read them")
+    protocol: Literal["smtp", "submission", "imap", "pop3"] = Field(
+        description="`smtp` and `submission` send, `imap` and `pop3` read"
+    )
+    users: int = Field(gt=0, le=10, description="sessions at once")
+    page: str = Field(description="file of the site; a message is as large")
+    keep_alive: Literal[False] = Field(default=False, description="each message or mailbox has a session of its own")
+    method: Literal["GET"] = Field(default="GET", description="without meaning for mail")
 
     @model_validator(mode="after")
     def _no_crosscheck(self) -> Self:
@@ -366,7 +418,7 @@ def _check_streams(key: str, streams: int, http: HttpVersion) -> None:
         raise ValueError(f"{key}: {streams} need `http: '2'`; HTTP/1.1 has one request at a time on a connection")
 
 
-def _one_of(workload: _OpenWorkload, rate_key: str, share_key: str) -> None:
+def _one_of(workload: OpenLoopWorkload, rate_key: str, share_key: str) -> None:
     rate, share = getattr(workload, rate_key), getattr(workload, share_key)
     if (rate is None) == (share is None):
         raise ValueError(f"give either {rate_key} or {share_key}")

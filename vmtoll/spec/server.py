@@ -25,33 +25,33 @@ FOLDER = "/etc/vmtoll/servers"
 class Source(Document):
     """The archive that no distribution ships, and the shell command that makes the program of it."""
 
-    project: str
-    version: str
-    licence: str
-    make: str
-    makes: str
+    project: str = Field(description="name of the project")
+    version: str = Field(description="version of the archive")
+    licence: str = Field(description="its licence")
+    make: str = Field(description="shell command that builds it in the unpacked archive")
+    makes: str = Field(description="the program that it leaves, relative to the archive")
 
 
 class Mail(Document):
     """What the runner must know of a mail server to fill it, to empty it and to count what it delivered."""
 
-    domain: str
-    users: int = Field(gt=0)
-    owner: str
-    greets: list[int]
-    configuration: str
-    accounts: str
-    mailboxes: str
-    queue: str
-    log: str
+    domain: str = Field(description="mail domain")
+    users: int = Field(gt=0, description="mailboxes")
+    owner: str = Field(description="user that owns them")
+    greets: list[int] = Field(description="ports on which the server speaks first")
+    configuration: str = Field(description="the effective configuration's file")
+    accounts: str = Field(description="file of the accounts")
+    mailboxes: str = Field(description="folder of the mailboxes")
+    queue: str = Field(description="folder of the queue")
+    log: str = Field(description="log of deliveries")
 
 
 class Tls(Document):
-    """What a server speaks inside of TLS 1.3. `resumption`: it can resume sessions; `kernel`: the kernel encrypts."""
+    """What a server speaks inside of TLS 1.3."""
 
-    http: list[HttpVersion] = Field(min_length=1)
-    resumption: bool = True
-    kernel: bool = False
+    http: list[HttpVersion] = Field(min_length=1, description="HTTP versions over TLS 1.3")
+    resumption: bool = Field(default=True, description="it can resume sessions")
+    kernel: bool = Field(default=False, description="the kernel encrypts (kTLS)")
 
     def cannot(self, transport: Transport) -> str:
         """Why it cannot be reached in this way; empty where it can."""
@@ -61,32 +61,37 @@ class Tls(Document):
 
 
 class ServerDefinition(Document):
-    """A server as it is installed and started. `templates`: relative to its folder, without `.j2`; `build`: what its
-    own Makefile makes; `environment`: variables that are set to the worker count; `settings`: for its templates;
-    `metrics`: the path of its histograms, as `vmtoll.runner.server_times` reads them, on the loopback; `uploads`: the
-    page (`site/page`) for which it reads the whole body of a POST before it answers; `tls`: of a server that speaks
-    TLS too.
-    """
+    """A server as it is installed and started."""
 
     name: str
-    description: str
-    binary: str
-    templates: list[str]
-    exec_start: str
-    packages: list[str] = Field(default_factory=list)
-    mask: list[str] = Field(default_factory=list)  # units of the packages, kept from starting
-    user: str | None = None
-    environment: list[str] = Field(default_factory=list)
-    build: str | None = None
-    source: Source | None = None
-    workers: int | None = Field(default=None, gt=0)  # None: the lab's
-    ports: list[int] | None = Field(default=None, min_length=1)  # None: the lab's only
-    metrics: str | None = Field(default=None, pattern="^/")
-    uploads: str | None = Field(default=None, pattern="^[^/]+/[^/]")
-    mail: Mail | None = None
-    tls: Tls | None = None
-    not_in: list[Suite] = Field(default_factory=list)  # releases of Debian that do not ship it
-    settings: Keys = Field(default_factory=dict)
+    description: str = Field(description="what it is, one sentence")
+    binary: str = Field(description="path of the program")
+    templates: list[str] = Field(description="configuration files, relative to its folder, without `.j2`")
+    exec_start: str = Field(description="command of its unit, in the foreground")
+    packages: list[str] = Field(default_factory=list, description="Debian packages")
+    mask: list[str] = Field(default_factory=list, description="units of the packages that must not start")
+    user: str | None = Field(default=None, description="user that it runs as")
+    environment: list[str] = Field(
+        default_factory=list, description="environment variables that are set to the worker count"
+    )
+    build: str | None = Field(default=None, description="program that its folder's Makefile makes")
+    source: Source | None = Field(default=None, description="archive that no distribution ships")
+    workers: int | None = Field(default=None, gt=0, description="worker processes; unset: the lab's")
+    ports: list[int] | None = Field(
+        default=None, min_length=1, description="ports it listens on; unset: the lab's alone"
+    )
+    metrics: str | None = Field(
+        default=None, pattern="^/", description="path of its histograms, on the loopback, one port below its own"
+    )
+    uploads: str | None = Field(
+        default=None,
+        pattern="^[^/]+/[^/]",
+        description="page (`site/page`) for which it reads the whole body of a POST before it answers",
+    )
+    mail: Mail | None = Field(default=None, description="of a mail server")
+    tls: Tls | None = Field(default=None, description="of a server that speaks TLS too")
+    not_in: list[Suite] = Field(default_factory=list, description="releases of Debian that do not ship it")
+    settings: Keys = Field(default_factory=dict, description="values for its templates")
 
     @property
     def serves(self) -> Literal["mail", "pages"]:
