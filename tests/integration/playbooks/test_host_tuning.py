@@ -18,7 +18,7 @@ import yaml
 from vmtoll.paths import PLAYBOOKS
 
 VMTOLL = Path(sys.executable).parent / "vmtoll"
-MODULE = PLAYBOOKS / "roles/host_tuning/library/host_tuning.py"
+MODULE = PLAYBOOKS / "plugins/modules/host_tuning.py"
 CPU = "sys/devices/system/cpu"
 HUGEPAGES = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 TREE = {
