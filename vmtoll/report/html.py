@@ -45,12 +45,13 @@ def render(run: Run, analysis: RunAnalysis) -> str:
     facts = equality(run)
     drawn = [(name, chart, Markup(inline_svg(chart, name))) for name, chart in charts.draw_all(run, analysis)]
     steps = [item for item in drawn if item[0].startswith("tuning_steps")]
+    picture = next((item for item in drawn if item[0] == charts.FIRST), next(iter(drawn), None))
     labels = words.scenario_labels(run)
     several = len(run.guests) > 1
     rows = numbers(run).to_dict("records")
     return environment().get_template("report.html.j2").render(
-        run=run, manifest=run.manifest, analysis=analysis, sentence=words.sentence(analysis),
-        cost=words.cost_sentence(analysis), ending=words.ending_text(run.manifest),
+        run=run, manifest=run.manifest, analysis=analysis, headline=words.headline(analysis), picture=picture,
+        explanations=words.explanations(analysis), ending=words.ending_text(run.manifest),
         looks=words.looks_text(run.manifest), labels=labels,
         outcomes=count_outcomes(analysis.claims), points=points(run),
         subject="server" if len({c.scenario.load for c in analysis.comparisons}) < 2 else "server and load",
@@ -74,7 +75,8 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         facts={status: [fact for fact in facts if fact.status is status] for status in Status},
         status_titles=STATUS_TITLES,
         sweep=any(len(group.loads) > 2 for group in groups(run)),
-        charts=[item for item in drawn if item not in steps], step_charts=steps,
+        charts=[item for item in drawn if item not in steps and item is not picture],
+        step_charts=[item for item in steps if item is not picture],
         number_headings=list(NUMBER_CELLS),
         numbers=[(row, _number_cells(row)) for row in rows],
         server_times=[(row, cells) for row in rows if (cells := _server_time_cells(row))],

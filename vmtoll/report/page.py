@@ -6,8 +6,10 @@ from collections import Counter
 from html import escape
 from pathlib import Path
 
+import markupsafe
 import matplotlib as mpl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from vmtoll.report import words
 from vmtoll.report.plot import CSS_COLOURS, Chart, style
@@ -26,10 +28,35 @@ def environment(*folders: Path) -> Environment:
     page.filters |= {
         "percent": words.percent, "number": words.number, "figure": words.figure, "share": words.share,
         "signed": words.signed, "p": words.p_value, "load": words.load_text, "arm": words.arm_text,
-        "plural": words.plural,
+        "plural": words.plural, "terms": link_terms,
     }  # fmt: skip
     page.globals["w"] = words
     return page
+
+
+# Entry of the report's glossary → the words that link to it.
+TERMS = {
+    "block": r"blocks?", "interval": "95% interval", "equivalent": "equivalent", "undecided": "undecided",
+    "noise-floor": "noise floor|A/A (?:arm|control)", "bound": "at (?:least|most)", "p99": "p99",
+    "closed-loop": "closed loop", "open-loop": "open (?:loop|load)", "goodput": "goodput", "holm": "Holm",
+    "boot": "one boot", "suspect": "suspect", "invalid": "invalid",
+}  # fmt: skip
+_TERM = re.compile(
+    "|".join(rf"(?P<{name.replace('-', '_')}>\b(?:{term})\b)" for name, term in TERMS.items()), re.IGNORECASE
+)
+
+
+def link_terms(text: str) -> Markup:
+    """The text, in which the first use of each term links to its entry in the glossary of the page."""
+    linked: set[str | None] = set()
+
+    def link(match: re.Match[str]) -> str:
+        if match.lastgroup in linked:
+            return match[0]
+        linked.add(match.lastgroup)
+        return f'<a href="#term-{str(match.lastgroup).replace("_", "-")}">{match[0]}</a>'
+
+    return Markup(_TERM.sub(link, str(markupsafe.escape(text))))
 
 
 def write(path: Path, text: str) -> Path:

@@ -16,6 +16,7 @@ from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.report import charts
 from vmtoll.report.html import write_report
+from vmtoll.report.page import TERMS, link_terms
 from vmtoll.report.plot import log_ticks
 
 SERVERS = {"lighttz": 0.045, "nginx": 0.05, "lighttpd": 0.06, "apache-prefork": 0.11}
@@ -115,6 +116,29 @@ def test_says_emulation_on_top_and_what_it_rests_on(emulated: tuple[Path, str]) 
     assert set(rows) == {Code.CLIENT_SATURATED.value, Code.WRONG_BODY.value}
     assert '<details class="undeclared"' not in text
     assert "alert(1)&lt;/script&gt;" in text
+
+
+def test_the_first_screen_has_the_answer_its_evidence_and_one_picture(emulated: tuple[Path, str]) -> None:
+    text = emulated[1]
+    first = text.partition('<header class="answer">')[2].partition("</header>")[0]
+    assert re.search(
+        r"<h1>The emulated guest loses [\d.]+% \(\S+\) to [\d.]+% \(\S+\) of the requests per second"
+        r" in 3 of 4 comparisons \(1 undecided\)\.</h1>",
+        first,
+    )
+    assert first.count("<svg") == 1 and text.count('id="overhead-1"') == 1
+    assert re.search(r"<strong>Evidence:</strong> 6 <a [^>]+>blocks</a>, one host, ", first)
+
+
+def test_terms_link_to_the_glossary(emulated: tuple[Path, str]) -> None:
+    text = emulated[1]
+    entries = set(re.findall(r'<dt id="(term-[a-z0-9-]+)">', text))
+    assert set(TERMS) <= {entry.removeprefix("term-") for entry in entries}
+    explained = text.partition('<dl class="explained">')[2].partition("</dl>")[0]
+    assert {"Undecided", "Noise floor"} == set(re.findall(r'<dt><a href="#term-[^"]+">([^<]+)</a></dt>', explained))
+    assert link_terms("a noise floor of 2% <b>, noise floor") == (
+        'a <a href="#term-noise-floor">noise floor</a> of 2% &lt;b&gt;, noise floor'
+    )
 
 
 def test_verdicts_are_classes_by_kind(emulated: tuple[Path, str]) -> None:

@@ -38,7 +38,7 @@ def section(tmp_path_factory: pytest.TempPathFactory) -> str:
             (lacking.path / "telemetry" / f"{trial.name}.json").write_text(json.dumps(content))
     text = render(lacking, analyse(lacking))
     assert text.count('<figure id="tuning_steps-') == 3
-    return text[text.index('<h2 id="tuning">') : text.index('<h2 id="rests">')]
+    return text[text.index('<h2 id="tuning">') : text.index('<h2 id="trials">')]
 
 
 def test_the_waterfall_shows_every_step_and_metal(run: Run) -> None:

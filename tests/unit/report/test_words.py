@@ -1,5 +1,6 @@
 """Every code has words, and the words say what the numbers mean."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -347,33 +348,39 @@ def headline(parent: Path, truth: Truth) -> str:
 
 def test_the_headline_names_the_effect_and_its_basis(tmp_path: Path) -> None:
     text = headline(tmp_path, Truth({"nginx": 0.5}, noise=0.0005))
-    assert text.startswith("The guest loses ")
-    assert "] (nginx) of the requests per second (6 blocks, one host, one boot, noise floor " in text
+    assert re.fullmatch(
+        r"The guest loses (50(?:\.\d)?%) \(nginx\) of the requests per second\."
+        r" Evidence: nginx \1 \[\S+, \S+\]; 6 blocks, one host, one boot, noise floor [\d.]+%\.",
+        text,
+    )
 
 
 def test_the_headline_puts_emulation_first(tmp_path: Path) -> None:
     text = headline(tmp_path, Truth({"nginx": 0.05, "lighttz": 0.04, "lighttpd": 0.1}, accelerator=Accelerator.TCG))
     assert text.startswith("Emulation (TCG), not KVM: the emulated guest loses ")
-    assert "(lighttpd) to " in text and "(lighttz) of" in text
+    assert "(lighttpd) to " in text and "(lighttz) of the requests per second. Evidence: " in text
 
 
 def test_the_headline_has_throughput_and_tail(tmp_path: Path) -> None:
     text = headline(tmp_path, Truth({"nginx": 0.5}, loads=(closed(), rate(1000)), latency_ratio=2.0))
-    assert "of the requests per second; under open load: p99 is " in text
+    assert " (nginx) of the requests per second. Under open load, p99 is " in text
+    assert re.search(r" Evidence: nginx [\d.]+% \[.*?\]; nginx \d\.\d× \[.*?\]; 6 blocks, ", text)
 
 
 def test_a_long_headline_counts(tmp_path: Path) -> None:
     servers = {f"a-server-with-a-name-as-long-as-this-{n}": 0.999 for n in range(8)}
     text = headline(tmp_path, Truth(servers, noise=0.05))
     assert len(text) <= words.SENTENCE_LIMIT
-    assert text.startswith("Of 8 comparisons, ")
+    assert text.startswith("Whether the guest differs from metal in requests per second is undecided")
+    assert "a-server" not in text and "6 blocks, one host, one boot" in text
 
 
 def test_an_incomplete_run_without_figures_says_so(tmp_path: Path) -> None:
     truth = Truth(blocks=1, status="running", change=lambda row: [failed(row, Code.TOOL_FAILED, "killed")])
     text = headline(tmp_path, truth)
     assert text.startswith(
-        "None of 3 trials valid, so doubt every figure: incomplete run (3 of 3 trials): nginx: invalid: no valid pair"
+        "None of 3 trials valid, so doubt every figure: incomplete run (3 of 3 trials): this run has no valid"
+        " comparison of requests per second. Evidence: no valid pair of trials; "
     )
     assert "3 invalid trials excluded" in text
 
@@ -388,7 +395,67 @@ def test_limited_sides_are_said_in_the_notes(tmp_path: Path) -> None:
     assert "client-limited: 6 of 12 trials on metal" in notes
 
 
-def test_the_second_headline_is_the_cpu_of_a_request_on_its_host(tmp_path: Path) -> None:
-    text = words.cost_sentence(analyse(load_run(make_run(tmp_path, Truth({"nginx": 0.9}, noise=0.001)))))
-    assert text.startswith("CPU per request: the guest costs its host 71.1% [")
-    assert text.endswith("] (nginx) more CPU per request.")
+def answers(parent: Path, truth: Truth) -> list[str]:
+    return [answer.text for answer in words.headline(analyse(load_run(make_run(parent, truth)))).answers]
+
+
+def test_the_last_answer_is_the_cpu_of_a_request_on_its_host(tmp_path: Path) -> None:
+    result = words.headline(analyse(load_run(make_run(tmp_path, Truth({"nginx": 0.9}, noise=0.001)))))
+    cost = result.answers[-1]
+    assert cost.metric == HOST_CPU
+    assert re.fullmatch(r"The guest costs its host 71\.\d% \(nginx\) more CPU per request\.", cost.text)
+    assert re.fullmatch(r"nginx 71\.\d% \[\S+, \S+\]", cost.evidence)
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        Truth({"nginx": 0.5}),
+        Truth({"nginx": 0.9, "lighttz": 1.1, "lighttpd": 1.0, "h2o": 1.2}, loads=(closed(), rate(1000))),
+        Truth({"nginx": 0.05, "lighttz": 0.04}, accelerator=Accelerator.TCG, latency_ratio=30, cpu_ratio=20),
+        Truth({"nginx": 0.9}, hardware=Hardware.EMULATED),
+        Truth({"nginx": 1.0}, noise=0.0005),
+        Truth({"nginx": 0.9}, noise=0.3),
+    ],
+)
+def test_an_answer_is_short(tmp_path: Path, truth: Truth) -> None:
+    for text in answers(tmp_path, truth):
+        assert text.endswith(".") and is_text(text)
+        assert len(text.split()) <= 25, text
+
+
+def test_equal_figures_are_answered_with_the_margin(tmp_path: Path) -> None:
+    first, *_ = answers(tmp_path, Truth({"nginx": 1.0}, noise=0.0005))
+    assert first == "The guest serves as many requests per second as metal, within 2%."
+
+
+def test_what_differs_among_servers_is_counted(tmp_path: Path) -> None:
+    first, *_ = answers(tmp_path, Truth({"nginx": 0.8, "lighttz": 1.3, "apache": 0.5}, noise=0.001))
+    assert re.fullmatch(
+        r"In 3 comparisons of requests per second, the guest is slower in 2 \([\d.]+% to [\d.]+% less\),"
+        r" faster in 1 \([\d.]+% more\)\.",
+        first,
+    )
+
+
+def test_a_decided_answer_comes_first(tmp_path: Path) -> None:
+    """Client-limited on both sides the throughput is invalid, the tail is not."""
+
+    def change(row: Row) -> list[Row]:
+        return [row if row["load"].is_open else found(row, *limited(Code.CLIENT_SATURATED, *Role))]
+
+    truth = Truth({"nginx": 0.9}, loads=(closed(), rate(1000)), latency_ratio=2.0, noise=0.001, change=change)
+    first, second, *_ = answers(tmp_path, truth)
+    assert re.match(r"Under open load, p99 is [\d.]+× ", first)
+    assert second == "This run has no valid comparison of requests per second."
+
+
+def test_what_the_headline_needs_is_explained(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        return [found(row, *limited(Code.CLIENT_SATURATED, *Role)) if row["arm"].environment == "metal" else row]
+
+    bounded = analyse(load_run(make_run(tmp_path / "bound", Truth({"nginx": 0.5}, change=change))))
+    assert {"At least", "Noise floor"} <= {item.word for item in words.explanations(bounded)}
+    noisy = analyse(load_run(make_run(tmp_path / "noisy", Truth({"nginx": 0.99}, noise=0.1, aa=False))))
+    assert {"Undecided", "Noise floor unknown"} <= {item.word for item in words.explanations(noisy)}
+    assert "At least" not in {item.word for item in words.explanations(noisy)}

@@ -11,6 +11,8 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.plot import Chart, style
 
+FIRST = "overhead-1"  # the chart of what the headline says, where there is one
+
 
 def draw_all(run: Run, analysis: RunAnalysis, only: Collection[str] = ()) -> list[tuple[str, Chart]]:
     """(unique name, chart) in the order of the report.

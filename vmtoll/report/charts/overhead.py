@@ -10,7 +10,7 @@ from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.verdict import Bound, Comparison, Estimate, Kind, RunAnalysis, Verdict
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import BAND, BLUE, INK, SOFT, Chart, log_ticks, look, new_figure, row_axis, set_ticks
-from vmtoll.report.words import METRIC_LABELS, estimate_text, percent, verdict_text
+from vmtoll.report.words import METRIC_LABELS, estimate_text, headline, percent, verdict_text
 
 ORDER = 10
 NICE_OVERHEADS = (-4, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -19,11 +19,12 @@ Row = tuple[str, Comparison, Verdict]
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
-    """One chart per metric that has an estimate."""
+    """One chart per metric that has an estimate; the metric of the headline comes first."""
     charts: list[Chart] = []
     labels, several = shown_labels(run), len(run.guests) > 1
     shown = [c for c in analysis.comparisons if c.scenario in labels]
-    for metric in METRICS.values():
+    answered = headline(analysis).answers[0].metric
+    for metric in sorted(METRICS.values(), key=lambda metric: metric != answered):
         rows = [
             (labels[c.scenario] + (f" · {c.arm}" if several else ""), c, c.verdicts[metric.name])
             for c in shown

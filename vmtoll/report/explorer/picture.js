@@ -106,7 +106,8 @@ function pictureLine(line, points, at) {
     earlier.map(([, , v]) => draw("circle", { class: `earlier`, cx: `${clamp(at(v.ratio[0]))}%`, cy: y, r: 2 })),
     low !== null && high !== null && draw("line", { class: `bar ${verdict.kind}`, x1: `${clamp(at(Math.max(low, 1e-6)))}%`, x2: `${clamp(at(high))}%`, y1: y, y2: y }),
     draw("circle", { class: `dot ${verdict.kind}`, cx: `${clamp(at(ratio))}%`, cy: y, r: 5 }));
-  const bound = { "at-least": "≥ ", "at-most": "≤ " }[verdict.bound] ?? "";
+  // The bound is that of the effect: a guest that loses at least 96% has a ratio of at most 0.04.
+  const bound = verdict.bound ? ((verdict.bound === "at-least") === (ratio > 1) ? "≥ " : "≤ ") : "";
   const more = el("small", null, ` ${row.workload}${earlier.length ? `, ${plural(points.length, "run")}` : ""}`);
   return el("div", { class: "line" },
     el("a", { href: address({ view: "history", id: row.id, m: metricOf(row, verdict), lines: "" }) }, line, more),

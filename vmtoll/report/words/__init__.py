@@ -11,7 +11,7 @@ from vmtoll.report.words.claims import (
     side_text,
 )  # fmt: skip
 from vmtoll.report.words.findings import INFLUENCES, finding_text
-from vmtoll.report.words.headline import SENTENCE_LIMIT, cost_sentence, sentence
+from vmtoll.report.words.headline import SENTENCE_LIMIT, explanations, headline, sentence
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
     ACCELERATORS, DASH, HARDWARE, KVM_HARDWARE, LIMITERS, METAL_HARDWARE, METRIC_LABELS, UNITS, arm_text, below_text,

@@ -1,67 +1,161 @@
-"""The headline of a run: its verdicts in one sentence, throughput first, then the tail where the run has one."""
+"""The headline of a run: a short sentence per metric, what they rest on, and the words to explain beside them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from vmtoll.analysis.claims import count_outcomes
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT
-from vmtoll.model.trial import Accelerator, Scenario
-from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
-from vmtoll.report.words.terms import labels_of, percent, plural
-from vmtoll.report.words.verdicts import KINDS, amount_text, effect_text, form_of, verdict_text
+from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
+from vmtoll.model.trial import Accelerator
+from vmtoll.model.verdict import Bound, Comparison, Kind, RunAnalysis, Verdict
+from vmtoll.report.words.claims import OUTCOMES
+from vmtoll.report.words.terms import METRIC_LABELS, labels_of, percent, plural
+from vmtoll.report.words.verdicts import (
+    BOUNDS,
+    KINDS,
+    amount_text,
+    because_text,
+    effect_text,
+    form_of,
+    undecided_text,
+    verdict_text,
+)
 
 SENTENCE_LIMIT = 300
+_ANSWER_LIMIT = 130  # a longer answer leaves the names of the servers to its evidence
+_MOST_NAMED = 3
 _KVM = {Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ", Hardware.NESTED: "Nested KVM: "}
 DECIDED = (Kind.SLOWER, Kind.FASTER)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """One metric: a short sentence, the same without names, and the intervals or reasons behind it."""
+
+    text: str
+    short: str
+    evidence: str = ""
+    metric: Metric | None = None
+    kinds: frozenset[Kind] = frozenset()
+
+
+@dataclass(frozen=True)
+class Headline:
+    """`answers`: the first is the page's heading; `warning`: why to doubt them all; `basis`: `6 blocks`, `one host`."""
+
+    answers: tuple[Answer, ...]
+    basis: tuple[str, ...]
+    warning: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a word of the headline means, in a sentence or two; `term`: its entry in the page's glossary."""
+
+    term: str
+    word: str
+    text: str
+
+
+def headline(analysis: RunAnalysis) -> Headline:
+    """Throughput, tail and CPU per request, as far as the run compares them; one that is decided comes first."""
+    parts = [part for metric in (THROUGHPUT, TAIL) if (part := _Part.of(analysis, metric)).verdicts]
+    costs = (_Part.of(analysis, metric) for metric in (HOST_CPU, CPU))
+    parts += [part for part in costs if any(verdict.estimate for _, verdict in part.verdicts)][:1]
+    answers = [part.answer() for part in parts] if analysis.comparisons else []
+    if answers:
+        first = min(answers, key=_rank)
+        answers = [first, *(answer for answer in answers if answer is not first)]
+    if not answers:
+        text = _without_comparison(analysis)
+        answers = [Answer(text, text)]
+    qualified = "".join(text for kind, text in _KVM.items() if kind in analysis.kvm_hardware)
+    if qualified:
+        text, short = answers[0].text, answers[0].short
+        answers[0] = replace(answers[0], text=qualified + _lower(text), short=qualified + _lower(short))
+    return Headline(tuple(answers), tuple(_basis(analysis)), _warning(analysis))
+
+
 def sentence(analysis: RunAnalysis) -> str:
-    """One sentence of at most 300 characters: every server by name where that fits, else counts of each kind."""
+    """The headline as plain text of at most 300 characters: answers on throughput and tail, then their evidence."""
+    result = headline(analysis)
     start = "Emulation (TCG), not KVM: " if analysis.emulated else ""
-    start += "".join(text for kind, text in _KVM.items() if kind in analysis.kvm_hardware)
-    trials, valid = sum(analysis.counts.values()), analysis.counts.get(Validity.VALID, 0)
-    if 2 * valid < trials:
-        start += f"{f'only {valid}' if valid else 'none'} of {trials} trials valid, so doubt every figure: "
+    start += f"{_lower(result.warning)}: " if result.warning else ""
     if not analysis.complete:
         done = f" ({sum(analysis.counts.values())} of {analysis.planned} trials)" if analysis.planned else ""
         start += f"incomplete run{done}: "
+    answers = [answer for answer in result.answers if answer.metric not in (HOST_CPU, CPU)] or [result.answers[0]]
+    evidence = [answer.evidence for answer in answers if answer.evidence]
+    basis = ", ".join(result.basis)
+    long, short = ([answer.text for answer in answers], [answer.short for answer in answers])
     whole = ""
-    for body in _bodies(analysis):
-        whole = f"{start}{body} ({', '.join(_basis(analysis))})."
+    for texts, proof in ((long, [*evidence, basis]), (long, [basis]), (short, [basis]), (short[:1], [basis])):
+        body = " ".join(texts)
+        if start and not body.startswith(tuple(_KVM.values())):
+            body = _lower(body)
+        whole = _capital(f"{start}{body} Evidence: {'; '.join(proof)}.")
         if len(whole) <= SENTENCE_LIMIT:
             break
-    whole = whole[0].upper() + whole[1:]
     return whole if len(whole) <= SENTENCE_LIMIT else whole[: SENTENCE_LIMIT - 1] + "…"
 
 
-def cost_sentence(analysis: RunAnalysis) -> str:
-    """The second headline: what a request costs the host in CPU, with QEMU, vhost and the guest's kernel; where no host
-    was seen, what it costs the guest by its own account. Empty without a figure of either.
-    """
-    for metric in (HOST_CPU, CPU):
-        part = _Part.of(analysis, metric.name)
-        if any(verdict.estimate for _, verdict in part.verdicts):
-            bodies = (part.names(), part.counts())
-            text = next((body for body in bodies if len(body) < SENTENCE_LIMIT), bodies[-1])
-            return f"CPU per request: {text}."
-    return ""
+def explanations(analysis: RunAnalysis) -> list[Explanation]:
+    """The words of this run's headline and of the verdicts behind it that a reader may not know."""
+    metrics = {answer.metric for answer in headline(analysis).answers}
+    verdicts = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies and v.metric in metrics]
+    bounds, kinds = ({v.bound for v in verdicts if v.kind in DECIDED}, {v.kind for v in verdicts})
+    limited = "the client or the link, not the server, was the bottleneck"
+    rows = [
+        (Bound.AT_LEAST in bounds, Explanation(
+            "bound", "At least", f"On the faster side {limited}. The true difference is larger.")),
+        (Bound.AT_MOST in bounds, Explanation(
+            "bound", "At most", f"On the slower side {limited}. The true difference is smaller.")),
+        (Kind.EQUIVALENT in kinds, Explanation(
+            "equivalent", "Equivalent", f"The whole interval lies within ±{percent(analysis.margin)}.")),
+        (Kind.UNDECIDED in kinds, Explanation(
+            "undecided", "Undecided", "These blocks cannot distinguish the guest from metal."
+            " That does not show that the two are equal.")),
+        (Kind.INVALID in kinds, Explanation(
+            "invalid", "Invalid", "Something other than the guest may explain the difference, so no figure counts.")),
+        (analysis.noise_floor is not None, Explanation(
+            "noise-floor", "Noise floor", "The run measures one environment twice in each block (A/A arm). Smaller"
+            " differences than between these two are noise.")),
+        (analysis.noise_floor is None and bool(analysis.comparisons), Explanation(
+            "noise-floor", "Noise floor unknown", "The run has no A/A arm: it measures no environment twice.")),
+    ]  # fmt: skip
+    return [explanation for needed, explanation in rows if needed]
 
 
-def _bodies(analysis: RunAnalysis) -> list[str]:
-    """The same at length, shorter, shortest."""
-    throughput, tail = (_Part.of(analysis, metric.name) for metric in (THROUGHPUT, TAIL))
-    if not analysis.comparisons and analysis.searches:
-        return ["a search for the highest rate that each side carries: see the capacity of one"]
-    if not throughput.verdicts and not tail.verdicts:
-        return ["there is no guest to compare with metal"]
-    if not tail.verdicts:
-        return [throughput.names(), throughput.counts()]
-    name = "under open load: "
-    if not throughput.verdicts:
-        return [name + tail.names(), name + tail.counts()]
-    long, short = throughput.names(), throughput.counts()
-    pairs = ((long, tail.names()), (long, tail.counts()), (short, tail.counts()))
-    return [f"{first}; {name}{second}" for first, second in pairs]
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _rank(answer: Answer) -> int:
+    """The lowest makes the heading: throughput and tail before CPU, unless they have no valid verdict."""
+    if answer.kinds & {*DECIDED, Kind.EQUIVALENT}:
+        return 2 if answer.metric in (HOST_CPU, CPU) else 0
+    return 1 if Kind.UNDECIDED in answer.kinds else 3
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
+
+
+def _warning(analysis: RunAnalysis) -> str:
+    trials, valid = sum(analysis.counts.values()), analysis.counts.get(Validity.VALID, 0)
+    if 2 * valid >= trials:
+        return ""
+    return f"{f'Only {valid}' if valid else 'None'} of {trials} trials valid, so doubt every figure"
+
+
+def _without_comparison(analysis: RunAnalysis) -> str:
+    if analysis.searches:
+        return "A search found the highest rate that each side carries: see the capacity of one."
+    if analysis.claims:
+        outcomes = count_outcomes(analysis.claims)
+        counts = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in outcomes.items() if count)
+        return f"Of {plural(len(analysis.claims), 'published claim')}: {counts}."
+    return "There is no guest to compare with metal."
 
 
 def _basis(analysis: RunAnalysis) -> list[str]:
@@ -83,69 +177,114 @@ def _basis(analysis: RunAnalysis) -> list[str]:
 
 @dataclass(frozen=True)
 class _Part:
-    """The verdicts of one metric, by the names that the sentence gives to their comparisons."""
+    """The verdicts of one metric, by the names that the headline gives to their comparisons."""
 
+    metric: Metric
     verdicts: list[tuple[str, Verdict]]
     guest: str
 
     @classmethod
-    def of(cls, analysis: RunAnalysis, metric: str) -> "_Part":
+    def of(cls, analysis: RunAnalysis, metric: Metric) -> "_Part":
         """The verdicts of the comparisons under whose load the metric says something."""
-        labels = labels_of(dict.fromkeys(comparison.scenario for comparison in analysis.comparisons))
-        several = len({comparison.arm for comparison in analysis.comparisons}) > 1
-        members = [c for c in analysis.comparisons if metric in c.verdicts and c.verdicts[metric].applies]
+        members = [c for c in analysis.comparisons if metric.name in c.verdicts and c.verdicts[metric.name].applies]
+        labels = labels_of(dict.fromkeys(comparison.scenario for comparison in members))
+        several = len({comparison.arm for comparison in members}) > 1
         emulated = any(comparison.accelerator is Accelerator.TCG for comparison in members)
+
+        def name(comparison: Comparison) -> str:
+            label = labels[comparison.scenario]
+            return f"{label} on {comparison.arm}" if several else label
+
         return cls(
-            [(_name(comparison, labels, several=several), comparison.verdicts[metric]) for comparison in members],
+            metric,
+            [(name(comparison), comparison.verdicts[metric.name]) for comparison in members],
             "the emulated guest" if emulated else "the guest",
         )
 
-    def names(self) -> str:
-        """Every server by name."""
-        parts = [
-            effect_text([v for _, v in members], self._amounts(members), self.guest)
-            for kind in DECIDED
-            if (members := self._of(kind))
-        ]
-        for kind in (Kind.EQUIVALENT, Kind.UNDECIDED, Kind.INVALID):
-            if members := self._of(kind):
-                texts = {verdict_text(verdict, self.guest) for _, verdict in members}
-                named = ", ".join(name for name, _ in members)
-                parts.append(f"{named}: {texts.pop() if len(texts) == 1 else KINDS[kind]}")
-        return "; ".join(parts)
+    def answer(self) -> Answer:
+        """The sentence on this metric, with names where it stays short."""
+        long, short = self._sentence(named=True), self._sentence(named=False)
+        text = long if len(long) <= _ANSWER_LIMIT else short
+        kinds = frozenset(verdict.kind for _, verdict in self.verdicts)
+        return Answer(text, short, self._evidence(), self.metric, kinds)
 
-    def counts(self) -> str:
-        """For many servers: how many of each kind, with the range of what is decided."""
+    def _sentence(self, *, named: bool) -> str:
+        kinds = [kind for kind in (*DECIDED, Kind.EQUIVALENT) if self._of(kind)]
+        if not kinds:
+            return self._nothing_decided()
+        if len(kinds) > 1:
+            return self._counts()
+        words, members, total = METRIC_LABELS[self.metric.name], self._of(kinds[0]), len(self.verdicts)
+        verdicts = [verdict for _, verdict in members]
+        if kinds[0] is Kind.EQUIVALENT:
+            text = words.same.format(guest=self.guest, amount=percent(max(verdict.margin for verdict in verdicts)))
+        else:
+            text = effect_text(verdicts, self._amounts(members, named=named), self.guest)
+        if len(members) < total:
+            rest = [f"{len(self._of(kind))} {KINDS[kind]}" for kind in (Kind.UNDECIDED, Kind.INVALID) if self._of(kind)]
+            text += f" in {len(members)} of {plural(total, 'comparison')} ({', '.join(rest)})"
+        return _capital(f"{'under open load, ' if self.metric == TAIL else ''}{text}.")
+
+    def _counts(self) -> str:
+        """Where the comparisons differ: how many of each kind, with the range of what is decided."""
         parts = []
         for kind in KINDS:
             if members := self._of(kind):
-                extent = f" ({self._range(members)})" if kind in DECIDED else ""
-                parts.append(f"{self.guest + ' is ' if kind in DECIDED else ''}{KINDS[kind]} in {len(members)}{extent}")
-        return f"of {plural(len(self.verdicts), 'comparison')}, " + ", ".join(parts)
+                parts.append(f"{KINDS[kind]} in {len(members)}{self._range(members) if kind in DECIDED else ''}")
+        label = METRIC_LABELS[self.metric.name].label
+        return f"In {plural(len(self.verdicts), 'comparison')} of {label}, {self.guest} is {', '.join(parts)}."
+
+    def _range(self, members: list[tuple[str, Verdict]]) -> str:
+        form = form_of([verdict for _, verdict in members])
+        return f" ({self._amounts(members, named=False)}{'' if form == 'times' else f' {form}'})"
+
+    def _nothing_decided(self) -> str:
+        label, invalid = METRIC_LABELS[self.metric.name].label, self._of(Kind.INVALID)
+        if len(invalid) == len(self.verdicts):
+            return f"This run has no valid comparison of {label}."
+        text = f"Whether {self.guest} differs from metal in {label} is undecided"
+        return (
+            f"{text} ({len(invalid)} of {plural(len(self.verdicts), 'comparison')} invalid)." if invalid else text + "."
+        )
+
+    def _evidence(self) -> str:
+        """`lighttz 8.1% [7.9, 8.3], nginx 9% [8.8, 9.2]`; of many servers the ends of the range. Of verdicts that are
+        undecided or invalid the reasons, as far as they are few.
+        """
+        parts = []
+        for kind in DECIDED:
+            if members := self._of(kind):
+                form = form_of([verdict for _, verdict in members])
+                sizes = [f"{name} {amount_text(verdict, form, interval=True)}" for name, verdict in members]
+                shown = ", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}"
+                parts.append(shown)
+        for kind in (Kind.UNDECIDED, Kind.INVALID):
+            members = self._of(kind)
+            reasons = [verdict_text(verdict, self.guest) for _, verdict in members]
+            if len(set(reasons)) == 1 and len(members) == len(self.verdicts):
+                parts.append(because_text(members[0][1]) or undecided_text(members[0][1]))
+            elif len(members) <= _MOST_NAMED:
+                parts += [f"{name}: {reason}" for (name, _), reason in zip(members, reasons, strict=True)]
+        return "; ".join(parts)
 
     def _of(self, kind: Kind) -> list[tuple[str, Verdict]]:
         """Those of a kind, by the size of the effect where it is decided."""
         members = [(name, verdict) for name, verdict in self.verdicts if verdict.kind is kind]
         return sorted(members, key=_size) if kind in DECIDED else members
 
-    def _amounts(self, members: list[tuple[str, Verdict]]) -> str:
-        """`8.1% (nginx) and 9% (lighttpd)`, or the range over many servers."""
+    def _amounts(self, members: list[tuple[str, Verdict]], *, named: bool) -> str:
+        """`8.1% (nginx) and 9% (lighttpd)`, or the range over more servers; a bound that all share comes once."""
         form = form_of([verdict for _, verdict in members])
-        sizes = [f"{amount_text(verdict, form, interval=True)} ({name})" for name, verdict in members]
-        if len(sizes) <= 2:
-            return " and ".join(sizes)
-        return f"{sizes[0]} to {sizes[-1]}"
-
-    def _range(self, members: list[tuple[str, Verdict]]) -> str:
-        form = form_of([verdict for _, verdict in members])
-        sizes = [amount_text(verdict, form, interval=True) for _, verdict in members]
-        text = {"less": "less", "more": "more", "times": ""}[form]
-        return f"{sizes[0]}{f' to {sizes[-1]}' if len(sizes) > 1 else ''} {text}".strip()
-
-
-def _name(comparison: Comparison, labels: dict[Scenario, str], *, several: bool) -> str:
-    label = labels[comparison.scenario]
-    return f"{label} on {comparison.arm}" if several else label
+        sizes = [amount_text(verdict, form) for _, verdict in members]
+        bounds = {BOUNDS[verdict.bound] for _, verdict in members}
+        if len(bounds) == 1:
+            (bound,) = bounds
+            sizes = [sizes[0], *(size.removeprefix(bound) for size in sizes[1:])]
+        if not named:
+            ends = list(dict.fromkeys((sizes[0], sizes[-1])))
+            return ends[0] if len(members) == 1 else " to ".join(ends)
+        texts = [f"{size} ({name})" for size, (name, _) in zip(sizes, members, strict=True)]
+        return " and ".join(texts) if len(texts) <= 2 else f"{texts[0]} to {texts[-1]}"
 
 
 def _size(member: tuple[str, Verdict]) -> float:

@@ -75,13 +75,16 @@ def duration(time_us: float) -> str:
 
 @dataclass(frozen=True)
 class MetricWords:
-    """`less`, `more`, `times`: what is said of the compared side, with `{guest}` and the `{amount}`."""
+    """`less`, `more`, `times`: what the compared side does, with `{guest}` and the `{amount}`; `same`: where it is
+    equivalent within the amount.
+    """
 
     label: str
     note: str
     less: str
     more: str
     times: str
+    same: str
 
 
 METRIC_LABELS = {
@@ -90,28 +93,33 @@ METRIC_LABELS = {
         "{guest} loses {amount} of the requests per second",
         "{guest} serves {amount} more requests per second",
         "{guest} serves {amount} the requests per second",
+        "{guest} serves as many requests per second as metal, within {amount}",
     ),
     TAIL.name: MetricWords(
         "p99 response time (open loop)",
         "the 99th percentile of each trial, counted from the intended send: waiting caused by a stall is included",
         "p99 is {amount} shorter on {guest}", "p99 is {amount} longer on {guest}", "p99 is {amount} as long on {guest}",
+        "p99 on {guest} equals that of metal within {amount}",
     ),
     LATENCY_P99.name: MetricWords(
         "p99 latency (closed loop)",
         "service time under a fixed number of users: a closed loop hides stalls, so this is no open-loop tail",
         "p99 is {amount} shorter on {guest}", "p99 is {amount} longer on {guest}", "p99 is {amount} as long on {guest}",
+        "p99 on {guest} equals that of metal within {amount}",
     ),
     CPU.name: MetricWords(
         "server CPU per request",
         "CPU of the server's processes as the machine under test itself accounts it",
         "{guest} uses {amount} less CPU per request", "{guest} uses {amount} more CPU per request",
         "{guest} uses {amount} the CPU per request",
+        "{guest} uses as much CPU per request as metal, within {amount}",
     ),
     HOST_CPU.name: MetricWords(
         "host CPU per request",
         "QEMU and vhost on the KVM host, including the guest's whole kernel, against the server's processes on metal",
         "{guest} costs its host {amount} less CPU per request", "{guest} costs its host {amount} more CPU per request",
         "{guest} costs its host {amount} the CPU per request",
+        "{guest} costs its host as much CPU per request as metal, within {amount}",
     ),
 }  # fmt: skip
 
