@@ -15,6 +15,7 @@ from vmtoll.commands.capacity import capacity
 from vmtoll.commands.compare import compare
 from vmtoll.commands.demo import demo
 from vmtoll.commands.diagnose import diagnose
+from vmtoll.commands.examples import epilog
 from vmtoll.commands.list import list_names
 from vmtoll.commands.notebook import notebook
 from vmtoll.commands.preflight import preflight
@@ -73,7 +74,7 @@ _GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
 }  # fmt: skip
 for _panel, _verbs in _GROUPS.items():
     for _name, _verb in _verbs.items():
-        app.command(_name, rich_help_panel=_panel)(_verb)
+        app.command(_name, rich_help_panel=_panel, epilog=epilog(_name))(_verb)
 app.add_typer(lab.app, name="lab", rich_help_panel="Measure")
 app.add_typer(workload.app, name="workload", rich_help_panel="Plan")
 
