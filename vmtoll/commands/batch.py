@@ -93,7 +93,7 @@ def _read(file: Path) -> _Recorded:
 class Readers:
     """What is written for readers: the report of a run, and the page over all of them."""
 
-    report: Callable[[Path], str] = conclude
+    report: Callable[[Path], object] = conclude
     page: Callable[[Sequence[Path], Path], Path] = replication_page
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "demo": ["vmtoll demo", "vmtoll demo --suite bookworm"],
     "run": ["vmtoll run tails", "vmtoll run tails --inventory my-lab.yml --until 2,60"],
-    "list": ["vmtoll list"],
-    "report": ["vmtoll report results/latest"],
+    "list": ["vmtoll list", "vmtoll list --json"],
+    "report": ["vmtoll report results/latest", "vmtoll report results/latest --json"],
     "notebook": ["vmtoll notebook capacity results/latest --set RATE_RPS=500"],
     "site": ["vmtoll site --output public --from bundles"],
     "replication": ["vmtoll replication", "vmtoll replication results/php-2006/* --output page.html"],

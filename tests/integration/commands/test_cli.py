@@ -1,6 +1,8 @@
 """The command line: what a user types wrong is one clear sentence and exit code 2."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,6 +95,14 @@ def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str
     assert "Traceback" not in done.stderr
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_a_report_names_its_files_to_programs(tmp_path: Path) -> None:
+    run = shutil.copytree(DEMO, tmp_path / "run")
+    done = vmtoll("report", run, "--json")
+    written = json.loads(done.stdout)
+    assert list(written) == ["run", "analysis", "report", "table", "spreadsheet", "answer"]
+    assert all(Path(written[key]).exists() for key in ("run", "analysis", "report", "table", "spreadsheet"))
 
 
 @pytest.mark.parametrize("words", [("list",), ("run", "demo", "--dry-run"), ("run", "--help")])
