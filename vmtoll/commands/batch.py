@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from vmtoll.commands.conclude import conclude, judge, replication_page
 from vmtoll.commands.progress import Progress
 from vmtoll.files import write_durably
 from vmtoll.lab import embedded
+from vmtoll.model.document import Document
 from vmtoll.model.errors import LoadError, UserError, VmtollError, WrongLinkError
 from vmtoll.model.experiment import Scale
 from vmtoll.model.until import Until
@@ -30,18 +33,22 @@ def plans(scale: Scale, registry: Registry | None = None, until: Until | None = 
     return {name: plan(files[name], registry, scale=scale, until=until) for name in with_claims}
 
 
+class _Recorded(Document):
+    """A batch as its file has it."""
+
+    done: bool
+    runs: dict[str, str]
+
+
 class Batch:
     """What `results/all-<scale>.json` holds: the finished run of each experiment, by name; whether all is done."""
 
     def __init__(self, results: Path, scale: Scale) -> None:
         self.results, self.file = results, results / f"all-{scale}.json"
         self.runs: dict[str, str] = {}
-        try:
-            recorded = json.loads(self.file.read_text())
-        except FileNotFoundError:
-            return
-        if not recorded["done"]:
-            self.runs = recorded["runs"]
+        recorded = _read(self.file) if self.file.exists() else _Recorded(done=True, runs={})
+        if not recorded.done:
+            self.runs = dict(recorded.runs)
 
     def finished(self, resolved: Resolved) -> Path | None:
         """The experiment's run of this batch, if the experiment has not changed."""
@@ -72,14 +79,21 @@ def newest(results: Path) -> list[Path]:
     files = sorted(results.glob("all-*.json"), key=lambda file: file.stat().st_mtime)
     if not files:
         raise UserError(f"{results}: no batch (all-<scale>.json); name the runs, or begin with `vmtoll run all`.")
-    return [results / name / run_id for name, run_id in json.loads(files[-1].read_text())["runs"].items()]
+    return [results / name / run_id for name, run_id in _read(files[-1]).runs.items()]
+
+
+def _read(file: Path) -> _Recorded:
+    try:
+        return _Recorded.model_validate_json(file.read_bytes())
+    except ValidationError:
+        raise UserError(f"{file}: not the record of a batch; remove it, and `vmtoll run all` begins anew.") from None
 
 
 @dataclass(frozen=True)
 class Readers:
     """What is written for readers: the report of a run, and the page over all of them."""
 
-    report: Callable[[Path], str] = conclude
+    report: Callable[[Path], object] = conclude
     page: Callable[[Sequence[Path], Path], Path] = replication_page
 
 

@@ -1,6 +1,8 @@
 """What follows a run: its analysis, what people read, and the page over several runs."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vmtoll.files import write_durably
@@ -10,13 +12,31 @@ from vmtoll.model.until import Compared, Look
 # The analysis is loaded where it is needed: `--help` should not wait for scipy and matplotlib.
 
 
-def conclude(folder: Path) -> str:
-    """Judge a run once, keep the analysis, write what people read; its places and the answer in one sentence.
+@dataclass(frozen=True)
+class Conclusion:
+    """The files written for a run, and the answer in one sentence."""
+
+    run: Path
+    analysis: Path
+    report: Path
+    table: Path
+    spreadsheet: Path
+    answer: str
+
+    def __str__(self) -> str:
+        return f"report: {self.report}\ntable:  {self.table} · {self.spreadsheet}\n{self.answer}"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, default=str, ensure_ascii=False)
+
+
+def conclude(folder: Path) -> Conclusion:
+    """Judge a run once, keep the analysis, write what people read.
 
     Raises LoadError.
     """
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
-    from vmtoll.analysis.verdict import analyse, keep  # noqa: PLC0415
+    from vmtoll.analysis.verdict import ANALYSIS, analyse, keep  # noqa: PLC0415
     from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
     from vmtoll.report.html import write_report  # noqa: PLC0415
     from vmtoll.report.ods import write_ods  # noqa: PLC0415
@@ -29,7 +49,7 @@ def conclude(folder: Path) -> str:
     write_durably(table, to_csv(run.records))
     page, sheet = write_report(run, analysis), write_ods(run, analysis)
     write_disclosure(run, folder)
-    return f"report: {page}\ntable:  {table} · {sheet}\n{sentence(analysis)}"
+    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, sentence(analysis))
 
 
 def judge(folder: Path, looks: Sequence[Look]) -> list[Compared]:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vmtoll.commands.examples import epilog
 from vmtoll.commands.options import SuiteOption
 from vmtoll.lab import embedded, image, machine_disk
 from vmtoll.lab import topology as topologies
@@ -14,7 +15,7 @@ from vmtoll.shell import say
 app = typer.Typer(help="The embedded lab on this machine: clients, metal and guests.", no_args_is_help=True)
 
 
-@app.command("up")
+@app.command("up", epilog=epilog("lab up"))
 def up(
     link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
     topology: Annotated[str, typer.Option(help="Which machines: a file's name in playbooks/topologies.")] = "single",
@@ -32,7 +33,7 @@ def up(
     embedded.up(link, say, shape, chosen(suite))
 
 
-@app.command("image")
+@app.command("image", epilog=epilog("lab image"))
 def build_image(
     machines: Annotated[bool, typer.Option("--machines", help="The disk of virtual machines as well.")] = False,
     suite: SuiteOption = None,
@@ -44,14 +45,14 @@ def build_image(
         machine_disk.ensure(folder, say)
 
 
-@app.command("down")
+@app.command("down", epilog=epilog("lab down"))
 def down() -> None:
     """Remove the lab: no namespace, mount, domain, process or route stays behind."""
     embedded.need_root()
     embedded.down(say)
 
 
-@app.command("status")
+@app.command("status", epilog=epilog("lab status"))
 def status() -> None:
     """Print the lab's state as JSON; exit code 1 when it is not up."""
     state = embedded.status()

@@ -1,19 +1,29 @@
 """The verb `list`."""
 
-from vmtoll.model.release import of_suite
+import json
+from collections.abc import Sequence
+
+from vmtoll.commands.options import JsonOption
+from vmtoll.model.release import Suite, of_suite
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.server import read_server
 
 
-def list_names() -> None:
+def list_names(as_json: JsonOption = False) -> None:
     """List experiments, workloads, servers and environments."""
     registry = Registry()
-    for kind in ("experiments", "workloads", "servers", "environments"):
-        names = getattr(registry, kind)()
-        print(f"{kind}: {', '.join(map(_with_releases, names) if kind == 'servers' else names)}")
+    names = {kind: getattr(registry, kind)() for kind in ("experiments", "workloads", "servers", "environments")}
+    not_in = {server: read_server(server).not_in for server in names["servers"]}
+    if as_json:
+        servers = [{"name": server, "not_in": list(suites)} for server, suites in not_in.items()]
+        print(json.dumps({**names, "servers": servers}, indent=1))
+        return
+    for kind, listed in names.items():
+        texts = [_with_releases(server, not_in[server]) for server in listed] if kind == "servers" else listed
+        print(f"{kind}: {', '.join(texts)}")
 
 
-def _with_releases(server: str) -> str:
+def _with_releases(server: str, not_in: Sequence[Suite]) -> str:
     """The server's name, and which releases of Debian do not ship it."""
-    absent = [f"not in {of_suite(suite).name}" for suite in read_server(server).not_in]
+    absent = [f"not in {of_suite(suite).name}" for suite in not_in]
     return f"{server} ({', '.join(absent)})" if absent else server

@@ -1,15 +1,19 @@
-"""Progress: a live line on a terminal, plain lines elsewhere."""
+"""Progress: one live display on a terminal, a line a block elsewhere; errors and waits at once, findings at the end."""
 
 import math
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 from vmtoll.model.event import (
+    BlockEnded,
     ComparingMachines,
     Connecting,
     Event,
@@ -22,6 +26,7 @@ from vmtoll.model.event import (
     TrialEnded,
     TrialStep,
 )
+from vmtoll.model.finding import Code, Finding, Validity
 from vmtoll.model.trial import TrialRecord
 from vmtoll.model.until import Compared, Look, Stop
 from vmtoll.shell import say
@@ -34,47 +39,42 @@ def time_left(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 
 
-@dataclass(frozen=True)
-class Line:
-    """What a person reads of an event. `quiet`: a step within a trial, for the live line only."""
-
-    stage: str
-    text: str
-    done: int = 0
-    total: int = 0
-    left_s: float | None = None
-    quiet: bool = False
-
-    @property
-    def plain(self) -> str:
-        """For a log: `trial 2 of 6: …, 40 s left`."""
-        count = f" {self.done} of {self.total}" if self.stage == "trial" else ""
-        left = time_left(self.left_s)
-        return f"{self.stage}{count}: {self.text}{', ' + left if left else ''}"
-
-
-_BEFORE: dict[type[Event], tuple[str, str]] = {
-    Connecting: ("connect", "reaching the machines"),
-    ComparingMachines: ("facts", "comparing the machines"),
+_OF_A_MACHINE = frozenset({Phase.RECOVERING, Phase.RECOVERED, Phase.REBOOTING, Phase.REBOOTED})
+_BEFORE: dict[type[Event], str] = {
+    Connecting: "connect: reaching the machines",
+    ComparingMachines: "facts: comparing the machines",
 }
 
 
-def line_of(event: Event) -> Line:
-    """The event in words."""
+def lines_of(event: Event) -> list[str]:
+    """The lines of a log for an event; none for a step within a trial, and for a trial without an accident."""
+    match event:
+        case TrialStep():
+            return _lines_of_step(event)
+        case TrialEnded(record, number, trials, _, again):
+            return [f"trial {number} of {trials}: {_accident(record, again=again)}"] if record.accidents else []
+        case RunEnded(run_dir, records):
+            return [*summary(records), f"done: {run_dir}"]
+    return [_line_of(event)]
+
+
+def _line_of(
+    event: Skipped | MarginHidden | NotPaused | Connecting | ComparingMachines | BlockEnded | LookEnded,
+) -> str:
+    """The line of an event that always has one."""
     match event:
         case Skipped(name, why):
-            return Line("skipped", f"{name}: {why}")
+            line = f"skipped: {name}: {why}"
         case MarginHidden() | NotPaused():
-            return Line("note", _note(event))
-        case Connecting(trials, total_s) | ComparingMachines(trials, total_s):
-            stage, text = _BEFORE[type(event)]
-            return Line(stage, text, 0, trials, total_s)
-        case TrialStep():
-            return Line("measure", _step(event), event.number, event.trials, event.left_s, quiet=True)
-        case TrialEnded(record, number, trials, left_s):
-            return Line("trial", _outcome(record), number, trials, left_s)
-        case LookEnded() | RunEnded():
-            return _end(event)
+            line = f"note: {_note(event)}"
+        case Connecting() | ComparingMachines():
+            line = f"{_BEFORE[type(event)]}, {time_left(event.total_s)}"
+        case BlockEnded(block, blocks, validity, left_s):
+            left = f", {time_left(left_s)}" if block < blocks else ""
+            line = f"block {block} of {blocks}: {_counts(validity)}{left}"
+        case LookEnded(look, next_blocks, stopped):
+            line = f"look: {_look(look, next_blocks, stopped)}"
+    return line
 
 
 def _note(event: MarginHidden | NotPaused) -> str:
@@ -87,11 +87,56 @@ def _note(event: MarginHidden | NotPaused) -> str:
     )
 
 
-def _end(event: LookEnded | RunEnded) -> Line:
-    """Of a look, or of the run."""
-    if isinstance(event, LookEnded):
-        return Line("look", _look(event.look, event.next_blocks, event.stopped))
-    return Line("done", str(event.run_dir), event.trials, event.trials, 0.0)
+def _lines_of_step(event: TrialStep) -> list[str]:
+    """Of a machine that is waited for, and of the first measurement of a capacity."""
+    if event.phase in _OF_A_MACHINE:
+        return [f"machine: {_step(event)}"]
+    return [f"capacity: {_step(event)}"] if event.phase is Phase.CAPACITY and event.attempt == 1 else []
+
+
+def _counts(validity: Mapping[Validity, int]) -> str:
+    """`9 valid, 1 suspect, 0 invalid`."""
+    return ", ".join(f"{validity.get(each, 0)} {each.value}" for each in Validity)
+
+
+MOST_ENVIRONMENTS = 3  # that a line of the summary names
+LONGEST_TEXT = 200  # characters of a finding in the summary: a program's message may be long
+
+
+def summary(records: Sequence[TrialRecord]) -> Iterator[str]:
+    """How many trials are valid, then a line for each code of their findings, the most frequent first."""
+    trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
+    yield f"trials: {trials}: {_counts(Counter(record.validity for record in records))}"
+    with_code: dict[Code, list[TrialRecord]] = {}
+    for record in records:
+        for code in record.codes:
+            with_code.setdefault(code, []).append(record)
+    for code, flagged in sorted(with_code.items(), key=lambda item: (-len(item[1]), item[0])):
+        where = _environments(flagged)
+        yield f"finding: {code.value}: {len(flagged)} of {trials} ({where}); worst {_worst(code, flagged)}"
+
+
+def _environments(records: Sequence[TrialRecord]) -> str:
+    """`kvm-default 4, metal 2`."""
+    counted = Counter(record.arm.environment for record in records).most_common()
+    named = [f"{environment} {count}" for environment, count in counted[:MOST_ENVIRONMENTS]]
+    more = len(counted) - MOST_ENVIRONMENTS
+    return ", ".join([*named, *([f"{more} more environments"] if more > 0 else [])])
+
+
+def _worst(code: Code, records: Sequence[TrialRecord]) -> str:
+    """`on kvm-default: metal: background processes used 2.6% CPU (limit 1%)`: the figure farthest from its limit."""
+    from vmtoll.report.words import finding_text  # noqa: PLC0415 (loads pandas; the measuring is over)
+
+    seen = [(record, finding) for record in records for finding in record.findings if finding.code is code]
+    record, finding = max(seen, key=lambda pair: _distance(pair[1]))
+    text = " ".join(finding_text(finding).split())
+    return f"on {record.arm.environment}: {text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + '…'}"
+
+
+def _distance(finding: Finding) -> float:
+    """How far a figure is from its limit; some limits are the least that is allowed."""
+    return -1.0 if finding.value is None else abs(finding.value - (finding.limit or 0.0))
 
 
 MOST_OPEN = 5  # comparisons that a line names
@@ -138,49 +183,86 @@ def _step(event: TrialStep) -> str:
         Phase.COUNTING: "counting the messages",
     }
     text = texts[event.phase]
-    if event.phase in {Phase.RECOVERING, Phase.RECOVERED, Phase.REBOOTING, Phase.REBOOTED}:
-        return text
-    return f"{event.spec.scenario.server} on {event.spec.arm}: {text}"
+    return text if event.phase in _OF_A_MACHINE else f"{event.spec.scenario.server} on {event.spec.arm}: {text}"
 
 
-def _outcome(record: TrialRecord) -> str:
-    """`nginx on kvm-default: suspect (steal)`; of an accident also its message."""
+def _accident(record: TrialRecord, *, again: bool) -> str:
+    """`nginx on kvm-default: invalid (tool-failed): siege: …; vmtoll measures the trial again`."""
     codes = ", ".join(dict.fromkeys(finding.code.value for finding in record.findings))
     message = next((f": {finding.detail}" for finding in record.accidents if finding.detail), "")
-    findings = f" ({codes})" if codes else ""
-    return f"{record.scenario.server} on {record.arm}: {record.validity.value}{findings}{message}"
+    repeated = "block" if Code.HOST_LOST in record.codes else "trial"
+    retry = f"; vmtoll measures the {repeated} again" if again else ""
+    return f"{record.scenario.server} on {record.arm}: {record.validity.value} ({codes}){message}{retry}"
+
+
+class Display:
+    """The live display of a run: a bar over its trials, what is measured now, and what the trials so far came to."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("trials"),
+            TextColumn("{task.fields[left]}", markup=False),
+        )
+        self._bar = Bar(*columns, auto_refresh=False)
+        self._task = self._bar.add_task("connect", total=None, left="")
+        self._now, self._open = "", ""
+        self._validity: dict[tuple[int, int], Validity] = {}
+        # A refresh a second: the display shares the machine with the load generator.
+        self.live = Live(console=console, get_renderable=self.__rich__, refresh_per_second=1, transient=True)
+
+    def show(self, event: Event) -> None:
+        """Take in an event; the next refresh shows it."""
+        match event:
+            case Connecting(trials, total_s) | ComparingMachines(trials, total_s):
+                stage, _, self._now = _BEFORE[type(event)].partition(": ")
+                self._bar.update(self._task, description=stage, total=trials, left=time_left(total_s))
+            case TrialStep():
+                self._now, done = _step(event), event.number - 1
+                block = f"block {event.spec.block} of {event.blocks}"
+                left = time_left(event.left_s)
+                self._bar.update(self._task, description=block, completed=done, total=event.trials, left=left)
+            case TrialEnded(record, number, trials, left_s):
+                self._validity[record.key] = record.validity
+                self._bar.update(self._task, completed=number, total=trials, left=time_left(left_s))
+            case LookEnded(look):
+                self._open = f"; {len(look.open)} of {look.comparisons} comparisons open after {look.blocks} blocks"
+            case _:
+                pass
+
+    def __rich__(self) -> Group:
+        counts = f"{_counts(Counter(self._validity.values()))}{self._open}" if self._validity else ""
+        return Group(self._bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in (self._now, counts)))
 
 
 class Progress:
-    """The listener of a run that shows its events."""
+    """The listener of a run that shows its events: a live display on a terminal (`console`, or stderr), else lines."""
 
-    def __init__(self) -> None:
-        self._bar: Bar | None = None
-        if sys.stderr.isatty():
-            columns = (
-                TextColumn("{task.fields[stage]}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.description}", markup=False),
-            )
-            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("", total=None, stage="")
+    # On a terminal the display shows these.
+    _FOR_LOGS = (Connecting, ComparingMachines, BlockEnded)
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+        is_live = (console or sys.stderr.isatty()) and not self._console.is_dumb_terminal
+        self.display = Display(self._console) if is_live else None
 
     def __enter__(self) -> Self:
-        if self._bar:
-            self._bar.start()
+        if self.display:
+            self.display.live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
+        if self.display:
+            self.display.live.stop()
 
     def __call__(self, event: Event) -> None:
-        line = line_of(event)
-        if self._bar:
-            text = f"{line.text}  {time_left(line.left_s)}"
-            self._bar.update(
-                self._task, completed=line.done, total=line.total or None, description=text, stage=line.stage
-            )
-        elif not line.quiet:
-            say(line.plain)
+        if self.display is None:
+            for line in lines_of(event):
+                say(line)
+            return
+        self.display.show(event)
+        if not isinstance(event, self._FOR_LOGS):
+            for line in lines_of(event):
+                self._console.print(f"vmtoll: {line}", markup=False, highlight=False, soft_wrap=True)

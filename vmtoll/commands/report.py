@@ -1,9 +1,10 @@
 """The verb `report`."""
 
 from vmtoll.commands.conclude import conclude
-from vmtoll.commands.options import RunArgument
+from vmtoll.commands.options import JsonOption, RunArgument
 
 
-def report(folder: RunArgument) -> None:
+def report(folder: RunArgument, as_json: JsonOption = False) -> None:
     """Write the report of a run again: analysis.json, report.html, trials.csv, trials.ods."""
-    print(conclude(folder))
+    conclusion = conclude(folder)
+    print(conclusion.to_json() if as_json else conclusion)

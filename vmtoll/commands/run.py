@@ -10,6 +10,7 @@ from vmtoll.commands import batch
 from vmtoll.commands.conclude import conclude, judge
 from vmtoll.commands.options import (
     InventoryOption,
+    JsonOption,
     LimitOption,
     ResultsOption,
     ResumeOption,
@@ -42,12 +43,15 @@ def run(
     resume: ResumeOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
     results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
 ) -> None:
     """Run an experiment, judge it and write its report; the embedded lab's link is set to the rate that it names.
 
     `all` resumes where it was interrupted, and continues with the next experiment after one that fails (exit code 1).
     """
     size = size_of(scale, inventory)
+    if as_json and (dry_run or experiment == "all"):
+        raise UserError("--json gives the result of one run; leave it out with `run all` and --dry-run.")
     if experiment == "all":
         if resume:
             raise UserError("--resume cannot be combined with `run all`, which resumes automatically.")
@@ -60,7 +64,9 @@ def run(
     if dry_run:
         _print_plan(_planned(experiment, inventory, scale, Registry(), until))
         return
-    print(conclude(run_one(experiment, inventory, results, limit=limit, scale=scale, resume=resume, until=until)))
+    folder = run_one(experiment, inventory, results, limit=limit, scale=scale, resume=resume, until=until)
+    conclusion = conclude(folder)
+    print(conclusion.to_json() if as_json else conclusion)
 
 
 def run_one(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vmtoll.commands.examples import epilog
 from vmtoll.commands.options import JsonOption
 from vmtoll.shell import say
 
@@ -18,7 +19,7 @@ _GIGABIT_BYTES = 1e9 / 8  # what a link of 1 Gbit/s carries in a second
 app = typer.Typer(help="Create workloads from access logs.", no_args_is_help=True)
 
 
-@app.command("from-log")
+@app.command("from-log", epilog=epilog("workload from-log"))
 def from_log(
     logs: Annotated[
         list[Path],

@@ -1,11 +1,11 @@
 """Progress of a run as typed events; what a person reads is made of them in vmtoll.commands.progress."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from vmtoll.model.finding import Role
+from vmtoll.model.finding import Role, Validity
 from vmtoll.model.trial import TrialRecord, TrialSpec
 from vmtoll.model.until import Look, Stop
 
@@ -71,7 +71,7 @@ class ComparingMachines:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialStep:
-    """Trial `number` of `trials` enters a phase. The rest: where the phase has it.
+    """Trial `number` of `trials`, in one of `blocks` blocks, enters a phase. The rest: where the phase has it.
 
     `limit_s`: how long a lost machine is waited for.
     """
@@ -80,6 +80,7 @@ class TrialStep:
     attempt: int
     number: int
     trials: int
+    blocks: int
     phase: Phase
     left_s: float
     tool: str | None = None
@@ -92,11 +93,22 @@ class TrialStep:
 
 @dataclass(frozen=True)
 class TrialEnded:
-    """A trial's record is stored."""
+    """A trial's record is stored. `again`: it ended with an accident, and it or its block is measured again."""
 
     record: TrialRecord
     number: int
     trials: int
+    left_s: float
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class BlockEnded:
+    """Every trial of a block is stored, at least one of them by this process. `validity`: of their last attempts."""
+
+    block: int
+    blocks: int
+    validity: Mapping[Validity, int]
     left_s: float
 
 
@@ -113,13 +125,22 @@ class LookEnded:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """Every trial is stored."""
+    """Every trial is stored. `records`: the last attempt at each, also those of an earlier process."""
 
     run_dir: Path
-    trials: int
+    records: Sequence[TrialRecord]
 
 
 Event = (
-    Skipped | MarginHidden | NotPaused | Connecting | ComparingMachines | TrialStep | TrialEnded | LookEnded | RunEnded
+    Skipped
+    | MarginHidden
+    | NotPaused
+    | Connecting
+    | ComparingMachines
+    | TrialStep
+    | TrialEnded
+    | BlockEnded
+    | LookEnded
+    | RunEnded
 )
 Listener = Callable[[Event], None]

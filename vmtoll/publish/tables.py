@@ -14,7 +14,7 @@ from vmtoll.analysis.histograms import read_histogram
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import fields, names
 from vmtoll.model.columns import Cell, flat
-from vmtoll.model.errors import LoadError
+from vmtoll.model.errors import LoadError, ResultsError
 from vmtoll.model.trial import TrialRecord
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100)
@@ -137,6 +137,8 @@ def _copy(database: duckdb.DuckDBPyConnection, table: str, source: str, path: Pa
     columns = ", ".join(f'"{f["name"]}"::{TYPES[f["type"]]} AS "{f["name"]}"' for f in fields(table))
     quoted = str(path).replace("'", "''")
     database.execute("SET threads = 1")
-    database.execute(
-        f"COPY (SELECT {columns} FROM {source} ORDER BY ALL) TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)"
-    )
+    copy = f"COPY (SELECT {columns} FROM {source} ORDER BY ALL) TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)"
+    try:
+        database.execute(copy)
+    except duckdb.IOException as error:
+        raise ResultsError(f"{path}: could not be written: {' '.join(str(error).split())}") from error

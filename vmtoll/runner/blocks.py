@@ -21,10 +21,11 @@ Judge = Callable[[Path, Sequence[Look]], Sequence[Compared]]
 class Blocks(ABC):
     """The blocks of a run, in order; a block is over when the next one is asked for.
 
-    `scheduled`: how many trials the run has, as far as that is known.
+    `scheduled`, `total`: how many trials and blocks the run has, as far as that is known.
     """
 
     scheduled: int
+    total: int
 
     @abstractmethod
     def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
@@ -40,7 +41,7 @@ class FixedBlocks(Blocks):
 
     def __init__(self, trials: Sequence[TrialSpec], expected_s: float) -> None:
         self._trials, self._expected_s, self._began = trials, expected_s, time.monotonic()
-        self.scheduled = len(trials)
+        self.scheduled, self.total = len(trials), len({trial.block for trial in trials})
 
     def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
         for _, trials in groupby(self._trials, lambda trial: trial.block):
@@ -60,7 +61,8 @@ class BlocksUntil(Blocks):
     def __init__(self, session: Session, until: Until, judge: Judge, tell: Listener) -> None:
         self._session, self._until, self._judge, self._tell = session, until, judge, tell
         self._began, self._before_s = time.monotonic(), self._manifest().measured_s or 0.0
-        self.scheduled = sum(len(self._trials(block)) for block in range(1, self._next(0) + 1))
+        self.total = self._next(0)
+        self.scheduled = sum(len(self._trials(block)) for block in range(1, self.total + 1))
 
     def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
         self.scheduled, block = 0, 0
@@ -106,6 +108,7 @@ class BlocksUntil(Blocks):
 
     def _plan(self, after: int, upto: int) -> None:
         self.scheduled += sum(len(self._trials(block)) for block in range(after + 1, upto + 1))
+        self.total = upto
 
     def _end(self, block: int, block_s: float) -> None:
         """Look, where one is due after this block and has not been recorded; stop, where that is what it shows."""
@@ -136,6 +139,7 @@ class BlocksUntil(Blocks):
     def _trim(self, block: int) -> None:
         """The time was over before the next look: its other blocks are not measured."""
         self.scheduled = sum(len(self._trials(each)) for each in range(1, block + 1))
+        self.total = block
 
 
 def scenarios_of(look: Look) -> frozenset[Scenario]:

@@ -6,6 +6,7 @@ import platform
 import secrets
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,11 +16,11 @@ from pydantic import ValidationError
 
 from vmtoll.model.disclosure import Disclosure
 from vmtoll.model.errors import ExperimentError, InventoryError, ResultsError, VmtollError
-from vmtoll.model.event import ComparingMachines, Connecting, Listener, MarginHidden, RunEnded, TrialEnded
+from vmtoll.model.event import BlockEnded, ComparingMachines, Connecting, Listener, MarginHidden, RunEnded, TrialEnded
 from vmtoll.model.event import Skipped as SkippedEvent
 from vmtoll.model.experiment import SMALLEST_BLOCKS, Experiment, Scale
 from vmtoll.model.run import Manifest, Skipped
-from vmtoll.model.trial import TrialSpec
+from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import Until
 from vmtoll.paths import PROJECT
 from vmtoll.runner import facts, gates
@@ -159,7 +160,7 @@ def run(
         _point_latest(results_dir, store.run_dir)
         blocks = _blocks(session, planned, judge, tell)
         _measure(session, blocks, tell)
-        _finish(session, blocks.scheduled, tell)
+        _finish(session, tell)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -324,12 +325,13 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
     before, done_here, store = 0, 0, session.store
     for of_block in blocks:
         numbers = {trial.key: before + number for number, trial in enumerate(of_block, start=1)}
-        block = {trial.block for trial in of_block}
-        while asked := due(of_block, [record for record in store.records() if record.block in block]):
+        asked, done_before = due(of_block, _of_block(store, of_block)), done_here
+        while asked:
             trial, attempt = asked
             number, total = numbers[trial.key], blocks.scheduled
             left_s = blocks.left_s(number, done_here)
-            steps = Steps(tell, decided(trial, session.resolved, store.records()), attempt, number, total, left_s)
+            spec = decided(trial, session.resolved, store.records())
+            steps = Steps(tell, spec, attempt, number, total, blocks.total, left_s)
             if is_due(trial.boot, store.records()):
                 boot_anew(session, steps)
             ensure(session, steps)
@@ -337,14 +339,25 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
             record = Trial(session, steps).attempt()
             store.append(record)
             done_here += 1
-            tell(TrialEnded(record, number, total, blocks.left_s(number + 1, done_here)))
+            asked = due(of_block, _of_block(store, of_block))
+            again = asked is not None and asked[0].key <= trial.key
+            tell(TrialEnded(record, number, total, blocks.left_s(number + 1, done_here), again))
         before += len(of_block)
+        if done_here > done_before:
+            counts = Counter(record.validity for record in last_attempts(_of_block(store, of_block)))
+            tell(BlockEnded(of_block[0].block, blocks.total, counts, blocks.left_s(before + 1, done_here)))
 
 
-def _finish(session: Session, total: int, tell: Listener) -> None:
+def _of_block(store: Store, of_block: Sequence[TrialSpec]) -> list[TrialRecord]:
+    """The records of a block's trials, in the order in which they were stored."""
+    blocks = {trial.block for trial in of_block}
+    return [record for record in store.records() if record.block in blocks]
+
+
+def _finish(session: Session, tell: Listener) -> None:
     recorded = session.store.manifest()
     if recorded is None:
         raise ResultsError(f"{session.store.manifest_file}: is gone")
     ended_at = datetime.now(UTC).isoformat(timespec="seconds")
     session.store.write_manifest(recorded.model_copy(update={"ended_at": ended_at, "status": "complete"}))
-    tell(RunEnded(session.store.run_dir, total))
+    tell(RunEnded(session.store.run_dir, last_attempts(session.store.records())))

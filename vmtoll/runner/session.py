@@ -93,6 +93,7 @@ class Steps:
     attempt: int
     number: int
     trials: int
+    blocks: int
     left_s: float
 
     def __call__(
@@ -108,9 +109,9 @@ class Steps:
     ) -> None:
         self.listener(
             TrialStep(
-                spec=self.spec, attempt=self.attempt, number=self.number, trials=self.trials, left_s=self.left_s,
-                phase=phase, tool=tool, role=role, machine=machine, rate_rps=rate_rps, limit_s=limit_s,
-                detail=detail,
+                spec=self.spec, attempt=self.attempt, number=self.number, trials=self.trials, blocks=self.blocks,
+                left_s=self.left_s, phase=phase, tool=tool, role=role, machine=machine, rate_rps=rate_rps,
+                limit_s=limit_s, detail=detail,
             )
         )  # fmt: skip
 

@@ -1,14 +1,19 @@
 """The command line: what a user types wrong is one clear sentence and exit code 2."""
 
+import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from tests.support.committed_run import DEMO
+from vmtoll.analysis.run import read_manifest
 
 VMTOLL = Path(sys.executable).parent / "vmtoll"
 
@@ -56,6 +61,7 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
         (("run", "demo", "--scale", "small", "--dry-run"), "demo.yml: has one size, no `scales`; leave out --scale"),
         (("run", "all", "--resume", "{tmp}"), "--resume cannot be combined with `run all`"),
         (("replication", "--results", "{tmp}"), "no batch (all-<scale>.json); name the runs"),
+        (("replication", "--results", "{junk}"), "junk/all-small.json: not the record of a batch; remove it"),
         (("lab", "up", "--link", "fast"), "Link 'fast': give `unshaped`, or a rate"),
         (
             ("lab", "up", "--topology", "ring"),
@@ -64,13 +70,60 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
         (("lab", "up", "--guests", "kvm-2008"), "Unknown guest profile 'kvm-2008' (did you mean 'kvm-2009'?); allowed"),
         (("report", "{tmp}"), "run.json"),
         (("site", "--results", "{tmp}", "--output", "{tmp}/site"), "no run (<experiment>/<run-id>/run.json)"),
+        (
+            ("partition", str(DEMO), "--output", "{full}", "--campaign", "c", "--testbed", "t"),
+            "could not be written: IO Error",
+        ),
         (("site", "--output", "/dev/null/site"), "/dev/null/site.part: Not a directory"),
         (("publish", str(DEMO), "--output", "/dev/null/bundle", "--author", "A"), "bundle.partial: Not a directory"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    done = vmtoll(*(word.format(tmp=tmp_path) for word in words), VMTOLL_STATE=str(tmp_path / "state"))
+    junk = tmp_path / "junk"
+    junk.mkdir()
+    (junk / "all-small.json").write_text("{")
+    full = tmp_path / "full"  # a dataset whose device is full
+    run = read_manifest(DEMO / "run.json")
+    for table in ("samples", "seconds", "histograms", "trials"):
+        folder = full / table / "campaign=c" / "testbed=t" / f"experiment={run.experiment.name}"
+        folder.mkdir(parents=True)
+        (folder / f".{run.run_id}.parquet.partial").symlink_to("/dev/full")
+    done = vmtoll(
+        *(word.format(tmp=tmp_path, junk=junk, full=full) for word in words), VMTOLL_STATE=str(tmp_path / "state")
+    )
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stderr
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_a_report_names_its_files_to_programs(tmp_path: Path) -> None:
+    run = shutil.copytree(DEMO, tmp_path / "run")
+    done = vmtoll("report", run, "--json")
+    written = json.loads(done.stdout)
+    assert list(written) == ["run", "analysis", "report", "table", "spreadsheet", "answer"]
+    assert all(Path(written[key]).exists() for key in ("run", "analysis", "report", "table", "spreadsheet"))
+
+
+@pytest.mark.parametrize("words", [("list",), ("run", "demo", "--dry-run"), ("run", "--help")])
+def test_a_reader_that_ends_early_is_no_error(words: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([VMTOLL, *words], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_an_interrupt_is_one_sentence(tmp_path: Path) -> None:
+    """It reaches the program while an inventory, which is a script, is being read."""
+    inventory, begun = tmp_path / "inventory.sh", tmp_path / "begun"
+    inventory.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 20\n")
+    inventory.chmod(0o755)
+    with subprocess.Popen([VMTOLL, "preflight", "-i", inventory], stderr=subprocess.PIPE, text=True) as process:
+        while not begun.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        assert process.stderr.readline() == "vmtoll: interrupted; what was measured is kept\n"
+    assert process.returncode == 130

@@ -25,6 +25,7 @@ from vmtoll.analysis.run import load_run
 from vmtoll.model.columns import COLUMNS
 from vmtoll.model.errors import ExperimentError, InventoryError, ResultsError, VmtollError
 from vmtoll.model.event import (
+    BlockEnded,
     ComparingMachines,
     Connecting,
     Event,
@@ -155,7 +156,9 @@ def _assert_documents(run_dir: Path) -> None:
 def _assert_told(events: list[Event], run_dir: Path) -> None:
     """The events of a run of six trials that nothing disturbed."""
     assert [type(event) for event in events[:3]] == [MarginHidden, Connecting, ComparingMachines], "loads of 0.1 s"
-    assert events[-1] == RunEnded(run_dir, 6)
+    assert events[-1] == RunEnded(run_dir, records_of(run_dir))
+    ends = [(e.block, e.blocks, sum(e.validity.values())) for e in events if isinstance(e, BlockEnded)]
+    assert ends == [(1, 2, 3), (2, 2, 3)]
     assert [(e.number, e.trials) for e in events if isinstance(e, TrialEnded)] == [(n, 6) for n in range(1, 7)]
     assert [e.record for e in events if isinstance(e, TrialEnded)] == records_of(run_dir)
     steps = [(e.phase, e.tool, e.role) for e in events if isinstance(e, TrialStep) and e.number == 1]

@@ -1,5 +1,7 @@
 """What `vmtoll list` prints."""
 
+import json
+
 import pytest
 
 from vmtoll.commands.list import list_names
@@ -11,3 +13,11 @@ def test_a_server_that_a_release_does_not_ship_is_shown_so(capsys: pytest.Captur
     names = servers.removeprefix("servers: ").split(", ")
     assert "h2o (not in Debian 13)" in names
     assert [name for name in names if "(" in name] == ["h2o (not in Debian 13)"]
+
+
+def test_programs_get_the_same_names(capsys: pytest.CaptureFixture[str]) -> None:
+    list_names(as_json=True)
+    listed = json.loads(capsys.readouterr().out)
+    assert list(listed) == ["experiments", "workloads", "servers", "environments"]
+    assert "demo" in listed["experiments"]
+    assert [server for server in listed["servers"] if server["not_in"]] == [{"name": "h2o", "not_in": ["trixie"]}]

@@ -1,12 +1,16 @@
-"""What a person reads while a run goes on: one line an event, the steps of a trial on the live line only."""
+"""What a person reads while a run goes on: a live display on a terminal, a line a block elsewhere."""
 
+import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from vmtoll.commands.progress import Progress, line_of
+from vmtoll.commands.progress import Progress, lines_of, summary
 from vmtoll.model.event import (
+    BlockEnded,
     ComparingMachines,
     Connecting,
     Event,
@@ -17,13 +21,13 @@ from vmtoll.model.event import (
     TrialEnded,
     TrialStep,
 )
-from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, TrialSpec
 from vmtoll.model.until import Compared, Look, Standing, Stop
 
 SPEC = TrialSpec(1, 2, Arm("kvm-default", 2), Scenario("nginx", "site-rate", Load(LoadKind.RATE, 300)))
-STEP = TrialStep(spec=SPEC, attempt=1, number=2, trials=6, phase=Phase.STARTING, left_s=40.0)
+STEP = TrialStep(spec=SPEC, attempt=1, number=2, trials=6, blocks=3, phase=Phase.STARTING, left_s=40.0)
 RECORD = TrialRecord(
     run_id="run", block=1, order=2, attempt=1, arm=SPEC.arm, accelerator=Accelerator.KVM, scenario=SPEC.scenario,
     client=ClientPlace.REMOTE, clients=1, guests=1, started_at="2026-11-22T12:00:00.000+00:00",
@@ -42,63 +46,146 @@ STOLEN = replace(RECORD, findings=(Finding(Code.STEAL, 0.7, 0.5),) * 2)
 LOST = replace(RECORD, findings=(Finding(Code.HOST_LOST, detail="guest: no answer to ping within 15 s"),))
 
 
+SLOW = replace(
+    RECORD, order=3, findings=(Finding(Code.RATE_NOT_REACHED, 0.91, 0.99, detail="300", tool="oha", machine="client"),)
+)
+SLOWER = replace(
+    RECORD, order=4, arm=BASELINE,
+    findings=(Finding(Code.RATE_NOT_REACHED, 0.64, 0.99, detail="300", tool="oha", machine="client"),),
+)  # fmt: skip
+BLOCK = BlockEnded(1, 6, {Validity.VALID: 8, Validity.SUSPECT: 2}, 240.0)
+
+
 @pytest.mark.parametrize(
-    ("event", "line"),
+    ("event", "lines"),
     [
-        (Skipped("httpd-2003", "its archive cannot be had"), "skipped: httpd-2003: its archive cannot be had"),
-        (Connecting(6, 240.0), "connect: reaching the machines, 4 min left"),
-        (ComparingMachines(6, 60.0), "facts: comparing the machines, 60 s left"),
-        (TrialEnded(RECORD, 2, 6, 40.0), "trial 2 of 6: nginx on kvm-default#2: valid, 40 s left"),
-        (TrialEnded(STOLEN, 2, 6, 40.0), "trial 2 of 6: nginx on kvm-default#2: suspect (steal), 40 s left"),
+        (Skipped("httpd-2003", "its archive cannot be had"), ["skipped: httpd-2003: its archive cannot be had"]),
+        (Connecting(6, 240.0), ["connect: reaching the machines, 4 min left"]),
+        (ComparingMachines(6, 60.0), ["facts: comparing the machines, 60 s left"]),
+        (TrialEnded(RECORD, 2, 6, 40.0), []),
+        (TrialEnded(STOLEN, 2, 6, 40.0), []),
         (
-            TrialEnded(LOST, 2, 6, 40.0),
-            "trial 2 of 6: nginx on kvm-default#2: invalid (host-lost): guest: no answer to ping within 15 s, "
-            "40 s left",
+            TrialEnded(LOST, 2, 6, 40.0, again=True),
+            [
+                "trial 2 of 6: nginx on kvm-default#2: invalid (host-lost): guest: no answer to ping within 15 s; "
+                "vmtoll measures the block again"
+            ],
         ),
         (
+            TrialEnded(replace(RECORD, findings=(Finding(Code.TOOL_FAILED, detail="siege: killed"),)), 2, 6, 40.0),
+            ["trial 2 of 6: nginx on kvm-default#2: invalid (tool-failed): siege: killed"],
+        ),
+        (BLOCK, ["block 1 of 6: 8 valid, 2 suspect, 0 invalid, 4 min left"]),
+        (replace(BLOCK, block=6, left_s=0.0), ["block 6 of 6: 8 valid, 2 suspect, 0 invalid"]),
+        (
             LookEnded(LOOK, 10, None),
-            "look: after 6 blocks 2 of 5 comparisons are open (“the guest is slower”; tail of nginx, site-rate 300, on "
-            "kvm-default ±4.25%); next look after 10 blocks",
+            [
+                "look: after 6 blocks 2 of 5 comparisons are open (“the guest is slower”; tail of nginx, "
+                "site-rate 300, on kvm-default ±4.25%); next look after 10 blocks"
+            ],
         ),
         (
             LookEnded(LOOK.model_copy(update={"open": [], "narrow": 3}), None, Stop.NARROW),
-            "look: after 6 blocks 0 of 5 comparisons are open; all others are decided or known well enough",
+            ["look: after 6 blocks 0 of 5 comparisons are open; all others are decided or known well enough"],
         ),
-        (RunEnded(Path("/r/tiny/1"), 6), "done: /r/tiny/1, 0 s left"),
+        (RunEnded(Path("/r/tiny/1"), [RECORD]), ["trials: 1 trial: 1 valid, 0 suspect, 0 invalid", "done: /r/tiny/1"]),
     ],
 )
-def test_an_event_is_one_line(event: Event, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert line_of(event).plain == line
+def test_a_log_has_a_line_for_each_block_and_for_each_accident(
+    event: Event, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lines_of(event) == lines
     with Progress() as progress:
         progress(event)
-    assert capsys.readouterr().err == f"vmtoll: {line}\n"
+    assert capsys.readouterr().err.splitlines() == [f"vmtoll: {line}" for line in lines]
+
+
+def test_the_summary_has_a_line_for_each_code_with_the_figure_farthest_from_its_limit() -> None:
+    assert list(summary([RECORD, SLOW, STOLEN, SLOWER, LOST])) == [
+        "trials: 5 trials: 1 valid, 3 suspect, 1 invalid",
+        "finding: rate-not-reached: 2 of 5 trials (kvm-default 1, metal 1); worst on metal: client, oha: sent 64% of "
+        "the 300 requests per second planned (limit 99%)",
+        "finding: host-lost: 1 of 5 trials (kvm-default 1); worst on kvm-default: the machine was lost: guest: no "
+        "answer to ping within 15 s",
+        "finding: steal: 1 of 5 trials (kvm-default 1); worst on kvm-default: the hypervisor took 0.70% of the CPU "
+        "time (limit 0.5%)",
+    ]
+
+
+def test_the_summary_names_three_environments_and_shortens_what_a_program_printed() -> None:
+    environments = ["kvm-2009", "kvm-default", "kvm-high", "kvm-pages", "metal"]
+    records = [
+        replace(RECORD, order=order, arm=Arm(name), findings=(Finding(Code.TOOL_FAILED, detail="no\nroute " * 99),))
+        for order, name in enumerate(environments, start=1)
+    ]
+    (_, line) = summary(records)
+    assert "(kvm-2009 1, kvm-default 1, kvm-high 1, 2 more environments)" in line
+    assert "no route no route" in line
+    assert line.endswith("…")
+    assert len(line) < 320
 
 
 @pytest.mark.parametrize(
-    ("step", "text"),
+    ("step", "lines"),
     [
-        (STEP, "nginx on kvm-default#2: starting"),
-        (
-            replace(STEP, phase=Phase.MEASURING, tool="oha", role=Role.CROSSCHECK),
-            "nginx on kvm-default#2: oha measures",
-        ),
+        (STEP, []),
+        (replace(STEP, phase=Phase.MEASURING, tool="oha", role=Role.CROSSCHECK), []),
+        (replace(STEP, phase=Phase.NEIGHBOUR, tool="vegeta", rate_rps=300.4), []),
         (
             replace(STEP, phase=Phase.RECOVERING, machine="guest", limit_s=300.0, detail="the agent ended"),
-            "guest is gone (the agent ended); bringing it back, or waiting up to 300 s for it",
+            ["machine: guest is gone (the agent ended); bringing it back, or waiting up to 300 s for it"],
         ),
         (
-            replace(STEP, phase=Phase.NEIGHBOUR, tool="vegeta", rate_rps=300.4),
-            "nginx on kvm-default#2: vegeta sends 300 requests per second to the neighbour",
+            replace(STEP, phase=Phase.CAPACITY, tool="h2load"),
+            ["capacity: nginx on kvm-default#2: measuring the capacity with h2load"],
         ),
+        (replace(STEP, phase=Phase.CAPACITY, tool="h2load", attempt=2), []),
     ],
 )
-def test_a_step_is_for_the_live_line_only(step: TrialStep, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert line_of(step).text == text
+def test_of_the_steps_a_log_has_waits_and_first_capacities(
+    step: TrialStep, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lines_of(step) == lines
     with Progress() as progress:
         progress(step)
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.splitlines() == [f"vmtoll: {line}" for line in lines]
+
+
+def on_a_terminal(*events: Event) -> tuple[str, str]:
+    """What stays on a terminal above the display when these events came, and the display's last state."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, color_system=None)
+    with Progress(console) as progress:
+        for event in events:
+            progress(event)
+        page = Console(file=io.StringIO(), width=100)
+        page.print(progress.display)
+    kept = [
+        line for line in re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", screen.getvalue()).splitlines() if "vmtoll: " in line
+    ]
+    return "\n".join(kept), page.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_on_a_terminal_the_display_shows_block_bar_step_and_counts() -> None:
+    step = replace(STEP, number=3, phase=Phase.MEASURING, tool="oha")
+    events = [Connecting(6, 240.0), TrialEnded(RECORD, 1, 6, 50.0), TrialEnded(SLOW, 2, 6, 40.0), step, BLOCK]
+    kept, display = on_a_terminal(*events)
+    assert kept == ""
+    bar, now, counts = display.splitlines()
+    assert bar.split()[:4] == ["block", "1", "of", "3"]
+    assert "2/6 trials 40 s left" in bar
+    assert now.rstrip() == "nginx on kvm-default#2: oha measures"
+    assert counts.rstrip() == "1 valid, 1 suspect, 0 invalid"
+
+
+def test_on_a_terminal_accidents_looks_and_the_summary_stay_above_the_display() -> None:
+    lost = TrialEnded(LOST, 2, 6, 40.0, again=True)
+    kept, display = on_a_terminal(STEP, lost, LookEnded(LOOK, 10, None), RunEnded(Path("/r/tiny/1"), [RECORD]))
+    assert [line.split(":")[1].strip() for line in kept.splitlines()] == ["trial 2 of 6", "look", "trials", "done"]
+    assert "0 valid, 0 suspect, 1 invalid; 2 of 5 comparisons open after 6 blocks" in display
 
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_every_phase_has_words(phase: Phase) -> None:
-    assert line_of(replace(STEP, phase=phase, tool="siege", machine="guest")).text
+    _, display = on_a_terminal(replace(STEP, phase=phase, tool="siege", machine="guest"))
+    assert display.splitlines()[1].strip()
