@@ -2,4 +2,4 @@
 
 from vmtoll.paths import PROJECT
 
-DEMO = PROJECT / "results" / "demo" / "20261121T060947Z-38bc"
+DEMO = PROJECT / "results" / "demo" / "20261123T050551Z-9a22"

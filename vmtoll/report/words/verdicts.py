@@ -92,9 +92,9 @@ def amount_text(verdict: Verdict, form: str, *, interval: bool = False) -> str:
         return BOUNDS[verdict.bound] + size
     ends = (decided.low, decided.high)
     if form == "times":
-        return f"{BOUNDS[verdict.bound]}{size} [{ends[0]:.3g}, {ends[1]:.3g}]"
+        return f"{BOUNDS[verdict.bound]}{size} [{number(ends[0])}, {number(ends[1])}]"
     low, high = sorted(100 * (1 - end if form == "less" else end - 1) for end in ends)
-    return f"{BOUNDS[verdict.bound]}{size} [{low:.3g}, {high:.3g}]"
+    return f"{BOUNDS[verdict.bound]}{size} [{number(low)}, {number(high)}]"
 
 
 def estimate_text(verdict: Verdict, estimate: Estimate | None = None, prefix: str = "overhead ") -> str:
