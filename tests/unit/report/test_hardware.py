@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.committed_run import DEMO
+from tests.support.committed_run import OLDER
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
@@ -110,11 +110,11 @@ def test_the_tables_have_it(tmp_path: Path) -> None:
 
 
 def test_of_an_older_run_only_what_it_recorded_counts(tmp_path: Path) -> None:
-    """It has neither `hardware` nor `hypervisor`; the demo's host said that it is a virtual machine."""
-    demo = load_run(DEMO)
-    assert demo.manifest.hardware == {}
-    assert (demo.hardware(BASELINE), demo.hardware(GUEST)) == (Hardware.NESTED, Hardware.NESTED)
-    assert {record.hardware for record in demo.records} == {Hardware.UNKNOWN}
+    """It has neither `hardware` nor `hypervisor`; its host said that it is a virtual machine."""
+    run = load_run(OLDER)
+    assert run.manifest.hardware == {}
+    assert (run.hardware(BASELINE), run.hardware(GUEST)) == (Hardware.NESTED, Hardware.NESTED)
+    assert {record.hardware for record in run.records} == {Hardware.UNKNOWN}
     path = made(tmp_path, Hardware.NATIVE).path
     document = json.loads((path / "run.json").read_text())
     del document["hardware"]
