@@ -1,6 +1,7 @@
 """A bundle validates, agrees with itself and with its run, is the same bytes each time, and is never half there."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -106,11 +107,11 @@ def test_the_large_tables_keep_their_schemas(bundle: Path, copy: Path) -> None:
     """The real run is older than latencies by second; it has all else."""
     for name, folder in (("samples", bundle), ("histograms", bundle), ("seconds", copy)):
         (resource,) = [r for r in _package(folder)["resources"] if r["name"] == name]
-        rows = duckdb.sql(f"SELECT * FROM read_parquet('{folder / resource['path']}') LIMIT 400")
+        rows = duckdb.sql(f"SELECT * FROM read_parquet('{folder / resource['path']}') LIMIT 300")
         schema = frictionless.Schema.from_descriptor(resource["schema"] | {"foreignKeys": []})
         report = frictionless.Resource(data=[rows.columns, *map(list, rows.fetchall())], schema=schema).validate()
         assert report.valid, report.to_summary()
-        assert report.tasks[0].stats["rows"] == 400
+        assert report.tasks[0].stats["rows"] == 300
 
 
 def test_the_spreadsheet_holds_the_csv_tables(bundle: Path) -> None:
@@ -144,15 +145,19 @@ def test_the_trials_are_those_of_the_run(bundle: Path) -> None:
     published, run = load_run(bundle), load_run(DEMO)
     objects = ["record", "arm", "scenario"]
     pd.testing.assert_frame_equal(published.frame.drop(columns=objects), run.frame.drop(columns=objects))
-    assert published.manifest == run.manifest
+    theirs, ours = dict(vars(published.manifest)), dict(vars(run.manifest))
+    scrubbed, disclosed = theirs.pop("disclosure"), ours.pop("disclosure")
+    assert theirs == ours
+    assert scrubbed.operator == "A. Author"
+    assert sorted(map(str, scrubbed.machines.values())) == sorted(map(str, disclosed.machines.values()))
     analysis = analyse(run)
     assert analyse(published).comparisons == analysis.comparisons
     verdicts = pd.read_csv(bundle / "verdicts.csv")
     applying = [v for comparison in analysis.comparisons for v in comparison.verdicts.values() if v.applies]
     assert len(verdicts) == len(applying)
     assert verdicts["kind"].tolist() == [verdict.kind.value for verdict in applying]
-    ratios = [verdict.estimate.ratio if verdict.estimate else None for verdict in applying]
-    assert verdicts["ratio"].tolist() == pytest.approx(ratios)
+    ratios = [verdict.estimate.ratio if verdict.estimate else math.nan for verdict in applying]
+    assert verdicts["ratio"].tolist() == pytest.approx(ratios, nan_ok=True)
 
 
 def test_the_table_is_an_export_of_the_records(bundle: Path) -> None:
@@ -172,19 +177,19 @@ def test_the_schemas_that_follow_from_the_model_are_up_to_date() -> None:
 
 
 def test_percentiles_and_counts_tell_the_same(bundle: Path) -> None:
-    """Nearest rank over the counts gives the percentile; the requests of the cross-check are all there."""
+    """Nearest rank over the counts gives the percentile; all requests that were timed are there."""
     trials = pd.read_csv(bundle / "trials.csv").set_index(["block", "order", "attempt"])
     table = pd.read_csv(bundle / "percentiles.csv")
     counts = duckdb.sql(f"SELECT * FROM read_parquet('{bundle / 'histograms.parquet'}')").df()
     for key, buckets in counts.groupby(["block", "order", "attempt"]):
-        assert buckets["count"].sum() == trials.loc[key, "crosscheck_requests"]
+        assert buckets["count"].sum() == trials.loc[key, "requests"]
         rows = table[(table[["block", "order", "attempt"]] == key).all(axis=1)]
         for percentile, latency_us in zip(rows["percentile"], rows["latency_us"], strict=True):
             below = buckets[buckets["latency_us"] <= latency_us]["count"].sum() / buckets["count"].sum()
             under = buckets[buckets["latency_us"] < latency_us]["count"].sum() / buckets["count"].sum()
             assert under < percentile / 100 + 1e-9
             assert below >= percentile / 100 - 0.5 / buckets["count"].sum()  # HdrHistogram rounds the rank
-    assert len(table) == 13 * len(trials)
+    assert len(table) == 13 * counts.groupby(["block", "order", "attempt"]).ngroups > 0
 
 
 def test_seconds_and_histograms_count_the_same_requests(copy: Path) -> None:
@@ -218,7 +223,7 @@ def test_it_says_how_to_cite_it(bundle: Path, copy: Path) -> None:
     assert citation["authors"] == [{"name": "A. Author"}]
     assert citation["license"] == _package(bundle)["licenses"][0]["name"] == "CC-BY-4.0"
     assert citation["version"] == DEMO.name
-    assert citation["date-released"] == "2026-11-21"
+    assert citation["date-released"] == f"{DEMO.name[:4]}-{DEMO.name[4:6]}-{DEMO.name[6:8]}"
     assert "CC-BY-4.0" in (bundle / "LICENSE").read_text(encoding="utf-8")
     assert yaml.safe_load((copy / "CITATION.cff").read_text(encoding="utf-8"))["authors"] == [{"name": "anonymous"}]
 

@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.committed_run import DEMO
 from tests.support.explorer_runs import add_run
-from tests.support.synthetic_run import Row, Truth, closed, rate
+from tests.support.synthetic_run import Row, Truth, closed, found, limited, rate
 from vmtoll.model.errors import LoadError
+from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import Kind
 from vmtoll.report.explorer import write_site
@@ -58,20 +59,28 @@ def test_the_committed_run_says_that_it_is_emulated() -> None:
     assert run["complete"]
     assert run["report"] == f"runs/demo/{DEMO.name}/report.html"
     assert run["accelerators"]["kvm-default"] == "tcg"
-    rows = {(row["server"], row["environment"]): row for row in run["rows"]}
-    assert len(rows) == 9
-    premises = rows["nginx", "metal"]["premises"]
-    assert premises["workload users"] == 10
+    rows = {(row["server"], row["workload"], row["environment"]): row for row in run["rows"]}
+    assert len(rows) == len(run["rows"]) == 10
+    metal = rows["nginx", "document-siege", "metal"]
+    premises = metal["premises"]
+    assert premises["workload users"] == 1
     assert premises["site seed"] == 2009
-    assert premises["version of h2load"].startswith("1.52")
+    assert premises["version of siege"].startswith("4.0")
     assert premises["server version"]
     assert premises["accelerator"] == "none"
-    # The verdict takes the cross-check, h2load, where siege's own client was saturated: so does the figure.
-    assert rows["nginx", "metal"]["figures"]["throughput"] == {
-        "median": 57819.1,
-        "source": "h2load",
-        "failed": 0.0,
-    }
+    assert metal["figures"]["throughput"] == {"median": 5808.99, "source": "siege", "failed": 0.0}
+    assert rows["nginx", "site-steady", "metal"]["figures"]["tail"]["source"] == "oha"
+
+
+def test_a_figure_is_the_crosschecks_where_the_clients_first_tool_was_saturated(tmp_path: Path) -> None:
+    def saturated(row: Row) -> list[Row]:
+        return [found(row, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
+
+    add_run(tmp_path, Truth(change=saturated), "web", "20260101T000000Z-aaaa")
+    add_run(tmp_path, Truth(), "web", "20260102T000000Z-bbbb")
+    calm, busy = collect(tmp_path)
+    assert {row["figures"]["throughput"]["source"] for row in calm["rows"]} == {"siege"}
+    assert {row["figures"]["throughput"]["source"] for row in busy["rows"]} == {"h2load"}
 
 
 def test_runs_are_listed_newest_first_and_a_broken_one_with_its_error(tmp_path: Path) -> None:
@@ -108,7 +117,8 @@ def test_the_page_is_one_file_and_the_same_bytes_when_repeated(tmp_path: Path) -
     again = write_site(results, tmp_path / "site")
     after = {f.relative_to(again.parent): f.read_bytes() for f in again.parent.rglob("*") if f.is_file()}
     assert before == after
-    assert set(map(str, after)) == {"index.html", f"runs/demo/{DEMO.name}/report.html"}
+    pages = {f"runs/demo/{DEMO.name}/{page}.html" for page in ("report", "disclosure")}
+    assert set(map(str, after)) == {"index.html", *pages}
     text = again.read_text(encoding="utf-8")
     assert text.count("</script>") == 2
     assert "://" not in text

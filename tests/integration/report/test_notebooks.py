@@ -44,7 +44,7 @@ SAYS = {
     "capacity": ["no rate sweep for one machine alone", "vmtoll run capacity,", "This run has no such sweep"],
     "metal_vs_kvm": ["Overhead: requests per second", "Requests per second by block"],
     "replication": ["repeats no published experiment"],
-    "tails": ["Service times under a fixed number of users"],
+    "tails": ["Response times from the intended send", "Correct answers per second within other deadlines"],
 }
 
 

@@ -68,7 +68,7 @@ def test_the_rates_follow_from_the_records_also_when_it_is_resumed(
     assert Note(NoteCode.SEARCH_ENDS, {"rate_rps": 800.0}) in result.notes
     assert result.power_w is None or result.power_w.mid > 0
     page = render(found, analyse(found))
-    assert "search for the highest rate that each side carries" in page
+    assert "A search found the highest rate that each side carries" in page
     assert "Capacity of one" in page
 
 
