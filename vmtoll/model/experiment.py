@@ -86,7 +86,7 @@ class Claim(Document):
         description="printed figures of `of` and of `over`, in the metric's unit; they give the direction",
     )
     within_pct: float | None = Field(
-        default=None, gt=0, lt=100, description="claims that both sides are equal within so many percent"
+        default=None, gt=0, lt=100, description="claims that both sides are equal within this percentage"
     )
     at_least: float | None = Field(default=None, description="claims a level, instead of `over`")
     at_most: float | None = Field(default=None, description="claims a level, instead of `over`")

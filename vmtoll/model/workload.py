@@ -85,7 +85,7 @@ class WorkloadBase(Document):
     cores: int | None = Field(
         default=None,
         gt=0,
-        description="the server may use the first so many cores of its machine; its worker count stays",
+        description="the server may use this many cores of its machine, the first ones; its worker count stays",
     )
     method: Literal["GET", "POST"] = Field(
         default="GET",
@@ -155,7 +155,7 @@ class SharedHostWorkload(WebWorkload):
 
     guests: int | list[int] | None = Field(
         default=None,
-        description="the load is spread evenly over so many guests of one KVM host; a list makes a scenario of each",
+        description="the load is spread evenly over this many guests on one KVM host; a list makes a scenario of each",
     )
     neighbour: Neighbour | None = Field(
         default=None,
@@ -320,7 +320,7 @@ class SweepWorkload(SteppedWorkload, SharedHostWorkload):
 
 
 class SearchWorkload(OpenLoopWorkload):
-    """The highest rate at which 99% of the requests are answered within the deadline, and so many with success.
+    """The highest rate at which 99% of the requests are answered within the deadline, with `availability_pct` answered.
 
     A scenario stands once in a block; which rate it offers there follows from the blocks before.
     """

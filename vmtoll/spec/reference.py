@@ -128,11 +128,8 @@ def _value(schema: _Schema) -> str:
     if "const" in schema or "enum" in schema:
         return " or ".join(f"`{_text(value)}`" for value in schema.get("enum", [schema.get("const")]))
     if schema["type"] == "array":
-        return (
-            f"list of {_value(schema['items'])}s"
-            if schema["items"].get("type")
-            else f"list of {_value(schema['items'])}"
-        )
+        items = schema["items"]
+        return f"list of {_value(items)}" + "s" * (items.get("type") in _KINDS and "enum" not in items)
     if schema["type"] == "object":
         inner = schema.get("additionalProperties")
         return f"mapping to {_value(inner)}" if isinstance(inner, dict) else "mapping"
