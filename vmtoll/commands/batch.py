@@ -86,7 +86,7 @@ def _read(file: Path) -> _Recorded:
     try:
         return _Recorded.model_validate_json(file.read_bytes())
     except ValidationError:
-        raise UserError(f"{file}: not the record of a batch; remove it, and `vmtoll run all` begins anew.") from None
+        raise UserError(f"{file}: not the record of a batch; remove it, and run `vmtoll run all` again.") from None
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,10 @@ def time_left(seconds: float | None) -> str:
 
 
 _OF_A_MACHINE = frozenset({Phase.RECOVERING, Phase.RECOVERED, Phase.REBOOTING, Phase.REBOOTED})
-_BEFORE: dict[type[Event], str] = {
-    Connecting: "connect: reaching the machines",
-    ComparingMachines: "facts: comparing the machines",
+# Event → its stage, and what vmtoll does in it.
+_BEFORE: dict[type[Event], tuple[str, str]] = {
+    Connecting: ("connect", "reaching the machines"),
+    ComparingMachines: ("facts", "comparing the machines"),
 }
 
 
@@ -68,7 +69,7 @@ def _line_of(
         case MarginHidden() | NotPaused():
             line = f"note: {_note(event)}"
         case Connecting() | ComparingMachines():
-            line = f"{_BEFORE[type(event)]}, {time_left(event.total_s)}"
+            line = f"{': '.join(_BEFORE[type(event)])}, {time_left(event.total_s)}"
         case BlockEnded(block, blocks, validity, left_s):
             left = f", {time_left(left_s)}" if block < blocks else ""
             line = f"block {block} of {blocks}: {_counts(validity)}{left}"
@@ -80,7 +81,7 @@ def _line_of(
 def _note(event: MarginHidden | NotPaused) -> str:
     """What a reader of the results should know."""
     if isinstance(event, NotPaused):
-        return f"{event.machine} idles beside the trials and cannot be paused: {event.why}"
+        return f"{event.machine} idles during the trials and cannot be paused: {event.why}"
     return (
         f"in loads of {event.duration_s:g} s others may take {event.hidden_pct:.1f}% of a CPU without a finding, more "
         f"than the margin of {event.margin_pct:g}%; raise duration_s or margin_pct"
@@ -106,7 +107,7 @@ LONGEST_TEXT = 200  # characters of a finding in the summary: a program's messag
 def summary(records: Sequence[TrialRecord]) -> Iterator[str]:
     """How many trials are valid, then a line for each code of their findings, the most frequent first."""
     trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
-    yield f"trials: {trials}: {_counts(Counter(record.validity for record in records))}"
+    yield f"{trials}: {_counts(Counter(record.validity for record in records))}"
     with_code: dict[Code, list[TrialRecord]] = {}
     for record in records:
         for code in record.codes:
@@ -217,7 +218,7 @@ class Display:
         """Take in an event; the next refresh shows it."""
         match event:
             case Connecting(trials, total_s) | ComparingMachines(trials, total_s):
-                stage, _, self._now = _BEFORE[type(event)].partition(": ")
+                stage, self._now = _BEFORE[type(event)]
                 self._bar.update(self._task, description=stage, total=trials, left=time_left(total_s))
             case TrialStep():
                 self._now, done = _step(event), event.number - 1

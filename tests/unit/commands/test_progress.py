@@ -88,7 +88,7 @@ BLOCK = BlockEnded(1, 6, {Validity.VALID: 8, Validity.SUSPECT: 2}, 240.0)
             LookEnded(LOOK.model_copy(update={"open": [], "narrow": 3}), None, Stop.NARROW),
             ["look: after 6 blocks 0 of 5 comparisons are open; all others are decided or known well enough"],
         ),
-        (RunEnded(Path("/r/tiny/1"), [RECORD]), ["trials: 1 trial: 1 valid, 0 suspect, 0 invalid", "done: /r/tiny/1"]),
+        (RunEnded(Path("/r/tiny/1"), [RECORD]), ["1 trial: 1 valid, 0 suspect, 0 invalid", "done: /r/tiny/1"]),
     ],
 )
 def test_a_log_has_a_line_for_each_block_and_for_each_accident(
@@ -102,7 +102,7 @@ def test_a_log_has_a_line_for_each_block_and_for_each_accident(
 
 def test_the_summary_has_a_line_for_each_code_with_the_figure_farthest_from_its_limit() -> None:
     assert list(summary([RECORD, SLOW, STOLEN, SLOWER, LOST])) == [
-        "trials: 5 trials: 1 valid, 3 suspect, 1 invalid",
+        "5 trials: 1 valid, 3 suspect, 1 invalid",
         "finding: rate-not-reached: 2 of 5 trials (kvm-default 1, metal 1); worst on metal: client, oha: sent 64% of "
         "the 300 requests per second planned (limit 99%)",
         "finding: host-lost: 1 of 5 trials (kvm-default 1); worst on kvm-default: the machine was lost: guest: no "
@@ -181,7 +181,7 @@ def test_on_a_terminal_the_display_shows_block_bar_step_and_counts() -> None:
 def test_on_a_terminal_accidents_looks_and_the_summary_stay_above_the_display() -> None:
     lost = TrialEnded(LOST, 2, 6, 40.0, again=True)
     kept, display = on_a_terminal(STEP, lost, LookEnded(LOOK, 10, None), RunEnded(Path("/r/tiny/1"), [RECORD]))
-    assert [line.split(":")[1].strip() for line in kept.splitlines()] == ["trial 2 of 6", "look", "trials", "done"]
+    assert [line.split(":")[1].strip() for line in kept.splitlines()] == ["trial 2 of 6", "look", "1 trial", "done"]
     assert "0 valid, 0 suspect, 1 invalid; 2 of 5 comparisons open after 6 blocks" in display
 
 
