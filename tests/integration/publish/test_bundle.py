@@ -104,14 +104,14 @@ def test_every_column_says_what_it_means(bundle: Path) -> None:
 
 
 def test_the_large_tables_keep_their_schemas(bundle: Path, copy: Path) -> None:
-    """The real run is older than latencies by second; it has all else."""
     for name, folder in (("samples", bundle), ("histograms", bundle), ("seconds", copy)):
         (resource,) = [r for r in _package(folder)["resources"] if r["name"] == name]
-        rows = duckdb.sql(f"SELECT * FROM read_parquet('{folder / resource['path']}') LIMIT 300")
+        rows = duckdb.sql(f"SELECT * FROM read_parquet('{folder / resource['path']}') LIMIT 400")
         schema = frictionless.Schema.from_descriptor(resource["schema"] | {"foreignKeys": []})
-        report = frictionless.Resource(data=[rows.columns, *map(list, rows.fetchall())], schema=schema).validate()
+        lines = [rows.columns, *map(list, rows.fetchall())]
+        report = frictionless.Resource(data=lines, schema=schema).validate()
         assert report.valid, report.to_summary()
-        assert report.tasks[0].stats["rows"] == 300
+        assert report.tasks[0].stats["rows"] == len(lines) - 1 > 300
 
 
 def test_the_spreadsheet_holds_the_csv_tables(bundle: Path) -> None:
@@ -189,7 +189,8 @@ def test_percentiles_and_counts_tell_the_same(bundle: Path) -> None:
             under = buckets[buckets["latency_us"] < latency_us]["count"].sum() / buckets["count"].sum()
             assert under < percentile / 100 + 1e-9
             assert below >= percentile / 100 - 0.5 / buckets["count"].sum()  # HdrHistogram rounds the rank
-    assert len(table) == 13 * counts.groupby(["block", "order", "attempt"]).ngroups > 0
+    timed = trials[trials["load_kind"] == "share"]  # siege, the tool of the others, logs no requests
+    assert len(table) / 13 == counts.groupby(["block", "order", "attempt"]).ngroups == len(timed) > 0
 
 
 def test_seconds_and_histograms_count_the_same_requests(copy: Path) -> None:

@@ -62,6 +62,7 @@ def test_kvm_on_emulated_hardware_is_said(name: str, tmp_path: Path) -> None:
 def test_tails_of_a_sweep(sweep: Path) -> None:
     page = execute("tails", sweep)
     check(page, ["Goodput against offered load", "70% of capacity", "1000 ms"])
+    check(page, ["Service times under a fixed number of users"])
 
 
 def test_capacity_of_a_sweep(sweep: Path) -> None:
