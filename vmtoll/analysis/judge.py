@@ -34,8 +34,9 @@ PRIMARY_SHARE = 0.5  # of the errors of a page, for its primary metrics
 class Evidence:
     """What a judgement rests on. `effect`: the log ratio compared ÷ baseline over `minimum` units or more, each of
     `unit_blocks` blocks; `limited`: of the baseline and of the compared side, the share of units in which the client or
-    the link set the pace; `empty`: why there is no effect; `whole_slower_side`: where that pace was set on most of
-    the slower side, no test decides, not even one that finds no difference.
+    the link set the pace; `bounded`: their figures are bounds then, not void; `empty`: why there is no effect;
+    `whole_slower_side`: where that pace was set on most of the slower side, no test decides, not even one that finds no
+    difference.
 
     `veto`: why the effect may not be that of the two sides. `lost_more`: −1 where the baseline lost clearly more of its
     trials, 1 where the compared side did, else 0; `lost_once`: any block lost one side alone; `worst`, `worst_retried`:
@@ -49,6 +50,7 @@ class Evidence:
     effect: Paired | None
     same: Paired | None = None
     limited: tuple[float, float] = (0.0, 0.0)
+    bounded: bool = True
     minimum: int = MIN_BLOCKS
     empty: Because | None = None
     whole_slower_side: bool = False
@@ -73,6 +75,7 @@ class Evidence:
             pairs.effect,
             pairs.control.same if pairs.control else None,
             (baseline / max(pairs.n, 1), compared / max(pairs.n, 1)),
+            bounded=pairs.is_bounded(metric),
             minimum=MIN_BOOTS if enough else MIN_BLOCKS,
             empty=None if pairs.n else _why_empty(pairs),
             whole_slower_side=whole_slower_side,
@@ -110,7 +113,7 @@ class Evidence:
         """Why these figures decide nothing, whatever they are; None when they may."""
         if self.effect is None:
             return self.empty
-        if self.metric.is_tail:
+        if not self.bounded:
             limited = Because.LIMITED_TAIL if max(self.limited) > 0.5 else None
         elif self.whole_slower_side:
             limited = Because.LIMITED_ON_THE_SLOWER_SIDE if self.by_speed[1] > 0.5 else None
@@ -226,7 +229,7 @@ def _within(interval: Interval | None, limit: float) -> bool:
 def _different(evidence: Evidence, step: float) -> Judgement:
     fast, slow = evidence.by_speed
     bound = None
-    if not evidence.metric.is_tail:
+    if evidence.bounded:
         if slow > 0.5:
             return Judgement(Kind.INVALID, Because.LIMITED_ON_THE_SLOWER_SIDE)
         if slow and fast:

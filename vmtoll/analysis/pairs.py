@@ -286,6 +286,12 @@ class Pairs:
             for code in side.limits & trial.limits(side.role)
         )
 
+    def is_bounded(self, metric: Metric) -> bool:
+        """Whether a figure whose pace the client or the link set bounds the true one. A tail is void else, because a
+        client that lags changes the load; but one that is only late adds its delay to the response time.
+        """
+        return not metric.is_tail or self.limits <= metric.adding
+
     @cached_property
     def clean_blocks(self) -> tuple[int, ...]:
         """The blocks in which nothing distorts a trial of either side."""
@@ -421,7 +427,7 @@ def decisive(pairs: Pairs, metric: Metric) -> Pairs:
     """The pairs that a verdict rests on: where the client or the link limited trials of both sides, those whose slower
     side was free, if six are left. A bound needs a slower side that is known.
     """
-    if metric.is_tail or min(pairs.limited) == 0 or pairs.effect is None:
+    if not pairs.is_bounded(metric) or min(pairs.limited) == 0 or pairs.effect is None:
         return pairs
     slower = pairs.compared if (pairs.effect.mean < 0) == metric.higher_is_better else pairs.baseline
     limited = {trial.block for trial in slower.limited}

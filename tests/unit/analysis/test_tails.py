@@ -1,6 +1,7 @@
 """Verdicts under an open loop, within a family, and where closed and open loop disagree."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load
 from vmtoll.model.trial import BASELINE, Arm
-from vmtoll.model.verdict import Because, Kind, Limit, Note, NoteCode, RunAnalysis, Verdict, from_json, to_json
+from vmtoll.model.verdict import Because, Bound, Kind, Limit, Note, NoteCode, RunAnalysis, Verdict, from_json, to_json
 
 GUEST = Arm("kvm-default")
 
@@ -124,6 +125,40 @@ def test_a_starved_client_makes_no_tail_of_the_server(tmp_path: Path) -> None:
     analysis = judged(tmp_path, _limit(Code.CLIENT_STARVED, (BASELINE, CONTROL, GUEST), 6))
     tail = verdict(analysis, "tail", rate(1000))
     assert (tail.kind, tail.because, tail.limited_by) == (Kind.INVALID, Because.LIMITED_TAIL, (Limit.CLIENT,))
+
+
+@pytest.mark.parametrize(
+    ("arms", "blocks", "bound"),
+    [((BASELINE, CONTROL), 6, Bound.AT_LEAST), ((GUEST,), 3, Bound.AT_MOST), ((), 0, None)],
+)
+def test_a_late_client_makes_the_tail_a_bound(
+    tmp_path: Path, arms: tuple[Arm, ...], blocks: int, bound: Bound | None
+) -> None:
+    """Its delay is part of the response time: the faster side is faster than it looks, the slower one less slow."""
+    tail = verdict(judged(tmp_path, _limit(Code.CLIENT_LATE, arms, blocks)), "tail", rate(1000))
+    assert (tail.kind, tail.bound, tail.because) == (Kind.SLOWER, bound, None)
+
+
+def test_a_slower_side_whose_client_was_late_is_no_tail_of_the_server(tmp_path: Path) -> None:
+    tail = verdict(judged(tmp_path, _limit(Code.CLIENT_LATE, (GUEST,), 4)), "tail", rate(1000))
+    assert (tail.kind, tail.because) == (Kind.INVALID, Because.LIMITED_ON_THE_SLOWER_SIDE)
+
+
+def test_pairs_whose_slower_side_was_in_time_decide_where_both_were_late(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        late = row["block"] <= 3 if row["arm"] == GUEST else True
+        return [found(row, Finding(Code.CLIENT_LATE, role=Role.PRIMARY)) if late else row]
+
+    tail = verdict(judged(tmp_path, Truth(loads=(rate(1000),), blocks=9, change=change)), "tail", rate(1000))
+    assert (tail.kind, tail.bound, tail.blocks) == (Kind.SLOWER, Bound.AT_LEAST, 6)
+
+
+def test_a_late_client_shows_no_equal_tails(tmp_path: Path) -> None:
+    equal = Truth({"nginx": 1.0}, latency_ratio=1.0, blocks=9, noise=0.001, loads=(rate(1000),))
+    late = replace(equal, change=_limit(Code.CLIENT_LATE, (BASELINE, CONTROL), 9).change)
+    tails = [verdict(judged(tmp_path / n, truth), "tail", rate(1000)) for n, truth in (("a", equal), ("b", late))]
+    assert [tail.kind for tail in tails] == [Kind.EQUIVALENT, Kind.INVALID]
+    assert tails[1].because is Because.LIMITED_SO_NO_EQUALITY
 
 
 def test_a_cross_check_that_disagrees_is_named(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
     metrics = {answer.metric for answer in headline(analysis).answers}
     verdicts = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies and v.metric in metrics]
     bounds, kinds = ({v.bound for v in verdicts if v.kind in DECIDED}, {v.kind for v in verdicts})
-    limited = "the client or the link, not the server, was the bottleneck"
+    limited = "the client or the link was the bottleneck, or the client sent late"
     rows = [
         (Bound.AT_LEAST in bounds, Explanation(
             "bound", "At least", f"On the faster side {limited}. The true difference is larger.")),
