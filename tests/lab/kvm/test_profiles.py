@@ -48,6 +48,9 @@ PROFILES = {
     "kvm-multiqueue": Expected(queues=2),
     "kvm-pinned": Expected(word="<vcpupin vcpu='0' cpuset='0'/>"),
     "kvm-hugepages": Expected(word="<hugepages/>"),
+    "kvm-step-multiqueue": Expected(queues=2),
+    "kvm-step-pinned": Expected(queues=2, word="<vcpupin vcpu='1' cpuset='0'/>"),
+    "kvm-step-hugepages": Expected(queues=2, word="<hugepages/>"),
     "kvm-halt-poll": Expected(word="idle=poll"),
     "kvm-tuned": Expected(word="<hugepages/>"),
     "kvm-macvtap": Expected(word="<source dev='up0' mode='bridge'/>"),
@@ -55,12 +58,11 @@ PROFILES = {
     "kvm-ide": Expected(disk="ata_piix"),
 }
 # What cannot be here: QEMU's igb, which has virtual functions, is younger than this QEMU.
-NOT_HERE = {"kvm-sriov", "kvm-step-multiqueue", "kvm-step-pinned", "kvm-step-hugepages"}
+NOT_HERE = {"kvm-sriov"}
 NAME, ADDRESS = "other", "198.18.0.40"
 
 
 def test_every_profile_is_looked_at() -> None:
-    """The steps between profiles are made of the toggles here."""
     assert set(profiles.names()) == set(PROFILES) | NOT_HERE
 
 
@@ -85,7 +87,7 @@ def of_one_guest(folder: Path, profile: str, state: str = "present") -> Path:
     environment = {"vmtoll_environment": profile, "vmtoll_profile": profile, "vmtoll_domain": NAME, "vmtoll_mac": ""}
     hosts.clear()
     hosts[NAME] = own | environment | {"ansible_host": ADDRESS, "vmtoll_uplink": "up0", "vmtoll_state": state}
-    if profile == "kvm-multiqueue":
+    if PROFILES[profile].queues > 1:
         hosts[NAME]["vmtoll_vcpus"] = 2
     file = folder / f"{profile}-{state}.yml"
     file.write_text(yaml.safe_dump(tree))
