@@ -16,6 +16,7 @@ from tests.support.synthetic_run import (
     Truth,
     closed,
     failed,
+    found,
     make_run,
     rate,
     share,
@@ -23,7 +24,7 @@ from tests.support.synthetic_run import (
 from vmtoll.analysis.histograms import merged
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.model.finding import Code, Validity
+from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.trial import BASELINE, Arm, Scenario
 from vmtoll.report.charts import draw_all, heat
 from vmtoll.report.charts.goodput import link_ceiling_rps
@@ -90,6 +91,7 @@ def test_a_share_is_a_value_that_was_seen() -> None:
 def test_goodput_falls_where_the_deadline_is_missed(run: Run, drawn: dict[str, Chart]) -> None:
     chart = drawn["goodput-1"]
     assert f"within {DEADLINE_MS:g} ms" in chart.caption
+    assert "before the knee" not in chart.caption
     assert "1,371 bodies per second" in chart.caption  # 100 Mbit/s of bodies of 9,120 bytes
     assert link_ceiling_rps(run, run.frame) == pytest.approx(100e6 / 8 / 9120)
     best = re.search(r"lighttz on metal: at most ([\d,]+) good answers per second, of ([\d,]+) offered", chart.alt)
@@ -99,6 +101,25 @@ def test_goodput_falls_where_the_deadline_is_missed(run: Run, drawn: dict[str, C
     assert offered == pytest.approx(seventy["offered_rps"].median(), abs=1)
     assert good == pytest.approx(offered, rel=0.01)
     assert "p99" in drawn["knee-1"].title
+
+
+def test_where_the_rates_end_before_the_knee_the_caption_says_why(tmp_path: Path) -> None:
+    """Every server keeps up; at 1,200 the load tool falls behind, and the goodput with it."""
+
+    def change(row: Row) -> list[Row]:
+        late = Finding(Code.RATE_NOT_REACHED, 0.8, 0.98, role=Role.PRIMARY)
+        behind = found(row, late) | {"goodput_rps": row["goodput_rps"] * 0.8}
+        return [behind if row["load"] == rate(1200) else row]
+
+    for name, changed, why in (
+        ("a", None, "no rate above 1,200 was asked for"),
+        ("b", change, "the load tool fell behind at 1,200"),
+    ):
+        loads = tuple(map(rate, (400, 800, 1200)))
+        sweep = load_run(make_run(tmp_path / name, Truth(blocks=2, loads=loads, change=changed)))
+        chart = dict(draw_all(sweep, analyse(sweep)))["goodput-1"]
+        assert f"nginx on metal ({why})" in chart.caption, chart.caption
+        assert f"keeps up to {'800' if changed else '1,200'}, the highest rate that was sent" in chart.alt
 
 
 def test_without_a_sweep_there_is_no_curve(tmp_path: Path) -> None:

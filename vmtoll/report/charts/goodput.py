@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 
 from vmtoll.analysis.claims import KNEE
 from vmtoll.analysis.run import Run
+from vmtoll.model.finding import Code
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import Group, curves, each_arm, every_trial, grid, groups, line_legend, sweep_curve
 from vmtoll.report.plot import INK, SOFT, Chart, load_axis, log_axis, plain_axis
@@ -26,14 +27,19 @@ def _chart(run: Run, group: Group) -> Chart | None:
     trials = every_trial(sweeps)
     ceiling = link_ceiling_rps(run, trials)
     figure, panels = grid(list(sweeps))
-    words = []
+    words, short = [], []
     for axes, server, item, side in each_arm(run, panels, sweeps):
         steps = sweep_curve(axes, side, X, Y, item)
-        best, bend = steps.loc[steps[Y].idxmax()], knee(steps)
-        axes.scatter(bend[X], bend[Y], s=130, facecolors="none", edgecolors=item.colour, linewidths=1.4, zorder=4)
+        sent = steps.drop(unsent(side))
+        best, bend = steps.loc[steps[Y].idxmax()], knee(sent)
+        if ends_early := bool(len(bend)) and bend.index.equals(sent.index[-1:]):
+            short.append(f"{server} on {item.label} ({_end(steps, sent)})")
+        else:
+            axes.scatter(bend[X], bend[Y], s=130, facecolors="none", edgecolors=item.colour, linewidths=1.4, zorder=4)
+        kept = f" keeps up to {bend[X].iloc[0]:,.0f}" if len(bend) else " keeps up with none of the rates"
         words.append(
             f"{server} on {item.label}: at most {best[Y]:,.0f} good answers per second, of {best[X]:,.0f} offered;"
-            + (f" keeps up to {bend[X].iloc[0]:,.0f}" if len(bend) else " keeps up with none of the rates")
+            f"{kept}{', the highest rate that was sent' if ends_early else ''}"
         )
     _axes(panels, trials, ceiling)
     line_legend(run, figure, sweeps)
@@ -42,6 +48,8 @@ def _chart(run: Run, group: Group) -> Chart | None:
     caption = f"Good: correct{within}, counted from the intended send. One point per trial, a line through the medians."
     caption += " Dotted diagonal: every request answered in time."
     caption += f" Ring, the knee: the last rate up to which {KNEE:.0%} came back in time."
+    if short:
+        caption += f" The rates end before the knee, so that none is drawn: {', '.join(short)}."
     if ceiling:
         caption += f" Dashed grey line: what the link of the client carries, {ceiling:,.0f} bodies per second."
     else:
@@ -54,6 +62,27 @@ def knee(steps: pd.DataFrame) -> pd.DataFrame:
     """The last step up to which every step's goodput is KNEE of what it offers; empty where none is."""
     served = (steps[Y] >= KNEE * steps[X]).cumprod().astype(bool)
     return steps[served].tail(1)
+
+
+def unsent(trials: pd.DataFrame) -> list[float]:
+    """The loads from the first on at which the load tool fell behind its rate in most trials: from there it, and not
+    the server, sets the goodput.
+    """
+    behind = trials["findings"].str.split().map(lambda codes: Code.RATE_NOT_REACHED in codes)
+    shares = behind.groupby(trials["load_value"]).mean().loc[_loads(trials)]
+    return list(shares.index[(shares > 0.5).cummax()])
+
+
+def _loads(trials: pd.DataFrame) -> pd.Index:
+    """The loads in ascending order of their rates."""
+    return trials.groupby("load_value")[X].median().sort_values().index
+
+
+def _end(steps: pd.DataFrame, sent: pd.DataFrame) -> str:
+    """Why the rates end where they do."""
+    if len(sent) == len(steps):
+        return f"no rate above {sent[X].iloc[-1]:,.0f} was asked for"
+    return f"the load tool fell behind at {steps[X].iloc[len(sent)]:,.0f}"
 
 
 def link_ceiling_rps(run: Run, trials: pd.DataFrame) -> float | None:
