@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmtoll.campaign.fan_out import FORKS
+from vmtoll.commands.answer import answer
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, size_of
 from vmtoll.lab import embedded
 from vmtoll.paths import RESULTS
@@ -65,13 +66,17 @@ def partition(
     output: Annotated[Path, typer.Option(help="Folder of the dataset; other runs in it stay.")],
     campaign: Annotated[str, typer.Option(help="Name of the campaign that they belong to.")],
     testbed: Annotated[str, typer.Option(help="Name of the test bed that they were measured on.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Write runs as Parquet: <table>/campaign=…/testbed=…/experiment=…/<run-id>.parquet. Nothing is scrubbed."""
     from vmtoll.campaign import store  # noqa: PLC0415
 
     for run in runs:
         store.partition(run, output, campaign, testbed)
-        print(f"{run}: in {output}")
+        if not as_json:
+            print(f"{run}: in {output}")
+    if as_json:
+        answer({"dataset": output, "runs": runs}, as_json=True)
 
 
 def campaign_report(
@@ -88,7 +93,7 @@ def campaign_report(
     if as_json:
         print(campaign_figures(dataset, campaign, memory_mb=memory_mb).to_json().decode())
     else:
-        print(f"page: {write_page(dataset, campaign, output, memory_mb)}")
+        answer({"page": write_page(dataset, campaign, output, memory_mb)}, as_json=False)
 
 
 def _print(asked: "Campaign") -> None:

@@ -1,7 +1,7 @@
 """The verb `demo`."""
 
 from vmtoll.commands.conclude import conclude
-from vmtoll.commands.options import ResultsOption, SuiteOption
+from vmtoll.commands.options import JsonOption, ResultsOption, SuiteOption
 from vmtoll.commands.run import run_one
 from vmtoll.lab import embedded
 from vmtoll.lab.suite import chosen
@@ -11,10 +11,11 @@ from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 
 
-def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None) -> None:
+def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None, as_json: JsonOption = False) -> None:
     """Build the embedded lab, provision it, run the experiment `demo`, write its report."""
     embedded.need_root()
     embedded.up(plan(Registry().experiment_file("demo")).resolved.experiment.link, say, release=chosen(suite))
     say("provisioning; what the image already has stays as it is")
     embedded.provision(None, [], quiet=True)
-    print(conclude(run_one("demo", None, results)))
+    conclusion = conclude(run_one("demo", None, results))
+    print(conclusion.to_json() if as_json else conclusion)

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from vmtoll.commands.options import RunArgument
+from vmtoll.commands.answer import answer
+from vmtoll.commands.options import JsonOption, RunArgument
 from vmtoll.model.errors import UserError
 
 
@@ -17,6 +18,7 @@ def notebook(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Override a notebook parameter (repeatable)."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a notebook of analysis/notebooks on a run, without a browser, and write its page next to the report.
 
@@ -24,7 +26,7 @@ def notebook(
     """
     from vmtoll.report.notebook import execute  # noqa: PLC0415 (loads the analysis)
 
-    print(f"notebook: {execute(name, folder, dict(_parameter(text) for text in chosen or []))}")
+    answer({"notebook": execute(name, folder, dict(map(_parameter, chosen or [])))}, as_json=as_json)
 
 
 def _parameter(text: str) -> tuple[str, Any]:

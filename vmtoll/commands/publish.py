@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from vmtoll.commands.options import RunArgument
+from vmtoll.commands.answer import answer
+from vmtoll.commands.options import JsonOption, RunArgument
 from vmtoll.shell import say
 
 
@@ -13,6 +14,7 @@ def publish(
     folder: RunArgument,
     output: Annotated[Path, typer.Option(help="Folder of the bundle; an earlier bundle there is replaced.")],
     author: Annotated[list[str] | None, typer.Option(help="Author to cite (repeatable).")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a run as a data package that others can read, check, cite and run again; no name of a machine is in it."""
     from vmtoll.publish.bundle import ANONYMOUS  # noqa: PLC0415 (loads the analysis)
@@ -20,4 +22,4 @@ def publish(
     from vmtoll.publish.seal import SUMS, digest  # noqa: PLC0415
 
     bundle = write_bundle(folder, output, author or ANONYMOUS, say)
-    print(f"bundle: {bundle}\n{SUMS}: {digest(bundle / SUMS)}")
+    answer({"bundle": bundle, SUMS: digest(bundle / SUMS)}, as_json=as_json)

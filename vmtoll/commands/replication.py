@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from vmtoll.commands import batch
+from vmtoll.commands.answer import answer
 from vmtoll.commands.conclude import replication_page
-from vmtoll.commands.options import ResultsOption
+from vmtoll.commands.options import JsonOption, ResultsOption
 from vmtoll.paths import RESULTS
 
 
@@ -17,6 +18,7 @@ def replication(
     ] = None,
     output: Annotated[Path, typer.Option(help="The page; an earlier one is replaced.")] = RESULTS / batch.PAGE,
     results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the page over published claims again: confirmed, refuted or inconclusive here."""
-    print(f"page: {replication_page(folders or batch.newest(results), output)}")
+    answer({"page": replication_page(folders or batch.newest(results), output)}, as_json=as_json)

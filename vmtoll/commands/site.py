@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from vmtoll.commands.options import ResultsOption
+from vmtoll.commands.answer import answer
+from vmtoll.commands.options import JsonOption, ResultsOption
 from vmtoll.paths import RESULTS
 
 
@@ -17,6 +18,7 @@ def site(
         list[Path] | None,
         typer.Option("--from", help="A bundle, or a folder of bundles (repeatable).", exists=True, file_okay=False),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a static page over all runs: filter, compare, link. It works from a file and from any web server.
 
@@ -30,5 +32,6 @@ def site(
     admitted, refused = admit(bundles(results, contributed or ()), own)
     for sentence in refused:
         print(f"vmtoll: refused: {sentence}", file=sys.stderr)
-    print(f"site: {write_site(results, output, {item.name: item.run for item in admitted})}")
+    page = write_site(results, output, {item.name: item.run for item in admitted})
+    answer({"site": page} | ({"refused": refused} if as_json else {}), as_json=as_json)
     raise SystemExit(1 if refused else 0)

@@ -105,6 +105,25 @@ def test_a_report_names_its_files_to_programs(tmp_path: Path) -> None:
     assert all(Path(written[key]).exists() for key in ("run", "analysis", "report", "table", "spreadsheet"))
 
 
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        ("publish {run} --output {tmp}/bundle --author A", ["bundle", "SHA256SUMS"]),
+        ("partition {run} --output {tmp}/data --campaign c --testbed t", ["dataset", "runs"]),
+        ("replication {run} --output {tmp}/page.html", ["page"]),
+        ("site --results {tmp}/results --output {tmp}/site", ["site", "refused"]),
+        ("notebook metal_vs_kvm {run}", ["notebook"]),
+    ],
+)
+def test_what_was_written_is_named_to_programs(tmp_path: Path, words: str, keys: list[str]) -> None:
+    run = shutil.copytree(DEMO, tmp_path / "results" / "demo" / DEMO.name)
+    done = vmtoll(*words.format(run=run, tmp=tmp_path).split(), "--json")
+    assert done.returncode == 0, done.stderr
+    written = json.loads(done.stdout)
+    assert list(written) == keys
+    assert Path(written[keys[0]]).exists()
+
+
 @pytest.mark.parametrize("words", [("list",), ("run", "demo", "--dry-run"), ("run", "--help")])
 def test_a_reader_that_ends_early_is_no_error(words: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
