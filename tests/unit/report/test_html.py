@@ -4,12 +4,13 @@ import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from tests.support.synthetic_run import Row, Truth, failed, found, limited, make_run
+from tests.support.synthetic_run import Row, Truth, closed, failed, found, limited, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Role
@@ -235,3 +236,15 @@ def test_a_server_that_was_skipped_keeps_its_row(tmp_path: Path) -> None:
     row = re.search(r'<tr><th scope="row">thttpd</th>.*?</tr>', text)
     assert row and "source not at hand: thttpd 2.29" in row[0]
     assert Page(text).wrong == []
+
+
+def test_the_brackets_are_called_wider_only_where_they_are(tmp_path: Path) -> None:
+    """Holm's correction leaves the least sure comparison of a page alone."""
+    run = load_run(make_run(tmp_path, Truth(loads=(closed(),))))
+    analysis = analyse(run)
+    (one,) = analysis.comparisons
+    kept = {name: replace(verdict, confidence=0.95) for name, verdict in one.verdicts.items()}
+    alone = replace(analysis, comparisons=(replace(one, verdicts=kept),))
+    pages = [write_report(run, each).read_text(encoding="utf-8") for each in (analysis, alone)]
+    assert ["correction</a>, which is wider than the" in page for page in pages] == [True, False]
+    assert ["correction</a>, here the same as the" in page for page in pages] == [False, True]

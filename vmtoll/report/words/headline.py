@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from vmtoll.analysis.claims import count_outcomes
+from vmtoll.analysis.statistics import ALPHA
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
@@ -30,13 +31,16 @@ DECIDED = (Kind.SLOWER, Kind.FASTER)
 
 @dataclass(frozen=True)
 class Answer:
-    """One metric: a short sentence, the same without names, and the intervals or reasons behind it."""
+    """One metric: a short sentence, the same without names, and the intervals or reasons behind it. `is_widened`:
+    Holm's correction made any of these intervals wider than the 95% one.
+    """
 
     text: str
     short: str
     evidence: str = ""
     metric: Metric | None = None
     kinds: frozenset[Kind] = frozenset()
+    is_widened: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,8 @@ class _Part:
         long, short = self._sentence(named=True), self._sentence(named=False)
         text = long if len(long) <= _ANSWER_LIMIT else short
         kinds = frozenset(verdict.kind for _, verdict in self.verdicts)
-        return Answer(text, short, self._evidence(), self.metric, kinds)
+        widened = any(verdict.confidence and verdict.confidence > 1 - ALPHA for _, verdict in self.verdicts)
+        return Answer(text, short, self._evidence(), self.metric, kinds, widened)
 
     def _sentence(self, *, named: bool) -> str:
         kinds = [kind for kind in (*DECIDED, Kind.EQUIVALENT) if self._of(kind)]
