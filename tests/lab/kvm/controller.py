@@ -28,7 +28,7 @@ def disk(folder: Path) -> Path:
     lab_image, clone = image.ensure(say, chosen()), folder / "clone"
     run(["git", "clone", "--quiet", PROJECT, clone])
     run(["cp", "--archive", PROJECT / ".venv", clone / ".venv"])
-    caches = [CACHE / "tools", CACHE / "sites", *CACHE.glob("servers-*.tar"), lab_image]
+    caches = [*(CACHE / name for name in ("tools", "sites", "tls")), *CACHE.glob("servers-*.tar"), lab_image]
     carried = {clone: PROJECT.relative_to("/")} | {path: path.relative_to("/") for path in caches}
     made = folder / "controller.qcow2"
     machine_disk.build(lab_image, made, RECIPE, carried)
