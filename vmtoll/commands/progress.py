@@ -3,7 +3,8 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Self
 
 from rich.console import Console, Group
@@ -26,8 +27,9 @@ from vmtoll.model.event import (
     TrialEnded,
     TrialStep,
 )
-from vmtoll.model.finding import Code, Finding, Validity
-from vmtoll.model.trial import TrialRecord
+from vmtoll.model.finding import Code, Finding, Role, Validity
+from vmtoll.model.metric import TAIL, THROUGHPUT, Metric
+from vmtoll.model.trial import BASELINE, METAL, Arm, Scenario, TrialRecord
 from vmtoll.model.until import Compared, Look, Stop
 from vmtoll.shell import say
 
@@ -141,6 +143,7 @@ def _distance(finding: Finding) -> float:
 
 
 MOST_OPEN = 5  # comparisons that a line names
+MOST_RATIOS = 3
 _STOPPED = {
     Stop.DECIDED: "more blocks would decide no other one",
     Stop.NARROW: "all others are decided or known well enough",
@@ -196,6 +199,25 @@ def _accident(record: TrialRecord, *, again: bool) -> str:
     return f"{record.scenario.server} on {record.arm}: {record.validity.value} ({codes}){message}{retry}"
 
 
+def _so_far(records: Collection[TrialRecord]) -> str:
+    """`so far, not tested: nginx, site-rate 300, on kvm-default: tail 1.8 × metal`: of the figure that each kind of
+    load is measured for, the geometric mean over the blocks whose last attempts are good on both sides. The first few.
+    """
+    good = {(r.scenario, r.block, r.arm): r for r in records if r.validity is not Validity.INVALID}
+    logs: dict[tuple[Scenario, Arm, Metric], list[float]] = {}
+    for (scenario, block, arm), record in good.items():
+        metal, metric = good.get((scenario, block, BASELINE)), TAIL if scenario.load.is_open else THROUGHPUT
+        values = [metric.value(each, Role.PRIMARY) for each in (metal, record) if each]
+        if arm.environment != METAL and len(values) == 2 and values[0] and values[1]:
+            logs.setdefault((scenario, arm, metric), []).append(math.log(values[1] / values[0]))
+    ratios = [
+        f"{s.server}, {s.workload} {s.load.value:g}, on {arm}: {metric.name} {math.exp(fmean(own)):.2g} × {METAL}"
+        for (s, arm, metric), own in sorted(logs.items(), key=lambda item: (item[0][0].sort_key, str(item[0][1])))
+    ]
+    more = f"; {len(ratios) - MOST_RATIOS} more" if len(ratios) > MOST_RATIOS else ""
+    return f"so far, not tested: {'; '.join(ratios[:MOST_RATIOS])}{more}" if ratios else ""
+
+
 class Display:
     """The live display of a run: a bar over its trials, what is measured now, and what the trials so far came to."""
 
@@ -210,7 +232,8 @@ class Display:
         self._bar = Bar(*columns, auto_refresh=False)
         self._task = self._bar.add_task("connect", total=None, left="")
         self._now, self._open = "", ""
-        self._validity: dict[tuple[int, int], Validity] = {}
+        self._records: dict[tuple[int, int], TrialRecord] = {}
+        self._ratios = ""
         # A refresh a second: the display shares the machine with the load generator.
         self.live = Live(console=console, get_renderable=self.__rich__, refresh_per_second=1, transient=True)
 
@@ -226,7 +249,8 @@ class Display:
                 left = time_left(event.left_s)
                 self._bar.update(self._task, description=block, completed=done, total=event.trials, left=left)
             case TrialEnded(record, number, trials, left_s):
-                self._validity[record.key] = record.validity
+                self._records[record.key] = record
+                self._ratios = _so_far(self._records.values())
                 self._bar.update(self._task, completed=number, total=trials, left=time_left(left_s))
             case LookEnded(look):
                 self._open = f"; {len(look.open)} of {look.comparisons} comparisons open after {look.blocks} blocks"
@@ -234,8 +258,10 @@ class Display:
                 pass
 
     def __rich__(self) -> Group:
-        counts = f"{_counts(Counter(self._validity.values()))}{self._open}" if self._validity else ""
-        return Group(self._bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in (self._now, counts)))
+        validity = Counter(record.validity for record in self._records.values())
+        lines = [self._now, f"{_counts(validity)}{self._open}" if validity else ""]
+        lines += [self._ratios] if self._ratios else []
+        return Group(self._bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
 
 
 class Progress:

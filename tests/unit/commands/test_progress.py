@@ -23,7 +23,7 @@ from vmtoll.model.event import (
 )
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.load import Load, LoadKind
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, TrialSpec
+from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Measurement, Scenario, TrialRecord, TrialSpec
 from vmtoll.model.until import Compared, Look, Standing, Stop
 
 SPEC = TrialSpec(1, 2, Arm("kvm-default", 2), Scenario("nginx", "site-rate", Load(LoadKind.RATE, 300)))
@@ -183,6 +183,25 @@ def test_on_a_terminal_accidents_looks_and_the_summary_stay_above_the_display() 
     kept, display = on_a_terminal(STEP, lost, LookEnded(LOOK, 10, None), RunEnded(Path("/r/tiny/1"), [RECORD]))
     assert [line.split(":")[1].strip() for line in kept.splitlines()] == ["trial 2 of 6", "look", "1 trial", "done"]
     assert "0 valid, 0 suspect, 1 invalid; 2 of 5 comparisons open after 6 blocks" in display
+
+
+def test_on_a_terminal_the_ratios_so_far_are_shown_and_called_untested() -> None:
+    """Geometric means over the blocks that have both sides: 2 and 8 times metal's tail; the last attempt counts."""
+    tails = [(1, BASELINE, 1, 300.0), (1, SPEC.arm, 1, 600.0), (2, BASELINE, 1, 100.0), (2, SPEC.arm, 1, 200.0),
+             (2, SPEC.arm, 2, 800.0), (3, SPEC.arm, 1, 900.0)]  # fmt: skip
+    records = [
+        replace(
+            RECORD, block=block, arm=arm, attempt=attempt, order=1 + (arm == SPEC.arm),
+            measurements=(Measurement(role=Role.PRIMARY, tool="vegeta", response_time_p99_us=tail_us),),
+        )
+        for block, arm, attempt, tail_us in tails
+    ]  # fmt: skip
+    _, display = on_a_terminal(*(TrialEnded(record, 1, 6, 40.0) for record in records))
+    said = "so far, not tested: nginx, site-rate 300, on kvm-default#2: tail 4 × metal"
+    assert display.splitlines()[-1].rstrip() == said
+    lost = replace(records[4], findings=(Finding(Code.FINGERPRINT),))
+    _, display = on_a_terminal(*(TrialEnded(record, 1, 6, 40.0) for record in (*records, lost)))
+    assert display.splitlines()[-1].rstrip() == said.replace("4 ×", "2 ×")
 
 
 @pytest.mark.parametrize("phase", list(Phase))
