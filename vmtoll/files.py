@@ -1,6 +1,8 @@
-"""Files that survive a crash."""
+"""Files that survive a crash, and errors of writing that say where."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -13,6 +15,17 @@ def write_durably(path: Path, data: bytes) -> None:
         os.fsync(handle.fileno())
     fresh.replace(path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Give this path to an OSError that has none, such as that of a write to a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def sync_folder(folder: Path) -> None:

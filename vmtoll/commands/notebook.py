@@ -8,6 +8,7 @@ import yaml
 
 from vmtoll.commands.answer import answer
 from vmtoll.commands.options import JsonOption, RunArgument
+from vmtoll.files import writing
 from vmtoll.model.errors import UserError
 
 
@@ -26,7 +27,9 @@ def notebook(
     """
     from vmtoll.report.notebook import execute  # noqa: PLC0415 (loads the analysis)
 
-    answer({"notebook": execute(name, folder, dict(map(_parameter, chosen or [])))}, as_json=as_json)
+    with writing(folder):
+        page = execute(name, folder, dict(map(_parameter, chosen or [])))
+    answer({"notebook": page}, as_json=as_json)
 
 
 def _parameter(text: str) -> tuple[str, Any]:

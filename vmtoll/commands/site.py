@@ -8,6 +8,7 @@ import typer
 
 from vmtoll.commands.answer import answer
 from vmtoll.commands.options import JsonOption, ResultsOption
+from vmtoll.files import writing
 from vmtoll.paths import RESULTS
 
 
@@ -32,6 +33,7 @@ def site(
     admitted, refused = admit(bundles(results, contributed or ()), own)
     for sentence in refused:
         print(f"vmtoll: refused: {sentence}", file=sys.stderr)
-    page = write_site(results, output, {item.name: item.run for item in admitted})
+    with writing(output):
+        page = write_site(results, output, {item.name: item.run for item in admitted})
     answer({"site": page} | ({"refused": refused} if as_json else {}), as_json=as_json)
     raise SystemExit(1 if refused else 0)

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -122,6 +124,42 @@ def test_what_was_written_is_named_to_programs(tmp_path: Path, words: str, keys:
     written = json.loads(done.stdout)
     assert list(written) == keys
     assert Path(written[keys[0]]).exists()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A run on a disk of its own that has no room left."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a disk needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)
+    try:
+        shutil.copytree(DEMO, disk / "results" / "demo" / "run")
+        with suppress(OSError), (disk / "rest").open("wb", buffering=0) as rest:
+            while True:
+                rest.write(bytes(4096))
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "publish {disk}/results/demo/run --output {disk}/bundle --author A",
+        "replication {disk}/results/demo/run --output {disk}/page.html",
+        "site --results {disk}/results --output {disk}/site",
+        "notebook metal_vs_kvm {disk}/results/demo/run",
+        "report {disk}/results/demo/run",
+    ],
+)
+def test_a_full_disk_is_named(full_disk: Path, words: str) -> None:
+    done = vmtoll(*words.format(disk=full_disk).split())
+    assert done.returncode == 2, done.stdout
+    (line,) = (line for line in done.stderr.splitlines() if "No space left" in line)
+    assert line.startswith(f"vmtoll: {full_disk}/")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("words", [("list",), ("run", "demo", "--dry-run"), ("run", "--help")])
