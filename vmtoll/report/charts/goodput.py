@@ -5,7 +5,8 @@ from matplotlib.axes import Axes
 
 from vmtoll.analysis.claims import KNEE
 from vmtoll.analysis.run import Run
-from vmtoll.model.finding import Code
+from vmtoll.model.finding import Code, Role
+from vmtoll.model.trial import TrialRecord
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import Group, curves, each_arm, every_trial, grid, groups, line_legend, sweep_curve
 from vmtoll.report.plot import INK, SOFT, Chart, load_axis, log_axis, plain_axis
@@ -32,14 +33,14 @@ def _chart(run: Run, group: Group) -> Chart | None:
         steps = sweep_curve(axes, side, X, Y, item)
         sent = steps.drop(unsent(side))
         best, bend = steps.loc[steps[Y].idxmax()], knee(sent)
-        if ends_early := bool(len(bend)) and bend.index.equals(sent.index[-1:]):
-            short.append(f"{server} on {item.label} ({_end(steps, sent)})")
+        if ends_early := bend.index.equals(sent.index[-1:]):
+            short.append(f"{server} on {item.label} ({_end(group, steps, sent)})")
         else:
             axes.scatter(bend[X], bend[Y], s=130, facecolors="none", edgecolors=item.colour, linewidths=1.4, zorder=4)
-        kept = f" keeps up to {bend[X].iloc[0]:,.0f}" if len(bend) else " keeps up with none of the rates"
         words.append(
             f"{server} on {item.label}: at most {best[Y]:,.0f} good answers per second, of {best[X]:,.0f} offered;"
-            f"{kept}{', the highest rate that was sent' if ends_early else ''}"
+            + (f" keeps up to {bend[X].iloc[0]:,.0f}" if len(bend) else " keeps up with none of the rates")
+            + (", the highest that counts" if ends_early and len(bend) else "")
         )
     _axes(panels, trials, ceiling)
     line_legend(run, figure, sweeps)
@@ -65,24 +66,30 @@ def knee(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def unsent(trials: pd.DataFrame) -> list[float]:
-    """The loads from the first on at which the load tool fell behind its rate in most trials: from there it, and not
-    the server, sets the goodput.
+    """The highest loads, as far down as the load tool and not the server was behind in most trials."""
+    behind = trials["record"].map(_is_behind).groupby(trials["load_value"]).mean() > 0.5
+    rates = trials.groupby("load_value")[X].median().sort_values(ascending=False)
+    return list(rates.index[behind[rates.index].cummin()])
+
+
+def _is_behind(record: TrialRecord) -> bool:
+    """Whether the tool could not send, or sent so late that its delay is most of the p99. A server that is overloaded
+    makes a tool late, too, by less than its own response time.
     """
-    behind = trials["findings"].str.split().map(lambda codes: Code.RATE_NOT_REACHED in codes)
-    shares = behind.groupby(trials["load_value"]).mean().loc[_loads(trials)]
-    return list(shares.index[(shares > 0.5).cummax()])
+    measured, limits = record.primary, record.limits(Role.PRIMARY)
+    if measured is None or Code.RATE_NOT_REACHED not in limits:
+        return Code.CLIENT_SATURATED in limits
+    late_us, p99_us = measured.lateness_p99_us, measured.response_time_p99_us
+    return late_us is None or p99_us is None or late_us > p99_us / 2
 
 
-def _loads(trials: pd.DataFrame) -> pd.Index:
-    """The loads in ascending order of their rates."""
-    return trials.groupby("load_value")[X].median().sort_values().index
-
-
-def _end(steps: pd.DataFrame, sent: pd.DataFrame) -> str:
+def _end(group: Group, steps: pd.DataFrame, sent: pd.DataFrame) -> str:
     """Why the rates end where they do."""
-    if len(sent) == len(steps):
-        return f"no rate above {sent[X].iloc[-1]:,.0f} was asked for"
-    return f"the load tool fell behind at {steps[X].iloc[len(sent)]:,.0f}"
+    if len(sent) < len(steps):
+        return f"the load tool fell behind at {steps[X].iloc[len(sent)]:,.0f}"
+    if steps.index[-1] < max(load.value for load in group.loads):
+        return f"no trial above {sent[X].iloc[-1]:,.0f} was valid"
+    return f"no rate above {sent[X].iloc[-1]:,.0f} was asked for"
 
 
 def link_ceiling_rps(run: Run, trials: pd.DataFrame) -> float | None:
