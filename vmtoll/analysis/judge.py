@@ -34,7 +34,8 @@ PRIMARY_SHARE = 0.5  # of the errors of a page, for its primary metrics
 class Evidence:
     """What a judgement rests on. `effect`: the log ratio compared ÷ baseline over `minimum` units or more, each of
     `unit_blocks` blocks; `limited`: of the baseline and of the compared side, the share of units in which the client or
-    the link set the pace; `bounded`: their figures are bounds then, not void; `empty`: why there is no effect;
+    the link set the pace; `void`: the same, of units whose figures say nothing then; `late`: the effect is what is left
+    of it without the delay of late clients; `delay_decides`: none of it is; `empty`: why there is no effect;
     `whole_slower_side`: where that pace was set on most of the slower side, no test decides, not even one that finds no
     difference.
 
@@ -50,7 +51,9 @@ class Evidence:
     effect: Paired | None
     same: Paired | None = None
     limited: tuple[float, float] = (0.0, 0.0)
-    bounded: bool = True
+    void: tuple[float, float] = (0.0, 0.0)
+    late: bool = False
+    delay_decides: bool = False
     minimum: int = MIN_BLOCKS
     empty: Because | None = None
     whole_slower_side: bool = False
@@ -68,6 +71,8 @@ class Evidence:
     def of(cls, pairs: Pairs, metric: Metric, *, whole_slower_side: bool = False, share: float = 1.0) -> Self:
         """The evidence of the pairs of a run; the unit is the block, or the boot where there are several."""
         baseline, compared = pairs.limited
+        voiding = metric.limits - metric.delaying if pairs.without_delay else metric.limits
+        void = pairs.limited_by(voiding) if metric.is_tail else (0, 0)
         boots = len(pairs.by_boot)
         enough = boots > 1 and pairs.n >= MIN_BLOCKS
         return cls(
@@ -75,7 +80,9 @@ class Evidence:
             pairs.effect,
             pairs.control.same if pairs.control else None,
             (baseline / max(pairs.n, 1), compared / max(pairs.n, 1)),
-            bounded=pairs.is_bounded(metric),
+            void=(void[0] / max(pairs.n, 1), void[1] / max(pairs.n, 1)),
+            late=pairs.without_delay,
+            delay_decides=pairs.delay_decides,
             minimum=MIN_BOOTS if enough else MIN_BLOCKS,
             empty=None if pairs.n else _why_empty(pairs),
             whole_slower_side=whole_slower_side,
@@ -113,8 +120,8 @@ class Evidence:
         """Why these figures decide nothing, whatever they are; None when they may."""
         if self.effect is None:
             return self.empty
-        if not self.bounded:
-            limited = Because.LIMITED_TAIL if max(self.limited) > 0.5 else None
+        if self.metric.is_tail:
+            limited = Because.LIMITED_TAIL if max(self.void) > 0.5 or self.delay_decides else None
         elif self.whole_slower_side:
             limited = Because.LIMITED_ON_THE_SLOWER_SIDE if self.by_speed[1] > 0.5 else None
         else:
@@ -228,8 +235,8 @@ def _within(interval: Interval | None, limit: float) -> bool:
 
 def _different(evidence: Evidence, step: float) -> Judgement:
     fast, slow = evidence.by_speed
-    bound = None
-    if evidence.bounded:
+    bound = Bound.AT_LEAST if evidence.late else None
+    if not evidence.metric.is_tail:
         if slow > 0.5:
             return Judgement(Kind.INVALID, Because.LIMITED_ON_THE_SLOWER_SIDE)
         if slow and fast:

@@ -42,6 +42,7 @@ UNEQUAL_REQUESTS = 1.2  # beyond it the percentile of the side with more request
 UNEQUAL_SHARE = 0.1  # how far the shares of lost trials may be apart for two sides to have lost alike
 UNEQUAL_BLOCKS = 2  # or by how many blocks
 DISTORTED_SHARE = 1 / 3  # of the pairs
+LARGEST_DELAY = 0.99  # share of a percentile that is subtracted: a figure stays above zero
 SUSPICIOUS = 0.05  # p of Fisher's test that one side is distorted more often
 
 
@@ -209,7 +210,8 @@ class Pairs:
     """Two sides, block by block. `effect`: the log ratio compared ÷ baseline. `unequal`: blocks without a pair, because
     one side's percentile is of too many more requests. `series`: how much successive blocks of the page are alike, None
     where nobody asked (see `as_series`). `single`: the effect of one trial a side in each block, where the pairs fall
-    into two modes: the mean of two trials less one trial is skewed then.
+    into two modes: the mean of two trials less one trial is skewed then. `without_delay`: the delay of late clients
+    is subtracted from the figures of the slower side; `delay_decides`: which side that is depends on the delay.
     """
 
     baseline: Side
@@ -218,6 +220,8 @@ class Pairs:
     unequal: int = field(default=0, kw_only=True)
     series: Autocorrelation | None = field(default=None, kw_only=True)
     single: Paired | None = field(default=None, kw_only=True)
+    without_delay: bool = field(default=False, kw_only=True)
+    delay_decides: bool = field(default=False, kw_only=True)
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
@@ -286,11 +290,13 @@ class Pairs:
             for code in side.limits & trial.limits(side.role)
         )
 
-    def is_bounded(self, metric: Metric) -> bool:
-        """Whether a figure whose pace the client or the link set bounds the true one. A tail is void else, because a
-        client that lags changes the load; but one that is only late adds its delay to the response time.
-        """
-        return not metric.is_tail or self.limits <= metric.adding
+    def limited_by(self, codes: Collection[Code]) -> tuple[int, int]:
+        """Of each side, in how many of the pairs a trial has one of these findings among its limits."""
+        baseline, compared = (
+            len({t.block for t in side.limited if not t.limits(side.role).isdisjoint(codes)} & set(self.blocks))
+            for side in self.sides
+        )
+        return baseline, compared
 
     @cached_property
     def clean_blocks(self) -> tuple[int, ...]:
@@ -425,14 +431,46 @@ def as_series(family: Sequence[Pairs]) -> list[Pairs]:
 
 def decisive(pairs: Pairs, metric: Metric) -> Pairs:
     """The pairs that a verdict rests on: where the client or the link limited trials of both sides, those whose slower
-    side was free, if six are left. A bound needs a slower side that is known.
+    side was free, if six are left. A bound needs a slower side that is known. Of a tail, the pairs without the delay of
+    a late client on the slower side.
     """
-    if not pairs.is_bounded(metric) or min(pairs.limited) == 0 or pairs.effect is None:
+    if pairs.effect is None:
         return pairs
     slower = pairs.compared if (pairs.effect.mean < 0) == metric.higher_is_better else pairs.baseline
+    if metric.is_tail:
+        return _without_delay(pairs, slower, metric) if any(pairs.limited_by(metric.delaying)) else pairs
+    if min(pairs.limited) == 0:
+        return pairs
     limited = {trial.block for trial in slower.limited}
     free = pairs.within([block for block in pairs.blocks if block not in limited])
     return free if free.n >= MIN_BLOCKS else pairs
+
+
+def _without_delay(pairs: Pairs, slower: Side, metric: Metric) -> Pairs:
+    """The same pairs, where each trial of the slower side whose client was late has the percentile of its response time
+    less that of the client's delay: about the least that the server needed. The faster side needed at most what was
+    measured, so the difference is at least the one that is left. None left: the delay decides.
+
+    No pair is left out: a client counts as late where its delay is a tenth of the response time, so the pairs without a
+    late client would be those in which the slower side happened to be slow.
+    """
+    logs: dict[int, list[float]] = {}
+    for trial in slower.used:
+        late_us, value = _delay_us(trial, slower.role), metric.value(trial, slower.role) or math.inf
+        is_late = not trial.limits(slower.role).isdisjoint(metric.delaying)
+        share = min(late_us / value, LARGEST_DELAY) if is_late else 0.0
+        logs.setdefault(trial.block, []).append(math.log1p(-share))
+    figures = {block: value * math.exp(np.mean(logs[block])) for block, value in slower.figures.items()}
+    least = replace(slower, figures=figures)
+    baseline, compared = (least if side is slower else side for side in pairs.sides)
+    left = replace(pairs, baseline=baseline, compared=compared, without_delay=True)
+    before, after = (each.effect.mean if each.effect else 0.0 for each in (pairs, left))
+    return left if before * after > 0 else replace(pairs, delay_decides=True)
+
+
+def _delay_us(trial: TrialRecord, role: Role) -> float:
+    measured = trial.measurement(role)
+    return (measured.lateness_p99_us if measured else None) or 0.0
 
 
 def noisiest(controls: Iterable[Control | None]) -> Control | None:

@@ -199,7 +199,7 @@ def _evidence(own: Beds, rows: Beds) -> Evidence:
         paired([row.mean for row in used]),
         control.same if control else None,
         (limited[0], limited[1]),
-        bounded=not first.metric.is_tail,
+        void=(limited[0], limited[1]),
         minimum=MIN_TEST_BEDS,
         whole_slower_side=min(limited) <= 0.5 and all(map(_refusal, used)),
     )
@@ -210,9 +210,11 @@ def _accepted(own: Beds) -> Beds:
 
 
 def _refusal(row: BedFigures) -> Because | None:
-    """Why the figures of one test bed decide nothing, by the rule of a run whose slower side was mostly limited."""
-    limited, bounded = (row.limited_baseline / row.blocks, row.limited_compared / row.blocks), not row.metric.is_tail
-    return Evidence(row.metric, paired([row.mean]), limited=limited, bounded=bounded, whole_slower_side=True).refusal
+    """Why the figures of one test bed decide nothing, by the rule of a run whose slower side was mostly limited. Of a
+    tail, a late client counts like any other limit: the delay of each trial is not in the dataset.
+    """
+    limited = (row.limited_baseline / row.blocks, row.limited_compared / row.blocks)
+    return Evidence(row.metric, paired([row.mean]), limited=limited, void=limited, whole_slower_side=True).refusal
 
 
 def _control(row: BedFigures, rows: Beds) -> Control | None:

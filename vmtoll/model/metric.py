@@ -26,8 +26,9 @@ class Metric:
     """`field`: of a Measurement; `guest_field`: the one that a guest's side is compared by, where it is another.
 
     `loops`: the loops under which the figure says something about the server. `limits`: findings of the measurement
-    that holds the figure which make it a bound, or void; none where the client's pace does not matter. `adding`: those
-    of them by which a figure of an open loop can only be too high, so that it is a bound; the others make it void.
+    that holds the figure which make it a bound, or void; none where the client's pace does not matter. `delaying`:
+    those after which a figure of an open loop contains the client's own delay, which can be subtracted; the others make
+    it void.
     `undisturbed_by`: findings that distort other figures, and not this one. `percentile`: a fraction, of a percentile.
     `is_primary`: what its kind of loop is measured for; half of the 5% of a page's errors are kept for such metrics.
     """
@@ -39,7 +40,7 @@ class Metric:
     field: str
     guest_field: str = ""
     limits: frozenset[Code] = frozenset()
-    adding: frozenset[Code] = frozenset()
+    delaying: frozenset[Code] = frozenset()
     undisturbed_by: frozenset[Code] = frozenset()
     percentile: float | None = None
     is_primary: bool = False
@@ -72,7 +73,7 @@ _OF_TIMES = frozenset({
 THROUGHPUT = Metric("throughput", "1/s", True, (Loop.CLOSED,), "throughput_rps", limits=PACE_LIMITS, is_primary=True)
 TAIL = Metric(
     "tail", "µs", False, (Loop.OPEN,), "response_time_p99_us", limits=OPEN_PACE_LIMITS,
-    adding=frozenset({Code.CLIENT_LATE}), percentile=0.99, is_primary=True,
+    delaying=frozenset({Code.CLIENT_LATE}), percentile=0.99, is_primary=True,
 )  # fmt: skip
 LATENCY_P99 = Metric(
     "latency_p99", "µs", False, (Loop.CLOSED,), "service_time_p99_us", limits=PACE_LIMITS, percentile=0.99

@@ -1,9 +1,11 @@
 """Verdicts under an open loop, within a family, and where closed and open loop disagree."""
 
 import json
-from dataclasses import replace
+import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support.synthetic_run import CONTROL, Row, Truth, closed, failed, found, make_run, rate, share
@@ -15,6 +17,7 @@ from vmtoll.model.trial import BASELINE, Arm
 from vmtoll.model.verdict import Because, Bound, Kind, Limit, Note, NoteCode, RunAnalysis, Verdict, from_json, to_json
 
 GUEST = Arm("kvm-default")
+PAGES = 40
 
 
 def judged(tmp_path: Path, truth: Truth) -> RunAnalysis:
@@ -127,38 +130,69 @@ def test_a_starved_client_makes_no_tail_of_the_server(tmp_path: Path) -> None:
     assert (tail.kind, tail.because, tail.limited_by) == (Kind.INVALID, Because.LIMITED_TAIL, (Limit.CLIENT,))
 
 
-@pytest.mark.parametrize(
-    ("arms", "blocks", "bound"),
-    [((BASELINE, CONTROL), 6, Bound.AT_LEAST), ((GUEST,), 3, Bound.AT_MOST), ((), 0, None)],
-)
-def test_a_late_client_makes_the_tail_a_bound(
-    tmp_path: Path, arms: tuple[Arm, ...], blocks: int, bound: Bound | None
-) -> None:
-    """Its delay is part of the response time: the faster side is faster than it looks, the slower one less slow."""
-    tail = verdict(judged(tmp_path, _limit(Code.CLIENT_LATE, arms, blocks)), "tail", rate(1000))
-    assert (tail.kind, tail.bound, tail.because) == (Kind.SLOWER, bound, None)
+def _late(arms: tuple[Arm, ...], share: float, *more: Code, blocks: int = 99, **keys: Any) -> Truth:
+    """A client that is late by a share of the p99, on these arms; `more`: findings of the first block besides."""
 
-
-def test_a_slower_side_whose_client_was_late_is_no_tail_of_the_server(tmp_path: Path) -> None:
-    tail = verdict(judged(tmp_path, _limit(Code.CLIENT_LATE, (GUEST,), 4)), "tail", rate(1000))
-    assert (tail.kind, tail.because) == (Kind.INVALID, Because.LIMITED_ON_THE_SLOWER_SIDE)
-
-
-def test_pairs_whose_slower_side_was_in_time_decide_where_both_were_late(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
-        late = row["block"] <= 3 if row["arm"] == GUEST else True
-        return [found(row, Finding(Code.CLIENT_LATE, role=Role.PRIMARY)) if late else row]
+        if row["arm"] not in arms or row["block"] > blocks:
+            return [row]
+        codes = (Code.CLIENT_LATE, *(more if row["block"] == 1 else ()))
+        delay = {"lateness_p99_us": share * row["response_time_p99_us"]}
+        return [found(row, *(Finding(code, role=Role.PRIMARY) for code in codes)) | delay]
 
-    tail = verdict(judged(tmp_path, Truth(loads=(rate(1000),), blocks=9, change=change)), "tail", rate(1000))
-    assert (tail.kind, tail.bound, tail.blocks) == (Kind.SLOWER, Bound.AT_LEAST, 6)
+    return Truth(loads=(rate(1000),), change=change, **keys)
+
+
+BOTH = (BASELINE, CONTROL, GUEST)
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        (_late((), 0.5, latency_ratio=2.0), 2.0),
+        (_late((BASELINE, CONTROL), 0.5, latency_ratio=2.0), 2.0),
+        (_late((GUEST,), 0.25, latency_ratio=2.0), 1.5),
+        (_late(BOTH, 0.25, latency_ratio=2.0), 1.5),
+        (_late(BOTH, 0.25, Code.RATE_NOT_REACHED, latency_ratio=2.0), 1.5),
+        (_late((GUEST,), 0.25, blocks=3, latency_ratio=2.0), 2.0 * 0.75**0.5),
+    ],
+)
+def test_of_a_late_client_the_difference_is_at_least_what_its_delay_leaves(
+    tmp_path: Path, truth: Truth, expected: float
+) -> None:
+    """The slower side needed at least its p99 less the delay, the faster one at most what was measured."""
+    tail = verdict(judged(tmp_path, truth), "tail", rate(1000))
+    assert (tail.kind, tail.bound) == (Kind.SLOWER, Bound.AT_LEAST if tail.limited else None)
+    assert ratio(tail) == pytest.approx(expected, rel=0.05)
+
+
+def test_where_the_delay_decides_which_side_is_slower_there_is_no_tail(tmp_path: Path) -> None:
+    tail = verdict(judged(tmp_path, _late((GUEST,), 0.3)), "tail", rate(1000))
+    assert (tail.kind, tail.because) == (Kind.INVALID, Because.LIMITED_TAIL)
 
 
 def test_a_late_client_shows_no_equal_tails(tmp_path: Path) -> None:
-    equal = Truth({"nginx": 1.0}, latency_ratio=1.0, blocks=9, noise=0.001, loads=(rate(1000),))
-    late = replace(equal, change=_limit(Code.CLIENT_LATE, (BASELINE, CONTROL), 9).change)
-    tails = [verdict(judged(tmp_path / n, truth), "tail", rate(1000)) for n, truth in (("a", equal), ("b", late))]
+    equal = {"servers": {"nginx": 1.0}, "latency_ratio": 1.0, "blocks": 9, "noise": 0.001}
+    truths = (_late((), 0.0, **equal), _late((BASELINE, CONTROL), 0.0, **equal))
+    tails = [verdict(judged(tmp_path / str(n), truth), "tail", rate(1000)) for n, truth in enumerate(truths)]
     assert [tail.kind for tail in tails] == [Kind.EQUIVALENT, Kind.INVALID]
     assert tails[1].because is Because.LIMITED_SO_NO_EQUALITY
+
+
+def test_equal_tails_near_the_gate_are_hardly_ever_called_different(tmp_path: Path) -> None:
+    """The gate fires where the delay is a tenth of the p99, so on the trials that happened to be fast."""
+    rng, wrong = np.random.default_rng(3), 0
+    for page in range(PAGES):
+
+        def change(row: Row) -> list[Row]:
+            p99_us = 1000 * math.exp(rng.normal(0, 0.15))
+            row = row | {"response_time_p99_us": p99_us, "lateness_p99_us": 95.0}
+            return [found(row, Finding(Code.CLIENT_LATE, role=Role.PRIMARY)) if p99_us < 950 else row]
+
+        truth = Truth(loads=(rate(1000),), change=change, blocks=12, aa=False)
+        tail = verdict(judged(tmp_path / str(page), truth), "tail", rate(1000))
+        wrong += tail.kind in (Kind.SLOWER, Kind.FASTER)
+    assert wrong <= 0.05 * PAGES
 
 
 def test_a_cross_check_that_disagrees_is_named(tmp_path: Path) -> None:

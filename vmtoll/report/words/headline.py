@@ -107,12 +107,16 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
     """The words of this run's headline and of the verdicts behind it that a reader may not know."""
     metrics = {answer.metric for answer in headline(analysis).answers}
     verdicts = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies and v.metric in metrics]
-    bounds, kinds = ({v.bound for v in verdicts if v.kind in DECIDED}, {v.kind for v in verdicts})
-    limited = "the client or the link was the bottleneck, or the client sent late"
+    kinds = {v.kind for v in verdicts}
+    limited = "the client or the link, not the server, was the bottleneck"
+    late = any(v.bound and v.metric.is_tail for v in verdicts)
+    closed = {v.bound for v in verdicts if v.kind in DECIDED and not v.metric.is_tail}
     rows = [
-        (Bound.AT_LEAST in bounds, Explanation(
+        (Bound.AT_LEAST in closed, Explanation(
             "bound", "At least", f"On the faster side {limited}. The true difference is larger.")),
-        (Bound.AT_MOST in bounds, Explanation(
+        (late and Bound.AT_LEAST not in closed, Explanation(
+            "bound", "At least", "The client sent late. Its delay counts on the faster side, not on the slower.")),
+        (Bound.AT_MOST in closed, Explanation(
             "bound", "At most", f"On the slower side {limited}. The true difference is smaller.")),
         (Kind.EQUIVALENT in kinds, Explanation(
             "equivalent", "Equivalent", f"The whole interval lies within ±{percent(analysis.margin)}.")),
