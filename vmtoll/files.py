@@ -9,7 +9,7 @@ from pathlib import Path
 def write_durably(path: Path, data: bytes) -> None:
     """Replace a file in one step: a reader, or a machine that lost power, sees the old or the new one."""
     fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("wb") as handle:
+    with writing(path), fresh.open("wb") as handle:
         handle.write(data)
         handle.flush()
         os.fsync(handle.fileno())

@@ -59,7 +59,7 @@ def play(playbook: str, *options: str | Path, inventory: Path | str = "localhost
     )
     if done.returncode != 0:
         if quiet:
-            print(done.stdout)
+            print(done.stdout, file=sys.stderr)
         raise UserError(f"The playbook {playbook} failed; the task above says why.")
 
 

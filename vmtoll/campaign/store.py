@@ -10,6 +10,7 @@ from pathlib import Path
 from vmtoll.analysis.run import Run, load_run, read_manifest
 from vmtoll.campaign.effects import campaign_figures
 from vmtoll.campaign.page import write_page as write_html
+from vmtoll.files import write_durably
 from vmtoll.model.errors import LoadError
 from vmtoll.model.run import Manifest
 from vmtoll.publish import tables
@@ -59,7 +60,7 @@ def write_page(dataset: str, campaign: str | None, output: Path, memory_mb: int)
     """Write campaign.html and figures.json into a folder; the page. Raises LoadError."""
     figures = campaign_figures(dataset, campaign, memory_mb=memory_mb)
     output.mkdir(parents=True, exist_ok=True)
-    (output / "figures.json").write_bytes(figures.to_json() + b"\n")
+    write_durably(output / "figures.json", figures.to_json() + b"\n")
     return write_html(figures, output / "campaign.html")
 
 

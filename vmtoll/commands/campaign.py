@@ -8,7 +8,6 @@ import typer
 from vmtoll.campaign.fan_out import FORKS
 from vmtoll.commands.answer import answer
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, size_of
-from vmtoll.files import writing
 from vmtoll.lab import embedded
 from vmtoll.paths import RESULTS
 from vmtoll.runner.run import plan
@@ -94,9 +93,7 @@ def campaign_report(
     if as_json:
         print(campaign_figures(dataset, campaign, memory_mb=memory_mb).to_json().decode())
     else:
-        with writing(output):
-            page = write_page(dataset, campaign, output, memory_mb)
-        answer({"page": page}, as_json=False)
+        answer({"page": write_page(dataset, campaign, output, memory_mb)}, as_json=False)
 
 
 def _print(asked: "Campaign") -> None:

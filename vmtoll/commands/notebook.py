@@ -8,7 +8,6 @@ import yaml
 
 from vmtoll.commands.answer import answer
 from vmtoll.commands.options import JsonOption, RunArgument
-from vmtoll.files import writing
 from vmtoll.model.errors import UserError
 
 
@@ -27,9 +26,7 @@ def notebook(
     """
     from vmtoll.report.notebook import execute  # noqa: PLC0415 (loads the analysis)
 
-    with writing(folder):
-        page = execute(name, folder, dict(map(_parameter, chosen or [])))
-    answer({"notebook": page}, as_json=as_json)
+    answer({"notebook": execute(name, folder, dict(map(_parameter, chosen or [])))}, as_json=as_json)
 
 
 def _parameter(text: str) -> tuple[str, Any]:

@@ -7,7 +7,6 @@ import typer
 
 from vmtoll.commands.answer import answer
 from vmtoll.commands.options import JsonOption, RunArgument
-from vmtoll.files import writing
 from vmtoll.shell import say
 
 
@@ -22,6 +21,5 @@ def publish(
     from vmtoll.publish.bundle import publish as write_bundle  # noqa: PLC0415
     from vmtoll.publish.seal import SUMS, digest  # noqa: PLC0415
 
-    with writing(output):
-        bundle = write_bundle(folder, output, author or ANONYMOUS, say)
+    bundle = write_bundle(folder, output, author or ANONYMOUS, say)
     answer({"bundle": bundle, SUMS: digest(bundle / SUMS)}, as_json=as_json)

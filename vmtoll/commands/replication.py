@@ -9,7 +9,6 @@ from vmtoll.commands import batch
 from vmtoll.commands.answer import answer
 from vmtoll.commands.conclude import replication_page
 from vmtoll.commands.options import JsonOption, ResultsOption
-from vmtoll.files import writing
 from vmtoll.paths import RESULTS
 
 
@@ -22,6 +21,4 @@ def replication(
     as_json: JsonOption = False,
 ) -> None:
     """Write the page over published claims again: confirmed, refuted or inconclusive here."""
-    with writing(output):
-        page = replication_page(folders or batch.newest(results), output)
-    answer({"page": page}, as_json=as_json)
+    answer({"page": replication_page(folders or batch.newest(results), output)}, as_json=as_json)

@@ -8,7 +8,6 @@ import typer
 
 from vmtoll.commands.answer import answer
 from vmtoll.commands.options import JsonOption, ResultsOption
-from vmtoll.files import writing
 from vmtoll.paths import RESULTS
 
 
@@ -33,7 +32,6 @@ def site(
     admitted, refused = admit(bundles(results, contributed or ()), own)
     for sentence in refused:
         print(f"vmtoll: refused: {sentence}", file=sys.stderr)
-    with writing(output):
-        page = write_site(results, output, {item.name: item.run for item in admitted})
+    page = write_site(results, output, {item.name: item.run for item in admitted})
     answer({"site": page} | ({"refused": refused} if as_json else {}), as_json=as_json)
     raise SystemExit(1 if refused else 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from vmtoll.analysis.run import TRIALS, Run, load_run
 from vmtoll.analysis.schema import fields
 from vmtoll.analysis.verdict import analyse
+from vmtoll.files import writing
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError
 from vmtoll.model.trial import TrialRecord, to_json
@@ -40,10 +41,11 @@ def publish(
     partial = output.with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    _fill(partial, run, authors, say)
-    say("checking every row against its schema")
-    package.validate(partial)
-    seal(partial)
+    with writing(output):
+        _fill(partial, run, authors, say)
+        say("checking every row against its schema")
+        package.validate(partial)
+        seal(partial)
     if output.exists():
         shutil.rmtree(output)
     return partial.rename(output)

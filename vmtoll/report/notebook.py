@@ -18,6 +18,7 @@ from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from vmtoll.analysis.run import Run, load_run
+from vmtoll.files import writing
 from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.paths import PROJECT
@@ -63,7 +64,8 @@ def execute(name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None
         body, _ = HTMLExporter(**PLAIN).from_filename(str(done))  # type: ignore[no-untyped-call]
     path = run / f"{name}.html"
     page = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True).get_template("notebook.html.j2")
-    path.write_text(page.render(title=f"{run.name}: {name}", body=Markup(body)), encoding="utf-8")
+    with writing(path):
+        path.write_text(page.render(title=f"{run.name}: {name}", body=Markup(body)), encoding="utf-8")
     return path
 
 

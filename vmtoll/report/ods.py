@@ -20,6 +20,7 @@ import pandas as pd
 
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import Fields, names
+from vmtoll.files import writing
 from vmtoll.model.columns import COLUMNS, Cell, flat
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report import tables
@@ -56,12 +57,14 @@ def write_ods(run: Run, analysis: RunAnalysis) -> Path:
     path = run.path / "trials.ods"
     draft = path.with_suffix(".ods.part")
     manifest = run.manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
-    write_sheets(draft, [
+    sheets: list[Sheet] = [
         ("trials", (COLUMNS, *(list(flat(record).values()) for record in run.records))),
         ("summaries", _table_rows("summaries", tables.summaries(run))),
         ("verdicts", _table_rows("verdicts", tables.verdicts(analysis))),
         ("run", [("key", "value"), *_flatten(manifest | {"sentence": sentence(analysis)})]),
-    ])  # fmt: skip
+    ]  # fmt: skip
+    with writing(path):
+        write_sheets(draft, sheets)
     return draft.replace(path)
 
 

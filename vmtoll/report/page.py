@@ -11,6 +11,7 @@ import matplotlib as mpl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from vmtoll.files import writing
 from vmtoll.report import words
 from vmtoll.report.plot import CSS_COLOURS, Chart, style
 
@@ -63,7 +64,8 @@ def write(path: Path, text: str) -> Path:
     """Replace a page as a whole; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.part")
-    draft.write_text(text, encoding="utf-8")
+    with writing(path):
+        draft.write_text(text, encoding="utf-8")
     return draft.replace(path)
 
 

@@ -145,20 +145,19 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "file"),
     [
-        "publish {disk}/results/demo/run --output {disk}/bundle --author A",
-        "replication {disk}/results/demo/run --output {disk}/page.html",
-        "site --results {disk}/results --output {disk}/site",
-        "notebook metal_vs_kvm {disk}/results/demo/run",
-        "report {disk}/results/demo/run",
+        ("publish {disk}/results/demo/run --output {disk}/bundle --author A", "bundle"),
+        ("replication {disk}/results/demo/run --output {disk}/page.html", "page.html"),
+        ("site --results {disk}/results --output {disk}/site", "site"),
+        ("notebook metal_vs_kvm {disk}/results/demo/run", "results/demo/run/metal_vs_kvm.html"),
+        ("report {disk}/results/demo/run", "results/demo/run/analysis.json"),
     ],
 )
-def test_a_full_disk_is_named(full_disk: Path, words: str) -> None:
+def test_what_a_full_disk_does_not_take_is_named(full_disk: Path, words: str, file: str) -> None:
     done = vmtoll(*words.format(disk=full_disk).split())
     assert done.returncode == 2, done.stdout
-    (line,) = (line for line in done.stderr.splitlines() if "No space left" in line)
-    assert line.startswith(f"vmtoll: {full_disk}/")
+    assert f"vmtoll: {full_disk / file}: No space left on device" in done.stderr.splitlines()
     assert "Traceback" not in done.stderr
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vmtoll.analysis.run import Run
+from vmtoll.files import writing
 from vmtoll.model.errors import LoadError
 from vmtoll.model.metric import METRICS
 from vmtoll.model.trial import Accelerator
@@ -40,6 +41,15 @@ def write_site(results: Path, output: Path, contributed: Mapping[str, Run] | Non
         raise LoadError(f"{output}: exists and is no results explorer; give another folder with --output")
     draft = output.with_name(f"{output.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
+    with writing(output):
+        _fill(draft, runs, results, bundles)
+    if output.exists():
+        shutil.rmtree(output)
+    return draft.rename(output) / INDEX
+
+
+def _fill(draft: Path, runs: list[Entry], results: Path, bundles: Mapping[str, Run]) -> None:
+    """The pages of the runs and the index."""
     draft.mkdir(parents=True)
     for run in runs:
         if run["id"] in bundles:  # a page of others is not shown: this one is made of their facts
@@ -49,11 +59,8 @@ def write_site(results: Path, output: Path, contributed: Mapping[str, Run] | Non
             if run[name]:
                 page = draft / run[name]
                 page.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(results / run["id"] / f"{name}.html", page)
+                page.write_bytes((results / run["id"] / f"{name}.html").read_bytes())
     (draft / INDEX).write_text(render(runs), encoding="utf-8")
-    if output.exists():
-        shutil.rmtree(output)
-    return draft.rename(output) / INDEX
 
 
 def _replaceable(output: Path) -> bool:
