@@ -3,7 +3,7 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Self
 
@@ -28,8 +28,9 @@ from vmtoll.model.event import (
     TrialStep,
 )
 from vmtoll.model.finding import Code, Finding, Role, Validity
-from vmtoll.model.metric import TAIL, THROUGHPUT, Metric
-from vmtoll.model.trial import BASELINE, METAL, Arm, Scenario, TrialRecord
+from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.metric import TAIL, THROUGHPUT
+from vmtoll.model.trial import METAL, Scenario, TrialRecord
 from vmtoll.model.until import Compared, Look, Stop
 from vmtoll.shell import say
 
@@ -144,6 +145,7 @@ def _distance(finding: Finding) -> float:
 
 MOST_OPEN = 5  # comparisons that a line names
 MOST_RATIOS = 3
+FEWEST_REQUESTS = 1000  # behind a p99 that is shown
 _STOPPED = {
     Stop.DECIDED: "more blocks would decide no other one",
     Stop.NARROW: "all others are decided or known well enough",
@@ -199,23 +201,62 @@ def _accident(record: TrialRecord, *, again: bool) -> str:
     return f"{record.scenario.server} on {record.arm}: {record.validity.value} ({codes}){message}{retry}"
 
 
-def _so_far(records: Collection[TrialRecord]) -> str:
-    """`so far, not tested: nginx, site-rate 300, on kvm-default: tail 1.8 × metal`: of the figure that each kind of
-    load is measured for, the geometric mean over the blocks whose last attempts are good on both sides. The first few.
+class Ratios:
+    """What the guests come to beside metal so far, of the figure that each kind of load is measured for: the geometric
+    mean over the blocks whose last attempts are good on both sides. Nobody has tested it.
     """
-    good = {(r.scenario, r.block, r.arm): r for r in records if r.validity is not Validity.INVALID}
-    logs: dict[tuple[Scenario, Arm, Metric], list[float]] = {}
-    for (scenario, block, arm), record in good.items():
-        metal, metric = good.get((scenario, block, BASELINE)), TAIL if scenario.load.is_open else THROUGHPUT
-        values = [metric.value(each, Role.PRIMARY) for each in (metal, record) if each]
-        if arm.environment != METAL and len(values) == 2 and values[0] and values[1]:
-            logs.setdefault((scenario, arm, metric), []).append(math.log(values[1] / values[0]))
-    ratios = [
-        f"{s.server}, {s.workload} {s.load.value:g}, on {arm}: {metric.name} {math.exp(fmean(own)):.2g} × {METAL}"
-        for (s, arm, metric), own in sorted(logs.items(), key=lambda item: (item[0][0].sort_key, str(item[0][1])))
-    ]
-    more = f"; {len(ratios) - MOST_RATIOS} more" if len(ratios) > MOST_RATIOS else ""
-    return f"so far, not tested: {'; '.join(ratios[:MOST_RATIOS])}{more}" if ratios else ""
+
+    def __init__(self) -> None:
+        self._figures: dict[Scenario, dict[str, dict[int, float]]] = {}
+        self._ratios: dict[tuple[Scenario, str], float] = {}
+
+    def add(self, record: TrialRecord) -> None:
+        """Take in an attempt. Controls, spread loads and percentiles of few requests are left to the report."""
+        scenario, environment = record.scenario, record.arm.environment
+        if record.arm.is_control or not scenario.load.is_alone:
+            return
+        sides = self._figures.setdefault(scenario, {})
+        figures = sides.setdefault(environment, {})
+        figures.pop(record.block, None)
+        if record.validity is not Validity.INVALID and (figure := _figure(record)):
+            figures[record.block] = figure
+        for changed in [name for name in sides if environment in (name, METAL) and name != METAL]:
+            both = sides.get(METAL, {}).keys() & sides[changed].keys()
+            logs = [math.log(sides[changed][block] / sides[METAL][block]) for block in both]
+            self._ratios.pop((scenario, changed), None)
+            if logs:
+                self._ratios[scenario, changed] = math.exp(fmean(logs))
+
+    def __str__(self) -> str:
+        """`so far, untested: nginx, site-rate at 300/s, on kvm-default: p99 1.8 × metal`; the first few."""
+        listed = sorted(self._ratios.items(), key=lambda item: (item[0][0].sort_key, item[0][1]))
+        texts = [
+            f"{scenario.server}, {scenario.workload} {_load(scenario.load)}, on {environment}: "
+            f"{'p99' if scenario.load.is_open else 'throughput'} {_two_digits(ratio)} × {METAL}"
+            for (scenario, environment), ratio in listed
+        ]
+        more = f"; {len(texts) - MOST_RATIOS} more" if len(texts) > MOST_RATIOS else ""
+        return f"so far, untested: {'; '.join(texts[:MOST_RATIOS])}{more}" if texts else ""
+
+
+def _figure(record: TrialRecord) -> float | None:
+    metric, measured = TAIL if record.scenario.load.is_open else THROUGHPUT, record.primary
+    if measured is None or (metric is TAIL and (measured.requests or 0) < FEWEST_REQUESTS):
+        return None
+    return metric.value(record, Role.PRIMARY)
+
+
+def _load(load: Load) -> str:
+    texts = {
+        LoadKind.CLOSED: f"with {load.value:g} users",
+        LoadKind.RATE: f"at {load.value:g}/s",
+        LoadKind.SHARE: f"at {load.value:.0%}",
+    }
+    return texts.get(load.kind, str(load.kind))
+
+
+def _two_digits(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 class Display:
@@ -231,9 +272,9 @@ class Display:
         )
         self._bar = Bar(*columns, auto_refresh=False)
         self._task = self._bar.add_task("connect", total=None, left="")
-        self._now, self._open = "", ""
-        self._records: dict[tuple[int, int], TrialRecord] = {}
-        self._ratios = ""
+        self._now, self._open, self._counts, self._so_far = "", "", "", ""  # made here: another thread draws them
+        self._validity: dict[tuple[int, int], Validity] = {}
+        self._ratios = Ratios()
         # A refresh a second: the display shares the machine with the load generator.
         self.live = Live(console=console, get_renderable=self.__rich__, refresh_per_second=1, transient=True)
 
@@ -249,8 +290,10 @@ class Display:
                 left = time_left(event.left_s)
                 self._bar.update(self._task, description=block, completed=done, total=event.trials, left=left)
             case TrialEnded(record, number, trials, left_s):
-                self._records[record.key] = record
-                self._ratios = _so_far(self._records.values())
+                self._validity[record.key] = record.validity
+                self._ratios.add(record)
+                self._counts = _counts(Counter(self._validity.values()))
+                self._so_far = str(self._ratios)
                 self._bar.update(self._task, completed=number, total=trials, left=time_left(left_s))
             case LookEnded(look):
                 self._open = f"; {len(look.open)} of {look.comparisons} comparisons open after {look.blocks} blocks"
@@ -258,9 +301,7 @@ class Display:
                 pass
 
     def __rich__(self) -> Group:
-        validity = Counter(record.validity for record in self._records.values())
-        lines = [self._now, f"{_counts(validity)}{self._open}" if validity else ""]
-        lines += [self._ratios] if self._ratios else []
+        lines = [self._now, f"{self._counts}{self._open}" if self._counts else "", *filter(None, [self._so_far])]
         return Group(self._bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
 
 

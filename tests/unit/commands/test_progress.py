@@ -185,23 +185,37 @@ def test_on_a_terminal_accidents_looks_and_the_summary_stay_above_the_display() 
     assert "0 valid, 0 suspect, 1 invalid; 2 of 5 comparisons open after 6 blocks" in display
 
 
+GUEST = Arm("kvm-default")
+
+
+def tail_of(block: int, arm: Arm, tail_us: float, requests: int = 2000) -> TrialRecord:
+    measured = Measurement(role=Role.PRIMARY, tool="vegeta", requests=requests, response_time_p99_us=tail_us)
+    return replace(RECORD, block=block, arm=arm, measurements=(measured,))
+
+
 def test_on_a_terminal_the_ratios_so_far_are_shown_and_called_untested() -> None:
     """Geometric means over the blocks that have both sides: 2 and 8 times metal's tail; the last attempt counts."""
-    tails = [(1, BASELINE, 1, 300.0), (1, SPEC.arm, 1, 600.0), (2, BASELINE, 1, 100.0), (2, SPEC.arm, 1, 200.0),
-             (2, SPEC.arm, 2, 800.0), (3, SPEC.arm, 1, 900.0)]  # fmt: skip
     records = [
-        replace(
-            RECORD, block=block, arm=arm, attempt=attempt, order=1 + (arm == SPEC.arm),
-            measurements=(Measurement(role=Role.PRIMARY, tool="vegeta", response_time_p99_us=tail_us),),
-        )
-        for block, arm, attempt, tail_us in tails
+        tail_of(1, BASELINE, 300.0), tail_of(1, GUEST, 600.0), tail_of(2, GUEST, 200.0), tail_of(2, BASELINE, 100.0),
+        tail_of(2, GUEST, 800.0), tail_of(2, SPEC.arm, 900.0), tail_of(3, GUEST, 900.0),
+        tail_of(4, BASELINE, 100.0), tail_of(4, GUEST, 500.0, requests=150),
     ]  # fmt: skip
-    _, display = on_a_terminal(*(TrialEnded(record, 1, 6, 40.0) for record in records))
-    said = "so far, not tested: nginx, site-rate 300, on kvm-default#2: tail 4 × metal"
-    assert display.splitlines()[-1].rstrip() == said
-    lost = replace(records[4], findings=(Finding(Code.FINGERPRINT),))
-    _, display = on_a_terminal(*(TrialEnded(record, 1, 6, 40.0) for record in (*records, lost)))
-    assert display.splitlines()[-1].rstrip() == said.replace("4 ×", "2 ×")
+    said = "so far, untested: nginx, site-rate at 300/s, on kvm-default: p99 4 × metal"
+    lost = replace(tail_of(2, GUEST, 800.0), findings=(Finding(Code.FINGERPRINT),))
+    for more, text in (([], said), ([lost], said.replace("4 ×", "2 ×"))):
+        _, display = on_a_terminal(*(TrialEnded(record, 1, 6, 40.0) for record in [*records, *more]))
+        assert display.splitlines()[-1].rstrip() == text
+
+
+def test_on_a_terminal_the_first_ratios_stand_for_all() -> None:
+    scenarios = [replace(SPEC.scenario, load=Load(LoadKind.SHARE, value / 10)) for value in range(1, 6)]
+    trials = [
+        replace(tail_of(1, arm, us), scenario=s) for s in scenarios for arm, us in ((BASELINE, 9.0), (GUEST, 999.0))
+    ]
+    _, display = on_a_terminal(*(TrialEnded(record, 1, 6, 40.0) for record in trials))
+    assert display.splitlines()[-1].startswith(
+        "so far, untested: nginx, site-rate at 10%, on kvm-default: p99 111 × metal; nginx"
+    )
 
 
 @pytest.mark.parametrize("phase", list(Phase))

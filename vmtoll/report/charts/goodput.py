@@ -67,7 +67,7 @@ def knee(steps: pd.DataFrame) -> pd.DataFrame:
 
 def unsent(trials: pd.DataFrame) -> list[float]:
     """The highest loads, as far down as the load tool and not the server was behind in most trials."""
-    behind = trials["record"].map(_is_behind).groupby(trials["load_value"]).mean() > 0.5
+    behind = trials["record"].map(_is_behind).astype(float).groupby(trials["load_value"]).mean() > 0.5
     rates = trials.groupby("load_value")[X].median().sort_values(ascending=False)
     return list(rates.index[behind[rates.index].cummin()])
 
