@@ -1,5 +1,6 @@
 """Which accelerator works, found by booting the image's own kernel: /dev/kvm may exist and yet run nothing."""
 
+import re
 import selectors
 import subprocess
 import time
@@ -7,15 +8,21 @@ from pathlib import Path
 from typing import Literal
 
 BANNER = b"Linux version"
-PATIENCE_S = 8.0
+# The modules of KVM itself, each with the flag of the CPU that it needs: built into the kernel they are there without.
+MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
+PATIENCE_S = {
+    True: 30.0,
+    False: 8.0,
+}  # with one of them, on a host that may be slow; with another's, which may never boot
 
 Accelerator = Literal["kvm", "tcg"]
 
 
-def probe(kernel: Path, device: Path = Path("/dev/kvm"), patience_s: float = PATIENCE_S) -> tuple[Accelerator, str]:
+def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, str]:
     """Return the accelerator that boots `kernel`, and in one sentence why."""
     if not device.exists():
         return "tcg", f"{device} does not exist"
+    patience_s = PATIENCE_S[_is_own()]
     argv = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none"]
     argv += ["-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
     argv += ["-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"]
@@ -26,7 +33,13 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm"), patience_s: float = PAT
             qemu.kill()
     if BANNER in printed:
         return "kvm", "the image's kernel prints its banner under KVM"
-    return ("tcg", f"{device} exists, but the image's kernel printed no banner under KVM within {patience_s:g} s")
+    return "tcg", f"{device} exists, but the image's kernel printed no banner under KVM within {patience_s:g} s"
+
+
+def _is_own() -> bool:
+    """Whether /dev/kvm belongs to a module of KVM itself."""
+    flags = re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())
+    return any(flag in flags and Path("/sys/module", module).exists() for module, flag in MODULES.items())
 
 
 def _read_until_banner(qemu: "subprocess.Popen[bytes]", patience_s: float) -> bytes:
