@@ -33,8 +33,10 @@ def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
 
 
 def for_role(described: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
-    """An element of the role's kvm_guest_list."""
-    xml = render(profiles.load(described.profile, kind=kind), described, files_of_role(described.name))
+    """An element of the role's kvm_guest_list. A guest that goes has no XML: its profile may not fit it."""
+    xml = ""
+    if described.state == "present":
+        xml = render(profiles.load(described.profile, kind=kind), described, files_of_role(described.name))
     return described.model_dump(include={"name", "state", "domain", "public_key"}) | {"xml": xml}
 
 
@@ -53,12 +55,13 @@ def make_guests(
                 f"{one.name}: {one.public_key} does not exist: make a key with ssh-keygen, or name the public half "
                 "of yours in vmtoll_public_key."
             )
-    lists = {host: [for_role(one) for one in guests if one.kvm_host == host] for host in _kvm_hosts(guests)}
-    variables: dict[str, object] = {"kvm_guest_lists": lists}
     if present:
         if os.geteuid() != 0:
             raise UserError(f"{inventory}: the image of {present[0].name} is made as root: run it as root or by sudo.")
         _check_needs(present, inventory)
+    lists = {host: [for_role(one) for one in guests if one.kvm_host == host] for host in _kvm_hosts(guests)}
+    variables: dict[str, object] = {"kvm_guest_lists": lists}
+    if present:
         variables |= {"kvm_guest_image_source": str(image.ensure(say, release)), "kvm_guest_host_key": str(host_key())}
     if guests:
         narrowed = ",".join([*lists, *(one.name for one in present)])
