@@ -455,10 +455,9 @@ def _without_delay(pairs: Pairs, slower: Side, metric: Metric) -> Pairs:
     late client would be those in which the slower side happened to be slow.
     """
     logs: dict[int, list[float]] = {}
-    for trial in slower.used:
-        late_us, value = _delay_us(trial, slower.role), metric.value(trial, slower.role) or math.inf
+    for trial, value in zip(slower.used, slower.values, strict=True):
         is_late = not trial.limits(slower.role).isdisjoint(metric.delaying)
-        share = min(late_us / value, LARGEST_DELAY) if is_late else 0.0
+        share = min(_delay_us(trial, slower.role) / value, LARGEST_DELAY) if is_late else 0.0
         logs.setdefault(trial.block, []).append(math.log1p(-share))
     figures = {block: value * math.exp(np.mean(logs[block])) for block, value in slower.figures.items()}
     least = replace(slower, figures=figures)

@@ -37,6 +37,7 @@ KINDS = {
     Kind.INVALID: "invalid",
 }
 BOUNDS = {Bound.AT_LEAST: "at least ", Bound.AT_MOST: "at most ", None: ""}
+_OPPOSITE = {Bound.AT_LEAST: Bound.AT_MOST, Bound.AT_MOST: Bound.AT_LEAST, None: None}
 FEWEST = fewest_requests(0.99)
 REACHED = 0.98  # of the offered rate; as the gate `rate-not-reached` has it
 
@@ -112,16 +113,10 @@ def estimate_text(verdict: Verdict, estimate: Estimate | None = None, prefix: st
     decimals = 1 if rate or value >= 10 else 2
     if low is not None and high is not None and high - low < 2 * 10**-decimals:
         decimals += 1
-    bound = BOUNDS[_of_ratio(verdict.bound, ratio.ratio, more_is_more=not rate)]
-    text = f"{prefix if rate else ''}{bound}{_sized(value, decimals)}{'%' if rate else '×'}"
+    falls = (ratio.ratio > 1) == rate  # the figure, as the difference grows: that of a gain, or of a ratio below 1
+    bound = _OPPOSITE[verdict.bound] if falls else verdict.bound
+    text = f"{prefix if rate else ''}{BOUNDS[bound]}{_sized(value, decimals)}{'%' if rate else '×'}"
     return text if low is None or high is None else f"{text} [{_sized(low, decimals)}, {_sized(high, decimals)}]"
-
-
-def _of_ratio(bound: Bound | None, ratio: float, *, more_is_more: bool) -> Bound | None:
-    """The bound of the figure that is printed, where it falls as the difference grows: a ratio below 1, a gain."""
-    if bound is None or (ratio > 1) == more_is_more:
-        return bound
-    return Bound.AT_MOST if bound is Bound.AT_LEAST else Bound.AT_LEAST
 
 
 def _percent_lost(ratio: float | None) -> float | None:
