@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.small_disk import fill, mounted
 from vmtoll.analysis.run import read_manifest
 
 VMTOLL = Path(sys.executable).parent / "vmtoll"
@@ -129,19 +129,10 @@ def test_what_was_written_is_named_to_programs(tmp_path: Path, words: str, keys:
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A run on a disk of its own that has no room left."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a disk needs root")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)
-    try:
+    with mounted(tmp_path / "disk", 8) as disk:
         shutil.copytree(DEMO, disk / "results" / "demo" / "run")
-        with suppress(OSError), (disk / "rest").open("wb", buffering=0) as rest:
-            while True:
-                rest.write(bytes(4096))
+        fill(disk)
         yield disk
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.parametrize(

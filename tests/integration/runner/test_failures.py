@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 from tests.integration.runner.test_run import eventually_none_left, is_at, kill_agent_of, start
 from tests.support.local_server import server_pids
 from tests.support.records import assert_sound, records_of
+from tests.support.small_disk import fill, mounted
 from vmtoll import cli
 from vmtoll.model.errors import AgentError, InventoryError, ResultsError
 from vmtoll.model.event import Event, Phase, TrialEnded, TrialStep
@@ -31,24 +31,8 @@ Rewrite = Callable[..., Path]
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 4 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small disk needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-def fill(disk: Path) -> None:
-    with (disk / "filler").open("ab", buffering=0) as handle:
-        try:
-            while handle.write(bytes(4096)):
-                pass
-        except OSError:
-            return
+    with mounted(tmp_path / "small", 4) as disk:
+        yield disk
 
 
 def test_a_command_that_fills_the_disk_is_not_believed(
