@@ -202,8 +202,8 @@ def _accident(record: TrialRecord, *, again: bool) -> str:
 
 
 class Ratios:
-    """What the guests come to beside metal so far, of the figure that each kind of load is measured for: the geometric
-    mean over the blocks whose last attempts are good on both sides. Nobody has tested it.
+    """The ratios of guests to metal so far, in the primary metric of each load: geometric means over the blocks whose
+    last attempts are good on both sides. They are not tested.
     """
 
     def __init__(self) -> None:

@@ -10,10 +10,8 @@ from typing import Literal
 BANNER = b"Linux version"
 # The modules of KVM itself, each with the flag of the CPU that it needs: built into the kernel they are there without.
 MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
-PATIENCE_S = {
-    True: 30.0,
-    False: 8.0,
-}  # with one of them, on a host that may be slow; with another's, which may never boot
+OWN_PATIENCE_S = 30.0  # with one of them, on a host that may be slow
+PATIENCE_S = 8.0  # with another module, which may never boot a kernel
 
 Accelerator = Literal["kvm", "tcg"]
 
@@ -22,7 +20,7 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, s
     """Return the accelerator that boots `kernel`, and in one sentence why."""
     if not device.exists():
         return "tcg", f"{device} does not exist"
-    patience_s = PATIENCE_S[_is_own()]
+    patience_s = OWN_PATIENCE_S if _is_own() else PATIENCE_S
     argv = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none"]
     argv += ["-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
     argv += ["-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"]

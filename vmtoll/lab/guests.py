@@ -33,7 +33,7 @@ def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
 
 
 def for_role(described: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
-    """An element of the role's kvm_guest_list. A guest that goes has no XML: its profile may not fit it."""
+    """An element of the role's kvm_guest_list. A guest to be removed needs no XML: its profile may not fit it."""
     xml = ""
     if described.state == "present":
         xml = render(profiles.load(described.profile, kind=kind), described, files_of_role(described.name))

@@ -214,7 +214,8 @@ class _Part:
         long, short = self._sentence(named=True), self._sentence(named=False)
         text = long if len(long) <= _ANSWER_LIMIT else short
         kinds = frozenset(verdict.kind for _, verdict in self.verdicts)
-        widened = any(verdict.confidence and verdict.confidence > 1 - ALPHA for _, verdict in self.verdicts)
+        shown = [verdict for _, verdict in self.verdicts if verdict.kind in DECIDED]
+        widened = any(verdict.confidence and verdict.confidence > 1 - ALPHA for verdict in shown)
         return Answer(text, short, self._evidence(), self.metric, kinds, widened)
 
     def _sentence(self, *, named: bool) -> str:
