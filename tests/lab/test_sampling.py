@@ -12,7 +12,7 @@ from vmtoll.spec.inventory import load_inventory
 pytestmark = pytest.mark.lab
 
 SECONDS = 3.0
-# What else runs on the machine only adds to the time that the sampling takes: the least of so many counts at most.
+# What else runs on the machine only adds to the time that the sampling takes: the least of these counts at most.
 WINDOWS = 10
 
 

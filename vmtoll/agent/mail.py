@@ -28,7 +28,7 @@ _GREETING_LIMIT_S = 60.0
 
 
 def prepare(mail: MailSpec, password: str, messages: int, body: str | None) -> None:
-    """Give every user this password and an empty mailbox, or one with so many messages; empty queue and log.
+    """Give every user this password and an empty mailbox, or one with this number of messages; empty queue and log.
 
     Raises RuntimeError when a port of those that greet their callers stays silent.
     """

@@ -359,7 +359,7 @@ def _decide(run: Run, claim: Claim, selections: Sequence[Selection], seen: Ratio
 def _decide_level(chosen: Selection, claim: Claim) -> Decision:
     """One side against a level: the 95% interval of its mean decides.
 
-    Of what counts failures, at most so many: one block with more refutes it, whatever the mean.
+    Of what counts failures, at most `at_most`: one block with more refutes it, whatever the mean.
     """
     if claim.at_most is not None and chosen.metric in COUNTS_FAILURES:
         beyond = [figure for figure in chosen.figures.values() if figure > claim.at_most]

@@ -87,7 +87,7 @@ def ranked(
 
 
 def connect(memory_mb: int = MEMORY_LIMIT_MB, threads: int = THREADS) -> duckdb.DuckDBPyConnection:
-    """A database in memory that holds so many MB at most and writes the rest to the temporary folder."""
+    """A database in memory that holds this number of MB at most and writes the rest to the temporary folder."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": threads,
         "memory_limit": f"{memory_mb}MB",

@@ -131,7 +131,7 @@ def half_width(sd: float, n: int, alpha: float = ALPHA) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, freedom: float) -> float:
-    """The quantile of Student's distribution with so many degrees of freedom."""
+    """The quantile of Student's distribution with these degrees of freedom."""
     return float(stats.t.ppf(probability, freedom))
 
 

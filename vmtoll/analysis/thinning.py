@@ -1,4 +1,4 @@
-"""The percentile that fewer requests would have had, and how well a percentile of so many requests is known.
+"""The percentile that fewer requests would have had, and how well the percentile of a number of requests is known.
 
 A nearest-rank percentile of few requests is too low on average: of a hundred, p99 is the largest but one. Two
 percentiles are compared fairly when they are of equally many requests. Thinning at random would add noise of its own;
@@ -59,7 +59,7 @@ def _from_bundle(table: Path, trial: TrialRecord) -> tuple[Floats, Floats] | Non
 
 
 def thinned(run_dir: Path, trial: TrialRecord, role: Role, requests: int, percentile: float) -> float | None:
-    """The percentile (a fraction) in µs that so many of a trial's requests have: the geometric mean over all choices.
+    """The percentile (a fraction) in µs that `requests` of a trial's have: the geometric mean over all choices.
 
     None without a histogram.
     """

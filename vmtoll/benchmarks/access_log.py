@@ -15,7 +15,7 @@ from vmtoll.access_log import Options, from_log
 from vmtoll.benchmarks import fresh, timed
 
 LINES = 10_000_000
-MOST_S, MOST_MB = 60.0, 500.0  # that so many lines may take, on two cores
+MOST_S, MOST_MB = 60.0, 500.0  # that this number of lines may take, on two cores
 _PACKED = {"": "none", ".gz": "gzip", ".zst": "zstd"}
 
 # Two numbers between 0 and 1 from two hashes of the line's number; paths and clients after Zipf.

@@ -48,7 +48,7 @@ _TABLES = {"trials": _TRIALS, "histograms": _HISTOGRAMS, "samples": _SAMPLES}
 
 
 def make(folder: Path, rows: int) -> int:
-    """Write runs, spread over the test beds, until there are so many rows of histograms; the bytes of all files."""
+    """Write runs, spread over the test beds, until there are `rows` rows of histograms; the bytes of all files."""
     runs = max(1, round(rows / RUN_ROWS))
     with duckdb.connect() as database:
         database.execute("SET enable_progress_bar = false; SET threads = 2")

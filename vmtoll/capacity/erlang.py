@@ -43,8 +43,9 @@ def beyond(seconds: float, rate_rps: float, work_s: float, servers: int) -> floa
 
 
 def _longer(time: float, waiting: float, rest: float) -> float:
-    """The share that takes longer than `time`, of requests with exponential work of 1 of which so many wait, an
-    exponential time with the rate `rest`.
+    """The share that takes longer than `time`, of requests with exponential work of 1.
+
+    `waiting`: the share of them that waits, an exponential time with the rate `rest`.
     """
     alone, drained = math.exp(-time), math.exp(-rest * time)
     queued = time * alone if abs(rest - 1) < 1e-9 else (alone - drained) / (rest - 1)

@@ -78,7 +78,7 @@ class Step:
 
 @dataclass(frozen=True)
 class RateSweep:
-    """The rates that one server met on one arm, lightest first, over so many guests and with one neighbour load.
+    """The rates that one server met on one arm, lightest first, over a number of guests and with one neighbour load.
 
     `search`: the workload, where the rates were chosen by a search.
     """

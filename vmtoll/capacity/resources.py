@@ -91,7 +91,7 @@ def power_w(trials: pd.DataFrame) -> Estimate | None:
 
 @dataclass(frozen=True)
 class ErlangBound:
-    """What an M/M/c queue with so many CPUs and so much work a request would carry at the objective's p99, and what
+    """What an M/M/c queue with these CPUs and this work a request would carry at the objective's p99, and what
     random arrivals leave of what even ones show.
     """
 

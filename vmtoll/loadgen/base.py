@@ -33,7 +33,7 @@ class ClosedLoad:
         """Requests that are under way at any moment."""
         return self.users * self.streams
 
-    body_bytes: int | None = None  # POST a body of so many bytes; None: GET
+    body_bytes: int | None = None  # POST a body of this size; None: GET
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class OpenLoad:
     timeout_s: float = 10.0
     http: HttpVersion = "1.1"
     resumption: bool = False
-    body_bytes: int | None = None  # POST a body of so many bytes; None: GET
+    body_bytes: int | None = None  # POST a body of this size; None: GET
     due_ns: Sequence[int] | None = None
 
 

@@ -218,7 +218,7 @@ def _shared_text(shared: SharedRate) -> str:
 
 
 def consolidation_text(found: Consolidation) -> str:
-    """What so many guests carry together, and over how many the lightest and the heaviest load can be spread."""
+    """What a number of guests carry together, and over how many the lightest and the heaviest load can be spread."""
     if found.environment == METAL:
         return f"carries {_level_text(found.levels[0])}"
     carried = [f"{plural(level.guests, 'guest')} {_level_text(level)}" for level in found.levels]

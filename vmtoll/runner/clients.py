@@ -148,7 +148,7 @@ def _dealt(load: OpenLoad, client: int, clients: int) -> OpenLoad:
 
 
 def _shared(load: ClosedLoad, client: int, clients: int, *, lockstep: bool) -> ClosedLoad:
-    """So many of the users, with the requests of each, and that part of the list which they would walk through."""
+    """One client's users, with the requests of each, and that part of the list which they would walk through."""
     users_before, users_by_then = (load.users * number // clients for number in (client, client + 1))
     users = users_by_then - users_before
     urls = load.urls

@@ -1,4 +1,4 @@
-"""A closed loop: users who wait for each answer. Throughput under so many users, and service times."""
+"""A closed loop: users who wait for each answer. Throughput under a number of users, and service times."""
 
 from dataclasses import replace
 

@@ -115,7 +115,7 @@ def client_starved(background: BackgroundCpu, role: Role, tool: str, machine: st
 
 
 def rate_not_reached(requests: int, rate_rps: float, most_late_us: float, tool: str, machine: str) -> list[Finding]:
-    """An open loop fell behind by more than 2 % of its requests: its latest one left so many µs late.
+    """An open loop fell behind by more than 2 % of its requests: its latest one left `most_late_us` late.
 
     Not the last one alone: a client that stood still in the middle and made up for it sent another load.
     """
@@ -147,7 +147,7 @@ def littles_law(
 ) -> list[Finding]:
     """Requests in flight on average must be the number of users, in a closed loop without pauses.
 
-    A tool that counts time in ticks of `tick_s` sees only so many of them: what two standard deviations of
+    A tool that counts time in ticks of `tick_s` counts a sample of them: what two standard deviations of
     that count explain is no finding.
     """
     if concurrency is None or elapsed_s <= 0:

@@ -17,7 +17,7 @@ from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.workload import SearchWorkload
 from vmtoll.spec.experiment import Resolved
 
-# The trials of a step are judged when there are three, and from six on. Student's t for a mean of so many, two-sided
+# The trials of a step are judged when there are three, and from six on. Student's t for their mean, two-sided
 # at half of 5% for each time (Bonferroni); more than six are judged as strictly as six.
 FIRST_LOOK, LAST_LOOK = 3, 6
 T_AT = {FIRST_LOOK: 6.205347, LAST_LOOK: 3.163381}
@@ -102,7 +102,7 @@ def met(trials: Sequence[Tried], availability_pct: float) -> bool | None:
 
 def _most_available(trials: Sequence[Tried]) -> float:
     """The highest availability that these trials leave possible, as a share: the trials that lost requests are at least
-    so many of all (Clopper and Pearson 1934, at 1.25% for each of two looks), and lose what they did on average.
+    that share of all (Clopper and Pearson 1934, at 1.25% for each of two looks), and lose what they did on average.
     """
     losses = [trial.lost for trial in trials if trial.lost > 0]
     if not losses:

@@ -173,7 +173,7 @@ def compressible(maker: Callable[[random.Random, int], bytes], seed: str, size: 
 
 
 def _gzip(text: bytes, comment: int) -> bytes:
-    """RFC 1952, with no time and a comment of so many bytes, its final zero included."""
+    """RFC 1952, with no time and a comment of this size, its final zero included."""
     packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
     body = packer.compress(text) + packer.flush()
     note = b" " * (comment - 1) + b"\x00" if comment else b""

@@ -6,7 +6,7 @@
  * Without RATE each connection asks again as soon as it is answered (closed loop). With RATE
  * requests start at that many a second whatever the server does (open loop), and the time of each
  * counts from when it should have started. FIELDS is a file with the field lines to send, each with
- * its CRLF. With FILES, PATH has a %d, and each request takes one of so many numbers at random.
+ * its CRLF. With FILES, PATH has a %d, and each request takes one of FILES numbers at random.
  * Prints "requests failures seconds", and the times as "us:count" of a histogram. */
 #include <arpa/inet.h>
 #include <errno.h>

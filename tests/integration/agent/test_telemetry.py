@@ -155,7 +155,7 @@ def test_interrupts_are_those_of_this_machine() -> None:
 
 
 def reading(times: int, *, kvm: bool = True, guests: int = 1) -> Usage:
-    """After so many requests to each guest: 3 exits and 2 interrupts each, 50 µs on virtual CPUs, 20 µs of vhost."""
+    """After `times` requests to each guest: 3 exits and 2 interrupts each, 50 µs on virtual CPUs, 20 µs of vhost."""
     threads_s = {"vcpu": 50e-6 * times, "vhost": 20e-6 * times, "qemu": 0.0}
     counted = {"exits": 7 + 3 * times, "io_exits": times, "hypercalls": 4} if kvm else {}
     domain = {"total_s": sum(threads_s.values()), "threads_s": threads_s, "kvm": counted}

@@ -37,7 +37,7 @@ RATE = {"kind": "rate", "tool": "vegeta", "crosscheck": "oha", "users": None, "r
 def measured(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, load_tools: None
 ) -> Callable[..., tuple[Path, Records]]:
-    """Run the workload `tiny` with these keys on metal, by so many clients; the run's folder and its records.
+    """Run the workload `tiny` with these keys on metal, by this number of clients; the run's folder and its records.
 
     `hosts`: more of the machines' variables, by name.
     """

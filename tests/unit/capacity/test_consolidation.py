@@ -28,7 +28,7 @@ BREAKS_RPS = {1: 10_000, 2: 800, 4: 400}
 
 
 def consolidated(row: Row) -> list[Row]:
-    """p99 of 10 ms a guest, and beyond what so many bear together 200 ms; a quarter of a CPU for each guest."""
+    """p99 of 10 ms a guest, and 200 ms beyond the number that a host bears; a quarter of a CPU for each guest."""
     guests = row["load"].guests or 1
     is_guest = row["arm"].environment == "kvm-default"
     here = guests if is_guest else 1

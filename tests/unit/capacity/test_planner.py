@@ -203,7 +203,7 @@ def test_one_block_shows_nothing(tmp_path: Path) -> None:
 
 
 def failing(from_rps: float, block: int | None, fraction: float) -> Any:
-    """At that rate (and above) and in that block (None: in all) so many of the requests fail."""
+    """At that rate (and above) and in that block (None: in all) this fraction of the requests fails."""
 
     def change(row: Row) -> list[Row]:
         if row["offered_rps"] < from_rps or (block is not None and row["block"] != block):
@@ -459,7 +459,7 @@ def test_the_report_has_a_section_where_there_is_a_sweep(tmp_path: Path) -> None
 
 
 def troubled(rps: float, blocks: int, p99_ms: float, lost: float) -> Callable[[Row], list[Row]]:
-    """From that rate on, in so many blocks: this p99, and so many of the requests fail."""
+    """From that rate on, in this number of blocks: this p99, and this number of failed requests."""
 
     def change(row: Row) -> list[Row]:
         if row["offered_rps"] < rps or row["block"] > blocks:

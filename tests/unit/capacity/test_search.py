@@ -41,7 +41,7 @@ class Machine:
 
 
 def searched(machine: Machine, blocks: int = BLOCKS) -> dict[float, dict[int, float]]:
-    """Rate → block → p99 in ms: a run of so many blocks, as the runner would make it."""
+    """Rate → block → p99 in ms: a run of a number of blocks, as the runner would make it."""
     records: list[TrialRecord] = []
     p99s: dict[float, dict[int, float]] = {}
     for block in range(1, blocks + 1):

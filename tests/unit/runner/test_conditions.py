@@ -147,7 +147,7 @@ def test_a_child_that_ended_is_counted_once_by_its_parent() -> None:
 
 
 def pulses(sizes: Sequence[float]) -> list[tuple[float, float]]:
-    """Twenty slices a second, of so many bytes."""
+    """Twenty slices a second, of this size."""
     return [(i * 0.05, float(total)) for i, total in enumerate(itertools.accumulate(sizes, initial=0.0))]
 
 

@@ -37,7 +37,7 @@ def record(
 
 
 def path(blocks: int, p99_ms: dict[Load, float], workload: SearchWorkload = WORKLOAD) -> list[Load]:
-    """The loads of so many blocks, where each load always has the same p99."""
+    """The loads of a number of blocks, where each load always has the same p99."""
     records: list[TrialRecord] = []
     for block in range(1, blocks + 1):
         load = next_load(workload, records)
