@@ -11,7 +11,7 @@ from tests.lab.faults import measured, once
 from tests.lab.records import BY_CLIENT, finding, number, primary, undisturbed
 from tests.lab.the_lab import Ssh
 from vmtoll.model.errors import HostLostError
-from vmtoll.model.event import Event, Phase, TrialStep
+from vmtoll.model.event import Absence, Event, MachineStep, Phase
 from vmtoll.model.finding import ACCIDENTS, Code, Validity
 
 pytestmark = pytest.mark.lab
@@ -55,12 +55,12 @@ def test_a_key_that_is_refused_is_named(lab: Path, tmp_path: Path) -> None:
 def test_a_machine_that_reboots_in_mid_trial_is_waited_for(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     since = "systemctl show --property=UserspaceTimestampMonotonic --value"
     before = ssh("metal", since)
-    steps: list[tuple[Phase, str | None]] = []
+    steps: list[tuple[Absence, str]] = []
     inject = once(Phase.MEASURING, lambda: ssh("metal", "systemctl reboot --no-block"), "h2load")
 
     def listen(event: Event) -> None:
-        if isinstance(event, TrialStep):
-            steps.append((event.phase, event.machine))
+        if isinstance(event, MachineStep):
+            steps.append((event.absence, event.machine))
         inject(event)
 
     records = measured(tmp_path, listen, duration_s=6.0)
@@ -74,4 +74,4 @@ def test_a_machine_that_reboots_in_mid_trial_is_waited_for(lab: Path, ssh: Ssh, 
     # It has just booted: what it still does is its own.
     assert undisturbed(again) <= BY_CLIENT | {Code.BACKGROUND_CPU}, again.findings
     assert ssh("metal", since) != before, "it did reboot"
-    assert steps.index((Phase.RECOVERING, "metal")) < steps.index((Phase.RECOVERED, "metal"))
+    assert steps.index((Absence.LOST, "metal")) < steps.index((Absence.BACK, "metal"))

@@ -42,12 +42,12 @@ CONTROL = Arm(BASELINE.environment, 2)
 
 
 def closed(users: int = 10, **keys: Any) -> Load:
-    """A closed loop of so many users."""
+    """A closed loop of this number of users."""
     return Load(LoadKind.CLOSED, users, **keys)
 
 
 def rate(rps: float, **keys: Any) -> Load:
-    """An open loop at so many requests per second."""
+    """An open loop at this number of requests per second."""
     return Load(LoadKind.RATE, rps, **keys)
 
 

@@ -14,11 +14,13 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from vmtoll.model.event import (
+    Absence,
     BlockEnded,
     ComparingMachines,
     Connecting,
     Event,
     LookEnded,
+    MachineStep,
     MarginHidden,
     NotPaused,
     Phase,
@@ -42,7 +44,6 @@ def time_left(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 
 
-_OF_A_MACHINE = frozenset({Phase.RECOVERING, Phase.RECOVERED, Phase.REBOOTING, Phase.REBOOTED})
 # Event → its stage, and what vmtoll does in it.
 _BEFORE: dict[type[Event], tuple[str, str]] = {
     Connecting: ("connect", "reaching the machines"),
@@ -54,7 +55,8 @@ def lines_of(event: Event) -> list[str]:
     """The lines of a log for an event; none for a step within a trial, and for a trial without an accident."""
     match event:
         case TrialStep():
-            return _lines_of_step(event)
+            first = event.phase is Phase.CAPACITY and event.attempt == 1
+            return [f"capacity: {_step(event)}"] if first else []
         case TrialEnded(record, number, trials, _, again):
             return [f"trial {number} of {trials}: {_accident(record, again=again)}"] if record.accidents else []
         case RunEnded(run_dir, records):
@@ -63,7 +65,7 @@ def lines_of(event: Event) -> list[str]:
 
 
 def _line_of(
-    event: Skipped | MarginHidden | NotPaused | Connecting | ComparingMachines | BlockEnded | LookEnded,
+    event: Skipped | MarginHidden | NotPaused | Connecting | ComparingMachines | MachineStep | BlockEnded | LookEnded,
 ) -> str:
     """The line of an event that always has one."""
     match event:
@@ -73,6 +75,8 @@ def _line_of(
             line = f"note: {_note(event)}"
         case Connecting() | ComparingMachines():
             line = f"{': '.join(_BEFORE[type(event)])}, {time_left(event.total_s)}"
+        case MachineStep():
+            line = f"machine: {_absence(event)}"
         case BlockEnded(block, blocks, validity, left_s):
             left = f", {time_left(left_s)}" if block < blocks else ""
             line = f"block {block} of {blocks}: {_counts(validity)}{left}"
@@ -89,13 +93,6 @@ def _note(event: MarginHidden | NotPaused) -> str:
         f"in loads of {event.duration_s:g} s others may take {event.hidden_pct:.1f}% of a CPU without a finding, more "
         f"than the margin of {event.margin_pct:g}%; raise duration_s or margin_pct"
     )
-
-
-def _lines_of_step(event: TrialStep) -> list[str]:
-    """Of a machine that is waited for, and of the first measurement of a capacity."""
-    if event.phase in _OF_A_MACHINE:
-        return [f"machine: {_step(event)}"]
-    return [f"capacity: {_step(event)}"] if event.phase is Phase.CAPACITY and event.attempt == 1 else []
 
 
 def _counts(validity: Mapping[Validity, int]) -> str:
@@ -172,14 +169,21 @@ def _open(compared: Compared) -> str:
     return f"{compared.metric} of {of}, on {compared.arms[-1]}{width}"
 
 
-def _step(event: TrialStep) -> str:
-    """What a trial is at: `nginx on kvm-default: siege measures`."""
+def _absence(event: MachineStep) -> str:
+    """`guest is back`."""
     waiting = f"waiting up to {event.limit_s or 0:g} s for it"
     texts = {
-        Phase.RECOVERING: f"{event.machine} is gone ({event.detail}); bringing it back, or {waiting}",
-        Phase.RECOVERED: f"{event.machine} is back",
-        Phase.REBOOTING: f"{event.machine} boots again",
-        Phase.REBOOTED: f"{event.machine} has booted",
+        Absence.LOST: f"{event.machine} is gone ({event.why}); bringing it back, or {waiting}",
+        Absence.BACK: f"{event.machine} is back",
+        Absence.REBOOTING: f"{event.machine} boots again",
+        Absence.REBOOTED: f"{event.machine} has booted",
+    }
+    return texts[event.absence]
+
+
+def _step(event: TrialStep) -> str:
+    """What a trial is at: `nginx on kvm-default: siege measures`."""
+    texts = {
         Phase.STARTING: "starting",
         Phase.CAPACITY: f"measuring the capacity with {event.tool}",
         Phase.PREPARING: f"{event.tool} warms up",
@@ -188,8 +192,7 @@ def _step(event: TrialStep) -> str:
         Phase.DELIVERING: "delivering the accepted messages",
         Phase.COUNTING: "counting the messages",
     }
-    text = texts[event.phase]
-    return text if event.phase in _OF_A_MACHINE else f"{event.spec.scenario.server} on {event.spec.arm}: {text}"
+    return f"{event.spec.scenario.server} on {event.spec.arm}: {texts[event.phase]}"
 
 
 def _accident(record: TrialRecord, *, again: bool) -> str:
@@ -284,6 +287,8 @@ class Display:
             case Connecting(trials, total_s) | ComparingMachines(trials, total_s):
                 stage, self._now = _BEFORE[type(event)]
                 self._bar.update(self._task, description=stage, total=trials, left=time_left(total_s))
+            case MachineStep():
+                self._now = _absence(event)
             case TrialStep():
                 self._now, done = _step(event), event.number - 1
                 block = f"block {event.spec.block} of {event.blocks}"

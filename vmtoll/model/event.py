@@ -13,10 +13,6 @@ from vmtoll.model.until import Look, Stop
 class Phase(StrEnum):
     """What a trial is at."""
 
-    RECOVERING = "recovering"  # a lost machine is brought back, or waited for
-    RECOVERED = "recovered"
-    REBOOTING = "rebooting"  # a machine boots between two groups of blocks
-    REBOOTED = "rebooted"
     STARTING = "starting"  # the server is started
     CAPACITY = "capacity"  # the closed loop that a share is taken of
     PREPARING = "preparing"  # a tool is chosen and warms the server up
@@ -24,6 +20,15 @@ class Phase(StrEnum):
     MEASURING = "measuring"  # a load that counts begins
     DELIVERING = "delivering"  # a mail server empties its queue
     COUNTING = "counting"  # messages are counted in the mailboxes
+
+
+class Absence(StrEnum):
+    """Why a machine is not there, and its return."""
+
+    LOST = "lost"  # it is brought back, or waited for
+    BACK = "back"
+    REBOOTING = "rebooting"  # between two groups of blocks
+    REBOOTED = "rebooted"
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,22 @@ class ComparingMachines:
     total_s: float
 
 
+@dataclass(frozen=True)
+class MachineStep:
+    """A machine is lost or boots, between trials or before the first; or it is there again.
+
+    `limit_s`: how long a lost machine is waited for. `why` it is lost.
+    """
+
+    machine: str
+    absence: Absence
+    limit_s: float | None = None
+    why: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialStep:
-    """Trial `number` of `trials`, in one of `blocks` blocks, enters a phase. The rest: where the phase has it.
-
-    `limit_s`: how long a lost machine is waited for.
-    """
+    """Trial `number` of `trials`, in one of `blocks` blocks, enters a phase. The rest: where the phase has it."""
 
     spec: TrialSpec
     attempt: int
@@ -85,10 +100,7 @@ class TrialStep:
     left_s: float
     tool: str | None = None
     role: Role | None = None
-    machine: str | None = None
     rate_rps: float | None = None
-    limit_s: float | None = None
-    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,6 +149,7 @@ Event = (
     | NotPaused
     | Connecting
     | ComparingMachines
+    | MachineStep
     | TrialStep
     | TrialEnded
     | BlockEnded

@@ -7,13 +7,13 @@ from typing import Any
 
 from vmtoll.agent.protocol import Done
 from vmtoll.model.errors import AgentError, HostLostError, VmtollError
-from vmtoll.model.event import Phase
+from vmtoll.model.event import Absence, Listener, MachineStep
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import TrialRecord
 from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.idle_guests import resume_all
 from vmtoll.runner.recovery import restore
-from vmtoll.runner.session import Session, Steps
+from vmtoll.runner.session import Session
 
 # How long a machine may take to go down, and a guest before it is switched off.
 DOWN_S, POWEROFF_S = 180.0, 60.0
@@ -26,7 +26,7 @@ def is_due(boot: int, records: Iterable[TrialRecord]) -> bool:
     return boot > 1 and all(record.boot < boot for record in records)
 
 
-def boot_anew(session: Session, tell: Steps) -> None:
+def boot_anew(session: Session, tell: Listener) -> None:
     """Boot every machine under test, and KVM hosts but the one that vmtoll runs on; wait until all rest.
 
     Of a guest whose host is known QEMU is started anew too. Raises VmtollError when a machine does not boot or come
@@ -40,10 +40,10 @@ def boot_anew(session: Session, tell: Steps) -> None:
     lines = [session.line(host) for host in (*guests, *others)]
     before = {line: _identity(line) for line in lines}
     for guest in guests:
-        tell(Phase.REBOOTING, machine=guest.name)
+        tell(MachineStep(guest.name, Absence.REBOOTING))
         _power_off(session, guest)
     for host in _distinct(others):
-        tell(Phase.REBOOTING, machine=host.name)
+        tell(MachineStep(host.name, Absence.REBOOTING))
         _order(session.line(host), host.vars.reboot or [["systemctl", "reboot", "--no-block"]])
     for line in lines:
         _wait_until_lost(line)
@@ -53,7 +53,7 @@ def boot_anew(session: Session, tell: Steps) -> None:
             raise VmtollError(
                 f"{line.host.name}: it was told to boot, came back, and had not booted; see vmtoll_reboot"
             )
-        tell(Phase.REBOOTED, machine=line.host.name)
+        tell(MachineStep(line.host.name, Absence.REBOOTED))
     session.seen_whole -= {seen for seen in session.seen_whole if seen[0] in {line.host.name for line in lines}}
     _wait_until_resting(session, guests)
 

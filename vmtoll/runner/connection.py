@@ -14,7 +14,7 @@ from typing import Any
 
 from vmtoll import agent
 from vmtoll.model.errors import AgentError, HostLostError
-from vmtoll.spec.inventory import Host
+from vmtoll.model.inventory import Host
 
 # What ssh ends with when it did not get in, or was cut off; a remote command hardly ever does.
 _SSH_FAILED = 255
@@ -95,7 +95,16 @@ class AgentLine:
         argv += words if self.host.is_local else [shlex.quote(w) for w in words]
         pipe = subprocess.PIPE
         try:
-            process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+            # ^C is ours to act on. An ssh in a group of our session, stopped by `hold`, is ended by the kernel when we
+            # are killed, because its group is then an orphan; in a session of its own it would keep its machine held.
+            process = subprocess.Popen(
+                argv,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=self.host.is_local,
+                process_group=None if self.host.is_local else 0,
+            )
         except OSError as error:
             raise HostLostError(f"{self.host.name}: {argv[0]} cannot be started: {error.strerror}") from error
         self._process, self._pending, self._noise, self.lost_because = process, {}, [], ""
@@ -182,13 +191,18 @@ class AgentLine:
                 pending = self._pending.pop(reply["id"], None)
             if pending:
                 pending.deliver(reply)
-        process.wait()
+        status = process.wait()
         if process is self._process:
-            self.lost_because = self.lost_because or self._reason("the agent ended")
+            self.lost_because = self.lost_because or self._reason(self._ending(status))
         with self._lock:
             waiting, self._pending = list(self._pending.values()), {}
         for pending in waiting:
             pending.deliver({"lost": True})
+
+    def _ending(self, status: int) -> str:
+        if status == _SSH_FAILED and not self.host.is_local:
+            return f"the SSH connection was cut, or {self.host.ssh_host} was silent for {self.host.vars.silent_s:g} s"
+        return "the agent ended"
 
     def _overhear(self, process: subprocess.Popen[bytes]) -> None:
         if process.stderr is not None:

@@ -31,11 +31,15 @@ def open_all(lines: Iterable[AgentLine]) -> None:
 
 
 def _open(line: AgentLine) -> str:
-    try:
-        line.open()
-    except HostLostError as error:
-        return str(error)
-    return ""
+    complaint = ""
+    for _ in range(2):  # a machine may stand still for a moment
+        try:
+            line.open()
+        except HostLostError as error:
+            complaint = str(error)
+        else:
+            return ""
+    return complaint
 
 
 def gather(session: Session) -> dict[str, Facts]:

@@ -27,7 +27,7 @@ def settle(session: Session, tell: Steps) -> None:
     for name in list(session.paused):
         if name not in {guest.name for guest in idle} or session.lines[name].lost_because:
             resume(session, session.paused.pop(name))
-    restore(session, tell)
+    restore(session, tell.listener)
     for guest in idle if session.resolved.experiment.pause_idle_guests else []:
         if guest.name not in session.paused and guest.name not in session.not_paused:
             try:

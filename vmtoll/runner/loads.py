@@ -11,6 +11,7 @@ from vmtoll.model.capacity import CapacityEstimate
 from vmtoll.model.errors import ToolError
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Role
+from vmtoll.model.inventory import Host
 from vmtoll.model.trial import Offered, TrialSpec
 from vmtoll.model.workload import ClosedWorkload, OpenWorkload, SharedHostWorkload, Workload
 from vmtoll.runner import usage
@@ -21,7 +22,6 @@ from vmtoll.runner.server_times import ServerTimes, grown
 from vmtoll.runner.session import Session, Steps
 from vmtoll.runner.usage import Usage
 from vmtoll.sites import lockstep_list, url_list
-from vmtoll.spec.inventory import Host
 
 # Of one page, to learn a rate: enough that a tool's own start does not decide it, and not too much for a slow link.
 _FIRST_REQUESTS = 500

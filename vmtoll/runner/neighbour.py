@@ -45,7 +45,7 @@ class Neighbour:
         self.tool = workload.neighbour.tool
         load = driver.opened(rate_rps, MOST_S, driver.machines.neighbour.host)
         ahead_s = clock_offset(driver.client).ahead_s if len(driver.fleet.lines) > 1 else 0.0
-        driver.tell(Phase.NEIGHBOUR, tool=self.tool, machine=driver.machines.neighbour.host.name, rate_rps=rate_rps)
+        driver.tell(Phase.NEIGHBOUR, tool=self.tool, rate_rps=rate_rps)
         self.sending = Sending(driver.client, loadgen.get(self.tool), load, 2 * MOST_S, ahead_s=ahead_s, label=_LABEL)
 
     def end(self, own: ToolRun) -> tuple[float | None, list[Finding]]:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from vmtoll.agent.protocol import Done
 from vmtoll.model.errors import AgentError, HostLostError, ResultsError, VmtollError
-from vmtoll.model.event import Phase
+from vmtoll.model.event import Absence, Listener, MachineStep
+from vmtoll.model.inventory import Host
 from vmtoll.runner.connection import AgentLine
-from vmtoll.runner.session import Session, Steps
-from vmtoll.spec.inventory import Host
+from vmtoll.runner.session import Session
 
 BOOT_S = 120.0
 
@@ -36,7 +36,10 @@ LOCK_S = 20.0
 
 
 def take(session: Session, host: Host) -> None:
-    """Hold a machine for this run and stop what a dead one left there. Raises ResultsError when it is held."""
+    """Hold a machine for this run, stop what a dead one left there.
+
+    Raises ResultsError when another run holds it, HostLostError, AgentError.
+    """
     line = session.line(host)
     since = datetime.now(UTC).isoformat(timespec="seconds")
     owner = f"run {session.run_id} of {session.resolved.experiment.name} (process {os.getpid()}, since {since})"
@@ -49,13 +52,13 @@ def take(session: Session, host: Host) -> None:
         line.call("stop_all", 180, names=session.resolved.servers)
 
 
-def restore(session: Session, tell: Steps) -> None:
+def restore(session: Session, tell: Listener) -> None:
     """Make every lost machine answer again, reviving guests on their host. Raises VmtollError when one cannot."""
     for host in sorted(session.inventory.hosts(), key=lambda host: host.role != "kvm_host"):
         line = session.line(host)
         if not line.lost_because:
             continue
-        tell(Phase.RECOVERING, machine=host.name, limit_s=host.vars.back_s, detail=line.lost_because)
+        tell(MachineStep(host.name, Absence.LOST, host.vars.back_s, line.lost_because))
         try:
             try:
                 _open(line, QUICK_S)  # perhaps only the connection was lost
@@ -65,7 +68,7 @@ def restore(session: Session, tell: Steps) -> None:
                 take(session, host)
         except (HostLostError, AgentError) as error:
             raise VmtollError(f"{host.name} does not come back: {error}; resume the run when it does") from error
-        tell(Phase.RECOVERED, machine=host.name)
+        tell(MachineStep(host.name, Absence.BACK))
 
 
 def _bring_back(session: Session, host: Host, line: AgentLine) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from vmtoll.model.disclosure import Disclosure
-from vmtoll.model.errors import ExperimentError, InventoryError, ResultsError, VmtollError
+from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, ResultsError, VmtollError
 from vmtoll.model.event import BlockEnded, ComparingMachines, Connecting, Listener, MarginHidden, RunEnded, TrialEnded
 from vmtoll.model.event import Skipped as SkippedEvent
 from vmtoll.model.experiment import SMALLEST_BLOCKS, Experiment, Scale
@@ -32,7 +32,7 @@ from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.idle_guests import resume_all, resume_left, settle
 from vmtoll.runner.plan import expected_s, schedule
 from vmtoll.runner.rates import Rates
-from vmtoll.runner.recovery import take
+from vmtoll.runner.recovery import restore, take
 from vmtoll.runner.requirements import check_inventory, without_absent, without_unshipped
 from vmtoll.runner.search import decided
 from vmtoll.runner.session import Session, Steps
@@ -43,6 +43,9 @@ from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import mistake
 from vmtoll.spec.experiment import Resolved, load
 from vmtoll.spec.inventory import Inventory, load_inventory
+
+# How many times the machines are held and compared again because one of them was lost meanwhile.
+LOSSES = 2
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,7 @@ def _skipped(resolved: Resolved) -> list[Skipped]:
 
 
 def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
-    """Reach and hold every machine, gather the facts, write run.json and hosts.json."""
+    """Reach every machine, hold and compare them; one that is lost once it was reached is brought back."""
     total = len(planned.trials)
     for name, why in {**session.resolved.skipped, **session.resolved.absent}.items():
         tell(SkippedEvent(name, why))
@@ -237,10 +240,24 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
     facts.open_all(kvm_hosts)
     resume_left(session)
     facts.open_all([line for line in session.lines.values() if line not in kvm_hosts])
+    tell(ComparingMachines(total, planned.total_s))
+    for _ in range(LOSSES):
+        try:
+            _hold_and_compare(session, planned)
+            return
+        except HostLostError:
+            restore(session, tell)
+    _hold_and_compare(session, planned)
+
+
+def _hold_and_compare(session: Session, planned: Plan) -> None:
+    """Hold the machines, gather the facts, write run.json and hosts.json.
+
+    Raises ResultsError when a machine is held, InventoryError, HostLostError, AgentError.
+    """
     for host in session.inventory.hosts():
         if host.role != "kvm_host":
             take(session, host)
-    tell(ComparingMachines(total, planned.total_s))
     session.facts = facts.gather(session)
     session.accelerators, session.hardware = facts.accelerators(session), facts.hardware(session)
     if session.store.manifest() is not None:
@@ -333,7 +350,7 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
             spec = decided(trial, session.resolved, store.records())
             steps = Steps(tell, spec, attempt, number, total, blocks.total, left_s)
             if is_due(trial.boot, store.records()):
-                boot_anew(session, steps)
+                boot_anew(session, tell)
             ensure(session, steps)
             settle(session, steps)
             record = Trial(session, steps).attempt()

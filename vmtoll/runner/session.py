@@ -102,16 +102,12 @@ class Steps:
         *,
         tool: str | None = None,
         role: Role | None = None,
-        machine: str | None = None,
         rate_rps: float | None = None,
-        limit_s: float | None = None,
-        detail: str = "",
     ) -> None:
         self.listener(
             TrialStep(
                 spec=self.spec, attempt=self.attempt, number=self.number, trials=self.trials, blocks=self.blocks,
-                left_s=self.left_s, phase=phase, tool=tool, role=role, machine=machine, rate_rps=rate_rps,
-                limit_s=limit_s, detail=detail,
+                left_s=self.left_s, phase=phase, tool=tool, role=role, rate_rps=rate_rps,
             )
         )  # fmt: skip
 

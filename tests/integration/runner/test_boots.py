@@ -9,7 +9,7 @@ import yaml
 
 from tests.support.records import assert_sound, records_of
 from vmtoll.model.errors import InventoryError, VmtollError
-from vmtoll.model.event import Event, Phase, TrialEnded, TrialStep
+from vmtoll.model.event import Absence, Event, MachineStep, TrialEnded
 from vmtoll.runner.run import run
 from vmtoll.spec.catalog import Registry
 
@@ -50,21 +50,24 @@ def test_the_machines_boot_between_groups_of_blocks_also_when_resumed(
     project: Registry, bootable: Callable[..., Path], tmp_path: Path, rewrite: Rewrite
 ) -> None:
     experiment = rewrite(blocks=3, boots=3, noise_floor=None)
-    events: list[tuple[int, Phase, str | None]] = []
+    events: list[tuple[int, Absence, str]] = []
+    ended: list[int] = []
 
     def listen(event: Event) -> None:
-        if isinstance(event, TrialStep) and event.phase in {Phase.REBOOTING, Phase.REBOOTED}:
-            events.append((event.spec.block, event.phase, event.machine))
-        if isinstance(event, TrialEnded) and event.number == 3 and len(events) == 4:
-            raise KilledError
+        if isinstance(event, MachineStep) and event.absence in {Absence.REBOOTING, Absence.REBOOTED}:
+            events.append((ended[-1], event.absence, event.machine))
+        if isinstance(event, TrialEnded):
+            ended.append(event.number)
+            if event.number == 3 and len(events) == 4:
+                raise KilledError
 
     inventory, results = bootable(BOOTS), tmp_path / "r"
     with pytest.raises(KilledError):
         run(experiment, inventory, results, registry=project, listener=listen)
     (run_dir,) = (results / "tiny").iterdir()
     run(experiment, inventory, results, resume=run_dir, registry=project, listener=listen)
-    phases = [(phase, name) for phase in (Phase.REBOOTING, Phase.REBOOTED) for name in ("metal", "metal-two")]
-    assert events == [(block, *each) for block in (2, 3) for each in phases]
+    boots = [(absence, name) for absence in (Absence.REBOOTING, Absence.REBOOTED) for name in ("metal", "metal-two")]
+    assert events == [(number, *each) for number in (2, 4) for each in boots]
     records = records_of(run_dir)
     assert [(record.block, record.boot, record.attempt) for record in records] == [
         (block, block, 1) for block in (1, 2, 3) for _ in range(2)

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,14 @@ from tests.support.records import assert_sound, records_of
 from tests.support.small_disk import fill, mounted
 from vmtoll import cli
 from vmtoll.model.errors import AgentError, InventoryError, ResultsError
-from vmtoll.model.event import Event, Phase, TrialEnded, TrialStep
+from vmtoll.model.event import Absence, Event, MachineStep, Phase, TrialEnded, TrialStep
 from vmtoll.model.finding import Code
+from vmtoll.model.inventory import Host
 from vmtoll.model.trial import Arm
 from vmtoll.runner.connection import AgentLine
+from vmtoll.runner.recovery import take
 from vmtoll.runner.run import run
+from vmtoll.runner.session import Session
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.inventory import load_inventory
 
@@ -92,6 +95,30 @@ def test_a_load_that_is_not_answered_in_time_is_not_tried_again(
     assert record.codes == {Code.TIMED_OUT}
     assert record.findings[0].detail.startswith("siege did not end within its bound and was killed")
     assert record.measurements == ()
+
+
+def absences(events: Sequence[Event]) -> list[tuple[str, Absence]]:
+    return [(event.machine, event.absence) for event in events if isinstance(event, MachineStep)]
+
+
+def test_a_machine_that_is_lost_before_the_first_trial_is_waited_for(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite(blocks=1, noise_floor=None, environments=["metal"], warmup_s=0.1, duration_s=1.0)
+    events: list[Event] = []
+    held: list[Host] = []
+
+    def cut(session: Session, host: Host) -> None:
+        take(session, host)
+        held.append(host)
+        if [each.name for each in held].count("metal") == 1 and held[-1].name == "metal":
+            kill_agent_of(tmp_path / "metal")
+
+    monkeypatch.setattr("vmtoll.runner.run.take", cut)
+    run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, listener=events.append)
+    assert absences(events) == [("metal", Absence.LOST), ("metal", Absence.BACK)]
+    (record,) = records_of(run_dir)
+    assert_sound([record])
 
 
 def test_a_block_that_lost_a_machine_is_measured_again_as_a_whole(
@@ -201,7 +228,9 @@ def test_a_machine_on_its_way_down_is_not_taken_for_back(
         events.append(event)
         if is_at(event, Phase.MEASURING, "siege") and sum(is_at(e, Phase.MEASURING, "siege") for e in events) == 1:
             threading.Timer(0.2, kill_agent_of, [tmp_path / "metal"]).start()
-        elif is_at(event, Phase.RECOVERING):  # not earlier: all machines here would ask the one stand-in
+        elif (
+            isinstance(event, MachineStep) and event.absence is Absence.LOST
+        ):  # not earlier: all machines here would ask the one stand-in
             (stand_in / "systemctl").write_text(GOING_DOWN.format(folder=stand_in))
             (stand_in / "systemctl").chmod(0o755)
 
@@ -213,8 +242,7 @@ def test_a_machine_on_its_way_down_is_not_taken_for_back(
     assert good.attempt == 2
     assert_sound([good])
     assert (stand_in / "asked").read_text().splitlines() == ["is-system-running --wait"] * 3
-    recovery = [(e.phase, e.machine) for e in events if isinstance(e, TrialStep) and e.machine]
-    assert recovery == [(Phase.RECOVERING, "metal"), (Phase.RECOVERED, "metal")]
+    assert absences(events) == [("metal", Absence.LOST), ("metal", Absence.BACK)]
 
 
 def test_a_run_is_not_resumed_on_other_machines(project: Registry, inventory: Path, tmp_path: Path) -> None:

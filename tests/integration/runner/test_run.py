@@ -291,9 +291,9 @@ def is_at(event: Event, phase: Phase, tool: str | None = None) -> bool:
 
 
 def kill_agent_of(root: Path) -> None:
-    """SIGKILL whoever holds the machine's lock, and its server: what a pulled plug does."""
+    """SIGKILL whoever holds the machine's lock, and its server, if it runs: what a pulled plug does."""
     inode = (root / "run" / "vmtoll.lock").stat().st_ino
-    (session, *_) = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3] for pid in server_pids(root)]
+    sessions = {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3] for pid in server_pids(root)}
     doomed = []
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
@@ -301,7 +301,7 @@ def kill_agent_of(root: Path) -> None:
             doomed.append(int(fields[4]))
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            if path.read_text().rpartition(")")[2].split()[3] == session:
+            if path.read_text().rpartition(")")[2].split()[3] in sessions:
                 doomed.append(int(path.parent.name))
     for pid in doomed:
         os.kill(pid, signal.SIGKILL)

@@ -10,11 +10,13 @@ from rich.console import Console
 
 from vmtoll.commands.progress import Progress, lines_of, summary
 from vmtoll.model.event import (
+    Absence,
     BlockEnded,
     ComparingMachines,
     Connecting,
     Event,
     LookEnded,
+    MachineStep,
     Phase,
     RunEnded,
     Skipped,
@@ -132,7 +134,7 @@ def test_the_summary_names_three_environments_and_shortens_what_a_program_printe
         (replace(STEP, phase=Phase.MEASURING, tool="oha", role=Role.CROSSCHECK), []),
         (replace(STEP, phase=Phase.NEIGHBOUR, tool="vegeta", rate_rps=300.4), []),
         (
-            replace(STEP, phase=Phase.RECOVERING, machine="guest", limit_s=300.0, detail="the agent ended"),
+            MachineStep("guest", Absence.LOST, 300.0, "the agent ended"),
             ["machine: guest is gone (the agent ended); bringing it back, or waiting up to 300 s for it"],
         ),
         (
@@ -143,7 +145,7 @@ def test_the_summary_names_three_environments_and_shortens_what_a_program_printe
     ],
 )
 def test_of_the_steps_a_log_has_waits_and_first_capacities(
-    step: TrialStep, lines: list[str], capsys: pytest.CaptureFixture[str]
+    step: TrialStep | MachineStep, lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert lines_of(step) == lines
     with Progress() as progress:
@@ -218,7 +220,10 @@ def test_on_a_terminal_the_first_ratios_stand_for_all() -> None:
     )
 
 
-@pytest.mark.parametrize("phase", list(Phase))
-def test_every_phase_has_words(phase: Phase) -> None:
-    _, display = on_a_terminal(replace(STEP, phase=phase, tool="siege", machine="guest"))
+@pytest.mark.parametrize(
+    "step",
+    [*(replace(STEP, phase=each, tool="siege") for each in Phase), *(MachineStep("guest", each) for each in Absence)],
+)
+def test_every_step_has_words(step: TrialStep | MachineStep) -> None:
+    _, display = on_a_terminal(step)
     assert display.splitlines()[1].strip()
