@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from vmtoll.agent.machine import output_of, read
+from vmtoll.agent.machine import cpu_latency_us, output_of, read
 
 # Packages that shape what is measured; those of the servers are named by their specs.
 _PACKAGES = re.compile(
@@ -216,7 +216,7 @@ def _hypervisor(packages: dict[str, str]) -> str:
 
 
 def changed(root: str = "") -> list[str]:
-    """What the administrator set: kernel parameters at boot, sysctl files and module options of /etc."""
+    """What is set: kernel parameters at boot, sysctl files and module options of /etc, a limit on CPUs' sleep."""
     words = [word for word in read(f"{root}/proc/cmdline").split() if not _ORDINARY.fullmatch(word)]
     names = [word.partition("=")[0] for word in words]
     told = [f"kernel command line: {' '.join(_parameter(w) for w in words)}"] if names else []
@@ -227,7 +227,8 @@ def changed(root: str = "") -> list[str]:
         found = (line for file in _files(root, pattern) for line in re.findall(wanted, read(file), re.MULTILINE))
         lines = [" ".join(line.split()) for line in found]
         told += [f"{title}: {', '.join(lines)}"] if lines else []
-    return told
+    limit_us = cpu_latency_us(root)
+    return told if limit_us is None else [*told, f"idle CPUs wake up within {limit_us} µs (PM QoS)"]
 
 
 def _files(root: str, pattern: str) -> list[str]:

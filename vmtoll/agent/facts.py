@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.agent.hardware import cpuid, crypto_flags, hypervisor, kvm_flags, kvm_modules
-from vmtoll.agent.machine import output_of, read
+from vmtoll.agent.machine import cpu_latency_us, output_of, read
 from vmtoll.agent.protocol import Facts, Fingerprint, ServerFacts, ServerSpec
 
 SYSCTLS = (
@@ -116,6 +116,7 @@ def machine_facts() -> Facts:
         "smt": read("/sys/devices/system/cpu/smt/control"),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))),
         "clock_source": read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "cpu_latency_us": cpu_latency_us(),
         "memory_kib": int(memory[0]) if memory else 0,
         "virtualization": output_of("systemd-detect-virt", "--vm") or "none",
         "container": output_of("systemd-detect-virt", "--container") or "none",

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
 from vmtoll.agent.protocol import CpuTimes
 
 DROP = Path("/proc/sys/vm/drop_caches")
 POWERCAP = "/sys/class/powercap"
+# The kernel's PM QoS: whoever holds this file open may limit how long an idle CPU takes to wake up, in µs. Without a
+# request it says 2,000 s.
+CPU_LATENCY = "/dev/cpu_dma_latency"
+_NO_LIMIT_US = 2_000_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -32,6 +38,31 @@ def output_of(*argv: str, limit_s: float = 30) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()
+
+
+def cpu_latency_us(root: str = "") -> int | None:
+    """How long an idle CPU may take to wake up by PM QoS, in µs; None without a limit, or where it cannot be read."""
+    try:
+        with Path(f"{root}{CPU_LATENCY}").open("rb", buffering=0) as handle:
+            limit_us = int.from_bytes(handle.read(4), sys.byteorder, signed=True)
+    except OSError:
+        return None
+    return None if limit_us >= _NO_LIMIT_US else limit_us
+
+
+def kept_awake() -> IO[bytes] | None:
+    """Keep idle CPUs out of deep sleep for as long as the returned file is open; None where that cannot be asked.
+
+    1 µs, as tuned's profile network-latency: the CPUs still rest in the lightest state. Of a virtual machine that polls
+    before it halts (haltpoll) that state is the halt, from which its host may wake it milliseconds late: 0 there.
+    """
+    polls = read("/sys/devices/system/cpu/cpuidle/current_driver") == "haltpoll"
+    try:
+        handle = Path(CPU_LATENCY).open("wb", buffering=0)  # noqa: SIM115 (the caller keeps it)
+    except OSError:
+        return None
+    handle.write((0 if polls else 1).to_bytes(4, sys.byteorder))
+    return handle
 
 
 def all_pids() -> list[str]:

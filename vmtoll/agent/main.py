@@ -39,6 +39,7 @@ from vmtoll.agent.machine import (
     counters,
     drop_caches,
     energy_uj,
+    kept_awake,
     other_vhost_threads,
     pss_kib,
     qemu_pid,
@@ -72,6 +73,7 @@ class Agent:
     def __init__(self) -> None:
         self.root = Path("/")
         self.lock: IO[str] | None = None
+        self.awake: IO[bytes] | None = None
         self.servers: dict[str, UnitServer | CommandServer] = {}
         self.started: set[str] = set()
         self.commands = Commands()
@@ -100,6 +102,10 @@ class Agent:
     def op_shift_clock(self, by_s: float) -> None:
         """Set this machine's wall clock ahead, or back."""
         time.clock_settime(time.CLOCK_REALTIME, time.time() + by_s)
+
+    def op_stay_awake(self) -> None:
+        """Keep this machine's idle CPUs out of deep sleep until we end, so that a load leaves when it should."""
+        self.awake = self.awake or kept_awake()
 
     def op_lock(self, owner: str) -> dict[str, str | None]:
         """Hold the machine for one run; who holds it, if another does. The kernel frees it when we die."""

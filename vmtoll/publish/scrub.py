@@ -236,7 +236,7 @@ def _private(path: Path) -> Facts:
 
 PUBLISHED = (
     "role", "environment", *COMPARED, "hardware", "hypervisor", "kvm_modules", "kvm_flags", "crypto_flags",
-    "qemu_version", "libvirt_version",
+    "qemu_version", "libvirt_version", "cpu_latency_us",
 )  # fmt: skip
 # Kernel parameters that change how a machine performs; the rest may name disks, hosts, users and addresses.
 _PARAMETERS = frozenset({

@@ -190,7 +190,8 @@ HOST_FACTS = {
     "hypervisor": "hypervisor shown by", "kvm_modules": "KVM modules", "container": "container",
     "release": "operating system", "kernel": "kernel", "cpu_model": "CPU", "cpus_allowed": "CPUs allowed",
     "memory_kib": "memory, KiB",
-    "clock_source": "clock source", "governor": "governor", "smt": "SMT", "numa_nodes": "NUMA nodes",
+    "clock_source": "clock source", "cpu_latency_us": "idle CPUs wake up within, µs",
+    "governor": "governor", "smt": "SMT", "numa_nodes": "NUMA nodes",
     "microcode": "microcode", "mitigations": "mitigations", "nic": "NIC", "workers": "workers",
     "qemu_version": "QEMU", "libvirt_version": "libvirt", "cmdline": "kernel command line",
 }  # fmt: skip

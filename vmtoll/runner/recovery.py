@@ -36,7 +36,7 @@ LOCK_S = 20.0
 
 
 def take(session: Session, host: Host) -> None:
-    """Hold a machine for this run, stop what a dead one left there.
+    """Hold a machine for this run, stop what a dead one left there, keep the CPUs of a client awake.
 
     Raises ResultsError when another run holds it, HostLostError, AgentError.
     """
@@ -48,6 +48,8 @@ def take(session: Session, host: Host) -> None:
         if time.monotonic() > deadline:
             raise ResultsError(f"{host.name} is in use by {held_by}")
         time.sleep(0.25)
+    if host.role == "client":
+        line.call("stay_awake")
     if host.role in ("metal", "kvm_guest"):
         line.call("stop_all", 180, names=session.resolved.servers)
 

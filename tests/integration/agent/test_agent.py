@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tests.support.local_server import server_pids
 from vmtoll import agent
 from vmtoll.agent.facts import without_secrets
 from vmtoll.agent.hardware import cpuid, hypervisor
+from vmtoll.agent.machine import CPU_LATENCY
 from vmtoll.agent.servers import until
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
 from vmtoll.runner.connection import AgentLine
@@ -205,6 +207,41 @@ def test_when_the_runner_is_gone_nothing_is_left(machines: Inventory) -> None:
     other.close()
 
 
+# In place of ssh: the same command line without the part that is for ssh.
+SSH = """\
+#!/bin/sh
+while [ "$1" != there ]; do shift; done
+shift
+echo $$ >"$SSH_PID"
+exec sh -c "$*"
+"""
+HOLDING = """\
+import os, signal
+from vmtoll.runner.connection import AgentLine
+from vmtoll.spec.inventory import from_data
+machines = from_data({
+    "_meta": {"hostvars": {"there": {"vmtoll_root": os.environ["ROOT"]}, "metal": {"vmtoll_environment": "metal"}}},
+    "clients": {"hosts": ["there"]}, "metal": {"hosts": ["metal"]},
+}, ["metal"])
+line = AgentLine(machines.client)
+line.open()
+assert line.call("lock", owner="the one that is killed")["held_by"] is None
+line.hold()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_machine_whose_ssh_was_stopped_is_free_when_the_runner_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "ssh").write_text(SSH)
+    (tmp_path / "ssh").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "SSH_PID": str(tmp_path / "pid"), "ROOT": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", HOLDING], env=environment, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    ssh = int((tmp_path / "pid").read_text())
+    until(lambda: not alive(ssh), 10, "the stopped ssh outlives its runner")
+
+
 def test_an_agent_that_dies_is_noticed_at_once(sut: AgentLine) -> None:
     pid = sut.call("hello", root=sut.host.root)["pid"]
     pending = sut.ask("exec", argv=["sleep", "30"])
@@ -285,6 +322,22 @@ def test_usage_of_a_domain_is_that_of_its_qemu(sut: AgentLine) -> None:
         process.wait()
 
 
+@pytest.mark.skipif(not os.access(CPU_LATENCY, os.W_OK), reason="needs /dev/cpu_dma_latency, and root")
+def test_a_client_keeps_idle_cpus_awake_until_its_agent_ends(machines: Inventory) -> None:
+    def latency_us() -> int | None:
+        limit_us: int | None = line.call("facts")["cpu_latency_us"]
+        return limit_us
+
+    line = AgentLine(machines.client)
+    line.open()
+    before = latency_us()
+    line.call("stay_awake")
+    assert latency_us() in {0, 1}
+    line.open()
+    assert latency_us() == before
+    line.close()
+
+
 def test_cpuid_and_the_kernel_agree_on_a_hypervisor() -> None:
     seen = hypervisor(cpuid())
     if os.uname().machine != "x86_64":
@@ -349,7 +402,7 @@ def test_ssh_is_called_as_the_inventory_says() -> None:
     argv = host.argv()
     assert argv[:5] == ["ssh", "-F", "/lab/ssh_config", "-o", "ProxyCommand=nc %h"]
     assert argv[-2:] == ["198.18.0.20", "python3"]
-    assert "ServerAliveInterval=2" in argv
+    assert {"ServerAliveInterval=2", "ServerAliveCountMax=4"} <= set(argv)
     assert argv[argv.index("-p") + 1] == "2222"
     assert argv[argv.index("-i") + 1] == "/lab/key"
 

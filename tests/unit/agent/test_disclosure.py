@@ -104,9 +104,11 @@ def test_what_the_administrator_changed_is_told_and_where_the_system_is_not(tmp_
     (tmp_path / "etc/sysctl.d/local.conf").write_text("# why\nvm.nr_hugepages = 512  # pages\n")
     (tmp_path / "etc/modprobe.d").mkdir()
     (tmp_path / "etc/modprobe.d/kvm.conf").write_text("options kvm_intel nested=0\n")
+    write(tmp_path, dev__cpu_dma_latency="\x01\0\0\0")
     assert changed(root) == [
         "kernel command line: mitigations=off netconsole",
         "sysctl: vm.nr_hugepages = 512",
         "module options: kvm_intel nested=0",
+        "idle CPUs wake up within 1 µs (PM QoS)",
     ]
     assert changed(str(tmp_path / "none")) == []
