@@ -43,7 +43,8 @@ def latency_axis(axis: Axis, low_us: float, high_us: float) -> None:
 
 def log_axis(axis: Axis, low: float, high: float, *, zero: bool = False) -> None:
     """A logarithmic axis, x or y, with few, round ticks; `low` above zero. `zero` adds room for zero below."""
-    low, high = low / 1.1, high * 1.1
+    room = max(1.1, (high / low) ** 0.05)
+    low, high = low / room, high * room
     is_x = axis is axis.axes.xaxis
     set_scale = axis.axes.set_xscale if is_x else axis.axes.set_yscale
     set_scale("symlog", linthresh=low, linscale=0.4) if zero else set_scale("log")

@@ -39,6 +39,7 @@ KINDS = {
 BOUNDS = {Bound.AT_LEAST: "at least ", Bound.AT_MOST: "at most ", None: ""}
 _OPPOSITE = {Bound.AT_LEAST: Bound.AT_MOST, Bound.AT_MOST: Bound.AT_LEAST, None: None}
 FEWEST = fewest_requests(0.99)
+HOPELESS = 1000.0  # a difference of that size, as a fraction, is no figure to plan with
 REACHED = 0.98  # of the offered rate; as the gate `rate-not-reached` has it
 
 
@@ -56,16 +57,25 @@ def verdict_text(verdict: Verdict, guest: str = "the guest") -> str:
 
 def undecided_text(verdict: Verdict | TuningStep, margin: float | None = None) -> str:
     """What these blocks could have shown, and how many more show the margin: `less than 6.2% would not have been seen;
-    14 more blocks show 2%`, both with 80% power.
+    14 more blocks show 2%`, both with 80% power. A doubling and more is a factor, `less than 11×`.
     """
     smallest = verdict.margin if isinstance(verdict, Verdict) else margin
     more, seen = verdict.blocks_needed, verdict.detectable
     if seen is None:
         return f"{plural(more, 'more block')} needed" if more else "more blocks alone will not settle it"
-    text = f"less than {percent(seen)} would not have been seen"
+    size = percent(seen) if seen < 1 else _factor(1 + seen)
+    text = (
+        f"less than {size} would not have been seen"
+        if seen < HOPELESS
+        else "the blocks differ too much to show any difference"
+    )
     if more is None:
         return text
     return f"{text}; {plural(more, 'more block')} {'shows' if more == 1 else 'show'} {percent(smallest)}"
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.1f}×" if ratio >= 2 else f"{ratio:.2f}×"
 
 
 def form_of(verdicts: Sequence[Verdict]) -> str:
@@ -85,7 +95,7 @@ def amount_text(verdict: Verdict, form: str, *, interval: bool = False) -> str:
     assert verdict.estimate is not None
     ratio, decided = verdict.estimate.ratio, verdict.adjusted
     if form == "times":
-        size = f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.1f}×" if ratio >= 2 else f"{ratio:.2f}×"
+        size = _factor(ratio)
     else:
         change = abs(ratio - 1)
         size = "more than 99.9%" if form == "less" and change > 0.9995 else percent(change)
