@@ -43,6 +43,12 @@ def test_up_twice_is_harmless(lab: Path, ssh: Ssh) -> None:
     assert before == after
 
 
+def test_each_machine_has_an_id_of_its_own(ssh: Ssh) -> None:
+    ids = {ssh(machine, "cat /etc/machine-id") for machine in MACHINES}
+    assert len(ids) == len(MACHINES)
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in ids)
+
+
 def test_status_says_up(lab: Path) -> None:
     done = subprocess.run([VMTOLL, "lab", "status"], capture_output=True, text=True, check=True)
     state = json.loads(done.stdout)

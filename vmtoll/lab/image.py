@@ -21,6 +21,9 @@ from vmtoll.shell import lock, play, run
 IMAGES = CACHE / "images"
 KEPT_IMAGES = 2
 DISK = "guest.qcow2"
+# systemd makes a machine's ID of this one, where it finds it: all machines of an image would have the same, and by it
+# the same MAC address on their bridges.
+DBUS_ID = "var/lib/dbus/machine-id"
 BOOT_TIMEOUT_S = 60
 # Of playbooks/, what is done around the machines and not in them.
 _AROUND = {"embedded_lab", "kvm_guest", "host_tuning", "__pycache__"}
@@ -191,6 +194,7 @@ def _strip(root: Path) -> None:
         "etc/hostname",
         "etc/resolv.conf",
         "etc/apt/apt.conf.d/99mmdebstrap",
+        DBUS_ID,
     ):
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from vmtoll.lab.image import IMAGES, Say, make_disk
+from vmtoll.lab.image import DBUS_ID, IMAGES, Say, make_disk
 from vmtoll.paths import CACHE, VM_IMAGES
 from vmtoll.shell import lock, run
 
@@ -57,7 +57,12 @@ def build(image: Path, disk: Path, recipe: Mapping[str, Any], carried: Mapping[P
         run([*enter, "apt-get", "-qy", "--no-install-recommends", "install", *recipe["include"]], log=log)
         run([*enter, "apt-get", "clean"], log=log)
         run(["systemctl", f"--root={root}", "unmask", *recipe["unmask"]], log=log)
-        for path in (*root.glob("var/lib/apt/lists/*_*"), *root.glob("etc/ssh/ssh_host_*"), root / "etc/resolv.conf"):
+        for path in (
+            *root.glob("var/lib/apt/lists/*_*"),
+            *root.glob("etc/ssh/ssh_host_*"),
+            root / "etc/resolv.conf",
+            root / DBUS_ID,
+        ):
             path.unlink(missing_ok=True)
         (root / "etc/machine-id").write_text("")
         for source, place in carried.items():

@@ -31,15 +31,11 @@ def open_all(lines: Iterable[AgentLine]) -> None:
 
 
 def _open(line: AgentLine) -> str:
-    complaint = ""
-    for _ in range(2):  # a machine may stand still for a moment
-        try:
-            line.open()
-        except HostLostError as error:
-            complaint = str(error)
-        else:
-            return ""
-    return complaint
+    try:
+        line.open()
+    except HostLostError as error:
+        return str(error)
+    return ""
 
 
 def gather(session: Session) -> dict[str, Facts]:
