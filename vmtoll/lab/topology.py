@@ -189,8 +189,6 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
         "vmtoll_lab": "hosts",
         "vmtoll_link": "unshaped",
         "vmtoll_http_port": 8080,
-        # Several KVM hosts share this machine, and one that starts a guest stands still for longer than others do.
-        **({"vmtoll_silent_s": 40} if cells else {}),
     }
     return Shape(topology, [], machines, [], {}, {"all": {"vars": everywhere, "children": children}})
 
