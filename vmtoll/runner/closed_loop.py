@@ -74,6 +74,12 @@ def _littles_law(run: ToolRun) -> list[Finding]:
         for part in run.parts
         if isinstance(part.done.load, ClosedLoad)
         for finding in gates.littles_law(
-            part.result.concurrency, part.done.load.in_flight, part.result.elapsed_s, tick_s, run.tool, part.client
+            part.result.concurrency,
+            part.done.load.in_flight,
+            part.result.transactions,
+            part.result.elapsed_s,
+            tick_s,
+            run.tool,
+            part.client,
         )
     ]

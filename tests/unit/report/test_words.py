@@ -102,7 +102,7 @@ def test_every_finding_has_words(code: Code, role: Role | None) -> None:
         (gates.stalled(2.3, 100, "h2load", "metal")[0], "metal: no response for 2.30 s (limit 0.25 s)"),
         (gates.clock_stepped(5.001, "h2load", "kvm")[0], "kvm: the clock was set by 5.001 s (limit 0.01 s)"),
         (
-            gates.littles_law(8, 10, 60, 0, "siege", "client")[0],
+            gates.littles_law(8, 10, 6000, 60, 0, "siege", "client")[0],
             "client, siege: 8 requests in flight on average for 10 users",
         ),
         (gates.wrong_bodies(["a.html"])[0], "1 wrong body, first a.html"),

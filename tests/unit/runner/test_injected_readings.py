@@ -28,8 +28,8 @@ def test_a_hypervisor_that_took_more_than_half_a_percent() -> None:
 
 @pytest.mark.injects(Code.LITTLES_LAW)
 def test_ten_users_with_eight_requests_in_flight() -> None:
-    assert codes(gates.littles_law(8.0, 10, 10.0, 0.0, "h2load", "client")) == {Code.LITTLES_LAW}
-    assert gates.littles_law(9.6, 10, 10.0, 0.0, "h2load", "client") == []
+    assert codes(gates.littles_law(8.0, 10, 1000, 10.0, 0.0, "h2load", "client")) == {Code.LITTLES_LAW}
+    assert gates.littles_law(9.6, 10, 1000, 10.0, 0.0, "h2load", "client") == []
 
 
 @pytest.mark.injects(Code.FREQUENCY_SPREAD)
