@@ -55,7 +55,7 @@ def test_one_wrong_body(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
         ssh("metal", f"mv /root/kept {victim}")
     assert Path(victim).name in finding(record, Code.WRONG_BODY).detail
     assert number(record.counts.bodies_checked) > 150
-    assert record.counts.bodies_wrong == 1
+    assert record.counts.bodies_wrong in {1, 2}, "once among all files, and once more if it is among the four drawn"
     assert record.validity is Validity.INVALID
     assert undisturbed(record) - {Code.WRONG_BODY} <= BY_CLIENT
 
