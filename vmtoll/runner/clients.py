@@ -19,12 +19,12 @@ from vmtoll.agent.protocol import Done
 from vmtoll.loadgen import Adapter, ClosedLoad, Command, OpenLoad, Output, ToolLoad, ToolResult
 from vmtoll.loadgen.base import require
 from vmtoll.model.errors import AgentError, ExperimentError, HostLostError, InventoryError, ToolError
+from vmtoll.model.inventory import Inventory
 from vmtoll.model.trial import TrialSpec
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, RampWorkload, Workload, listed
 from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.session import Session
 from vmtoll.spec.experiment import Resolved
-from vmtoll.spec.inventory import Inventory
 
 # Grace beyond a tool's own bound for the answer to travel, in seconds.
 _TRAVEL_S = 15.0

@@ -13,11 +13,11 @@ from vmtoll.model.disclosure import OPERATOR, Disclosed, Disclosure, merged
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
 from vmtoll.model.facts import COMPARED
 from vmtoll.model.hardware import Hardware, hardware_of
+from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.run import Difference, Differences
 from vmtoll.model.trial import Accelerator
 from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.session import Session
-from vmtoll.spec.inventory import Host, Inventory
 
 _FACTS_LIMIT_S = 180.0
 

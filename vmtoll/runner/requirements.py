@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtoll.model.errors import ExperimentError, InventoryError, WrongLinkError
+from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.release import of_name
 from vmtoll.runner import facts
 from vmtoll.runner.clients import check_clients
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import read
 from vmtoll.spec.experiment import Resolved
-from vmtoll.spec.inventory import Host, Inventory
 from vmtoll.spec.server import read_server
 
 

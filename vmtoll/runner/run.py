@@ -19,6 +19,7 @@ from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, 
 from vmtoll.model.event import BlockEnded, ComparingMachines, Connecting, Listener, MarginHidden, RunEnded, TrialEnded
 from vmtoll.model.event import Skipped as SkippedEvent
 from vmtoll.model.experiment import SMALLEST_BLOCKS, Experiment, Scale
+from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Manifest, Skipped
 from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import Until
@@ -42,7 +43,7 @@ from vmtoll.sites import manifest
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import mistake
 from vmtoll.spec.experiment import Resolved, load
-from vmtoll.spec.inventory import Inventory, load_inventory
+from vmtoll.spec.inventory import load_inventory
 
 # How many times the machines are held and compared again because one of them was lost meanwhile.
 LOSSES = 2

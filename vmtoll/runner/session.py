@@ -8,6 +8,7 @@ from vmtoll.agent.protocol import Facts
 from vmtoll.model.event import Listener, Phase, TrialStep
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.load import Load
 from vmtoll.model.trial import Accelerator, Arm, TrialSpec
 from vmtoll.runner.connection import AgentLine
@@ -15,7 +16,6 @@ from vmtoll.runner.rates import Rates
 from vmtoll.runner.store import Store
 from vmtoll.sites import Manifest as Content
 from vmtoll.spec.experiment import Resolved
-from vmtoll.spec.inventory import Host, Inventory
 
 
 @dataclass(frozen=True)

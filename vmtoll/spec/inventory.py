@@ -12,8 +12,6 @@ from typing import Any
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Inventory, Role
 
-__all__ = ["Host", "Inventory", "Role", "from_data", "hosts_by_role", "load_inventory", "read_inventory"]
-
 _GROUPS: tuple[tuple[str, Role], ...] = (
     ("clients", "client"),
     ("metal", "metal"),

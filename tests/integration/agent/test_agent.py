@@ -24,10 +24,11 @@ from vmtoll.agent.hardware import cpuid, hypervisor
 from vmtoll.agent.machine import CPU_LATENCY
 from vmtoll.agent.servers import until
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
+from vmtoll.model.inventory import Host, Inventory
 from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.facts import open_all
 from vmtoll.sites.manifest import Manifest
-from vmtoll.spec.inventory import Host, Inventory, from_data, load_inventory
+from vmtoll.spec.inventory import from_data, load_inventory
 
 
 @pytest.fixture

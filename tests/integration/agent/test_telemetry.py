@@ -13,13 +13,13 @@ import yaml
 from tests.support.records import crosscheck, primary, records_of
 from vmtoll.agent.servers import until
 from vmtoll.agent.telemetry import by_debugfs, by_libvirt, interrupts, kvm_counters, thread_seconds
+from vmtoll.model.inventory import Host
 from vmtoll.model.trial import Accelerator, Resources
 from vmtoll.runner import usage
 from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.run import run
 from vmtoll.runner.usage import Usage
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import Host
 
 DOMSTATS = """Domain: 'toll'
   vcpu.current=2

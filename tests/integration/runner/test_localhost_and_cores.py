@@ -15,13 +15,14 @@ from tests.support.local_server import server_pids
 from tests.support.records import assert_sound, primary, records_of
 from vmtoll.model.errors import ExperimentError, InventoryError
 from vmtoll.model.finding import Code
+from vmtoll.model.inventory import Host
 from vmtoll.model.trial import ClientPlace, TrialRecord
 from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.facts import tool_versions
 from vmtoll.runner.run import plan, run
 from vmtoll.runner.session import Session
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import Host, load_inventory
+from vmtoll.spec.inventory import load_inventory
 
 Records = list[TrialRecord]
 Measured = Callable[..., Records]

@@ -14,12 +14,12 @@ from tests.support.records import crosscheck, primary, records_of
 from vmtoll.agent.servers import metrics_page
 from vmtoll.model.columns import flat
 from vmtoll.model.errors import AgentError
+from vmtoll.model.inventory import Host
 from vmtoll.model.trial import TrialRecord
 from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.run import run
 from vmtoll.runner.server_times import parse
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import Host
 
 FIGURES = [f"server_{name}_{share}_us" for name in ("time", "loop_lag") for share in ("p50", "p99", "p999")]
 

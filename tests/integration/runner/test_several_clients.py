@@ -21,10 +21,10 @@ from vmtoll.loadgen import OpenLoad, Output
 from vmtoll.model.errors import ExperimentError, InventoryError
 from vmtoll.model.event import Event, Phase, TrialStep
 from vmtoll.model.finding import Code, Role
+from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.trial import TrialRecord
 from vmtoll.runner.run import run
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import Host, Inventory
 
 Records = list[TrialRecord]
 Rewrite = Callable[..., Path]

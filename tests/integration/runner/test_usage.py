@@ -16,13 +16,13 @@ from vmtoll.agent.machine import read_kib
 from vmtoll.loadgen import OpenLoad
 from vmtoll.model.errors import AgentError
 from vmtoll.model.finding import Code, Finding, Role, Validity
+from vmtoll.model.inventory import Host
 from vmtoll.model.trial import Measurement
 from vmtoll.runner import gates
 from vmtoll.runner.clients import Sending
 from vmtoll.runner.conditions import Names, ObservedLoad, Sender, judge
 from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.usage import Usage, read_mb, telemetry, with_cpu
-from vmtoll.spec.inventory import Host
 
 
 def test_less_read_than_served_is_not_cold() -> None:

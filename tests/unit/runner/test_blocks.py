@@ -10,6 +10,7 @@ import yaml
 from tests.support.machines import WORKLOAD
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.event import Event, LookEnded
+from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import BASELINE, Arm, Scenario
 from vmtoll.model.until import Compared, Look, Standing, Stop, Until
@@ -18,7 +19,6 @@ from vmtoll.runner.run import Plan, plan
 from vmtoll.runner.session import Session
 from vmtoll.runner.store import Store
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import Inventory
 
 Rewrite = Callable[..., Path]
 HOUR = Until(half_width_pct=2, at_most_min=60)

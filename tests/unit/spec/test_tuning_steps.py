@@ -9,6 +9,7 @@ import pytest
 from vmtoll.commands.replay import _tuning_steps
 from vmtoll.model.errors import ExperimentError, InventoryError
 from vmtoll.model.experiment import TuningSteps
+from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Skipped
 from vmtoll.paths import PROJECT
 from vmtoll.runner.plan import cells
@@ -16,7 +17,7 @@ from vmtoll.runner.requirements import without_absent
 from vmtoll.runner.run import _skipped
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
-from vmtoll.spec.inventory import Inventory, from_data
+from vmtoll.spec.inventory import from_data
 
 Rewrite = Callable[..., Path]
 PROFILES = {
