@@ -150,13 +150,15 @@ def littles_law(
     """Requests in flight on average must be the number of users, in a closed loop without pauses.
 
     A tool that counts time in ticks of `tick_s` counts a sample of them: what two standard deviations of
-    that count explain is no finding. Nor are fewer in flight by what the tool's own work at each request explains.
+    that count explain is no finding. Nor are fewer in flight by what the tool's own work at each request explains,
+    or the end of a load with few requests, where the users end one after another within the time of one request.
     """
-    if concurrency is None or elapsed_s <= 0:
+    if concurrency is None or elapsed_s <= 0 or requests <= 0:
         return []
     noise = max(LITTLE_OFF, 2 * math.sqrt(tick_s / (users * elapsed_s)))
     own_work = OWN_WORK_S * requests / (users * elapsed_s)
-    if -max(noise, own_work) <= concurrency / users - 1 <= noise:
+    the_end = users / requests
+    if -max(noise, own_work, the_end) <= concurrency / users - 1 <= noise:
         return []
     return [Finding(Code.LITTLES_LAW, concurrency, users, Role.PRIMARY, tool, machine)]
 
