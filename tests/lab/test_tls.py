@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.lab.records import BY_CLIENT, BY_OPEN_CLIENT, measure, primary, undisturbed
+from vmtoll.model.finding import Code
 from vmtoll.model.transport import CIPHER, PROTOCOL
 from vmtoll.spec.server import read_servers
 
@@ -52,3 +53,21 @@ def test_handshakes_on_metal_and_guest(lab: Path, tmp_path: Path, workload: str)
     metal, guest = (facts[machine]["servers"]["nginx"]["tls"][name] for machine in ("metal", "kvm"))
     assert metal == guest
     assert metal["resumption"] is (workload == "tls-resumed")
+
+
+def test_the_kernel_of_a_guest_encrypts(lab: Path, tmp_path: Path) -> None:
+    """The guest has Debian's kernel and its module `tls`; metal has whatever kernel this machine has."""
+    written = experiment(
+        tmp_path / "kernel.yml",
+        workloads=["large-transport-tls-users"],
+        environments=["kvm-default"],
+        servers=["nginx", "nginx-ktls"],
+    )
+    folder, records = measure(written, lab / "inventory.yml", tmp_path / "results")
+    assert {record.scenario.server for record in records} == {"nginx", "nginx-ktls"}
+    for record in records:
+        assert Code.FINGERPRINT not in record.codes, record.findings
+        assert primary(record).successful == primary(record).requests
+    servers = json.loads((folder / "hosts.json").read_text())["kvm"]["servers"]
+    seen = {name: servers[name]["tls"]["HTTP/1.1"]["kernel"] for name in ("nginx", "nginx-ktls")}
+    assert seen == {"nginx": False, "nginx-ktls": True}

@@ -147,6 +147,7 @@ def _provision(partial: Path, root: Path, variables: archives.Variables, tools_b
         [
             *("setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--boot"),
             *(f"--directory={root}", "--machine=vmtoll-image", "--resolv-conf=copy-host", "--timezone=off"),
+            "--link-journal=no",  # nor is this machine's ID asked for, which a container may lack
             f"--load-credential=ssh.authorized_keys.root:{key}.pub",
         ],
         stdin=subprocess.DEVNULL,
@@ -156,7 +157,7 @@ def _provision(partial: Path, root: Path, variables: archives.Variables, tools_b
     )
     try:
         reach: list[str | Path] = ["ssh", *ssh_options.split(), "-i", key, "-p", str(port), "root@127.0.0.1"]
-        _wait_for_ssh(reach, machine)
+        _wait_for_ssh(reach, machine, partial / "console.log")
         run([*reach, "apt-get", "update", "-q"])
         extra = partial / "variables.json"
         extra.write_text(json.dumps(variables))
@@ -176,11 +177,12 @@ def _provision(partial: Path, root: Path, variables: archives.Variables, tools_b
         file.unlink(missing_ok=True)
 
 
-def _wait_for_ssh(reach: list[str | Path], machine: "subprocess.Popen[bytes]") -> None:
+def _wait_for_ssh(reach: list[str | Path], machine: "subprocess.Popen[bytes]", console: Path) -> None:
     deadline = time.monotonic() + BOOT_TIMEOUT_S
     while subprocess.run([*map(str, reach), "true"], capture_output=True, check=False).returncode != 0:
         if machine.poll() is not None or time.monotonic() > deadline:
-            raise UserError(f"The image's machine does not answer; its console: {IMAGES}/.partial-*/console.log")
+            last = console.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise UserError(f"The image's machine does not answer; {console} ends with {last!r}")
         time.sleep(0.2)
 
 

@@ -51,7 +51,8 @@ def build(image: Path, disk: Path, recipe: Mapping[str, Any], carried: Mapping[P
     layers = f"lowerdir={image}/root,upperdir={work}/upper,workdir={work}/work"
     run(["mount", "-t", "overlay", "overlay", "-o", layers, root])
     try:
-        enter = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--resolv-conf=copy-host"]
+        enter = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--link-journal=no"]
+        enter += ["--resolv-conf=copy-host"]
         enter += ["--timezone=off", "--setenv=DEBIAN_FRONTEND=noninteractive", f"--directory={root}"]
         run([*enter, "apt-get", "-q", "update"], log=log)
         run([*enter, "apt-get", "-qy", "--no-install-recommends", "install", *recipe["include"]], log=log)
