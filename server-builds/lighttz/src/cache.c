@@ -65,7 +65,7 @@ static void link_file(struct cache *c, struct file *f)
 
 void cache_age(struct cache *c, double now)
 {
-    double before = now - 1 - (double)AGE * c->root.config->revalidate / 1000;
+    double before = now - 1 - (double)AGE * (double)c->root.config->revalidate / 1000;
     struct file *f; /* the latest look first, but for second chances */
     while ((f = TAILQ_LAST(&c->use, uses)) && f->checked < before)
         unlink_file(c, f);

@@ -255,7 +255,7 @@ static int parse_framing(struct request *r)
     if (r->http_1_0 || r->chunked)
         return r->http_1_0 ? 400 : 0;
     struct str item = {NULL, 0};
-    for (size_t n = 0; str_item(&value, ',', &item); n++)
+    while (str_item(&value, ',', &item))
         if (value.p && str_ieq(item, STR("chunked")))
             return 400;
     return str_ieq(item, STR("chunked")) ? 501 : 400;

@@ -105,7 +105,7 @@ static void start_clock(struct script *s)
 {
     double time = (double)s->config->lua_time / 1000;
     s->cpu_deadline = seconds(CLOCK_THREAD_CPUTIME_ID) + time;
-    s->wall_deadline = seconds(CLOCK_MONOTONIC) + time * WALL_FACTOR;
+    s->wall_deadline = seconds(CLOCK_MONOTONIC) + time * (double)WALL_FACTOR;
     lua_sethook(s->lua, on_count, LUA_MASKCOUNT, HOOK_EVERY);
 }
 
