@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vmtoll import loadgen
-from vmtoll.loadgen import ClosedLoad
+from vmtoll.loadgen import ClosedLoad, ToolLoad, ToolResult
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Finding, Role
 from vmtoll.model.trial import Measurement, Offered
@@ -53,33 +53,35 @@ def _crosscheck(driver: Driver, tool: str) -> ToolRun:
 def _measurement(run: ToolRun) -> Measurement:
     result = run.result
     known = measurement(run, run.done.wall_s)
-    if result.sent_us is not None and result.latencies_us is not None and isinstance(run.load, ClosedLoad):
-        steady_rps = latency.steady_rps(result.sent_us, result.latencies_us, run.load.in_flight)
-        known = replace(known, throughput_rps=steady_rps or known.throughput_rps)
+    steady = _steady(run.load, result)
     known = replace(
         known,
+        throughput_rps=steady.rps if steady else known.throughput_rps,
         response_time_mean_ms=result.response_time_mean_ms,
-        concurrency=result.concurrency,
+        concurrency=steady.in_flight if steady else result.concurrency,
         longest_ms=result.longest_ms,
         shortest_ms=result.shortest_ms,
     )
     return with_service_times(with_figures(known, result.columns), result.latencies_us)
 
 
+def _steady(load: ToolLoad, result: ToolResult) -> latency.Steady | None:
+    """Where the tool tells each request of a closed loop."""
+    if not isinstance(load, ClosedLoad) or result.sent_us is None or result.latencies_us is None:
+        return None
+    return latency.steady(result.sent_us, result.latencies_us, load.in_flight)
+
+
 def _littles_law(run: ToolRun) -> list[Finding]:
     """Of each client by itself: where one is done before the others, they had fewer users together."""
     tick_s = loadgen.get(run.tool).tick_s
-    return [
-        finding
-        for part in run.parts
-        if isinstance(part.done.load, ClosedLoad)
-        for finding in gates.littles_law(
-            part.result.concurrency,
-            part.done.load.in_flight,
-            part.result.transactions,
-            part.result.elapsed_s,
-            tick_s,
-            run.tool,
-            part.client,
-        )
-    ]
+    fired: list[Finding] = []
+    for part in run.parts:
+        load, result = part.done.load, part.result
+        if isinstance(load, ClosedLoad):
+            steady = _steady(load, result)
+            in_flight = steady.in_flight if steady else result.concurrency
+            fired += gates.littles_law(
+                in_flight, load.in_flight, result.transactions, result.elapsed_s, tick_s, run.tool, part.client
+            )
+    return fired

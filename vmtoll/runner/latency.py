@@ -1,5 +1,6 @@
 """Service or response times of one trial: percentiles and a mergeable histogram, in microseconds."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,20 @@ def percentile_us(values_us: NDArray[np.int64], per_mille: int) -> float:
     return _nearest(np.sort(values_us), per_mille)
 
 
-def steady_rps(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], users: int) -> float | None:
-    """Responses per second of a closed loop between the first and the last moment at which all users had a request in
-    flight: while a tool starts, and once users have sent their last, the load is another one, and one request that
-    takes seconds would decide the whole figure.
+@dataclass(frozen=True)
+class Steady:
+    """A closed loop between the first and the last moment at which all users had a request in flight.
 
-    None where less than half of the responses came in that time.
+    While a tool starts, and once users have sent their last, the load is another one, and one request that takes
+    seconds would decide the whole figure. `in_flight`: how many requests on average.
     """
+
+    rps: float
+    in_flight: float
+
+
+def steady(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], users: int) -> Steady | None:
+    """The steady part of a closed loop's requests; None where less than half of the responses came in it."""
     ends_us = sent_us + latencies_us
     times_us, changes = np.concatenate([ends_us, sent_us]), np.repeat([-1, 1], len(sent_us))
     order = np.lexsort((changes, times_us))  # at one moment a user's answer comes before its next request
@@ -41,7 +49,11 @@ def steady_rps(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], user
         return None
     first_us, last_us = times_us[order][full[[0, -1]]]
     answered = int(np.count_nonzero((ends_us > first_us) & (ends_us <= last_us)))
-    return answered / (last_us - first_us) * 1e6 if 2 * answered >= len(ends_us) and last_us > first_us else None
+    if 2 * answered < len(ends_us) or last_us <= first_us:
+        return None
+    within_us = np.minimum(ends_us, last_us) - np.maximum(sent_us, first_us)
+    span_us = float(last_us - first_us)
+    return Steady(answered / span_us * 1e6, float(within_us[within_us > 0].sum()) / span_us)
 
 
 def _nearest(ordered: NDArray[np.int64], per_mille: int) -> float:
