@@ -4,7 +4,6 @@
 """
 
 import json
-import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,9 @@ from vmtoll.model.errors import InventoryError
 Role = Literal["client", "metal", "kvm_guest", "kvm_host"]
 GuestAccelerator = Literal["kvm", "tcg"]
 _MADE = "guest with a profile"
-_ALIVE_S = 2  # after which ssh asks a silent machine whether it is there, again and again
+# ssh asks a machine that says nothing whether it is there, every 2 s, and gives up after the fourth question.
+_ALIVE_S, _QUESTIONS = 2, 4
+SILENT_S = _ALIVE_S * (_QUESTIONS + 1)
 
 
 def _variable(default: Any, hosts: str, text: str, unit: str = "", **limits: Any) -> Any:
@@ -127,9 +128,6 @@ class HostVars(GuestVariables):
         " `systemctl reboot`, of a guest `systemctl poweroff` and what `vmtoll_revive` says",
     )
     back_s: float = _variable(300.0, "all", "how long a run waits for a lost machine, as in a reboot", "s", ge=0)
-    silent_s: float = _variable(
-        8.0, "all", "how long a machine may say nothing before its SSH connection counts as lost", "s", ge=2
-    )
     lab: Literal["embedded", "hosts"] = _variable("hosts", "all", "`embedded`: the lab that `vmtoll lab up` makes")
     tuning: dict[str, Any] | None = _variable(
         None, "metal, KVM host", "what `vmtoll tune` sets ([real-hosts.md](real-hosts.md#tuning)); unset: nothing"
@@ -226,7 +224,7 @@ class Host:
         if self.is_local:
             return [sys.executable if reach.python_interpreter == "python3" else reach.python_interpreter]
         argv = ["ssh", *shlex.split(reach.ssh_common_args)]
-        alive = (f"ServerAliveInterval={_ALIVE_S}", f"ServerAliveCountMax={math.ceil(self.vars.silent_s / _ALIVE_S)}")
+        alive = (f"ServerAliveInterval={_ALIVE_S}", f"ServerAliveCountMax={_QUESTIONS}")
         for option in ("BatchMode=yes", "ConnectTimeout=10", *alive):
             argv += ["-o", option]
         argv += ["-o", "ControlMaster=no", "-o", "ControlPath=none", "-T"]

@@ -33,6 +33,7 @@ def boot_anew(session: Session, tell: Listener) -> None:
     back.
     """
     resume_all(session)
+    restore(session, tell)
     inventory = session.inventory
     hosts = {host.name: host for sut in inventory.under_test if (host := inventory.kvm_host(sut))}
     guests = [sut for sut in inventory.under_test if inventory.kvm_host(sut)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from vmtoll import agent
 from vmtoll.model.errors import AgentError, HostLostError
-from vmtoll.model.inventory import Host
+from vmtoll.model.inventory import SILENT_S, Host
 
 # What ssh ends with when it did not get in, or was cut off; a remote command hardly ever does.
 _SSH_FAILED = 255
@@ -201,7 +201,7 @@ class AgentLine:
 
     def _ending(self, status: int) -> str:
         if status == _SSH_FAILED and not self.host.is_local:
-            return f"the SSH connection was cut, or {self.host.ssh_host} was silent for {self.host.vars.silent_s:g} s"
+            return f"the SSH connection was cut, or {self.host.ssh_host} was silent for {SILENT_S} s"
         return "the agent ended"
 
     def _overhear(self, process: subprocess.Popen[bytes]) -> None:

@@ -229,7 +229,10 @@ def _skipped(resolved: Resolved) -> list[Skipped]:
 
 
 def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
-    """Reach every machine, hold and compare them; one that is lost once it was reached is brought back."""
+    """Reach every machine, hold and compare them; one that is lost meanwhile is brought back.
+
+    Raises VmtollError when machines are lost again and again.
+    """
     total = len(planned.trials)
     for name, why in {**session.resolved.skipped, **session.resolved.absent}.items():
         tell(SkippedEvent(name, why))
@@ -241,14 +244,16 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
     facts.open_all(kvm_hosts)
     resume_left(session)
     facts.open_all([line for line in session.lines.values() if line not in kvm_hosts])
-    tell(ComparingMachines(total, planned.total_s))
-    for _ in range(LOSSES):
+    for losses_left in reversed(range(LOSSES + 1)):
+        tell(ComparingMachines(total, planned.total_s))
         try:
             _hold_and_compare(session, planned)
-            return
-        except HostLostError:
+        except HostLostError as error:
+            if not losses_left:
+                raise VmtollError(f"{error}; machines were lost {LOSSES + 1} times before the first trial") from error
             restore(session, tell)
-    _hold_and_compare(session, planned)
+        else:
+            return
 
 
 def _hold_and_compare(session: Session, planned: Plan) -> None:
