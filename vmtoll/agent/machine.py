@@ -15,8 +15,8 @@ from vmtoll.agent.protocol import CpuTimes
 
 DROP = Path("/proc/sys/vm/drop_caches")
 POWERCAP = "/sys/class/powercap"
-# The kernel's PM QoS: whoever holds this file open may limit how long an idle CPU takes to wake up, in µs. Without a
-# request it says 2,000 s.
+# The kernel's PM QoS: a process that holds this file open may limit how long an idle CPU takes to wake up, in µs.
+# Without a request it says 2,000 s.
 CPU_LATENCY = "/dev/cpu_dma_latency"
 _NO_LIMIT_US = 2_000_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -53,15 +53,16 @@ def cpu_latency_us(root: str = "") -> int | None:
 def kept_awake() -> IO[bytes] | None:
     """Keep idle CPUs out of deep sleep for as long as the returned file is open; None where that cannot be asked.
 
-    1 µs, as tuned's profile network-latency: the CPUs still rest in the lightest state. Of a virtual machine that polls
-    before it halts (haltpoll) that state is the halt, from which its host may wake it milliseconds late: 0 there.
+    They rest in the lightest state, as with tuned's profile latency-performance. Of a virtual machine that polls before
+    it halts (haltpoll) that state is the halt, from which its host may wake it milliseconds late: it only polls.
     """
     polls = read("/sys/devices/system/cpu/cpuidle/current_driver") == "haltpoll"
+    lightest_us = read("/sys/devices/system/cpu/cpu0/cpuidle/state1/latency")  # state 0 polls
     try:
         handle = Path(CPU_LATENCY).open("wb", buffering=0)  # noqa: SIM115 (the caller keeps it)
+        handle.write((0 if polls else int(lightest_us or 1)).to_bytes(4, sys.byteorder))
     except OSError:
         return None
-    handle.write((0 if polls else 1).to_bytes(4, sys.byteorder))
     return handle
 
 

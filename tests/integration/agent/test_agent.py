@@ -333,7 +333,8 @@ def test_a_client_keeps_idle_cpus_awake_until_its_agent_ends(machines: Inventory
     line.open()
     before = latency_us()
     line.call("stay_awake")
-    assert latency_us() in {0, 1}
+    lightest_us = Path("/sys/devices/system/cpu/cpu0/cpuidle/state1/latency")
+    assert latency_us() in {0, int(lightest_us.read_text()) if lightest_us.exists() else 1}
     line.open()
     assert latency_us() == before
     line.close()
