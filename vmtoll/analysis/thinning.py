@@ -59,7 +59,7 @@ def _from_bundle(table: Path, trial: TrialRecord) -> tuple[Floats, Floats] | Non
 
 
 def thinned(run_dir: Path, trial: TrialRecord, role: Role, requests: int, percentile: float) -> float | None:
-    """The percentile (a fraction) in µs that `requests` of a trial's have: the geometric mean over all choices.
+    """The percentile (a fraction) in µs of `requests` of a trial's requests: the geometric mean over all choices.
 
     None without a histogram.
     """

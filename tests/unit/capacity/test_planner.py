@@ -459,7 +459,7 @@ def test_the_report_has_a_section_where_there_is_a_sweep(tmp_path: Path) -> None
 
 
 def troubled(rps: float, blocks: int, p99_ms: float, lost: float) -> Callable[[Row], list[Row]]:
-    """From that rate on, in this number of blocks: this p99, and this number of failed requests."""
+    """From that rate on, in this number of blocks: this p99, and this share of failed requests."""
 
     def change(row: Row) -> list[Row]:
         if row["offered_rps"] < rps or row["block"] > blocks:
