@@ -21,8 +21,8 @@ from vmtoll.shell import lock, play, run
 IMAGES = CACHE / "images"
 KEPT_IMAGES = 2
 DISK = "guest.qcow2"
-# systemd makes a machine's ID of this one, where it finds it: all machines of an image would have the same, and by it
-# the same MAC address on their bridges.
+# systemd copies this ID into an empty /etc/machine-id. All machines of an image would have the same ID, and the same
+# MAC address on their bridges, which systemd derives from it.
 DBUS_ID = "var/lib/dbus/machine-id"
 BOOT_TIMEOUT_S = 60
 # Of playbooks/, what is done around the machines and not in them.
@@ -147,7 +147,7 @@ def _provision(partial: Path, root: Path, variables: archives.Variables, tools_b
         [
             *("setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--boot"),
             *(f"--directory={root}", "--machine=vmtoll-image", "--resolv-conf=copy-host", "--timezone=off"),
-            "--link-journal=no",  # nor is this machine's ID asked for, which a container may lack
+            "--link-journal=no",  # systemd-nspawn else needs the ID of this machine, which a container may lack
             f"--load-credential=ssh.authorized_keys.root:{key}.pub",
         ],
         stdin=subprocess.DEVNULL,

@@ -66,7 +66,7 @@ def _measurement(run: ToolRun) -> Measurement:
 
 
 def _steady(load: ToolLoad, result: ToolResult) -> latency.Steady | None:
-    """Where the tool tells each request of a closed loop."""
+    """The steady part of a closed loop; None where the tool does not log each request, or there is no such part."""
     if not isinstance(load, ClosedLoad) or result.sent_us is None or result.latencies_us is None:
         return None
     return latency.steady(result.sent_us, result.latencies_us, load.in_flight)

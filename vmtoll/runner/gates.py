@@ -50,7 +50,7 @@ from vmtoll.runner.interference import BackgroundCpu
 CLIENT_SHARE = 0.85
 LINK_PCT = 90.0
 LITTLE_OFF = 0.05
-# What a tool does between an answer and its user's next request: h2load took 2 to 2.5 µs, of cycles of 40 µs and more.
+# What a tool does between an answer and its user's next request: h2load took 2 to 2.5 µs; others were not measured.
 # It makes a difference between two servers or machines look smaller, hence a limit to what it explains.
 OWN_WORK_S = 4e-6
 OWN_WORK_OFF = 0.1

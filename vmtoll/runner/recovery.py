@@ -42,11 +42,12 @@ def take(session: Session, host: Host) -> None:
     """
     line = session.line(host)
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    owner = f"run {session.run_id} of {session.resolved.experiment.name} (process {os.getpid()}, since {since})"
+    ours = f"run {session.run_id} "
+    owner = f"{ours}of {session.resolved.experiment.name} (process {os.getpid()}, since {since})"
     deadline = time.monotonic() + LOCK_S
     while held_by := line.call("lock", owner=owner)["held_by"]:
         # After an outage this run's own agent holds the machine until the kernel there learns that nobody listens.
-        ours_s = host.vars.back_s if held_by.startswith(f"run {session.run_id} ") else 0
+        ours_s = host.vars.back_s if held_by.startswith(ours) else 0
         if time.monotonic() > deadline + ours_s:
             raise ResultsError(f"{host.name} is in use by {held_by}")
         time.sleep(0.25)

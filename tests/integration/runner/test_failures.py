@@ -228,9 +228,8 @@ def test_a_machine_on_its_way_down_is_not_taken_for_back(
         events.append(event)
         if is_at(event, Phase.MEASURING, "siege") and sum(is_at(e, Phase.MEASURING, "siege") for e in events) == 1:
             threading.Timer(0.2, kill_agent_of, [tmp_path / "metal"]).start()
-        elif (
-            isinstance(event, MachineStep) and event.absence is Absence.LOST
-        ):  # not earlier: all machines here would ask the one stand-in
+        # Not earlier: all machines here would ask the one stand-in.
+        elif isinstance(event, MachineStep) and event.absence is Absence.LOST:
             (stand_in / "systemctl").write_text(GOING_DOWN.format(folder=stand_in))
             (stand_in / "systemctl").chmod(0o755)
 

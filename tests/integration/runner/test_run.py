@@ -291,7 +291,7 @@ def is_at(event: Event, phase: Phase, tool: str | None = None) -> bool:
 
 
 def kill_agent_of(root: Path) -> None:
-    """SIGKILL whoever holds the machine's lock, and its server, if it runs: what a pulled plug does."""
+    """Kill the agent that holds the machine's lock, and the server if it runs, as a power cut would."""
     inode = (root / "run" / "vmtoll.lock").stat().st_ino
     sessions = {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3] for pid in server_pids(root)}
     doomed = []

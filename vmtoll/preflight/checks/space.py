@@ -9,7 +9,7 @@ from vmtoll.preflight.result import CheckResult, fail, ok
 ORDER = 45
 # Sites and what is built on the controller take 60 MiB; the rest is for packages and for what tools log of a load.
 _DISK_MIB = 512
-# Where no load starts but that of a client on the machine under test. /tmp is half of the memory on Debian 13.
+# Load tools log to /tmp of a machine under test only for `client: localhost`. On Debian 13 /tmp is half of the memory.
 _SUT_TMP_MIB = 256
 _MEMORY_MIB = 256
 
