@@ -6,7 +6,7 @@ LINK ?= unshaped
 TOPOLOGY ?= single
 RUN ?= results/latest
 N ?= metal_vs_kvm
-# Of the image: trixie or bookworm; default: this machine's own release.
+# Of the image: trixie or bookworm; default: trixie, the newest.
 ifdef SUITE
 export VMTOLL_SUITE := $(SUITE)
 endif
@@ -20,13 +20,13 @@ help: ## this list
 setup: ## install Debian packages and the pinned Python environment
 	@scripts/setup
 
-setup-tests:
+setup-tests: ## the same, with what tests and linters need
 	@scripts/setup --tests
 
 demo: setup ## build the lab, provision it, run the experiment `demo`, write its report (SUITE=trixie or bookworm)
 	@$(VMTOLL) demo
 
-check: ## linters and unit tests: no root, no lab, about four minutes
+check: ## linters and unit tests: no root, no lab, about four minutes (packages: setup-tests)
 	@scripts/check
 
 test: setup-tests ## every test: linters, unit and integration tests, the C server's, and the embedded lab
@@ -35,10 +35,10 @@ test: setup-tests ## every test: linters, unit and integration tests, the C serv
 test-long: setup-tests ## the same, more of the guest, and labs of other shapes: guests of every profile, three clients, two test beds
 	@scripts/test --long
 
-test-kvm: setup ## labs of virtual machines: KVM hosts with kernels of their own, guests of every profile under KVM
+test-kvm: setup-tests ## labs of virtual machines: KVM hosts with kernels of their own, guests of every profile under KVM
 	@scripts/test --kvm
 
-lint: setup ## all linters
+lint: setup-tests ## all linters
 	@scripts/lint
 
 lab-up: setup ## bring the embedded lab up (LINK=100mbit, TOPOLOGY=single, multi or machines, GUESTS=kvm-2009,kvm-default, SUITE=trixie or bookworm)
@@ -80,7 +80,7 @@ notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails, capacity or r
 site: setup ## write a page over all runs, to filter and compare (site/index.html)
 	@$(VMTOLL) site
 
-docs: setup ## write the documents as a site (build/site/index.html), every link checked
+docs: setup-tests ## write the documents as a site (build/site/index.html), every link checked
 	@scripts/docs
 
 bench-percentiles: setup ## time and memory of exact percentiles over 100 million samples
@@ -99,10 +99,8 @@ bench-verdicts: setup ## how often a page is wrong and what it can see, by simul
 	@.venv/bin/python -m vmtoll.benchmarks.verdicts
 	@.venv/bin/python -m vmtoll.benchmarks.until
 
-lock: ## pin the Python environment again (needs pip-tools; takes minutes)
-	@.venv/bin/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --generate-hashes --extra dev --extra notebooks \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options --no-header \
-		--output-file requirements.txt pyproject.toml
+lock: setup-tests ## pin the Python environments again (takes minutes)
+	@scripts/lock
 
 clean: ## remove what was built in this folder (not results, not the image cache)
 	@$(MAKE) -s -C server-builds/lighttz clean
