@@ -92,12 +92,16 @@ def _build(folder: Path, release: Release, variables: archives.Variables, say: S
 
     include = ",".join(recipe["include"])
     with ThreadPoolExecutor() as pool:
-        # Compiling takes minutes, and the base system is mostly waiting for the disk and the mirror.
+        # Compiling takes minutes, and the rest is mostly waiting for the disk and the mirror.
         compiling = pool.submit(tools.build)
         say(f"image {folder.name}: base system ({release.name}, {release.suite}) by mmdebstrap")
         run(["mmdebstrap", "--variant=minbase", f"--include={include}", release.suite, root], log=log)
         say(f"image {folder.name}: provisioning by playbooks/image.yml and site.yml")
-        _provision(partial, root, variables, compiling.result)
+        _provision(partial, root, variables)
+        compiling.result()
+    # As the role load_tools would, had they been there in time.
+    for tool in variables["load_tools_binaries"]:
+        shutil.copy(tool["binary"], root / "usr/local/bin" / tool["name"])
     say(f"image {folder.name}: disk of the guest")
     _strip(root)
     shutil.copyfile(next(root.glob("boot/vmlinuz-*")), partial / "vmlinuz")
@@ -117,8 +121,8 @@ def _build(folder: Path, release: Release, variables: archives.Variables, say: S
     partial.rename(folder)
 
 
-def _provision(partial: Path, root: Path, variables: archives.Variables, tools_built: Callable[[], object]) -> None:
-    """Boot the tree with the machine's network; run image.yml and, once the tools are built, site.yml against it.
+def _provision(partial: Path, root: Path, variables: archives.Variables) -> None:
+    """Boot the tree with the machine's network; run image.yml and site.yml against it, but for the tools' programs.
 
     Over SSH, as against every host.
     """
@@ -160,9 +164,8 @@ def _provision(partial: Path, root: Path, variables: archives.Variables, tools_b
         _wait_for_ssh(reach, machine, partial / "console.log")
         run([*reach, "apt-get", "update", "-q"])
         extra = partial / "variables.json"
-        extra.write_text(json.dumps(variables))
+        extra.write_text(json.dumps(variables | {"load_tools_binaries": []}))
         play("image.yml", inventory=inventory, quiet=True)
-        tools_built()
         play("site.yml", "-e", f"@{extra}", inventory=inventory, quiet=True)
         run([*reach, "apt-get", "clean"])
     finally:
