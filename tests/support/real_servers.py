@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from vmtoll.lab.suite import chosen
+from vmtoll.lab.suite import of_guests
 from vmtoll.provisioning import certificate, servers
 from vmtoll.spec.server import read_server
 
@@ -54,7 +54,7 @@ def install(name: str, root: Path, port: int, cache: Path) -> dict[str, Any]:
     It has no unit: the agent starts its command.
     """
     definition = read_server(name)
-    files = certificate.files(cache) | servers._files(definition, servers.Policy(port=port), chosen())
+    files = certificate.files(cache) | servers._files(definition, servers.Policy(port=port), of_guests())
     for path, (content, mode) in files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

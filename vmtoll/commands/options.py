@@ -62,7 +62,7 @@ SuiteOption = Annotated[
     Suite | None,
     typer.Option(
         "--suite",
-        help="Release of Debian that the image is made of (default: VMTOLL_SUITE, else this machine's own).",
+        help="Release of Debian that the image is made of (default: VMTOLL_SUITE, else the newest).",
     ),
 ]
 

@@ -2,7 +2,7 @@
 
 from vmtoll.commands.options import CheckOption, InventoryOption, LimitOption, SuiteOption
 from vmtoll.lab import embedded
-from vmtoll.lab.suite import chosen
+from vmtoll.lab.suite import of_guests
 
 
 def provision(
@@ -13,7 +13,7 @@ def provision(
 ) -> None:
     """Bring every machine into the state in which it is measured (playbooks/site.yml).
 
-    --suite is for the guests that vmtoll makes: what their image is made of.
+    --suite is for the guests of an inventory that vmtoll makes: their image has this machine's release by default.
     """
-    release = chosen(suite) if suite and inventory else None
+    release = of_guests(suite) if suite and inventory else None
     embedded.provision(inventory, ["--check", "--diff"] if check else [], limit, release)

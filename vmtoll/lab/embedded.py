@@ -153,7 +153,7 @@ def provision(
     """
     chosen = inventory or require()
     data = read_inventory(chosen, limit)
-    removed = make_guests(data, chosen, options, release or (suite.chosen() if inventory else _own_release()))
+    removed = make_guests(data, chosen, options, release or (suite.of_guests() if inventory else _own_release()))
     tools.build()
     variables = archives.variables(_policy(data, chosen))
     pattern = joined(limit or "all", *(f"!{name}" for name in removed))

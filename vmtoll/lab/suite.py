@@ -1,4 +1,4 @@
-"""Which release of Debian the image is made of: the one that is asked for, else this machine's own."""
+"""Which release of Debian an image is made of: the one that is asked for, else one that suits what it is for."""
 
 import os
 from pathlib import Path
@@ -9,14 +9,28 @@ VARIABLE = "VMTOLL_SUITE"
 OS_RELEASE = Path("/etc/os-release")
 
 
-def chosen(suite: str | None = None, os_release: Path = OS_RELEASE) -> Release:
-    """The release of this suite or of the variable VMTOLL_SUITE; without them this machine's own, else the newest.
+def chosen(suite: str | None = None) -> Release:
+    """The release of the embedded lab's machines: of this suite or of the variable VMTOLL_SUITE, else the newest.
 
-    Its own, because metal of the embedded lab is a container on this machine's kernel, and the guest boots the image's:
-    of one release, both sides run one kernel. Raises UserError for an unknown suite.
+    Raises UserError for an unknown suite.
     """
-    if asked := suite or os.environ.get(VARIABLE):
-        return of_suite(asked)
+    asked = suite or os.environ.get(VARIABLE)
+    return of_suite(asked) if asked else RELEASES[0]
+
+
+def of_guests(suite: str | None = None, os_release: Path = OS_RELEASE) -> Release:
+    """The release of guests for hosts of an inventory: as asked, else this machine's own, else the newest.
+
+    Metal and guest of an inventory have the packages of their own releases, which must be the same to be compared.
+    Raises UserError for an unknown suite.
+    """
+    if suite or os.environ.get(VARIABLE):
+        return chosen(suite)
+    return of_this_machine(os_release) or RELEASES[0]
+
+
+def of_this_machine(os_release: Path = OS_RELEASE) -> Release | None:
+    """This machine's release; None when vmtoll does not know it."""
     fields = [line.partition("=") for line in os_release.read_text().splitlines()]
     system = {key: value.strip("\"'") for key, _, value in fields}
-    return of_system(system.get("ID", ""), system.get("VERSION_ID", "")) or RELEASES[0]
+    return of_system(system.get("ID", ""), system.get("VERSION_ID", ""))

@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.machines import LIGHTTZ
 from tests.support.real_servers import free_ports
-from vmtoll.lab.suite import chosen
+from vmtoll.lab.suite import of_guests
 from vmtoll.model.release import RELEASES
 from vmtoll.provisioning import certificate, servers
 from vmtoll.sites import SITES_DIR, build
@@ -112,7 +112,7 @@ def _configure(definition: ServerDefinition, port: int, folder: Path) -> None:
     for path, (content, _) in certificate.files(folder / "cache").items():
         (keys / Path(path).name).write_bytes(content)
     moved = {f"/run/vmtoll-{definition.name}": str(runtime), str(Path(certificate.CERTIFICATE).parent): str(keys)}
-    for path, (content, _) in servers._files(definition, servers.Policy(port=port), chosen()).items():
+    for path, (content, _) in servers._files(definition, servers.Policy(port=port), of_guests()).items():
         if path.startswith(str(folder)):
             text = content.decode()
             for where, there in moved.items():

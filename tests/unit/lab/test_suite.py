@@ -1,10 +1,10 @@
-"""Which release the image is made of: asked for, or the machine's own, or the newest."""
+"""Which release an image is made of: asked for, else the newest for the lab, this machine's own for other guests."""
 
 from pathlib import Path
 
 import pytest
 
-from vmtoll.lab.suite import VARIABLE, chosen
+from vmtoll.lab.suite import VARIABLE, chosen, of_guests
 from vmtoll.model.errors import UserError
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux {0}"\nNAME="Debian GNU/Linux"\nVERSION_ID="{0}"\nID=debian\n'
@@ -25,9 +25,16 @@ def os_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ID=arch\n", "trixie"),
     ],
 )
-def test_without_a_choice_it_is_the_machines_own_else_the_newest(os_release: Path, text: str, suite: str) -> None:
+def test_guests_of_an_inventory_default_to_the_machines_own_else_the_newest(
+    os_release: Path, text: str, suite: str
+) -> None:
     os_release.write_text(text)
-    assert chosen(os_release=os_release).suite == suite
+    assert of_guests(os_release=os_release).suite == suite
+
+
+@pytest.mark.usefixtures("os_release")
+def test_the_labs_machines_default_to_the_newest() -> None:
+    assert chosen().suite == "trixie"
 
 
 def test_an_option_comes_before_the_variable_and_that_before_the_machine(
@@ -35,8 +42,9 @@ def test_an_option_comes_before_the_variable_and_that_before_the_machine(
 ) -> None:
     os_release.write_text(DEBIAN.format(13))
     monkeypatch.setenv(VARIABLE, "bookworm")
-    assert chosen(os_release=os_release).suite == "bookworm"
-    assert chosen("trixie", os_release).suite == "trixie"
+    assert chosen().suite == of_guests(os_release=os_release).suite == "bookworm"
+    assert chosen("trixie").suite == of_guests("trixie", os_release).suite == "trixie"
     monkeypatch.setenv(VARIABLE, "sid")
-    with pytest.raises(UserError, match="unknown suite 'sid'"):
-        chosen(os_release=os_release)
+    for choose in (chosen, of_guests):
+        with pytest.raises(UserError, match="unknown suite 'sid'"):
+            choose()
