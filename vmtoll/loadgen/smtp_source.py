@@ -10,7 +10,7 @@ import re
 from vmtoll.loadgen.base import Adapter, Command, MailLoad, Output, ToolResult, last_words, require
 from vmtoll.model.errors import ToolError
 
-# In numbers before it, any digit picks a mailbox (server-builds/postfix-dovecot/aliases.j2).
+# The last digit of the number before or behind it picks a mailbox (server-builds/postfix-dovecot/aliases.j2).
 _TO = "load"
 
 
