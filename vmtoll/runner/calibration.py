@@ -3,13 +3,15 @@
 from dataclasses import replace
 
 from vmtoll.model.event import Phase
-from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import trial_name
-from vmtoll.model.workload import ClosedWorkload, MailWorkload
+from vmtoll.model.workload import ClosedWorkload, MailWorkload, WebWorkload, Workload
 from vmtoll.runner.capacity import Target, is_settled, of_target, targets
 from vmtoll.runner.idle_guests import settle
 from vmtoll.runner.session import Session, Steps
 from vmtoll.runner.trial import Trial
+
+# Keys of web workloads that a capacity sets itself or lacks; it takes over all others.
+_NOT_TAKEN_OVER = {"tool", "crosscheck"}
 
 
 def ensure(session: Session, steps: Steps) -> None:
@@ -25,18 +27,19 @@ def ensure(session: Session, steps: Steps) -> None:
 
 def _trial(session: Session, steps: Steps, target: Target) -> Trial:
     """The next capacity trial of a target: a closed loop on the first machine alone."""
-    shared = session.resolved.workloads[target.workload]
-    if isinstance(shared, MailWorkload) or shared.capacity is None:
-        raise TypeError(f"{target.workload} takes no shares")
-    closed = ClosedWorkload(
-        name=shared.name, description=shared.description, site=shared.site, tool=shared.capacity.tool, page=shared.page,
-        keep_alive=shared.keep_alive, client=shared.client, cores=shared.cores, users=shared.capacity.users,
-        tls=shared.tls, tls_resumption=shared.tls_resumption, http=shared.http, streams=shared.capacity.streams,
-    )  # fmt: skip
+    closed = closed_loop(session.resolved.workloads[target.workload])
     number = len(of_target(target, session.store.capacities())) + 1
-    scenario = replace(steps.spec.scenario, load=Load(LoadKind.CLOSED, shared.capacity.users))
+    scenario = replace(steps.spec.scenario, load=closed.loads[0])
     spec = replace(steps.spec, arm=target.arm, scenario=scenario)
     told = replace(steps, spec=spec, attempt=number)
     told(Phase.CAPACITY, tool=closed.tool)
     name = f"capacity-{target.arm}-{target.server}-{target.workload}-{trial_name(spec.block, spec.order, number)}"
     return Trial(session, told, closed, name)
+
+
+def closed_loop(workload: Workload) -> ClosedWorkload:
+    """The closed loop of a workload's `capacity`: the same requests, sent by the users of the capacity."""
+    if isinstance(workload, MailWorkload) or workload.capacity is None:
+        raise TypeError(f"{workload.name} takes no shares")
+    requests = workload.model_dump(include=set(WebWorkload.model_fields) - _NOT_TAKEN_OVER)
+    return ClosedWorkload(**requests, **workload.capacity.model_dump())
