@@ -21,20 +21,21 @@ FROM answers WHERE at_s IS NOT NULL AND NOT (({BODY}) OR ({EMPTY})) GROUP BY why
 """
 _FULL = f"SELECT count(*), count(*) FILTER (body_bytes > $largest), sum(body_bytes) FROM answers WHERE {BODY}"
 # One row a path and power of two of its size: a page that is made anew each time is as many files as it has sizes.
-# Those asked for too rarely to have a line of their own are pooled by size, to three digits.
 _OBJECTS = f"""
-WITH objects AS (
-    SELECT any_value(kind) AS kind, count(*) AS requests, sum(least(body_bytes, $largest)) AS bytes
-    FROM answers WHERE {BODY} GROUP BY object, CAST(floor(log2(body_bytes)) AS INTEGER)
-),
-sized AS (
+CREATE OR REPLACE TEMP TABLE objects AS
+SELECT any_value(kind) AS kind, count(*) AS requests, CAST(sum(least(body_bytes, $largest)) AS BIGINT) AS bytes
+FROM answers WHERE {BODY} GROUP BY object, CAST(floor(log2(body_bytes)) AS INTEGER)
+"""
+# Those asked for too rarely to have a line of their own are pooled by size, to three digits.
+_ENTRIES = """
+WITH sized AS (
     SELECT *, requests * $lines >= $total AS popular, bytes // requests AS size,
            CAST(pow(10, greatest(0, length(CAST(bytes // requests AS VARCHAR)) - 3)) AS BIGINT) AS grain
     FROM objects
 )
-SELECT kind, requests, bytes, 1 AS objects, true AS popular FROM sized WHERE popular
+SELECT kind, requests, bytes, true AS popular FROM sized WHERE popular
 UNION ALL
-SELECT kind, sum(requests), sum(bytes), count(*), false FROM sized WHERE NOT popular GROUP BY kind, size // grain, grain
+SELECT kind, sum(requests), sum(bytes), false FROM sized WHERE NOT popular GROUP BY kind, size // grain, grain
 """
 
 
@@ -48,8 +49,12 @@ class Entry:
     popular: bool
 
     @property
+    def mean_bytes(self) -> float:
+        return self.total_bytes / self.requests
+
+    @property
     def order(self) -> tuple[float, str, int, bool]:
-        return self.total_bytes / self.requests, self.kind, self.requests, self.popular
+        return self.mean_bytes, self.kind, self.requests, self.popular
 
 
 @dataclass(frozen=True)
@@ -61,25 +66,35 @@ class File:
     weight: int
 
 
-def draw(entries: Sequence[Entry], lines: int) -> Iterator[File]:
+def draw(entries: Sequence[Entry], lines: int) -> list[File]:
     """Files whose weights add up to `lines`, in the order of their sizes.
 
-    The requests, sorted by size, are cut into `lines` equal stretches. A popular path is a file of its own size with
-    as many lines as stretches end in it; the other stretches are one file each, of the mean size of their requests.
-    So weights are right to one line, and the sizes' distribution and mean are kept.
+    A popular path is a file of its own size with a line for each `1/lines` of all requests. What is left of it, less
+    than a line, and the rare paths are sorted by size and cut into equal stretches: one file each, of the mean size of
+    its requests. So weights are right to one line, and the sizes' distribution and mean are kept.
     """
     total = sum(entry.requests for entry in entries)
-    done = requests = size = 0
+    popular, pool = [], []
     for entry in sorted(entries, key=lambda e: e.order):
-        weight = (done + entry.requests) * lines // total - done * lines // total
-        done, requests, size = done + entry.requests, requests + entry.requests, size + entry.total_bytes
-        if not weight:
+        weight, rest = divmod(entry.requests * lines, total) if entry.popular else (0, entry.requests * lines)
+        if weight:
+            popular.append(_file(entry.kind, entry.mean_bytes, weight))
+        pool.append((entry.kind, entry.mean_bytes, rest))
+    return sorted([*popular, *_pooled(pool, total)], key=lambda file: file.size_bytes)
+
+
+def _pooled(pool: Sequence[tuple[Kind, float, int]], line: int) -> Iterator[File]:
+    """A file for each stretch as long as `line`, out of a pool of (kind, mean size, length) in the order of sizes."""
+    filled, size = 0, 0.0  # of the stretch at hand
+    for kind, mean_bytes, length in pool:
+        missing = line - filled
+        if length < missing:
+            filled, size = filled + length, size + length * mean_bytes
             continue
-        if entry.popular:
-            yield _file(entry.kind, entry.total_bytes / entry.requests, weight)
-        else:
-            yield from [_file(entry.kind, size / requests, 1)] * weight
-        requests = size = 0
+        yield _file(kind, (size + missing * mean_bytes) / line, 1)
+        whole, filled = divmod(length - missing, line)
+        yield from [_file(kind, mean_bytes, 1)] * whole
+        size = filled * mean_bytes
 
 
 def _file(kind: Kind, size_bytes: float, weight: int) -> File:
@@ -87,19 +102,32 @@ def _file(kind: Kind, size_bytes: float, weight: int) -> File:
     return File(kind if size >= SMALLEST[kind] else "html", size, weight)
 
 
-def entries(db: duckdb.DuckDBPyConnection, lines: int, largest_bytes: int) -> tuple[list[Entry], Summary]:
-    """What the site is to stand for, and what is to be said about it: `requests` that it stands for, `left_out` by
-    reason, `objects` (files of the log, by size), `cut` (bodies above `largest_bytes`), `body_bytes_mean` of them.
+class Objects:
+    """The files of a log, by path and power of two of their size, with bodies cut to `largest_bytes`.
+
+    `requests`: those that a site stands for. `mean_bytes`: of their bodies, cut.
     """
-    (empty,) = one_row(db, f"SELECT count(*) FROM answers WHERE {EMPTY}")
-    full, cut, total_bytes = one_row(db, _FULL, largest=largest_bytes)
-    total = full + empty
-    lines = min(lines, max(total, 1))
-    rows = db.execute(_OBJECTS, {"largest": largest_bytes, "lines": lines, "total": total}).fetchall()
-    found = [Entry(kind, int(n), int(size), popular) for kind, n, size, _, popular in rows]
-    facts = {
-        "requests": total, "left_out": dict(db.execute(_LEFT_OUT).fetchall()),
-        "objects": sum(int(row[3]) for row in rows), "cut": cut,
-        "body_bytes_mean": int(total_bytes or 0) / max(total, 1),
-    }  # fmt: skip
-    return ([*found, Entry("html", empty, empty, True)] if empty else found), facts
+
+    def __init__(self, db: duckdb.DuckDBPyConnection, largest_bytes: int) -> None:
+        self.db = db
+        (self.empty,) = one_row(db, f"SELECT count(*) FROM answers WHERE {EMPTY}")
+        full, self.cut, total_bytes = one_row(db, _FULL, largest=largest_bytes)
+        self.requests, self.log_bytes = full + self.empty, int(total_bytes or 0)
+        db.execute(_OBJECTS, {"largest": largest_bytes})
+        self.count, cut_bytes = one_row(db, "SELECT count(*), sum(bytes) FROM objects")
+        self.mean_bytes = int(cut_bytes or 0) / max(self.requests, 1)
+
+    def entries(self, lines: int) -> list[Entry]:
+        """What a list of `lines` lines is drawn from."""
+        rows = self.db.execute(_ENTRIES, {"lines": lines, "total": self.requests}).fetchall()
+        found = [Entry(kind, int(n), int(size), popular) for kind, n, size, popular in rows]
+        return [*found, Entry("html", self.empty, self.empty, True)] if self.empty else found
+
+    def facts(self) -> Summary:
+        """What is to be said about them: `requests` that a site stands for, `left_out` by reason, `objects` (files of
+        the log, by size), `cut` (bodies above the largest size), `body_bytes_mean` of the log.
+        """
+        return {
+            "requests": self.requests, "left_out": dict(self.db.execute(_LEFT_OUT).fetchall()),
+            "objects": self.count, "cut": self.cut, "body_bytes_mean": self.log_bytes / max(self.requests, 1),
+        }  # fmt: skip

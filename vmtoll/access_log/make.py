@@ -1,15 +1,16 @@
 """From logs to files that the runner reads: a site, a workload at the log's peak rate, a rate sweep, a summary."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
 import yaml
 
-from vmtoll.access_log.files import File, draw, entries
+from vmtoll.access_log.files import File, Objects, draw
 from vmtoll.access_log.read import Lines, database, read
 from vmtoll.access_log.traffic import Summary, traffic
 from vmtoll.model.errors import LogError
@@ -17,17 +18,19 @@ from vmtoll.model.errors import LogError
 # Every machine holds the site, and its manifest is made in memory.
 LARGEST_SITE_BYTES = 512 * 2**20
 MEAN_BODY_WITHIN = 0.05  # of the log's
-MOST_LINES = 100_000
+_LINK_MBIT = 1000  # that is misjudged where the mean body is not within
+_LINES_WITHIN = 1.05  # of the most lines that fit
+_ROUNDED_UP_BYTES = 2  # the most by which whole bytes, and one byte for an empty body, can raise a mean
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SUFFIX = {"jpeg": "jpg"}
 
 
 @dataclass(frozen=True)
 class Options:
-    """`lines`: of the URL list, more where the mean body needs them; `idle_s`: see traffic.connections.
+    """`lines`: of the URL list, fewer where the site would be too large; `idle_s`: see traffic.connections.
 
-    `largest_bytes`: larger bodies are cut to it. None: none is cut, unless the site would be too large. `tls`: what
-    wrote the log listened for TLS.
+    `largest_bytes`: larger bodies are cut to it. None: none is cut, unless the mean body alone would be too large a
+    site. `tls`: what wrote the log listened for TLS.
     """
 
     name: str = "from-log"
@@ -49,7 +52,7 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
     """Write OUTPUT/<name>.yml, <name>-sweep.yml, sites/<name>.yml and <name>.summary.json.
 
     The logs are one series, in any order. `tell` is told how far it is. The same lines give the same bytes. Raises
-    LogError: for logs without a usable line, for a name that is taken, for a site that would be too large.
+    LogError: for logs without a usable line, for a name that is taken.
     """
     files = _free(output, options.name)
     logs = list(dict.fromkeys(log.resolve() for log in logs))
@@ -57,19 +60,17 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
         lines = read(db, logs, tell)
         tell(f"{lines.total:,} lines read; counting")
         seen = traffic(db, options.idle_s)
-        drawn, facts = _drawn(db, options, seen["body_bytes"].get("p100", 1))
-    if not facts["requests"]:
+        site = _site_of(db, options.lines, options.largest_bytes or seen["body_bytes"].get("p100", 1))
+        if site.deviates and options.largest_bytes:
+            uncut = _site_of(db, options.lines, seen["body_bytes"]["p100"])
+            site = replace(site, is_kept_uncut=not uncut.deviates)
+    if not site.facts["requests"]:
         raise LogError(
             f"{', '.join(map(str, logs))}: none of {seen['requests']:,} requests is a GET that was answered with a "
             "file (200, 206 or 304); there is nothing to make a site of"
         )
-    summary = _summary(len(logs), lines, seen, facts, drawn, options)
-    if summary["site"]["total_bytes"] > LARGEST_SITE_BYTES:
-        raise LogError(
-            f"the site would hold {summary['site']['total_bytes'] / 1e6:.0f} MB, and "
-            f"{LARGEST_SITE_BYTES / 1e6:.0f} MB is the most: give fewer --lines or a smaller --largest-kib"
-        )
-    texts = [*_workloads(summary, options), _site(drawn, summary), json.dumps(summary, indent=1) + "\n"]
+    summary = _summary(len(logs), lines, seen, site, options)
+    texts = [*_workloads(summary, options), _site(site.files, summary), json.dumps(summary, indent=1) + "\n"]
     try:
         (output / "sites").mkdir(parents=True, exist_ok=True)
         for file, text in zip(files, texts, strict=True):
@@ -79,43 +80,80 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
     return Made(files, summary)
 
 
-def _drawn(db: duckdb.DuckDBPyConnection, options: Options, log_largest: int) -> tuple[list[File], Summary]:
-    """The site's files, and what is to be said of the log (vmtoll.access_log.files.entries).
+@dataclass(frozen=True)
+class _Site:
+    """The files that were drawn, and what is to be said of the log (Objects.facts).
 
-    The list gets more lines until the site's mean body is that of the log, and bodies are cut only until the site fits.
+    `has_fewer_lines`: as many as were asked for would not fit. `is_kept_uncut`: without a cut that the user asked for
+    the mean body would be the log's.
     """
-    lines, largest = options.lines, options.largest_bytes or log_largest
-    drawn, facts = _attempt(db, lines, largest)
-    while options.largest_bytes is None and _total_bytes(drawn) > LARGEST_SITE_BYTES and largest > 1:
-        largest //= 2
-        drawn, facts = _attempt(db, lines, largest)
-    while abs(_deviation(drawn, facts)) > MEAN_BODY_WITHIN and not facts["cut"]:
-        lines *= 2
-        if lines > min(MOST_LINES, 2 * facts["requests"]):
-            break
-        finer, finer_facts = _attempt(db, lines, largest)
-        if _total_bytes(finer) > LARGEST_SITE_BYTES:
-            break
-        drawn, facts = finer, finer_facts
-    return drawn, facts
+
+    files: Sequence[File]
+    facts: Summary
+    has_fewer_lines: bool = False
+    is_kept_uncut: bool = False
+
+    @property
+    def lines(self) -> int:
+        return sum(file.weight for file in self.files)
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def mean_bytes(self) -> float:
+        return sum(file.size_bytes * file.weight for file in self.files) / self.lines
+
+    @property
+    def deviates(self) -> bool:
+        """Whether the mean body is not the log's."""
+        log_mean_bytes = self.facts["body_bytes_mean"]
+        return bool(self.files and log_mean_bytes) and abs(self.mean_bytes / log_mean_bytes - 1) > MEAN_BODY_WITHIN
+
+    @property
+    def misjudged(self) -> Summary | None:
+        """The requests per second that a link carries of the log and of the site; None where they agree."""
+        if not self.deviates:
+            return None
+        link_bytes = _LINK_MBIT * 1e6 / 8
+        log_rps, site_rps = (link_bytes / mean for mean in (self.facts["body_bytes_mean"], self.mean_bytes))
+        return {
+            "link_mbit": _LINK_MBIT, "log_rps": log_rps, "site_rps": site_rps,
+            "is_kept_without_largest_kib": self.is_kept_uncut,
+        }  # fmt: skip
 
 
-def _attempt(db: duckdb.DuckDBPyConnection, lines: int, largest: int) -> tuple[list[File], Summary]:
-    found, facts = entries(db, lines, largest)
-    return list(draw(found, min(lines, facts["requests"]))) if facts["requests"] else [], facts
+def _site_of(db: duckdb.DuckDBPyConnection, lines: int, largest: int) -> _Site:
+    """The site with the mean body of the log, of bodies up to `largest`: with `lines` lines, or as many as fit.
 
+    Bodies are cut further only where the mean of them would not fit.
+    """
+    objects = Objects(db, largest)
+    if objects.mean_bytes + _ROUNDED_UP_BYTES > LARGEST_SITE_BYTES:
+        objects = Objects(db, LARGEST_SITE_BYTES - _ROUNDED_UP_BYTES)
+    facts = objects.facts()
+    if not objects.requests:
+        return _Site([], facts)
 
-def _total_bytes(drawn: Sequence[File]) -> int:
-    return sum(file.size_bytes for file in drawn)
+    def drawn(lines: int) -> _Site:
+        return _Site(draw(objects.entries(lines), lines), facts)
 
-
-def _mean_bytes(drawn: Sequence[File]) -> float:
-    return sum(file.size_bytes * file.weight for file in drawn) / sum(file.weight for file in drawn)
-
-
-def _deviation(drawn: Sequence[File], facts: Summary) -> float:
-    """By what share the site's mean body is larger than the log's; 0 where there is none."""
-    return _mean_bytes(drawn) / facts["body_bytes_mean"] - 1 if drawn and facts["body_bytes_mean"] else 0.0
+    most = min(lines, objects.requests)
+    site = drawn(most)
+    if site.total_bytes <= LARGEST_SITE_BYTES:
+        return site
+    # Each file has a line or more, so a site is at most as large as its lines times their mean.
+    fewest = int(LARGEST_SITE_BYTES / (objects.mean_bytes + _ROUNDED_UP_BYTES))
+    site = drawn(fewest)
+    while most > max(fewest + 1, fewest * _LINES_WITHIN):
+        middle = max(fewest + 1, math.isqrt(fewest * most))
+        attempt = drawn(middle)
+        if attempt.total_bytes <= LARGEST_SITE_BYTES:
+            fewest, site = middle, attempt
+        else:
+            most = middle
+    return replace(site, has_fewer_lines=True)
 
 
 def _free(output: Path, name: str) -> list[Path]:
@@ -128,19 +166,16 @@ def _free(output: Path, name: str) -> list[Path]:
     return files
 
 
-def _summary(
-    logs: int, lines: Lines, seen: Summary, facts: Summary, drawn: Sequence[File], options: Options
-) -> Summary:
-    weights = sum(file.weight for file in drawn)
+def _summary(logs: int, lines: Lines, seen: Summary, site: _Site, options: Options) -> Summary:
     malformed = [{"log": log, "line": line} for log, line in lines.first_malformed]
-    site = {
-        "files": len(drawn), "lines": weights, "total_bytes": _total_bytes(drawn),
-        "body_bytes_mean": _mean_bytes(drawn), "mean_body_deviates": abs(_deviation(drawn, facts)) > MEAN_BODY_WITHIN,
-        "of": {**facts, "share": facts["requests"] / seen["requests"]},
+    described = {
+        "files": len(site.files), "lines": site.lines, "has_fewer_lines": site.has_fewer_lines,
+        "total_bytes": site.total_bytes, "body_bytes_mean": site.mean_bytes, "mean_body_deviates": site.deviates,
+        "misjudged": site.misjudged, "of": {**site.facts, "share": site.facts["requests"] / seen["requests"]},
     }  # fmt: skip
     return {
         "name": options.name, "logs": logs, "lines": lines.total,
-        "malformed": {"lines": lines.malformed, "first": malformed}, **seen, "site": site,
+        "malformed": {"lines": lines.malformed, "first": malformed}, **seen, "site": described,
     }  # fmt: skip
 
 

@@ -14,8 +14,6 @@ from vmtoll.shell import say
 if TYPE_CHECKING:
     from vmtoll.access_log.traffic import Summary
 
-_GIGABIT_BYTES = 1e9 / 8  # what a link of 1 Gbit/s carries in a second
-
 app = typer.Typer(help="Create workloads from access logs.", no_args_is_help=True)
 
 
@@ -30,11 +28,11 @@ def from_log(
     ],
     name: Annotated[str, typer.Option(help="Name of the workload and of its site.")] = "from-log",
     lines: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Lines of the URL list; more if the mean body needs them.")
+        int, typer.Option(min=1, max=100_000, help="Lines of the URL list; fewer if the site would not fit 512 MiB.")
     ] = 1000,
     idle_s: Annotated[int, typer.Option(min=0, help="A client's connection counts as closed after such a pause.")] = 5,
     largest_kib: Annotated[
-        int | None, typer.Option(min=1, help="Cut larger bodies to this size; default: none, if the site fits 512 MiB.")
+        int | None, typer.Option(min=1, help="Cut larger bodies to this size; default: no cut.")
     ] = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="The log's listener speaks TLS. HTTP/2.0 in most lines says so itself.")
@@ -85,19 +83,20 @@ def _lines(seen: "Summary") -> Iterator[str]:
     of = site["of"]
     yield (
         f"site:         {site['files']} files, {site['total_bytes'] / 1e6:.1f} MB, for {of['objects']:,} files of the "
-        f"log; {site['lines']} lines, each for {of['requests'] / site['lines']:,.1f} requests; mean body "
+        f"log; {site['lines']} lines{' (more would not fit)' if site['has_fewer_lines'] else ''}, each for "
+        f"{of['requests'] / site['lines']:,.1f} requests; mean body "
         f"{site['body_bytes_mean']:,.0f} bytes, in the log {of['body_bytes_mean']:,.0f}"
     )
     left = ", ".join(f"{n:,} {why.replace('_', ' ')}" for why, n in of["left_out"].items())
     cut = f"; {of['cut']:,} bodies cut to the largest size allowed" if of["cut"] else ""
     yield f"stands for:   {of['share']:.1%} of the requests{f' (left out: {left})' if left else ''}{cut}"
-    if site["mean_body_deviates"]:
-        log_rps, site_rps = (_GIGABIT_BYTES / mean for mean in (of["body_bytes_mean"], site["body_bytes_mean"]))
+    if misjudged := site["misjudged"]:
         share = site["body_bytes_mean"] / of["body_bytes_mean"]
         yield (
             f"warning:      the mean body is {share:.0%} of the log's, so this site misjudges links: "
-            f"1 Gbit/s carries {log_rps:,.3g} requests/s of the log, but {site_rps:,.3g} of the "
-            f"site; {'raise --largest-kib, or lower --lines' if of['cut'] else 'raise --lines'}"
+            f"{misjudged['link_mbit'] / 1000:g} Gbit/s carries {misjudged['log_rps']:,.3g} requests/s of the log, but "
+            f"{misjudged['site_rps']:,.3g} of the site"
+            f"{'; leave out --largest-kib' if misjudged['is_kept_without_largest_kib'] else ''}"
         )
 
 
