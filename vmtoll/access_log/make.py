@@ -182,11 +182,14 @@ def _summary(logs: int, lines: Lines, seen: Summary, site: _Site, options: Optio
 def _workloads(summary: Summary, options: Options) -> Iterator[str]:
     """The peak rate; and for `vmtoll capacity` a sweep up to what ten users get: how much more is possible.
 
-    A log most of whose requests came over HTTP/2 gives a workload of HTTP/2, which is inside of TLS.
+    An answer over HTTP/2 or 3 shows that the listener speaks TLS. Where half of the requests came so, the workloads
+    are of HTTP/2, the newest that load tools speak.
     """
-    name, http2 = options.name, summary["connections"]["http_2_share"] >= 0.5
-    transport = ({"tls": True} if options.tls or http2 else {}) | ({"http": "2"} if http2 else {})
-    keep_alive = http2 or summary["connections"]["keep_alive_share"] >= 0.5
+    name, connections = options.name, summary["connections"]
+    shows_tls = connections["shows_tls"]
+    http2 = shows_tls and connections["http_2_share"] + connections["http_3_share"] >= 0.5
+    transport = ({"tls": True} if options.tls or shows_tls else {}) | ({"http": "2"} if http2 else {})
+    keep_alive = http2 or connections["keep_alive_share"] >= 0.5
     capacity = {"tool": "h2load" if keep_alive else "oha", "users": 10}  # h2load cannot close a connection
     peak = {"crosscheck": "oha", "arrivals": "constant", "rate_rps": float(f"{summary['peak_minute']['rate_rps']:.4g}")}
     sweep = {"shares": [0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0], "capacity": capacity}

@@ -59,7 +59,8 @@ SELECT filename, at_s, line IS NULL AS is_blank,
             ELSE 'other' END AS method,
        contains(request, ' HTTP/') AS is_http,
        ends_with(request, ' HTTP/1.0') AS is_old,
-       ends_with(request, ' HTTP/2.0') AS is_http2,
+       ends_with(request, ' HTTP/2.0') OR ends_with(request, ' HTTP/2') AS is_http2,
+       ends_with(request, ' HTTP/3.0') OR ends_with(request, ' HTTP/3') AS is_http3,
        TRY_CAST(answer[:3] AS SMALLINT) AS status,
        coalesce(TRY_CAST(answer[5:] AS BIGINT), 0) AS body_bytes
 FROM named

@@ -35,6 +35,14 @@ def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
 _STATUSES = "SELECT status, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY status ORDER BY status"
 
 
+# Browsers speak HTTP/2 and 3 over TLS alone. A plain listener refuses such a request.
+_VERSIONS = """
+SELECT count(*) FILTER (is_old), count(*) FILTER (is_http2), count(*) FILTER (is_http3),
+       count(*) FILTER ((is_http2 OR is_http3) AND status < 400)
+FROM answers WHERE at_s IS NOT NULL
+"""
+
+
 def connections(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     """Connections, as far as a log can tell: it names none, so they are estimated.
 
@@ -42,10 +50,9 @@ def connections(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     than `idle_s` after the one before; each request over HTTP/1.0 or older is a connection of its own. Browsers
     open several at once and clients may share an address and agent, so that there were as many connections or more:
     `requests_per_connection` and `keep_alive_share` (of requests that found a connection open) are upper bounds.
+    `shows_tls`: a request of HTTP/2 or 3 was answered.
     """
-    old, http2 = one_row(
-        db, "SELECT count(*) FILTER (is_old), count(*) FILTER (is_http2) FROM answers WHERE at_s IS NOT NULL"
-    )
+    old, http2, http3, over_tls = one_row(db, _VERSIONS)
     lengths = Counter({1: old}) if old else Counter()
     for run in _runs(db, idle_s):
         lengths[run] += 1
@@ -56,6 +63,7 @@ def connections(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     return {
         "estimate": f"a client's requests with no pause above {idle_s} s; upper bounds, for a log names no connection",
         "idle_s": idle_s, "http_1_0_share": old / total, "http_2_share": http2 / total,
+        "http_3_share": http3 / total, "shows_tls": over_tls > 0,
         "keep_alive_share": 1 - runs / total,
         "requests_per_connection_mean": total / runs,
         **{f"requests_per_connection_p{p}": int(values[np.searchsorted(rank, p / 100 * runs)]) for p in (50, 90, 99)},

@@ -35,7 +35,7 @@ def from_log(
         int | None, typer.Option(min=1, help="Cut larger bodies to this size; default: no cut.")
     ] = None,
     tls: Annotated[
-        bool, typer.Option("--tls", help="The log's listener speaks TLS. HTTP/2.0 in most lines says so itself.")
+        bool, typer.Option("--tls", help="The log's listener speaks TLS. Lines of HTTP/2 or 3 show it anyway.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,8 +74,9 @@ def _lines(seen: "Summary") -> Iterator[str]:
         f"{connections['requests_per_connection_p50']}, 90% up to {connections['requests_per_connection_p90']}); "
         f"{connections['keep_alive_share']:.1%} of the requests found one open ({connections['estimate']})"
     )
-    if connections["http_2_share"]:
-        yield f"HTTP/2:       {connections['http_2_share']:.1%} of the requests"
+    for version in (2, 3):
+        if share := connections[f"http_{version}_share"]:
+            yield f"HTTP/{version}:       {share:.1%} of the requests"
     yield f"304s:         {seen['not_modified_share']:.1%} of the requests"
     if body["answers"]:
         sizes = ", ".join(f"p{p} {body[f'p{p}']:,}" for p in (10, 50, 90, 99))

@@ -124,23 +124,32 @@ def test_the_site_has_the_weights_and_sizes_of_the_log(tmp_path: Path) -> None:
     [
         (0, False, (False, "1.1", False)),
         (0, True, (True, "1.1", False)),
-        (4, False, (False, "1.1", False)),
+        (1, False, (True, "1.1", False)),
         (4, True, (True, "1.1", False)),
         (5, False, (True, "2", True)),
         (10, True, (True, "2", True)),
     ],
 )
+@pytest.mark.parametrize("version", ["HTTP/2.0", "HTTP/2", "HTTP/3.0", "HTTP/3"])
 def test_a_log_of_http2_or_tls_gives_such_workloads(
-    tmp_path: Path, project: Registry, http2_lines: int, tls: bool, expected: tuple[bool, str, bool]
+    tmp_path: Path, project: Registry, version: str, http2_lines: int, tls: bool, expected: tuple[bool, str, bool]
 ) -> None:
     """One request of each client, so that connections are not used again but for HTTP/2."""
-    versions = ["HTTP/2.0"] * http2_lines + ["HTTP/1.1"] * (10 - http2_lines)
+    versions = [version] * http2_lines + ["HTTP/1.1"] * (10 - http2_lines)
     hits = [Hit(BEGIN_S + n, client=f"192.0.2.{n}", version=version) for n, version in enumerate(versions)]
     seen, _ = made([write(tmp_path / "access.log", hits)], project.root / "workloads", tls=tls)
-    assert seen["connections"]["http_2_share"] == http2_lines / 10
+    seen_share = {key: seen["connections"][f"http_{key}_share"] for key in ("2", "3")}
+    assert seen_share == {"2": 0, "3": 0} | {version[5]: http2_lines / 10}
     for name in ("from-log", "from-log-sweep"):
         workload = load_workloads(name, project)[name]
         assert (workload.transport.tls, workload.transport.http, workload.keep_alive) == expected
+
+
+def test_http2_that_a_plain_listener_refused_shows_no_tls(tmp_path: Path, project: Registry) -> None:
+    preface = [Hit(BEGIN_S, path="*", method="PRI", version="HTTP/2.0", status=400) for _ in range(9)]
+    seen, _ = made([write(tmp_path / "a.log", [*preface, Hit(BEGIN_S)])], project.root / "workloads")
+    assert seen["connections"]["shows_tls"] is False
+    assert load_workloads("from-log", project)["from-log"].transport.tls is False
 
 
 @pytest.mark.parametrize("lines", [1, 7, 100, 999])
