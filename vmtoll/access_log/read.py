@@ -27,10 +27,15 @@ _LINE = r'^([^ ]+) [^ ]+ [^ ]+ \[([^\]]+)\] "((?:[^"\\]|\\.)*)" ([0-9]{3} (?:[0-
 # The kind of file that stands for a suffix; every other suffix, and none, is a page.
 _SUFFIXES = {
     "gif": "gif png ico bmp",
-    "jpeg": "jpg jpeg webp avif",
+    "jpeg": "jpg jpeg",
+    "webp": "webp avif",
+    "svg": "svg",
+    "css": "css",
+    "js": "js mjs",
+    "woff2": "woff2 woff",
     "pdf": "pdf",
     "doc": "doc docx xls xlsx ppt pptx odt ods zip gz tgz bz2 xz zst rar 7z jar exe msi iso img deb rpm apk bin wasm "
-    "mp3 mp4 m4a m4v mov avi mkv webm ogg wav flac ts woff woff2 ttf otf eot swf",
+    "mp3 mp4 m4a m4v mov avi mkv webm ogg wav flac ts ttf otf eot swf",
 }
 
 # Latin-1, because any byte may stand in a log; the delimiter is a byte that none has, so that a line is one column.

@@ -102,12 +102,12 @@ def test_the_site_has_the_weights_and_sizes_of_the_log(tmp_path: Path) -> None:
     assert len(manifest["files"]) == seen["site"]["files"] < 500
     assert seen["site"]["of"]["requests"] == total == seen["requests"] - sum(seen["site"]["of"]["left_out"].values())
     sizes = {f["path"]: f["size_bytes"] for f in manifest["files"]}
+    kinds = {"png": "gif", "jpg": "jpeg", "zip": "doc", "pdf": "pdf", "css": "css"}
     for path, n in Counter(hit.path.partition("?")[0] for hit in full).most_common(20):
         (size,) = {hit.body_bytes for hit in full if hit.path.startswith(path)}
         (ours,) = (name for name in sizes if sizes[name] == size)
         assert lines[ours] == pytest.approx(n / total * 500, abs=1)
-        assert described.kind_of(ours) == {
-            "png": "gif", "jpg": "jpeg", "zip": "doc", "pdf": "pdf"}.get(path.rpartition(".")[2], "html")  # fmt: skip
+        assert described.kind_of(ours) == kinds.get(path.rpartition(".")[2], "html")
     assert lines["f0001.html"] == pytest.approx(len(empty) / total * 500, abs=1)
     assert sizes["f0001.html"] == 1
     truth = sum(hit.body_bytes for hit in full) / total
@@ -171,6 +171,17 @@ def test_a_short_log_is_kept_as_it_is(tmp_path: Path) -> None:
     seen, manifest = made([write(tmp_path / "a.log", [*hits, Hit(BEGIN_S, status=304)])], tmp_path / "out")
     assert [(f["size_bytes"], f["weight"]) for f in manifest["files"]] == [(1, 1), (100, 2), (200, 2), (300, 2)]
     assert seen["site"]["lines"] == 7
+
+
+def test_each_kind_of_a_log_is_that_kind_of_a_site(tmp_path: Path) -> None:
+    suffixes = {
+        "html": "html", "php": "html", "gif": "gif", "png": "gif", "JPG": "jpeg", "jpeg": "jpeg", "pdf": "pdf",
+        "zip": "doc", "css": "css", "js": "js", "mjs": "js", "svg": "svg", "webp": "webp", "woff2": "woff2",
+    }  # fmt: skip
+    hits = [Hit(BEGIN_S, path=f"/a.{suffix}", body_bytes=1_000 + n) for n, suffix in enumerate(suffixes)]
+    seen, manifest = made([write(tmp_path / "a.log", hits)], tmp_path / "out")
+    assert [described.kind_of(file["path"]) for file in manifest["files"]] == list(suffixes.values())
+    assert set(seen["body_bytes"]["kinds"]) == set(described.KINDS)
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
