@@ -43,15 +43,22 @@ def machine(run: Run, server: str, arm: Arm) -> Facts:
 
 
 class Status(StrEnum):
-    """UNDECLARED: a difference that the experiment does not declare."""
+    """UNDECLARED: a difference that the experiment does not declare. ONE_SIDED: seen on some machines only, so that
+    nothing shows that the others are equal.
+    """
 
     UNDECLARED = "undeclared"
+    ONE_SIDED = "one_sided"
     DECLARED = "declared"
     EQUAL = "equal"
 
 
 _PROOF = ("binary_sha256", "config_sha256", "workers", "version")
 _COUNTED = ("packages", "sysctls")
+
+
+# Statuses of what the experiment does not declare.
+OPEN = frozenset({Status.UNDECLARED, Status.ONE_SIDED})
 
 
 @dataclass(frozen=True)
@@ -67,24 +74,18 @@ class ComparedFact:
 
 
 def equality(run: Run) -> list[ComparedFact]:
-    """Compare the machines under test; undeclared differences first, then declared ones, then what is equal."""
+    """Compare the machines under test; undeclared differences first, what is equal last."""
     machines = suts(run)
     if len(machines) < 2:
         return []
     declared = run.manifest.differences.declared
     flat = {environment: dict(_flatten(facts)) for environment, facts in machines.items()}
     names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
-    facts = [_compare(name, _known(name, flat), declared) for name in names]
+    facts = [_compare(name, {e: values.get(name) for e, values in flat.items()}, declared) for name in names]
     facts = _seen_by_the_runner(run, facts)
     differ = [fact for fact in facts if fact.status is not Status.EQUAL]
     ranks = list(Status)
     return sorted(differ + _group_equal(facts), key=lambda fact: ranks.index(fact.status))
-
-
-def _known(name: str, flat: Mapping[str, dict[str, str]]) -> dict[str, str | None]:
-    """A fact's value by environment. What a handshake came to is known once a server was measured there."""
-    seen_by_now = ": tls: " in name
-    return {e: values.get(name) for e, values in flat.items() if not seen_by_now or name in values}
 
 
 def suts(run: Run) -> dict[str, Facts]:
@@ -109,8 +110,11 @@ def _compare(name: str, values: dict[str, str | None], declared: list[str]) -> C
     printed = {environment: value and short(value) for environment, value in values.items()}
     if len(set(values.values())) == 1:
         return ComparedFact(name, Status.EQUAL, dict(list(printed.items())[:1]))
-    is_declared = any(_covers(item, name) for item in declared)
-    return ComparedFact(name, Status.DECLARED if is_declared else Status.UNDECLARED, printed)
+    if any(_covers(item, name) for item in declared):
+        return ComparedFact(name, Status.DECLARED, printed)
+    # What a handshake came to is known only where a server was measured.
+    alike_where_seen = ": tls: " in name and len({value for value in values.values() if value is not None}) == 1
+    return ComparedFact(name, Status.ONE_SIDED if alike_where_seen else Status.UNDECLARED, printed)
 
 
 def _covers(item: str, name: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from vmtoll.analysis.claims import judge_claims
-from vmtoll.analysis.equality import Status, equality
+from vmtoll.analysis.equality import OPEN, equality
 from vmtoll.analysis.judge import Evidence, clean_kind, in_ratio, judge, p_values, test, weights_of
 from vmtoll.analysis.levels import percentile_level, variance_shares
 from vmtoll.analysis.limiters import limiter
@@ -68,7 +68,7 @@ def analyse(run: Run) -> RunAnalysis:
         boots=max(1, len({trial.boot for trial in run.trials})),
         margin=margin,
         noise_floor=_worst_floor(comparisons),
-        undeclared_differences=sum(fact.status is Status.UNDECLARED for fact in equality(run)),
+        undeclared_differences=sum(fact.status in OPEN for fact in equality(run)),
         disagreements=tuple(_disagreements(run, comparisons)),
         tuning_steps=tuning_steps(run),
         claims=tuple(judge_claims(run)),

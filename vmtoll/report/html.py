@@ -27,6 +27,7 @@ from vmtoll.report.tables import LOGGED, SERVER_TIMES, availability, finding_cou
 HEADINGS = ("requests per second", "p99", "server CPU per request", "CPU per request on the host")
 STATUS_TITLES = {
     Status.UNDECLARED: "Undeclared differences",
+    Status.ONE_SIDED: "Seen on one side only",
     Status.DECLARED: "Declared differences",
     Status.EQUAL: "Equal on all sides",
 }

@@ -1,4 +1,4 @@
-"""What a TLS handshake came to is compared like every fact, between the machines where there was one."""
+"""What a TLS handshake came to is compared like every fact; a machine without one is not shown to be equal."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,8 @@ import pytest
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.equality import Status, equality
 from vmtoll.analysis.run import load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.report.html import render
 
 NAME = "servers: nginx: tls: HTTP/2: cipher"
 AES, CHACHA = "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"
@@ -18,18 +20,41 @@ AES, CHACHA = "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"
     [
         (AES, AES, Status.EQUAL, {"metal": AES}),
         (AES, CHACHA, Status.UNDECLARED, {"metal": AES, "kvm-default": CHACHA}),
-        (AES, None, Status.EQUAL, {"metal": AES}),
-        (None, AES, Status.EQUAL, {"kvm-default": AES}),
+        (AES, None, Status.ONE_SIDED, {"metal": AES, "kvm-default": None}),
+        (None, AES, Status.ONE_SIDED, {"metal": None, "kvm-default": AES}),
     ],
 )
-def test_ciphers_are_compared_where_they_are_known(
-    tmp_path: Path, metal: str | None, guest: str | None, status: Status, values: dict[str, str]
+def test_ciphers_of_both_sides_are_compared(
+    tmp_path: Path, metal: str | None, guest: str | None, status: Status, values: dict[str, str | None]
 ) -> None:
-    run = make_run(tmp_path, Truth())
-    hosts = json.loads((run / "hosts.json").read_text())
+    run = load_run(run_of(tmp_path, metal, guest))
+    (fact,) = [fact for fact in equality(run) if fact.name == NAME]
+    assert (fact.status, dict(fact.values)) == (status, values)
+    assert analyse(run).undeclared_differences == (status is not Status.EQUAL)
+
+
+def run_of(folder: Path, metal: str | None, guest: str | None, declared: list[str] | None = None) -> Path:
+    """A run with these ciphers in its facts."""
+    run = make_run(folder, Truth())
+    hosts, manifest = (json.loads((run / name).read_text()) for name in ("hosts.json", "run.json"))
     for machine, cipher in (("metal", metal), ("kvm-default", guest)):
         if cipher:
             hosts[machine]["servers"]["nginx"]["tls"] = {"HTTP/2": {"cipher": cipher}}
+    manifest["differences"]["declared"] += declared or []
     (run / "hosts.json").write_text(json.dumps(hosts))
-    (fact,) = [fact for fact in equality(load_run(run)) if fact.name == NAME]
-    assert (fact.status, dict(fact.values)) == (status, values)
+    (run / "run.json").write_text(json.dumps(manifest))
+    return run
+
+
+def test_a_declared_difference_may_be_one_sided(tmp_path: Path) -> None:
+    facts = equality(load_run(run_of(tmp_path, AES, None, ["servers"])))
+    assert [fact.status for fact in facts if fact.name == NAME] == [Status.DECLARED]
+
+
+def test_the_report_shows_what_one_side_lacks(tmp_path: Path) -> None:
+    run = load_run(run_of(tmp_path, AES, None))
+    text = render(run, analyse(run))
+    assert "1 undeclared difference</strong> between the machines under test (1 seen on one side only): each" in text
+    assert '<details class="one_sided" open><summary>Seen on one side only: 1</summary>' in text
+    assert f"<b>metal</b>: {AES}<br><b>kvm-default</b>: not seen" in text
+    assert "No undeclared difference" not in text
