@@ -34,7 +34,8 @@ failed-requests      value: requests without success; limit: the most that leave
 wrong-body           value: wrong bodies; limit: 0; detail: the first one
 lost-mail            value: messages lost or doubled; limit: 0; role: primary; Counts has the figures
 fingerprint          machine; process: the server; detail: the keys that differ, or `content_digest: a -> b`, or
-                     `TLS cipher: a -> b`: what it is configured to, and what a handshake came to
+                     `TLS cipher: a -> b`: what it is configured to, and what a handshake came to; of a certificate
+                     the digest on the reference machine, and here
 capacity-unknown, timed-out, tool-failed, server-failed, host-lost
                      detail: the message; process: `cleanup` where it came while a failed trial was cleaned up
 """
@@ -285,8 +286,18 @@ def fingerprint(
     return [Finding(Code.FINGERPRINT, machine=machine, process=server, detail=", ".join(differ))]
 
 
-def tls(transport: Transport, *, kernel: bool, seen: Mapping[str, object], server: str, machine: str) -> list[Finding]:
-    """Client and server agreed on what every server of a lab is configured to. `kernel`: it is to encrypt."""
+def tls(
+    transport: Transport,
+    *,
+    kernel: bool,
+    certificate: str | None,
+    seen: Mapping[str, object],
+    server: str,
+    machine: str,
+) -> list[Finding]:
+    """Client and server agreed on what every server of a lab is configured to. `kernel`: it is to encrypt.
+    `certificate`: its SHA-256 on the reference machine, None where nothing is known of it yet.
+    """
     wanted = {
         "protocol": PROTOCOL,
         "cipher": CIPHER,
@@ -295,6 +306,8 @@ def tls(transport: Transport, *, kernel: bool, seen: Mapping[str, object], serve
         "kernel": kernel,
     }
     differ = [f"TLS {key}: {value} -> {seen.get(key)}" for key, value in wanted.items() if seen.get(key) != value]
+    if certificate and seen.get("certificate_sha256") != certificate:
+        differ.append(f"TLS certificate: {certificate[:12]} -> {str(seen.get('certificate_sha256'))[:12]}")
     return [Finding(Code.FINGERPRINT, machine=machine, process=server, detail="; ".join(differ))] if differ else []
 
 

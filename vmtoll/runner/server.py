@@ -3,8 +3,9 @@
 import json
 import random
 import time
+from collections.abc import Iterable
 
-from vmtoll.agent.protocol import Bodies, File, Handshake, KernelTls, Started
+from vmtoll.agent.protocol import Bodies, Facts, File, Handshake, KernelTls, Started
 from vmtoll.model.errors import AgentError
 from vmtoll.model.finding import Finding
 from vmtoll.model.transport import Transport
@@ -72,8 +73,12 @@ class Serving:
         agreed: Handshake = asked.wait(SERVER_LIMIT_S + 30, [line])
         after: KernelTls = line.call("tls_kernel", name=self.server)
         seen = {**agreed, "kernel": before["sessions"] != after["sessions"]}
+        certificate = certificate_of(self.server, [self.session.reference, *self.session.facts.values()])
         self.session.facts[host.name]["servers"][self.server].setdefault("tls", {})[transport.name] = seen
-        return gates.tls(transport, kernel=before["declared"], seen=seen, server=self.server, machine=host.name)
+        return gates.tls(
+            transport, kernel=before["declared"], certificate=certificate, seen=seen, server=self.server,
+            machine=host.name,
+        )  # fmt: skip
 
     def bodies(self, when: str) -> None:
         """Compare digests as the client gets them: of every file the first time, then of a few, drawn anew each time.
@@ -113,3 +118,11 @@ class Serving:
         """Stop it everywhere. Raises AgentError, HostLostError."""
         for answer in [line.ask("server_stop", name=self.server, limit_s=SERVER_LIMIT_S) for line in self.lines]:
             answer.wait(SERVER_LIMIT_S + 30)
+
+
+def certificate_of(server: str, machines: Iterable[Facts]) -> str | None:
+    """SHA-256 of the certificate that the first of these machines has shown for a server; None where none has yet."""
+    for facts in machines:
+        for seen in facts.get("servers", {}).get(server, {}).get("tls", {}).values():
+            return str(seen["certificate_sha256"])
+    return None

@@ -1,6 +1,7 @@
 """Whole runs over TLS and HTTP/2 on this machine: real servers, each with its own configuration, and real tools."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,10 @@ from tests.support.real_servers import free_ports, install
 from tests.support.records import assert_sound, primary, records_of
 from vmtoll.analysis.equality import Status, equality
 from vmtoll.analysis.run import load_run
-from vmtoll.model.finding import Code
+from vmtoll.model.finding import Code, Validity
 from vmtoll.model.transport import CIPHER, PROTOCOL
 from vmtoll.paths import PROJECT
+from vmtoll.provisioning import certificate
 from vmtoll.runner.run import run
 from vmtoll.runner.store import Store
 from vmtoll.sites import build
@@ -97,8 +99,8 @@ def test_every_server_speaks_http2_alike_and_both_sides_are_proven_equal(measure
         assert own.successful == own.requests == own.transactions
         assert (record.counts.bodies_wrong, record.offered.users) == (0, 2)
     seen = handshakes(folder, server)
-    certificate = seen[0]["HTTP/2"]["certificate_sha256"]
-    agreed = {"protocol": PROTOCOL, "cipher": CIPHER, "alpn": "h2", "certificate_sha256": certificate}
+    digest = seen[0]["HTTP/2"]["certificate_sha256"]
+    agreed = {"protocol": PROTOCOL, "cipher": CIPHER, "alpn": "h2", "certificate_sha256": digest}
     assert seen == [{"HTTP/2": {**agreed, "resumption": False, "kernel": False}}] * 2
     facts = {fact.name: fact for fact in equality(load_run(folder))}
     for key, value in (("protocol", PROTOCOL), ("cipher", CIPHER), ("alpn", "h2")):
@@ -142,6 +144,17 @@ def test_another_cipher_on_one_side_makes_its_trials_invalid(measured: Measure) 
     assert finding.detail == f"TLS cipher: {CIPHER} -> TLS_AES_256_GCM_SHA384"
     cipher = next(fact for fact in equality(load_run(folder)) if fact.name.endswith("tls: HTTP/2: cipher"))
     assert cipher.status is Status.UNDECLARED
+
+
+def test_another_certificate_on_one_side_makes_its_trials_invalid(measured: Measure, tmp_path: Path) -> None:
+    def spoil(root: Path) -> None:
+        for path, (content, _) in certificate.files(tmp_path / "another").items():
+            (root / path.lstrip("/")).write_bytes(content)
+
+    records = records_of(measured("nginx", spoil, **HTTP2 | {"crosscheck": None}))
+    details = [f.detail for record in records for f in record.findings if f.code is Code.FINGERPRINT]
+    assert [detail for detail in details if re.fullmatch(r"TLS certificate: [0-9a-f]{12} -> [0-9a-f]{12}", detail)]
+    assert any(record.validity is Validity.INVALID for record in records)
 
 
 def test_kernel_tls_that_is_declared_and_not_there_makes_trials_invalid(measured: Measure) -> None:

@@ -101,10 +101,11 @@ PRIMARY, CROSSCHECK = Role.PRIMARY, Role.CROSSCHECK
             Finding(Code.FINGERPRINT, machine="kvm", process="nginx", detail="binary_sha256"),
         ),
         (
-            gates.tls(HTTP2, kernel=False, seen=AGREED, server="nginx", machine="kvm"),
+            gates.tls(HTTP2, kernel=False, certificate="d", seen=AGREED, server="nginx", machine="kvm"),
             gates.tls(
                 HTTP2,
                 kernel=True,
+                certificate="d",
                 seen={**AGREED, "cipher": "TLS_CHACHA20_POLY1305_SHA256"},
                 server="nginx",
                 machine="kvm",
@@ -117,9 +118,15 @@ PRIMARY, CROSSCHECK = Role.PRIMARY, Role.CROSSCHECK
             ),
         ),
         (
+            gates.tls(HTTP2, kernel=False, certificate=None, seen=AGREED, server="nginx", machine="kvm"),
+            gates.tls(HTTP2, kernel=False, certificate="e" * 64, seen=AGREED, server="nginx", machine="kvm"),
+            Finding(Code.FINGERPRINT, machine="kvm", process="nginx", detail="TLS certificate: eeeeeeeeeeee -> d"),
+        ),
+        (
             gates.tls(
                 RESUMED,
                 kernel=False,
+                certificate=None,
                 seen={**AGREED, "alpn": "http/1.1", "resumption": True},
                 server="nginx",
                 machine="kvm",
@@ -127,6 +134,7 @@ PRIMARY, CROSSCHECK = Role.PRIMARY, Role.CROSSCHECK
             gates.tls(
                 RESUMED,
                 kernel=False,
+                certificate=None,
                 seen={**AGREED, "protocol": "TLSv1.2", "alpn": "none"},
                 server="nginx",
                 machine="kvm",
