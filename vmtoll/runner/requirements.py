@@ -1,12 +1,13 @@
 """Whether the machines of an inventory can answer the question of an experiment."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from vmtoll.model.errors import ExperimentError, InventoryError, WrongLinkError
+from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, WrongLinkError
 from vmtoll.model.inventory import Host, Inventory
-from vmtoll.model.release import of_name
+from vmtoll.model.release import Release, of_name
 from vmtoll.runner import facts
 from vmtoll.runner.clients import check_clients
 from vmtoll.spec.catalog import Registry
@@ -84,19 +85,20 @@ def without_unshipped(
     registry: Registry,
     release_of: Callable[[Host], str] = facts.release_of,
 ) -> Resolved:
-    """The experiment without the servers that the release of the machines under test does not ship.
+    """The experiment without the servers that the release of any machine under test does not ship.
 
-    Nobody is asked for their release unless there is such a server. Raises ExperimentError when none is left.
+    Nobody is asked for their release unless there is such a server. Raises ExperimentError when none is left,
+    HostLostError, AgentError.
     """
     not_in = {name: read_server(name, registry.servers_folder()).not_in for name in resolved.servers}
     if not any(not_in.values()):
         return resolved
-    # Metal answers at once, and guests have what metal has or are not compared with it.
-    hosts = [host for host in inventory.under_test if host.role == "metal"] or inventory.under_test
-    releases = [release for host in hosts if (release := of_name(release_of(host)))]
-    unshipped = {
-        server: release.name for server, suites in not_in.items() for release in releases if release.suite in suites
-    }
+    with ThreadPoolExecutor(16) as pool:
+        releases = list(pool.map(lambda host: _release(host, release_of), inventory.under_test))
+    unshipped = dict[str, str]()
+    for release in filter(None, releases):
+        for server in (name for name, suites in not_in.items() if release.suite in suites):
+            unshipped.setdefault(server, release.name)
     skipped = {**resolved.skipped, **{server: f"not in {name}" for server, name in unshipped.items()}}
     fewer = replace(resolved, skipped=skipped, unshipped=unshipped)
     if not fewer.servers:
@@ -105,6 +107,16 @@ def without_unshipped(
             f"{', '.join(f'{server} is {why}' for server, why in skipped.items())}"
         )
     return fewer
+
+
+def _release(host: Host, release_of: Callable[[Host], str]) -> Release | None:
+    """What a machine runs; None for an unknown system, and for a guest that an interrupted run left paused."""
+    try:
+        return of_name(release_of(host))
+    except HostLostError:
+        if host.role != "kvm_guest":
+            raise
+        return None  # the run resumes it, or says that it is lost
 
 
 def _why(registry: Registry, profile: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import yaml
 
 from tests.support.records import records_of
 from vmtoll.agent.facts import release
-from vmtoll.model.errors import ExperimentError
+from vmtoll.model.errors import ExperimentError, HostLostError
 from vmtoll.model.event import Event, Skipped
+from vmtoll.model.inventory import Host
 from vmtoll.model.release import RELEASES, of_name
 from vmtoll.runner import requirements
 from vmtoll.runner.facts import release_of
@@ -67,3 +69,38 @@ def test_an_experiment_of_nothing_else_is_refused(
     only = load(rewrite(servers=["absent"], environments=["metal"], blocks=1, noise_floor=None), project)
     with pytest.raises(ExperimentError, match=r"servers: none is left to measure: absent is not in Debian 13$"):
         requirements.without_unshipped(only, load_inventory(inventory, ["metal"]), project, lambda _: "Debian 13")
+
+
+@pytest.mark.parametrize(
+    ("metal", "guest", "skipped"),
+    [
+        ("Debian 12", "Debian 13", {"absent": "not in Debian 13"}),
+        ("Debian 13", "Debian 12", {"absent": "not in Debian 13"}),
+        ("Debian 12", "Debian 12", {}),
+        ("Debian 12", None, {}),
+    ],
+)
+def test_every_machine_under_test_is_asked(
+    project: Registry, inventory: Path, named: Path, rewrite: Rewrite, metal: str, guest: str | None, skipped: object
+) -> None:
+    """A guest that does not answer may have been left paused by an interrupted run, which resumes it."""
+    definition = project.root / "server-builds/absent/server.yml"
+    definition.write_text(yaml.safe_dump(yaml.safe_load(definition.read_text()) | {"not_in": ["trixie"]}))
+    both = rewrite(servers=["lighttz", "absent"], environments=["metal", "metal-two"], blocks=1, noise_floor=None)
+    machines = load_inventory(inventory, ["metal", "metal-two"])
+    (second,) = machines.machines["metal-two"]
+    mixed = replace(machines, machines={**machines.machines, "metal-two": [replace(second, role="kvm_guest")]})
+
+    def answer(host: Host) -> str:
+        told = metal if host.role == "metal" else guest
+        if told is None:
+            raise HostLostError(f"{host.name}: no answer")
+        return told
+
+    assert requirements.without_unshipped(load(both, project), mixed, project, answer).skipped == skipped
+    with pytest.raises(HostLostError):
+        requirements.without_unshipped(load(both, project), machines, project, _silent)
+
+
+def _silent(host: Host) -> str:
+    raise HostLostError(f"{host.name}: no answer")
