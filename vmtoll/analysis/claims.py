@@ -401,7 +401,7 @@ def refusals_of(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selec
 
 
 def _absences(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
-    skipped = {skip.server for skip in run.manifest.skipped}
+    skipped = run.manifest.skipped_servers
     measured = (
         {trial.scenario.server for trial in run.trials},
         {trial.arm.environment for trial in run.trials},
@@ -469,9 +469,14 @@ def _notes(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]
     full = sum(Code.LINK_BOUND in trial.codes for chosen in selections for trial in chosen.trials)
     if full and experiment.prescribes_link:
         yield Reason(ReasonCode.FULL_LINK, {"trials": full}, (experiment.link,))
-    claimed = {server for named in sides for server in listed(named.server)}
-    if lacking := tuple(skip.server for skip in run.manifest.skipped if skip.server and skip.server in claimed):
-        yield Reason(ReasonCode.WITHOUT_SERVERS, names=lacking)
+    lacking = [
+        skip.server
+        for named in sides
+        for skip in run.manifest.skipped
+        if skip.server in listed(named.server) and skip.workload in (None, *listed(named.workload))
+    ]
+    if lacking:
+        yield Reason(ReasonCode.WITHOUT_SERVERS, names=tuple(dict.fromkeys(filter(None, lacking))))
 
 
 def _ratio_of(published: Sequence[float]) -> float | None:

@@ -287,8 +287,7 @@ def _candidate(run: Run, figure: PublishedFigure) -> _Candidate:
         return _Candidate(replace(point, reasons=(Reason(code),)))
     names, sent = servers(run, figure.server), workloads(run, figure)
     if not names:
-        skipped = {skip.server for skip in run.manifest.skipped}
-        absent = (figure.server,)
+        skipped, absent = run.manifest.skipped_servers, (figure.server,)
         reason = (
             why_skipped(run, absent) if figure.server in skipped else Reason(ReasonCode.NO_SUCH_SERVER, names=absent)
         )

@@ -111,8 +111,8 @@ def _print_plan(planned: Plan) -> None:
             f"block {trial.block}  {trial.order:3d}  {trial.arm!s:12}  {scenario.server:18}  "
             f"{scenario.workload:16}  {load_text(scenario.load)}"
         )
-    for server, why in planned.resolved.skipped.items():
-        print(f"skipped: {server}: {why}")
+    for skip in planned.resolved.skipped:
+        print(f"skipped: {skip.name}: {skip.why}")
     minutes, until = planned.total_s / 60, planned.resolved.experiment.until
     size = f"{len(planned.trials)} trials, about {minutes:.1f} minutes"
     if until:

@@ -33,7 +33,7 @@ class Absence(StrEnum):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A server or an environment is not measured, and why."""
+    """A server, one workload of it, or an environment is not measured, and why."""
 
     name: str
     why: str

@@ -33,13 +33,20 @@ class Differences(Document):
 class Skipped(Document):
     """A server or an environment of the experiment that was not measured, and why.
 
-    `release`: of a server, the release of the machines under test, which does not ship it.
+    `workload`: the server was not measured by this one alone. `release`: of a server, the release of the machines under
+    test, which does not ship it.
     """
 
     server: str | None = None
     environment: str | None = None
+    workload: str | None = None
     why: str
     release: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What was not measured."""
+        return ", ".join(filter(None, (self.server or self.environment, self.workload)))
 
 
 class Manifest(Document):
@@ -81,6 +88,11 @@ class Manifest(Document):
     def emulated(self) -> bool:
         """Whether any environment ran under software emulation."""
         return Accelerator.TCG in self.accelerators.values()
+
+    @property
+    def skipped_servers(self) -> set[str]:
+        """The servers that no workload was sent to, for one reason."""
+        return {skip.server for skip in self.skipped if skip.server and skip.workload is None}
 
     @property
     def searches(self) -> dict[str, SearchWorkload]:

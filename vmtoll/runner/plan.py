@@ -23,7 +23,8 @@ def cells(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
     matrix = [
         (Arm(environment), Scenario(server, workload, load))
         for workload, load in loads
-        for server in resolved.servers
+        for server in resolved.experiment.servers
+        if resolved.measures(server, workload)
         for environment in resolved.environments
     ]
     if floor:
@@ -31,7 +32,7 @@ def cells(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
             (floor.arm, Scenario(server, workload, load))
             for workload, load in loads
             for server in floor.servers
-            if server in resolved.servers
+            if resolved.measures(server, workload)
         ]
     return matrix
 

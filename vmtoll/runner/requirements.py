@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, WrongLinkError
+from vmtoll.model.errors import HostLostError, InventoryError, WrongLinkError
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.release import Release, of_name
+from vmtoll.model.run import Skipped
 from vmtoll.runner import facts
 from vmtoll.runner.clients import check_clients
 from vmtoll.spec.catalog import Registry
@@ -70,13 +71,13 @@ def without_absent(resolved: Resolved, inventory: Inventory, registry: Registry)
     if resolved.experiment.tuning_steps is None:
         return resolved
     wanted = resolved.experiment.tuning_steps.environments
-    absent = {name: _why(registry, name) for name in wanted if name not in inventory.machines}
+    absent = [Skipped(environment=name, why=_why(registry, name)) for name in wanted if name not in inventory.machines]
     if len(wanted) - len(absent) < 2:
         raise InventoryError(
             f"experiment {resolved.experiment.name} compares guests with each other; of its tuning steps "
             f"({', '.join(wanted)}) the inventory has fewer than two: add guests of these profiles"
         )
-    return replace(resolved, absent=absent)
+    return replace(resolved, skipped=(*resolved.skipped, *absent))
 
 
 def without_unshipped(
@@ -99,14 +100,8 @@ def without_unshipped(
     for release in filter(None, releases):
         for server in (name for name, suites in not_in.items() if release.suite in suites):
             unshipped.setdefault(server, release.name)
-    skipped = {**resolved.skipped, **{server: f"not in {name}" for server, name in unshipped.items()}}
-    fewer = replace(resolved, skipped=skipped, unshipped=unshipped)
-    if not fewer.servers:
-        raise ExperimentError(
-            f"{registry.experiment_file(resolved.experiment.name)}: servers: none is left to measure: "
-            f"{', '.join(f'{server} is {why}' for server, why in skipped.items())}"
-        )
-    return fewer
+    skipped = [Skipped(server=server, why=f"not in {name}", release=name) for server, name in unshipped.items()]
+    return resolved.without(skipped, registry.experiment_file(resolved.experiment.name))
 
 
 def _release(host: Host, release_of: Callable[[Host], str]) -> Release | None:

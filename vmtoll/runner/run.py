@@ -16,11 +16,19 @@ from pydantic import ValidationError
 
 from vmtoll.model.disclosure import Disclosure
 from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, ResultsError, VmtollError
-from vmtoll.model.event import BlockEnded, ComparingMachines, Connecting, Listener, MarginHidden, RunEnded, TrialEnded
-from vmtoll.model.event import Skipped as SkippedEvent
+from vmtoll.model.event import (
+    BlockEnded,
+    ComparingMachines,
+    Connecting,
+    Listener,
+    MarginHidden,
+    RunEnded,
+    Skipped,
+    TrialEnded,
+)
 from vmtoll.model.experiment import SMALLEST_BLOCKS, Experiment, Scale
 from vmtoll.model.inventory import Inventory
-from vmtoll.model.run import Manifest, Skipped
+from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import Until
 from vmtoll.paths import PROJECT
@@ -199,7 +207,7 @@ def _recorded_plan(store: Store, resolved: Resolved, inventory: Inventory) -> Pl
         return None
     if recorded.status == "complete":
         raise ResultsError(f"{store.run_dir}: the run is complete, there is nothing to resume")
-    if not same_experiment(recorded, resolved) or recorded.skipped != _skipped(resolved):
+    if not same_experiment(recorded, resolved) or recorded.skipped != list(resolved.skipped):
         name = resolved.experiment.name
         raise ExperimentError(f"{store.run_dir}: experiment {name}, or what it skips, has changed since the run began")
     measured_on, hosts = sorted(store.read_json("hosts.json")), sorted(host.name for host in inventory.hosts())
@@ -220,22 +228,14 @@ def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:
     )
 
 
-def _skipped(resolved: Resolved) -> list[Skipped]:
-    servers = [
-        Skipped(server=server, why=why, release=resolved.unshipped.get(server))
-        for server, why in resolved.skipped.items()
-    ]
-    return servers + [Skipped(environment=environment, why=why) for environment, why in resolved.absent.items()]
-
-
 def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
     """Reach every machine, hold and compare them; one that is lost meanwhile is brought back.
 
     Raises VmtollError when machines are lost again and again.
     """
     total = len(planned.trials)
-    for name, why in {**session.resolved.skipped, **session.resolved.absent}.items():
-        tell(SkippedEvent(name, why))
+    for skip in session.resolved.skipped:
+        tell(Skipped(skip.name, skip.why))
     experiment = session.resolved.experiment
     if (hidden := gates.hidden_pct(experiment.duration_s)) > experiment.margin_pct:
         tell(MarginHidden(hidden, experiment.margin_pct, experiment.duration_s))
@@ -303,7 +303,7 @@ def _manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Manife
         link=inventory.link,
         link_mbit=inventory.link_mbit,
         differences=facts.differences(suts, resolved.experiment.declared_differences),
-        skipped=_skipped(resolved),
+        skipped=list(resolved.skipped),
         trials_planned=len(planned.trials),
         hidden_pct=round(gates.hidden_pct(resolved.experiment.duration_s), 2),
         disclosure=disclosure,

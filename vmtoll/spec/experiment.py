@@ -1,7 +1,7 @@
 """Experiments: YAML in, one that vmtoll.model knows, with everything it names, or one clear error out."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from vmtoll.model import columns, facts
 from vmtoll.model.errors import ExperimentError, SiteError
 from vmtoll.model.experiment import Claim, Experiment, Scale
+from vmtoll.model.run import Skipped
 from vmtoll.model.site import Site
 from vmtoll.model.trial import METAL
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, SharedHostWorkload, Workload, listed
@@ -64,28 +65,45 @@ def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequen
 class Resolved:
     """An experiment with everything it names.
 
-    `skipped`: server → why it is not measured: its source is not at hand, or it does not speak TLS; `sources`: server
-    → version and digest of the archive that it is built from; `absent`: environment of the tuning steps → why it is
-    not measured; `unshipped`: of those skipped, server → the release of the machines, which does not ship it.
+    `skipped`: the servers, the single scenarios of a server and the environments that are not measured, and why;
+    `sources`: server → version and digest of the archive that it is built from.
     """
 
     experiment: Experiment
     workloads: Mapping[str, Workload]
     site: Site
-    skipped: Mapping[str, str] = field(default_factory=dict)
+    skipped: Sequence[Skipped] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
-    absent: Mapping[str, str] = field(default_factory=dict)
-    unshipped: Mapping[str, str] = field(default_factory=dict)
+
+    def measures(self, server: str, workload: str) -> bool:
+        """Whether this workload is sent to this server."""
+        return not any(skip.server == server and skip.workload in (None, workload) for skip in self.skipped)
 
     @property
     def servers(self) -> list[str]:
-        """Those that are measured."""
-        return [server for server in self.experiment.servers if server not in self.skipped]
+        """Those that are measured, by any of the workloads."""
+        return [
+            server
+            for server in self.experiment.servers
+            if any(self.measures(server, workload) for workload in self.workloads)
+        ]
 
     @property
     def environments(self) -> list[str]:
         """Those that are measured."""
-        return [environment for environment in self.experiment.environments if environment not in self.absent]
+        absent = {skip.environment for skip in self.skipped}
+        return [environment for environment in self.experiment.environments if environment not in absent]
+
+    def without(self, skipped: Iterable[Skipped], path: Path) -> "Resolved":
+        """The experiment of the file `path` without what is skipped here, too.
+
+        Raises ExperimentError when no server is left.
+        """
+        fewer = replace(self, skipped=(*self.skipped, *skipped))
+        if not fewer.servers:
+            whys = "; ".join(f"{skip.name}: {skip.why}" for skip in fewer.skipped if skip.server)
+            raise ExperimentError(f"{path}: servers: none is left to measure: {whys}")
+        return fewer
 
     @property
     def guests(self) -> int:
@@ -140,11 +158,10 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
                 where = f"{file_of(name, registry)}: page"
                 raise ExperimentError(f"{where}: {unknown('page', workload.page, pages)}")
     built = sources.look(registry, experiment.servers)
-    skipped = built.skipped | _without_transport(path, experiment.servers, workloads, registry)
-    resolved = Resolved(experiment=experiment, workloads=workloads, site=site, skipped=skipped, sources=built.versions)
-    if not resolved.servers:
-        raise ExperimentError(f"{path}: servers: none is left to measure: {'; '.join(skipped.values())}")
-    return resolved
+    resolved = Resolved(experiment=experiment, workloads=workloads, site=site, sources=built.versions)
+    not_at_hand = [Skipped(server=server, why=why) for server, why in built.skipped.items()]
+    others = [server for server in experiment.servers if server not in built.skipped]
+    return resolved.without([*not_at_hand, *_out_of_reach(others, workloads, registry)], path)
 
 
 def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[str, Workload]:
@@ -185,26 +202,22 @@ def _check_kinds(path: Path, servers: list[str], workloads: dict[str, Workload],
                 )
 
 
-def _without_transport(
-    path: Path, servers: list[str], workloads: Mapping[str, Workload], registry: Registry
-) -> dict[str, str]:
-    """Servers that cannot be reached as every workload wants it, and why: an experiment skips them.
-
-    Raises ExperimentError for a server that some of the workloads can reach.
-    """
-    skipped = {}
+def _out_of_reach(servers: Sequence[str], workloads: Mapping[str, Workload], registry: Registry) -> list[Skipped]:
+    """The servers, or their single scenarios, that cannot be reached as a workload wants it, and why."""
+    skipped = []
     for server in servers:
         definition = read_server(server, registry.servers_folder())
         reasons = {name: why for name, workload in workloads.items() if (why := definition.cannot(workload.transport))}
-        if len(reasons) == len(workloads):
-            skipped[server] = next(iter(reasons.values()))
-        elif reasons:
-            name, why = next(iter(reasons.items()))
-            raise ExperimentError(
-                f"{path}: servers: {server} {why}, as the workload {name} wants; measure it without this workload in "
-                "an experiment of its own"
-            )
+        skipped += skips(server, reasons, workloads)
     return skipped
+
+
+def skips(server: str, reasons: Mapping[str, str], workloads: Iterable[str]) -> list[Skipped]:
+    """What is skipped of a server. `reasons`: workload → why; one reason for all workloads skips the server."""
+    whys = set(reasons.values())
+    if set(reasons) == set(workloads) and len(whys) == 1:
+        return [Skipped(server=server, why=whys.pop())]
+    return [Skipped(server=server, workload=name, why=why) for name, why in reasons.items()]
 
 
 def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:

@@ -48,7 +48,9 @@ def test_a_server_that_the_release_lacks_is_skipped_by_name(
     folder = run(named, inventory, tmp_path / "results", registry=project, listener=events.append)
     assert Skipped("absent", f"not in {HERE}") in events
     document = json.loads((folder / "run.json").read_text())
-    assert document["skipped"] == [{"server": "absent", "environment": None, "why": f"not in {HERE}", "release": HERE}]
+    assert document["skipped"] == [
+        {"server": "absent", "environment": None, "workload": None, "why": f"not in {HERE}", "release": HERE}
+    ]
     assert {(r.scenario.server, r.release) for r in records_of(folder)} == {("lighttz", HERE)}
     assert {facts["release"] for facts in json.loads((folder / "hosts.json").read_text()).values()} == {HERE}
 
@@ -58,7 +60,7 @@ def test_nobody_is_asked_without_such_a_server_and_an_unknown_release_ships_all(
 ) -> None:
     machines = load_inventory(inventory, ["metal"])
     resolved = load(named, project)
-    assert requirements.without_unshipped(resolved, machines, project, lambda _: "Ubuntu 24.04").skipped == {}
+    assert requirements.without_unshipped(resolved, machines, project, lambda _: "Ubuntu 24.04").skipped == ()
     plain = load(rewrite(servers=["lighttz"], environments=["metal"], blocks=1, noise_floor=None), project)
     assert requirements.without_unshipped(plain, machines, project, lambda _: pytest.fail("asked")) == plain
 
@@ -67,7 +69,7 @@ def test_an_experiment_of_nothing_else_is_refused(
     project: Registry, inventory: Path, named: Path, rewrite: Rewrite
 ) -> None:
     only = load(rewrite(servers=["absent"], environments=["metal"], blocks=1, noise_floor=None), project)
-    with pytest.raises(ExperimentError, match=r"servers: none is left to measure: absent is not in Debian 13$"):
+    with pytest.raises(ExperimentError, match=r"servers: none is left to measure: absent: not in Debian 13$"):
         requirements.without_unshipped(only, load_inventory(inventory, ["metal"]), project, lambda _: "Debian 13")
 
 

@@ -154,14 +154,14 @@ def test_without_its_archive_it_is_skipped_with_a_sentence(
     why = "source not at hand: tiny-httpd 0.1 is in no distribution; say in sources.yml where its archive is"
     assert Skipped("tiny", why) in events
     assert json.loads((folder / "run.json").read_text())["skipped"] == [
-        {"server": "tiny", "environment": None, "why": why, "release": None}
+        {"server": "tiny", "environment": None, "workload": None, "why": why, "release": None}
     ]
     assert {record.scenario.server for record in records_of(folder)} == {"lighttz"}
     assert {trial.scenario.server for trial in plan(named, project).trials} == {"lighttz"}
 
 
 def test_an_experiment_of_skipped_servers_only_is_refused(project: Registry, named: Path, rewrite: Rewrite) -> None:
-    with pytest.raises(ExperimentError, match=r"servers: none is left to measure: source not at hand: tiny-httpd 0.1"):
+    with pytest.raises(ExperimentError, match=r"none is left to measure: tiny: source not at hand: tiny-httpd 0.1"):
         plan(rewrite(servers=["tiny"], noise_floor=None), project)
 
 

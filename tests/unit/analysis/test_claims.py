@@ -141,6 +141,16 @@ def test_a_server_without_source(tmp_path: Path) -> None:
     assert first.reasons[-1].names == second.reasons[-1].names == ("boa",)
 
 
+def test_a_server_that_skipped_one_workload_lacks_in_claims_about_that_one_alone(tmp_path: Path) -> None:
+    among = claim(over={"server": ["boa", "lighttpd"]}, published=[2.0, 1.0])
+    of = {"of": among["of"]["workload"], "another": "tls-resumed"}
+    outcomes = {}
+    for name, workload in of.items():
+        meta = {"skipped": [{"server": "boa", "workload": workload, "why": "does not resume TLS sessions"}]}
+        outcomes[name] = codes(judge_one(tmp_path / name, among, truth(), meta=meta))
+    assert ReasonCode.WITHOUT_SERVERS in outcomes["of"] and ReasonCode.WITHOUT_SERVERS not in outcomes["another"]
+
+
 def test_what_was_not_measured(tmp_path: Path) -> None:
     first, second = claim(over={"server": "caddy"}), claim(of={"workload": "page-1m"}, over={"server": "lighttpd"})
     results = judge_claims(make_published(tmp_path, truth(), [first, second]))

@@ -9,8 +9,11 @@ import yaml
 
 from tests.support.machines import SERVER, WORKLOAD
 from vmtoll.model.errors import ExperimentError
+from vmtoll.model.experiment import Scale
+from vmtoll.model.run import Skipped
 from vmtoll.model.transport import Transport
 from vmtoll.model.workload import ClosedWorkload
+from vmtoll.runner.plan import cells
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.spec.server import read_server, read_servers
@@ -119,7 +122,8 @@ def test_a_server_without_tls_is_skipped_and_its_row_says_why(
     speaking(project, "apache-prefork", "{http: ['1.1']}")
     workload(tls=True)
     resolved = load(rewrite(servers=["lighttz", "apache-prefork"], noise_floor=None), project)
-    assert (resolved.servers, resolved.skipped) == (["apache-prefork"], {"lighttz": "does not speak TLS"})
+    assert resolved.servers == ["apache-prefork"]
+    assert list(resolved.skipped) == [Skipped(server="lighttz", why="does not speak TLS")]
 
 
 @pytest.mark.parametrize(
@@ -141,17 +145,64 @@ def test_an_experiment_is_refused_where_no_server_can(
     if tls:
         speaking(project, "lighttz", tls)
     workload(**keys)
-    with pytest.raises(ExperimentError, match=f"tiny.yml: servers: none is left to measure: {said}$"):
+    with pytest.raises(ExperimentError, match=f"tiny.yml: servers: none is left to measure: lighttz: {said}$"):
         load(rewrite(), project)
 
 
-def test_a_server_that_can_do_some_of_the_workloads_is_refused(
+def test_a_server_that_can_do_some_of_the_workloads_skips_the_others(
     project: Registry, workload: Callable[..., Transport], rewrite: Rewrite
 ) -> None:
+    speaking(project, "apache-prefork", "{http: ['1.1'], resumption: false}")
     workload("tiny-tls", tls=True)
-    said = r"tiny.yml: servers: lighttz does not speak TLS, as the workload tiny-tls wants; measure it without this"
+    workload("tiny-resumed", tls=True, tls_resumption=True, keep_alive=False, **RATE)
+    names = ["tiny", "tiny-tls", "tiny-resumed"]
+    resolved = load(rewrite(servers=["lighttz", "apache-prefork"], workloads=names), project)
+    assert list(resolved.skipped) == [
+        Skipped(server="lighttz", workload="tiny-tls", why="does not speak TLS"),
+        Skipped(server="lighttz", workload="tiny-resumed", why="does not speak TLS"),
+        Skipped(server="apache-prefork", workload="tiny-resumed", why="does not resume TLS sessions"),
+    ]
+    assert resolved.skipped[0].name == "lighttz, tiny-tls"
+    assert resolved.servers == ["lighttz", "apache-prefork"]
+    assert {(str(arm), scenario.server, scenario.workload) for arm, scenario in cells(resolved)} == {
+        *((arm, "lighttz", "tiny") for arm in ("metal", "metal#2", "metal-two")),
+        *((arm, "apache-prefork", name) for arm in ("metal", "metal-two") for name in names[:2]),
+    }
+
+
+def test_servers_that_can_do_none_of_the_workloads_for_several_reasons_leave_nothing(
+    project: Registry, workload: Callable[..., Transport], rewrite: Rewrite
+) -> None:
+    speaking(project, "lighttz", "{http: ['1.1'], resumption: false}")
+    workload("tiny-h2", tls=True, http="2", **H2LOAD)
+    workload("tiny-resumed", tls=True, tls_resumption=True, keep_alive=False, **RATE)
+    said = (
+        "tiny.yml: servers: none is left to measure: lighttz, tiny-h2: does not speak HTTP/2 over TLS; "
+        "lighttz, tiny-resumed: does not resume TLS sessions$"
+    )
     with pytest.raises(ExperimentError, match=said):
-        load(rewrite(workloads=["tiny", "tiny-tls"]), project)
+        load(rewrite(workloads=["tiny-h2", "tiny-resumed"]), project)
+
+
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_the_experiments_over_tls_name_what_each_server_cannot(scale: Scale) -> None:
+    registry = Registry()
+    skipped = {
+        name: {skip.name: skip.why for skip in load(registry.experiment_file(name), registry, scale).skipped}
+        for name in ("tls-handshakes", "tls-bulk", "http2-site")
+    }
+    assert skipped == {
+        "tls-handshakes": {
+            "lighttz": "does not speak TLS",
+            "caddy, tls-resumed": "does not resume TLS sessions",
+            "h2o, tls-resumed": "does not resume TLS sessions",
+        },
+        "tls-bulk": {
+            "lighttz, large-transport-tls-users": "does not speak TLS",
+            "lighttz, large-transport-tls-rate": "does not speak TLS",
+        },
+        "http2-site": {"lighttz": "does not speak TLS"},
+    }
 
 
 def test_tls_is_not_taken_over_from_another_server() -> None:

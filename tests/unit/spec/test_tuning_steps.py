@@ -14,7 +14,6 @@ from vmtoll.model.run import Skipped
 from vmtoll.paths import PROJECT
 from vmtoll.runner.plan import cells
 from vmtoll.runner.requirements import without_absent
-from vmtoll.runner.run import _skipped
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
 from vmtoll.spec.inventory import from_data
@@ -75,12 +74,12 @@ def test_a_guest_that_is_not_there_is_skipped_with_what_it_needs(wide: Registry,
     assert left.environments == ["metal", "kvm-low", "kvm-other"]
     assert {str(arm) for arm, _ in cells(left)} == {"metal", "metal#2", "kvm-low", "kvm-other"}
     why = "the inventory has no such guest; it needs kvm, hugepages"
-    assert _skipped(left) == [
+    assert list(left.skipped) == [
         Skipped(environment="kvm-pages", why=why),
         Skipped(environment="kvm-high", why=why),
     ]
     whole = without_absent(resolved(rewrite, wide), inventory_of(*PROFILES, optional=[]), wide)
-    assert whole.environments == ["metal", *PROFILES] and _skipped(whole) == []
+    assert whole.environments == ["metal", *PROFILES] and not whole.skipped
 
 
 def test_one_guest_is_not_enough(wide: Registry, rewrite: Rewrite) -> None:
