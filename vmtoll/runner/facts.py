@@ -167,10 +167,22 @@ def releases(session: Session) -> dict[str, str]:
 
 def release_of(host: Host) -> str:
     """What a machine runs, asked before the run has opened its own lines. Raises HostLostError, AgentError."""
+    return release(_asked_ahead(host, "cat", "/etc/os-release")["stdout"])
+
+
+def kernel_has_tls(host: Host) -> bool:
+    """Whether a machine's kernel can encrypt, or can load the module that does; asked before the run has opened its own
+    lines. Raises HostLostError, AgentError.
+    """
+    return not _asked_ahead(host, "sh", "-c", "test -e /proc/net/tls_stat || /sbin/modprobe -nq tls")["exit_status"]
+
+
+def _asked_ahead(host: Host, *argv: str) -> Done:
     line = AgentLine(host)
     try:
         line.open()
-        return release(line.call("exec", argv=["cat", "/etc/os-release"])["stdout"])
+        done: Done = line.call("exec", argv=argv)
+        return done
     finally:
         line.close()
 

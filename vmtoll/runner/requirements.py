@@ -114,6 +114,27 @@ def _release(host: Host, release_of: Callable[[Host], str]) -> Release | None:
         return None  # the run resumes it, or says that it is lost
 
 
+def without_kernel_tls(
+    resolved: Resolved,
+    inventory: Inventory,
+    registry: Registry,
+    has_tls: Callable[[Host], bool] = facts.kernel_has_tls,
+) -> Resolved:
+    """The experiment without the servers for which a kernel is to encrypt, where one of the machines has none that can.
+
+    No machine is asked unless there is such a server. Raises ExperimentError when none is left.
+    """
+    servers = [name for name in resolved.servers if read_server(name, registry.servers_folder()).kernel_tls]
+    if not servers:
+        return resolved
+    lacking = [name for name, hosts in inventory.machines.items() if not all(map(has_tls, hosts))]
+    if not lacking:
+        return resolved
+    why = f"the kernel of {', '.join(lacking)} has no TLS"
+    skipped = [Skipped(server=server, why=why) for server in servers]
+    return resolved.without(skipped, registry.experiment_file(resolved.experiment.name))
+
+
 def _why(registry: Registry, profile: str) -> str:
     needs = _needs(registry, profile)
     return "the inventory has no such guest" + (f"; it needs {', '.join(needs)}" if needs else "")

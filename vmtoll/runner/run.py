@@ -42,7 +42,12 @@ from vmtoll.runner.idle_guests import resume_all, resume_left, settle
 from vmtoll.runner.plan import expected_s, schedule
 from vmtoll.runner.rates import Rates
 from vmtoll.runner.recovery import restore, take
-from vmtoll.runner.requirements import check_inventory, without_absent, without_unshipped
+from vmtoll.runner.requirements import (
+    check_inventory,
+    without_absent,
+    without_kernel_tls,
+    without_unshipped,
+)
 from vmtoll.runner.search import decided
 from vmtoll.runner.session import Session, Steps
 from vmtoll.runner.store import Store
@@ -142,6 +147,7 @@ def run(
     )
     resolved = without_absent(resolved, inventory, registry or Registry())
     resolved = without_unshipped(resolved, inventory, registry or Registry())
+    resolved = without_kernel_tls(resolved, inventory, registry or Registry())
     check_inventory(resolved, inventory, experiment_path, inventory_path)
     if resume is None:
         planned = _plan(resolved, None)

@@ -51,7 +51,7 @@ class Tls(Document):
 
     http: list[HttpVersion] = Field(min_length=1, description="HTTP versions over TLS 1.3")
     resumption: bool = Field(default=True, description="it can resume sessions")
-    kernel: bool = Field(default=False, description="the kernel encrypts (kTLS)")
+    kernel: bool = Field(default=False, description="the kernel encrypts (kTLS); measured over TLS alone")
 
     def cannot(self, transport: Transport) -> str:
         """Why it cannot be reached in this way; empty where it can."""
@@ -97,10 +97,15 @@ class ServerDefinition(Document):
     def serves(self) -> Literal["mail", "pages"]:
         return "mail" if self.mail else "pages"
 
+    @property
+    def kernel_tls(self) -> bool:
+        """Whether the kernel is to encrypt for it; without TLS it is the server that it takes its keys over from."""
+        return self.tls is not None and self.tls.kernel
+
     def cannot(self, transport: Transport) -> str:
         """Why it cannot be reached in this way; empty where it can."""
         if not transport.tls:
-            return ""
+            return "is measured over TLS alone" if self.kernel_tls else ""
         return self.tls.cannot(transport) if self.tls else "does not speak TLS"
 
     @property

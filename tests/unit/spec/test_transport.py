@@ -200,6 +200,14 @@ def test_the_experiments_over_tls_name_what_each_server_cannot(scale: Scale) -> 
         "tls-bulk": {
             "lighttz, large-transport-tls-users": "does not speak TLS",
             "lighttz, large-transport-tls-rate": "does not speak TLS",
+            **(
+                {}
+                if scale == "small"
+                else dict.fromkeys(
+                    ("nginx-ktls, large-transport-plain-users", "nginx-ktls, large-transport-plain-rate"),
+                    "is measured over TLS alone",
+                )
+            ),
         },
         "http2-site": {"lighttz": "does not speak TLS"},
     }
