@@ -8,12 +8,14 @@ import pytest
 import yaml
 
 from tests.support.machines import SERVER, WORKLOAD
+from vmtoll.analysis.statistics import fewest_requests
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Scale
 from vmtoll.model.run import Skipped
 from vmtoll.model.transport import Transport
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.runner.plan import cells
+from vmtoll.sites import manifest
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.spec.server import read_server, read_servers
@@ -182,6 +184,24 @@ def test_servers_that_can_do_none_of_the_workloads_for_several_reasons_leave_not
     )
     with pytest.raises(ExperimentError, match=said):
         load(rewrite(workloads=["tiny-h2", "tiny-resumed"]), project)
+
+
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_resumed_handshakes_suffice_for_a_p99(scale: Scale) -> None:
+    registry = Registry()
+    resolved = load(registry.experiment_file("tls-handshakes"), registry, scale)
+    (rate,) = resolved.workloads["tls-resumed"].offers
+    assert rate.value * resolved.experiment.duration_s >= fewest_requests(0.99)
+
+
+@pytest.mark.parametrize("workload", ["large-transport-plain-rate", "large-transport-tls-rate"])
+def test_half_a_gigabit_of_the_large_files_suffices_for_a_p99(workload: str) -> None:
+    registry = Registry()
+    resolved = load(registry.experiment_file("tls-bulk"), registry, "full")
+    loaded = resolved.workloads[workload]
+    (file,) = [file for file in manifest(resolved.site)["files"] if file["path"] == loaded.page]
+    requests = loaded.offers[0].value * 1e9 / 8 / file["size_bytes"] * resolved.experiment.duration_s
+    assert loaded.offers[0].value == 0.5 and requests > 2 * fewest_requests(0.99)
 
 
 @pytest.mark.parametrize("scale", ["small", "full"])
