@@ -1,4 +1,4 @@
-"""ab: the closed loop of most published experiments. One page, again and again, over HTTP/1.0.
+"""ab: the closed loop of most published experiments. One page, again and again, over HTTP/1.0, also inside of TLS.
 
 It exits 0 when every answer is a 404, counts an answer of another length than the first one as failed, and stops at
 the first connection that breaks. It logs no requests; `-e` has every whole percentile in milliseconds to the µs.
@@ -6,8 +6,20 @@ the first connection that breaks. It logs no requests; `-e` has every whole perc
 
 import re
 
-from vmtoll.loadgen.base import BODY, Adapter, ClosedLoad, Command, Output, ToolResult, body_file, last_words, require
+from vmtoll.loadgen.base import (
+    BODY,
+    Adapter,
+    ClosedLoad,
+    Command,
+    Output,
+    ToolResult,
+    body_file,
+    last_words,
+    over_tls,
+    require,
+)
 from vmtoll.model.errors import ToolError
+from vmtoll.model.transport import PROTOCOL
 
 _PERCENTILES = "percentiles.csv"
 _HEADING = b"Percentage served,Time in ms\n"
@@ -30,6 +42,7 @@ def command(load: ClosedLoad) -> Command:
     argv = ["ab", "-q", "-n", str(planned(load)), "-c", str(load.users), "-s", f"{load.timeout_s:.0f}"]
     argv += ["-k"] if load.keep_alive else []
     argv += ["-p", BODY, "-T", "application/octet-stream"] if load.body_bytes else []
+    argv += ["-f", PROTOCOL.replace("TLSv", "TLS")] if over_tls(load) else []
     argv += ["-e", _PERCENTILES, load.urls[0]]
     return Command(argv=argv, files=body_file(load), outputs=[_PERCENTILES])
 
@@ -89,4 +102,5 @@ TOOL = Adapter(
     sends_bodies=True,
     tick_s=1e-6,
     lockstep=True,
+    tls=True,
 )

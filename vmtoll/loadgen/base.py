@@ -167,7 +167,8 @@ class Adapter:
     `one_page`: it asks for one page only, which the workload has to name.
     `one_host`: it sends everything to the host of its first URL, as a tool with `one_page` does.
     `lockstep`: all its users start at the first line of the URL list. `at_random`: it draws its URLs at random.
-    `tls`: it speaks TLS 1.3 and takes a certificate that no authority has signed. `http2`: it speaks HTTP/2 inside of
+    `tls`: it speaks TLS 1.3 and takes a certificate that no authority has signed; `refused_for_tls`: why it is not used
+    over TLS although it speaks it. `http2`: it speaks HTTP/2 inside of
     TLS. `resumes`: it can resume TLS sessions, and does so only where it is told to.
     `sends_bodies`: it can POST a body with each request (`body_bytes` of a load).
     `schedules`: it sends by the schedule of a load (`due_ns`); others send at even intervals alone.
@@ -189,6 +190,7 @@ class Adapter:
     lockstep: bool = False
     at_random: bool = False
     tls: bool = False
+    refused_for_tls: str | None = None
     http2: bool = False
     resumes: bool = False
     sends_bodies: bool = False

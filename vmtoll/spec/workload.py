@@ -175,7 +175,8 @@ class _Tools:
 def _cannot_reach(transport: Transport, adapter: Adapter) -> str:
     """Why this tool cannot send this way; empty when it can."""
     if transport.tls and not adapter.tls:
-        return "does not speak TLS 1.3"
+        refused = adapter.refused_for_tls
+        return f"is refused over TLS: {refused}" if refused else "does not speak TLS 1.3"
     if transport.http == "2" and not adapter.http2:
         return "does not speak HTTP/2"
     if transport.resumption and not adapter.resumes:

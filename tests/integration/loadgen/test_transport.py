@@ -77,6 +77,14 @@ def test_closed_loops_reuse_their_connections(nginx: Logged, tool: str) -> None:
     assert seen == (Counter({". HTTP/1.1": 60}), 3)
 
 
+def test_ab_speaks_http_1_0_inside_of_tls(nginx: Logged) -> None:
+    """One page; also where the server offers tickets it takes none."""
+    for resumption in (False, True):
+        (page, *_) = nginx.urls(resumption=resumption)[1:]
+        assert nginx.send("ab", ClosedLoad([page], 3, 60, keep_alive=True)) == (Counter({". HTTP/1.0": 60}), 3)
+        assert nginx.send("ab", ClosedLoad([page], 3, 60, keep_alive=False)) == (Counter({". HTTP/1.0": 60}), 60)
+
+
 @pytest.mark.parametrize("resumption", [False, True])
 @pytest.mark.parametrize("tool", ["oha", "siege"])
 def test_closed_loops_make_a_full_handshake_for_every_request(nginx: Logged, tool: str, *, resumption: bool) -> None:

@@ -46,6 +46,10 @@ def test_a_workload_is_plain_http_1_1_unless_it_says_more(workload: Callable[...
     assert resumed == Transport(tls=True, resumption=True)
 
 
+def test_ab_sends_over_tls(workload: Callable[..., Transport]) -> None:
+    assert workload(tls=True, tool="ab", page="index.html", crosscheck=None) == Transport(tls=True)
+
+
 def test_a_transport_has_its_own_scheme_port_and_alpn() -> None:
     plain, secure, resumed = Transport(), Transport(tls=True, http="2"), Transport(tls=True, resumption=True)
     assert [(t.scheme, t.port(8080), t.alpn) for t in (plain, secure, resumed)] == [
@@ -80,12 +84,12 @@ def test_a_transport_has_its_own_scheme_port_and_alpn() -> None:
             r"tiny.yml: tool: siege does not speak HTTP/2; allowed: h2load, oha$",
         ),
         (
-            {"tls": True, "tool": "ab", "page": "index.html", "crosscheck": None},
-            r"tiny.yml: tool: ab does not speak TLS 1.3; allowed: h2load, oha, siege$",
+            {"tls": True, "http": "2", "tool": "ab", "page": "index.html", "crosscheck": None},
+            r"tiny.yml: tool: ab does not speak HTTP/2; allowed: h2load, oha$",
         ),
         (
             {**RATE, "kind": "ramp", "rate_rps": None, "rates_rps": [1.0, 2.0], "tool": "httperf", "tls": True},
-            r"tiny.yml: tool: httperf does not speak TLS 1.3; allowed: oha, vegeta$",
+            r"tiny.yml: tool: httperf is refused over TLS: it stalls on replies of 8 to 16 KB; allowed: oha, vegeta$",
         ),
         (
             {**RATE, "tool": "oha", "tls": True, "tls_resumption": True, "keep_alive": False},
