@@ -113,6 +113,11 @@ class WorkloadBase(Document):
         return Transport()
 
     @property
+    def most_streams(self) -> int:
+        """The most requests in flight that any of its closed loops has on a connection."""
+        return 1
+
+    @property
     def tools(self) -> list[str]:
         """Every load tool that this workload needs where its client is."""
         return [self.tool, *([self.crosscheck] if self.crosscheck else [])]
@@ -243,6 +248,10 @@ class ClosedWorkload(SharedHostWorkload):
         return [Load(LoadKind.CLOSED, count) for count in listed(self.users)]
 
     @property
+    def most_streams(self) -> int:
+        return max(self.streams, self.capacity.streams if self.capacity else 1)
+
+    @property
     def tools(self) -> list[str]:
         return [*super().tools, *([self.capacity.tool] if self.capacity else [])]
 
@@ -267,6 +276,10 @@ class OpenLoopWorkload(WebWorkload):
         if self.capacity:
             _check_streams("capacity.streams", self.capacity.streams, self.http)
         return self
+
+    @property
+    def most_streams(self) -> int:
+        return self.capacity.streams if self.capacity else 1
 
     @property
     def tools(self) -> list[str]:

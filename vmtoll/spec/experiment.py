@@ -207,7 +207,11 @@ def _out_of_reach(servers: Sequence[str], workloads: Mapping[str, Workload], reg
     skipped = []
     for server in servers:
         definition = read_server(server, registry.servers_folder())
-        reasons = {name: why for name, workload in workloads.items() if (why := definition.cannot(workload.transport))}
+        reasons = {
+            name: why
+            for name, workload in workloads.items()
+            if (why := definition.cannot(workload.transport, workload.most_streams))
+        }
         skipped += skips(server, reasons, workloads)
     return skipped
 

@@ -51,12 +51,17 @@ class Tls(Document):
 
     http: list[HttpVersion] = Field(min_length=1, description="HTTP versions over TLS 1.3")
     resumption: bool = Field(default=True, description="it can resume sessions")
+    streams: int | None = Field(
+        default=None, gt=0, description="most streams of HTTP/2 that it takes on a connection at once; unset: enough"
+    )
     kernel: bool = Field(default=False, description="the kernel encrypts (kTLS); measured over TLS alone")
 
-    def cannot(self, transport: Transport) -> str:
-        """Why it cannot be reached in this way; empty where it can."""
+    def cannot(self, transport: Transport, streams: int = 1) -> str:
+        """Why it cannot be reached in this way, with so many streams on a connection; empty where it can."""
         if transport.http not in self.http:
             return f"does not speak HTTP/{transport.http} over TLS"
+        if self.streams and streams > self.streams:
+            return f"takes {self.streams} streams on a connection, not {streams}"
         return "does not resume TLS sessions" if transport.resumption and not self.resumption else ""
 
 
@@ -102,11 +107,11 @@ class ServerDefinition(Document):
         """Whether the kernel is to encrypt for it; without TLS it is the server that it takes its keys over from."""
         return self.tls is not None and self.tls.kernel
 
-    def cannot(self, transport: Transport) -> str:
-        """Why it cannot be reached in this way; empty where it can."""
+    def cannot(self, transport: Transport, streams: int = 1) -> str:
+        """Why it cannot be reached in this way, with so many streams on a connection; empty where it can."""
         if not transport.tls:
             return "is measured over TLS alone" if self.kernel_tls else ""
-        return self.tls.cannot(transport) if self.tls else "does not speak TLS"
+        return self.tls.cannot(transport, streams) if self.tls else "does not speak TLS"
 
     @property
     def document(self) -> Keys:

@@ -176,6 +176,27 @@ def test_a_server_that_can_do_some_of_the_workloads_skips_the_others(
     }
 
 
+@pytest.mark.parametrize(
+    ("most", "keys"),
+    [
+        (5, {**H2LOAD, "streams": 6}),
+        (
+            7,
+            {**RATE, "rate_rps": None, "share": 0.5, "capacity": {"tool": "h2load", "users": 2, "streams": 8}},
+        ),
+    ],
+)
+def test_a_workload_with_more_streams_than_a_server_takes_skips_it(
+    project: Registry, workload: Callable[..., Transport], rewrite: Rewrite, most: int, keys: dict[str, Any]
+) -> None:
+    speaking(project, "lighttz", f"{{http: ['2'], streams: {most}}}")
+    speaking(project, "apache-prefork", f"{{http: ['2'], streams: {most + 1}}}")
+    workload(tls=True, http="2", **keys)
+    resolved = load(rewrite(servers=["lighttz", "apache-prefork"], noise_floor=None), project)
+    why = f"takes {most} streams on a connection, not {most + 1}"
+    assert list(resolved.skipped) == [Skipped(server="lighttz", why=why)]
+
+
 def test_servers_that_can_do_none_of_the_workloads_for_several_reasons_leave_nothing(
     project: Registry, workload: Callable[..., Transport], rewrite: Rewrite
 ) -> None:
@@ -233,7 +254,10 @@ def test_the_experiments_over_tls_name_what_each_server_cannot(scale: Scale) -> 
                 )
             ),
         },
-        "http2-site": {"lighttz": "does not speak TLS"},
+        "http2-site": {
+            "lighttpd, site-http2-users": "takes 8 streams on a connection, not 50",
+            "lighttz": "does not speak TLS",
+        },
     }
 
 
