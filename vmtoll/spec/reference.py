@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -34,72 +34,126 @@ _Schema = Mapping[str, Any]
 _KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` or `false`"}
 _LIMITS = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum": "below", "maximum": "at most"}
 
-# Page → its title, what the documents are, and sections: heading → the model whose own keys it lists.
-_PAGES: Mapping[str, tuple[str, str, Mapping[str, type[BaseModel]]]] = {
+
+class Section(NamedTuple):
+    """The keys of a model that no other section of its page lists, and shipped files that have some of them."""
+
+    model: type[BaseModel]
+    examples: tuple[str, ...]
+
+
+# Page → its title, what the documents are, and sections by heading.
+PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
     "experiments": (
         "Experiments",
         "`workloads/experiments/<experiment>.yml`: a question and its matrix. The file's name is the experiment's. "
-        "`scales` (`full`, `small`) may lay other values over any key. Example: "
-        "[demo.yml](../../workloads/experiments/demo.yml); contract: "
+        "`scales` (`full`, `small`) may lay other values over any key. Contract: "
         "[design](../design.md#contract-workloadsexperimentsexperimentyml).",
-        {"Keys": Experiment},
+        {
+            "Keys": Section(
+                Experiment,
+                (
+                    "workloads/experiments/demo.yml",
+                    "workloads/experiments/tls-handshakes.yml",
+                    "workloads/experiments/small-servers-2003.yml",
+                    "workloads/experiments/tuning-steps.yml",
+                ),
+            )
+        },
     ),
     "workloads": (
         "Workloads",
         "`workloads/<workload>.yml`: what is sent, and how. `kind` decides which keys there are; without it, it is "
-        "`closed`. `variants` makes several workloads of one file. Example: "
-        "[site-steady.yml](../../workloads/site-steady.yml); contract: "
+        "`closed`. `variants` makes several workloads of one file. Contract: "
         "[design](../design.md#contract-workloadsworkloadyml).",
         {
-            "Every kind": WorkloadBase,
-            "Every kind but `mail`": WebWorkload,
-            "`closed`, `rate` and `sweep`": SharedHostWorkload,
-            "`rate`, `sweep`, `search` and `ramp`": OpenLoopWorkload,
-            "`sweep` and `ramp`": SteppedWorkload,
-            "`kind: closed`": ClosedWorkload,
-            "`kind: rate`": RateWorkload,
-            "`kind: sweep`": SweepWorkload,
-            "`kind: search`": SearchWorkload,
-            "`kind: ramp`": RampWorkload,
-            "`kind: mail`": MailWorkload,
+            "Every kind": Section(
+                WorkloadBase,
+                ("workloads/site-siege.yml", "workloads/upload.yml", "workloads/index-25-one-core.yml"),
+            ),
+            "Every kind but `mail`": Section(
+                WebWorkload, ("workloads/site-http2.yml", "workloads/tls-handshakes.yml", "workloads/tls-resumed.yml")
+            ),
+            "`closed`, `rate` and `sweep`": Section(
+                SharedHostWorkload,
+                ("workloads/guests-sweep.yml", "workloads/neighbour-rate.yml", "workloads/gallery-cold-10.yml"),
+            ),
+            "`rate`, `sweep`, `search` and `ramp`": Section(OpenLoopWorkload, ("workloads/site-steady.yml",)),
+            "`sweep` and `ramp`": Section(SteppedWorkload, ("workloads/site-sweep.yml",)),
+            "`kind: closed`": Section(
+                ClosedWorkload, ("workloads/site-http2.yml", "workloads/page.yml", "workloads/neighbour-closed.yml")
+            ),
+            "`kind: rate`": Section(RateWorkload, ("workloads/site-rate.yml", "workloads/site-share.yml")),
+            "`kind: sweep`": Section(SweepWorkload, ("workloads/site-capacity.yml",)),
+            "`kind: search`": Section(SearchWorkload, ("workloads/site-search.yml",)),
+            "`kind: ramp`": Section(RampWorkload, ("workloads/page-ramp.yml",)),
+            "`kind: mail`": Section(MailWorkload, ("workloads/mail-smtp.yml", "workloads/mail-imap.yml")),
         },
     ),
     "sites": (
         "Sites",
-        "`workloads/sites/<site>.yml`: what every server serves, either file by file or drawn from distributions. "
-        "Example: [home-2025.yml](../../workloads/sites/home-2025.yml).",
-        {"Listed file by file": ListedSite, "Drawn from distributions": DrawnSite},
+        "`workloads/sites/<site>.yml`: what every server serves, either file by file or drawn from distributions.",
+        {
+            "Listed file by file": Section(ListedSite, ("workloads/sites/home-2025.yml", "workloads/sites/pages.yml")),
+            "Drawn from distributions": Section(
+                DrawnSite, ("workloads/sites/office.yml", "workloads/sites/office-2009.yml")
+            ),
+        },
     ),
     "servers": (
         "Servers",
         "`server-builds/<server>/server.yml`: how a server is installed and started. `of: <server>` takes over another "
-        "one's keys; `{name}` and `{folder}` stand for the server's own. Example: "
-        "[nginx](../../server-builds/nginx/server.yml); how to add one: [extending](../extending.md).",
-        {"Keys": ServerDefinition},
+        "one's keys; `{name}` and `{folder}` stand for the server's own. How to add one: "
+        "[extending](../extending.md).",
+        {
+            "Keys": Section(
+                ServerDefinition,
+                (
+                    *("server-builds/nginx/server.yml", "server-builds/nginx-ktls/server.yml"),
+                    *("server-builds/nginx-upload/server.yml", "server-builds/lighttpd/server.yml"),
+                    *("server-builds/h2o/server.yml", "server-builds/lighttz/server.yml"),
+                    *("server-builds/thttpd/server.yml", "server-builds/postfix-dovecot/server.yml"),
+                ),
+            )
+        },
     ),
 }
 
 
 def pages() -> dict[str, str]:
     """File name in `docs/reference` → the page, Markdown."""
-    documents = {f"{name}.md": "\n".join(_page(*page)) + "\n" for name, page in _PAGES.items()}
+    documents = {f"{name}.md": "\n".join(_page(*page)) + "\n" for name, page in PAGES.items()}
     return documents | {"columns.md": "\n".join(_columns()) + "\n", "profiles.md": _profiles()}
 
 
-def _page(title: str, introduction: str, sections: Mapping[str, type[BaseModel]]) -> Iterator[str]:
+def own_keys(section: Section, sections: Mapping[str, Section]) -> list[str]:
+    """The keys that a section lists: those of its model that no other section of the page does."""
+    model = section.model
+    bases = [other.model for other in sections.values() if other.model in model.__mro__[1:]]
+    inherited = {key for base in bases for key in base.model_fields} - set(model.__annotations__)
+    return [key for key in model.model_fields if key != "name" and key not in inherited]
+
+
+def _page(title: str, introduction: str, sections: Mapping[str, Section]) -> Iterator[str]:
     yield from (f"# {title}", "", introduction)
     listed: dict[str, _Schema] = {}
-    for heading, model in sections.items():
-        schema = model.model_json_schema()
-        bases = [base for base in sections.values() if base in model.__mro__[1:]]
-        inherited = {key for base in bases for key in base.model_fields} - set(model.__annotations__)
-        keys = {key: part for key, part in schema["properties"].items() if key != "name" and key not in inherited}
+    for heading, section in sections.items():
+        schema = section.model.model_json_schema()
+        keys = {key: schema["properties"][key] for key in own_keys(section, sections)}
         yield from ("", f"## {heading}", "")
         yield from _table(keys, schema.get("required", []))
+        links = (f"[{_called(example)}](../../{example})" for example in section.examples)
+        yield from ("", f"Example{'s' * (len(section.examples) > 1)}: {', '.join(links)}.")
         listed |= {name: part for name, part in schema.get("$defs", {}).items() if "properties" in part}
     for name, part in listed.items():
         yield from ("", f"## {name}", "", " ".join(part.get("description", "").split()), "")
         yield from _table(part["properties"], part.get("required", []))
+
+
+def _called(example: str) -> str:
+    """What a file of an example is called: by its name or, for a server, by its folder's."""
+    path = Path(example)
+    return path.parent.name if path.name == "server.yml" else path.name
 
 
 def _table(properties: Mapping[str, _Schema], required: list[str]) -> Iterator[str]:
