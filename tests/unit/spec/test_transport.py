@@ -234,7 +234,7 @@ def test_the_experiments_over_tls_name_what_each_server_cannot(scale: Scale) -> 
     registry = Registry()
     skipped = {
         name: {skip.name: skip.why for skip in load(registry.experiment_file(name), registry, scale).skipped}
-        for name in ("tls-handshakes", "tls-bulk", "http2-site")
+        for name in ("tls-handshakes", "tls-bulk", "http2-site", "http2-home-2025")
     }
     assert skipped == {
         "tls-handshakes": {
@@ -256,6 +256,10 @@ def test_the_experiments_over_tls_name_what_each_server_cannot(scale: Scale) -> 
         },
         "http2-site": {
             "lighttpd, site-http2-users": "takes 8 streams on a connection, not 50",
+            "lighttz": "does not speak TLS",
+        },
+        "http2-home-2025": {
+            "lighttpd, home-2025-http2-users": "takes 8 streams on a connection, not 50",
             "lighttz": "does not speak TLS",
         },
     }
