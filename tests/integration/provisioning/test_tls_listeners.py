@@ -53,3 +53,23 @@ def test_a_server_takes_as_many_streams_as_it_says(server: str, port: int) -> No
     assert limit, done.stdout
     most = tls_of(server).streams
     assert int(limit[1]) == most if most else int(limit[1]) >= MOST_STREAMS
+
+
+def tickets(port: int) -> int:
+    """How many session tickets a server sends after a full handshake, up to its first answer."""
+    done = subprocess.run(
+        ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-alpn", "http/1.1", "-msg", "-ign_eof"],
+        input="GET /index.html HTTP/1.1\r\nHost: vmtoll\r\nConnection: close\r\n\r\n",
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert "HTTP/1.1 200" in done.stdout, done.stderr
+    assert "New, TLSv1.3" in done.stdout
+    return len(re.findall(r"^<<< .*NewSessionTicket", done.stdout, re.MULTILINE))
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_no_ticket_arrives_on_the_port_that_never_resumes(server: str, port: int) -> None:
+    """A ticket costs the server work and bytes, and this port counts handshakes."""
+    assert tickets(tls_port(port, resumption=False)) == 0
+    if tls_of(server).resumption:
+        assert tickets(tls_port(port, resumption=True)) > 0
