@@ -7,7 +7,7 @@ import importlib
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,11 +16,12 @@ import yaml
 
 from vmtoll import loadgen
 from vmtoll.guests import profiles
-from vmtoll.model.finding import FINDINGS, Influence
+from vmtoll.model.finding import FINDINGS, Code, Influence
 from vmtoll.model.hardware import Hardware
 from vmtoll.paths import PROJECT
 from vmtoll.preflight.checks import inventory as check
 from vmtoll.preflight.lab import Lab
+from vmtoll.runner import gates
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.inventory import load_inventory
 from vmtoll.spec.server import read_servers
@@ -102,6 +103,12 @@ def test_every_link_leads_to_a_file() -> None:
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = yaml.safe_load(text_of("mkdocs.yml"))["nav"]
+    named = re.findall(r"'([^']+\.md)'", str(navigation))
+    assert sorted(page for page in named if page.startswith("docs/")) == sorted(set(DOCUMENTS) - {README})
 
 
 def test_the_stations_of_a_trial_exist() -> None:
@@ -201,6 +208,72 @@ def _uploads() -> str:
     return "\n".join(["| uploads | |", "|---|---|", *rows])
 
 
+def _load_tools() -> str:
+    """What each tool can send, and why it gives no tails."""
+    rows = []
+    for name in loadgen.names():
+        tool = loadgen.get(name)
+        loops = [
+            loop
+            for loop, able in (("closed", tool.closed_loop or tool.mail_protocols), ("open", tool.open_loop))
+            if able
+        ]
+        pages = (
+            "mail" if tool.mail_protocols else "one" if tool.one_page else "all, at random" if tool.at_random else "all"
+        )
+        arrivals = ("even, random" if tool.schedules else "even") if tool.open_loop else ""
+        tails = f"no: {tool.refused_for_tails}" if tool.refused_for_tails else "yes"
+        rows.append(
+            f"| {name} | {', '.join(loops)} | {arrivals} | {pages} | {_yes(tool.can_close)} | "
+            f"{_TICKS[tool.tick_s]} | {tails} |"
+        )
+    head = "| tool | loop | arrivals | pages | can do without keep-alive | resolution | tails |"
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *rows])
+
+
+_TICKS = {1.0: "1 s", 1e-2: "10 ms", 1e-3: "1 ms", 1e-6: "1 µs", 1e-9: "1 ns"}
+# When a gate fires, with the limits of vmtoll/runner/gates.py.
+_FIRES: Mapping[Code, str] = {
+    Code.CLIENT_SATURATED: f"the tool used more than {gates.CLIENT_SHARE:.0%} of the CPU time that its threads could "
+    "have had; `ramp`: a request found no free descriptor or port",
+    Code.CLIENT_STARVED: f"background processes used more than {gates.CLIENT_BACKGROUND_PCT:g}% of the client's CPUs "
+    f"and more than {gates.AT_REST_S * 1e3:g} ms, and less than {gates.CLIENT_IDLE_PCT:g}% was idle",
+    Code.RATE_NOT_REACHED: f"the client kept to less than {gates.RATE_REACHED:.0%} of the rate when it was furthest "
+    "behind",
+    Code.CLIENT_LATE: f"the p99 of the client's delay is more than {gates.LATE_SHARE:.0%} of the p99 of the response "
+    "times",
+    Code.START_SPREAD: f"the clients' first requests are more than {gates.SPREAD_S * 1e3:g} ms and more than "
+    f"{gates.SPREAD_SHARE:.0%} of the load's time apart",
+    Code.LITTLES_LAW: f"requests in flight differ from the users by more than {gates.LITTLE_OFF:.0%}; a shortfall by "
+    f"more than {gates.OWN_WORK_S * 1e6:g} µs per request, at most {gates.OWN_WORK_OFF:.0%}, where that is more; for "
+    "coarse clocks, two standard deviations of their ticks",
+    Code.MEAN_OVER_P99: "mean above p99",
+    Code.LINK_BOUND: f"more than {gates.LINK_PCT:g}% of the line's rate",
+    Code.RETRANSMITS: f"more than {gates.RETRANSMITTED_PCT:g}% of the segments",
+    Code.LISTEN_DROPS: "one connection or more",
+    Code.PORTS_EXHAUSTED: f"more than {gates.PORTS_PCT:g}% of the local ports",
+    Code.STEAL: f"more than {gates.STEAL_PCT:g}% of the CPU time",
+    Code.BACKGROUND_CPU: f"more than {gates.BACKGROUND_PCT:g}% of the CPU time and more than "
+    f"{gates.AT_REST_S * 1e3:g} ms",
+    Code.HOST_BACKGROUND_CPU: "the same of the host's CPUs that the machine under test runs on",
+    Code.FREQUENCY_SPREAD: f"the slowest second is more than {gates.SPREAD_PCT:g}% below the fastest",
+    Code.CLOCK_SOURCE: "another clock source than at the run's beginning",
+    Code.CLOCK_STEPPED: f"the clock moved by more than {gates.STEP_S * 1e3:g} ms against the monotonic one",
+    Code.WARMUP_DRIFT: f"the first third was more than {gates.SLOWER_PCT:g}% slower than the rest",
+    Code.NOT_COLD: f"less than {gates.COLD_SHARE:.0%} of the served bytes was read from the disk",
+    Code.STALLED: f"no response for {gates.STALL_S:g} s, or for the time of {gates.STALL_RESPONSES} responses where "
+    "that is longer",
+    Code.SYSCTL: "any difference",
+    Code.FAILED_REQUESTS: f"one failed request; above {gates.FAILED_SHARE:.1%} of those planned, invalid",
+    Code.WRONG_BODY: "one body or more",
+    Code.LOST_MAIL: "one message or more",
+    Code.CAPACITY_UNKNOWN: "no usable capacity trial",
+    Code.FINGERPRINT: "any difference",
+    Code.TIMED_OUT: "the tool's bound",
+    Code.TOOL_FAILED: "any failure",
+    Code.SERVER_FAILED: "any failure",
+    Code.HOST_LOST: "any loss",
+}
 _INFLUENCES = {
     Influence.EXCLUDES: "excludes", Influence.BOUNDS: "bounds", Influence.DISTORTS: "distorts",
     Influence.SYMPTOM: "is a symptom",
@@ -209,13 +282,14 @@ TABLES: dict[str, Callable[[], str]] = {
     "faults in the lab": lambda: _gates(injected=True),
     "faults in readings": lambda: _gates(injected=False),
     "meanings of findings": lambda: "\n".join(
-        ["| finding | the trial is | it | meaning |", "|---|---|---|---|"]
+        ["| finding | the trial is | it | meaning | limit |", "|---|---|---|---|---|"]
         + [
-            f"| `{code}` | {kind.severity} | {_INFLUENCES[kind.influence]} | {kind.meaning} |"
+            f"| `{code}` | {kind.severity} | {_INFLUENCES[kind.influence]} | {kind.meaning} | {_FIRES[code]} |"
             for code, kind in FINDINGS.items()
         ]
     ),
     "links": _links,
+    "what load tools can do": _load_tools,
     "TLS of load tools": _tls_tools,
     "TLS of servers": _tls_servers,
     "uploads": _uploads,
@@ -230,7 +304,7 @@ def test_the_reference_is_up_to_date(tmp_path: Path) -> None:
 
 
 def test_generated_tables_are_up_to_date() -> None:
-    marked = re.compile(r"<!-- generated: (.*?) -->\n(.*?)\n<!-- end -->", re.DOTALL)
+    marked = re.compile(r"<!-- generated: (.*?) -->\n(.*?)\n?<!-- end -->", re.DOTALL)
     found = [(document, *match) for document in DOCUMENTS for match in marked.findall(text_of(document))]
     assert {name for _, name, _ in found} == set(TABLES)
     for document, name, table in found:

@@ -5,11 +5,13 @@ one for the columns of every table.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from pydantic import BaseModel
 
 from vmtoll.model.experiment import Experiment
@@ -64,8 +66,8 @@ PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
     "workloads": (
         "Workloads",
         "`workloads/<workload>.yml`: what is sent, and how. `kind` decides which keys there are; without it, it is "
-        "`closed`. `variants` makes several workloads of one file. Contract: "
-        "[design](../design.md#contract-workloadsworkloadyml).",
+        "`closed`. `variants` makes several workloads of one file. [How to add one](../how-to/add-a-workload.md); "
+        "contract: [design](../design.md#contract-workloadsworkloadyml).",
         {
             "Every kind": Section(
                 WorkloadBase,
@@ -104,7 +106,7 @@ PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
         "Servers",
         "`server-builds/<server>/server.yml`: how a server is installed and started. `of: <server>` takes over another "
         "one's keys; `{name}` and `{folder}` stand for the server's own. How to add one: "
-        "[extending](../extending.md).",
+        "[add a server](../how-to/add-a-server.md).",
         {
             "Keys": Section(
                 ServerDefinition,
@@ -205,13 +207,36 @@ def _columns() -> Iterator[str]:
 
 
 def _profiles() -> str:
-    """The keys of guest profiles: the file of their defaults, which explains them."""
-    defaults = (VM_IMAGES / "defaults.yml").read_text(encoding="utf-8")
+    """The page of guest profiles. The file of the defaults is their model: its comments are the meanings."""
+    text = (VM_IMAGES / "defaults.yml").read_text(encoding="utf-8")
+    meanings = {
+        key: " ".join(comment.replace("# ", "").split())
+        for comment, key in re.findall(r"^((?:# .*\n)+)(\w+):", text, re.MULTILINE)
+    }
+    defaults: dict[str, Any] = yaml.safe_load(text)
+    rows = [
+        "| key | value | default | meaning |",
+        "|---|---|---|---|",
+        "| `description` | text |  | what it is, one sentence |",
+        "| `of` | list of texts |  | profiles that it builds on |",
+        *(f"| `{key}` | {_profile_value(key, value)} | {meanings[key]} |" for key, value in defaults.items()),
+    ]
     return (
         "# Guest profiles\n\n`vm-images/guests/<profile>.yml`: what a guest is made of. `of: [profiles]` builds on "
-        "others. Every key with its default and its meaning is in `vm-images/defaults.yml`; "
-        f"[guests](../guests.md) lists the profiles.\n\n```yaml\n{defaults}```\n"
+        "others. Every value but those of `of`, `cmdline` and `needs` may be a mapping `{kvm: …, tcg: …}`, and may use "
+        "Jinja2. How to write one: [add a guest profile](../how-to/add-a-guest-profile.md); "
+        "[guests](../guests.md) lists the profiles.\n\n## Keys\n\n" + "\n".join(rows) + "\n\n## Defaults\n\n"
+        "`vm-images/defaults.yml`. Values may use what the guest was given and the keys above them.\n\n"
+        f"```yaml\n{text}```\n"
     )
+
+
+def _profile_value(key: str, default: object) -> str:
+    """The kind and the default of a key, as two cells; a long default is in the file below the table."""
+    kinds: Mapping[type, str] = {int: "whole number, or a text that names one", list: "list of texts"}
+    kind = kinds.get(type(default), "text")
+    shown = str(default) if isinstance(default, int) or (isinstance(default, str) and "\n" not in default) else ""
+    return f"{kind} | " + (f"`{shown}`" if shown else "" if default in ("", []) else "[below](#defaults)")
 
 
 def main() -> None:
