@@ -3,6 +3,7 @@
 import io
 import re
 from collections import Counter
+from collections.abc import Collection
 from html import escape
 from pathlib import Path
 
@@ -35,27 +36,32 @@ def environment(*folders: Path) -> Environment:
     return page
 
 
-# Entry of the report's glossary → the words that link to it.
+# Entry of the glossary → the words that link to it.
 TERMS = {
     "block": r"blocks?", "interval": "95% interval", "equivalent": "equivalent", "undecided": "undecided",
     "noise-floor": "noise floor|A/A (?:arm|control)", "bound": "at (?:least|most)", "p99": "p99",
     "closed-loop": "closed loop", "open-loop": "open (?:loop|load)", "goodput": "goodput", "holm": "Holm",
-    "boot": "one boot", "suspect": "suspect", "invalid": "invalid",
+    "boot": "one boot", "suspect": "suspect", "invalid": "invalid", "confirmed": "confirmed", "refuted": "refuted",
+    "inconclusive": "inconclusive here", "test-bed": "test beds?",
 }  # fmt: skip
 _TERM = re.compile(
     "|".join(rf"(?P<{name.replace('-', '_')}>\b(?:{term})\b)" for name, term in TERMS.items()), re.IGNORECASE
 )
 
 
-def link_terms(text: str) -> Markup:
-    """The text, in which the first use of each term links to its entry in the glossary of the page."""
-    linked: set[str | None] = set()
+def link_terms(text: str, names: Collection[str] = words.REPORT_TERMS) -> Markup:
+    """The text, in which the first use of each term links to its entry in the glossary of the page.
+
+    `names`: the entries that the page has.
+    """
+    linked: set[str] = set()
 
     def link(match: re.Match[str]) -> str:
-        if match.lastgroup in linked:
+        name = str(match.lastgroup).replace("_", "-")
+        if name in linked or name not in names:
             return match[0]
-        linked.add(match.lastgroup)
-        return f'<a href="#term-{str(match.lastgroup).replace("_", "-")}">{match[0]}</a>'
+        linked.add(name)
+        return f'<a href="#term-{name}">{match[0]}</a>'
 
     return Markup(_TERM.sub(link, str(markupsafe.escape(text))))
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +354,7 @@ def test_guests_on_different_hardware_are_not_pooled_and_the_page_says_so(tmp_pa
     beds = {(one.hardware, one.verdict.blocks) for one in figures.effects}
     assert beds == {(Hardware.NATIVE, 2), (Hardware.NESTED, 1), (Hardware.EMULATED, 1)}
     page = write_page(figures, tmp_path / "campaign.html").read_text(encoding="utf-8")
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'\bid="([^"]+)"', page))
     top, tables = page.split("<h1>", 1)
     assert "KVM on emulated hardware: shows that the path works, not what KVM costs." in top
     assert "Nested KVM: its cost includes what the hypervisor below the KVM host adds." in top

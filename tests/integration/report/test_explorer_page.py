@@ -165,6 +165,18 @@ def test_a_link_restores_the_whole_state(visit: Callable[..., webdriver.Chrome])
     assert ticked == ["lighttz", "metal"]
 
 
+def test_a_term_opens_its_entry_and_keeps_the_state(visit: Callable[..., webdriver.Chrome]) -> None:
+    page = visit("#view=scenarios")
+    address = page.current_url
+    page.find_element(By.CSS_SELECTOR, 'caption a[href="#term-interval"]').click()
+    assert page.find_element(By.ID, "glossary").get_attribute("open")
+    assert page.switch_to.active_element.get_attribute("id") == "term-interval"
+    assert page.current_url == address
+    page = visit("#view=runs")
+    links = {link.get_dom_attribute("href") for link in page.find_elements(By.CSS_SELECTOR, 'a[href^="#term-"]')}
+    assert links and all(page.find_elements(By.CSS_SELECTOR, link or "") for link in links)
+
+
 def test_back_undoes_one_step_and_a_typed_word_is_one(visit: Callable[..., webdriver.Chrome]) -> None:
     page = visit("#view=scenarios")
     tick(page, "nginx")

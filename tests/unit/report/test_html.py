@@ -19,6 +19,7 @@ from vmtoll.report import charts
 from vmtoll.report.html import write_report
 from vmtoll.report.page import TERMS, link_terms
 from vmtoll.report.plot import log_ticks
+from vmtoll.report.words import GLOSSARY, REPORT_TERMS
 
 SERVERS = {"lighttz": 0.045, "nginx": 0.05, "lighttpd": 0.06, "apache-prefork": 0.11}
 
@@ -134,7 +135,8 @@ def test_the_first_screen_has_the_answer_its_evidence_and_one_picture(emulated: 
 def test_terms_link_to_the_glossary(emulated: tuple[Path, str]) -> None:
     text = emulated[1]
     entries = set(re.findall(r'<dt id="(term-[a-z0-9-]+)">', text))
-    assert set(TERMS) <= {entry.removeprefix("term-") for entry in entries}
+    assert {entry.removeprefix("term-") for entry in entries} == set(REPORT_TERMS)
+    assert set(TERMS) <= set(GLOSSARY)
     explained = text.partition('<dl class="explained">')[2].partition("</dl>")[0]
     assert {"Undecided", "Noise floor"} == set(re.findall(r'<dt><a href="#term-[^"]+">([^<]+)</a></dt>', explained))
     assert link_terms("a noise floor of 2% <b>, noise floor") == (

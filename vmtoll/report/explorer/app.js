@@ -33,6 +33,9 @@ function el(tag, attributes, ...children) {
   return node;
 }
 
+/** A word that links to its entry in the page's glossary. */
+const term = (name, text) => el("a", { href: `#term-${name}` }, text);
+
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
 /** Three significant digits below a thousand, whole above; microseconds become milliseconds there. */
@@ -108,11 +111,11 @@ function runCard(run, s) {
     badges(run),
     el("p", null, run.sentence),
     el("dl", null,
-      fact("Accelerator", guests.map(([name, a]) => `${name}: ${site.accelerators[a]}`).join(", ") || "no guest"),
-      fact("Hardware below", Object.entries(run.hardware).map(([name, kind]) => `${name}: ${site.hardware[kind]}`).join(", ")),
+      fact(term("accelerator", "Accelerator"), guests.map(([name, a]) => `${name}: ${site.accelerators[a]}`).join(", ") || "no guest"),
+      fact(term("accelerator", "Hardware below"), Object.entries(run.hardware).map(([name, kind]) => `${name}: ${site.hardware[kind]}`).join(", ")),
       fact("Link, lab", `${run.link}, ${run.lab}`),
-      fact("Trials", `${run.counts.valid} valid, ${run.counts.suspect} suspect, ${run.counts.invalid} invalid`),
-      fact("Blocks", `${run.blocks}`)),
+      fact("Trials", [`${run.counts.valid} valid, ${run.counts.suspect} `, term("suspect", "suspect"), `, ${run.counts.invalid} `, term("invalid", "invalid")]),
+      fact(term("block", "Blocks"), `${run.blocks}`)),
     run.disagreements.length > 0 && el("details", null,
       el("summary", null, `Closed and open loop disagree: ${run.disagreements.length}`),
       el("ul", null, run.disagreements.map((one) => el("li", null, el("b", null, `${one.server}, ${one.environment}: `),
@@ -131,8 +134,8 @@ function scenariosView(s) {
   const found = sorted(site.runs.flatMap((run) => chosen(run, s).map((row) => [run, row])), s.get("sort") ?? "");
   const shown = s.has("all") ? found : found.slice(0, MOST);
   const all = site.runs.reduce((sum, run) => sum + run.rows.length, 0);
-  const caption = "One row per server, load and environment. Figures are medians over the trials that are not invalid; " +
-    "verdicts compare a guest with metal, block by block, with the 95% interval in square brackets.";
+  const caption = ["One row per server, load and environment. Figures are medians over the trials that are not ", term("invalid", "invalid"),
+    "; verdicts compare a guest with metal, ", term("block", "block by block"), ", with the ", term("interval", "95% interval"), " in square brackets."];
   return ["Scenarios", `${found.length} of ${plural(all, "row")}`, shown.length > 0 && [
     table(caption, ["Scenario", "Environment", ...Object.keys(COLUMNS), "Trials"],
       [[null, shown.map((pair) => scenarioRow(...pair))]], s.get("sort") ?? ""),
@@ -300,6 +303,16 @@ form.addEventListener("input", (event) => {
   // A word that is being typed is one step back, not one per letter.
   if (event.target.name === "q" && state().has("q")) location.replace(`#${next}`);
   else location.hash = next;
+});
+// The address after `#` is the state: a link to a term opens the glossary and leaves the address as it is.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="#term-"]');
+  if (!link) return;
+  event.preventDefault();
+  document.getElementById("glossary").open = true;
+  const entry = document.getElementById(link.hash.slice(1));
+  entry.setAttribute("tabindex", "-1");
+  entry.focus();
 });
 addEventListener("hashchange", show);
 document.querySelector("#choose > summary").addEventListener("click", () => { folded = document.getElementById("choose").open; });

@@ -11,6 +11,9 @@ from vmtoll.report.words.claims import (
     side_text,
 )  # fmt: skip
 from vmtoll.report.words.findings import INFLUENCES, finding_text
+from vmtoll.report.words.glossary import (
+    CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS, USUAL_MARGIN,
+)  # fmt: skip
 from vmtoll.report.words.headline import SENTENCE_LIMIT, explanations, headline, sentence
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
