@@ -164,7 +164,7 @@ _REASONS: dict[ReasonCode, Callable[[Reason, Judged], str]] = {
     ReasonCode.FULL_LINK: lambda r, c: (
         f"the link of {_listed(r)}, as published, was full in {plural(int(r.values['trials']), 'trial')}"
     ),
-    ReasonCode.NOT_COMPARED: lambda r, c: "whoever runs a test sets how long it lasts",
+    ReasonCode.NOT_COMPARED: lambda r, c: "the experimenter chooses how long a test lasts",
     ReasonCode.NO_SUCH_METRIC: lambda r, c: "not measured here",
     ReasonCode.NO_SUCH_SERVER: lambda r, c: f"this run has no {_listed(r)}",
     ReasonCode.NO_SUCH_WORKLOAD: lambda r, c: "no workload of this run sends that",
