@@ -25,7 +25,9 @@ def tune(inventory: InventoryOption = None, limit: LimitOption = None, check: Ch
 
 def untune(inventory: InventoryOption = None, limit: LimitOption = None, check: CheckOption = False) -> None:
     """Restore each host's settings from before `vmtoll tune`; a host that was never tuned stays as it is."""
-    _play(inventory or embedded.require(), limit, check=check, state="restored")
+    path = inventory or embedded.require()
+    read_inventory(path, limit)  # Ansible would restore nothing on a file that it cannot parse, and call that success
+    _play(path, limit, check=check, state="restored")
 
 
 def _play(path: object, limit: str | None, *, check: bool, state: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,11 +37,15 @@ def joined(pattern: str, *more: str) -> str:
 def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     """What `ansible-inventory --list` says of the machines that `limit`, Ansible's pattern of hosts, matches.
 
-    KVM hosts are always among them: whoever is measured on one needs it. Raises InventoryError.
+    KVM hosts are always among them, because the guests on them need them. Raises InventoryError, also for a file that
+    Ansible cannot parse: by itself Ansible goes on with no hosts.
     """
     if not path.exists():
-        raise InventoryError(f"{path}: no such inventory")
-    environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true"}
+        raise InventoryError(f"{path}: no such inventory; give a file or a folder with --inventory")
+    environment = {
+        **os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true",
+        "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true",
+    }  # fmt: skip
     done = subprocess.run(
         [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", joined(limit, "kvm_hosts")] if limit else [])],
         capture_output=True,
@@ -50,11 +55,26 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         env=environment,
     )
     if done.returncode:
-        raise InventoryError(f"{path}: {' '.join(done.stderr.split())}")
+        raise InventoryError(f"{path}: {_cause(done.stderr, path)}")
     data = json.loads(done.stdout)
     if not isinstance(data, dict):
         raise InventoryError(f"{path}: ansible-inventory printed no mapping")
     return data
+
+
+def _cause(stderr: str, path: Path) -> str:
+    """Why Ansible could not read an inventory, as one sentence without tracebacks."""
+    errors = re.findall(r"^\[?ERROR\]?: (.*)$", stderr, re.MULTILINE)
+    if errors and "No inventory was parsed" not in errors[0]:
+        error = re.sub(r"\[Errno \d+\] ", "", errors[0]).rstrip(".")
+        return error + "; set ANSIBLE_HOME to a folder that can be written" * ("create local directories" in error)
+    causes = dict(re.findall(r"Failed to parse inventory with '(\w+)' plugin: (.*)$", stderr, re.MULTILINE))
+    plugins = ("script", "yaml", "ini") if path.suffix in {".yml", ".yaml", ".json"} else ("script", "ini", "yaml")
+    cause = " ".join(next((causes[plugin] for plugin in plugins if plugin in causes), "").split())
+    line = re.search(rf"^Origin: {re.escape(str(path.resolve()))}:(\d+)", stderr, re.MULTILINE)
+    where = f"line {line[1]}: " if line else ""
+    detail = f" ({where}{cause.removeprefix('Failed to parse inventory: ').rstrip('.')})" if cause else ""
+    return f"Ansible finds no inventory in it{detail}; correct it, or give another --inventory"
 
 
 def members(data: Mapping[str, Any], group: str) -> list[str]:

@@ -99,6 +99,27 @@ def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str
     assert len(done.stderr.strip().splitlines()) <= 2
 
 
+@pytest.mark.parametrize(
+    "command", ["untune --check", "tune --check", "preflight", "provision --check", "campaign demo"]
+)
+def test_a_file_that_is_no_inventory_is_refused(command: str, tmp_path: Path) -> None:
+    """Ansible itself warns, and goes on with no hosts."""
+    (tmp_path / "hosts.yml").write_text("clients:\n  hosts: [\n")
+    done = vmtoll(*command.split(), "--inventory", tmp_path / "hosts.yml")
+    assert done.returncode == 2, done.stdout
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(f"vmtoll: {tmp_path}/hosts.yml: Ansible finds no inventory in it (line 3: YAML parsing")
+
+
+def test_an_inventory_that_ansible_cannot_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("clients: {hosts: {a: {}}}\n")
+    done = vmtoll("preflight", "--inventory", tmp_path / "hosts.yml", ANSIBLE_HOME="/dev/null/ansible")
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert "Unable to create local directories" in sentence
+    assert sentence.endswith("; set ANSIBLE_HOME to a folder that can be written")
+
+
 def test_a_report_names_its_files_to_programs(tmp_path: Path) -> None:
     run = shutil.copytree(DEMO, tmp_path / "run")
     done = vmtoll("report", run, "--json")
