@@ -20,14 +20,17 @@ from vmtoll.commands.options import (
 )
 from vmtoll.commands.progress import Progress
 from vmtoll.lab import embedded
-from vmtoll.model.errors import UserError
+from vmtoll.model.errors import UserError, WrongLinkError
 from vmtoll.model.experiment import Scale
 from vmtoll.model.until import Until
 from vmtoll.paths import RESULTS
-from vmtoll.runner.run import Plan, plan
+from vmtoll.runner.run import Plan, on_machines, plan, unmeasured
 from vmtoll.runner.run import run as measure
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
+
+_DRAWN = "the order of a run is drawn at random and recorded"
+_RESUMED = "what the run already has is not measured again"
 
 ExperimentArgument = Annotated[
     str, typer.Argument(help="Name of an experiment (`vmtoll list`), or `all`: each that repeats a published one.")
@@ -56,13 +59,15 @@ def run(
         if resume:
             raise UserError("--resume cannot be combined with `run all`, which resumes automatically.")
         if dry_run:
-            _print_batch(batch.plans(size, until=until))
+            _print_batch(batch.plans(size, until=until), inventory, limit)
             return
         if not inventory:
             embedded.need_root()
         raise SystemExit(batch.run_all(size, inventory, results, limit=limit, until=until))
     if dry_run:
-        _print_plan(_planned(experiment, inventory, scale, Registry(), until))
+        registry = Registry()
+        preview = _previewed(experiment, inventory, registry, limit=limit, scale=scale, resume=resume, until=until)
+        _print_plan(preview, resumed=resume is not None)
         return
     folder = run_one(experiment, inventory, results, limit=limit, scale=scale, resume=resume, until=until)
     conclusion = conclude(folder)
@@ -102,7 +107,24 @@ def _planned(
     return planned
 
 
-def _print_plan(planned: Plan) -> None:
+def _previewed(
+    experiment: str,
+    inventory: Path | None,
+    registry: Registry,
+    *,
+    limit: str | None,
+    scale: Scale | None,
+    resume: Path | None,
+    until: Until | None,
+) -> Plan:
+    """What the same command would measure without --dry-run; no machine is contacted and no file is written."""
+    planned = _planned(experiment, inventory, scale, registry, until)
+    if inventory:
+        planned = on_machines(planned, inventory, registry, limit)
+    return unmeasured(planned, resume) if resume else planned
+
+
+def _print_plan(planned: Plan, *, resumed: bool) -> None:
     from vmtoll.report.words import load_text  # noqa: PLC0415 (loads pandas)
 
     for trial in planned.trials:
@@ -120,12 +142,20 @@ def _print_plan(planned: Plan) -> None:
             f"{len(planned.trials)} trials up to the first look, more until every comparison is decided or known "
             f"within ±{until.half_width_pct:g}%, at most {minutes:.1f} minutes"
         )
-    print(f"{size}; the order of a run is drawn at random and recorded")
+    print(f"{size}; {_RESUMED if resumed else _DRAWN}")
 
 
-def _print_batch(plans: Mapping[str, Plan]) -> None:
+def _print_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str | None) -> None:
+    """What `run all` would measure; on an inventory whose link is another one, an experiment is skipped."""
+    measured, registry = list[Plan](), Registry()
     for name, planned in plans.items():
-        minutes, link = planned.total_s / 60, planned.resolved.experiment.link
-        print(f"{name:24}  {len(planned.trials):4d} trials  {minutes:5.1f} minutes  link {link}")
-    minutes = sum(planned.total_s for planned in plans.values()) / 60
-    print(f"{len(plans)} experiments, about {minutes:.0f} minutes")
+        try:
+            plan_here = on_machines(planned, inventory, registry, limit) if inventory else planned
+        except WrongLinkError as error:
+            print(f"{name:24}  skipped: {error}")
+            continue
+        measured.append(plan_here)
+        minutes, link = plan_here.total_s / 60, plan_here.resolved.experiment.link
+        print(f"{name:24}  {len(plan_here.trials):4d} trials  {minutes:5.1f} minutes  link {link}")
+    minutes = sum(planned.total_s for planned in measured) / 60
+    print(f"{len(measured)} experiments, about {minutes:.0f} minutes")

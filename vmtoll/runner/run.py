@@ -50,7 +50,7 @@ from vmtoll.runner.requirements import (
 )
 from vmtoll.runner.search import decided
 from vmtoll.runner.session import Session, Steps
-from vmtoll.runner.store import Store
+from vmtoll.runner.store import Store, stopped_run
 from vmtoll.runner.trial import Trial
 from vmtoll.sites import manifest
 from vmtoll.spec.catalog import Registry
@@ -99,6 +99,44 @@ def with_until(resolved: Resolved, until: Until | None, path: Path) -> Resolved:
     return replace(resolved, experiment=experiment)
 
 
+def on_machines(planned: Plan, inventory_path: Path, registry: Registry, limit: str | None = None) -> Plan:
+    """The plan as these machines allow it; none of them is contacted, so servers that their release does not ship stay.
+
+    Raises InventoryError, WrongLinkError, ExperimentError.
+    """
+    inventory = _inventory(planned.resolved, inventory_path, limit)
+    resolved = without_absent(planned.resolved, inventory, registry)
+    check_inventory(resolved, inventory, registry.experiment_file(resolved.experiment.name), inventory_path)
+    return _plan(resolved, planned.order_seed)
+
+
+def unmeasured(planned: Plan, run_dir: Path) -> Plan:
+    """What is left of an interrupted run; with `until`, up to its first look. The run's folder is not changed.
+
+    Raises ResultsError, ExperimentError.
+    """
+    recorded, records = stopped_run(run_dir)
+    if recorded is None:
+        return planned
+    _check_same(run_dir, recorded, planned.resolved)
+    skipped = {item.server: item.why for item in recorded.skipped if item.server}
+    absent = {item.environment: item.why for item in recorded.skipped if item.environment}
+    whole = _plan(replace(planned.resolved, skipped=skipped, absent=absent), recorded.order_seed)
+    of_block: dict[int, list[TrialRecord]] = {}
+    for record in records:
+        of_block.setdefault(record.block, []).append(record)
+    trials = [trial for trial in whole.trials if due([trial], of_block.get(trial.block, []))]
+    if until := recorded.experiment.until:
+        return replace(whole, trials=trials, total_s=max(0.0, until.at_most_s - (recorded.measured_s or 0.0)))
+    return replace(whole, trials=trials, total_s=whole.total_s * len(trials) / len(whole.trials))
+
+
+def _inventory(resolved: Resolved, path: Path, limit: str | None) -> Inventory:
+    steps = resolved.experiment.tuning_steps
+    optional = steps.environments if steps else ()
+    return load_inventory(path, resolved.experiment.environments, resolved.guests, limit, optional)
+
+
 def _plan(resolved: Resolved, order_seed: int | None) -> Plan:
     experiment = resolved.experiment
     if order_seed is None:
@@ -137,14 +175,7 @@ def run(
     resolved = with_until(load(experiment_path, registry, scale), until or _until_of(resume), experiment_path)
     if resolved.experiment.until and judge is None:
         raise ExperimentError(f"{experiment_path}: until: nothing here looks at a run while it is measured; remove it")
-    steps = resolved.experiment.tuning_steps
-    inventory = load_inventory(
-        inventory_path,
-        resolved.experiment.environments,
-        resolved.guests,
-        limit,
-        optional=steps.environments if steps else (),
-    )
+    inventory = _inventory(resolved, inventory_path, limit)
     resolved = without_absent(resolved, inventory, registry or Registry())
     resolved = without_unshipped(resolved, inventory, registry or Registry())
     resolved = without_kernel_tls(resolved, inventory, registry or Registry())
@@ -211,11 +242,9 @@ def _recorded_plan(store: Store, resolved: Resolved, inventory: Inventory) -> Pl
     recorded = store.manifest()
     if recorded is None:
         return None
-    if recorded.status == "complete":
-        raise ResultsError(f"{store.run_dir}: the run is complete, there is nothing to resume")
-    if not same_experiment(recorded, resolved) or recorded.skipped != list(resolved.skipped):
-        name = resolved.experiment.name
-        raise ExperimentError(f"{store.run_dir}: experiment {name}, or what it skips, has changed since the run began")
+    _check_same(store.run_dir, recorded, resolved)
+    if recorded.skipped != list(resolved.skipped):
+        raise _changed(store.run_dir, resolved)
     measured_on, hosts = sorted(store.read_json("hosts.json")), sorted(host.name for host in inventory.hosts())
     if measured_on != hosts:
         raise InventoryError(
@@ -223,6 +252,21 @@ def _recorded_plan(store: Store, resolved: Resolved, inventory: Inventory) -> Pl
             f"{', '.join(hosts)}"
         )
     return _plan(resolved, recorded.order_seed)
+
+
+def _check_same(run_dir: Path, recorded: Manifest, resolved: Resolved) -> None:
+    """Raise ResultsError for a run that is complete, ExperimentError for one of another experiment."""
+    if recorded.status == "complete":
+        raise ResultsError(f"{run_dir}: the run is complete; leave out --resume to start another")
+    if not same_experiment(recorded, resolved):
+        raise _changed(run_dir, resolved)
+
+
+def _changed(run_dir: Path, resolved: Resolved) -> ExperimentError:
+    return ExperimentError(
+        f"{run_dir}: experiment {resolved.experiment.name}, or what it skips, has changed since the run began; "
+        "restore it, or leave out --resume to start another run"
+    )
 
 
 def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:

@@ -21,6 +21,8 @@ from vmtoll.model.errors import ResultsError
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, from_json, to_json
 
+_OF_A_RUN = {".lock", "run.json", "trials.jsonl", "trials.csv"}  # one of them is in each run's folder
+
 
 class Store:
     """The folder `results/<experiment>/<run-id>/`, held by one process at a time."""
@@ -28,7 +30,10 @@ class Store:
     def __init__(self, run_dir: Path) -> None:
         """Open and lock it. Raises ResultsError when another process holds it, or it is a run of another schema."""
         if not run_dir.is_dir():
-            raise ResultsError(f"{run_dir}: no such run")
+            raise ResultsError(f"{run_dir}: no such folder; give results/<experiment>/<run-id>")
+        names = {entry.name for entry in run_dir.iterdir()}
+        if names and not names & _OF_A_RUN:
+            raise ResultsError(f"{run_dir}: no run in this folder; give results/<experiment>/<run-id>")
         self.run_dir = run_dir
         self.trials_file, self.table_file = run_dir / "trials.jsonl", run_dir / "trials.csv"
         self.manifest_file, self.capacities_file = run_dir / "run.json", run_dir / "capacities.jsonl"
@@ -73,18 +78,12 @@ class Store:
         """The records, after cutting off a last line that a kill left unfinished. Raises ResultsError."""
         self._touch(file)
         data = file.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
+        whole = _whole_lines(data)
         if whole != data:
             with file.open("r+b") as handle:
                 handle.truncate(len(whole))
                 os.fsync(handle.fileno())
-        records = []
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                records.append(from_json(line))
-            except ValidationError as error:
-                raise ResultsError(f"{file}: line {number}: {error.errors()[0]['msg']}") from error
-        return records
+        return _parsed(file, whole)
 
     def _touch(self, file: Path) -> None:
         if not file.exists():
@@ -128,14 +127,7 @@ class Store:
 
     def manifest(self) -> Manifest | None:
         """run.json; None when the run was killed before it wrote one. Raises ResultsError."""
-        if not self.manifest_file.exists():
-            return None
-        try:
-            return Manifest.model_validate_json(self.manifest_file.read_bytes())
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise ResultsError(f"{self.manifest_file}: {place}: {first['msg']}") from error
+        return _manifest(self.manifest_file)
 
     def write_manifest(self, manifest: Manifest) -> None:
         self.write_json("run.json", manifest.model_dump(mode="json", by_alias=True))
@@ -154,6 +146,44 @@ class Store:
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         text = json.dumps(data, indent=1, sort_keys=False, ensure_ascii=False)
         write_durably(self.run_dir / name, text.encode() + b"\n")
+
+
+def stopped_run(run_dir: Path) -> tuple[Manifest | None, list[TrialRecord]]:
+    """What a run holds, without locking or changing its folder; no manifest when it was killed before it wrote one.
+
+    Raises ResultsError when the folder holds no run.
+    """
+    manifest_file, trials_file = run_dir / "run.json", run_dir / "trials.jsonl"
+    if not manifest_file.exists() and not trials_file.exists():
+        raise ResultsError(f"{run_dir}: no run in this folder; give results/<experiment>/<run-id>")
+    records = _parsed(trials_file, _whole_lines(trials_file.read_bytes())) if trials_file.exists() else []
+    return _manifest(manifest_file), records
+
+
+def _manifest(file: Path) -> Manifest | None:
+    if not file.exists():
+        return None
+    try:
+        return Manifest.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ResultsError(f"{file}: {key}: {first['msg']}") from error
+
+
+def _whole_lines(data: bytes) -> bytes:
+    """All but a last line that a kill left unfinished."""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _parsed(file: Path, whole: bytes) -> list[TrialRecord]:
+    records = []
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            records.append(from_json(line))
+        except ValidationError as error:
+            raise ResultsError(f"{file}: line {number}: {error.errors()[0]['msg']}") from error
+    return records
 
 
 def _append(file: Path, record: TrialRecord) -> None:

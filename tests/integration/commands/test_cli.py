@@ -16,6 +16,8 @@ import pytest
 from tests.support.committed_run import DEMO
 from tests.support.small_disk import fill, mounted
 from vmtoll.analysis.run import read_manifest
+from vmtoll.runner.run import plan
+from vmtoll.spec.catalog import Registry
 
 VMTOLL = Path(sys.executable).parent / "vmtoll"
 
@@ -46,6 +48,46 @@ def test_dry_run_prints_the_schedule_and_the_time() -> None:
     assert total.startswith("60 trials, about ")
 
 
+def test_dry_run_reads_the_inventory(tmp_path: Path) -> None:
+    """What the run would refuse, its dry run refuses; no machine is contacted."""
+    inventory = tmp_path / "hosts.yml"
+    hosts = {name: {"ansible_host": f"{name}.invalid", "vmtoll_lab": "hosts"} for name in ("load1", "big1")}
+    hosts["load1"]["vmtoll_link"], hosts["big1"]["vmtoll_environment"] = "unshaped", "metal"
+    groups = {"clients": {"hosts": {"load1": hosts["load1"]}}, "metal": {"hosts": {"big1": hosts["big1"]}}}
+    inventory.write_text(json.dumps(groups))
+    refused = vmtoll("run", "demo", "--inventory", inventory, "--dry-run")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "0 hosts have vmtoll_environment 'kvm-default', one is needed" in refused.stderr
+    guest = {"ansible_host": "guest1.invalid", "vmtoll_lab": "hosts", "vmtoll_environment": "kvm-default"}
+    guest |= {"vmtoll_kvm_host": "big1-host", "vmtoll_domain": "guest1"}
+    groups |= {"kvm_guests": {"hosts": {"guest1": guest}}, "kvm_hosts": {"hosts": {"big1-host": {}}}}
+    inventory.write_text(json.dumps(groups))
+    done = vmtoll("run", "demo", "--inventory", inventory, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("60 trials, about ")
+    other_link = vmtoll("run", "metal-vs-kvm-2009", "--inventory", inventory, "--dry-run")
+    assert other_link.returncode == 2
+    assert "the client load1 has vmtoll_link: unshaped" in other_link.stderr
+
+
+def test_dry_run_prints_what_is_left_of_a_run(tmp_path: Path) -> None:
+    resolved = plan(Registry().experiment_file("demo")).resolved
+    run = tmp_path / "run"
+    run.mkdir()
+    update = {"experiment": resolved.experiment, "workloads": dict(resolved.workloads), "site": resolved.site}
+    recorded = read_manifest(DEMO / "run.json").model_copy(update={**update, "status": "running", "skipped": []})
+    (run / "run.json").write_text(recorded.model_dump_json(by_alias=True))
+    lines = (DEMO / "trials.jsonl").read_text().splitlines(keepends=True)
+    (run / "trials.jsonl").write_text("".join(lines[:13]) + lines[13][:20])
+    done = vmtoll("run", "demo", "--resume", run, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(f"{60 - 13} trials, about ")
+    assert sorted(file.name for file in run.iterdir()) == ["run.json", "trials.jsonl"]
+    other = vmtoll("run", "tails", "--resume", run, "--dry-run")
+    assert other.returncode == 2
+    assert "experiment tails, or what it skips, has changed since the run began" in other.stderr
+
+
 def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
     small, full = (
         vmtoll("run", "all", "--dry-run", "--scale", scale).stdout.splitlines() for scale in ("small", "full")
@@ -61,6 +103,10 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
         (("run", "dmeo", "--dry-run"), "did you mean 'demo'"),
         (("run", "demo"), "lab is not up"),
         (("run", "demo", "--scale", "small", "--dry-run"), "demo.yml: has one size, no `scales`; leave out --scale"),
+        (
+            ("run", "demo", "--resume", "{tmp}", "--dry-run"),
+            "no run in this folder; give results/<experiment>",
+        ),
         (("run", "all", "--resume", "{tmp}"), "--resume cannot be combined with `run all`"),
         (("replication", "--results", "{tmp}"), "no batch (all-<scale>.json); name the runs"),
         (("replication", "--results", "{junk}"), "junk/all-small.json: not the record of a batch; remove it"),

@@ -126,7 +126,7 @@ def test_a_run_writes_what_the_contract_says(project: Registry, inventory: Path,
     _assert_documents(run_dir)
     assert eventually_none_left(tmp_path)
     _assert_told(events, run_dir)
-    with pytest.raises(ResultsError, match="complete, there is nothing to resume"):
+    with pytest.raises(ResultsError, match="the run is complete; leave out --resume"):
         run(project.experiment_file("tiny"), inventory, results, resume=run_dir, registry=project)
 
 
