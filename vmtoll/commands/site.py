@@ -23,15 +23,16 @@ def site(
     """Write a static page over all runs: filter, compare, link. It works from a file and from any web server.
 
     Bundles of others in results/contributed/ and --from are shown too, after a check. A bundle that is tampered,
-    unscrubbed or incomplete is left out with one sentence, and the exit code is 1.
+    unscrubbed or incomplete is left out with one sentence, and the exit code is 1; so it is for a run that cannot be
+    read.
     """
     from vmtoll.publish.contributed import admit, bundles  # noqa: PLC0415 (loads the analysis)
     from vmtoll.report.explorer import write_site  # noqa: PLC0415
 
     own = [file.parent.name for file in results.glob("*/*/run.json") if file.parent.parent.name != "contributed"]
     admitted, refused = admit(bundles(results, contributed or ()), own)
+    page = write_site(results, output, {item.name: item.run for item in admitted}, refused.append)
     for sentence in refused:
         print(f"vmtoll: refused: {sentence}", file=sys.stderr)
-    page = write_site(results, output, {item.name: item.run for item in admitted})
     answer({"site": page} | ({"refused": refused} if as_json else {}), as_json=as_json)
     raise SystemExit(1 if refused else 0)

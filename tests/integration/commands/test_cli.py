@@ -193,6 +193,17 @@ def test_what_was_written_is_named_to_programs(tmp_path: Path, words: str, keys:
     assert Path(written[keys[0]]).exists()
 
 
+def test_a_run_that_cannot_be_read_is_refused_by_the_site(tmp_path: Path) -> None:
+    for name in ("sound", "damaged"):
+        shutil.copytree(DEMO, tmp_path / "results" / "demo" / name)
+    (tmp_path / "results" / "demo" / "damaged" / "run.json").write_text("{")
+    done = vmtoll("site", "--results", tmp_path / "results", "--output", tmp_path / "site", "--json")
+    assert done.returncode == 1, done.stderr
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(f"vmtoll: refused: {tmp_path}/results/demo/damaged: run.json: Expecting property name")
+    assert json.loads(done.stdout)["refused"] == [sentence.removeprefix("vmtoll: refused: ")]
+
+
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A run on a disk of its own that has no room left."""

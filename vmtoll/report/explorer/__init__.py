@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,15 @@ INDEX = "index.html"
 GENERATOR = "vmtoll results explorer"
 
 
-def write_site(results: Path, output: Path, contributed: Mapping[str, Run] | None = None) -> Path:
+def write_site(
+    results: Path,
+    output: Path,
+    contributed: Mapping[str, Run] | None = None,
+    refuse: Callable[[str], None] = lambda _: None,
+) -> Path:
     """Write the site of all runs in `results`, and of these bundles, into the folder `output` (replaced whole); return
-    its index.html. `contributed`: name on the site → the run of a checked bundle.
+    its index.html. `contributed`: name on the site → the run of a checked bundle. `refuse` gets one sentence for each
+    run that cannot be read; the site shows it as such.
 
     The same results give the same bytes. Raises LoadError when there is no run, or when `output` holds
     something else than a site.
@@ -37,6 +43,9 @@ def write_site(results: Path, output: Path, contributed: Mapping[str, Run] | Non
     runs = collect(results, bundles)
     if not runs:
         raise LoadError(f"{results}: no run (<experiment>/<run-id>/run.json) in this folder; measure one first")
+    for run in runs:
+        if run["error"]:
+            refuse(f"{results / run['id']}: {run['error']}")
     if output.exists() and not _replaceable(output):
         raise LoadError(f"{output}: exists and is no results explorer; give another folder with --output")
     draft = output.with_name(f"{output.name}.part")
