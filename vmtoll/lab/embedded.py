@@ -178,7 +178,9 @@ def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
 
 
 def require() -> Path:
-    """Return the lab's inventory. Raises UserError when the lab is not up."""
+    """Return the lab's inventory. Raises UserError when the lab is not up, or this is not root."""
+    if os.geteuid() != 0:
+        raise UserError("the embedded lab needs root; run this as root or by sudo, or give your own --inventory")
     if not (LAB / "built.json").exists():
         raise UserError(
             "The embedded lab is not up. Bring it up as root with `make lab-up`, or name your own --inventory."
