@@ -1,30 +1,57 @@
-"""Files that survive a crash, and errors of writing that say where."""
+"""Files that survive a crash, drafts that leave nothing behind, and errors of writing that name the file."""
 
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 def write_durably(path: Path, data: bytes) -> None:
     """Replace a file in one step: a reader, or a machine that lost power, sees the old or the new one."""
-    fresh = path.with_name(f".{path.name}.new")
-    with writing(path), fresh.open("wb") as handle:
+    with replacing(path) as draft, draft.open("wb") as handle:
         handle.write(data)
         handle.flush()
         os.fsync(handle.fileno())
-    fresh.replace(path)
     sync_folder(path.parent)
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Give this path to an OSError that has none, such as that of a write to a full disk."""
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the draft of a file or folder, next to it; at the end the draft takes its place.
+
+    An error or ^C removes the draft and leaves what was there. An OSError names `path`, never the draft.
+    """
+    draft = path.with_name(f".{path.name}.partial")
+    try:
+        with writing(path, draft):
+            _remove(draft)
+            yield draft
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            _remove(draft)
+        raise
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir() and not draft.is_symlink():
+        shutil.rmtree(draft)
+    else:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path, draft: Path | None = None) -> Iterator[None]:
+    """Give this path to an OSError that has none, such as that of a write to a full disk, or that names its draft."""
     try:
         yield
     except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
+        named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+        if named is None or (draft and draft in (named, *named.parents)):
+            error.filename, error.filename2 = str(path), None
         raise
 
 

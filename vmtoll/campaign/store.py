@@ -10,7 +10,7 @@ from pathlib import Path
 from vmtoll.analysis.run import Run, load_run, read_manifest
 from vmtoll.campaign.effects import campaign_figures
 from vmtoll.campaign.page import write_page as write_html
-from vmtoll.files import write_durably
+from vmtoll.files import replacing, write_durably
 from vmtoll.model.errors import LoadError
 from vmtoll.model.run import Manifest
 from vmtoll.publish import tables
@@ -33,9 +33,9 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
     for table, write in _WRITERS.items():
         file = _file(dataset, table, campaign, testbed, run.manifest)
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f".{file.name}.partial")
-        write(run, partial)
-        files.append(partial.replace(file))
+        with replacing(file) as draft:
+            write(run, draft)
+        files.append(file)
     return files
 
 

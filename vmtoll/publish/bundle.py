@@ -1,7 +1,6 @@
 """Publish a run: a folder with its tables, its environment and its description, scrubbed, checked and sealed."""
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from vmtoll.analysis.run import TRIALS, Run, load_run
 from vmtoll.analysis.schema import fields
 from vmtoll.analysis.verdict import analyse
-from vmtoll.files import writing
+from vmtoll.files import replacing
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError
 from vmtoll.model.trial import TrialRecord, to_json
@@ -28,8 +27,8 @@ def publish(
 ) -> Path:
     """Write the bundle of a complete run to `output`; the same run gives the same bytes. Returns `output`.
 
-    It is written under another name and renamed at the end: what was interrupted never looks finished. An earlier
-    bundle is replaced, any other folder is refused. Raises LoadError.
+    It is written under another name and renamed at the end: what was interrupted never looks finished, and ^C leaves
+    nothing behind. An earlier bundle is replaced, any other folder is refused. Raises LoadError.
     """
     output = output.resolve()
     if (run_dir / SUMS).exists():
@@ -38,17 +37,13 @@ def publish(
     if run.manifest.status != "complete":
         raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}: finish the run first (--resume)")
     _may_write(output)
-    partial = output.with_name(f".{output.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    with writing(output):
-        _fill(partial, run, authors, say)
+    with replacing(output) as draft:
+        draft.mkdir(parents=True)
+        _fill(draft, run, authors, say)
         say("checking every row against its schema")
-        package.validate(partial)
-        seal(partial)
-    if output.exists():
-        shutil.rmtree(output)
-    return partial.rename(output)
+        package.validate(draft)
+        seal(draft)
+    return output
 
 
 def open_run(folder: Path) -> Run:

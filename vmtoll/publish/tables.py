@@ -1,7 +1,9 @@
 """The bundle's tables as CSV and Parquet, sorted and written by one thread: the same run gives the same bytes."""
 
 import csv
+import errno
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ from vmtoll.model.errors import LoadError, ResultsError
 from vmtoll.model.trial import TrialRecord
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100)
+_WHY_NOT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT)  # DuckDB says them in words only
 TRIAL = ("run_id", "block", "order", "attempt")
 
 
@@ -141,4 +144,8 @@ def _copy(database: duckdb.DuckDBPyConnection, table: str, source: str, path: Pa
     try:
         database.execute(copy)
     except duckdb.IOException as error:
-        raise ResultsError(f"{path}: could not be written: {' '.join(str(error).split())}") from error
+        text = str(error)
+        code = next((code for code in _WHY_NOT if os.strerror(code) in text), None)
+        if code is None:
+            raise ResultsError(f"{path}: DuckDB cannot write it: {text.splitlines()[0]}") from error
+        raise OSError(code, os.strerror(code), str(path)) from error

@@ -18,7 +18,7 @@ from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from vmtoll.analysis.run import Run, load_run
-from vmtoll.files import writing
+from vmtoll.files import replacing
 from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.paths import PROJECT
@@ -64,8 +64,8 @@ def execute(name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None
         body, _ = HTMLExporter(**PLAIN).from_filename(str(done))  # type: ignore[no-untyped-call]
     path = run / f"{name}.html"
     page = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True).get_template("notebook.html.j2")
-    with writing(path):
-        path.write_text(page.render(title=f"{run.name}: {name}", body=Markup(body)), encoding="utf-8")
+    with replacing(path) as draft:
+        draft.write_text(page.render(title=f"{run.name}: {name}", body=Markup(body)), encoding="utf-8")
     return path
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import Fields, names
-from vmtoll.files import writing
+from vmtoll.files import replacing
 from vmtoll.model.columns import COLUMNS, Cell, flat
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report import tables
@@ -55,7 +55,6 @@ Sheet = tuple[str, Iterable[Row]]
 def write_ods(run: Run, analysis: RunAnalysis) -> Path:
     """Write `trials.ods` (sheets trials, summaries, verdicts, run) into the run directory; returns its path."""
     path = run.path / "trials.ods"
-    draft = path.with_suffix(".ods.part")
     manifest = run.manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
     sheets: list[Sheet] = [
         ("trials", (COLUMNS, *(list(flat(record).values()) for record in run.records))),
@@ -63,9 +62,9 @@ def write_ods(run: Run, analysis: RunAnalysis) -> Path:
         ("verdicts", _table_rows("verdicts", tables.verdicts(analysis))),
         ("run", [("key", "value"), *_flatten(manifest | {"sentence": sentence(analysis)})]),
     ]  # fmt: skip
-    with writing(path):
+    with replacing(path) as draft:
         write_sheets(draft, sheets)
-    return draft.replace(path)
+    return path
 
 
 def write_sheets(path: Path, sheets: Iterable[Sheet]) -> None:

@@ -12,7 +12,7 @@ import matplotlib as mpl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from vmtoll.files import writing
+from vmtoll.files import replacing
 from vmtoll.report import words
 from vmtoll.report.plot import CSS_COLOURS, Chart, style
 
@@ -69,10 +69,9 @@ def link_terms(text: str, names: Collection[str] = words.REPORT_TERMS) -> Markup
 def write(path: Path, text: str) -> Path:
     """Replace a page as a whole; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.part")
-    with writing(path):
+    with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
-    return draft.replace(path)
+    return path
 
 
 _ID = re.compile(r'\bid="([^"]+)"')

@@ -118,27 +118,18 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
         (("lab", "up", "--guests", "kvm-2008"), "Unknown guest profile 'kvm-2008' (did you mean 'kvm-2009'?); allowed"),
         (("report", "{tmp}"), "run.json"),
         (("site", "--results", "{tmp}", "--output", "{tmp}/site"), "no run (<experiment>/<run-id>/run.json)"),
+        (("site", "--output", "/dev/null/site"), "vmtoll: /dev/null/site: Not a directory"),
         (
-            ("partition", str(DEMO), "--output", "{full}", "--campaign", "c", "--testbed", "t"),
-            "could not be written: IO Error",
+            ("publish", str(DEMO), "--output", "/dev/null/bundle", "--author", "A"),
+            "vmtoll: /dev/null/bundle: Not a directory",
         ),
-        (("site", "--output", "/dev/null/site"), "/dev/null/site.part: Not a directory"),
-        (("publish", str(DEMO), "--output", "/dev/null/bundle", "--author", "A"), "bundle.partial: Not a directory"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     junk = tmp_path / "junk"
     junk.mkdir()
     (junk / "all-small.json").write_text("{")
-    full = tmp_path / "full"  # a dataset whose device is full
-    run = read_manifest(DEMO / "run.json")
-    for table in ("samples", "seconds", "histograms", "trials"):
-        folder = full / table / "campaign=c" / "testbed=t" / f"experiment={run.experiment.name}"
-        folder.mkdir(parents=True)
-        (folder / f".{run.run_id}.parquet.partial").symlink_to("/dev/full")
-    done = vmtoll(
-        *(word.format(tmp=tmp_path, junk=junk, full=full) for word in words), VMTOLL_STATE=str(tmp_path / "state")
-    )
+    done = vmtoll(*(word.format(tmp=tmp_path, junk=junk) for word in words), VMTOLL_STATE=str(tmp_path / "state"))
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stderr
     assert said in done.stderr
@@ -221,6 +212,10 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
         ("site --results {disk}/results --output {disk}/site", "site"),
         ("notebook metal_vs_kvm {disk}/results/demo/run", "results/demo/run/metal_vs_kvm.html"),
         ("report {disk}/results/demo/run", "results/demo/run/analysis.json"),
+        (
+            "partition {disk}/results/demo/run --output {disk}/data --campaign c --testbed t",
+            f"data/samples/campaign=c/testbed=t/experiment=demo/{DEMO.name}.parquet",
+        ),
     ],
 )
 def test_what_a_full_disk_does_not_take_is_named(full_disk: Path, words: str, file: str) -> None:
@@ -228,6 +223,7 @@ def test_what_a_full_disk_does_not_take_is_named(full_disk: Path, words: str, fi
     assert done.returncode == 2, done.stdout
     assert f"vmtoll: {full_disk / file}: No space left on device" in done.stderr.splitlines()
     assert "Traceback" not in done.stderr
+    assert not list(full_disk.rglob("*.partial")), "no draft is left"
 
 
 @pytest.mark.parametrize("words", [("list",), ("run", "demo", "--dry-run"), ("run", "--help")])

@@ -1,7 +1,6 @@
 """The results explorer: a static page over all runs, from a file or from any web server."""
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vmtoll.analysis.run import Run
-from vmtoll.files import writing
+from vmtoll.files import replacing
 from vmtoll.model.errors import LoadError
 from vmtoll.model.metric import METRICS
 from vmtoll.model.trial import Accelerator
@@ -48,13 +47,9 @@ def write_site(
             refuse(f"{results / run['id']}: {run['error']}")
     if output.exists() and not _replaceable(output):
         raise LoadError(f"{output}: exists and is no results explorer; give another folder with --output")
-    draft = output.with_name(f"{output.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
-    with writing(output):
+    with replacing(output) as draft:
         _fill(draft, runs, results, bundles)
-    if output.exists():
-        shutil.rmtree(output)
-    return draft.rename(output) / INDEX
+    return output / INDEX
 
 
 def _fill(draft: Path, runs: list[Entry], results: Path, bundles: Mapping[str, Run]) -> None:
