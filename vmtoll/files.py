@@ -55,6 +55,11 @@ def writing(path: Path, draft: Path | None = None) -> Iterator[None]:
         raise
 
 
+def cause_of(error: OSError | ValueError) -> str:
+    """Why a file cannot be read or written, without its name and without `[Errno 13]`."""
+    return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pandas as pd
 from pydantic import ValidationError
 
+from vmtoll.files import cause_of
 from vmtoll.model.columns import COLUMNS, flat, table_schema
+from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import LoadError
 from vmtoll.model.facts import Facts
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
@@ -165,7 +167,7 @@ def read_manifest(file: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(file.read_bytes())
     except ValidationError as error:
-        raise LoadError(f"{file}: {_first(error)}") from None
+        raise LoadError(f"{file}: {first_mistake(error)}") from None
 
 
 def _read_object(file: Path) -> Facts:
@@ -185,7 +187,7 @@ def _read(file: Path) -> str:
     except FileNotFoundError:
         raise LoadError(f"{file}: no such file; is this a run directory?") from None
     except (OSError, ValueError) as error:
-        raise LoadError(f"{file}: {error}") from None
+        raise LoadError(f"{file}: {cause_of(error)}") from None
 
 
 def _read_trials(file: Path, *, complete: bool) -> Iterator[TrialRecord]:
@@ -200,7 +202,7 @@ def _read_trials(file: Path, *, complete: bool) -> Iterator[TrialRecord]:
         try:
             record = from_json(line)
         except ValidationError as error:
-            raise LoadError(f"{file}: line {number}, {_first(error)}") from None
+            raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
         if excess := _excess(record):
             raise LoadError(f"{file}: line {number}, {excess}; leave the trial out or correct it")
         if (*record.key, record.attempt) in seen:
@@ -217,14 +219,6 @@ def _excess(record: TrialRecord) -> str:
             if None not in (count, measured.requests) and count > measured.requests:
                 return f"key {measured.role.value}.{name}: {count}, more than the {measured.requests} of requests"
     return ""
-
-
-def _first(error: ValidationError) -> str:
-    """`key block: what is wrong`, of the first error."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    given = "" if first["type"] == "missing" else f" (got {first['input']!r})"
-    return f"{f'key {key}: ' if key else ''}{first['msg']}{given if len(given) < 80 else ''}"
 
 
 def by_block(trials: Sequence[TrialRecord]) -> dict[int, list[TrialRecord]]:

@@ -32,7 +32,7 @@ def publish(
     """
     output = output.resolve()
     if (run_dir / SUMS).exists():
-        raise LoadError(f"{run_dir} is a bundle already")
+        raise LoadError(f"{run_dir}: a bundle already; give a run, results/<experiment>/<run-id>")
     run = load_run(run_dir)
     if run.manifest.status != "complete":
         raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}: finish the run first (--resume)")
@@ -60,10 +60,12 @@ def open_bundle(folder: Path) -> Run:
 def _may_write(output: Path) -> None:
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
+    if not (output / SUMS).is_file():
+        raise LoadError(f"{output}: exists and is not a bundle; choose another --output")
     try:
         verify(output)
     except LoadError as error:
-        raise LoadError(f"{output} exists and is not an untouched bundle ({error}): name another folder") from None
+        raise LoadError(f"{error}; choose another --output, or remove {output}") from None
 
 
 def _fill(folder: Path, run: Run, authors: Sequence[str], say: Callable[[str], None]) -> None:

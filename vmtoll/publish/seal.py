@@ -6,6 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
+from vmtoll.files import cause_of
 from vmtoll.model.errors import LoadError
 
 SUMS = "SHA256SUMS"
@@ -45,7 +46,7 @@ def _read(sums: Path) -> dict[str, str]:
     try:
         lines = sums.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise LoadError(f"{sums}: {error}; is this a bundle?") from None
+        raise LoadError(f"{sums}: {cause_of(error)}; give a folder that `vmtoll publish` wrote") from None
     digests: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         match = _LINE.fullmatch(line)

@@ -15,8 +15,9 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from vmtoll.files import sync_folder, write_durably
+from vmtoll.files import cause_of, sync_folder, write_durably
 from vmtoll.model.columns import to_csv
+from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import ResultsError
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, from_json, to_json
@@ -138,7 +139,7 @@ class Store:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ResultsError(f"{path}: {error}") from error
+            raise ResultsError(f"{path}: {cause_of(error)}") from error
         if not isinstance(data, dict):
             raise ResultsError(f"{path}: not a mapping")
         return data
@@ -166,9 +167,7 @@ def _manifest(file: Path) -> Manifest | None:
     try:
         return Manifest.model_validate_json(file.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ResultsError(f"{file}: {key}: {first['msg']}") from error
+        raise ResultsError(f"{file}: {first_mistake(error)}") from error
 
 
 def _whole_lines(data: bytes) -> bytes:
@@ -182,7 +181,7 @@ def _parsed(file: Path, whole: bytes) -> list[TrialRecord]:
         try:
             records.append(from_json(line))
         except ValidationError as error:
-            raise ResultsError(f"{file}: line {number}: {error.errors()[0]['msg']}") from error
+            raise ResultsError(f"{file}: line {number}: {first_mistake(error)}") from error
     return records
 
 

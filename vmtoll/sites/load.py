@@ -5,6 +5,8 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from vmtoll.files import cause_of
+from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import SiteError
 from vmtoll.model.site import DrawnSite, ListedSite, Site
 from vmtoll.paths import PROJECT
@@ -19,12 +21,16 @@ def load_site(path: Path) -> Site:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise SiteError(f"{path}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SiteError(f"{path}: {cause_of(error)}") from error
+    except yaml.YAMLError as error:
+        raise SiteError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
         raise SiteError(f"{path}: must be a mapping")
     try:
         model: type[Site] = DrawnSite if "files" in data or "pages" not in data else ListedSite
         return model(name=path.stem, **data)
-    except (ValidationError, TypeError) as error:
+    except ValidationError as error:
+        raise SiteError(f"{path}: {first_mistake(error)}") from error
+    except TypeError as error:
         raise SiteError(f"{path}: {error}") from error

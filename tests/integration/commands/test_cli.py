@@ -117,6 +117,9 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
         ),
         (("lab", "up", "--guests", "kvm-2008"), "Unknown guest profile 'kvm-2008' (did you mean 'kvm-2009'?); allowed"),
         (("report", "{tmp}"), "run.json"),
+        (("replay", "{tmp}"), "SHA256SUMS: No such file or directory; give a folder that `vmtoll publish` wrote"),
+        (("compare", str(DEMO), "{tmp}"), "run.json: no such file; is this a run directory?"),
+        (("publish", str(DEMO), "--output", "/dev/null"), "/dev/null: exists and is not a bundle; choose another"),
         (("site", "--results", "{tmp}", "--output", "{tmp}/site"), "no run (<experiment>/<run-id>/run.json)"),
         (("site", "--output", "/dev/null/site"), "vmtoll: /dev/null/site: Not a directory"),
         (
@@ -132,6 +135,7 @@ def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str
     done = vmtoll(*(word.format(tmp=tmp_path, junk=junk) for word in words), VMTOLL_STATE=str(tmp_path / "state"))
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stderr
+    assert "[Errno" not in done.stderr
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
 

@@ -118,7 +118,7 @@ def test_a_missing_file_is_refused(bundle: Path, name: str) -> None:
     (bundle / name).unlink()
     if name != "SHA256SUMS":
         forge(bundle)
-    with pytest.raises(LoadError, match=f"{name}.*(missing, so the bundle is incomplete|is this a bundle)"):
+    with pytest.raises(LoadError, match=f"{name}.*(missing, so the bundle is incomplete|give a folder that)"):
         check(bundle)
 
 

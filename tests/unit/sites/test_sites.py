@@ -210,5 +210,6 @@ def test_a_variant_has_exactly_the_size_that_the_site_names(tmp_path: Path, kind
 def test_a_variant_that_cannot_be_is_refused(tmp_path: Path, page: str, error: str) -> None:
     path = tmp_path / "wrong.yml"
     path.write_text(f"description: one page\nseed: 1\npages: {{{page}}}\n")
-    with pytest.raises(SiteError, match=error):
+    with pytest.raises(SiteError, match=error) as caught:
         load_site(path)
+    assert "\n" not in str(caught.value)
