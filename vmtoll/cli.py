@@ -1,12 +1,15 @@
 """vmtoll: what a KVM guest costs against bare metal, for a web workload, with evidence."""
 
+import codecs
 import errno
+import io
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -37,11 +40,15 @@ app = typer.Typer(
     help=__doc__, epilog=_EPILOG, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 
-# What a full disk, a missing file or a folder that cannot be written answers: the user's to mend, and no fault of ours.
+# Errors of a full disk, a missing file, a folder that cannot be written, a limit of the system: users can fix these.
 _FOR_THE_USER = {
-    errno.EACCES, errno.EDQUOT, errno.EEXIST, errno.EFBIG, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT,
-    errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+    errno.EACCES, errno.EBUSY, errno.EDQUOT, errno.EEXIST, errno.EFBIG, errno.EIO, errno.EISDIR, errno.ELOOP,
+    errno.EMFILE, errno.ENAMETOOLONG, errno.ENFILE, errno.ENOENT, errno.ENOSPC, errno.ENOTDIR, errno.ENOTEMPTY,
+    errno.EPERM, errno.EROFS,
 }  # fmt: skip
+# What the parser of the command line raises: an unknown option, a missing argument, a value that is not allowed.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+_MEASURE = {"demo", "run", "replay", "campaign"}
 
 
 def _print_version(asked: bool) -> None:
@@ -79,19 +86,39 @@ app.add_typer(lab.app, name="lab", rich_help_panel="Measure")
 app.add_typer(workload.app, name="workload", rich_help_panel="Plan")
 
 
-def main(command: Callable[[], object] = app) -> NoReturn:
+def _typed() -> object:
+    """Run the command that was typed; an exit code, or None."""
+    return app(standalone_mode=False)
+
+
+def main(command: Callable[[], object] = _typed) -> NoReturn:
     """Entry point: an error that the user can act on is one message and exit code 2, never a traceback."""
+    _print_in_any_encoding()
     code = _exit_code(command)
     if _is_unread():
         code = UNREAD
     raise SystemExit(code)
 
 
+def _print_in_any_encoding() -> None:
+    r"""Where stdout or stderr is not UTF-8, print what its encoding lacks as in JSON, \u00d7, instead of failing."""
+    codecs.register_error(
+        "vmtoll",
+        lambda error: (json.dumps(error.object[error.start : error.end])[1:-1], error.end),  # type: ignore[attr-defined]
+    )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="vmtoll")
+
+
 def _exit_code(command: Callable[[], object]) -> int:
     """Run the command; its exit code. Typer turns ^C and a closed pipe into exits of its own."""
     code = 0
     try:
-        command()
+        answer = command()
+        code = answer if isinstance(answer, int) else 0
+    except _UsageError as error:
+        return _misused(error)
     except SystemExit as end:
         if end.code is not None and not isinstance(end.code, int):
             raise
@@ -102,9 +129,32 @@ def _exit_code(command: Callable[[], object]) -> int:
         if error.errno not in _FOR_THE_USER:
             raise
         return _failed(": ".join(str(part) for part in (error.filename, error.strerror) if part))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    return _failed("interrupted; what was measured is kept", INTERRUPTED) if code == INTERRUPTED else code
+    except Exception as error:
+        if not _was_interrupted(error):
+            raise
+        code = INTERRUPTED
+    kept = "; what was measured is kept" if _MEASURE.intersection(sys.argv[1:2]) else ""
+    return _failed(f"interrupted{kept}", INTERRUPTED) if code == INTERRUPTED else code
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether ^C is behind an error: a library that was loading or calling back may turn it into one of its own."""
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _misused(error: Any) -> int:
+    """Print what is wrong with the words that were typed, and where to read on; of a command without any, its help."""
+    message, command = error.format_message().strip().rstrip("."), error.ctx.command_path if error.ctx else "vmtoll"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(message)
+        return int(error.exit_code)
+    text = " ".join(message.replace("Value error, ", "").replace("Input should be", "it must be").split())
+    text = text.partition(", unable to parse")[0]
+    return _failed(f"{text[:1].lower()}{text[1:]}; see `{command} --help`")
 
 
 def _failed(message: str, code: int = 2) -> int:

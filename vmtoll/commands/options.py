@@ -17,7 +17,7 @@ def _until_of(text: str) -> Until:
         return Until(half_width_pct=half_width_pct, at_most_min=at_most_min)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r}: give half the width of the intervals in percent (at most 50) and minutes, such as 2,60"
+            f"{text!r} is not PERCENT,MINUTES; give the half-width in percent (at most 50) and the minutes: 2,60"
         ) from None
 
 
