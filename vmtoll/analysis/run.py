@@ -163,7 +163,9 @@ def read_manifest(file: Path) -> Manifest:
     """run.json; raises LoadError."""
     content = _read_object(file)
     if content.get("schema") != SCHEMA:
-        raise LoadError(f"{file}: schema {content.get('schema')!r}, this program reads {SCHEMA}")
+        raise LoadError(
+            f"{file}: schema {content.get('schema')!r}, but this vmtoll reads {SCHEMA}; use the vmtoll that wrote it"
+        )
     try:
         return Manifest.model_validate_json(file.read_bytes())
     except ValidationError as error:
@@ -206,7 +208,7 @@ def _read_trials(file: Path, *, complete: bool) -> Iterator[TrialRecord]:
         if excess := _excess(record):
             raise LoadError(f"{file}: line {number}, {excess}; leave the trial out or correct it")
         if (*record.key, record.attempt) in seen:
-            raise LoadError(f"{file}: line {number}, key attempt: the same attempt of a trial stands twice")
+            raise LoadError(f"{file}: line {number}, key attempt: this attempt appears twice; remove one line")
         seen.add((*record.key, record.attempt))
         yield record
 

@@ -187,7 +187,7 @@ class Dataset:
             self._read_trials()
         except (duckdb.Error, LoadError) as error:
             self.database.close()
-            raise LoadError(f"{location}: {error}") from error
+            raise LoadError(f"{location}: {str(error).splitlines()[0]}") from error
 
     def __enter__(self) -> Self:
         return self

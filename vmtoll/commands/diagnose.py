@@ -61,7 +61,7 @@ def _host(guest: str, inventory: Path | None, kvm_host: str | None) -> tuple[Hos
     """The KVM host, and libvirt's name of the guest there."""
     if inventory is None:
         if kvm_host:
-            raise UserError(f"--on {kvm_host}: name the --inventory that has this host.")
+            raise UserError(f"--on {kvm_host} needs --inventory: give the inventory that contains this host")
         return Host("localhost", "kvm_host", {"ansible_connection": "local"}), guest
     by_role = hosts_by_role(read_inventory(inventory), str(inventory))
     hosts = {host.name: host for host in by_role["kvm_host"]}
@@ -69,7 +69,7 @@ def _host(guest: str, inventory: Path | None, kvm_host: str | None) -> tuple[Hos
     name = kvm_host or (known.vars.kvm_host if known else None) or (next(iter(hosts)) if len(hosts) == 1 else None)
     if name is None:
         names = ", ".join(sorted(hosts)) or "none"
-        raise UserError(f"{inventory}: {guest} is not in it; choose its KVM host with --on (there are: {names}).")
+        raise UserError(f"{inventory}: {guest} is not in it; choose its KVM host with --on (there are: {names})")
     if name not in hosts:
         raise UserError(f"{inventory}: {unknown('KVM host', name, sorted(hosts))}")
     hosts[name].check()

@@ -57,7 +57,7 @@ def run(
         raise UserError("--json gives the result of one run; leave it out with `run all` and --dry-run.")
     if experiment == "all":
         if resume:
-            raise UserError("--resume cannot be combined with `run all`, which resumes automatically.")
+            raise UserError("--resume cannot be combined with `run all`, which resumes automatically")
         if dry_run:
             _print_batch(batch.plans(size, until=until), inventory, limit)
             return
@@ -103,7 +103,7 @@ def _planned(
     file = registry.experiment_file(experiment)
     planned = plan(file, registry, scale=size_of(scale, inventory), until=until)
     if scale and planned.resolved.experiment.scale is None:
-        raise UserError(f"{file}: has one size, no `scales`; leave out --scale.")
+        raise UserError(f"{file}: defines no scales, so --scale does not apply; remove it")
     return planned
 
 

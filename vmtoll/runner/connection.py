@@ -220,7 +220,7 @@ _MEANINGS = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key is not the one that is known for {address}",
-        "if it was installed anew, remove the old one with `ssh-keygen -R {address}`; if not, another machine answers",
+        "if it was reinstalled, remove the old one with `ssh-keygen -R {address}`; if not, another machine answers",
     ),
     (
         "Host key verification failed",
@@ -230,10 +230,10 @@ _MEANINGS = (
     (
         "Permission denied",
         "it refuses the key of {user} ({key})",
-        "put the public key into ~/.ssh/authorized_keys there, or mend ansible_user or ansible_ssh_private_key_file",
+        "put the public key into ~/.ssh/authorized_keys there, or correct ansible_user or ansible_ssh_private_key_file",
     ),
-    ("Could not resolve hostname", "the name {address} does not resolve", "mend ansible_host in the inventory"),
-    ("Connection refused", "nothing listens on port {port} of {address}", "start sshd there, or mend ansible_port"),
+    ("Could not resolve hostname", "the name {address} does not resolve", "correct ansible_host in the inventory"),
+    ("Connection refused", "nothing listens on port {port} of {address}", "start sshd there, or correct ansible_port"),
 )
 _UNREACHABLE = (
     "nothing answers at {address}, port {port} ({last})",

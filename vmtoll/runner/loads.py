@@ -170,12 +170,12 @@ class Driver:
         while rate_rps is None or spent_s < duration_s * 0.6:
             load = self.closed(tool, users, rate_rps, duration_s - spent_s)
             done = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
-            done.require(f"{tool}, warming up,")
+            done.require(f"{tool} (warm-up)")
             spent_s += done.wall_s
             # Failures are quick: a server that is being lost would leave a rate that no later load could keep up.
             served = sum(loadgen.get(tool).parse(one.load, one.output).successful for one in done.parts)
             if not served:
-                raise ToolError(f"{tool}, warming up, got no answer that was good")
+                raise ToolError(f"{tool}: every warm-up request failed")
             rate_rps = served / done.wall_s
         self.keep_rate(tool, rate_rps)
         return rate_rps

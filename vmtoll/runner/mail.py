@@ -115,7 +115,7 @@ def _warm(driver: Driver, workload: MailWorkload, load: MailLoad, duration_s: fl
 def _rate_rps(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float | None) -> float:
     """What this load comes to, in requests per second, the last delivery included."""
     done = driver.run(workload.tool, load, expected_s)
-    done.require(f"{workload.tool}, warming up,")
+    done.require(f"{workload.tool} (warm-up)")
     waited_s = _drained(driver) if workload.sends else 0.0
     [sent] = done.parts  # mail is sent by one client
     return load.requests / _busy_s(loadgen.get(workload.tool).parse(load, sent.output), done, waited_s)

@@ -29,7 +29,7 @@ def measure(driver: Driver, workload: OpenWorkload) -> Measured:
         load = driver.scheduled(load)
     else:
         warmed = driver.run(workload.tool, driver.opened(rate_rps, experiment.warmup_s), experiment.warmup_s)
-        warmed.require(f"{workload.tool}, warming up,")
+        warmed.require(f"{workload.tool} (warm-up)")
         load = driver.opened(rate_rps, experiment.duration_s)
     runs = [driver.measured(Role.PRIMARY, workload.tool, load, load.requests / rate_rps)]
     if tool := workload.crosscheck:

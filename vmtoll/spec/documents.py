@@ -26,7 +26,7 @@ def read(path: Path) -> Keys:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ExperimentError(f"{path}: must be a mapping of keys to values")
     if "name" in data:
-        raise ExperimentError(f"{path}: name: must not be given, the file's name is the name")
+        raise ExperimentError(f"{path}: name: remove it; the file's name is the name")
     return data
 
 

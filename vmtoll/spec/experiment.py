@@ -229,7 +229,7 @@ def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
     if "scales" not in data:
         return data
     if "scale" in data:
-        raise ExperimentError(f"{path}: scale: is chosen when it is run; the document says `scales`")
+        raise ExperimentError(f"{path}: `scale` is a command-line option (--scale); define `scales:` in the file")
     scales = data["scales"]
     known = list(get_args(Scale))
     if not isinstance(scales, dict) or not all(isinstance(keys, dict) for keys in scales.values()):

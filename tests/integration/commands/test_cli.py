@@ -102,7 +102,10 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
     [
         (("run", "dmeo", "--dry-run"), "did you mean 'demo'"),
         (("run", "demo"), "lab is not up"),
-        (("run", "demo", "--scale", "small", "--dry-run"), "demo.yml: has one size, no `scales`; leave out --scale"),
+        (
+            ("run", "demo", "--scale", "small", "--dry-run"),
+            "demo.yml: defines no scales, so --scale does not",
+        ),
         (
             ("run", "demo", "--resume", "{tmp}", "--dry-run"),
             "no run in this folder; give results/<experiment>",

@@ -96,7 +96,7 @@ def test_a_trial_that_stands_twice(run_dir: Path) -> None:
     path = run_dir / "trials.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines, lines[-1]]) + "\n")
-    with pytest.raises(LoadError, match=r"line 7, key attempt: the same attempt of a trial stands twice"):
+    with pytest.raises(LoadError, match=r"line 7, key attempt: this attempt appears twice"):
         load_run(run_dir)
 
 
@@ -131,7 +131,7 @@ def test_refuses_another_schema_and_missing_keys(run_dir: Path) -> None:
     path = run_dir / "run.json"
     meta = json.loads(path.read_text())
     path.write_text(json.dumps(meta | {"schema": 1}))
-    with pytest.raises(LoadError, match=r"run\.json: schema 1, this program reads 2"):
+    with pytest.raises(LoadError, match=r"run\.json: schema 1, but this vmtoll reads 2"):
         load_run(run_dir)
     del meta["accelerators"]
     path.write_text(json.dumps(meta))

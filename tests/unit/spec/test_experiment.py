@@ -67,7 +67,7 @@ def test_a_good_experiment_names_all_it_needs(project: Registry) -> None:
             {"declared_differences": ["kernl"]},
             r"declared_differences\[0\]: unknown fact 'kernl' \(did you mean 'kernel'",
         ),
-        ({"name": "other"}, r"name: must not be given"),
+        ({"name": "other"}, r"name: remove it; the file's name is the name"),
     ],
 )
 def test_every_mistake_is_named(project: Registry, rewrite: Rewrite, change: dict[str, Any], said: str) -> None:
@@ -147,7 +147,7 @@ def test_an_experiment_without_scales_has_one_size(project: Registry) -> None:
         ({"scales": {"smal": {}}}, r"scales: unknown scale 'smal' \(did you mean 'small'\?\)"),
         ({"scales": {"full": {}}}, r"scales.small: is missing; there is: full"),
         ({"scales": {"small": {"block": 3}}}, r"block: unknown key 'block' \(did you mean 'blocks'\?\)"),
-        ({"scales": SCALES, "scale": "small"}, r"scale: is chosen when it is run"),
+        ({"scales": SCALES, "scale": "small"}, r"`scale` is a command-line option \(--scale\); define `scales:`"),
     ],
 )
 def test_mistakes_in_scales_are_named(rewrite: Rewrite, project: Registry, change: dict[str, Any], said: str) -> None:
