@@ -33,7 +33,8 @@ from vmtoll.model.errors import VmtollError
 
 INTERRUPTED, UNREAD = 130, 141  # exit codes, as of a program that SIGINT or SIGPIPE ends
 _EPILOG = (
-    "Exit codes: 0 done; 1 a check failed; 2 what was asked cannot be done, and why; 3 not reproduced; 130 ^C; "
+    "Exit codes: 0 done; 1 a check, an experiment, a test bed or a bundle failed, or the lab is not up; 2 the command "
+    "cannot be carried out, one line on stderr says why; 3 not reproduced (compare, replay); 130 interrupted by ^C; "
     "141 the reader of the output has ended (`| head`)."
 )
 app = typer.Typer(
@@ -67,22 +68,22 @@ def _options(
 
 
 _GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Measure": {"demo": demo, "run": run, "list": list_names},
-    "Read": {"report": report, "notebook": notebook, "site": site, "replication": replication},
+    "Measure": {"demo": demo, "run": run, "list": list_names, "campaign": campaign.campaign},
+    "Read": {
+        "report": report, "notebook": notebook, "site": site, "replication": replication,
+        "campaign-report": campaign.campaign_report, "partition": campaign.partition,
+    },
     "Plan": {"capacity": capacity},
     "Share": {"publish": publish, "compare": compare, "replay": replay},
     "Hosts": {
         "preflight": preflight, "provision": provision, "diagnose": diagnose, "tune": tuning.tune,
         "untune": tuning.untune,
     },
-    "Campaigns over several test beds": {
-        "campaign": campaign.campaign, "campaign-report": campaign.campaign_report, "partition": campaign.partition,
-    },
 }  # fmt: skip
 for _panel, _verbs in _GROUPS.items():
     for _name, _verb in _verbs.items():
         app.command(_name, rich_help_panel=_panel, epilog=epilog(_name))(_verb)
-app.add_typer(lab.app, name="lab", rich_help_panel="Measure")
+app.add_typer(lab.app, name="lab", rich_help_panel="Lab")
 app.add_typer(workload.app, name="workload", rich_help_panel="Plan")
 
 

@@ -42,8 +42,8 @@ def campaign(
 ) -> None:
     """Run experiments on every test bed of an inventory (the child groups of `cells`), the test beds in parallel.
 
-    A test bed that fails does not stop the others (exit code 1); the same command resumes what is unfinished, also
-    within a run. Each finished run becomes Parquet in the dataset; campaign.html compares the test beds.
+    A failed test bed does not stop the others (exit code 1). The same command resumes unfinished runs.
+    Each finished run becomes Parquet in the dataset; campaign.html compares the test beds.
     """
     from vmtoll.campaign.campaign import Campaign  # noqa: PLC0415
     from vmtoll.campaign.store import check_name  # noqa: PLC0415
@@ -81,7 +81,9 @@ def partition(
 
 def campaign_report(
     dataset: Annotated[str, typer.Argument(help="Folder or URL (s3://…) of a dataset.")],
-    campaign: Annotated[str | None, typer.Option(help="Which one, where the dataset holds several.")] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="Name of the campaign (required if the dataset holds several).")
+    ] = None,
     output: Annotated[Path, typer.Option(help="Folder that gets campaign.html and figures.json.")] = Path(),
     memory_mb: Annotated[int, typer.Option(min=200, help="DuckDB's memory limit; the rest goes to TMPDIR.")] = 1000,
     as_json: JsonOption = False,

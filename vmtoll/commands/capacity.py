@@ -28,9 +28,9 @@ def capacity(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print how many metal hosts or guests an objective takes, by a run with a rate sweep or a search.
+    """Print how many metal hosts or guests meet an objective, from a run with a rate sweep or a search.
 
-    Also how many guests may share a host, where they did, and how throughput scales, from six numbers of users on.
+    Also prints how many guests can share a host and how throughput scales, if the run measured them.
     """
     from vmtoll.analysis.run import load_run  # noqa: PLC0415 (loads the analysis)
     from vmtoll.capacity import planner  # noqa: PLC0415

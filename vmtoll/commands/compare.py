@@ -24,7 +24,7 @@ BetweenRunsOption = Annotated[
 def compare(
     first: RunArgument, second: RunArgument, between_runs_pct: BetweenRunsOption = 0.0, as_json: JsonOption = False
 ) -> None:
-    """Say of each scenario whether the second run (or bundle) reproduces the first; exit code 3 when one does not."""
+    """Compare two runs or bundles: does the second reproduce the first? (exit code 3: no)"""
     from vmtoll.publish.bundle import open_run  # noqa: PLC0415 (loads the analysis)
 
     raise SystemExit(show(open_run(first), open_run(second), between_runs_pct, as_json=as_json))

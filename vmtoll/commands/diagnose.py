@@ -35,7 +35,7 @@ def diagnose(
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which tuning steps a guest lacks, what each gave when it was measured, and the XML that takes it.
+    """List the tuning steps that a guest lacks, their measured gain, and the XML to apply them.
 
     It reads the guest's definition and its host, and changes nothing. The figures come from the newest tuning run that
     was measured here, else from the one committed with vmtoll; each is named.

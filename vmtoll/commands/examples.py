@@ -25,7 +25,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "lab up": ["vmtoll lab up --link 1gbit", "vmtoll lab up --guests kvm-2009,kvm-default"],
     "lab image": ["vmtoll lab image --suite bookworm"],
     "lab down": ["vmtoll lab down"],
-    "lab status": ["vmtoll lab status"],
+    "lab status": ["vmtoll lab status", "vmtoll lab status --json"],
     "workload from-log": ["vmtoll workload from-log access.log.gz --output workloads --name shop"],
 }
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vmtoll.commands.examples import epilog
-from vmtoll.commands.options import SuiteOption
+from vmtoll.commands.options import JsonOption, SuiteOption
 from vmtoll.lab import embedded, image, machine_disk
 from vmtoll.lab import topology as topologies
 from vmtoll.lab.suite import chosen
@@ -24,9 +24,9 @@ def up(
     ] = "",
     suite: SuiteOption = None,
 ) -> None:
-    """Bring the lab up: build the image if it is not in the cache, then the machines. Twice is harmless.
+    """Bring the lab up (builds the image first if needed). Running it again changes nothing.
 
-    A lab of another shape is replaced.
+    A lab with another topology is replaced.
     """
     shape = topologies.shape(topology, [name.strip() for name in guests.split(",") if name.strip()])
     embedded.need_root()
@@ -35,7 +35,7 @@ def up(
 
 @app.command("image", epilog=epilog("lab image"))
 def build_image(
-    machines: Annotated[bool, typer.Option("--machines", help="The disk of virtual machines as well.")] = False,
+    machines: Annotated[bool, typer.Option("--machines", help="Also build the disk for virtual machines.")] = False,
     suite: SuiteOption = None,
 ) -> None:
     """Build the machines' image into the cache, if it is not there; `up` does it as well."""
@@ -47,14 +47,14 @@ def build_image(
 
 @app.command("down", epilog=epilog("lab down"))
 def down() -> None:
-    """Remove the lab: no namespace, mount, domain, process or route stays behind."""
+    """Remove the lab with all its namespaces, mounts, domains, processes and routes."""
     embedded.need_root()
     embedded.down(say)
 
 
 @app.command("status", epilog=epilog("lab status"))
-def status() -> None:
-    """Print the lab's state as JSON; exit code 1 when it is not up."""
+def status(_as_json: JsonOption = False) -> None:
+    """Print the lab's state as JSON, with or without --json; exit code 1 when it is not up."""
     state = embedded.status()
     print(json.dumps(state, indent=2))
     raise SystemExit(0 if state["up"] else 1)

@@ -34,7 +34,7 @@ LimitOption = Annotated[
     str | None, typer.Option("--limit", help="Only these machines of the inventory: Ansible's pattern of hosts.")
 ]
 CheckOption = Annotated[bool, typer.Option("--check", help="Change nothing; print what would change.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ScaleOption = Annotated[
     Scale | None,
     typer.Option(help="Published size or a size for the embedded lab (default: small there, full with --inventory)."),
@@ -44,8 +44,8 @@ UntilOption = Annotated[
     typer.Option(
         metavar="PERCENT,MINUTES",
         parser=_until_of,
-        help="Measure blocks until each comparison is decided, or half its interval is at most PERCENT of its "
-        "value, or MINUTES are over: 2,60.",
+        help="Stop when every comparison is decided or known within ±PERCENT, at the latest after MINUTES "
+        "(example: 2,60).",
     ),
 ]
 ResumeOption = Annotated[

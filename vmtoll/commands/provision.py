@@ -11,7 +11,7 @@ def provision(
     check: CheckOption = False,
     suite: SuiteOption = None,
 ) -> None:
-    """Bring every machine into the state in which it is measured (playbooks/site.yml).
+    """Install servers, sites and load tools on every machine (playbooks/site.yml).
 
     --suite is for the guests of an inventory that vmtoll makes: their image has this machine's release by default.
     """

@@ -16,7 +16,7 @@ def publish(
     author: Annotated[list[str] | None, typer.Option(help="Author to cite (repeatable).")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run as a data package that others can read, check, cite and run again; no name of a machine is in it."""
+    """Write a run as a data package without machine names, for others to read, check, cite and re-run."""
     from vmtoll.publish.bundle import ANONYMOUS  # noqa: PLC0415 (loads the analysis)
     from vmtoll.publish.bundle import publish as write_bundle  # noqa: PLC0415
     from vmtoll.publish.seal import SUMS, digest  # noqa: PLC0415

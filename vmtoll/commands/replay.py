@@ -41,7 +41,7 @@ def replay(
     between_runs_pct: compare.BetweenRunsOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a published experiment again and say of each scenario whether it was reproduced."""
+    """Re-run a published experiment here and report, per scenario, whether it was reproduced (exit code 3: not)."""
     from vmtoll.publish.bundle import open_bundle, open_run  # noqa: PLC0415 (loads the analysis)
 
     published = open_bundle(folder)

@@ -33,7 +33,10 @@ _DRAWN = "the order of a run is drawn at random and recorded"
 _RESUMED = "what the run already has is not measured again"
 
 ExperimentArgument = Annotated[
-    str, typer.Argument(help="Name of an experiment (`vmtoll list`), or `all`: each that repeats a published one.")
+    str,
+    typer.Argument(
+        help="Name of an experiment (`vmtoll list`), or `all`: every experiment that repeats a published one."
+    ),
 ]
 
 
@@ -48,7 +51,7 @@ def run(
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Run an experiment, judge it and write its report; the embedded lab's link is set to the rate that it names.
+    """Run an experiment and write its report. In the embedded lab, vmtoll sets the link to the experiment's rate.
 
     `all` resumes where it was interrupted, and continues with the next experiment after one that fails (exit code 1).
     """

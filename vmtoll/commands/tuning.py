@@ -13,8 +13,8 @@ from vmtoll.spec.inventory import read_inventory
 def tune(inventory: InventoryOption = None, limit: LimitOption = None, check: CheckOption = False) -> None:
     """Apply the performance settings in `vmtoll_tuning` of each host: governor, turbo, SMT, interrupts, …
 
-    vmtoll records the host's own settings before the first change; `vmtoll untune` restores them. A host that cannot
-    do all that is asked is named before anything is changed. docs/real-hosts.md has the settings.
+    vmtoll checks all hosts first and changes nothing if one lacks a setting. It records each host's own settings before
+    the first change; `vmtoll untune` restores them. docs/real-hosts.md has the settings.
     """
     path = inventory or embedded.require()
     hosts = read_inventory(path, limit)["_meta"]["hostvars"]
@@ -24,7 +24,7 @@ def tune(inventory: InventoryOption = None, limit: LimitOption = None, check: Ch
 
 
 def untune(inventory: InventoryOption = None, limit: LimitOption = None, check: CheckOption = False) -> None:
-    """Restore each host's settings from before `vmtoll tune`; a host that was never tuned stays as it is."""
+    """Restore the settings from before `vmtoll tune`. Untuned hosts do not change."""
     path = inventory or embedded.require()
     read_inventory(path, limit)  # Ansible would restore nothing on a file that it cannot parse, and call that success
     _play(path, limit, check=check, state="restored")

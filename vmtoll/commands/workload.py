@@ -23,9 +23,7 @@ def from_log(
         list[Path],
         typer.Argument(help="Access logs in the combined format, plain, .gz or .zst; a series in any order."),
     ],
-    output: Annotated[
-        Path, typer.Option(help="Folder to write to; `workloads` of this project, and `vmtoll run` finds them.")
-    ],
+    output: Annotated[Path, typer.Option(help="Output folder (use workloads/ so that `vmtoll run` finds them).")],
     name: Annotated[str, typer.Option(help="Name of the workload and of its site.")] = "from-log",
     lines: Annotated[
         int, typer.Option(min=1, max=100_000, help="Lines of the URL list; fewer if the site would not fit 512 MiB.")

@@ -119,9 +119,7 @@ def unmeasured(planned: Plan, run_dir: Path) -> Plan:
     if recorded is None:
         return planned
     _check_same(run_dir, recorded, planned.resolved)
-    skipped = {item.server: item.why for item in recorded.skipped if item.server}
-    absent = {item.environment: item.why for item in recorded.skipped if item.environment}
-    whole = _plan(replace(planned.resolved, skipped=skipped, absent=absent), recorded.order_seed)
+    whole = _plan(replace(planned.resolved, skipped=recorded.skipped), recorded.order_seed)
     of_block: dict[int, list[TrialRecord]] = {}
     for record in records:
         of_block.setdefault(record.block, []).append(record)

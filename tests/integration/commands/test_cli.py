@@ -212,6 +212,13 @@ def test_a_run_that_cannot_be_read_is_refused_by_the_site(tmp_path: Path) -> Non
     assert json.loads(done.stdout)["refused"] == [sentence.removeprefix("vmtoll: refused: ")]
 
 
+@pytest.mark.parametrize("words", [("lab", "status"), ("lab", "status", "--json")])
+def test_the_state_of_the_lab_is_json(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = vmtoll(*words, VMTOLL_STATE=str(tmp_path))
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout) == {"up": False, "silent_machines": []}
+
+
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A run on a disk of its own that has no room left."""
