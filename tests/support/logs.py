@@ -1,4 +1,4 @@
-"""Access logs of known truth, made by plain Python."""
+"""Synthetic access logs, made by plain Python."""
 
 import gzip
 import random

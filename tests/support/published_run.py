@@ -1,4 +1,4 @@
-"""Synthetic runs of published experiments, with claims and a known truth. Nothing in them was ever measured."""
+"""Synthetic runs of published experiments, with claims. Nothing in them was ever measured."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Make synthetic run directories with a known truth. Nothing in them was ever measured."""
+"""Make run directories of synthetic readings. Nothing in them was ever measured."""
 
 import json
 from collections.abc import Callable, Iterable

@@ -6,7 +6,7 @@ from vmtoll.paths import PROJECT
 
 
 @pytest.mark.parametrize("folder", ["workloads", "server-builds", "vm-images", "results"])
-def test_what_users_edit_holds_no_program(folder: str) -> None:
+def test_folders_that_users_edit_contain_no_program(folder: str) -> None:
     """The folders hold data; lighttz's tests are Python, and no part of the program."""
     for file in (PROJECT / folder).rglob("*.py"):
         assert "lighttz" in file.parts, file

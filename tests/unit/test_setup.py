@@ -43,7 +43,7 @@ def test_a_package_that_apt_lacks_is_named_and_nothing_is_installed(machine: dic
     assert Path(machine["CALLS"]).read_text() == "update -qq\n"
 
 
-def test_rust_too_old_for_oha_has_a_way_out_of_its_own(machine: dict[str, str]) -> None:
+def test_rust_too_old_for_oha_names_a_fix(machine: dict[str, str]) -> None:
     done = setup(machine | {"LACKS": "cargo-web"})
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("apt has no cargo-web: put cargo on PATH, run again.")

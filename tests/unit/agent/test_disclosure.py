@@ -95,7 +95,7 @@ def test_a_package_has_the_date_of_its_changelog(tmp_path: Path) -> None:
     assert dated("oha", "1.0", str(tmp_path)) == "oha 1.0 (no date)"
 
 
-def test_what_the_administrator_changed_is_told_and_where_the_system_is_not(tmp_path: Path) -> None:
+def test_changes_by_the_administrator_are_disclosed_but_not_the_root_device(tmp_path: Path) -> None:
     root = write(
         tmp_path,
         proc__cmdline="BOOT_IMAGE=/vmlinuz root=UUID=1 ro quiet mitigations=off netconsole=@10.0.0.1/ ip=10.0.0.2:::",

@@ -58,12 +58,12 @@ def test_a_guests_energy_is_its_hosts() -> None:
     assert energy_j(usage({}, hosts[0]), usage({}, hosts[1])) == pytest.approx(4.0)
 
 
-def test_without_counters_there_is_no_figure() -> None:
+def test_no_figure_without_counters() -> None:
     assert energy_j(usage({}), usage({})) is None
     assert energy_j(usage({"a": [0, END_UJ]}), usage({})) is None, "they went away in between"
 
 
-def test_this_machine_says_what_its_kernel_has() -> None:
+def test_this_machine_reports_the_counters_of_its_kernel() -> None:
     packages = [z for z in Path(POWERCAP).glob("intel-rapl:*") if read(f"{z}/name").startswith("package")]
     readable = [z for z in packages if read(f"{z}/energy_uj").isdigit()]
     assert {z.name for z in readable} <= energy_uj().keys()

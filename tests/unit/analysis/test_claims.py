@@ -116,14 +116,14 @@ def test_figures_of_both_sides_and_both_ratios(run: Run) -> None:
     assert result.unit == "1/s"
 
 
-def test_an_emulated_guest_tells_nothing_of_kvm(tmp_path: Path) -> None:
+def test_an_emulated_guest_decides_no_claim_about_kvm(tmp_path: Path) -> None:
     one = claim(over={"environment": "kvm-default"}, published=[400.0, 145.0])
     result = judge_one(tmp_path, one, truth(accelerator=Accelerator.TCG))
     assert (result.outcome, codes(result)) == (INCONCLUSIVE, [ReasonCode.EMULATED])
     assert result.levels[1].value is not None
 
 
-def test_emulated_hardware_tells_nothing_of_what_anything_costs(tmp_path: Path) -> None:
+def test_emulated_hardware_decides_no_claim_about_cost(tmp_path: Path) -> None:
     one = claim(over={"environment": "kvm-default"}, published=[400.0, 145.0])
     result = judge_one(tmp_path, one, truth(hardware=Hardware.EMULATED))
     assert (result.outcome, codes(result)) == (INCONCLUSIVE, [ReasonCode.EMULATED_HARDWARE])
@@ -141,7 +141,7 @@ def test_a_server_without_source(tmp_path: Path) -> None:
     assert first.reasons[-1].names == second.reasons[-1].names == ("boa",)
 
 
-def test_a_server_that_skipped_one_workload_lacks_in_claims_about_that_one_alone(tmp_path: Path) -> None:
+def test_a_server_that_skipped_a_workload_is_missing_from_claims_about_it_alone(tmp_path: Path) -> None:
     among = claim(over={"server": ["boa", "lighttpd"]}, published=[2.0, 1.0])
     of = {"of": among["of"]["workload"], "another": "tls-resumed"}
     outcomes = {}
@@ -151,7 +151,7 @@ def test_a_server_that_skipped_one_workload_lacks_in_claims_about_that_one_alone
     assert ReasonCode.WITHOUT_SERVERS in outcomes["of"] and ReasonCode.WITHOUT_SERVERS not in outcomes["another"]
 
 
-def test_what_was_not_measured(tmp_path: Path) -> None:
+def test_claims_that_were_not_measured(tmp_path: Path) -> None:
     first, second = claim(over={"server": "caddy"}), claim(of={"workload": "page-1m"}, over={"server": "lighttpd"})
     results = judge_claims(make_published(tmp_path, truth(), [first, second]))
     named = [[(reason.code, reason.names) for reason in result.reasons] for result in results]

@@ -35,7 +35,7 @@ def test_a_machine_that_is_itself_raises_no_alarm_and_one_that_is_not_does(tmp_p
     assert [int(row["trials"]) for row in rows] == [same.trials, other.trials]
 
 
-def test_a_run_without_a_control_says_nothing(tmp_path: Path) -> None:
+def test_a_run_without_a_control_has_no_result(tmp_path: Path) -> None:
     assert control_run(load_run(make_run(tmp_path, Truth(aa=False)))) is None
 
 

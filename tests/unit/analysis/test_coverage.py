@@ -1,4 +1,4 @@
-"""Simulated experiments with a known truth: how often the intervals and the claims are right.
+"""Simulated experiments on synthetic readings: how often the intervals and the claims are right.
 
 Blocks drift (a random walk that metal and guest share) and so does the machine within a block, where the
 order of the two is drawn at random. With 10,000 experiments the Monte-Carlo error of a share near 95% is
@@ -83,7 +83,7 @@ def test_a_family_without_any_difference_rarely_finds_one() -> None:
 
 
 def test_a_family_keeps_the_differences_that_are_there() -> None:
-    """Four true differences of 10% beside four of nothing: Holm finds them all, and false ones in at most 5%."""
+    """Four true differences of 10% and four of zero: Holm finds all true ones, and false ones in at most 5%."""
     effects = _effects(np.random.default_rng(9), families=1000, truths=[0.1] * 4 + [0.0] * 4)
     claims = np.array(
         [[one.difference.holds if one else False for one in judge_family(row, 0.0198)] for row in effects]

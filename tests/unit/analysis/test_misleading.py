@@ -53,7 +53,7 @@ def distorting(arms: tuple[Arm, ...], blocks: int, slow: float) -> Truth:
     return equal(change=change, blocks=10)
 
 
-def test_what_distorts_every_trial_of_one_side_vetoes(tmp_path: Path) -> None:
+def test_distortion_of_every_trial_of_one_side_vetoes(tmp_path: Path) -> None:
     """In all guest trials another process takes 11% of the CPU: nothing is known of the guest."""
     analysis = judged(tmp_path, distorting((GUEST,), 10, 0.89))
     throughput = verdict(analysis)
@@ -71,7 +71,7 @@ def test_one_side_distorted_more_often_than_chance_vetoes(tmp_path: Path) -> Non
     assert both.kind is Kind.EQUIVALENT
 
 
-def test_a_verdict_that_distorted_pairs_decide_says_so(tmp_path: Path) -> None:
+def test_a_verdict_decided_by_distorted_pairs_is_marked(tmp_path: Path) -> None:
     """Equal but for two pairs of ten: the clean eight are equivalent, all ten are not."""
     throughput = verdict(judged(tmp_path, distorting((GUEST,), 2, 0.89)))
     assert throughput.kind is Kind.UNDECIDED
@@ -88,14 +88,14 @@ def test_symptoms_stay_in(tmp_path: Path) -> None:
     assert notes(throughput)[NoteCode.SUSPECT].values["suspect"] == 6
 
 
-def test_what_distorts_times_does_not_distort_cpu(tmp_path: Path) -> None:
+def test_distorted_times_do_not_distort_cpu(tmp_path: Path) -> None:
     truth = Truth({"nginx": 0.9}, change=lambda row: [found(row, Code.CLOCK_STEPPED)])
     analysis = judged(tmp_path, truth)
     assert verdict(analysis).because is Because.DISTORTED
     assert verdict(analysis, "cpu").because is None
 
 
-def test_a_page_that_rests_on_suspect_trials_says_so_first(tmp_path: Path) -> None:
+def test_a_page_of_suspect_trials_states_that_first(tmp_path: Path) -> None:
     truth = Truth({"nginx": 0.9}, change=lambda row: [found(row, Code.STALLED)] if row["block"] < 5 else [row])
     text = words.sentence(judged(tmp_path, truth))
     assert text.startswith("Only 6 of 18 trials valid, so doubt every figure: the guest loses 10")
@@ -151,7 +151,7 @@ def losing(arm: Arm, blocks: int, of: int, *, again: bool = False) -> Truth:
 
 @pytest.mark.parametrize("arm", [GUEST, BASELINE])
 def test_trials_that_one_side_lost_are_no_equivalence(tmp_path: Path, arm: Arm) -> None:
-    """The guest fails in four of ten blocks, and the other six are equal. (Metal's control stands in for metal.)"""
+    """The guest fails in four of ten blocks, and the other six are equal. (Metal's control replaces metal.)"""
     analysis = judged(tmp_path, losing(arm, 4, 10))
     throughput = verdict(analysis)
     if arm == GUEST:
@@ -353,7 +353,7 @@ def booted(ratios: tuple[float, ...], blocks: int = 4) -> Truth:
     return equal(change=change, blocks=blocks * len(ratios))
 
 
-def test_boots_are_the_sample_where_there_are_several(tmp_path: Path) -> None:
+def test_boots_are_the_sample_if_there_are_several(tmp_path: Path) -> None:
     """3% slower in one boot of three: twelve blocks of one boot would be sure of a difference, three boots are not."""
     throughput = verdict(judged(tmp_path / "differ", booted((0.97, 1.0, 1.0))))
     assert (throughput.kind, throughput.boots, throughput.blocks) == (Kind.UNDECIDED, 3, 12)

@@ -18,8 +18,8 @@ SHARES = (0.0, 0.5, 1.0)
 TAKEN, LONGER = 0.5, 3.0
 
 
-def beside(fraction: float) -> Load:
-    """Ten users beside a neighbour at this share of its capacity."""
+def with_neighbour(fraction: float) -> Load:
+    """Ten users, with a neighbour at this share of its capacity."""
     return closed(neighbour=NeighbourLoad(LoadKind.SHARE, fraction))
 
 
@@ -36,13 +36,13 @@ def disturbed(row: Row) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    truth = Truth({"nginx": 0.95}, aa=False, loads=tuple(map(beside, SHARES)), change=disturbed)
+    truth = Truth({"nginx": 0.95}, aa=False, loads=tuple(map(with_neighbour, SHARES)), change=disturbed)
     return load_run(make_run(tmp_path_factory.mktemp("neighbour"), truth))
 
 
 def test_a_load_knows_whether_it_has_its_machine_alone_and_its_place_in_order() -> None:
     busy = NeighbourLoad(LoadKind.RATE, 1)
-    loads = [closed(), closed(guests=1), beside(0), closed(guests=2), closed(neighbour=busy)]
+    loads = [closed(), closed(guests=1), with_neighbour(0), closed(guests=2), closed(neighbour=busy)]
     assert [load.is_alone for load in loads] == [True, True, True, False, False]
     assert {load.alone for load in loads} == {closed()}
     rising = [
@@ -73,8 +73,8 @@ def test_a_neighbour_has_the_effect_that_it_was_given(run: Run) -> None:
     assert guest.effect(guest.steps[0], "throughput_rps") is None, "none against none"
 
 
-def test_of_a_single_block_no_interval_is_known(tmp_path: Path) -> None:
-    truth = Truth({"nginx": 0.95}, blocks=1, aa=False, loads=tuple(map(beside, SHARES)), change=disturbed)
+def test_a_single_block_gives_no_interval(tmp_path: Path) -> None:
+    truth = Truth({"nginx": 0.95}, blocks=1, aa=False, loads=tuple(map(with_neighbour, SHARES)), change=disturbed)
     curves = {curve.arm.environment: curve for curve in curves_of(load_run(make_run(tmp_path, truth)))}
     guest = curves["kvm-default"]
     effect, level = guest.effect(guest.steps[1], "throughput_rps"), guest.steps[1].level("throughput_rps")
@@ -82,7 +82,7 @@ def test_of_a_single_block_no_interval_is_known(tmp_path: Path) -> None:
     assert effect.low is effect.high is level.low is level.high is None
 
 
-def test_the_chart_says_what_it_draws(run: Run) -> None:
+def test_the_chart_has_a_caption(run: Run) -> None:
     ((_, drawn),) = draw_all(run, analyse(run), ["neighbour_load"])
     assert drawn.title == "A noisy neighbour: nginx, 10 users"
     assert "which answers 900/s, against an idle one: requests per second ×0.5 [" in drawn.alt
@@ -90,13 +90,13 @@ def test_the_chart_says_what_it_draws(run: Run) -> None:
     assert draw_all(run, analyse(run), ["cold"]) == []
 
 
-def test_without_a_neighbour_there_is_no_chart(tmp_path: Path) -> None:
+def test_no_chart_without_a_neighbour(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth(blocks=2)))
     assert curves_of(run) == []
     assert draw_all(run, analyse(run), ["neighbour_load"]) == []
 
 
-def test_cold_workloads_have_charts_of_their_own(tmp_path: Path) -> None:
+def test_cold_workloads_have_separate_charts(tmp_path: Path) -> None:
     """Their tool logs its service times itself: a cross-check would find the caches warm."""
 
     def change(row: Row) -> list[Row]:

@@ -70,7 +70,7 @@ def test_counted_values_are_as_many_samples(tmp_path: Path) -> None:
     assert found["samples"].max() == rows.groupby("order")["count"].sum().max()
 
 
-def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
+def test_uncountable_values_are_refused(tmp_path: Path) -> None:
     file = _write(tmp_path, pd.DataFrame({"g": ["a"], "latency_us": [1.5]}))
     with pytest.raises(ValueError, match="column latency_us is DOUBLE, not whole microseconds"):
         grouped_percentiles(file, ["g"])

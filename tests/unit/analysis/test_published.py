@@ -19,14 +19,14 @@ def test_the_package_validates() -> None:
     assert report.stats["tasks"] == 1
 
 
-def test_a_figure_that_is_no_number_is_found(tmp_path: Path) -> None:
+def test_a_figure_that_is_no_number_is_detected(tmp_path: Path) -> None:
     text = (FOLDER / "figures.csv").read_text(encoding="utf-8").replace(",188781,", ",many,")
     (tmp_path / "figures.csv").write_text(text, encoding="utf-8")
     (tmp_path / "datapackage.json").write_text(json.dumps(PACKAGE), encoding="utf-8")
     assert not frictionless.validate(str(tmp_path / "datapackage.json")).valid
 
 
-def test_every_column_says_what_it_means() -> None:
+def test_every_column_has_a_description() -> None:
     (resource,) = PACKAGE["resources"]
     for field in resource["schema"]["fields"]:
         assert {"name", "type", "unit", "description", "constraints"} <= set(field), field
@@ -37,7 +37,7 @@ def test_every_source_is_named() -> None:
     assert set(FIGURES["source"]) == {source["title"] for source in PACKAGE["sources"]}
 
 
-def test_what_siege_counted_in_2009_fits_together() -> None:
+def test_counts_of_siege_in_2009_are_consistent() -> None:
     """Transactions over elapsed time is the transaction rate, to the 10 ms in which siege counts."""
     runs = FIGURES[(FIGURES["experiment"] == "metal-vs-kvm-2009") & (FIGURES["tool"] == "siege")]
     checked = 0

@@ -92,7 +92,7 @@ def test_a_figure_that_was_not_measured_is_missing(run_dir: Path) -> None:
     assert run.frame["crosscheck_tool"].iloc[0] == ""
 
 
-def test_a_trial_that_stands_twice(run_dir: Path) -> None:
+def test_a_trial_that_appears_twice(run_dir: Path) -> None:
     path = run_dir / "trials.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines, lines[-1]]) + "\n")

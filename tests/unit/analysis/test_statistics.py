@@ -185,7 +185,7 @@ def test_blocks_needed_are_those_of_the_power_of_the_t_test() -> None:
         assert power[1] < 0.81 or more == 1
 
 
-def test_what_is_detectable_is_found_in_four_of_five_experiments() -> None:
+def test_detectable_differences_are_detected_in_four_of_five_experiments() -> None:
     rng = np.random.default_rng(4)
     for n in (6, 10, 20):
         true = detectable(_effect(0.0, 0.05, n))
@@ -285,7 +285,7 @@ def test_the_fewest_requests_of_a_percentile() -> None:
         assert percentile**fewest < 0.025 <= percentile ** (fewest - 1)
 
 
-def test_lost_pairs_are_the_worst_that_there_are() -> None:
+def test_lost_pairs_count_as_the_worst() -> None:
     """As the signed-rank interval of the same figures with enormous ones in their place; infinite where these reach."""
     logs = np.random.default_rng(2).normal(0, 0.01, 24)
     for low, high in ((0, 0), (1, 0), (0, 2), (1, 1), (3, 0)):

@@ -55,7 +55,7 @@ def test_a_step_has_the_gain_of_the_profiles_that_differ_in_it_alone(tmp_path: P
     assert (run.name, run.local) == ("tuning-steps/a", False)
 
 
-def test_what_the_newest_local_run_lacks_comes_from_the_next(tmp_path: Path) -> None:
+def test_steps_missing_from_the_newest_local_run_come_from_the_next(tmp_path: Path) -> None:
     add(tmp_path, "a", "2026-01-01T00:00:00Z", local=False)
     add(tmp_path, "b", "2026-02-01T00:00:00Z", local=True, guests=("kvm-default", "kvm-pinned"))
     worth, runs = worth_of([Tuning.PINNING, Tuning.HALT_POLLING], tuning_runs(tmp_path), gained)

@@ -131,7 +131,7 @@ def test_a_starved_client_makes_no_tail_of_the_server(tmp_path: Path) -> None:
 
 
 def _late(arms: tuple[Arm, ...], share: float, *more: Code, blocks: int = 99, **keys: Any) -> Truth:
-    """A client that is late by a share of the p99, on these arms; `more`: findings of the first block besides."""
+    """A client that is late by a share of the p99, on these arms; `more`: additional findings of the first block."""
 
     def change(row: Row) -> list[Row]:
         if row["arm"] not in arms or row["block"] > blocks:
@@ -157,16 +157,14 @@ BOTH = (BASELINE, CONTROL, GUEST)
         (_late((GUEST,), 0.25, blocks=3, latency_ratio=2.0), 2.0 * 0.75**0.5),
     ],
 )
-def test_of_a_late_client_the_difference_is_at_least_what_its_delay_leaves(
-    tmp_path: Path, truth: Truth, expected: float
-) -> None:
+def test_a_late_client_leaves_a_lower_bound_of_the_difference(tmp_path: Path, truth: Truth, expected: float) -> None:
     """The slower side needed at least its p99 less the delay, the faster one at most what was measured."""
     tail = verdict(judged(tmp_path, truth), "tail", rate(1000))
     assert (tail.kind, tail.bound) == (Kind.SLOWER, Bound.AT_LEAST if tail.limited else None)
     assert ratio(tail) == pytest.approx(expected, rel=0.05)
 
 
-def test_where_the_delay_decides_which_side_is_slower_there_is_no_tail(tmp_path: Path) -> None:
+def test_no_tail_verdict_where_the_delay_decides_which_side_is_slower(tmp_path: Path) -> None:
     tail = verdict(judged(tmp_path, _late((GUEST,), 0.3)), "tail", rate(1000))
     assert (tail.kind, tail.because) == (Kind.INVALID, Because.LIMITED_TAIL)
 
@@ -208,7 +206,7 @@ def test_a_cross_check_that_disagrees_is_named(tmp_path: Path) -> None:
     assert 1.8 < note.values["low"] < note.values["high"] < 1.95
 
 
-def test_failed_requests_stand_beside_the_p99(tmp_path: Path) -> None:
+def test_failed_requests_are_shown_with_the_p99(tmp_path: Path) -> None:
     """Of 6 × 4,000 requests on the guest 240 failed: the rate and its Wilson interval, though the trials are out."""
 
     def change(row: Row) -> list[Row]:
@@ -227,7 +225,7 @@ def test_failed_requests_stand_beside_the_p99(tmp_path: Path) -> None:
     assert (tail.baseline.invalid, tail.compared.invalid) == (0, 1)
 
 
-def test_the_estimator_of_2009_stands_beside_the_interval(tmp_path: Path) -> None:
+def test_the_estimator_of_2009_is_shown_with_the_interval(tmp_path: Path) -> None:
     figures: dict[Arm, list[float]] = {BASELINE: [], GUEST: [], CONTROL: []}
 
     def change(row: Row) -> list[Row]:
@@ -300,7 +298,7 @@ def test_the_experiment_may_set_the_margin(tmp_path: Path) -> None:
     assert (analysis.margin, verdict(analysis, "throughput", closed()).kind) == (0.05, Kind.EQUIVALENT)
 
 
-def test_loops_that_disagree_stand_side_by_side(tmp_path: Path) -> None:
+def test_loops_that_disagree_are_shown_side_by_side(tmp_path: Path) -> None:
     """The guest stalls; the closed loop sees nothing of it, the open loop waits."""
 
     def change(row: Row) -> list[Row]:
@@ -323,7 +321,7 @@ def test_loops_that_disagree_stand_side_by_side(tmp_path: Path) -> None:
     assert second.baseline_rps / first.baseline_rps == pytest.approx(0.26, abs=0.005)
 
 
-def test_loops_that_agree_or_say_nothing_are_not_listed(tmp_path: Path) -> None:
+def test_loops_that_agree_or_have_no_verdict_are_not_listed(tmp_path: Path) -> None:
     assert judged(tmp_path / "a", Truth(loads=(closed(), rate(1000)))).disagreements == ()
 
     def change(row: Row) -> list[Row]:

@@ -64,7 +64,7 @@ def ends(step: TuningStep) -> tuple[float, float, float]:
     return step.gain.low, step.gain.value, step.gain.high
 
 
-def test_known_steps_are_found(run: Run) -> None:
+def test_known_steps_are_recovered(run: Run) -> None:
     metrics = metrics_of(run)
     better, unknown, worse = Kind.FASTER, Kind.UNDECIDED, Kind.SLOWER
     kinds = {
@@ -169,7 +169,7 @@ def test_a_client_at_its_limit_is_no_finding_of_the_guest(tmp_path: Path) -> Non
     assert (step.kind, step.because) == (Kind.INVALID, Because.LIMITED_ON_THE_SLOWER_SIDE)
 
 
-def test_what_the_host_saw_stands_beside_it(lacking: Run) -> None:
+def test_figures_of_the_host_are_shown_with_the_step(lacking: Run) -> None:
     host = {view.arm.environment: view for view in result_of(lacking).scenarios[1].host}
     view = host["kvm-2009"]
     assert (view.exits, view.vcpu_us, view.qemu_us) == (40, 200, None)

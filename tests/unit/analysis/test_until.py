@@ -69,7 +69,7 @@ def test_the_verdicts_of_a_look_have_its_level(tmp_path: Path) -> None:
     assert wide.adjusted.low < narrow.adjusted.low
 
 
-def test_nothing_is_decided_before_a_look_was_due(tmp_path: Path) -> None:
+def test_no_verdict_before_the_first_look_is_due(tmp_path: Path) -> None:
     """A report of a run that is under way, after eight blocks, of which a look has seen six."""
     run = run_of(tmp_path, Truth(blocks=8), [look(6, 0.2)], claims=True, status="running")
     analysis = analyse(run)
@@ -80,7 +80,7 @@ def test_nothing_is_decided_before_a_look_was_due(tmp_path: Path) -> None:
     assert sentence(analysis)
 
 
-def test_a_look_says_what_is_open(tmp_path: Path) -> None:
+def test_a_look_lists_the_open_comparisons(tmp_path: Path) -> None:
     """Noise of 6% leaves five intervals wide; a server of a tenth of the speed is decided."""
     run = run_of(tmp_path, Truth({"nginx": 1.0, "lighttpd": 0.1}, 1.0, 1.0, blocks=6, noise=0.06), [], claims=True)
     looked = look_at(run.path, [look(6, 0.2)])
@@ -112,7 +112,7 @@ def test_more_blocks_decide_a_claim(tmp_path: Path) -> None:
     assert analyse(last).claims[0].outcome is Outcome.CONFIRMED
 
 
-def test_the_report_says_first_how_the_run_ended(tmp_path: Path) -> None:
+def test_the_report_states_first_how_the_run_ended(tmp_path: Path) -> None:
     found = look(6, 0.6).model_copy(update={"decided": 4, "narrow": 1})
     run = run_of(tmp_path, Truth(), [found], stopped="narrow")
     text = (

@@ -1,4 +1,4 @@
-"""The analysis recovers a known truth, and every kind of verdict is reached."""
+"""The analysis recovers the effect in synthetic readings, and reaches every kind of verdict."""
 
 import json
 import math
@@ -66,7 +66,7 @@ def test_equivalent(tmp_path: Path) -> None:
     assert (throughput.kind, throughput.margin) == (Kind.EQUIVALENT, 0.02)
 
 
-def test_undecided_tells_how_many_more_blocks(tmp_path: Path) -> None:
+def test_undecided_estimates_how_many_more_blocks(tmp_path: Path) -> None:
     throughput = verdict(judged(tmp_path, Truth({"nginx": 0.99}, noise=0.03)))
     assert throughput.kind is Kind.UNDECIDED
     assert throughput.blocks_needed is not None and throughput.blocks_needed > 0
@@ -103,7 +103,7 @@ def test_no_control(tmp_path: Path) -> None:
     assert verdict(analysis).kind is Kind.SLOWER
 
 
-def test_the_control_of_a_guest_is_no_guest_and_tells_its_noise(tmp_path: Path) -> None:
+def test_the_control_of_a_guest_is_no_guest_and_gives_its_noise(tmp_path: Path) -> None:
     """Where a guest repeats itself within 10% only, 4% between it and metal is no finding."""
     control = Arm("kvm-default", 2)
 
@@ -148,7 +148,7 @@ def test_failed_trials_are_left_out_and_counted(tmp_path: Path) -> None:
     assert throughput.compared.excluded_by == {Code.FAILED_REQUESTS: 2}
 
 
-def test_nothing_valid_is_invalid_with_its_findings(tmp_path: Path) -> None:
+def test_no_valid_trial_is_invalid_with_its_findings(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         return [failed(row, Code.FINGERPRINT, "workers")] if row["arm"] == GUEST else [row]
 

@@ -66,14 +66,14 @@ def text(run: Run, slo: Slo = SLO) -> str:
     return line
 
 
-def test_each_number_of_guests_has_a_sweep_of_its_own(guests: Run) -> None:
+def test_each_number_of_guests_has_a_separate_sweep(guests: Run) -> None:
     sweeps = [sweep for sweep in rate_sweeps(guests) if sweep.arm.environment == "kvm-default"]
     assert [(sweep.guests, len(sweep.steps), sweep.is_alone) for sweep in sweeps] == [
         (1, 3, True), (2, 3, False), (4, 3, False),
     ]  # fmt: skip
 
 
-def test_what_so_many_guests_carry_together_is_found(guests: Run) -> None:
+def test_capacity_of_several_guests(guests: Run) -> None:
     metal, guest = of(guests, "metal"), of(guests, "kvm-default")
     assert {level.guests: level.carries_rps.low for level in guest.levels} == {1: 800, 2: 400, 4: 200}
     assert guest.levels[0].open_ends == tuple(End)
@@ -106,13 +106,13 @@ def test_guests_per_host_are_those_of_the_objective_asked_for(guests: Run) -> No
     assert "none at 200/s, none at 400/s, none at 800/s (" in text(guests, Slo(P99_MS / 2))
 
 
-def test_guests_per_host_are_said_by_the_command_and_the_report(guests: Run) -> None:
+def test_the_command_and_the_report_give_guests_per_host(guests: Run) -> None:
     said = "guests per host at p99 ≤ 50 ms, 99.9% available: at least 4 at 200/s, 2 at 400/s, 1 at 800/s"
     assert f"nginx on kvm-default, {SWEEP}: {said}" in "\n".join(lines(capacity(guests, SLO, Demand(800))))
     assert said in render(guests, analyse(guests))
 
 
-def test_where_no_guest_was_alone_only_their_number_follows(tmp_path: Path) -> None:
+def test_without_a_guest_alone_only_the_number_of_guests_follows(tmp_path: Path) -> None:
     run = made(tmp_path, (2, 4), accelerator=Accelerator.TCG)
     planning = capacity(run, SLO, Demand(800))
     assert (planning.results, planning.assumptions) == ((), (Assumption.EVEN_ARRIVALS,))
@@ -138,13 +138,13 @@ def test_a_load_may_be_too_much_for_a_few_guests(tmp_path: Path, monkeypatch: py
     assert "none at 800/s" in chart(wider).alt
 
 
-def test_of_a_single_block_no_number_of_guests_is_sure(tmp_path: Path) -> None:
+def test_a_single_block_gives_no_number_of_guests(tmp_path: Path) -> None:
     run = made(tmp_path, blocks=1)
     assert of(run, "kvm-default").rates[1].guests == Ends((), (1, 2), (1, 2, 4))
     assert "none at 400/s (by the estimate 2, at best 4), " in text(run)
 
 
-def test_the_chart_of_guests_says_what_it_draws(guests: Run) -> None:
+def test_the_chart_of_guests_has_a_caption(guests: Run) -> None:
     drawn = chart(guests)
     assert drawn.title == "Guests on one host, nginx"
     said = consolidation_text(of(guests, "kvm-default"))

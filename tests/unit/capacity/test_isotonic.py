@@ -1,4 +1,4 @@
-"""Rates that are judged with their neighbours: what a finer sweep finds, on machines of known truth."""
+"""Rates judged with their neighbours: what a finer sweep finds, on synthetic readings."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_a_finer_sweep_finds_more_and_not_less() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.15, 0.5])
-def test_it_says_too_much_in_less_than_one_of_twenty(noise: float) -> None:
+def test_it_overestimates_in_less_than_one_of_twenty(noise: float) -> None:
     rng = np.random.default_rng(5)
     found = [carried(rng, 17, noise, 0.0) for _ in range(RUNS)]
     assert np.mean([(unit.rates.low or 0) >= 1 for unit in found]) <= 0.05
@@ -65,7 +65,7 @@ def test_it_says_too_much_in_less_than_one_of_twenty(noise: float) -> None:
     assert np.mean(np.array(beyond) <= 1) <= 0.05
 
 
-def test_a_step_that_is_shown_to_miss_by_itself_ends_the_climb() -> None:
+def test_a_step_that_misses_by_itself_ends_the_sweep() -> None:
     """In all six blocks 2,000/s is too slow and 3,000/s is not: no chance that a neighbour could average away."""
     p99s_ms = {1000.0: 2.0, 2000.0: 9.0, 3000.0: 2.5, 4000.0: 3.0}
     steps = [

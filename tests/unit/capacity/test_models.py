@@ -126,7 +126,7 @@ def p99_of_a_queue(even: bool, fixed: bool, rate: float, servers: int) -> float:
 
 
 @pytest.mark.parametrize("servers", [1, 2, 4])
-def test_what_random_arrivals_leave_is_that_of_simulated_queues(servers: int) -> None:
+def test_capacity_under_random_arrivals_matches_simulated_queues(servers: int) -> None:
     """At a p99 of ten times the work one server carries 77% of what even arrivals of the same work show, and 73% where
     the work is exponential.
     """
@@ -214,7 +214,7 @@ def test_the_intervals_hold_the_truth() -> None:
     assert (held >= 88).all()
 
 
-def test_what_has_no_interval() -> None:
+def test_scalings_without_an_interval() -> None:
     levels, blocks = np.tile(np.array(USERS, dtype=float), 3), np.repeat(np.arange(3.0), len(USERS))
     straight = 1000 * levels / (1 + 0.05 * (levels - 1) + 0.001 * levels * (levels - 1))
     assert None not in over_blocks(levels, straight, blocks)
@@ -280,7 +280,7 @@ def test_the_law_over_the_cpus_of_guests(tmp_path: Path) -> None:
     assert chart(run).alt == f"nginx on guests: {scaling_text(scaling)}."
 
 
-def test_what_the_client_limits_is_no_level(tmp_path: Path) -> None:
+def test_client_limited_trials_are_no_level(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         (row,) = lawful(row)
         if row["throughput_rps"] <= 6000:
@@ -317,7 +317,7 @@ def test_a_client_that_saturates_bends_no_law(tmp_path: Path, noise: float) -> N
     assert bent <= 0.1 * fits
 
 
-def test_noise_that_is_a_share_of_the_throughput_weighs_alike_at_each_level() -> None:
+def test_proportional_noise_has_equal_weight_at_each_level() -> None:
     """By least squares of the throughput itself the contention of so noisy a run scatters more."""
     rng, errors = np.random.default_rng(3), {False: [], True: []}
     levels = np.tile(np.array(USERS, dtype=float), 6)

@@ -1,4 +1,4 @@
-"""Capacity from rate sweeps of known truth: what one carries, how many it takes, and what is refused.
+"""Capacity from synthetic rate sweeps: capacity of one machine, number of machines, and refusals.
 
 The synthetic p99 is 0.25 ms · e^(0.55 · 2.326) / (1 − rate/capacity): of metal, with 4,000/s, it reaches 5 ms at
 3,281/s; of a guest with 0.6 of that and a latency 1.2 times as long at 1,882/s.
@@ -104,7 +104,7 @@ def test_the_document_holds_codes_and_numbers(tmp_path: Path) -> None:
     assert [note["code"] for note in metal["notes"]] == ["few-blocks", "none-shown"]
 
 
-def test_what_a_failure_leaves_and_what_it_costs(tmp_path: Path) -> None:
+def test_load_after_a_failure_and_cost(tmp_path: Path) -> None:
     planning = planned(tmp_path, truth(), guests_per_host=4, host_cost_per_hour=1.2, watts=300)
     metal, guest = (recommended(planning, environment) for environment in ("metal", "kvm-default"))
     assert metal.load_after_failure == pytest.approx(8000 / (4 * 3000))
@@ -116,7 +116,7 @@ def test_what_a_failure_leaves_and_what_it_costs(tmp_path: Path) -> None:
     assert "after a host fails: 133% of the capacity of one: too much" in "\n".join(lines(planning))
 
 
-def test_no_spare_is_said(tmp_path: Path) -> None:
+def test_zero_spare_is_reported(tmp_path: Path) -> None:
     planning = planned(tmp_path, truth(), rate_rps=2500, spare=0)
     assert recommended(planning, "metal").units == 2
     assert "you need 2 metal hosts or 3 guests (kvm-default) on 3 hosts. Requests came" in sentence(planning)
@@ -129,7 +129,7 @@ def test_a_fleet_of_one_and_a_whole_quotient() -> None:
     assert plan(1300, Demand(3000, 30, spare=0), guest=False).units == 3  # 3,900 over 1,300
 
 
-def test_nothing_is_said_beyond_the_sweep(tmp_path: Path) -> None:
+def test_no_claim_above_the_sweep(tmp_path: Path) -> None:
     planning = planned(tmp_path, truth(loads=STEPS[:3], servers={"nginx": 1.0}), rate_rps=2000)
     metal = side(planning, "metal")
     assert metal.carries_rps.low == 1500
@@ -140,7 +140,7 @@ def test_nothing_is_said_beyond_the_sweep(tmp_path: Path) -> None:
     assert "you need at most 3 metal hosts or at most 3 guests" in sentence(planning)
 
 
-def test_nothing_is_said_below_the_sweep(tmp_path: Path) -> None:
+def test_no_claim_below_the_sweep(tmp_path: Path) -> None:
     planning = planned(tmp_path, truth(), Slo(0.5))
     metal = side(planning, "metal")
     assert metal.carries_rps == Ends(None, None, None)
@@ -172,7 +172,7 @@ def test_emulated_hardware_gives_a_shape_and_no_number(tmp_path: Path) -> None:
     assert "shape only: emulated hardware: the figures show that the path works" in "\n".join(lines(planning))
 
 
-def test_nested_kvm_gives_a_number_and_says_what_it_holds_for(tmp_path: Path) -> None:
+def test_nested_kvm_gives_a_number_and_its_scope(tmp_path: Path) -> None:
     planning = planned(tmp_path, truth(hardware=Hardware.NESTED))
     assert "you need" in sentence(planning)
     text = "\n".join(lines(planning))
@@ -268,7 +268,7 @@ def limited(**columns: Any) -> Any:
         ({"server_cpu_us_per_request": 100.0}, Binding(Binds.OBJECTIVE, Part.P99), "SLO (p99)"),
     ],
 )  # fmt: skip
-def test_what_binds(tmp_path: Path, columns: dict[str, Any], binding: Binding, text: str) -> None:
+def test_binding_resources(tmp_path: Path, columns: dict[str, Any], binding: Binding, text: str) -> None:
     metal = side(planned(tmp_path, truth(change=limited(**columns))), "metal")
     assert (metal.carries_rps.low, metal.binds, binding_text(metal.binds)) == (2000, binding, text)
 
@@ -293,7 +293,7 @@ def test_more_than_its_cpu_allows_is_a_contradiction(tmp_path: Path) -> None:
     assert "Erlang C holds this p99" in note_text(metal.notes[0])
 
 
-def test_a_client_on_the_machine_itself_is_said(tmp_path: Path) -> None:
+def test_local_client_is_reported(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=lambda row: [row | {"client": "localhost"}])), "metal")
     assert metal.notes == (Note(NoteCode.CLIENT_ON_SAME_MACHINE),)
 
@@ -350,7 +350,7 @@ def searched(parent: Path, what: Truth) -> Run:
     return load_run(path)
 
 
-def test_a_search_says_what_it_did_not_measure(tmp_path: Path) -> None:
+def test_a_search_reports_what_it_did_not_measure(tmp_path: Path) -> None:
     run = searched(tmp_path, truth(blocks=6))
     metal = side(capacity(run, SLO), "metal")
     assert metal.carries_rps.low == 3000
@@ -367,7 +367,7 @@ def test_a_search_says_what_it_did_not_measure(tmp_path: Path) -> None:
     assert "There is no guest in this run" not in page
 
 
-def test_what_a_search_shows_at_a_rate_holds_below_it(tmp_path: Path) -> None:
+def test_a_result_of_a_search_holds_at_lower_rates(tmp_path: Path) -> None:
     """At 100/s there were too few requests to show 99.9%: a sweep stops there, a search tried it in passing."""
 
     def low(run: Run) -> float | None:
@@ -391,7 +391,7 @@ def test_a_search_is_not_compared_but_other_workloads_of_its_run_are(tmp_path: P
 
 
 @pytest.mark.parametrize("load", [closed(), rate(1000)])
-def test_a_run_without_a_sweep_says_nothing(tmp_path: Path, load: Load) -> None:
+def test_a_run_without_a_sweep_gives_no_number(tmp_path: Path, load: Load) -> None:
     run = load_run(make_run(tmp_path, truth(loads=(load,))))
     assert default_slo(run) is None
     assert capacity(run, SLO).is_empty
@@ -449,7 +449,7 @@ def test_the_command(sweep: Path, tmp_path: Path, vmtoll: Callable[..., tuple[in
     assert "vmtoll run tails" in err
 
 
-def test_the_report_has_a_section_where_there_is_a_sweep(tmp_path: Path) -> None:
+def test_the_report_of_a_sweep_has_a_section(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path / "a", truth(loads=STEPS[:2])))
     page = render(run, analyse(run))
     assert "Capacity of one" in page
@@ -534,7 +534,7 @@ def test_the_interval_of_a_clustered_availability_holds_the_truth_once_a_cluster
     )
 
 
-def test_a_capacity_of_even_arrivals_says_what_random_ones_leave(tmp_path: Path) -> None:
+def test_a_capacity_of_even_arrivals_gives_that_of_random_ones(tmp_path: Path) -> None:
     """0.5 ms of CPU a request, and p99 within 5 ms: 77% of what even arrivals of the same work show (M/D/1)."""
 
     def change(row: Row) -> list[Row]:

@@ -140,7 +140,7 @@ def test_more_virtual_cpus_than_the_host_has_cannot_be_pinned() -> None:
     assert (pinning.state, pinning.xml, pinning.host) == (State.INAPPLICABLE, "", {"cpus": 2})
 
 
-def test_huge_pages_say_how_many_the_guest_needs() -> None:
+def test_the_number_of_huge_pages_needed_is_reported() -> None:
     assert step(UNTUNED, Tuning.HUGE_PAGES).host == {
         "size_kib": 2048, "free": 100, "needed": 2048, "transparent": "madvise"
     }  # fmt: skip
@@ -150,7 +150,7 @@ def test_a_host_that_does_not_poll_is_lacking_whatever_the_guest_boots() -> None
     assert step(UNTUNED, Tuning.HALT_POLLING, halt_poll_ns=0).state is State.LACKING
 
 
-def test_every_disk_and_card_is_looked_at_by_its_name() -> None:
+def test_every_disk_and_card_is_checked_by_name() -> None:
     second = "<interface type='bridge'><mac address='52:54:00:00:00:02'/><model type='e1000'/></interface></devices>"
     cards = [s for s in diagnose(TUNED.replace("</devices>", second), FACTS) if s.tuning is Tuning.CARD]
     assert [(s.device, s.state) for s in cards] == [

@@ -1,4 +1,4 @@
-"""A guest that an inventory describes by a profile, and what is said when it is not fully described."""
+"""A guest that an inventory describes by a profile, and the errors of an incomplete description."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def inventory(**variables: Any) -> dict[str, Any]:
     }
 
 
-def test_what_is_not_said_follows_from_what_is() -> None:
+def test_defaults_follow_from_given_values() -> None:
     one = guest("guest1", SAID)
     assert (one.cpu_list, one.vcpu_count, one.libvirt_name) == ([2, 3, 4, 5, 8], 5, "guest1")
     assert one.values()["emulator_cpus"] == "2-5,8"
@@ -75,7 +75,7 @@ def test_a_mistake_is_named_with_host_and_variable(variables: dict[str, Any], sa
         described(inventory(**variables), Path("inv.yml"))
 
 
-def test_cpus_must_be_said() -> None:
+def test_cpus_are_required() -> None:
     said = {key: value for key, value in SAID.items() if key != "vmtoll_cpus"}
     with pytest.raises(InventoryError, match=r"guest1: vmtoll_cpus is missing\."):
         guest("guest1", said)

@@ -65,12 +65,12 @@ def test_a_host_that_has_everything_lacks_nothing_for_any_profile() -> None:
         ({"cpus": [0, 1, 2]}, "kvm-default", "the host has no CPU 3: vmtoll_cpus is 2-3"),
     ],
 )
-def test_what_is_missing_is_said_with_the_way_out(fact: dict[str, Any], profile: str, said: str) -> None:
+def test_missing_prerequisites_name_a_fix(fact: dict[str, Any], profile: str, said: str) -> None:
     (found,) = lacking([guest(profile)], COMPLETE | fact)
     assert found.startswith(f"one ({profile}): {said}")
 
 
-def test_everything_that_is_missing_is_said_at_once() -> None:
+def test_all_missing_prerequisites_are_reported_together() -> None:
     bare = COMPLETE | {"kvm": "no", "vhost_net": False, "interfaces": [], "hugetlbfs": False}
     assert len(lacking([guest("kvm-tuned")], bare)) == 4
 
@@ -106,7 +106,7 @@ def test_a_guest_to_be_removed_needs_nothing() -> None:
     assert lacking([guest("kvm-tuned", state="absent")], COMPLETE | {"kvm": "no"}) == []
 
 
-def test_a_need_that_nobody_knows_is_a_mistake_of_the_profile(tmp_path: Path) -> None:
+def test_an_unknown_need_is_an_error_of_the_profile(tmp_path: Path) -> None:
     (tmp_path / "guests").mkdir()
     (tmp_path / "defaults.yml").write_text((VM_IMAGES / "defaults.yml").read_text())
     (tmp_path / "guests/new.yml").write_text("description: new\nneeds: [hugepage]\n")
@@ -128,6 +128,6 @@ def test_the_facts_of_this_machine_are_all_that_is_asked_for() -> None:
     assert bool(facts["kvm"]) == any("KVM does not work" in lack for lack in lacks)
 
 
-def test_a_device_that_is_no_kvm_is_told_from_one_that_is(tmp_path: Path) -> None:
+def test_a_false_kvm_device_is_distinguished_from_a_real_one(tmp_path: Path) -> None:
     assert kvm(str(tmp_path / "kvm")) == f"{tmp_path}/kvm: No such file or directory"
     assert kvm("/dev/null").startswith("/dev/null: no virtual machine can be made: ")

@@ -1,4 +1,4 @@
-"""smtp-source and our own mailer, against output that they really printed; and what they are told."""
+"""smtp-source and our own mailer, against recorded output; and their command lines."""
 
 import json
 from dataclasses import replace
@@ -61,13 +61,13 @@ def test_mailer_logs_every_session(name: str) -> None:
         ("mailer-refused", "Connection refused"),
     ],
 )
-def test_mailer_says_why_its_sessions_failed(name: str, words: str) -> None:
+def test_mailer_reports_why_sessions_failed(name: str, words: str) -> None:
     seen = parse(name)
     assert (seen.successful, seen.failed) == (0, 10)
     assert words in recorded(name)[1].stderr
 
 
-def test_mailer_tells_good_sessions_from_bad_when_the_server_dies() -> None:
+def test_mailer_distinguishes_good_and_bad_sessions_when_the_server_dies() -> None:
     seen = parse("mailer-server-died")
     assert 0 < seen.successful < 200
     assert seen.successful + seen.failed == 200
@@ -82,7 +82,7 @@ def test_mailer_whose_log_is_cut_is_an_error() -> None:
         loadgen.get("mailer").parse(load, replace(output, files={"requests.log": shorter}))
 
 
-def test_what_they_are_told() -> None:
+def test_commands_of_the_mail_tools() -> None:
     load, _ = recorded("mailer-imap")
     argv = list(loadgen.get("smtp_source").command(load).argv)
     assert argv[argv.index("-M") + 1] == load.tag and argv[argv.index("-m") + 1] == "40" and "-N" in argv

@@ -70,7 +70,7 @@ def test_ab_that_made_fewer_requests_than_planned_is_an_error() -> None:
         loadgen.get("ab").parse(replace(load, requests=700), output)
 
 
-def test_ab_is_told_users_page_and_keep_alive() -> None:
+def test_ab_gets_users_page_and_keep_alive() -> None:
     argv = list(loadgen.get("ab").command(ClosedLoad(["http://h:8080/a.html"], 25, 10, keep_alive=True)).argv)
     assert argv[argv.index("-n") + 1] == argv[argv.index("-c") + 1] == "25", "never fewer requests than users"
     assert argv[-1] == "http://h:8080/a.html" and "-k" in argv and "-r" not in argv
@@ -101,12 +101,12 @@ def test_httperf_counts_404_and_no_answer_as_failed() -> None:
         assert (seen.transactions, seen.successful, seen.failed, seen.late) == (answered, good, bad, 0), name
 
 
-def test_what_misses_httperfs_deadline_is_late_and_not_failed() -> None:
+def test_requests_past_httperfs_deadline_are_late_and_not_failed() -> None:
     seen = parse("httperf-late")
     assert (seen.transactions, seen.successful, seen.failed, seen.late) == (113, 95, 18, 87)
 
 
-def test_httperf_says_what_it_could_not_send() -> None:
+def test_httperf_reports_requests_it_could_not_send() -> None:
     seen = parse("httperf-unsent")
     assert (seen.transactions, seen.failed, seen.late, seen.unsent) == (0, 0, 1021, 979)
 
@@ -125,7 +125,7 @@ def test_httperf_whose_summary_lacks_a_line_is_an_error(line: str) -> None:
         loadgen.get("httperf").parse(load, replace(output, stdout=cut))
 
 
-def test_httperf_is_told_connections_deadline_and_list() -> None:
+def test_httperf_gets_connections_deadline_and_list() -> None:
     load = OpenLoad(["http://h:8080/a", "http://h:8080/b"], 1000, 500, keep_alive=True, timeout_s=0.005)
     command = loadgen.get("httperf").command(load)
     argv = list(command.argv)

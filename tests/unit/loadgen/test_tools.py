@@ -77,7 +77,7 @@ def test_siege_that_made_fewer_requests_than_planned_is_an_error() -> None:
         loadgen.get("siege").parse(ClosedLoad(load.urls, load.users, 1200, keep_alive=True), output)
 
 
-def test_siege_is_told_everything_by_a_file_of_its_own() -> None:
+def test_siege_gets_its_settings_in_a_configuration_file() -> None:
     command = loadgen.get("siege").command(ClosedLoad(["http://h/a"], 10, 595, keep_alive=True))
     rc = dict(line.split(" = ") for line in command.files["siegerc"].splitlines())
     assert "-t" not in command.argv
@@ -206,7 +206,7 @@ def test_oha_all_well() -> None:
     assert seen.concurrency and 3 < seen.concurrency <= 5
 
 
-def test_oha_tells_how_long_it_took_to_connect_and_to_the_first_byte() -> None:
+def test_oha_reports_times_to_connect_and_to_the_first_byte() -> None:
     _, output = recorded("oha-closed")
     rows = [[float(cell) for cell in line.split(b",")] for line in output.files["requests.csv"].splitlines()[1:]]
     connects = [(dialup - dns) * 1e3 for _, dns, dialup, *_ in rows if dialup]
@@ -240,7 +240,7 @@ def test_a_log_of_oha_is_whole() -> None:
             loadgen.get("oha").parse(load, Output("", "", 0, {"requests.csv": broken}))
 
 
-def test_open_loops_are_told_their_rate() -> None:
+def test_open_loops_get_their_rate() -> None:
     load = OpenLoad(["http://h/a", "http://h/b"], 1500, 7, keep_alive=False)
     attack = loadgen.get("vegeta").command(load).argv[-1]
     assert "-rate=1/666667ns" in attack and "-keepalive=false" in attack
@@ -265,7 +265,7 @@ def test_a_plain_load_is_sent_as_ever() -> None:
     assert "-http2=false" in attack and "-insecure" not in attack
 
 
-def test_tools_are_told_to_speak_tls_and_http2() -> None:
+def test_tools_get_the_options_for_tls_and_http2() -> None:
     closed = ClosedLoad(["https://h/a"], 3, 9, keep_alive=True, http="2", streams=7)
     h2load, oha = list(loadgen.get("h2load").command(closed).argv), list(loadgen.get("oha").command(closed).argv)
     assert "--h1" not in h2load and h2load[h2load.index("-m") + 1] == "7"

@@ -7,7 +7,7 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import HostVars
 
 
-def test_what_the_inventory_states_goes_before_what_the_machine_tells() -> None:
+def test_the_inventory_overrides_the_machines_answers() -> None:
     items = merged({"cpu": "seen", "nic": "seen", "memory": ""}, {"cpu": "stated", "switch": "stated"})
     assert items == {
         "cpu": Disclosed(text="stated", source="inventory"), "nic": Disclosed(text="seen", source="machine"),
@@ -21,7 +21,7 @@ def test_a_guest_is_not_asked_for_the_hardware_below_it() -> None:
     }  # fmt: skip
 
 
-def test_what_nobody_told_is_missing() -> None:
+def test_undisclosed_items_are_missing() -> None:
     told = {item.name: Disclosed(text="x", source="machine") for item in asked(True)}
     block = Disclosure(machines={"metal": told, "guest": told}, virtual=["guest"])
     assert [item.name for item in block.missing("metal")] == [

@@ -65,7 +65,7 @@ def test_each_source_is_recorded_by_its_name() -> None:
         ({}, Hardware.UNKNOWN),
     ],
 )
-def test_what_the_sources_together_mean(facts_of_host: dict[str, Any], expected: Hardware) -> None:
+def test_hardware_from_all_sources_together(facts_of_host: dict[str, Any], expected: Hardware) -> None:
     assert hardware_of(facts_of_host) is expected
 
 

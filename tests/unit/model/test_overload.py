@@ -22,7 +22,7 @@ def by_second(sent_s: np.ndarray, latencies_us: np.ndarray) -> tuple[np.ndarray,
     return cells[0], cells[1], counts
 
 
-def test_overload_is_found_in_two_seconds() -> None:
+def test_overload_is_detected_in_two_seconds() -> None:
     """Of a load 5% above the capacity, which a p99 of 150 ms would pass; 30% below it nothing grows."""
     rng = np.random.default_rng(1)
     over = [growth(*queue(rng, 1.05, 2.0)) for _ in range(40)]
@@ -31,7 +31,7 @@ def test_overload_is_found_in_two_seconds() -> None:
     assert sum(each is not None and each.is_overload for each in under) <= 2
 
 
-def test_overload_is_found_in_what_a_run_keeps() -> None:
+def test_overload_is_detected_in_the_records_of_a_run() -> None:
     rng = np.random.default_rng(2)
     over = [growth(*by_second(*queue(rng, 1.03, 10.0))) for _ in range(20)]
     under = [growth(*by_second(*queue(rng, 0.8, 10.0))) for _ in range(40)]

@@ -43,7 +43,7 @@ def test_it_is_infinite_where_more_than_one_in_a_hundred_failed() -> None:
     assert log_p99(5000, 5000) == pytest.approx(math.log(5000))
 
 
-def test_without_figures_there_is_none() -> None:
+def test_no_tail_without_figures() -> None:
     unlogged = Measurement(role=Role.PRIMARY, tool="siege", requests=10, successful=10)
     assert p99_of_planned_us(made()) is None
     assert p99_of_planned_us(with_primary(unlogged)) is None

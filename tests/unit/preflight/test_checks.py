@@ -32,7 +32,7 @@ def changed(host: str, **variables: Any) -> dict[str, Any]:
     return {**GOOD, host: {key: value for key, value in merged.items() if value is not None}}
 
 
-def test_a_good_inventory_is_said_to_be_so() -> None:
+def test_a_good_inventory_is_reported_as_good() -> None:
     (finding,) = inventory.check(Lab(Path("lab.yml"), data(**GOOD)))
     assert finding.level == "ok"
     assert "1 client, 1 metal, 1 kvm_guest, 1 kvm_host" in finding.found
@@ -52,7 +52,7 @@ def test_a_good_inventory_is_said_to_be_so() -> None:
         (changed("big", vmtoll_worker=4), "big", "unknown variable vmtoll_worker", "mean vmtoll_workers?"),
     ],
 )
-def test_what_is_wrong_with_an_inventory_is_named(hosts: dict[str, Any], machine: str, found: str, advice: str) -> None:
+def test_errors_of_an_inventory_are_named(hosts: dict[str, Any], machine: str, found: str, advice: str) -> None:
     wrong = list(inventory.check(Lab(Path("lab.yml"), data(**hosts))))
     assert [finding.level for finding in wrong] == ["fail"], wrong
     assert wrong[0].machine == machine
@@ -79,7 +79,7 @@ def test_clients_of_different_links_are_to_be_chosen_from() -> None:
     assert found[0].found == "vmtoll_link is 1gbit on load, 100mbit on slow"
 
 
-def test_load_goes_between_machines_of_one_cell() -> None:
+def test_load_runs_between_machines_of_one_test_bed() -> None:
     two = data(load1=GOOD["load"], load2=GOOD["load"], big1=GOOD["big"], small=GOOD["small"], host=GOOD["host"])
     cells = {"one": {"hosts": ["load1", "big1"]}, "two": {"hosts": ["load2", "small", "host"]}}
 
@@ -92,7 +92,7 @@ def test_load_goes_between_machines_of_one_cell() -> None:
     assert pairs(two | {"cells": {"children": ["one", "two"]}} | cells) == [("load1", "big1"), ("load2", "small")]
 
 
-def test_of_kvm_hosts_only_those_that_are_stood_on_count_under_a_limit() -> None:
+def test_only_kvm_hosts_of_selected_guests_count_under_a_limit() -> None:
     tree = data(**GOOD, idle={"group": "kvm_hosts"})
     assert [host.name for host in Lab(Path("lab.yml"), tree).hosts] == ["load", "big", "small", "host", "idle"]
     limited = Lab(Path("lab.yml"), tree, limited=True)
@@ -120,7 +120,7 @@ def test_a_wrong_value_is_one_error_and_the_other_machines_are_checked() -> None
         ("", "nothing answers at big.example, port 22 (no word from ssh)", "firewall"),
     ],
 )  # fmt: skip
-def test_what_ssh_says_is_a_sentence(printed: str, matter: str, advice: str) -> None:
+def test_messages_of_ssh_become_a_sentence(printed: str, matter: str, advice: str) -> None:
     variables = {"ansible_host": "big.example", "ansible_user": "root", "ansible_ssh_private_key_file": "~/.ssh/lab"}
     said = meaning(Host("big", "metal", variables), printed)
     assert matter in said[0]
@@ -135,7 +135,7 @@ def test_a_clock_is_judged_by_what_is_sure(ahead_s: float, error_s: float, level
     assert clock.judge("kvm", "client", ahead_s, error_s).level == level
 
 
-def test_a_link_is_what_the_inventory_says_both_ways() -> None:
+def test_a_link_matches_the_inventory_in_both_directions() -> None:
     metal, guest = Host("metal", "metal"), Host("kvm", "kvm_guest")
     assert link.judge("client", metal, 941, 938, 1000, None).level == "ok"
     slow = link.judge("client", metal, 941, 94, 1000, None)
@@ -161,7 +161,7 @@ SEEN = {"error": "", "remote": "192.0.2.20", "interface": "eth0", "mtu": 1500, "
         ({"on_link": False, "gateway": "192.0.2.1"}, {"mac": "bb"}, "a router is between them (192.0.2.1)"),
     ],
 )
-def test_what_lies_between_two_machines_is_named(there: dict[str, Any], back: dict[str, Any], said: str) -> None:
+def test_devices_between_two_machines_are_named(there: dict[str, Any], back: dict[str, Any], said: str) -> None:
     (finding,) = network.judge("client", "metal", {**SEEN, **there}, {**SEEN, **back})
     assert said in finding.found
     assert finding.level == ("ok" if said == "one network segment" else "warn")
@@ -177,7 +177,7 @@ def test_versions_are_compared_thing_by_thing() -> None:
     assert [(f.machine, f.level) for f in absent] == [("metal", "warn"), ("", "ok")]
 
 
-def test_what_varies_by_itself_is_a_warning_with_the_way_out() -> None:
+def test_varying_settings_give_a_warning_with_a_fix() -> None:
     calm = {"governors": [], "turbo": False, "smt": "notsupported", "irqbalance": False}
     loose = {"governors": ["performance", "powersave"], "turbo": True, "smt": "on", "irqbalance": True}
     assert settings.judge(Host("big", "metal"), calm).level == "ok"

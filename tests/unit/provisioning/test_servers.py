@@ -44,13 +44,13 @@ def test_every_server_has_unit_configuration_and_description(members: dict[str, 
             assert any(b"8081" in members[config.lstrip("/")] for config in facts["configs"])
 
 
-def test_nothing_is_in_the_archive_twice_and_twice_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_have_no_duplicates_and_are_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "CACHE", tmp_path)
     first = servers.archive(servers.Policy(), BOOKWORM).read_bytes()
     assert servers.archive(servers.Policy(), BOOKWORM).read_bytes() == first
 
 
-def test_a_template_that_asks_for_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_with_an_undefined_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "builds"
     (folder / "new").mkdir(parents=True)
     (folder / "unit.j2").write_text("{{ server.exec_start }}\n")
@@ -104,7 +104,7 @@ def test_a_configuration_is_the_one_that_the_releases_version_takes() -> None:
         assert "/run/vmtoll-postfix-dovecot/accounts\n" in text and "{{" not in text
 
 
-def test_a_server_behind_another_has_a_port_of_its_own() -> None:
+def test_a_server_behind_another_has_a_separate_port() -> None:
     files = servers._files(read_server("apache-proxy-lighttpd"), servers.Policy(port=8079), BOOKWORM)
     apache, proxy, lighttpd = (
         files[f"{servers.FOLDER}/apache-proxy-lighttpd/{name}"][0].decode()
@@ -114,7 +114,7 @@ def test_a_server_behind_another_has_a_port_of_its_own() -> None:
     assert 'server.port = 8078\nserver.bind = "127.0.0.1"\n' in lighttpd
 
 
-def test_a_server_tells_its_metrics_on_the_loopback_where_the_agent_asks_for_them() -> None:
+def test_a_server_serves_its_metrics_on_the_loopback_for_the_agent() -> None:
     for name in ("lighttz", "lighttz-lua"):
         files = servers._files(read_server(name), servers.Policy(port=8081), BOOKWORM)
         assert b"status_listen = 127.0.0.1:8080\n" in files[f"{servers.FOLDER}/{name}/lighttz.conf"][0]
@@ -292,7 +292,7 @@ def tree(folder: Path, **documents: str) -> Path:
     return folder
 
 
-def test_a_server_takes_over_what_another_says(tmp_path: Path) -> None:
+def test_a_server_can_extend_another(tmp_path: Path) -> None:
     folder = tree(
         tmp_path,
         child="description: a child\nof: base\nsettings: {sizes: {most: 8}, own: true}\n",

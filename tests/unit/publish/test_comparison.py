@@ -1,4 +1,4 @@
-"""Reproduced, not reproduced, not comparable: against known truths, and the interval against scipy's Welch test."""
+"""Reproduced, not reproduced, not comparable: on synthetic readings, and the interval against scipy's Welch test."""
 
 import json
 import math
@@ -89,7 +89,7 @@ def test_the_blocks_that_are_asked_for_are_enough() -> None:
     assert (imprecise.status, imprecise.blocks_needed) == (Status.INCONCLUSIVE, None), "the first run is the noisy one"
 
 
-def test_what_runs_of_one_machine_differ_by_is_in_the_interval() -> None:
+def test_the_interval_includes_the_spread_between_runs_of_one_machine() -> None:
     """Two honest runs of one truth whose boots differ by 2%: without that spread 46% were called not reproduced."""
     rng, blocks, boot_sd = np.random.default_rng(13), 20, 0.02
     refuted = dict.fromkeys((0.0, boot_sd), 0)
@@ -128,7 +128,7 @@ def test_the_size_decides_and_not_the_kind() -> None:
     assert (opposite.status, opposite.why) == (Status.NOT_REPRODUCED, Why.CLAIM_CHANGED)
 
 
-def test_without_a_result_or_an_interval_nothing_is_said() -> None:
+def test_no_claim_without_a_result_or_an_interval() -> None:
     claim, none = _verdict(NEAR - 0.03), _verdict(NEAR - 0.03, Kind.UNDECIDED)
     for second, status, why in (
         (_verdict(NEAR - 0.02, Kind.INVALID), Status.NOT_COMPARABLE, Why.NO_RESULT),
@@ -267,7 +267,7 @@ def test_a_run_reproduces_itself_however_noisy_it_is(tmp_path: Path) -> None:
     assert other.status is Status.INCONCLUSIVE
 
 
-def test_noise_is_inconclusive_and_says_what_it_needs(tmp_path: Path) -> None:
+def test_noise_is_inconclusive_and_the_blocks_needed_are_given(tmp_path: Path) -> None:
     noisy = replace(QUIET, noise=0.02)
     result = _compare(tmp_path, QUIET, replace(noisy, seed=2))
     (scenario,) = result.scenarios

@@ -1,4 +1,4 @@
-"""Nothing that names a machine or a person gets into a bundle: planted in every input file, searched in every byte."""
+"""No name of a machine or a person gets into a bundle: injected into every input file, searched in every byte."""
 
 import json
 import zipfile
@@ -37,7 +37,7 @@ DOMAIN = """<domain type='kvm' id='3' xmlns:qemu='http://libvirt.org/schemas/dom
   <qemu:commandline><qemu:arg value='/home/mallory/extra'/></qemu:commandline></domain>"""
 
 
-def _planted(row: Row) -> list[Row]:
+def _injected(row: Row) -> list[Row]:
     if row["order"] == 1:
         message = "ssh: mallory@blaster7.fra.corp.test port 22: no route to host 203.0.113.77"
         return [failed(row, Code.HOST_LOST, message), row | {"attempt": 2}]
@@ -53,7 +53,7 @@ def _planted(row: Row) -> list[Row]:
     return [row]
 
 
-def plant(run_dir: Path) -> Path:
+def inject(run_dir: Path) -> Path:
     """Put the secrets into every file that a publication reads or may read."""
     hosts = json.loads((run_dir / "hosts.json").read_text())
     named = {HOSTS[name]: facts for name, facts in hosts.items()}
@@ -82,11 +82,11 @@ def plant(run_dir: Path) -> Path:
         "users": ["mallory", "/srv/keys/id_ed25519_lab"],
     }
     (run_dir / "private.json").write_text(json.dumps(private))
-    _plant_files(run_dir)
+    _inject_files(run_dir)
     return run_dir
 
 
-def _plant_files(run_dir: Path) -> None:
+def _inject_files(run_dir: Path) -> None:
     """Samples that name their machines, and files that no bundle takes over."""
     (run_dir / "samples").mkdir()
     for record in load_run(run_dir).records:
@@ -103,7 +103,7 @@ def _plant_files(run_dir: Path) -> None:
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scrub")
-    run_dir = plant(make_run(folder, Truth({"nginx": 0.9, "lighttz": 0.8}, change=_planted, histograms=True)))
+    run_dir = inject(make_run(folder, Truth({"nginx": 0.9, "lighttz": 0.8}, change=_injected, histograms=True)))
     return publish(run_dir, folder / "bundle")
 
 
@@ -120,7 +120,7 @@ def _readable(bundle: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("what", SECRETS)
-def test_no_planted_name_is_left(bundle: Path, what: str) -> None:
+def test_bundle_contains_no_injected_name(bundle: Path, what: str) -> None:
     for name, content in _readable(bundle).items():
         assert SECRETS[what].lower().encode() not in content.lower(), name
 
@@ -133,7 +133,7 @@ def test_machines_bear_the_names_of_their_roles(bundle: Path) -> None:
     assert found == [("client",), ("kvm-host-1",), ("metal",)]
 
 
-def test_what_matters_is_kept(bundle: Path) -> None:
+def test_relevant_values_are_kept(bundle: Path) -> None:
     hosts = json.loads((bundle / "hosts.json").read_text())
     assert hosts["metal"]["cmdline"] == "ro mitigations=off isolcpus=1 (5 more left out)"
     assert hosts["metal"]["packages"] == {"nginx": "1.0-1+[user]1", "lighttz": "1.0-1"}

@@ -1,6 +1,6 @@
 """The tables that the documents make by Spark: their SQL, asked of DuckDB, has the figures of the runs' own analysis.
 
-Spark itself is not a part of the project; what its SQL spells otherwise is said here.
+Spark itself is not a part of the project; this test translates where its SQL differs.
 """
 
 import re

@@ -53,7 +53,7 @@ def drawn(run: Run) -> dict[str, Chart]:
     return dict(draw_all(run, analyse(run)))
 
 
-def test_closed_and_open_loops_are_apart_and_say_which(drawn: dict[str, Chart]) -> None:
+def test_closed_and_open_loops_are_separate_and_labelled(drawn: dict[str, Chart]) -> None:
     for name in ("percentiles", "ecdf", "heat", "slopes"):
         loops = [
             re.search(r"\((closed loop, 10 users|open loop, (30|110)% of capacity)\)$", chart.title)
@@ -128,10 +128,10 @@ def _behind(rates: tuple[float, ...], code: Code, late_us: float = 1e6) -> Calla
         (_behind((400, 800, 1200), Code.RATE_NOT_REACHED), "the load tool fell behind at 400", "none of the rates"),
     ],
 )
-def test_where_the_rates_end_before_the_knee_the_caption_says_why(
+def test_the_caption_explains_rates_that_end_before_the_knee(
     tmp_path: Path, change: Callable[[Row], list[Row]] | None, why: str | None, kept: str
 ) -> None:
-    """A tool that is late because its server is overloaded ends no ladder: it waits for less than the server does."""
+    """A tool that is late because its server is overloaded does not end the sweep: its delay is below the server's."""
     loads = tuple(map(rate, (400, 800, 1200)))
     sweep = load_run(make_run(tmp_path, Truth(blocks=2, loads=loads, change=change)))
     chart = dict(draw_all(sweep, analyse(sweep)))["goodput-1"]
@@ -141,7 +141,7 @@ def test_where_the_rates_end_before_the_knee_the_caption_says_why(
     assert re.search(rf"keeps (up to|up with) {kept}(\.|;|$)", on_metal.strip()), chart.alt
 
 
-def test_without_a_sweep_there_is_no_curve(tmp_path: Path) -> None:
+def test_no_curve_without_a_sweep(tmp_path: Path) -> None:
     single = load_run(make_run(tmp_path, Truth(loads=(rate(2000),), blocks=2)))
     names = {name.rpartition("-")[0] for name, _ in draw_all(single, analyse(single))}
     assert names.isdisjoint({"goodput", "knee", "heat", "percentiles", "ecdf", "throughput"})

@@ -27,7 +27,7 @@ def with_block(folder: Path) -> Path:
     return path
 
 
-def test_every_item_is_disclosed_or_said_not_to_be(tmp_path: Path) -> None:
+def test_every_item_is_disclosed_or_marked_undisclosed(tmp_path: Path) -> None:
     page = render(load_run(with_block(tmp_path)))
     assert "Jane Doe" in page
     assert "Arista &lt;7060&gt; <small>(stated in the inventory)</small>" in page

@@ -38,7 +38,7 @@ def said(text: str) -> set[Hardware]:
 
 
 @pytest.mark.parametrize("hardware", Hardware)
-def test_the_report_says_it_above_its_headline(tmp_path: Path, hardware: Hardware) -> None:
+def test_the_report_states_it_above_its_headline(tmp_path: Path, hardware: Hardware) -> None:
     run = made(tmp_path, hardware)
     text = html.render(run, analyse(run))
     top, below = text.split("<h1>", 1)
@@ -50,7 +50,7 @@ def test_the_report_says_it_above_its_headline(tmp_path: Path, hardware: Hardwar
     assert text.index("“metal” is a container on this machine's kernel") < text.index("<h1>")
 
 
-def test_the_report_says_what_the_labs_own_machine_runs_on(tmp_path: Path) -> None:
+def test_the_report_names_the_hardware_of_the_labs_machine(tmp_path: Path) -> None:
     for hardware, sentence in (
         (Hardware.NESTED, "of its own. That machine is itself a virtual one.</p>"),
         (Hardware.EMULATED, "of its own. Software (TCG) emulates that machine&#39;s CPU.</p>"),
@@ -70,15 +70,15 @@ def test_an_emulated_guest_is_no_kvm_whatever_is_below_its_host(tmp_path: Path) 
 
 def test_the_report_names_the_module_for_which_a_guest_is_emulated(tmp_path: Path) -> None:
     truth = Truth({"nginx": 0.05}, blocks=2, accelerator=Accelerator.TCG, kvm_modules=("kvm_pvm",))
-    foreign = load_run(make_run(tmp_path / "foreign", truth))
+    other_run = load_run(make_run(tmp_path / "foreign", truth))
     sentence = "/dev/kvm of its host belongs to kvm_pvm, which is neither kvm_intel nor kvm_amd."
-    assert sentence in html.render(foreign, analyse(foreign)).split("<h1>")[0]
-    own = made(tmp_path / "own", Hardware.NATIVE, Accelerator.TCG)
-    assert "belongs to" not in html.render(own, analyse(own))
+    assert sentence in html.render(other_run, analyse(other_run)).split("<h1>")[0]
+    native = made(tmp_path / "native", Hardware.NATIVE, Accelerator.TCG)
+    assert "belongs to" not in html.render(native, analyse(native))
 
 
 @pytest.mark.parametrize("hardware", Hardware)
-def test_the_replication_and_the_explorer_say_it(tmp_path: Path, hardware: Hardware) -> None:
+def test_the_replication_and_the_explorer_state_it(tmp_path: Path, hardware: Hardware) -> None:
     run = made(tmp_path, hardware)
     page = replication.write_page([(run, analyse(run))], tmp_path / "replication.html").read_text("utf-8")
     assert said(page) == {hardware} - {Hardware.NATIVE}
@@ -109,7 +109,7 @@ def test_the_tables_have_it(tmp_path: Path) -> None:
     assert {row["hardware"] for row in run.frame.to_dict("records")} == {"nested"}
 
 
-def test_of_an_older_run_only_what_it_recorded_counts(tmp_path: Path) -> None:
+def test_only_the_recorded_hardware_counts_for_an_older_run(tmp_path: Path) -> None:
     """It has neither `hardware` nor `hypervisor`; its host said that it is a virtual machine."""
     run = load_run(OLDER)
     assert run.manifest.hardware == {}

@@ -110,7 +110,7 @@ def test_figures_follow_the_pages_colours(emulated: tuple[Path, str]) -> None:
     assert set(re.findall(r"#[0-9a-fA-F]{6}\b", figures)) == set()
 
 
-def test_says_emulation_on_top_and_what_it_rests_on(emulated: tuple[Path, str]) -> None:
+def test_states_emulation_and_its_evidence_at_the_top(emulated: tuple[Path, str]) -> None:
     text = emulated[1]
     assert text.index('class="banner emulated"') < text.index("<h1>")
     assert text.index('class="banner embedded"') < text.index("<h1>")
@@ -205,7 +205,7 @@ def inside_the_server(text: str) -> list[list[str]]:
     return [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in table.split("<tr>")[1:]]
 
 
-def test_times_inside_the_server_stand_beside_the_clients(tmp_path: Path) -> None:
+def test_server_times_are_shown_with_the_clients_times(tmp_path: Path) -> None:
     """Under the tool whose latencies are shown: siege logs none, so the cross-check; only of servers that tell."""
 
     def change(row: Row) -> list[Row]:
@@ -225,7 +225,7 @@ def test_times_inside_the_server_stand_beside_the_clients(tmp_path: Path) -> Non
         assert all(float(cell.replace(",", "")) > 0 for cell in row[2:5]), "what the client saw"
 
 
-def test_without_a_server_that_tells_its_times_there_is_no_such_table(emulated: tuple[Path, str]) -> None:
+def test_no_table_without_server_times(emulated: tuple[Path, str]) -> None:
     assert "Inside the server" not in emulated[1]
 
 

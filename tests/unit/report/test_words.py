@@ -122,7 +122,7 @@ def test_every_reason_of_a_verdict_has_words(because: Because) -> None:
     assert is_text(words.verdict_text(verdict(THROUGHPUT, Kind.INVALID, because=because)))
 
 
-def test_a_load_that_sets_the_rate_says_what_was_answered() -> None:
+def test_the_answered_rate_is_shown_for_a_load_that_sets_the_rate() -> None:
     note = Note(NoteCode.ATTAINED, VALUES)
     one = verdict(THROUGHPUT, Kind.INVALID, because=Because.LOAD_SETS_THE_RATE, applies=False, notes=(note,))
     assert words.because_text(one) == "the load sets the rate; the guest answered 90% of 1,500/s"
@@ -209,7 +209,7 @@ def test_every_kind_of_load_has_words(kind: LoadKind) -> None:
     assert is_text(words.load_text(Load(kind, 5)))
 
 
-def test_labels_are_as_short_as_they_tell_apart() -> None:
+def test_labels_are_as_short_as_uniqueness_allows() -> None:
     one, other = Scenario("nginx", "site", closed(10)), Scenario("lighttz", "site", closed(10))
     assert list(words.labels_of([one, other]).values()) == ["nginx", "lighttz"]
     heavy = Scenario("nginx", "site", closed(100))
@@ -261,7 +261,7 @@ def test_every_reason_of_a_step_has_words(because: Because) -> None:
     assert is_text(words.step_text(step(Kind.INVALID, None, because=because), TAIL))
 
 
-def test_a_disagreement_says_what_the_data_offer() -> None:
+def test_a_disagreement_is_explained_by_the_data() -> None:
     undecided = verdict(TAIL, Kind.UNDECIDED, 1.1, baseline=SideCounts(), compared=SideCounts())
     first = DisagreementSide(
         scenario=Scenario("nginx", "site", closed(10)), verdict=verdict(LATENCY_P99, Kind.SLOWER, 1.4),
@@ -314,7 +314,7 @@ def test_an_interval_in_words(region: Region, limit: float, text: str) -> None:
     assert words.reasons_text(claim(region, Reason(ReasonCode.INTERVAL, {"limit": limit}))) == text
 
 
-def test_a_published_figure_says_why_it_has_its_shape() -> None:
+def test_a_published_figure_explains_its_shape() -> None:
     (figure, *_) = figures("small-servers-2003")
     point = Point(
         figure, ours=Level(1400.0, EstimatorUsed.MEDIAN, 6), shape=Shape.SAME, published_ratio=1.55,
@@ -383,7 +383,7 @@ def test_a_long_headline_counts(tmp_path: Path) -> None:
     assert "a-server" not in text and "6 blocks, one host, one boot" in text
 
 
-def test_an_incomplete_run_without_figures_says_so(tmp_path: Path) -> None:
+def test_an_incomplete_run_without_figures_is_marked(tmp_path: Path) -> None:
     truth = Truth(blocks=1, status="running", change=lambda row: [failed(row, Code.TOOL_FAILED, "killed")])
     text = headline(tmp_path, truth)
     assert text.startswith(
@@ -393,7 +393,7 @@ def test_an_incomplete_run_without_figures_says_so(tmp_path: Path) -> None:
     assert "3 invalid trials excluded" in text
 
 
-def test_limited_sides_are_said_in_the_notes(tmp_path: Path) -> None:
+def test_limited_sides_are_reported_in_the_notes(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         on_metal = row["arm"] == Arm("metal")
         return [found(row, *limited(Code.CLIENT_SATURATED, *Role)) if on_metal else row]
@@ -437,7 +437,7 @@ def test_equal_figures_are_answered_with_the_margin(tmp_path: Path) -> None:
     assert first == "The guest serves as many requests per second as metal, within 2%."
 
 
-def test_what_differs_among_servers_is_counted(tmp_path: Path) -> None:
+def test_differences_among_servers_are_counted(tmp_path: Path) -> None:
     first, *_ = answers(tmp_path, Truth({"nginx": 0.8, "lighttz": 1.3, "apache": 0.5}, noise=0.001))
     assert re.fullmatch(
         r"In 3 comparisons of requests per second, the guest is slower in 2 \([\d.]+% to [\d.]+% less\),"
@@ -458,7 +458,7 @@ def test_a_decided_answer_comes_first(tmp_path: Path) -> None:
     assert second == "This run has no valid comparison of requests per second."
 
 
-def test_what_the_headline_needs_is_explained(tmp_path: Path) -> None:
+def test_terms_of_the_headline_are_explained(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         return [found(row, *limited(Code.CLIENT_SATURATED, *Role)) if row["arm"].environment == "metal" else row]
 

@@ -38,7 +38,7 @@ def test_the_gaps_are_exponential() -> None:
     assert stats.kstest(even, "expon", (0, 1 / RATE)).pvalue < 1e-9
 
 
-def test_the_times_are_those_of_a_poisson_process_with_so_many_arrivals() -> None:
+def test_times_follow_a_poisson_process_with_fixed_count() -> None:
     """Given their number they are uniform over the whole time: the p-values of 200 seeds are uniform themselves."""
     whole_ns = 1e9 * 1000 / RATE
     ps = [stats.kstest(np.array(poisson_ns(1000, RATE, seed)) / whole_ns, "uniform").pvalue for seed in range(200)]

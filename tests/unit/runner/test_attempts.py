@@ -28,7 +28,7 @@ def test_trials_are_due_in_their_order_and_once() -> None:
 
 
 @pytest.mark.parametrize("accident", sorted(ACCIDENTS - {Code.HOST_LOST}))
-def test_an_accident_is_tried_once_more_by_itself(accident: Code) -> None:
+def test_a_failed_trial_is_repeated_once_automatically(accident: Code) -> None:
     first = [ended(FIRST), ended(SECOND, 1, accident)]
     assert due(BLOCK, first) == (SECOND, 2)
     assert due(BLOCK, [*first, ended(SECOND, 2, accident)]) == (THIRD, 1)
@@ -44,7 +44,7 @@ def test_a_load_that_was_not_answered_in_time_is_a_failure_and_no_accident() -> 
 
 
 def test_after_a_lost_machine_the_whole_block_is_measured_again() -> None:
-    """The lost trial alone was repeated, on a guest that had just booted, beside siblings on the old one."""
+    """The lost trial alone was repeated, on a guest that had just booted; its siblings ran on the old one."""
     records = [ended(FIRST), ended(SECOND, 1, Code.HOST_LOST)]
     for spec, attempt in ((FIRST, 2), (SECOND, 2), (THIRD, 1)):
         assert due(BLOCK, records) == (spec, attempt)

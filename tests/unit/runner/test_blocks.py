@@ -173,7 +173,7 @@ def test_until_of_the_command_line_brings_the_blocks_of_a_first_look(project: Re
     assert booted.resolved.experiment.blocks == 8
 
 
-def test_an_experiment_says_until(project: Registry, rewrite: Rewrite) -> None:
+def test_an_experiment_can_set_until(project: Registry, rewrite: Rewrite) -> None:
     made = plan(rewrite(blocks=6, until={"half_width_pct": 2, "at_most_min": 60}), project)
     assert made.resolved.experiment.until == HOUR
     with pytest.raises(ExperimentError, match=r"until.at_most_min: is missing; keys: half_width_pct, at_most_min"):

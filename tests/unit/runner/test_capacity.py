@@ -60,7 +60,7 @@ def test_a_limited_capacity_is_a_scale_for_a_ramp() -> None:
         whole([replace(METAL, is_scale=True)], trials(METAL, 100.0, code=Code.FAILED_REQUESTS))
 
 
-def test_of_several_sides_the_slowest_decides_and_a_faster_one_may_be_limited() -> None:
+def test_the_slowest_side_decides_and_a_faster_one_may_be_limited() -> None:
     fast = trials(METAL, 900.0, 910.0, 920.0, code=Code.CLIENT_SATURATED)
     slow = trials(GUEST, 100.0, 100.0, 100.0)
     assert whole([METAL, GUEST], fast + slow).mean_rps == pytest.approx(100.0)

@@ -125,7 +125,7 @@ def test_counts_are_added_and_percentiles_are_of_all_latencies() -> None:
     assert whole.columns == {"connect_max_ms": 1000.0, "connect_mean_ms": pytest.approx(1.0, rel=0.01)}
 
 
-def test_what_one_tool_does_not_tell_nobody_does() -> None:
+def test_a_value_missing_from_one_client_is_missing_in_the_sum() -> None:
     silent = ToolResult(10, 10, 0, 1.0, response_time_mean_ms=None)
     telling = ToolResult(10, 10, 0, 2.0, response_time_mean_ms=4.0, transferred_mb=1.0, longest_ms=9.0)
     parts = [Part(done("x", 100.0, 2.0), one) for one in (silent, telling)]

@@ -240,7 +240,7 @@ def test_a_starved_client_limits_the_measurement_that_it_sent_for(role: Role) ->
     assert starved("client", role=role) == [(Code.BACKGROUND_CPU, None), (Code.CLIENT_STARVED, role)]
 
 
-def test_where_the_client_is_the_machine_itself_it_is_found_once() -> None:
+def test_background_cpu_of_a_local_client_is_reported_once() -> None:
     assert starved("metal", role=Role.PRIMARY) == [(Code.BACKGROUND_CPU, None)]
 
 
@@ -319,7 +319,7 @@ def test_the_agent_counts_a_process_to_the_millisecond() -> None:
 
 
 @pytest.mark.parametrize(("load_s", "hidden_pct"), [(0.6, 2.5 / 0.6), (2.0, 1.5), (60.0, 1.5)])
-def test_what_the_gates_may_miss(load_s: float, hidden_pct: float) -> None:
+def test_cpu_time_that_the_gates_may_miss(load_s: float, hidden_pct: float) -> None:
     assert gates.hidden_pct(load_s) == pytest.approx(hidden_pct)
 
 

@@ -159,7 +159,7 @@ def test_gate(quiet: list[Finding], loud: list[Finding], expected: Finding) -> N
     assert validity(loud) is FINDINGS[expected.code].severity
 
 
-def test_a_mean_over_p99_is_found_in_whichever_measurement_has_both() -> None:
+def test_a_mean_over_p99_is_detected_in_any_measurement_with_both() -> None:
     service = Measurement(role=CROSSCHECK, tool="h2load", service_time_mean_us=5.0, service_time_p99_us=4.0)
     response = Measurement(role=PRIMARY, tool="oha", response_time_mean_us=5.0, response_time_p99_us=4.0)
     assert gates.mean_over_p99(service) == [

@@ -62,7 +62,7 @@ def test_a_stall_in_the_middle_counts() -> None:
     assert steady_part(sent_us, latencies_us).rps == pytest.approx(2000 / 0.9, rel=0.02)
 
 
-def test_without_all_users_there_is_no_such_rate() -> None:
+def test_no_such_rate_without_all_users() -> None:
     sent_us, latencies_us = closed_loop(1000, 500)
     assert steady(sent_us, latencies_us, USERS + 1) is None
     one_user = np.arange(500, dtype=np.int64) * 2000

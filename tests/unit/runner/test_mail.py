@@ -87,9 +87,7 @@ def test_only_the_messages_of_the_load_are_counted_with_their_delays(mail: dict[
     assert inside.delivered(mail, "measured") == {**seen, "found": 2}
 
 
-def test_a_delivery_that_the_log_does_not_tell_of_is_an_error(
-    mail: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delivery_missing_from_the_log_is_an_error(mail: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inside, "_LOG_LIMIT_S", 0.0)
     inside.prepare(mail, "", 0, None)
     deliver(mail, "1", "<1@measured>")
@@ -97,7 +95,7 @@ def test_a_delivery_that_the_log_does_not_tell_of_is_an_error(
         inside.delivered(mail, "measured")
 
 
-def test_what_stays_in_the_queue_is_counted(mail: dict[str, Any]) -> None:
+def test_messages_left_in_the_queue_are_counted(mail: dict[str, Any]) -> None:
     assert inside.drain(mail, 1.0)["left"] == 0
     waiting = Path(mail["queue"], "deferred", "4", "4jWxHX2wH1z1TBsD")
     waiting.parent.mkdir()

@@ -49,7 +49,7 @@ def test_the_control_is_a_second_replicate_of_any_environment(
     assert {t.arm.environment for t in trials} == {"metal", "metal-two"}
 
 
-def test_the_arms_of_a_scenario_stand_beside_each_other_in_balanced_order(project: Registry, rewrite: Rewrite) -> None:
+def test_arms_of_a_scenario_are_adjacent_in_balanced_order(project: Registry, rewrite: Rewrite) -> None:
     """Once all trials of a block were shuffled: two arms lay far apart, and in one order in five of six blocks."""
     made = plan(rewrite(servers=["lighttz", "apache-prefork"], blocks=8), project, order_seed=3)
     places: dict[tuple[Scenario, int], dict[Arm, int]] = {}
@@ -75,7 +75,7 @@ def test_the_order_of_a_seed_does_not_depend_on_the_process(project: Registry, r
     ("blocks", "boots", "expected"),
     [(6, 1, [1] * 6), (6, 3, [1, 1, 2, 2, 3, 3]), (7, 3, [1, 1, 1, 2, 2, 3, 3]), (3, 3, [1, 2, 3])],
 )
-def test_the_blocks_of_a_boot_stand_together(
+def test_the_blocks_of_a_boot_are_consecutive(
     project: Registry, rewrite: Rewrite, blocks: int, boots: int, expected: list[int]
 ) -> None:
     trials = plan(rewrite(blocks=blocks, boots=boots), project).trials

@@ -136,7 +136,7 @@ def test_a_step_that_was_missed_is_opened_again() -> None:
     assert next_load(WORKLOAD, [*straddling, *met_below, *clear]) == R800
 
 
-def test_too_few_trials_say_nothing() -> None:
+def test_too_few_trials_give_no_result() -> None:
     assert met([], 99.9) is None
     assert met([Tried(3.0, 10, 10)] * 2, 99.9) is None
     assert met([Tried(-3.0, 10, 10)] * 3, 99.9) is False

@@ -48,11 +48,11 @@ def test_a_page_is_read() -> None:
         page([1, 0, 2, 0, 3], [0, 0, 0, 5, 0]).replace("loop_lag", "lag"),
     ],
 )
-def test_a_page_that_is_none_or_damaged_tells_nothing(damaged: str | None) -> None:
+def test_a_missing_or_damaged_page_gives_no_figures(damaged: str | None) -> None:
     assert parse(damaged) is None
 
 
-def test_what_was_counted_before_the_load_is_left_out() -> None:
+def test_counts_from_before_the_load_are_excluded() -> None:
     before, after = times([9, 9, 0, 0, 0], [9, 0, 0, 0, 0]), times([9, 9, 100, 0, 0], [9, 100, 0, 0, 0])
     load = grown([before], [after])
     assert load
@@ -71,7 +71,7 @@ def test_several_machines_are_one_histogram() -> None:
     assert load and load.service.counts == (10, 0, 0, 30, 0) and load.loop_lag.counts == (2,) * 5
 
 
-def test_a_machine_that_tells_nothing_or_began_again_leaves_no_figure() -> None:
+def test_a_silent_or_restarted_machine_gives_no_figure() -> None:
     less, more = times([1] * 5, [1] * 5), times([2] * 5, [2] * 5)
     assert grown([less], [more])
     assert grown([more], [less]) is None, "a server that was started again counts from zero"

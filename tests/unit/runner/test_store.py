@@ -146,7 +146,7 @@ def test_one_process_holds_a_run(tmp_path: Path) -> None:
         Store(tmp_path / "other")
 
 
-def test_what_a_killed_attempt_left_is_cleared(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_attempt_are_removed(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run")
     store.keep("raw/b001-o001-a1/siege.stdout", b"x")
     store.keep("histograms/b001-o001-a1.hdr", b"x")

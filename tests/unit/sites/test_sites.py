@@ -102,7 +102,7 @@ def test_the_command_line_builds_and_refuses(tmp_path: Path) -> None:
     assert "office" in wrong.stderr
 
 
-def test_a_site_that_says_too_much_is_refused(tmp_path: Path) -> None:
+def test_a_site_with_unknown_keys_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "office.yml"
     path.write_text(OFFICE.read_text() + "colour: blue\n")
     with pytest.raises(SiteError, match="colour"):
@@ -131,8 +131,8 @@ def test_a_drawn_site_may_have_pages_outside_of_its_mix(tmp_path: Path) -> None:
     made = build(path, tmp_path / "out")
     assert (tmp_path / "out/office/news/large.pdf").stat().st_size == 70000
     assert (tmp_path / "out/office/hello.html").read_text() == "hi"
-    beside = [file for file in made["files"] if file["weight"] == 0]
-    assert [file["path"] for file in beside] == ["hello.html", "news/large.pdf"]
+    unrequested = [file for file in made["files"] if file["weight"] == 0]
+    assert [file["path"] for file in unrequested] == ["hello.html", "news/large.pdf"]
     assert [file for file in made["files"] if file["weight"]] == manifest(alone)["files"]
     assert url_list(made, "", 1) == url_list(manifest(alone), "", 1)
     assert lockstep_list(made, "", 1, 10) == lockstep_list(manifest(alone), "", 1, 10)
@@ -161,7 +161,7 @@ def test_the_home_page_of_2025_has_the_published_bytes_and_requests(tmp_path: Pa
     assert sorted(kinds["images"])[9] == 8 * 1024, "the median image"
 
 
-def test_a_compressed_variant_is_that_of_the_file_beside_it(tmp_path: Path) -> None:
+def test_a_compressed_variant_matches_its_file(tmp_path: Path) -> None:
     made = build(SITES_DIR / "home-2025.yml", tmp_path)
     weights = {file["path"]: file["weight"] for file in made["files"]}
     variants = [path for path in weights if path.endswith(".gz")]

@@ -1,4 +1,4 @@
-"""Whatever is wrong with an experiment is said in one sentence, before anything starts."""
+"""Each error of an experiment is reported in one sentence, before anything starts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -157,13 +157,13 @@ def test_mistakes_in_scales_are_named(rewrite: Rewrite, project: Registry, chang
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_an_unknown_experiment_is_answered_with_those_there_are(project: Registry) -> None:
+def test_the_error_for_an_unknown_experiment_lists_the_known_ones(project: Registry) -> None:
     with pytest.raises(ExperimentError, match=r"unknown experiment 'tinyy' \(did you mean 'tiny'\?\); allowed: tiny"):
         load(project.experiment_file("tinyy"), project)
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "a: [", "1: 2", ""])
-def test_what_is_no_mapping_is_refused(project: Registry, text: str) -> None:
+def test_a_document_that_is_no_mapping_is_refused(project: Registry, text: str) -> None:
     path = project.experiment_file("tiny")
     path.write_text(text)
     with pytest.raises(ExperimentError, match=r"(not YAML|must be a mapping)"):

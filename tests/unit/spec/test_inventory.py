@@ -49,5 +49,5 @@ def test_a_wrong_value_is_named_with_inventory_host_and_variable(variables: dict
     assert str(refused.value).startswith(mistake)
 
 
-def test_what_vmtoll_does_not_read_is_unknown() -> None:
+def test_variables_that_vmtoll_does_not_read_are_unknown() -> None:
     assert HostVars.unknown({"vmtoll_linc": 1, "vmtoll_link": "1gbit", "ansible_host": "x"}) == ["vmtoll_linc"]

@@ -24,7 +24,7 @@ def at(name: str, scale: str) -> Resolved:
     return load(Registry().experiment_file(name), scale="full" if scale == "full" else "small")
 
 
-def test_all_nine_are_there() -> None:
+def test_all_nine_exist() -> None:
     assert published() == [
         *("event-servers-2008", "image-offload-2007", "lua-2008", "mail-stack-2009", "metal-vs-kvm-2009"),
         *("one-core-four-cores-2009", "php-2006", "rate-sweep-2006", "small-servers-2003"),

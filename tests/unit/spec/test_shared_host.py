@@ -95,7 +95,7 @@ def test_a_neighbours_tool_and_capacity_count(project: Registry) -> None:
         ({**RATE, "kind": "ramp", "guests": 2}, r"guests: unknown key 'guests'"),
     ],
 )
-def test_what_does_not_go_together_is_refused(project: Registry, change: dict[str, Any], said: str) -> None:
+def test_conflicting_settings_are_refused(project: Registry, change: dict[str, Any], said: str) -> None:
     path = with_workload(project, change)
     with pytest.raises(ExperimentError, match=said):
         load(path, project)

@@ -68,7 +68,7 @@ def test_mistakes_in_steps_are_named(wide: Registry, rewrite: Rewrite, change: d
         resolved(rewrite, wide, **change)
 
 
-def test_a_guest_that_is_not_there_is_skipped_with_what_it_needs(wide: Registry, rewrite: Rewrite) -> None:
+def test_a_missing_guest_is_skipped_and_its_needs_are_named(wide: Registry, rewrite: Rewrite) -> None:
     inventory = inventory_of("kvm-low", "kvm-other", optional=list(PROFILES))
     left = without_absent(resolved(rewrite, wide), inventory, wide)
     assert left.environments == ["metal", "kvm-low", "kvm-other"]
