@@ -110,7 +110,7 @@ def test_exec_begins_at_an_instant_of_the_machines_clock(sut: AgentLine) -> None
     assert passed["started_at"] > later["started_at"]
 
 
-def test_what_waits_for_its_instant_can_be_called_off(sut: AgentLine) -> None:
+def test_a_scheduled_load_can_be_cancelled(sut: AgentLine) -> None:
     waiting, over = sut.ask("exec", argv=["true"], start_at_s=time.time() + 60), threading.Event()
 
     def call_off() -> None:
@@ -186,7 +186,7 @@ def test_a_server_that_never_listens_is_an_answer(sut: AgentLine) -> None:
     sut.call("server_stop", name="lighttz")
 
 
-def test_when_the_runner_is_gone_nothing_is_left(machines: Inventory) -> None:
+def test_nothing_is_left_after_the_runner_exits(machines: Inventory) -> None:
     line, other = AgentLine(machines.suts["metal"]), AgentLine(machines.suts["metal"])
     line.open()
     line.call("lock", owner="the first run")
@@ -276,7 +276,7 @@ def test_no_answer_in_time_is_a_lost_machine(sut: AgentLine) -> None:
         sut.call("exec", 0.2, argv=["sleep", "5"])
 
 
-def test_a_machine_that_cannot_be_reached_says_why() -> None:
+def test_the_error_names_why_a_machine_is_unreachable() -> None:
     line = AgentLine(Host("far", "client", {"ansible_connection": "local", "ansible_python_interpreter": "/bin/false"}))
     with pytest.raises(HostLostError, match="far: "):
         line.open(5)
@@ -389,7 +389,7 @@ def test_the_agent_is_plain_python_of_3_9() -> None:
         assert "from __future__ import annotations" in (folder / f"{name}.py").read_text()
 
 
-def test_ssh_is_called_as_the_inventory_says() -> None:
+def test_ssh_uses_the_settings_of_the_inventory() -> None:
     host = Host(
         "metal",
         "metal",

@@ -66,7 +66,7 @@ def threads_of(*names: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["/usr/bin/python3", "-c", THREADS, *names])
 
 
-def test_the_threads_of_a_real_qemu_are_told_apart(qemu: subprocess.Popen[bytes], agent: AgentLine) -> None:
+def test_threads_of_a_real_qemu_are_distinguished(qemu: subprocess.Popen[bytes], agent: AgentLine) -> None:
     def used() -> dict[str, float]:
         seen = agent.call("usage", domains=["toll"], uri="qemu:///none")["domains"]["toll"]
         return dict(seen["threads_s"])
@@ -75,21 +75,21 @@ def test_the_threads_of_a_real_qemu_are_told_apart(qemu: subprocess.Popen[bytes]
     told = agent.call("usage", domains=["toll"], uri="qemu:///none")["domains"]["toll"]
     assert told["total_s"] == pytest.approx(sum(told["threads_s"].values()))
     assert told["threads_s"]["vhost"] == 0
-    assert told["kvm"] == {}, "an emulated guest has no exits, and nobody is asked for them"
+    assert told["kvm"] == {}, "an emulated guest has no exits, so the agent does not query them"
 
 
-def test_vhost_threads_are_counted_in_the_process_and_beside_it() -> None:
-    process, beside = threads_of("vhost-4711", "CPU 0/KVM"), threads_of("vhost-4711", "vhost-4711")
+def test_vhost_threads_are_counted_inside_and_outside_the_process() -> None:
+    process, outside = threads_of("vhost-4711", "CPU 0/KVM"), threads_of("vhost-4711", "vhost-4711")
     try:
         pid = str(process.pid)
         until(lambda: min(thread_seconds(pid, []).values()) > 0, 20, "the threads do not work")
-        until(lambda: thread_seconds(str(beside.pid), [])["vhost"] > 0, 20, "the threads beside it do not work")
-        spent = thread_seconds(str(beside.pid), [])["vhost"]
-        assert thread_seconds(pid, [str(beside.pid)])["vhost"] > spent > 0
+        until(lambda: thread_seconds(str(outside.pid), [])["vhost"] > 0, 20, "the threads outside it do not work")
+        spent = thread_seconds(str(outside.pid), [])["vhost"]
+        assert thread_seconds(pid, [str(outside.pid)])["vhost"] > spent > 0
     finally:
-        for one in (process, beside):
-            one.kill()
-            one.wait()
+        for started in (process, outside):
+            started.kill()
+            started.wait()
 
 
 A_THREAD_THAT_ENDS = """
@@ -127,7 +127,7 @@ def test_a_guest_that_kvm_runs_is_asked_of_libvirt(tmp_path: Path, monkeypatch: 
     process = threads_of("CPU 0/KVM", "CPU 1/KVM")
     try:
         pid = str(process.pid)
-        until(lambda: bool(kvm_counters(pid, "toll", "qemu:///system")), 20, "nobody was asked")
+        until(lambda: bool(kvm_counters(pid, "toll", "qemu:///system")), 20, "no counters were read")
         counted = kvm_counters(pid, "toll", "qemu:///system")
     finally:
         process.kill()
@@ -178,7 +178,7 @@ def test_resources_are_what_grew_per_request(guests: int) -> None:
     )))  # fmt: skip
 
 
-def test_where_nothing_counts_there_is_nothing_and_no_zero() -> None:
+def test_missing_counters_give_no_value_instead_of_zero() -> None:
     counted = usage.telemetry(reading(10, kvm=False), reading(1010, kvm=False), 1000)
     assert counted is not None
     assert counted.kvm is None
@@ -191,7 +191,7 @@ def test_where_nothing_counts_there_is_nothing_and_no_zero() -> None:
 def test_a_run_keeps_what_the_host_saw_of_each_trial(
     qemu: subprocess.Popen[bytes], project: Registry, inventory: Path, tmp_path: Path, rewrite: Callable[..., Path]
 ) -> None:
-    """The server of the guest runs here, beside a QEMU that emulates and serves nobody."""
+    """The guest's server runs on this machine, next to an idle emulated QEMU."""
     tree = yaml.safe_load(inventory.read_text())
     groups = tree["all"]["children"]
     guest = groups["metal"]["hosts"].pop("metal-two") | {"vmtoll_kvm_host": "box", "vmtoll_domain": "toll"}

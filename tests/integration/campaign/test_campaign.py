@@ -119,7 +119,7 @@ def test_a_machine_in_two_testbeds_is_refused(tmp_path: Path) -> None:
         read_testbeds(inventory)
 
 
-def test_a_dry_run_says_what_would_run_where_and_starts_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_lists_runs_by_test_bed_and_starts_nothing(tmp_path: Path) -> None:
     groups = {
         "cell_a": {"client1": {}, "metal1": {"vmtoll_environment": "metal"}},
         "cell_b": {"client2": {}, "metal2": {"vmtoll_environment": "metal"}},
@@ -140,7 +140,7 @@ def test_a_name_that_cannot_be_a_folder_is_refused(inventory: Path, tmp_path: Pa
     assert "campaign 'a=b': letters, digits" in str(found.exception)
 
 
-def test_two_testbeds_measure_one_fails_and_the_same_command_goes_on_with_it(
+def test_the_same_command_continues_after_one_of_two_test_beds_failed(
     small: Registry, two_testbeds: dict[str, Hosts], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, folder = tmp_path / "testbeds.yml", tmp_path / "spring"
@@ -184,7 +184,7 @@ def test_two_testbeds_measure_one_fails_and_the_same_command_goes_on_with_it(
         assert bed["estimate"]["ratio"] == pytest.approx(rates["metal-two"] / rates["metal"], rel=1e-6)
 
 
-def test_a_run_that_was_killed_is_gone_on_with(small: Registry, two_testbeds: dict[str, Hosts], tmp_path: Path) -> None:
+def test_a_killed_run_is_continued(small: Registry, two_testbeds: dict[str, Hosts], tmp_path: Path) -> None:
     path, folder = tmp_path / "testbeds.yml", tmp_path / "spring"
     write_inventory(path, {"cell_a": two_testbeds["cell_a"]})
 
@@ -226,7 +226,7 @@ def test_an_experiment_that_changed_or_another_process_is_refused(
         campaign_of(small, path, folder).measure()
 
 
-def test_commands_run_in_parallel_and_are_told_as_they_end(tmp_path: Path) -> None:
+def test_commands_run_in_parallel_and_are_reported_as_they_end(tmp_path: Path) -> None:
     """Each of two test beds waits for the other: one after the other, neither would end well."""
     wait = "for n in $(seq 300); do test -e {other} && exit {code}; sleep 0.1; done; exit 9"
 
@@ -286,7 +286,7 @@ list(fan_out({("a", "x"): first, ("a", "y"): second}))
     assert not (tmp_path / "second").exists()
 
 
-def test_the_verbs_of_a_dataset(small: Registry, inventory: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_dataset(small: Registry, inventory: Path, tmp_path: Path) -> None:
     run_dir = run(small.experiment_file("tiny"), inventory, tmp_path / "r", registry=small)
     data, runner = tmp_path / "d", CliRunner()
     words = ["partition", str(run_dir), "--output", str(data), "--campaign", "c", "--testbed", "home"]

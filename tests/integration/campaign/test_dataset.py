@@ -180,7 +180,7 @@ def bed_figures(testbed: str, mean: float, sd: float, blocks: int, **keys: Any) 
     return BedFigures(**figures | keys)
 
 
-def test_the_spread_between_testbeds_is_the_usual_estimators_where_testbeds_are_alike() -> None:
+def test_spread_between_similar_test_beds_equals_the_usual_estimate() -> None:
     """With equal standard errors Hedges and Olkin's estimator is DerSimonian and Laird's, and all weights are one."""
     means, sd, blocks = np.array([0.20, 0.26, 0.17, 0.23, 0.31, 0.15]), 0.05, 8
     (effect,) = across([bed_figures(f"c{n}", float(mean), sd, blocks) for n, mean in enumerate(means)], 0.02)
@@ -226,7 +226,7 @@ def test_one_odd_host_of_four_claims_nothing() -> None:
         (TAIL, rate(100), Because.LIMITED_TAIL),
     ],
 )
-def test_a_limited_testbed_is_refused_by_itself(metric: Any, load: Load, because: Because, tmp_path: Path) -> None:
+def test_only_the_limited_test_bed_is_refused(metric: Any, load: Load, because: Because, tmp_path: Path) -> None:
     """Two of seven were limited in every trial of the slower side; of all trials together that is less than half."""
     sign = -1 if metric is THROUGHPUT else 1
     keys = {"metric": metric, "scenario": Scenario("s", "w", load)}
@@ -345,7 +345,7 @@ def test_guests_on_emulation_are_not_pooled_with_others(tmp_path: Path) -> None:
     assert text(figures.effects[0]) == "undecided (3 more test beds needed)"
 
 
-def test_guests_on_different_hardware_are_not_pooled_and_the_page_says_so(tmp_path: Path) -> None:
+def test_guests_on_different_hardware_are_not_pooled_which_the_page_states(tmp_path: Path) -> None:
     for testbed, hardware in (("a", "native"), ("b", "native"), ("c", "nested"), ("d", "emulated")):
         run = run_of(tmp_path, testbed, 0.9, hardware=Hardware(hardware))
         partition(run, tmp_path / "d", "mixed", testbed)
@@ -381,7 +381,7 @@ def test_a_dataset_of_before_hardware_was_recorded_is_of_unknown_hardware(tmp_pa
         (Code.LINK_BOUND, (None,), Limit.LINK),
     ],
 )
-def test_where_the_client_or_the_link_set_the_pace_on_both_sides_nothing_is_decided(
+def test_no_verdict_when_both_sides_are_client_or_link_limited(
     tmp_path: Path, code: Code, roles: tuple[Role | None, ...], limit: Limit
 ) -> None:
     def limit_closed(row: Row) -> list[Row]:
@@ -423,7 +423,7 @@ def test_runs_that_are_older_than_a_column_are_read_with_the_others(
     assert entry(figures, "host_cpu", "lighttz", CLOSED).verdict.blocks == 1
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_unreadable_input_is_reported(tmp_path: Path) -> None:
     run, data = run_of(tmp_path, "one", 0.9), tmp_path / "data"
     with pytest.raises(LoadError, match="no campaign: no file trials/"):
         campaign_figures(str(data))
@@ -441,7 +441,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         partition(half, data, "spring", "half")
 
 
-def test_the_page_says_what_the_figures_say(figures: Figures, tmp_path: Path) -> None:
+def test_the_page_agrees_with_the_figures(figures: Figures, tmp_path: Path) -> None:
     page = write_page(figures, tmp_path / "campaign.html").read_text()
     assert "5 test beds, 360 trials" in page
     assert page.count("<svg") == 2  # throughput, tail

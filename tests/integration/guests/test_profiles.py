@@ -47,7 +47,7 @@ def test_it_is_a_domain_by_libvirts_schema(profile: str, accelerator: GuestAccel
 
 
 @pytest.mark.skipif(not shutil.which("virt-xml-validate"), reason="libvirt-clients is not installed")
-def test_the_schema_tells_a_domain_from_another_text(tmp_path: Path) -> None:
+def test_the_schema_rejects_text_that_is_no_domain(tmp_path: Path) -> None:
     file = tmp_path / "domain.xml"
     file.write_text(render(profiles.load("kvm-default"), guest("kvm-default"), FILES).replace("<disk ", "<dsik ", 1))
     assert subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, check=False).returncode != 0
@@ -66,7 +66,7 @@ def test_a_guest_of_2009_has_the_hardware_of_2009() -> None:
         assert attributes(tree, "os/type")["machine"] == "pc"
 
 
-def test_packets_are_carried_by_vhost_but_under_emulation_or_when_the_profile_says_so() -> None:
+def test_vhost_carries_packets_unless_emulated_or_disabled_by_the_profile() -> None:
     def backend(profile: str, accelerator: GuestAccelerator) -> str:
         return attributes(domain(profile, accelerator), "devices/interface/driver")["name"]
 
@@ -74,7 +74,7 @@ def test_packets_are_carried_by_vhost_but_under_emulation_or_when_the_profile_sa
     assert {backend("kvm-default", "tcg"), backend("kvm-virtio-nvhost", "kvm")} == {"qemu"}
 
 
-def test_only_pinning_gives_a_virtual_cpu_a_cpu_of_its_own() -> None:
+def test_only_pinning_gives_a_virtual_cpu_a_dedicated_cpu() -> None:
     def pins(profile: str) -> list[str]:
         return [element.attrib["cpuset"] for element in domain(profile).findall("cputune/*")]
 
@@ -84,21 +84,21 @@ def test_only_pinning_gives_a_virtual_cpu_a_cpu_of_its_own() -> None:
     assert attributes(shared, "cputune/emulatorpin") == {"cpuset": "2-5"}
 
 
-def test_there_are_as_many_queues_as_virtual_cpus() -> None:
+def test_one_queue_per_virtual_cpu() -> None:
     assert attributes(domain("kvm-default"), "devices/interface/driver")["queues"] == "1"
     assert attributes(domain("kvm-multiqueue"), "devices/interface/driver")["queues"] == "4"
     assert attributes(domain("kvm-multiqueue", vcpus=2), "devices/interface/driver")["queues"] == "2"
 
 
-def test_the_rungs_add_one_toggle_each_and_end_at_tuned() -> None:
-    ladder = ("kvm-default", "kvm-step-multiqueue", "kvm-step-pinned", "kvm-step-hugepages", "kvm-tuned")
-    said = [dict(profiles.load(name).values) for name in ladder]
-    changed = [{key for key in after if after[key] != before[key]} for before, after in itertools.pairwise(said)]
+def test_each_tuning_step_adds_one_toggle() -> None:
+    steps = ("kvm-default", "kvm-step-multiqueue", "kvm-step-pinned", "kvm-step-hugepages", "kvm-tuned")
+    values = [dict(profiles.load(name).values) for name in steps]
+    changed = [{key for key in after if after[key] != before[key]} for before, after in itertools.pairwise(values)]
     assert changed == [{"nic_queues"}, {"cputune", "needs"}, {"memory_backing", "needs"}, {"cmdline"}]
     for name in TOGGLES:
-        alone, base = profiles.load(name).values, said[0]
-        assert all(said[-1][key] == alone[key] for key in alone if alone[key] != base[key] and key != "needs"), name
-    assert set(said[-1]["needs"]) == {need for name in TOGGLES for need in profiles.load(name).needs}
+        alone, base = profiles.load(name).values, values[0]
+        assert all(values[-1][key] == alone[key] for key in alone if alone[key] != base[key] and key != "needs"), name
+    assert set(values[-1]["needs"]) == {need for name in TOGGLES for need in profiles.load(name).needs}
 
 
 def test_a_virtual_function_is_handed_over_by_its_address() -> None:
@@ -108,12 +108,12 @@ def test_a_virtual_function_is_handed_over_by_its_address() -> None:
         domain("kvm-sriov", vf="")
 
 
-def test_memory_of_the_inventory_goes_before_the_profiles() -> None:
+def test_memory_of_the_inventory_overrides_the_profiles() -> None:
     assert domain("kvm-default").findtext("memory") == "1024"
     assert domain("kvm-default", memory_mib=4096).findtext("memory") == "4096"
 
 
-def test_who_the_guest_is_stands_on_its_kernels_command_line() -> None:
+def test_the_kernel_command_line_identifies_the_guest() -> None:
     words = (
         domain("kvm-default", address="198.18.0.30", prefix=15, gateway="198.18.0.1").findtext("os/cmdline") or ""
     ).split()

@@ -57,7 +57,7 @@ def test_other_guests_are_called_after_their_profiles() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(topology.TOPOLOGIES.glob("*.yml")), ids=lambda file: file.stem)
-def test_every_topology_has_names_and_addresses_of_its_own(file: Path) -> None:
+def test_every_topology_has_unique_names_and_addresses(file: Path) -> None:
     shape = topology.shape(file.stem)
     everybody = [*shape.machines, *shape.guests]
     names = [machine["name"] for machine in everybody] + list(shape.kvm_hosts)
@@ -79,7 +79,7 @@ def test_every_topology_has_names_and_addresses_of_its_own(file: Path) -> None:
         ("single", ["kvm-defualt"], "Unknown guest profile 'kvm-defualt' (did you mean 'kvm-default'?); allowed: kvm-"),
     ],
 )
-def test_what_does_not_exist_is_said_with_what_there_is(topology: str, profiles: list[str], said: str) -> None:
+def test_errors_for_unknown_names_list_the_known_ones(topology: str, profiles: list[str], said: str) -> None:
     with pytest.raises(UserError) as refused:
         lab.up("unshaped", topology, ",".join(profiles))
     assert str(refused.value).startswith(said)

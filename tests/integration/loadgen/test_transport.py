@@ -111,7 +111,7 @@ def test_an_open_loop_makes_full_handshakes(nginx: Logged, tool: str) -> None:
     assert seen == (Counter({". HTTP/1.1": 100}), 100)
 
 
-def test_vegeta_resumes_where_it_is_told_to(nginx: Logged) -> None:
+def test_vegeta_resumes_sessions_only_if_configured(nginx: Logged) -> None:
     urls = nginx.urls(resumption=True)
     told_not_to = nginx.send("vegeta", OpenLoad(urls, 50, 50, keep_alive=False))
     assert told_not_to == (Counter({". HTTP/1.1": 50}), 50)

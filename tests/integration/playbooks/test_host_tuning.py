@@ -1,4 +1,4 @@
-"""Hosts made steady and set back: the real role over a tree that stands in for /sys, and over this machine's own.
+"""Host settings applied and restored: the real role over a simulated /sys, and over that of this machine.
 
 What this machine cannot do (a virtual one governs no clock rate and has no siblings) is tried on the tree only.
 """
@@ -72,7 +72,7 @@ def record(root: Path) -> dict[str, Any]:
     return found
 
 
-def test_what_is_asked_for_is_set_once_and_everything_set_back(root: Path) -> None:
+def test_settings_are_applied_once_and_all_restored(root: Path) -> None:
     would = tuning(root=root, check=True, **ALL)
     assert would["changed"]
     assert contents(root) == TREE, "check mode"
@@ -119,7 +119,7 @@ def test_a_reboot_has_set_it_back_already(root: Path) -> None:
     assert not (root / "var/lib/vmtoll/host-tuning.json").exists()
 
 
-def test_what_a_host_cannot_do_is_named_before_anything_is_changed(root: Path) -> None:
+def test_settings_that_a_host_lacks_are_named_before_any_change(root: Path) -> None:
     for file in root.glob(f"{CPU}/cpu*/cpufreq/*"):
         file.unlink()
     (root / f"{CPU}/smt/control").write_text("notsupported")
@@ -174,7 +174,7 @@ def test_the_verbs_do_it_by_inventory(root: Path, tmp_path: Path) -> None:
     assert contents(root) == TREE
 
 
-def test_an_inventory_that_asks_for_nothing_is_told_so(tmp_path: Path) -> None:
+def test_an_inventory_without_settings_gets_a_message(tmp_path: Path) -> None:
     inventory = tmp_path / "lab.yml"
     inventory.write_text(yaml.safe_dump({"all": {"hosts": {"big1": None}}}))
     done = subprocess.run([VMTOLL, "tune", "-i", inventory], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The checks before a run, on machines that are this one: real agents, real iperf3, faults planted."""
+"""The checks before a run, on machines that are this one: real agents, real iperf3, faults injected."""
 
 import inspect
 import json
@@ -30,7 +30,7 @@ def by_machine(found: list[CheckResult]) -> dict[str, CheckResult]:
     return {finding.machine: finding for finding in found}
 
 
-def test_whoever_is_not_reached_is_said_to_be_so_and_the_others_are_looked_at(tmp_path: Path) -> None:
+def test_preflight_reports_unreachable_machines_and_checks_the_others(tmp_path: Path) -> None:
     closed, empty = free_port(), {"ansible_python_interpreter": "/nonexistent/python3"}
     tree = here(tmp_path, client=empty)
     tree["metal"]["hosts"].append("gone")
@@ -108,13 +108,13 @@ def test_one_machine_is_on_one_segment_with_itself_and_its_link_is_measured(tmp_
     assert said == ["preflight: load between client and metal, twice 2 s"]
 
 
-def test_a_route_over_a_router_and_an_address_without_one_are_told_apart(tmp_path: Path) -> None:
+def test_a_route_over_a_router_and_a_missing_route_are_distinguished(tmp_path: Path) -> None:
     with opened(here(tmp_path)) as (lab, _):
         nowhere = lab.probe(lab.hosts[0], "network", "255.255.255.255")
     assert nowhere["error"]
 
 
-def test_kvm_is_tried_and_not_looked_at(tmp_path: Path) -> None:
+def test_kvm_is_tested_by_running_a_guest(tmp_path: Path) -> None:
     """On whatever machine this runs: the sentence and the verdict belong together, and no device is no KVM."""
     with opened(here(tmp_path)) as (lab, _):
         text = (PROBES / "kvm.py").read_text().replace('"/dev/kvm"', f'"{tmp_path}/kvm"')
@@ -180,7 +180,7 @@ def test_a_check_is_a_file_and_one_that_breaks_is_a_finding(tmp_path: Path, monk
     assert (second, well) == ("second_new", CheckResult("metal", "ok", "all is well"))
 
 
-def test_a_machine_that_goes_meanwhile_is_a_finding(tmp_path: Path) -> None:
+def test_a_machine_lost_during_the_checks_is_a_finding(tmp_path: Path) -> None:
     with opened(here(tmp_path)) as (lab, _):
         lab.lines["metal"].give_up("pulled")
         said = by_machine(list(system.check(lab)))

@@ -36,7 +36,7 @@ def named(project: Registry, rewrite: Rewrite) -> Path:
     return rewrite(servers=["lighttz", "absent"], environments=["metal"], blocks=1, noise_floor=None)
 
 
-def test_a_machine_says_what_it_runs(project: Registry, inventory: Path) -> None:
+def test_a_machine_reports_its_release(project: Registry, inventory: Path) -> None:
     assert release_of(load_inventory(inventory, ["metal"]).suts["metal"]) == HERE
 
 
@@ -55,7 +55,7 @@ def test_a_server_that_the_release_lacks_is_skipped_by_name(
     assert {facts["release"] for facts in json.loads((folder / "hosts.json").read_text()).values()} == {HERE}
 
 
-def test_nobody_is_asked_without_such_a_server_and_an_unknown_release_ships_all(
+def test_releases_are_queried_only_when_needed_and_an_unknown_one_ships_all(
     project: Registry, inventory: Path, named: Path, rewrite: Rewrite
 ) -> None:
     machines = load_inventory(inventory, ["metal"])

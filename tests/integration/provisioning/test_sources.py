@@ -110,7 +110,7 @@ def member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
 
 @pytest.fixture
 def named(project: Registry, rewrite: Rewrite) -> Path:
-    """An experiment that names the server beside lighttz, on one machine, without keep-alive."""
+    """An experiment with the server and lighttz, on one machine, without keep-alive."""
     folder = project.root / "server-builds/tiny"
     folder.mkdir()
     (folder / "server.yml").write_text(yaml.safe_dump(SERVER))
@@ -195,7 +195,7 @@ def test_only_the_archive_that_the_user_named_is_built(archive: dict[str, str], 
         member(program, {"tiny": archive}, makes="other")
 
 
-def test_what_is_no_archive_is_refused(archive: dict[str, str], member: Build) -> None:
+def test_a_file_that_is_no_archive_is_refused(archive: dict[str, str], member: Build) -> None:
     Path(archive["path"]).write_bytes(b"<html>not found</html>")
     digest = hashlib.sha256(b"<html>not found</html>").hexdigest()
     with pytest.raises(UserError, match=r"sources.yml: tiny.path: `tar -xf .*ended with 2"):

@@ -95,7 +95,7 @@ def test_the_package_validates_without_a_network(bundle: Path) -> None:
     assert {task["name"] for task in report["tasks"]} == {*TABLES, *LARGE_TABLES, "records", "tables", "run", "hosts"}
 
 
-def test_every_column_says_what_it_means(bundle: Path) -> None:
+def test_every_column_has_a_description(bundle: Path) -> None:
     described = [r for r in _package(bundle)["resources"] if "schema" in r]
     assert len(described) == len(TABLES) + len(LARGE_TABLES)
     for resource in described:
@@ -173,10 +173,10 @@ def test_the_table_is_an_export_of_the_records(bundle: Path) -> None:
 
 def test_the_schemas_that_follow_from_the_model_are_up_to_date() -> None:
     for name, content in generated().items():
-        assert (FOLDER / name).read_bytes() == content, f"{name}: write it anew, python -m vmtoll.publish.schema"
+        assert (FOLDER / name).read_bytes() == content, f"{name}: regenerate it, python -m vmtoll.publish.schema"
 
 
-def test_percentiles_and_counts_tell_the_same(bundle: Path) -> None:
+def test_percentiles_and_counts_agree(bundle: Path) -> None:
     """Nearest rank over the counts gives the percentile; all requests that were timed are there."""
     trials = pd.read_csv(bundle / "trials.csv").set_index(["block", "order", "attempt"])
     table = pd.read_csv(bundle / "percentiles.csv")
@@ -203,7 +203,7 @@ def test_seconds_and_histograms_count_the_same_requests(copy: Path) -> None:
     assert len(found) > 10
 
 
-def test_open_loops_are_told_from_closed_ones(copy: Path) -> None:
+def test_open_loops_are_distinguished_from_closed_ones(copy: Path) -> None:
     trials = pd.read_csv(copy / "trials.csv")
     table = pd.read_csv(copy / "percentiles.csv").merge(trials, on=["run_id", "block", "order", "attempt"])
     kinds = dict(zip(table["load_kind"], table["latency"], strict=True))
@@ -218,7 +218,7 @@ def test_every_figure_has_a_column() -> None:
     assert set(observation.COLUMNS) | set(TRIAL) == set(names("samples"))
 
 
-def test_it_says_how_to_cite_it(bundle: Path, copy: Path) -> None:
+def test_the_bundle_can_be_cited(bundle: Path, copy: Path) -> None:
     citation = yaml.safe_load((bundle / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["cff-version"] == "1.2.0"
     assert citation["authors"] == [{"name": "A. Author"}]
@@ -229,7 +229,7 @@ def test_it_says_how_to_cite_it(bundle: Path, copy: Path) -> None:
     assert yaml.safe_load((copy / "CITATION.cff").read_text(encoding="utf-8"))["authors"] == [{"name": "anonymous"}]
 
 
-def test_the_readme_tells_question_method_and_emulation(bundle: Path) -> None:
+def test_the_readme_has_question_method_and_emulation(bundle: Path) -> None:
     text = (bundle / "README.md").read_text(encoding="utf-8")
     run = json.loads((bundle / "run.json").read_text(encoding="utf-8"))
     assert run["experiment"]["question"] in text
@@ -289,7 +289,7 @@ def test_an_unfinished_run_is_not_published(tmp_path: Path) -> None:
     assert not (tmp_path / "bundle").exists()
 
 
-def test_a_column_that_nobody_described_is_not_published(tmp_path: Path) -> None:
+def test_an_undescribed_column_is_not_published(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path, Truth(blocks=1))
     (run_dir / "samples").mkdir()
     (run_dir / "samples" / "b001-o001-a1.csv").write_text("time_s,host,role,mood_pct\n1.0,client,client,3\n")

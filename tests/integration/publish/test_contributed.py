@@ -31,7 +31,7 @@ def bundle(original: Path, tmp_path: Path) -> Path:
 
 
 def forge(bundle: Path) -> None:
-    """Make digests and checksums fit what is there, as whoever tampers can."""
+    """Recompute digests and checksums for the current files, as an attacker can."""
     package = json.loads((bundle / "datapackage.json").read_text())
     for resource in package["resources"]:
         if (bundle / resource["path"]).exists():
@@ -97,7 +97,7 @@ def domain(document: dict[str, Any]) -> None:
         ("hosts.json", domain, "'domain kvm-default' may name a machine"),
     ],
 )
-def test_what_names_a_machine_is_refused_however_well_it_is_sealed(
+def test_machine_names_are_refused_even_with_a_correct_seal(
     bundle: Path, file: str, change: Callable[[dict[str, Any]], None], text: str
 ) -> None:
     edit(bundle, file, change)

@@ -12,7 +12,7 @@ from vmtoll.publish.bundle import open_run, publish
 SECRET = "rack7-node12"
 
 
-def test_this_machine_answers_and_preflight_names_what_it_does_not_tell(tmp_path: Path) -> None:
+def test_preflight_names_the_items_that_this_machine_does_not_disclose(tmp_path: Path) -> None:
     stated = {item: "stated" for item in NAMES if item != "switch"} | {"operator": "Jane Doe"}
     with opened(here(tmp_path, metal={"vmtoll_disclosure": stated})) as (lab, _):
         told = lab.lines["client"].call("disclosure", 180)

@@ -10,7 +10,7 @@ from vmtoll.model.hardware import Hardware, hardware_of
 from vmtoll.publish.bundle import open_bundle, publish
 
 
-def test_the_bundle_says_emulated_hardware(tmp_path: Path) -> None:
+def test_the_bundle_is_marked_emulated_hardware(tmp_path: Path) -> None:
     run = make_run(tmp_path, Truth({"nginx": 0.2}, blocks=2, hardware=Hardware.EMULATED))
     hosts = json.loads((run / "hosts.json").read_text())
     hosts["host"] |= facts("tcg-max")

@@ -53,7 +53,7 @@ def test_an_open_loop_has_a_tail_and_no_verdict_on_throughput(tmp_path: Path) ->
     assert tail["verdicts"]["throughput"]["estimate"] == ""
 
 
-def test_the_committed_run_says_that_it_is_emulated() -> None:
+def test_the_committed_run_is_marked_emulated() -> None:
     run = next(r for r in collect(DEMO.parents[1]) if r["id"] == f"demo/{DEMO.name}")
     assert run["emulated"]
     assert run["complete"]

@@ -135,7 +135,7 @@ def test_any_run_can_be_the_baseline_of_all_others(browser: webdriver.Chrome, in
     assert "0.78×" in guest or "0.77×" in guest, "0.7 ÷ 0.9"
 
 
-def test_what_is_shown_is_downloaded_as_csv(browser: webdriver.Chrome, index: str, tmp_path: Path) -> None:
+def test_the_shown_rows_are_downloaded_as_csv(browser: webdriver.Chrome, index: str, tmp_path: Path) -> None:
     visit(browser, f"{index}#view=scenarios&cpu=EPYC+9354&environment=kvm-default")
     browser.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     browser.find_element(By.CSS_SELECTOR, "#download button").click()

@@ -95,7 +95,7 @@ def tick(browser: webdriver.Chrome, value: str) -> None:
     browser.find_element(By.CSS_SELECTOR, f"input[value='{value}']").click()
 
 
-def test_lists_every_run_and_says_what_is_wrong_with_it(visit: Callable[..., webdriver.Chrome]) -> None:
+def test_lists_every_run_with_its_problems(visit: Callable[..., webdriver.Chrome]) -> None:
     shown = rows(visit())
     assert len(shown) == 5
     broken, running, emulated, b, a = shown
@@ -142,7 +142,7 @@ def test_filters_keep_the_rows_that_match_all_of_them(visit: Callable[..., webdr
     until(page, lambda p: len(rows(p)) == everything)
 
 
-def test_every_row_of_an_emulated_or_incomplete_run_says_so(visit: Callable[..., webdriver.Chrome]) -> None:
+def test_every_row_of_an_emulated_or_incomplete_run_is_marked(visit: Callable[..., webdriver.Chrome]) -> None:
     for run, words in ((EMULATED, "guest emulated, not a KVM measurement"), (RUNNING, "incomplete: 6 of 6 trials")):
         shown = rows(visit(f"#view=scenarios&run={run}"))
         assert len(shown) == 3
@@ -261,7 +261,7 @@ def test_rows_are_sorted_by_a_column_and_turned_round(visit: Callable[..., webdr
     until(page, lambda p: p.find_elements(By.LINK_TEXT, "Throughput ▲"))
 
 
-def test_disagreements_of_the_loops_stand_with_their_run(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_disagreements_of_the_loops_are_shown_with_their_run(browser: webdriver.Chrome, tmp_path: Path) -> None:
     truth = Truth({"nginx": 0.9}, loads=(closed(), rate(1000)), latency_ratio=2.0, change=_calm_in_the_closed_loop)
     add_run(tmp_path, truth, *A.split("/"))
     (run,) = collect(tmp_path)

@@ -28,7 +28,7 @@ START_LIMIT_S = 60
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The committed run, copied, so that nothing is written beside it."""
+    """A copy of the committed run, so that nothing is written next to the original."""
     copy: Path = tmp_path_factory.mktemp("demo") / DEMO.name
     shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns("raw"))
     return copy
@@ -54,7 +54,7 @@ def test_runs_headless_on_the_committed_run(name: str, demo: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["capacity", "metal_vs_kvm"])
-def test_kvm_on_emulated_hardware_is_said(name: str, tmp_path: Path) -> None:
+def test_kvm_on_emulated_hardware_is_reported(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, Truth({"nginx": 0.2}, blocks=2, hardware=Hardware.EMULATED))
     check(execute(name, run), ["KVM on emulated hardware: shows that the path works, not what KVM costs."])
 
@@ -135,7 +135,7 @@ def check(page: Path, says: list[str]) -> None:
         assert re.search(r"""alt=["'][^"']{10,}""", image), image[:200]
 
 
-def test_what_cannot_run_is_one_sentence(tmp_path: Path) -> None:
+def test_a_notebook_that_cannot_run_gives_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="no notebook 'tail'; there are: capacity, metal_vs_kvm, replication, tails"):
         execute("tail", tmp_path)
     with pytest.raises(LoadError, match=r"replication\.py: .*LoadError: .*neither a run nor a folder of runs"):

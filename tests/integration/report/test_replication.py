@@ -1,4 +1,4 @@
-"""Published figures beside ours: the right trials, the right arithmetic, and whether the shape is the same."""
+"""Published figures next to ours: the right trials, the right arithmetic, and whether the shape is the same."""
 
 import csv
 import itertools
@@ -222,7 +222,7 @@ def test_lowest_and_highest_trial_and_mean_of_three(tmp_path: Path) -> None:
         assert ours.value == pytest.approx(value)
 
 
-def test_what_has_no_usable_trial_names_the_findings(tmp_path: Path) -> None:
+def test_rows_without_a_usable_trial_name_the_findings(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         return [failed(row, Code.TOOL_FAILED) if row["server"] == "nginx" else row]
 

@@ -66,7 +66,7 @@ def assert_random(gaps_s: NDArray[np.float64], rate_rps: float) -> None:
     assert ljung_box(gaps_s, 10) > 0.01
 
 
-def test_a_rate_is_sent_at_random_and_to_both_sides_alike(measured: Measure) -> None:
+def test_both_sides_get_the_same_random_arrivals(measured: Measure) -> None:
     """The schedule that is kept, and the moments at which vegeta sent, both pass; the sides have one schedule."""
     folder, records = measured(("metal", "metal-two"))
     assert_sound(records)
@@ -138,6 +138,6 @@ def test_a_tool_that_sends_evenly_alone_cannot_send_at_random(measured: Measure)
         measured(crosscheck="oha", arrivals="poisson")
 
 
-def test_with_such_a_tool_arrivals_are_even_where_nothing_is_said(measured: Measure) -> None:
+def test_such_a_tool_sends_evenly_by_default(measured: Measure) -> None:
     _, records = measured(crosscheck="oha", rate_rps=100)
     assert {record.offered.arrivals for record in records} == {"constant"}

@@ -53,7 +53,7 @@ def test_a_command_that_fills_the_disk_is_not_believed(
 
 
 @pytest.mark.usefixtures("load_tools")
-def test_a_full_disk_on_the_client_fails_the_trial_by_name_and_the_run_goes_on(
+def test_a_full_disk_on_the_client_is_named_and_the_run_continues(
     small_disk: Path, project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -177,7 +177,7 @@ def test_two_runs_at_once_and_what_a_killed_one_leaves(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """The second is refused by name; after `kill -9` of the first nothing stands in the way."""
+    """The second run is refused by name; after `kill -9` of the first, a run can start."""
     rewrite(blocks=4, duration_s=0.3, noise_floor=None)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(Registry.__init__, "__defaults__", (project.root,))

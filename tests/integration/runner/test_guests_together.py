@@ -122,7 +122,7 @@ def test_a_load_is_spread_over_guests_and_metal_has_it_alone(measured: Measured,
     assert json.loads((folder / "run.json").read_text())["differences"]["undeclared"] == []
 
 
-def test_within_a_load_the_guests_take_turns(measured: Measured, tmp_path: Path) -> None:
+def test_guests_take_turns_within_a_load(measured: Measured, tmp_path: Path) -> None:
     """Of 200 requests, and of those of the warm-up, each of two guests gets the half."""
     measured(["metal-two"], **RATE, guests=2)
     sums = [sum(asked(tmp_path, name).values()) for name in GUESTS[:2]]
@@ -130,7 +130,7 @@ def test_within_a_load_the_guests_take_turns(measured: Measured, tmp_path: Path)
     assert min(sums) >= 100
 
 
-def test_a_closed_loop_goes_to_all_guests_and_finds_its_rate_again(measured: Measured, tmp_path: Path) -> None:
+def test_a_closed_loop_loads_all_guests_and_reaches_its_rate_again(measured: Measured, tmp_path: Path) -> None:
     _, records = measured(["metal-two"], blocks=2, tool="oha", crosscheck=None, users=4, guests=[1, 3])
     assert_sound(records)
     for record in records:
@@ -167,7 +167,7 @@ def test_a_share_is_of_the_capacity_of_one_guest_alone(measured: Measured, unlim
 
 
 def test_a_neighbour_whose_server_dies_voids_the_trial(measured: Measured, tmp_path: Path) -> None:
-    """It listens, is looked at, and ends."""
+    """The server listens, passes its check, and ends."""
     path = tmp_path / "guest-2/etc/vmtoll/servers/lighttz.json"
     spec = json.loads(path.read_text())
     dies = f"import socket\ns = socket.create_server(('127.0.0.1', {spec['port']}))\nfor _ in range(3): s.accept()"
@@ -178,7 +178,7 @@ def test_a_neighbour_whose_server_dies_voids_the_trial(measured: Measured, tmp_p
     ] * 2
 
 
-def test_too_few_guests_are_told_before_anything_starts(measured: Measured) -> None:
+def test_too_few_guests_are_reported_before_anything_starts(measured: Measured) -> None:
     with pytest.raises(InventoryError, match=r"3 guests on one host have vmtoll_environment 'metal-two', 4 are needed"):
         measured(["metal-two"], **RATE, guests=3, neighbour={"rate_rps": 10})
 

@@ -1,4 +1,4 @@
-"""Guests that idle beside a trial are paused: their QEMU is a process that really stops, by a stand-in for virsh."""
+"""Idle guests are paused during a trial: a substitute for virsh stops a real process in place of QEMU."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def libvirt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_guest_is_paused_while_metal_is_measured_and_never_left_so(
+def test_a_guest_is_paused_while_metal_is_measured_and_always_resumed(
     project: Registry, guests: Path, tmp_path: Path, rewrite: Rewrite, libvirt: Path
 ) -> None:
     seen: dict[str, set[bool]] = {}
@@ -91,7 +91,7 @@ def test_a_run_that_fails_resumes_what_it_paused(
 
 
 @pytest.mark.parametrize("pause", [True, False])
-def test_a_guest_that_cannot_be_paused_is_said_once_and_the_run_goes_on(
+def test_a_guest_that_cannot_be_paused_is_reported_once_and_the_run_continues(
     project: Registry, guests: Path, tmp_path: Path, rewrite: Rewrite, libvirt: Path, pause: bool
 ) -> None:
     (libvirt / "virsh").write_text("#!/bin/sh\necho no such domain >&2\nexit 1\n")
@@ -104,7 +104,7 @@ def test_a_guest_that_cannot_be_paused_is_said_once_and_the_run_goes_on(
     assert all(primary(record).successful == primary(record).requests for record in records)
 
 
-def test_virsh_itself_understands_what_it_is_told() -> None:
+def test_virsh_accepts_the_commands() -> None:
     """libvirt's driver for tests has a domain `test`, which runs."""
     assert virsh("test:///default", "domstate", "test") == "running"
     assert "suspended" in virsh("test:///default", "suspend", "test")

@@ -139,7 +139,7 @@ def test_a_capacity_that_the_client_limited_is_refused(
         assert (record.attempt, record.measurements) == (1, ())
 
 
-def test_a_tool_that_is_not_there_is_said(measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_reported(measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
     with pytest.raises(Exception, match=r"client: the load tool oha is not there; run `make provision`"):
         measured(kind="rate", rate_rps=100)

@@ -70,7 +70,7 @@ def eventually_none_left(tmp_path: Path) -> bool:
     return True
 
 
-def test_a_run_writes_what_the_contract_says(project: Registry, inventory: Path, tmp_path: Path) -> None:
+def test_a_run_writes_the_files_of_the_contract(project: Registry, inventory: Path, tmp_path: Path) -> None:
     events: list[Event] = []
     results = tmp_path / "results"
     run_dir = run(project.experiment_file("tiny"), inventory, results, registry=project, listener=events.append)
@@ -187,7 +187,7 @@ def test_both_tools_have_their_latencies_and_one_keeps_its_histogram(
     assert histograms == {"h2load": [False, True], "siege": [True, False], None: [True]}
 
 
-def test_each_number_of_users_is_a_load_of_its_own(
+def test_each_number_of_users_is_a_separate_load(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:
     rewrite(blocks=2, noise_floor=None, environments=["metal"])
@@ -240,7 +240,7 @@ def test_killed_at_random_moments_no_trial_is_lost_or_doubled(
     assert eventually_none_left(tmp_path)
 
 
-def test_a_machine_that_vanishes_fails_the_trial_and_the_run_goes_on(
+def test_a_machine_that_vanishes_fails_the_trial_and_the_run_continues(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:
     rewrite(blocks=1, noise_floor=None, environments=["metal"], warmup_s=0.1, duration_s=2.0)
@@ -366,7 +366,7 @@ def test_a_server_that_does_not_start_is_tried_twice(
 
 
 @pytest.mark.parametrize("missing", ["server", "link"])
-def test_what_does_not_fit_is_refused_in_one_sentence(
+def test_conflicting_settings_are_refused_in_one_sentence(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite, missing: str
 ) -> None:
     path = project.experiment_file("tiny")

@@ -72,7 +72,7 @@ def test_the_servers_own_times_are_in_the_record(project: Registry, inventory: P
         assert seen_us and told_us and told_us <= seen_us * 1.5
 
 
-def test_what_the_agent_asks_for_is_not_among_the_requests(metal: AgentLine) -> None:
+def test_requests_of_the_agent_are_not_counted(metal: AgentLine) -> None:
     files = json.loads((Path(metal.host.root) / "srv/vmtoll/sites/tiny.manifest.json").read_text())["files"]
     paths = [{"path": f"tiny/{file['path']}", "sha256": file["sha256"]} for file in files]
     before = parse(metal.call("server_metrics", name="lighttz"))
@@ -85,7 +85,7 @@ def test_what_the_agent_asks_for_is_not_among_the_requests(metal: AgentLine) -> 
     assert load and sum(load.service.counts) == len(files)
 
 
-def test_a_server_that_is_gone_tells_nothing(metal: AgentLine) -> None:
+def test_a_stopped_server_reports_no_times(metal: AgentLine) -> None:
     metal.call("server_stop", name="lighttz")
     assert metal.call("server_metrics", name="lighttz") is None
 

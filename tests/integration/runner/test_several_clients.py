@@ -165,7 +165,7 @@ def test_a_client_that_dies_voids_the_trial_and_is_brought_back(measured: Measur
 
 
 def kill_agent_of(root: Path) -> None:
-    """SIGKILL whoever holds the machine's lock."""
+    """SIGKILL the process that holds the machine's lock."""
     inode = (root / "run" / "vmtoll.lock").stat().st_ino
     for fields in map(str.split, Path("/proc/locks").read_text().splitlines()):
         if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
@@ -179,7 +179,7 @@ def test_a_ramp_is_sent_by_the_first_client(measured: Measured) -> None:
     assert (folder / "raw/b001-o001-a1/httperf.stdout").exists()
 
 
-def test_what_does_not_fit_several_clients_is_refused_in_one_sentence(measured: Measured) -> None:
+def test_options_unsuited_to_several_clients_are_refused_in_one_sentence(measured: Measured) -> None:
     with pytest.raises(ExperimentError, match="workload tiny: users: 2 users are too few for 3 clients, each of which"):
         measured()
     with pytest.raises(InventoryError, match="client2: vmtoll_link is '1gbit', that of client is 'unshaped': one"):

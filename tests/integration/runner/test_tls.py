@@ -89,7 +89,7 @@ H2O = pytest.param("h2o", marks=pytest.mark.skipif(NO_H2O, reason="Debian 13 doe
 
 
 @pytest.mark.parametrize("server", ["nginx", "lighttpd", "apache-event", "caddy", H2O])
-def test_every_server_speaks_http2_alike_and_both_sides_are_proven_equal(measured: Measure, server: str) -> None:
+def test_every_server_speaks_http2_and_both_sides_are_proven_equal(measured: Measure, server: str) -> None:
     folder = measured(server, **HTTP2)
     records = records_of(folder)
     assert len(records) == len(MACHINES)
@@ -157,7 +157,7 @@ def test_another_certificate_on_one_side_makes_its_trials_invalid(measured: Meas
     assert any(record.validity is Validity.INVALID for record in records)
 
 
-def test_kernel_tls_that_is_declared_and_not_there_makes_trials_invalid(measured: Measure) -> None:
+def test_declared_but_missing_kernel_tls_makes_trials_invalid(measured: Measure) -> None:
     def spoil(root: Path) -> None:
         file = root / "etc/vmtoll/servers/nginx.json"
         spec = json.loads(file.read_text())

@@ -22,7 +22,7 @@ NO_TIME = Until(half_width_pct=0.0001, at_most_min=0.0001)
 
 
 def test_a_run_stops_by_its_own_looks(project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite) -> None:
-    """The time is over after the first look, and what it left open stands in run.json and in the report."""
+    """The time ends after the first look; run.json and the report list the comparisons still open."""
     events: list[Event] = []
     run_dir = run(
         rewrite(blocks=2), inventory, tmp_path / "r", registry=project, until=NO_TIME, judge=judge,
@@ -44,7 +44,7 @@ def test_a_run_stops_by_its_own_looks(project: Registry, inventory: Path, tmp_pa
     assert "Stopped after 6 blocks, at look 1" in (run_dir / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_killed_run_goes_on_to_its_next_look(
+def test_a_killed_run_continues_to_its_next_look(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:
     """The process ends in block 8; the run that is resumed needs no --until, and looks after ten blocks."""
@@ -70,6 +70,6 @@ def test_a_killed_run_goes_on_to_its_next_look(
     assert len({record.key for record in records_of(run_dir)}) == len(records_of(run_dir)) == 30
 
 
-def test_until_needs_somebody_who_looks(project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite) -> None:
+def test_until_requires_looks(project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite) -> None:
     with pytest.raises(ExperimentError, match="nothing here looks at a run while it is measured"):
         run(rewrite(blocks=6), inventory, tmp_path / "r", registry=project, until=WIDE)

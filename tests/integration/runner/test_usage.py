@@ -42,7 +42,7 @@ def metal(inventory: Path) -> Iterator[AgentLine]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the caches")
-def test_what_was_dropped_is_read_from_the_disk_again(metal: AgentLine, tmp_path: Path) -> None:
+def test_dropped_files_are_read_from_the_disk_again(metal: AgentLine, tmp_path: Path) -> None:
     size, file = 8 << 20, tmp_path / "large"
     with file.open("wb") as handle:
         handle.write(os.urandom(size))
@@ -69,7 +69,7 @@ def connected(port: int) -> bool:
     return any(words[2].endswith(f":{port:04X}") and words[3] == "01" for words in lines)
 
 
-def test_vegeta_is_ended_while_it_sends_and_tells_what_it_sent(load_tools: None, metal: AgentLine) -> None:
+def test_vegeta_stopped_early_reports_the_requests_it_sent(load_tools: None, metal: AgentLine) -> None:
     metal.call("server_start", name="lighttz")
     adapter, port = loadgen.get("vegeta"), metal.host.port
     whole = OpenLoad([f"http://127.0.0.1:{port}/tiny/index.html"], 200.0, 200 * 600, keep_alive=True)
@@ -116,7 +116,7 @@ def test_each_guest_is_judged_with_its_name() -> None:
     assert conditions.listen_drops == 7
 
 
-def test_what_several_guests_used_is_added_up() -> None:
+def test_usage_of_several_guests_is_summed() -> None:
     def reading(times: int) -> Usage:
         threads_s = {"vcpu": 1.0 * times, "vhost": 0.0, "qemu": 0.5 * times}
         domain = {"total_s": 1.5 * times, "threads_s": threads_s, "kvm": {}}
