@@ -1,4 +1,4 @@
-"""The embedded lab, for real: brought up once for all tests here, and left to whoever runs them to take down."""
+"""The embedded lab, for real: brought up once for all tests here; take it down with `make lab-down`."""
 
 import os
 import subprocess

@@ -12,16 +12,16 @@ from vmtoll.spec.catalog import Registry
 
 Records = list[TrialRecord]
 
-# Every record that the test at hand has measured; tests/lab/conftest.py compares them with its mark `injects`.
+# Every record that the current test has measured; tests/lab/conftest.py compares them with its mark `injects`.
 MEASURED: Records = []
 
-# The hypervisor below this machine, or whoever else uses it, took CPU time from the lab.
+# The hypervisor below this machine, or one of its other users, took CPU time from the lab.
 TAKEN = frozenset({Code.STEAL, Code.HOST_BACKGROUND_CPU, Code.CLIENT_STARVED})
 # What too few cores do to a load of seconds: the lab's client, metal and guest share those of one machine. A segment is
 # sent again when its acknowledgement is some ms late; while a core is away, the pace changes within the load, and fewer
 # requests are in flight than there are users.
 CROWDED = frozenset({Code.RETRANSMITS, Code.WARMUP_DRIFT, Code.LITTLES_LAW})
-# What CPU time that was taken explains in the same trial: nobody answered, sent or woke in time.
+# Findings of the same trial that stolen CPU time explains: late answers, sends or wake-ups.
 FOLLOWS = frozenset({Code.STALLED, Code.MEAN_OVER_P99, Code.RATE_NOT_REACHED, Code.CLIENT_LATE, Code.START_SPREAD})
 # The threads of an emulated guest's own kernel are slow as well.
 EMULATED = frozenset({Code.BACKGROUND_CPU})

@@ -28,7 +28,7 @@ def told_at_the_start(lab: Path, folder: Path, **metal: Any) -> str:
     return str(lost.value)
 
 
-def test_a_machine_that_nobody_answers_for_is_named_with_its_address(lab: Path, tmp_path: Path) -> None:
+def test_a_machine_without_an_answer_is_named_with_its_address(lab: Path, tmp_path: Path) -> None:
     said = told_at_the_start(lab, tmp_path, ansible_host="198.18.0.99")
     assert said.startswith("metal: nothing answers at 198.18.0.99, port 22"), said
     assert "see that it is switched on" in said

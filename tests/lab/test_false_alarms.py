@@ -1,4 +1,4 @@
-"""False alarms: of a hundred trials in which nobody else used the machine at most five may have a finding.
+"""False alarms: at most five of a hundred trials on an idle machine may have a finding.
 
 Trials in which somebody else did are counted, reported and judged apart: the hypervisor took time away, or the process
 that a finding names belongs to neither the lab nor this test. The test looks the process up by itself, as soon as the

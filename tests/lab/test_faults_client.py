@@ -71,7 +71,7 @@ def test_a_killed_tool(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
 
 
 @pytest.mark.injects(Code.RATE_NOT_REACHED)
-def test_a_client_that_cannot_send_so_much(lab: Path, tmp_path: Path) -> None:
+def test_a_client_that_cannot_send_the_offered_rate(lab: Path, tmp_path: Path) -> None:
     """A rate that no client of one core can send: the tool falls behind its schedule."""
     offered = {"kind": "rate", "tool": "vegeta", "users": None, "rate_rps": 100000, "deadline_ms": 50}
     record = measured(tmp_path, workload=offered, warmup_s=0.05, duration_s=0.2)[0]

@@ -19,7 +19,7 @@ NFT = ["ip", "netns", "exec", "vmtoll-client", "nft"]
 
 @pytest.mark.injects(Code.LINK_BOUND)
 def test_a_link_shaped_below_the_load(lab: Path, tmp_path: Path) -> None:
-    """To what `lab up --link 50mbit` would shape it, without building the lab anew. A full link also drops packets."""
+    """To what `lab up --link 50mbit` would shape it, without rebuilding the lab. A full link also drops packets."""
     shape = [*TO_CLIENT, "add", "dev", "sw-client", "root", *TBF]
     inventory = {"vmtoll_link": "50mbit", "vmtoll_link_mbit": 50}
     with ruled([shape], [[*TO_CLIENT, "del", "dev", "sw-client", "root"]]):

@@ -87,7 +87,7 @@ def made(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         virsh(lab, "destroy", NAME)
 
 
-def test_it_is_what_its_profile_says(made: Path, lab: Path) -> None:
+def test_the_guest_matches_its_profile(made: Path, lab: Path) -> None:
     pins = re.findall(r"^ *\d+ +(\S+)$", virsh(lab, "vcpupin", NAME), re.M)
     assert pins == ["0", "1"]
     known = [f"UserKnownHostsFile={made}/known_hosts", f"HostKeyAlias={ADDRESS}"]
@@ -105,7 +105,7 @@ def test_a_second_provisioning_changes_nothing(made: Path, lab: Path) -> None:
     assert virsh(lab, "domid", NAME) == before
 
 
-def test_what_the_host_lacks_is_named_and_nothing_is_made(made: Path, lab: Path) -> None:
+def test_missing_host_prerequisites_are_named_and_nothing_is_made(made: Path, lab: Path) -> None:
     file = inventory(made, lab, vmtoll_bridge="br-none")
     done = subprocess.run([VMTOLL, "provision", "-i", file], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -35,7 +35,7 @@ MOUNTED = Path("/dev/hugepages")
 
 @pytest.fixture(scope="module")
 def huge_pages() -> Iterator[None]:
-    """Huge pages for one guest, and the filesystem that hands them out; both as they were, afterwards."""
+    """Reserve huge pages for one guest and mount their filesystem; restore both afterwards."""
     before, mounts = PAGES.read_text(), Path("/proc/self/mounts").read_text()
     mine = " hugetlbfs " not in mounts
     PAGES.write_text(str(int(before) + 512))
@@ -74,7 +74,7 @@ def test_the_tuned_guest_holds_huge_pages(guests: Path) -> None:
     assert held >= 512
 
 
-def test_what_a_host_lacks_is_said_before_a_guest_is_made(guests: Path) -> None:
+def test_missing_host_prerequisites_are_reported_before_a_guest_is_made(guests: Path) -> None:
     """Two guests in huge pages, with enough of them for one."""
     asked = [VMTOLL, "lab", "up", "--guests", "kvm-hugepages,kvm-hugepages"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

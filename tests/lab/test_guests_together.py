@@ -92,7 +92,7 @@ def test_a_neighbour_under_load_is_no_stranger_and_takes_its_part(tmp_path: Path
     assert 'id="neighbour' in page_over(records, tmp_path)
 
 
-def test_what_no_cache_holds_is_read_from_the_disk(tmp_path: Path) -> None:
+def test_uncached_files_are_read_from_the_disk(tmp_path: Path) -> None:
     cold = {"site": "gallery", "tool": "siege", "users": 10, "cold": True}
     records = measured(tmp_path, workload=cold, environments=[*BOTH, "kvm-virtio-scsi", "kvm-ide"])
     assert len(records) == 4

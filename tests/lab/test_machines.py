@@ -43,7 +43,7 @@ def test_up_twice_is_harmless(lab: Path, ssh: Ssh) -> None:
     assert before == after
 
 
-def test_each_machine_has_an_id_of_its_own(ssh: Ssh) -> None:
+def test_each_machine_has_a_unique_id(ssh: Ssh) -> None:
     ids = {ssh(machine, "cat /etc/machine-id") for machine in MACHINES}
     assert len(ids) == len(MACHINES)
     assert all(re.fullmatch("[0-9a-f]{32}", each) for each in ids)
@@ -80,7 +80,7 @@ def test_metal_and_guest_have_the_same_kernel_parameters(ssh: Ssh) -> None:
     assert ssh("metal", command).split() == ssh("kvm", command).split()
 
 
-def test_the_guest_is_what_the_inventory_says(lab: Path, ssh: Ssh) -> None:
+def test_the_guest_matches_the_inventory(lab: Path, ssh: Ssh) -> None:
     """`systemd-detect-virt` tells KVM from emulation by CPUID; the probe must have come to the same."""
     built = yaml.safe_load((lab / "inventory.yml").read_text())
     assert built["all"]["children"]["kvm_hosts"]

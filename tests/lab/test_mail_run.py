@@ -31,7 +31,7 @@ def test_the_guest_holds_to_the_main_points_too(lab: Path) -> None:
         assert guest.subjects("user2@vmail.test") == ["into the inbox"]
 
 
-def test_nothing_of_it_is_there_when_it_is_stopped(lab: Path, ssh: Ssh) -> None:
+def test_a_stopped_server_leaves_no_listener(lab: Path, ssh: Ssh) -> None:
     with stack_on("metal"):
         assert "user0@vmail.test:{SSHA256}" in ssh("metal", f"cat /run/vmtoll-{SERVER}/accounts")
         assert ssh("metal", "stat -c %a /etc/vmtoll/mail-key.pem") == "600"
@@ -91,7 +91,7 @@ def test_mailboxes_are_read_under_load(lab: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.injects(Code.LOST_MAIL)
-def test_a_message_that_is_lost_or_there_twice_is_noticed(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
+def test_lost_and_duplicated_messages_are_detected(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     fault = f"cd {MAILBOXES} && set -- $(grep -l measured */Maildir/new/*) && rm $1 && cp $2 $2.twice"
     workload = yaml.safe_load(Registry().workload_file("mail-smtp").read_text())
     (record,) = measured(

@@ -92,7 +92,7 @@ def test_a_folder_is_filled_only_where_its_owner_has_made_it(metal: Stack) -> No
 
 def test_a_full_mailbox_delays_mail_and_bounces_none(metal: Stack, ssh: Ssh) -> None:
     box, queue = f"{MAILBOXES}/user3/Maildir", f"postqueue -c {SETTINGS}"
-    full = f"{box}/cur/1.full,S=60000000:2,S"  # a Maildir's quota goes by the sizes in the names
+    full = f"{box}/cur/1.full,S=60000000:2,S"  # a Maildir's quota uses the sizes in the names
     ssh("metal", f"touch {full}; chown mail:mail {full}")
     metal.submit("text", "user3@vmail.test", "one too many")
     deferred = f"{queue} -j | grep -q delay_reason"
@@ -114,7 +114,7 @@ def test_a_full_mailbox_delays_mail_and_bounces_none(metal: Stack, ssh: Ssh) -> 
         ("somebody@elsewhere.test", 554, "5.7.1 <somebody@elsewhere.test>: Relay access denied"),
     ],
 )
-def test_who_is_refused_is_told_why_in_words(metal: Stack, to: str, code: int, words: str) -> None:
+def test_rejected_mail_gets_a_reason(metal: Stack, to: str, code: int, words: str) -> None:
     with metal.smtp() as session:
         session.ehlo()
         session.mail("user0@vmail.test")

@@ -38,7 +38,7 @@ def test_the_lab_is_fit(lab: Path, ssh: Ssh) -> None:
 
 
 def test_injected_faults_are_found(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
-    """A guest's clock that is ahead, a link slower than it is said to be, a metal machine of another MTU."""
+    """A guest's clock that is ahead, a link slower than its declared rate, a metal machine with another MTU."""
     tree = yaml.safe_load((LAB / "inventory.yml").read_text())
     tree["all"]["vars"] |= {"vmtoll_link": "100mbit", "vmtoll_link_mbit": 100, "vmtoll_linc": "a typo"}
     inventory = tmp_path / "inventory.yml"
@@ -85,7 +85,7 @@ def test_a_daemon_is_stopped_and_started_again(lab: Path, ssh: Ssh, tmp_path: Pa
             assert ssh("metal", state) == then
 
 
-def test_why_a_machine_is_not_reached_is_told_apart(lab: Path, tmp_path: Path) -> None:
+def test_causes_of_an_unreachable_machine_are_distinguished(lab: Path, tmp_path: Path) -> None:
     """One machine by several names, each with another fault between it and us."""
     config, keys = (LAB / "ssh_config").read_text(), {"stranger": tmp_path / "stranger", "other": tmp_path / "other"}
     for key in keys.values():

@@ -61,7 +61,7 @@ def test_metal_and_guest_are_measured_again_from_the_bundle(bundle: Path, tmp_pa
     assert (tmp_path / "latest" / "report.html").exists()
 
 
-def test_the_bundle_says_nothing_of_this_machine(bundle: Path, lab: Path) -> None:
+def test_the_bundle_does_not_identify_this_machine(bundle: Path, lab: Path) -> None:
     private = json.loads(next(bundle.parent.glob("short/*/private.json")).read_text())
     addresses = {text for texts in private["hosts"].values() for text in texts if text.count(".") == 3}
     assert "198.18.0.30" in addresses

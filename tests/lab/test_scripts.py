@@ -65,18 +65,18 @@ def test_the_page_comes_from_the_script(lab: Path, ssh: Ssh, environment: str, s
         assert get("page-357.html")[0] is None, "a file is still a file"
 
 
-@pytest.mark.parametrize(("server", "reads_anew"), [("lighttz-lua", False), ("lighttz-lua-reload", True)])
-def test_who_reads_the_script_anew_for_every_request(lab: Path, ssh: Ssh, server: str, reads_anew: bool) -> None:
+@pytest.mark.parametrize(("server", "reloads"), [("lighttz-lua", False), ("lighttz-lua-reload", True)])
+def test_which_servers_reload_the_script_on_each_request(lab: Path, ssh: Ssh, server: str, reloads: bool) -> None:
     script = f"/etc/vmtoll/servers/{server}/hello.lua"
     change = f"cp -p {script} /root/kept; sed -i 's/Hello, world/Hello, reader/' {script}"
     with running(lab, ssh, "metal", server) as get:
         assert get("hello.html")[2] == "<html><body>Hello, world!</body></html>"
         with changed(ssh, "metal", change, f"mv /root/kept {script}"):
-            whom = "reader" if reads_anew else "world"
+            whom = "reader" if reloads else "world"
             assert get("hello.html")[::2] == ["lua", f"<html><body>Hello, {whom}!</body></html>"]
 
 
-def test_nothing_of_the_distributions_php_runs_by_itself(ssh: Ssh) -> None:
+def test_no_php_service_of_the_distribution_runs(ssh: Ssh) -> None:
     """Neither its own php-fpm, whose unit's name has PHP's version in it, nor the timer that tidies sessions."""
     units = ssh("metal", "systemctl list-unit-files --plain --no-legend 'php*'").splitlines()
     assert len(units) >= 3

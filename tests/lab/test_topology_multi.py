@@ -18,7 +18,7 @@ CELLS = {
 }
 
 
-def test_every_machine_is_who_the_inventory_says(multi: Ssh) -> None:
+def test_every_machine_matches_the_inventory(multi: Ssh) -> None:
     wanted = shape("multi")
     for machine in (*wanted.machines, *wanted.guests):
         name, address = multi(machine["name"], "hostname; ip -4 -o address show dev eth0").split("\n")
@@ -31,13 +31,13 @@ def test_every_machine_is_who_the_inventory_says(multi: Ssh) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_test_bed_is_machines_that_measure_by_themselves(multi: Ssh, cell: str) -> None:
+def test_machines_of_a_test_bed_measure_on_their_own(multi: Ssh, cell: str) -> None:
     machines = load_inventory(LAB / "inventory.yml", ["metal", "kvm-default"], guests=2, limit=cell)
     assert sorted(host.name for host in machines.hosts() if host.role != "kvm_host") == CELLS[cell]
     assert list(machines.kvm_hosts) == [f"kvm-host{1 if cell == 'cell_a' else 2}"]
 
 
-def test_a_part_of_a_test_bed_is_provisioned_by_itself(multi: Ssh) -> None:
+def test_part_of_a_test_bed_is_provisioned_alone(multi: Ssh) -> None:
     words = [VMTOLL, "provision", "--limit", "cell_b:!kvm2b"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -45,7 +45,7 @@ def test_a_part_of_a_test_bed_is_provisioned_by_itself(multi: Ssh) -> None:
     assert sorted(recap) == [("client2", "0"), ("kvm2a", "0"), ("metal2", "0")]
 
 
-def test_each_client_has_a_link_of_its_own(multi: Ssh) -> None:
+def test_each_client_has_a_separate_link(multi: Ssh) -> None:
     for client in ("client1", "client2", "client3"):
         argv = ["tc", "-n", f"vmtoll-{client}", "-j", "qdisc", "show", "dev", "eth0"]
         (shaped,) = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)

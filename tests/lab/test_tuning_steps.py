@@ -36,7 +36,7 @@ def records(folder: Path) -> Records:
     return records_of(folder)
 
 
-def test_every_step_that_is_there_is_measured_and_the_other_is_recorded(folder: Path, records: Records) -> None:
+def test_available_steps_are_measured_and_the_missing_one_is_recorded(folder: Path, records: Records) -> None:
     document = json.loads((folder / "run.json").read_text())
     assert {str(record.arm) for record in records} == {"metal", "metal#2", *GUESTS.split(",")}
     assert len(records) == document["trials_planned"]
@@ -45,7 +45,7 @@ def test_every_step_that_is_there_is_measured_and_the_other_is_recorded(folder: 
     assert all(number(primary(record).throughput_rps) > 0 for record in used)
 
 
-def test_what_the_host_saw_of_each_guest_is_kept(folder: Path, records: Records) -> None:
+def test_host_figures_of_each_guest_are_recorded(folder: Path, records: Records) -> None:
     for record in (record for record in records if record.primary and record.primary.transactions):
         guest = record.arm.environment.startswith("kvm-")
         file = folder / "telemetry" / f"{record.name}.json"
@@ -79,7 +79,7 @@ def test_the_emulated_hardware_of_2009_shows(folder: Path, records: Records) -> 
     assert any(one.startswith(("eth", "en")) for one in names["kvm-2009"])
 
 
-def test_the_report_has_the_waterfall_and_says_emulated(folder: Path) -> None:
+def test_the_report_has_the_waterfall_and_is_marked_emulated(folder: Path) -> None:
     analysis = from_json((folder / "analysis.json").read_bytes())
     assert analysis.tuning_steps
     steps = analysis.tuning_steps.scenarios[0].metrics["throughput"].steps

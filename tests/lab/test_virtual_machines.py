@@ -25,7 +25,7 @@ def machines() -> Ssh:
     return run_there(LAB)
 
 
-def test_the_host_is_a_machine_of_its_own(machines: Ssh) -> None:
+def test_the_host_is_a_separate_machine(machines: Ssh) -> None:
     assert machines("host", "cat /proc/1/comm") == "systemd"
     assert machines("host", "systemctl is-active libvirtd.socket dbus ssh").split() == ["active"] * 3
     assert machines("host", "uname -r") == machines("guest", "uname -r"), "of the same image"

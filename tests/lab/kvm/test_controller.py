@@ -1,4 +1,4 @@
-"""`make demo` on a machine of its own: control groups of systemd, D-Bus, a libvirt of the system beside the lab's."""
+"""`make demo` on a machine of its own: control groups of systemd, D-Bus, the system's own libvirt next to the lab's."""
 
 import json
 import subprocess

@@ -67,8 +67,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_seen(machines: Ssh, fault: str) -> None:
-    machine, inject, mend, check, where, text = FAULTS[fault]
-    with changed(machines, {"metal": "host"}.get(machine, machine), inject, mend):
+    machine, inject, repair, check, where, text = FAULTS[fault]
+    with changed(machines, {"metal": "host"}.get(machine, machine), inject, repair):
         findings = preflight()
     bad = [finding for finding in findings if finding["check"] == check and finding["level"] == "fail"]
     assert any(where in finding["machine"] and text in finding["found"] for finding in bad), findings
@@ -87,7 +87,7 @@ def test_a_host_is_tuned_and_set_back_exactly(machines: Ssh, tmp_path: Path) -> 
     assert machines("host", STATE) == before
 
 
-def test_what_a_virtual_machine_has_not_is_named_and_nothing_is_changed(machines: Ssh, tmp_path: Path) -> None:
+def test_settings_that_a_virtual_machine_lacks_are_named_and_nothing_is_changed(machines: Ssh, tmp_path: Path) -> None:
     """It has no clock rate of its own, so no governor."""
     inventory = changed_inventory(tmp_path, vmtoll_tuning={**SETTINGS, "governor": "performance"})
     before = machines("host", STATE)

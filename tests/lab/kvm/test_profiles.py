@@ -62,7 +62,7 @@ NOT_HERE = {"kvm-sriov"}
 NAME, ADDRESS = "other", "198.18.0.40"
 
 
-def test_every_profile_is_looked_at() -> None:
+def test_every_profile_is_tested() -> None:
     assert set(profiles.names()) == set(PROFILES) | NOT_HERE
 
 
@@ -95,7 +95,7 @@ def of_one_guest(folder: Path, profile: str, state: str = "present") -> Path:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_it_is_what_its_profile_says(host: Ssh, tmp_path: Path, profile: str) -> None:
+def test_the_guest_matches_its_profile(host: Ssh, tmp_path: Path, profile: str) -> None:
     expected = PROFILES[profile]
     there, gone = of_one_guest(tmp_path, profile), of_one_guest(tmp_path, profile, "absent")
     try:

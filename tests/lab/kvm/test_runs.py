@@ -54,7 +54,7 @@ def test_exits_and_the_vcpus_time_are_in_the_telemetry(folder: Path) -> None:
         assert number(record.resources.host_vcpu_cpu_us_per_request) > 0
 
 
-def test_the_page_says_what_it_is(folder: Path) -> None:
+def test_the_page_names_its_kind_of_guest(folder: Path) -> None:
     assert "KVM on emulated hardware" in (folder / "report.html").read_text()
 
 
