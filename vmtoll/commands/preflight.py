@@ -15,8 +15,9 @@ from vmtoll.shell import say
 def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_json: JsonOption = False) -> None:
     """Check the machines of a lab before anything runs; exit code 1 when a check fails.
 
-    Each line has the result (ok, warn, fail), the check, the machine, the finding and the fix. Preflight changes nothing.
-    It sends load (iperf3, 2 s each way between each client and each machine under test) only to machines that no run uses.
+    Each line has the result (ok, warn, fail), the check, the machine, the finding and the fix. Preflight changes
+    nothing. It sends load (iperf3, 2 s each way between each client and each machine under test) only to machines that
+    no run uses.
     """
     lab = Lab.read(inventory or embedded.require(), limit, say)
     seen: list[tuple[str, CheckResult]] = []
