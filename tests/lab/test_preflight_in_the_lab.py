@@ -64,7 +64,7 @@ def test_injected_faults_are_found(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     assert "ahead of client" in said["clock", "kvm"].found
     assert said["clock", "metal"].level == "ok"
     assert said["link", "client–metal"].level == "fail"
-    assert "vmtoll_link_mbit says 100, the way back is the slower" in said["link", "client–metal"].found
+    assert "vmtoll_link_mbit says 100, the direction back is slower" in said["link", "client–metal"].found
     assert "the MTU is 1500 on client, 1400 on metal" in said["network", "client–metal"].found
     assert said["network", "client–kvm"].level == "ok"
     assert any("unknown variable vmtoll_linc" in finding.found for finding in said.values())

@@ -2,7 +2,7 @@
 
 `read` brings the log into a table without names, `traffic` says what it shows, `files` draws a site of the same
 sizes and weights, `write` makes the YAML files that the runner reads. Of the log's texts (addresses, paths, queries,
-referrers, agents) only hashes are kept, salted anew each time, in a temporary database; no output has even those.
+referrers, agents) only hashes are kept, with a new salt each time, in a temporary database; no output has even those.
 """
 
 from vmtoll.access_log.make import Made, Options, from_log

@@ -20,7 +20,7 @@ SELECT CASE WHEN NOT is_http THEN 'not_http' WHEN method = 'other' THEN 'other_m
 FROM answers WHERE at_s IS NOT NULL AND NOT (({BODY}) OR ({EMPTY})) GROUP BY why ORDER BY why
 """
 _FULL = f"SELECT count(*), count(*) FILTER (body_bytes > $largest), sum(body_bytes) FROM answers WHERE {BODY}"
-# One row a path and power of two of its size: a page that is made anew each time is as many files as it has sizes.
+# One row a path and power of two of its size: a page that is generated each time is a file for each size.
 _OBJECTS = f"""
 CREATE OR REPLACE TEMP TABLE objects AS
 SELECT any_value(kind) AS kind, count(*) AS requests, CAST(sum(least(body_bytes, $largest)) AS BIGINT) AS bytes

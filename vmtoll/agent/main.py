@@ -186,7 +186,7 @@ class Agent:
     def hold(self, name: str, cpus: set[int], limit_s: float) -> None:
         """Hold a server to these CPUs: when no thread is left outside, whatever it starts inherits them.
 
-        By its processes and not by its unit: systemd would have to read all units anew, which takes an emulated
+        By its processes and not by its unit: systemd would have to read all units again, which takes an emulated
         guest seconds, and nothing is left behind that a later start could find.
         """
 

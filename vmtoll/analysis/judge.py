@@ -33,10 +33,10 @@ PRIMARY_SHARE = 0.5  # of the errors of a page, for its primary metrics
 @dataclass(frozen=True)
 class Evidence:
     """What a judgement rests on. `effect`: the log ratio compared ÷ baseline over `minimum` units or more, each of
-    `unit_blocks` blocks; `limited`: of the baseline and of the compared side, the share of units in which the client or
-    the link set the pace; `void`: the same, of units whose figures say nothing then; `late`: the effect is what is left
-    of it without the delay of late clients; `delay_decides`: none of it is; `empty`: why there is no effect;
-    `whole_slower_side`: where that pace was set on most of the slower side, no test decides, not even one that finds no
+    `unit_blocks` blocks; `limited`: of the baseline and of the compared side, the share of units that are
+    client-limited or link-limited; `void`: the same, of units whose figures say nothing then; `late`: the effect is
+    what is left of it without the delay of late clients; `delay_decides`: none of it is; `empty`: why there is none;
+    `whole_slower_side`: where most of the slower side is limited so, no test decides, not even one that finds no
     difference.
 
     `veto`: why the effect may not be that of the two sides. `lost_more`: −1 where the baseline lost clearly more of its

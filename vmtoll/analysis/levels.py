@@ -1,4 +1,4 @@
-"""What stands beside a verdict's ratio: how well each side's percentile is known, and where the variance comes from."""
+"""What is shown with a verdict's ratio: how well each side's percentile is known, and where the variance comes from."""
 
 import math
 from collections.abc import Sequence

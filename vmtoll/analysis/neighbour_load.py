@@ -49,7 +49,7 @@ class NeighbourStep:
 
 @dataclass(frozen=True)
 class Curve:
-    """One load on one server on one arm, beside rising neighbour loads; `load` is the load without them."""
+    """One load on one server on one arm, under rising neighbour loads; `load` is the load without them."""
 
     server: str
     workload: str
@@ -74,7 +74,7 @@ class Curve:
 
 
 def curves_of(run: Run) -> list[Curve]:
-    """Every load that stood beside two neighbour loads or more."""
+    """Every load that was measured under two or more neighbour loads."""
     groups: dict[Scenario, list[Scenario]] = {}
     for scenario in run.scenarios:
         if scenario.load.neighbour is not None:

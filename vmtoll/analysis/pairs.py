@@ -1,7 +1,7 @@
 """Pair two sides of a run block by block: any two arms, or any two selections of trials, for one figure.
 
-What was left out is kept with its reason, per side; so is what distorts figures, and whose pace the client or the link
-set.
+What was left out is kept with its reason, per side; so is what distorts figures, and what is client-limited or
+link-limited.
 """
 
 import math
@@ -49,7 +49,7 @@ SUSPICIOUS = 0.05  # p of Fisher's test that one side is distorted more often
 @dataclass(frozen=True)
 class Side:
     """Trials of one side, the last attempts. `figures`: block → figure; `used`: the trials behind them; `limited`:
-    those of them whose pace the client or the link set, by their findings `limits`; `distorting`: findings that may
+    those of them that are client-limited or link-limited, by their findings `limits`; `distorting`: findings that may
     make this figure something else; `role`: whose figures they are; `few`: trials with too few requests;
     `values`: the figures of `used`, one by one. The others are left out: they are invalid, or have no figure.
     """
@@ -89,11 +89,11 @@ class Side:
         )
 
     def limited_in(self, blocks: Collection[int]) -> int:
-        """In how many trials of these blocks the client or the link set the pace."""
+        """How many trials of these blocks are client-limited or link-limited."""
         return sum(trial.block in blocks for trial in self.limited)
 
     def limited_blocks(self, blocks: Collection[int]) -> int:
-        """In how many of these blocks the client or the link set the pace of a trial."""
+        """How many of these blocks have a client-limited or link-limited trial."""
         return len({trial.block for trial in self.limited} & set(blocks))
 
     def distorted_in(self, blocks: Collection[int]) -> list[TrialRecord]:
@@ -276,7 +276,7 @@ class Pairs:
 
     @property
     def limited(self) -> tuple[int, int]:
-        """Of each side, in how many of the pairs the client or the link set the pace."""
+        """How many pairs are client-limited or link-limited, for each side."""
         return self.baseline.limited_blocks(self.blocks), self.compared.limited_blocks(self.blocks)
 
     @property

@@ -1,4 +1,4 @@
-"""What each tuning step of a guest gives back, with its interval; beside it what the host saw.
+"""What each tuning step of a guest gives back, with its interval and with what the host saw.
 
 `cumulative` steps compare each profile with the one before it, `single` steps compare a profile that differs from the
 base in one thing with that base. Metal is the level to reach.

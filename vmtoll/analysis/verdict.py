@@ -80,7 +80,7 @@ def analyse(run: Run) -> RunAnalysis:
 
 
 def keep(run: Run, analysis: RunAnalysis) -> Path:
-    """Write the analysis beside run.json; returns the file."""
+    """Write the analysis next to run.json; return the file."""
     file = run.path / ANALYSIS
     write_durably(file, to_json(analysis))
     return file

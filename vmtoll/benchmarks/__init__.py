@@ -42,7 +42,7 @@ def timed(
 def peak_mb() -> float:
     """This process's peak memory in MB (10⁶ bytes), by Linux's own account of it.
 
-    Not `ru_maxrss`: that keeps, through fork and exec, the peak of whoever started the process.
+    Not `ru_maxrss`: that keeps, through fork and exec, the peak of the process that started this one.
     """
     kib = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert kib is not None

@@ -146,7 +146,9 @@ class Campaign:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(f"{self.folder}: another process is running this campaign.") from None
+                raise UserError(
+                    f"{self.folder}: another process is running this campaign; wait for it, or choose another --output."
+                ) from None
             yield
 
     def _begin(self) -> Record:
@@ -198,7 +200,7 @@ class Campaign:
         run = self.run_of(task, "complete")
         try:
             if run is None:
-                raise UserError(last_line(self.log(task)) or "it did not begin")
+                raise UserError(last_line(self.log(task)) or f"the run did not start; see {self.log(task)}")
             keep(run, self.dataset, self.name, task[0])
         except VmtollError as error:
             self.failures[task] = str(error)

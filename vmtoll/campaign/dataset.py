@@ -102,7 +102,7 @@ class BedFigures:
     """One metric of an arm on one test bed, by one measurement: sums over its blocks.
 
     `mean`, `sd`: of the log ratios compared ÷ baseline; a control's baseline is the first replicate of its own
-    environment. `limited_…`: trials of each side whose pace the client or the link set; `by_…`: which of them did.
+    environment. `limited_…`: client-limited or link-limited trials of each side; `by_…`: which of them did.
     """
 
     testbed: str

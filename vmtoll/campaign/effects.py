@@ -38,8 +38,8 @@ MARGIN = 0.02
 
 @dataclass(frozen=True)
 class BedEffect:
-    """The effect on one test bed, with the interval over its own blocks; `limited`: trials whose pace the client or the
-    link set; `refused`: why it is left out of the campaign's effect, None where it is in.
+    """The effect on one test bed, with the interval over its own blocks; `limited`: client-limited or
+    link-limited trials; `refused`: why it is left out of the campaign's effect, None where it is in.
     """
 
     testbed: str
@@ -157,7 +157,7 @@ def _roles(rows: Beds) -> dict[Compared, Role]:
 
 
 def _pairs(rows: Beds) -> tuple[int, int]:
-    """The pairs of a measurement, and of how many of their trials the client or the link set the pace."""
+    """The pairs of a measurement, and how many of their trials are client-limited or link-limited."""
     return sum(row.blocks for row in rows), sum(map(_limited, rows))
 
 

@@ -31,7 +31,7 @@ class Step:
     other; `trials`: those that are not invalid but for failed requests; `growing`: in how many response times grow.
 
     `rate_rps` is the lowest that any of its trials was offered. `limits`: the findings that say, in more than half
-    of the trials, that the client or the link set the pace.
+    of the trials, that it is client-limited or link-limited.
     """
 
     rate_rps: float
@@ -193,7 +193,7 @@ def unit_capacity(steps: Sequence[Step], slo: Slo, *, searched: bool = False) ->
     """Go up until the objective is missed for the first time; what is met above that counts as chance.
 
     A p99 is judged with those of its neighbours, where they contradict its order (see `isotonic`); a step that is shown
-    to miss by itself ends the climb all the same. `searched`: the steps are those of a search, which tries what lies
+    to miss by itself still ends the sweep. `searched`: the steps are those of a search, which tries what lies
     far below its end less often.
     """
     limit_us = 1000 * slo.p99_ms

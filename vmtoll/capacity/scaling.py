@@ -156,7 +156,7 @@ class Point:
 @dataclass(frozen=True)
 class Scaling:
     """Six levels or more of one workload on one server. `users`: how many there were in a scaling over CPUs;
-    `points`: the trials of levels at which neither the client nor the link set the pace of any; `law`: fitted to them,
+    `points`: the trials of levels without a client-limited or link-limited one; `law`: fitted to them,
     with the 95% intervals of its α and β over blocks (see `over_blocks`). `accelerator`: TCG if any of the guests was
     emulated; `hardware`: EMULATED if that below any of them was.
     """

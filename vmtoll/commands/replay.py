@@ -99,7 +99,7 @@ def _possible(published: Manifest, registry: Registry, environments: set[str]) -
     for key, names in kept.items():
         if not names or (key == "environments" and (METAL not in names or len(names) < 2)):
             raise UserError(
-                f"This experiment cannot be run here: of its {key} ({', '.join(getattr(asked, key))}) "
+                f"This experiment cannot run here: of its {key} ({', '.join(getattr(asked, key))}) "
                 f"these are available: {', '.join(names) or 'none'}."
             )
     others = {
@@ -153,7 +153,7 @@ def _check_site(site: Site, registry: Registry) -> None:
         here = None
     if here != site:
         raise UserError(
-            f"{file} is not the site that was published: write `site` of the bundle's run.json "
+            f"{file} differs from the published site: write `site` of the bundle's run.json "
             "there (without its name) and provision the machines again."
         )
 

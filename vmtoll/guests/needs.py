@@ -46,7 +46,7 @@ def lacking(
     if pages < 0:
         size_kib = facts["hugepages"]["size_kib"]
         lacks.append(
-            f"All guests in huge pages together: {-pages} MiB of free huge pages are missing: "
+            f"All guests together lack {-pages} MiB of free huge pages: "
             f"sysctl vm.nr_hugepages with {-(-(-pages * 1024) // size_kib)} more than now, right after the host's boot."
         )
     if memory_mib > facts["memory_available_mib"]:

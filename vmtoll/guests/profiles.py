@@ -1,6 +1,6 @@
 """Profiles: vm-images/guests/<name>.yml, over those that it is made of, over vm-images/defaults.yml.
 
-Those of the lab's own machines stand in vm-images/machines instead of guests.
+Those of the lab's own machines are in vm-images/machines instead of guests.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The disk of the lab's virtual machines: the image's root filesystem, and what a KVM host needs, beside the image."""
+"""The disk of the lab's virtual machines: the image's root filesystem, and what a KVM host needs, next to the image."""
 
 import hashlib
 import shutil

@@ -199,7 +199,7 @@ def check_memory(wanted: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
     free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, wanted.memory_mib()
     if free_mib < need_mib:
         raise UserError(
-            f"The lab of {len(wanted.machines)} machines and {len(wanted.guests)} guests takes about {need_mib} MiB "
+            f"The lab of {len(wanted.machines)} machines and {len(wanted.guests)} guests needs {need_mib} MiB "
             f"of memory, and {free_mib} MiB are available: ask for fewer with --guests, or use a larger machine."
         )
 

@@ -32,7 +32,7 @@ def parse(load: MailLoad, output: Output) -> ToolResult:
     if output.exit_status and not accepted:
         raise ToolError(f"smtp-source: ended with {output.exit_status}; {last_words(output)}")
     if not output.exit_status and accepted != load.requests:
-        raise ToolError(f"smtp-source: says that all is well, but counts {accepted} of {load.requests} messages")
+        raise ToolError(f"smtp-source: exit code 0, but it counted {accepted} of {load.requests} messages")
     return ToolResult(
         transactions=accepted,
         successful=accepted,

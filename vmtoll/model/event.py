@@ -52,7 +52,7 @@ class MarginHidden:
 
 @dataclass(frozen=True)
 class NotPaused:
-    """A guest that idles beside what is measured cannot be paused, and why; the run goes on without that."""
+    """A guest that idles on the measured machine cannot be paused, and why; the run goes on without that."""
 
     machine: str
     why: str

@@ -85,7 +85,7 @@ class Finding:
     """One gate that fired. `value` and `limit` are in the gate's unit, by FINDINGS; a gate without a figure has none.
 
     `role`: the measurement that it limits, None where it concerns the whole trial. `tool`, `machine`, `process`: what
-    it was seen on. `detail`: names that a sentence needs beside the figures (a file, a kernel parameter with both
+    it was seen on. `detail`: names that a sentence needs with the figures (a file, a kernel parameter with both
     values), or the message of a program that failed; never a sentence of vmtoll's own.
     """
 
@@ -133,7 +133,7 @@ FINDINGS: dict[Code, FindingKind] = {
     Code.CLIENT_STARVED: _suspect(
         Influence.DISTORTS,
         "other processes on the client took CPU from the load generator: it measured its own waiting",
-        "three processes burn the client's core beside the load generator, or only during the cross-check"),
+        "three processes use the client's core alongside the load generator, or only during the cross-check"),
     Code.RATE_NOT_REACHED: _suspect(
         Influence.BOUNDS,
         "the open loop fell behind its rate, for a while or to the end: the load was another one",
@@ -236,7 +236,7 @@ FINDINGS: dict[Code, FindingKind] = {
         "the machine under test was lost during the trial", "the guest is destroyed in mid-load"),
 }  # fmt: skip
 
-# The client or the link, not the server, set the pace of a measurement in a closed loop. Too few users in flight are
+# A measurement in a closed loop is client-limited or link-limited. Too few users in flight are
 # the client's doing: it thinks between two requests, or some of its users are done before the others.
 PACE_LIMITS = frozenset({Code.CLIENT_SATURATED, Code.LITTLES_LAW, Code.LINK_BOUND})
 # In an open loop a client that lags also changes the load and waits for itself.

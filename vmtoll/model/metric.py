@@ -61,7 +61,7 @@ class Metric:
         return found
 
     def is_limited(self, record: TrialRecord, role: Role) -> bool:
-        """Whether the client or the link, not the server, set the pace of the measurement that holds the figure."""
+        """Whether the measurement that holds the figure is client-limited or link-limited."""
         return bool(self.limits & record.limits(role))
 
 

@@ -85,7 +85,7 @@ class ListedSite(_Site):
 
 
 class DrawnSite(_Site):
-    """Files drawn from distributions of sizes, kinds and popularity; `pages` are beside them and outside of the mix."""
+    """Files drawn from distributions of sizes, kinds and popularity; `pages` are served, too, outside of the mix."""
 
     files: int = Field(ge=2, description="how many files are drawn")
     smallest_bytes: int = Field(ge=0, description="smallest size")

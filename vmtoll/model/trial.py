@@ -272,7 +272,7 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What was counted beside the load: mail by its mailboxes, bodies by their digests."""
+    """What was counted during the load: mail by its mailboxes, bodies by their digests."""
 
     messages_accepted: int | None = figure("mail: messages that the server accepted")
     messages_delivered: int | None = figure("mail: how many of them were in a mailbox when the queue was empty")

@@ -40,7 +40,7 @@ class Bound(StrEnum):
 
 
 class Limit(StrEnum):
-    """What, other than the server, set the pace."""
+    """The bottleneck of a side where it was not the server."""
 
     CLIENT = "client"
     LINK = "link"
@@ -74,7 +74,7 @@ class Because(StrEnum):
 
 
 class NoteCode(StrEnum):
-    """What a reader must know beside a verdict; `Note` has its numbers."""
+    """What a reader must know with a verdict; `Note` has its numbers."""
 
     INTERVALS_DISAGREE = "intervals-disagree"
     DIFFERENCE_LOST_TO_HOLM = "difference-lost-to-holm"
@@ -269,7 +269,7 @@ class Verdict:
 
     @property
     def limited(self) -> int:
-        """Trials of either side whose pace the client or the link set."""
+        """Client-limited or link-limited trials of either side."""
         return self.baseline.limited + self.compared.limited
 
     @property

@@ -54,7 +54,7 @@ class Neighbour(Document):
             raise ValueError("give either rate_rps or share")
         values = [load.value for load in self.loads]
         if not rises(values) or values[0] < 0:
-            raise ValueError("its loads must be 0 or more and rise")
+            raise ValueError("its loads must be 0 or more, in rising order")
         return self
 
     @property
@@ -173,7 +173,7 @@ class SharedHostWorkload(WebWorkload):
     @model_validator(mode="after")
     def _guests_rise(self) -> Self:
         if not rises(self._counts) or self._counts[0] < 1:
-            raise ValueError("guests: must be 1 or more and rise")
+            raise ValueError("guests: must be 1 or more, in rising order")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""The parts of results/schema that follow from the model: `python -m vmtoll.publish.schema` writes them anew."""
+"""The parts of results/schema that follow from the model: `python -m vmtoll.publish.schema` writes them."""
 
 import json
 from collections.abc import Mapping

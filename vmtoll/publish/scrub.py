@@ -53,7 +53,7 @@ _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])", 
 
 @dataclass(frozen=True)
 class Scrubber:
-    """`known`: a name → what replaces it. `vocabulary`: words of the run that stay, whoever bears them too."""
+    """`known`: a name → what replaces it. `vocabulary`: words of the run that stay, even where they are also names."""
 
     known: Mapping[str, str]
     vocabulary: frozenset[str] = field(default=frozenset())

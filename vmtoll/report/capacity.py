@@ -23,8 +23,8 @@ from vmtoll.model.trial import METAL, Accelerator, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, below_text, percent, plural
 
 NO_SWEEP = (
-    "no rate sweep for one machine alone, so no number of machines follows; measure one: vmtoll run tails, or vmtoll"
-    " run capacity, which raises the rate until something gives way, or vmtoll run capacity-search"
+    "the run has no rate sweep of a single machine, so it gives no number of machines; measure one with vmtoll run"
+    " tails, vmtoll run capacity, or vmtoll run capacity-search"
 )
 ASSUMPTIONS = {
     Assumption.EVEN_LOAD: "the load is spread evenly over all machines, and each is like the one that was measured,"

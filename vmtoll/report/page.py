@@ -1,4 +1,4 @@
-"""Turn a matplotlib figure into SVG that may stand in an HTML page many times over."""
+"""Turn a matplotlib figure into SVG that may occur in an HTML page many times."""
 
 import io
 import re

@@ -15,7 +15,7 @@ def due(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[Tri
 
     `records`: those of the block, in the order in which they were appended. A trial that ended with an accident is
     tried again; a gate that fires is a finding, not an accident. After a machine was lost the whole block is measured
-    again: a second attempt beside the first attempts of its siblings would compare a fresh boot with an old one.
+    again: a second attempt among the first attempts of its siblings would compare a fresh boot with an old one.
     """
     rounds: list[list[TrialRecord]] = [[]]
     for record in records:

@@ -87,7 +87,9 @@ class BlocksUntil(Blocks):
     def _manifest(self) -> Manifest:
         manifest = self._session.store.manifest()
         if manifest is None:
-            raise ResultsError(f"{self._session.store.manifest_file}: is gone")
+            raise ResultsError(
+                f"{self._session.store.manifest_file} was deleted during the run; trials.jsonl keeps the trials"
+            )
         return manifest
 
     def _record(self, **update: object) -> None:

@@ -1,4 +1,4 @@
-"""The machines under test boot anew between groups of blocks, so that what a boot decides varies within a run."""
+"""The machines under test boot again between groups of blocks, so that what a boot decides varies within a run."""
 
 import contextlib
 import time
@@ -29,7 +29,7 @@ def is_due(boot: int, records: Iterable[TrialRecord]) -> bool:
 def boot_anew(session: Session, tell: Listener) -> None:
     """Boot every machine under test, and KVM hosts but the one that vmtoll runs on; wait until all rest.
 
-    Of a guest whose host is known QEMU is started anew too. Raises VmtollError when a machine does not boot or come
+    A guest whose host is known gets a new QEMU process, too. Raises VmtollError when a machine does not boot or come
     back.
     """
     resume_all(session)
@@ -52,7 +52,7 @@ def boot_anew(session: Session, tell: Listener) -> None:
     for line in lines:
         if _identity(line) == before[line]:
             raise VmtollError(
-                f"{line.host.name}: it was told to boot, came back, and had not booted; see vmtoll_reboot"
+                f"{line.host.name}: did not reboot: it answered again with the same boot; check vmtoll_reboot"
             )
         tell(MachineStep(line.host.name, Absence.REBOOTED))
     session.seen_whole -= {seen for seen in session.seen_whole if seen[0] in {line.host.name for line in lines}}
@@ -107,7 +107,9 @@ def _wait_until_lost(line: AgentLine) -> None:
         with contextlib.suppress(HostLostError, AgentError):
             line.call("ping", 10)
         if time.monotonic() > deadline:
-            raise VmtollError(f"{line.host.name}: it was told to boot and has not gone down within {DOWN_S:g} s")
+            raise VmtollError(
+                f"{line.host.name}: did not shut down within {DOWN_S:g} s of the reboot command; check vmtoll_reboot"
+            )
         time.sleep(0.2)
 
 

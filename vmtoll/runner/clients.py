@@ -1,7 +1,7 @@
 """A load dealt out to several clients, and what they saw added up: pure functions.
 
 The clients' parts are together the one load: its users, its requests, its URLs. Percentiles come from all latencies
-together, and a time axis is common to all: ours, to which each client's clock is reckoned back.
+together, and a time axis is common to all: the controller's, to which each client's clock is converted.
 """
 
 import base64

@@ -47,7 +47,8 @@ def gather(session: Session) -> dict[str, Facts]:
         for server in session.resolved.servers:
             if server not in there:
                 raise InventoryError(
-                    f"{host.name}: server {server} is not provisioned; there are: {', '.join(there) or 'none'}"
+                    f"{host.name}: server {server} is not provisioned; run vmtoll provision "
+                    f"(there are: {', '.join(there) or 'none'})"
                 )
     for host in session.inventory.hosts():
         found[host.name]["hardware"] = hardware_below(session.inventory, host, found).value

@@ -19,7 +19,7 @@ _LOOKS = 3
 
 
 def settle(session: Session, tell: Steps) -> None:
-    """Before a trial: resume the guests that it needs, bring lost machines back, pause the guests that idle beside it.
+    """Before a trial: resume the guests that it needs, bring lost machines back, pause the guests that idle there.
 
     Raises VmtollError when a machine does not come back.
     """

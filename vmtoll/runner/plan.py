@@ -40,7 +40,7 @@ def cells(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
 def schedule(resolved: Resolved, order_seed: int) -> list[TrialSpec]:
     """Each block holds every cell once. The same seed gives the same order.
 
-    A block's scenarios stand in an order of their own, the arms of each beside each other: what drifts slowly is alike
+    A block's scenarios stand in an order of their own, the arms of each next to each other: what drifts slowly is alike
     for them. Two blocks share an order of arms, the second reversed (ABBA), so that of any two arms each comes first in
     half of the blocks.
     """

@@ -428,7 +428,7 @@ def _of_block(store: Store, of_block: Sequence[TrialSpec]) -> list[TrialRecord]:
 def _finish(session: Session, tell: Listener) -> None:
     recorded = session.store.manifest()
     if recorded is None:
-        raise ResultsError(f"{session.store.manifest_file}: is gone")
+        raise ResultsError(f"{session.store.manifest_file} was deleted during the run; trials.jsonl keeps the trials")
     ended_at = datetime.now(UTC).isoformat(timespec="seconds")
     session.store.write_manifest(recorded.model_copy(update={"ended_at": ended_at, "status": "complete"}))
     tell(RunEnded(session.store.run_dir, last_attempts(session.store.records())))

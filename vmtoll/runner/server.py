@@ -81,7 +81,7 @@ class Serving:
         )  # fmt: skip
 
     def bodies(self, when: str) -> None:
-        """Compare digests as the client gets them: of every file the first time, then of a few, drawn anew each time.
+        """Compare digests as the client gets them: of every file the first time, then of a few, drawn again each time.
 
         Raises AgentError, HostLostError.
         """

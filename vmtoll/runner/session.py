@@ -30,8 +30,8 @@ class Paused:
 class Session:
     """`content`: the site's files. `seen_whole`: (machine, server) whose every file has been compared with it.
 
-    `paused`: guests by name; `not_paused`: those that cannot be; `guests_paused`: how many idle guests beside the trial
-    at hand are paused, None where none idles there.
+    `paused`: guests by name; `not_paused`: those that cannot be; `guests_paused`: how many idle guests on the machine
+    of the trial at hand are paused, None where none idles there.
     """
 
     run_id: str

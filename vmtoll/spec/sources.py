@@ -1,6 +1,6 @@
 """Servers that no distribution ships: measured when the user has their source archive at hand, else skipped.
 
-`server.yml` names project, version and licence under `source`; the user's `sources.yml`, beside the README, says where
+`server.yml` names project, version and licence under `source`; the user's `sources.yml`, next to the README, says where
 the archive is and what it must be: `thttpd: {path: /home/me/thttpd-2.29.tar.gz, sha256: …}`.
 """
 

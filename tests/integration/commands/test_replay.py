@@ -101,6 +101,6 @@ def test_what_cannot_be_run_is_one_sentence(
         measure_again(changed(published, name="../../etc/passwd"), inventory, tmp_path / "again", registry=project)
     site = yaml.safe_load(project.site_file("tiny").read_text())
     project.site_file("tiny").write_text(yaml.safe_dump(site | {"seed": 2}))
-    with pytest.raises(UserError, match=r"tiny\.yml is not the site that was published"):
+    with pytest.raises(UserError, match=r"tiny\.yml differs from the published site"):
         measure_again(published, inventory, tmp_path / "again", registry=project)
     assert not (tmp_path / "again").exists()

@@ -89,7 +89,7 @@ def test_a_lab_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:       4030464 kB\nMemAvailable:   3145728 kB\n")
     topology.check_memory(topology.shape(), meminfo)
-    with pytest.raises(UserError, match=r"5 machines and 4 guests takes about \d+ MiB of memory, and 3072 MiB are"):
+    with pytest.raises(UserError, match=r"5 machines and 4 guests needs \d+ MiB of memory, and 3072 MiB are"):
         topology.check_memory(topology.shape("multi"), meminfo)
 
 

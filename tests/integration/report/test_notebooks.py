@@ -41,7 +41,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SAYS = {
-    "capacity": ["no rate sweep for one machine alone", "vmtoll run capacity,", "This run has no such sweep"],
+    "capacity": ["the run has no rate sweep of a single machine", "vmtoll run capacity,", "This run has no such sweep"],
     "metal_vs_kvm": ["Overhead: requests per second", "Requests per second by block"],
     "replication": ["repeats no published experiment"],
     "tails": ["Response times from the intended send", "Correct answers per second within other deadlines"],
@@ -106,7 +106,7 @@ def test_make_hands_parameters_on() -> None:
 def test_capacity_of_a_sweep_of_users_shows_its_law(tmp_path: Path) -> None:
     users = Truth(loads=tuple(closed(n) for n in (1, 2, 5, 10, 20, 50)))
     page = execute("capacity", make_run(tmp_path, users))
-    check(page, ["no rate sweep for one machine alone", "contention σ", "Throughput over users (siege)"])
+    check(page, ["the run has no rate sweep of a single machine", "contention σ", "Throughput over users (siege)"])
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_machine_that_does_not_boot_ends_the_run(
 ) -> None:
     monkeypatch.setattr("vmtoll.runner.boots.DOWN_S", 0.5)
     experiment = rewrite(blocks=2, boots=2, noise_floor=None)
-    with pytest.raises(VmtollError, match=r"metal: it was told to boot and has not gone down within 0\.5 s"):
+    with pytest.raises(VmtollError, match=r"metal: did not shut down within 0\.5 s"):
         run(experiment, bootable([["true"]]), tmp_path / "r", registry=project)
     with pytest.raises(VmtollError, match=r"metal: false: "):
         run(experiment, bootable([["false"]]), tmp_path / "other", registry=project)

@@ -118,7 +118,7 @@ def test_without_a_guest_alone_only_the_number_of_guests_follows(tmp_path: Path)
     assert (planning.results, planning.assumptions) == ((), (Assumption.EVEN_ARRIVALS,))
     first, last, assumed = lines(planning)
     assert "assumed: requests come at even intervals" in assumed
-    assert first.startswith("no rate sweep for one machine alone")
+    assert first.startswith("the run has no rate sweep of a single machine")
     said = "at least 4 at 200/s, 2 at 400/s, none at 800/s"
     assert f"nginx on kvm-default (emulated: shape only), {SWEEP}: guests per host at {slo_text(SLO)}: {said}" in last
     page = render(run, analyse(run))

@@ -250,7 +250,7 @@ def test_the_experiment_scaling_shows_its_law_in_the_report_and_by_the_command(t
     planning = capacity(run, Slo(50), Demand(1000))
     assert planning.results == ()
     first, laws = lines(planning)
-    assert first.startswith("no rate sweep for one machine alone")
+    assert first.startswith("the run has no rate sweep of a single machine")
     assert [line.rpartition(": ")[2] for line in laws.split("\n")[1:]] == [law, law]
 
 

@@ -79,7 +79,7 @@ def test_huge_pages_are_counted_over_all_guests_but_those_that_run() -> None:
     two = [guest("kvm-hugepages", "one"), guest("kvm-tuned", "two")]
     assert lacking(two, COMPLETE) == []
     (found,) = lacking([*two, guest("kvm-hugepages", "three", memory_mib=512)], COMPLETE)
-    assert found.startswith("All guests in huge pages together: 512 MiB of free huge pages are missing")
+    assert found.startswith("All guests together lack 512 MiB of free huge pages")
     assert "vm.nr_hugepages with 256 more" in found
     assert lacking([*two, guest("kvm-hugepages", "three")], COMPLETE, running=["three"]) == []
 

@@ -40,7 +40,7 @@ def test_no_message_at_all_is_an_error_with_its_words(name: str, said: str) -> N
 
 def test_a_count_that_falls_short_of_success_is_an_error() -> None:
     load, output = recorded("smtp_source-good")
-    with pytest.raises(ToolError, match="says that all is well, but counts 60 of 61 messages"):
+    with pytest.raises(ToolError, match="exit code 0, but it counted 60 of 61 messages"):
         loadgen.get("smtp_source").parse(replace(load, requests=61), output)
 
 

@@ -140,7 +140,7 @@ def test_a_link_matches_the_inventory_in_both_directions() -> None:
     assert link.judge("client", metal, 941, 938, 1000, None).level == "ok"
     slow = link.judge("client", metal, 941, 94, 1000, None)
     assert slow.level == "fail"
-    assert "vmtoll_link_mbit says 1000, the way back is the slower" in slow.found
+    assert "vmtoll_link_mbit says 1000, the direction back is slower" in slow.found
     assert link.judge("client", guest, 300, 700, 1000, None).level == "warn"
     assert "says 100" in link.judge("client", metal, 941, 938, 100, None).found
     assert link.judge("client", metal, 941, 938, 100, None).level == "fail"

@@ -75,8 +75,8 @@ def test_a_neighbours_tool_and_capacity_count(project: Registry) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"guests": 0}, r"guests: must be 1 or more and rise"),
-        ({"guests": [2, 1]}, r"guests: must be 1 or more and rise"),
+        ({"guests": 0}, r"guests: must be 1 or more, in rising order"),
+        ({"guests": [2, 1]}, r"guests: must be 1 or more, in rising order"),
         ({"guests": 2}, r"crosscheck: h2load sends all to the host of its first URL, .*; allowed: oha, siege"),
         ({**CLOSED, "guests": 2, "tool": "ab", "page": "index.html"}, r"tool: ab sends all to the host of its first"),
         ({**CLOSED, "guests": 2, "client": "localhost"}, r"client: with `guests` or `neighbour` it must be remote"),
@@ -84,7 +84,7 @@ def test_a_neighbours_tool_and_capacity_count(project: Registry) -> None:
         ({**CLOSED, "capacity": CAPACITY}, r"capacity: neighbour\.share needs it .*, nothing else does"),
         ({**RATE, "neighbour": {"share": 0.5}}, r"capacity: share needs it"),
         ({**RATE, "neighbour": {}}, r"neighbour.*give either rate_rps or share"),
-        ({**RATE, "neighbour": {"rate_rps": [4, 4]}}, r"neighbour.*its loads must be 0 or more and rise"),
+        ({**RATE, "neighbour": {"rate_rps": [4, 4]}}, r"neighbour.*its loads must be 0 or more, in rising order"),
         ({**RATE, "neighbour": {"rate_rps": 4, "tool": "oha"}}, r"neighbour\.tool: oha cannot be ended .*: vegeta$"),
         ({**RATE, "neighbour": {"rate_rps": 4, "tool": "siege"}}, r"neighbour\.tool: siege is refused for tails"),
         ({"cold": True}, r"crosscheck: must be null with `cold: true`"),

@@ -84,7 +84,7 @@ def judge(
     if line_mbit is None or slower_mbit >= _LEAST * line_mbit:
         return ok(pair, found)
     whose = "vmtoll_link_mbit says" if stated_mbit is not None else "the interfaces could do"
-    found = f"{found}; {whose} {line_mbit:g}, the way {slower} is the slower"
+    found = f"{found}; {whose} {line_mbit:g}, the direction {slower} is slower"
     if sut.role == "kvm_guest":
         advice = "If its host reaches the rate, the guest's network device is the cause; else repair cable or switch."
         return warn(pair, found, advice)

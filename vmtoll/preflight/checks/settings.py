@@ -39,6 +39,6 @@ def judge(host: Host, seen: Settings) -> CheckResult:
         loose.append("irqbalance runs")
     if not loose:
         governed = "" if seen["governors"] else "; its clock rate is not its own to govern"
-        return ok(host.name, f"nothing there that varies by itself{governed}")
+        return ok(host.name, f"no setting varies by itself{governed}")
     tuned = "Run `vmtoll tune`." if host.vars.tuning else "Set vmtoll_tuning (docs/real-hosts.md), then tune."
     return warn(host.name, ", ".join(loose), tuned)

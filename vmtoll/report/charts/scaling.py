@@ -43,9 +43,9 @@ def _chart(run: Run, found: Sequence[Scaling]) -> Chart:
     legend(figure, list(looks.values()), lines=True, marks=False)
     texts = [f"{s.server} on {looks[s.environment].label}: {scaling_text(s)}" for s in found]
     caption = (
-        "One point per trial whose pace neither the client nor the link set; the line is the Universal Scalability Law,"
-        " γN / (1 + σ(N − 1) + κN(N − 1)), fitted to them: σ is contention, a queue for something shared, κ coherency,"
-        " the cost of agreeing, with their 95% intervals over blocks in brackets."
+        "One point per trial that is neither client-limited nor link-limited. The line is the Universal Scalability"
+        " Law, γN / (1 + σ(N − 1) + κN(N − 1)), fitted to them: σ is contention, a queue for something shared, κ"
+        " coherency, the cost of agreeing, with their 95% intervals over blocks in brackets."
     )
     return Chart.of(f"Throughput over {units} ({found[0].tool})", caption, texts, figure, units, "requests per second")
 

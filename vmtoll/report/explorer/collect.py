@@ -92,7 +92,7 @@ def _disagreement(item: Disagreement) -> Entry:
 def _row(run: Run, analysis: RunAnalysis, scenario: Scenario, arm: Arm, trials: Sequence[TrialRecord]) -> Entry:
     """One scenario on one arm: medians over the trials that are not invalid, and the verdicts."""
     comparison = analysis.comparison(scenario, arm)
-    # Metal stands beside the first guest: the figure is of the tool that this comparison took.
+    # Metal is shown next to the first guest: the figure is of the tool that this comparison took.
     compared = comparison or next((c for guest in run.guests if (c := analysis.comparison(scenario, guest))), None)
     figures = {
         name: _figure(trials, metric, compared.verdicts[name] if compared else None)

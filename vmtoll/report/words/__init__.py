@@ -1,6 +1,6 @@
 """English for codes and numbers: verdicts, findings, loads, notes, claims, and the headline of a run.
 
-Nothing reads these texts back: whoever needs to decide takes the enums and numbers that they are made of.
+Nothing reads these texts back: code decides by the enums and numbers that they are made of.
 """
 
 # mypy: implicit-reexport

@@ -1,4 +1,4 @@
-"""The headline of a run: a short sentence per metric, what they rest on, and the words to explain beside them."""
+"""The headline of a run: a short sentence per metric, what they rest on, and the words to explain with them."""
 
 from dataclasses import dataclass, replace
 

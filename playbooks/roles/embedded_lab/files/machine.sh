@@ -1,6 +1,6 @@
 #!/bin/sh
 # Usage: machine.sh OPTION… — boots a machine of the lab with these options of systemd-nspawn, and again whenever
-# it reboots: with --keep-unit nspawn leaves that to whoever started it, by ending with 133.
+# it reboots: with --keep-unit nspawn leaves that to its caller, by ending with 133.
 set -u
 status=133
 while [ "$status" -eq 133 ]; do
