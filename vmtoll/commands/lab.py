@@ -23,6 +23,7 @@ def up(
         str, typer.Option(help="Profiles of the guests instead of the topology's: kvm-2009,kvm-default,kvm-default")
     ] = "",
     suite: SuiteOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Bring the lab up (builds the image first if needed). Running it again changes nothing.
 
@@ -31,18 +32,24 @@ def up(
     shape = topologies.shape(topology, [name.strip() for name in guests.split(",") if name.strip()])
     embedded.need_root()
     embedded.up(link, say, shape, chosen(suite))
+    if as_json:
+        print(json.dumps(embedded.status(), indent=2))
 
 
 @app.command("image", epilog=epilog("lab image"))
 def build_image(
     machines: Annotated[bool, typer.Option("--machines", help="Also build the disk for virtual machines.")] = False,
     suite: SuiteOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Build the machines' image into the cache, if it is not there; `up` does it as well."""
     embedded.need_root()
-    folder = image.ensure(say, chosen(suite))
+    release = chosen(suite)
+    folder = image.ensure(say, release)
     if machines:
         machine_disk.ensure(folder, say)
+    if as_json:
+        print(json.dumps({"image": str(folder), "suite": release.suite}, indent=2))
 
 
 @app.command("down", epilog=epilog("lab down"))

@@ -1,5 +1,6 @@
 """The verb `run`: one experiment, or all that repeat published ones."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -56,8 +57,8 @@ def run(
     `all` resumes where it was interrupted, and continues with the next experiment after one that fails (exit code 1).
     """
     size = size_of(scale, inventory)
-    if as_json and (dry_run or experiment == "all"):
-        raise UserError("--json gives the result of one run; leave it out with `run all` and --dry-run.")
+    if as_json and experiment == "all":
+        raise UserError("--json gives the schedule or the result of one experiment; leave it out with `run all`")
     if experiment == "all":
         if resume:
             raise UserError("--resume cannot be combined with `run all`, which resumes automatically")
@@ -70,7 +71,10 @@ def run(
     if dry_run:
         registry = Registry()
         preview = _previewed(experiment, inventory, registry, limit=limit, scale=scale, resume=resume, until=until)
-        _print_plan(preview, resumed=resume is not None)
+        if as_json:
+            print(json.dumps(_schedule(preview), indent=1, ensure_ascii=False))
+        else:
+            _print_plan(preview, resumed=resume is not None)
         return
     folder = run_one(experiment, inventory, results, limit=limit, scale=scale, resume=resume, until=until)
     conclusion = conclude(folder)
@@ -125,6 +129,18 @@ def _previewed(
     if inventory:
         planned = on_machines(planned, inventory, registry, limit)
     return unmeasured(planned, resume) if resume else planned
+
+
+def _schedule(planned: Plan) -> dict[str, object]:
+    """What --dry-run prints, for programs. `total_s`: with `until` the most that it may take."""
+    trials = [
+        {"block": trial.block, "order": trial.order, "arm": str(trial.arm), "server": trial.scenario.server,
+         "workload": trial.scenario.workload, "load_kind": trial.scenario.load.kind.value,
+         "load_value": trial.scenario.load.value}
+        for trial in planned.trials
+    ]  # fmt: skip
+    skipped = [skip.model_dump(exclude_none=True) for skip in planned.resolved.skipped]
+    return {"trials": trials, "skipped": skipped, "total_s": round(planned.total_s, 1)}
 
 
 def _print_plan(planned: Plan, *, resumed: bool) -> None:

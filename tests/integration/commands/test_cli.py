@@ -48,6 +48,16 @@ def test_dry_run_prints_the_schedule_and_the_time() -> None:
     assert total.startswith("60 trials, about ")
 
 
+def test_dry_run_prints_the_schedule_as_json() -> None:
+    schedule = json.loads(vmtoll("run", "tls-bulk", "--dry-run", "--scale", "small", "--json").stdout)
+    assert {"block", "order", "arm", "server", "workload", "load_kind", "load_value"} == set(schedule["trials"][0])
+    assert {trial["arm"] for trial in schedule["trials"]} >= {"metal", "kvm-default"}
+    assert {"server": "lighttz", "why": "does not speak TLS"}.items() <= next(
+        skip.items() for skip in schedule["skipped"] if skip["server"] == "lighttz"
+    )
+    assert schedule["total_s"] > 0
+
+
 def test_dry_run_reads_the_inventory(tmp_path: Path) -> None:
     """What the run would refuse, its dry run refuses; no machine is contacted."""
     inventory = tmp_path / "hosts.yml"
