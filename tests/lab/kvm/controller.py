@@ -1,4 +1,7 @@
-"""A machine for vmtoll itself: Debian with systemd as its first process, this project and what is in its caches."""
+"""A machine for vmtoll itself: Debian with systemd as its first process, this project and what is in its caches.
+
+It has this machine's release, because this project's Python environment is copied to it.
+"""
 
 import base64
 import socket
@@ -9,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vmtoll.lab import image, machine_disk
-from vmtoll.lab.suite import chosen
+from vmtoll.lab.suite import of_guests
 from vmtoll.paths import CACHE, PROJECT
 from vmtoll.shell import run, say
 
@@ -25,7 +28,7 @@ RECIPE = {
 def disk(folder: Path) -> Path:
     """A disk with a clone of the project where it is here, its environment, its tools and the lab's image."""
     folder.mkdir(parents=True, exist_ok=True)
-    lab_image, clone = image.ensure(say, chosen()), folder / "clone"
+    lab_image, clone = image.ensure(say, of_guests()), folder / "clone"
     run(["git", "clone", "--quiet", PROJECT, clone])
     run(["cp", "--archive", PROJECT / ".venv", clone / ".venv"])
     caches = [*(CACHE / name for name in ("tools", "sites", "tls")), *CACHE.glob("servers-*.tar"), lab_image]
@@ -38,7 +41,7 @@ def disk(folder: Path) -> Path:
 @contextmanager
 def booted(folder: Path, memory_mib: int = 8192) -> Iterator[list[str]]:
     """The machine, emulated, with SSH on a port of the loopback; the words before a command that it shall run."""
-    made, lab_image, key = disk(folder), image.ensure(say, chosen()), folder / "key"
+    made, lab_image, key = disk(folder), image.ensure(say, of_guests()), folder / "key"
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

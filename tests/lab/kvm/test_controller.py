@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.lab.kvm.controller import booted
+from vmtoll.lab.suite import of_guests
 from vmtoll.paths import PROJECT
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
@@ -44,7 +45,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 def test_the_demo_runs_and_leaves_nothing(controller: Run) -> None:
     assert controller("cat /proc/1/comm; stat -fc %T /sys/fs/cgroup").split() == ["systemd", "cgroup2fs"]
     before = controller(STATE)
-    assert "report.html" in controller(f"cd {PROJECT} && make demo 2>&1")
+    assert "report.html" in controller(f"cd {PROJECT} && make demo SUITE={of_guests().suite} 2>&1")
     run = json.loads(controller(f"cat {PROJECT}/results/latest/run.json"))
     assert run["accelerators"]["kvm-default"] == "kvm"
     scopes = set(controller(STATE).splitlines()) - set(before.splitlines())
