@@ -103,7 +103,7 @@ def test_an_inventory_names_host_and_domain(uri: str, tmp_path: Path) -> None:
     assert done.stdout.startswith(f"web on kvm1 ({uri}): lacks "), done.stderr
     elsewhere = diagnose("other", "-i", str(inventory))
     assert elsewhere.returncode == 2
-    assert "other is not in it; choose its KVM host with --on (there are: kvm1, kvm2)." in elsewhere.stderr
+    assert "other is not in it; choose its KVM host with --on (there are: kvm1, kvm2)" in elsewhere.stderr
     assert diagnose("web", "-i", str(inventory), "--on", "kvm2").stdout.startswith("web on kvm2")
 
 
