@@ -15,11 +15,12 @@ pytestmark = pytest.mark.lab
 
 
 def at_hand() -> dict[str, str]:
-    """Each server of pages that can be measured here, with its program; that of mail has tests of its own."""
+    """Each server of pages that can be measured here, with its program. Mail and kernel TLS have tests of their own."""
     registry = Registry()
     skipped, suite = sources.look(registry, registry.servers()).skipped, chosen().suite
     servers = [read_server(name) for name in registry.servers() if name not in skipped]
-    return {s.name: s.binary for s in servers if s.serves == "pages" and suite not in s.not_in}
+    plain = [s for s in servers if s.serves == "pages" and not (s.tls and s.tls.kernel)]
+    return {s.name: s.binary for s in plain if suite not in s.not_in}
 
 
 PROGRAMS = at_hand()

@@ -28,7 +28,7 @@ def experiment(path: Path, **keys: object) -> Path:
 
 
 def test_every_server_speaks_http2_on_metal(lab: Path, tmp_path: Path) -> None:
-    written = experiment(tmp_path / "http2.yml", workloads=["site-http2-users"])
+    written = experiment(tmp_path / "http2.yml", workloads=["site-http2-users-8"])
     folder, records = measure(written, lab / "inventory.yml", tmp_path / "results")
     release = of_name(records[0].release)
     assert release is not None
