@@ -57,7 +57,7 @@ class Tls(Document):
     kernel: bool = Field(default=False, description="the kernel encrypts (kTLS); measured over TLS alone")
 
     def cannot(self, transport: Transport, streams: int = 1) -> str:
-        """Why it cannot be reached in this way, with so many streams on a connection; empty where it can."""
+        """Why it cannot be reached in this way, with this number of streams on a connection; empty where it can."""
         if transport.http not in self.http:
             return f"does not speak HTTP/{transport.http} over TLS"
         if self.streams and streams > self.streams:
@@ -108,7 +108,7 @@ class ServerDefinition(Document):
         return self.tls is not None and self.tls.kernel
 
     def cannot(self, transport: Transport, streams: int = 1) -> str:
-        """Why it cannot be reached in this way, with so many streams on a connection; empty where it can."""
+        """Why it cannot be reached in this way, with this number of streams on a connection; empty where it can."""
         if not transport.tls:
             return "is measured over TLS alone" if self.kernel_tls else ""
         return self.tls.cannot(transport, streams) if self.tls else "does not speak TLS"
