@@ -23,7 +23,7 @@ setup: ## install Debian packages and the pinned Python environment
 setup-tests: ## the same, with what tests and linters need
 	@scripts/setup --tests
 
-demo: setup ## build the lab, provision it, run the experiment `demo`, write its report (SUITE=trixie or bookworm)
+demo: setup ## bring the lab up, run the experiment `demo`, write its report (SUITE=trixie or bookworm)
 	@$(VMTOLL) demo
 
 check: ## linters and unit tests: no root, no lab, about four minutes (packages: setup-tests)

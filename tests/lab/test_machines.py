@@ -11,15 +11,21 @@ import pytest
 import yaml
 
 from tests.lab.the_lab import MACHINES, VMTOLL, Ssh
+from vmtoll.lab import embedded
 from vmtoll.lab.accelerator import probe
+from vmtoll.provisioning import tools
+from vmtoll.shell import say
 
 pytestmark = pytest.mark.lab
+
+COMPILED = {tool["name"] for tool in tools.binaries()}
 
 
 @pytest.mark.parametrize(
     "machines", [("client", "metal"), pytest.param(("kvm",), marks=pytest.mark.guest_minutes)], ids=["metal", "guest"]
 )
-def test_provisioning_again_changes_nothing(lab: Path, machines: Sequence[str]) -> None:
+def test_provisioning_changes_nothing_but_the_compiled_tools(lab: Path, machines: Sequence[str]) -> None:
+    embedded.equip(COMPILED, say)
     argv = [VMTOLL, "provision", "--limit", ",".join(machines)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -28,6 +34,16 @@ def test_provisioning_again_changes_nothing(lab: Path, machines: Sequence[str]) 
     for name, ok, changed, unreachable, failed in recap:
         assert int(ok) > 3, name
         assert (changed, unreachable, failed) == ("0", "0", "0"), f"{name}: {done.stdout[-3000:]}"
+
+
+def test_a_compiled_tool_is_copied_to_a_lab_without_it(lab: Path, ssh: Ssh) -> None:
+    embedded.equip(COMPILED, say)
+    ssh("client", "rm /usr/local/bin/oha")
+    built = json.loads((lab / "built.json").read_text())
+    (lab / "built.json").write_text(json.dumps(built | {"tools": []}))
+    embedded.equip({"oha", "h2load"}, say)
+    assert ssh("client", "oha --version")
+    assert len(json.loads((lab / "built.json").read_text())["tools"]) == 1
 
 
 def test_up_twice_is_harmless(lab: Path, ssh: Ssh) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from vmtoll.paths import PROJECT
-from vmtoll.provisioning.tools import binaries
+from vmtoll.provisioning import tools
 from vmtoll.sites import build
 from vmtoll.spec.catalog import Registry
 
@@ -161,9 +161,10 @@ def unlimited_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def load_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tools that provisioning brings to a client, on PATH."""
+    """The tools that provisioning brings to a client, on PATH; built where they are not in the cache."""
+    tools.build()
     folder = tmp_path / "bin"
     folder.mkdir()
-    for tool in binaries():
+    for tool in tools.binaries():
         (folder / tool["name"]).symlink_to(tool["binary"])
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

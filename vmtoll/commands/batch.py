@@ -151,7 +151,7 @@ def _measured(
     folder = batch.finished(planned.resolved)
     if folder is None:
         file, killed = registry.experiment_file(experiment.name), batch.unfinished(planned.resolved)
-        machines = inventory or embedded.shaped(experiment.link, say)
+        machines = inventory or embedded.ready(planned.resolved, say)
         with Progress() as progress:
             folder = measure(
                 file, machines, batch.results, killed, listener=progress, registry=registry, scale=scale, limit=limit,

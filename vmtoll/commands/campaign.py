@@ -11,6 +11,7 @@ from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, Sc
 from vmtoll.lab import embedded
 from vmtoll.paths import RESULTS
 from vmtoll.runner.run import plan
+from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def campaign(
     if dry_run:
         _print(asked)
         return
+    if not inventory:
+        embedded.equip({tool for planned in plans.values() for tool in planned.resolved.tools}, say)
     raise SystemExit(asked.measure())
 
 

@@ -25,6 +25,7 @@ from vmtoll.model.trial import METAL
 from vmtoll.model.workload import ClosedWorkload, Workload, listed
 from vmtoll.paths import RESULTS
 from vmtoll.runner.run import run
+from vmtoll.shell import say
 from vmtoll.sites import load_site
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.inventory import read_inventory
@@ -46,6 +47,8 @@ def replay(
 
     published = open_bundle(folder)
     machines = inventory or embedded.require()
+    if not inventory:
+        embedded.equip({tool for workload in published.manifest.workloads.values() for tool in workload.tools}, say)
     with Progress() as progress:
         again = measure_again(published.manifest, machines, results, blocks=blocks, resume=resume, listener=progress)
     print(conclude(again), file=sys.stderr)

@@ -94,8 +94,8 @@ def run_one(
 ) -> Path:
     """Measure one experiment of a registry, on the embedded lab without an inventory; the run's folder."""
     registry = registry or Registry()
-    link = _planned(experiment, inventory, scale, registry).resolved.experiment.link
-    machines = inventory or embedded.shaped(link, say)
+    resolved = _planned(experiment, inventory, scale, registry).resolved
+    machines = inventory or embedded.ready(resolved, say)
     with Progress() as progress:
         return measure(
             registry.experiment_file(experiment), machines, results, resume,

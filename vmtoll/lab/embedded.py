@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from vmtoll.model.release import Release
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.provisioning import archives, servers, tools
 from vmtoll.shell import lock, play
+from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.inventory import joined, read_inventory
 
 Say = Callable[[str], None]
@@ -93,13 +94,30 @@ def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str,
     }
 
 
-def shaped(link: str, say: Say) -> Path:
-    """Give the clients of the lab that is up this link; the lab's inventory. Raises UserError when it is not up."""
+def ready(resolved: Resolved, say: Say) -> Path:
+    """Give the lab that is up the link and the load tools of an experiment; the lab's inventory.
+
+    Raises UserError when it is not up, or a tool cannot be built.
+    """
     inventory = require()
     with lock("lab"):
-        if _set_link(link):
-            say(f"the lab's link is {link} now")
+        if _set_link(resolved.experiment.link):
+            say(f"the lab's link is {resolved.experiment.link} now")
+    equip(resolved.tools, say)
     return inventory
+
+
+def equip(names: Collection[str], say: Say) -> None:
+    """Copy those of these load tools that vmtoll compiles to the machines of the lab that is up, where missing."""
+    known = _tool_keys()
+    missing = [tool for tool in tools.binaries() if tool["name"] in names and tool["key"] not in known]
+    if not missing:
+        return
+    tools.build(names)
+    with lock("lab"):
+        say(f"copying {', '.join(tool['name'] for tool in missing)} to the lab's machines")
+        play("load_tools.yml", "-e", json.dumps({"load_tools_binaries": missing}), inventory=INVENTORY, quiet=True)
+        _record(_built() | {"tools": [*_tool_keys(), *(tool["key"] for tool in missing)]})
 
 
 def _set_link(link: str) -> bool:
@@ -158,6 +176,8 @@ def provision(
     variables = archives.variables(_policy(data, chosen))
     pattern = joined(limit or "all", *(f"!{name}" for name in removed))
     play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=chosen, quiet=quiet)
+    if inventory is None and limit is None and not options:
+        _record(_built() | {"tools": [tool["key"] for tool in variables["load_tools_binaries"]]})
 
 
 def _own_release() -> Release:
@@ -203,6 +223,12 @@ def _built() -> dict[str, object]:
         return content
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
+
+
+def _tool_keys() -> list[str]:
+    """The keys of the compiled load tools that the machines of the lab have."""
+    keys = _built().get("tools", [])
+    return keys if isinstance(keys, list) else []
 
 
 def _silent_machines() -> list[str]:

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
@@ -15,7 +14,7 @@ import yaml
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
 from vmtoll.paths import CACHE, LAB, PLAYBOOKS, PROJECT, VM_IMAGES
-from vmtoll.provisioning import archives, servers, tools
+from vmtoll.provisioning import archives, servers
 from vmtoll.shell import lock, play, run
 
 IMAGES = CACHE / "images"
@@ -76,8 +75,6 @@ def image_key(variables: archives.Variables, release: Release) -> str:
     digest.update(json.dumps(of_release["servers"], sort_keys=True).encode())
     for site in variables["site_content_sites"]:
         digest.update(f"{site['name']} {site['digest']}\n".encode())
-    for tool in variables["load_tools_binaries"]:
-        digest.update(f"{tool['name']} {tool['key']}\n".encode())
     digest.update(json.dumps([variables["load_tools_packages"], variables["load_tools_masked_units"]]).encode())
     return digest.hexdigest()[:16]
 
@@ -91,17 +88,10 @@ def _build(folder: Path, release: Release, variables: archives.Variables, say: S
     log.unlink(missing_ok=True)
 
     include = ",".join(recipe["include"])
-    with ThreadPoolExecutor() as pool:
-        # Compiling takes minutes, and the rest is mostly waiting for the disk and the mirror.
-        compiling = pool.submit(tools.build)
-        say(f"image {folder.name}: base system ({release.name}, {release.suite}) by mmdebstrap")
-        run(["mmdebstrap", "--variant=minbase", f"--include={include}", release.suite, root], log=log)
-        say(f"image {folder.name}: provisioning by playbooks/image.yml and site.yml")
-        _provision(partial, root, variables)
-        compiling.result()
-    # As the role load_tools would, had they been there in time.
-    for tool in variables["load_tools_binaries"]:
-        shutil.copy(tool["binary"], root / "usr/local/bin" / tool["name"])
+    say(f"image {folder.name}: base system ({release.name}, {release.suite}) by mmdebstrap")
+    run(["mmdebstrap", "--variant=minbase", f"--include={include}", release.suite, root], log=log)
+    say(f"image {folder.name}: provisioning by playbooks/image.yml and site.yml")
+    _provision(partial, root, variables)
     say(f"image {folder.name}: disk of the guest")
     _strip(root)
     shutil.copyfile(next(root.glob("boot/vmlinuz-*")), partial / "vmlinuz")
@@ -122,9 +112,9 @@ def _build(folder: Path, release: Release, variables: archives.Variables, say: S
 
 
 def _provision(partial: Path, root: Path, variables: archives.Variables) -> None:
-    """Boot the tree with the machine's network; run image.yml and site.yml against it, but for the tools' programs.
+    """Boot the tree with the machine's network; run image.yml and site.yml against it, over SSH as on every host.
 
-    Over SSH, as against every host.
+    The tools that are compiled come later, to the machines of a lab (`embedded.equip`): compiling takes minutes.
     """
     key = partial / "bake-key"
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])

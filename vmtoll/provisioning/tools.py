@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from vmtoll.paths import CACHE, LOAD_TOOLS
@@ -13,15 +14,16 @@ def binaries(folder: Path = LOAD_TOOLS) -> list[dict[str, str]]:
     return [_binary(recipe.parent) for recipe in sorted(folder.glob("*/Makefile"))]
 
 
-def build(folder: Path = LOAD_TOOLS) -> None:
-    """Build each of these tools that is not in the cache.
+def build(names: Collection[str] | None = None, folder: Path = LOAD_TOOLS) -> None:
+    """Build those of these tools (default: all) that have a Makefile and are not in the cache.
 
     `make OUT=<file>` in the tool's folder makes one static program. Raises UserError with the last words of a
     build that fails.
     """
     with lock("tools"):
         for recipe in sorted(folder.glob("*/Makefile")):
-            _build(recipe.parent)
+            if names is None or recipe.parent.name in names:
+                _build(recipe.parent)
 
 
 def _binary(folder: Path) -> dict[str, str]:
@@ -36,7 +38,7 @@ def _build(folder: Path) -> None:
         partial, log = binary.with_suffix(f".{os.getpid()}"), CACHE / "logs" / f"build-{name}.log"
         log.unlink(missing_ok=True)
         say(f"building the load tool {name}, once")
-        run(["make", "-s", "-C", folder, f"OUT={partial}"], log=log)
+        run(["nice", "make", "-s", "-C", folder, f"OUT={partial}"], log=log)  # a lab may be booting meanwhile
         partial.rename(binary)
 
 

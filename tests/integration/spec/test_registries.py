@@ -87,16 +87,16 @@ def test_the_new_tool_is_built_once(project: Path, tmp_path: Path, monkeypatch: 
     (built,) = load_tools.binaries(folder)
     assert built["name"] == "new_built_tool"
     assert not Path(built["binary"]).exists()
-    load_tools.build(folder)
+    load_tools.build(folder=folder)
     assert Path(built["binary"]).read_text().startswith("made ")
     recipe = folder / "new_built_tool/Makefile"
     made_at = Path(built["binary"]).stat().st_mtime_ns
-    load_tools.build(folder)
+    load_tools.build(folder=folder)
     assert load_tools.binaries(folder) == [built]
     assert Path(built["binary"]).stat().st_mtime_ns == made_at, "it was in the cache"
     recipe.write_text("$(OUT):\n\t@echo no compiler here >&2; false\n")
     with pytest.raises(UserError, match="no compiler here"):
-        load_tools.build(folder)
+        load_tools.build(folder=folder)
 
 
 def test_the_new_server_reaches_the_machines(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
