@@ -327,3 +327,53 @@ def test_documents_and_pages_use_the_words_of_the_glossary() -> None:
     assert len(pages) > 60
     lines = [(name, line) for name in [*pages, "results/README.md"] for line in text_of(name).splitlines()]
     assert not [f"{name}: {hit[0]}" for name, line in lines if (hit := AVOIDED.search(line))]
+
+
+MOST_WORDS = 25
+# File → how many longer sentences it may still have. A limit only falls.
+LONG_SENTENCES_LEFT: Mapping[str, int] = {
+    "CONTRIBUTING.md": 1, "README.md": 2, "SECURITY.md": 3,
+    "docs/campaigns.md": 17, "docs/gates.md": 24, "docs/glossary.md": 2, "docs/guests.md": 5, "docs/method.md": 5,
+    "docs/planning.md": 8, "docs/real-hosts.md": 7, "docs/several-clients.md": 9, "docs/tls.md": 6,
+    "docs/together.md": 11, "docs/troubleshooting.md": 6, "docs/tuning-steps.md": 8,
+    "docs/tutorials/first-report.md": 1, "results/README.md": 14,
+}  # fmt: skip
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a Markdown text, outside of code and generated tables.
+
+    A list item, a heading and a cell of a table end a sentence, and so does a colon before a capital, a link or code.
+    An inline code span is one word, of a link only its text counts.
+    """
+    text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"<!-- (?:generated|measured): .*?<!-- end -->|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"`[^`]*`", "X", re.sub(r"\]\([^)]*\)", "]", text))
+    paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.))", text)
+    cells = [part for block in paragraphs for part in (block.split("|") if block.lstrip().startswith("|") else [block])]
+    ends = r"(?<=[.!?])[*_)]*\s+|(?<=:)\s+(?=[A-Z*\[])"
+    return [" ".join(sentence.split()) for cell in cells for sentence in re.split(ends, cell) if sentence.strip()]
+
+
+def long_sentences(text: str) -> list[str]:
+    return [sentence for sentence in sentences(text) if len(re.findall(r"\S*\w\S*", sentence)) > MOST_WORDS]
+
+
+def test_no_sentence_of_a_document_is_long() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    pages = [name for name in tracked if name != "CHANGELOG.md" and not name.startswith("docs/reference/")]
+    assert {README, "docs/design.md", "server-builds/lighttz/README.md"} < set(pages)
+    found = {name: long_sentences(text_of(name)) for name in pages}
+    too_many = {name: long for name, long in found.items() if len(long) > LONG_SENTENCES_LEFT.get(name, 0)}
+    assert not too_many, f"split these sentences, each has more than {MOST_WORDS} words: {too_many}"
+
+
+def test_a_long_sentence_is_found_wherever_it_is() -> None:
+    words = " ".join(["word"] * 25)
+    for text in (f"{words} more.", f"- {words}\n  more.", f"| short | {words} more |", f"Short. {words}: more (so)."):
+        assert len(long_sentences(text)) == 1, text
+    for text in (f"{words}.\nWord.", f"- {words}\n- more", f"| {words} | more |", f"{words[5:]} `a b c`."):
+        assert not long_sentences(text), text
+    assert not long_sentences(f"```\n{words} more\n```\n<!-- generated: x -->\n| {words} more |\n<!-- end -->\n")
