@@ -39,7 +39,7 @@ def environment(*folders: Path) -> Environment:
 # Entry of the glossary → the words that link to it.
 TERMS = {
     "block": r"blocks?", "interval": "95% interval", "equivalent": "equivalent", "undecided": "undecided",
-    "noise-floor": "noise floor|A/A (?:arm|control)", "bound": "at (?:least|most)", "p99": "p99",
+    "noise-floor": "noise floor", "aa-arm": "A/A (?:arm|control)", "bound": "at (?:least|most)", "p99": "p99",
     "closed-loop": "closed loop", "open-loop": "open (?:loop|load)", "goodput": "goodput", "holm": "Holm",
     "boot": "one boot", "suspect": "suspect", "invalid": "invalid", "confirmed": "confirmed", "refuted": "refuted",
     "inconclusive": "inconclusive here", "test-bed": "test beds?",

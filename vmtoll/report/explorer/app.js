@@ -112,7 +112,7 @@ function runCard(run, s) {
     el("p", null, run.sentence),
     el("dl", null,
       fact(term("accelerator", "Accelerator"), guests.map(([name, a]) => `${name}: ${site.accelerators[a]}`).join(", ") || "no guest"),
-      fact(term("accelerator", "Hardware below"), Object.entries(run.hardware).map(([name, kind]) => `${name}: ${site.hardware[kind]}`).join(", ")),
+      fact(term("hardware", "Hardware below"), Object.entries(run.hardware).map(([name, kind]) => `${name}: ${site.hardware[kind]}`).join(", ")),
       fact("Link, lab", `${run.link}, ${run.lab}`),
       fact("Trials", [`${run.counts.valid} valid, ${run.counts.suspect} `, term("suspect", "suspect"), `, ${run.counts.invalid} `, term("invalid", "invalid")]),
       fact(term("block", "Blocks"), `${run.blocks}`)),

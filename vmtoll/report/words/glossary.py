@@ -1,27 +1,71 @@
-"""The glossary of the pages: for each term its heading and its meaning."""
+"""The glossary of pages and documents: for each term its heading and its meaning."""
 
 from collections.abc import Mapping
 
 # `{margin}`: the margin of the run, or on a page of several runs the usual one.
 GLOSSARY: Mapping[str, tuple[str, str]] = {
+    "sut": ("SUT", "System under test: the machine or guest, with the server on it, that a run measures."),
+    "client": ("Client", "The machine that sends the load. It is never the system under test."),
+    "metal": (
+        "Metal",
+        "The machine without virtualization. It runs the same server on the same site as the guest.",
+    ),
+    "guest": ("Guest", "The virtual machine that a run compares with metal."),
+    "host": ("Host", "The machine that runs the guest."),
+    "domain": ("Domain", "libvirt's name for a guest."),
+    "environment": ("Environment", "What the server runs on: metal, or a guest by its profile, such as kvm-default."),
+    "arm": ("Arm", "An environment and its replicate: metal#2 is metal a second time."),
+    "server": ("Server", "The program that answers the requests, such as nginx."),
+    "tool": ("Tool", "The load generator: the program that sends the requests, such as siege or h2load."),
+    "cross-check": ("Cross-check", "The second, cheaper or independent load generator on the same URLs."),
+    "workload": ("Workload", "What the client sends, and how."),
+    "load": (
+        "Load",
+        "One load of a workload: its kind (closed, rate or share), its value, its guests and its neighbour load.",
+    ),
+    "neighbour-load": ("Neighbour load", "The load on a sibling guest of the one under measurement."),
+    "experiment": ("Experiment", "A question, and the matrix of servers, environments and loads that answers it."),
+    "scenario": ("Scenario", "One server under one load."),
+    "run": ("Run", "One execution of an experiment."),
+    "trial": ("Trial", "One repetition of a scenario on an arm."),
+    "attempt": ("Attempt", "One try at a trial."),
+    "measurement": (
+        "Measurement",
+        "What one tool measured in a trial. Its role is primary or crosscheck.",
+    ),
     "block": (
         "Block",
-        "One repetition of all scenarios, in random order. vmtoll compares metal and guest within a block, so slow "
-        "drift of the machine cancels out. The sample is the trial in its block, not the request.",
+        "One repetition of all scenarios, in random order. The arms of a scenario follow each other, in reverse order "
+        "in every other block. vmtoll compares metal and guest within a block, so slow drift of the machine cancels "
+        "out. The sample is the trial in its block, not the request.",
+    ),
+    "boot": (
+        "Boot",
+        "The blocks of a run between two boots of its machines under test, counted from 1. Blocks of one boot share "
+        "what that boot drew, such as the placement of pages. The intervals do not cover other boots or other hosts; "
+        "several boots (boots) and campaigns measure those.",
+    ),
+    "verdict": (
+        "Verdict",
+        "The result of one comparison, and of a run. A comparison is faster, slower, equivalent, undecided or invalid.",
     ),
     "overhead": (
-        "Overhead, cost ratio",
-        "Overhead is the share of metal's throughput that the guest loses: 1 − exp(mean log(guest ÷ metal)) over "
-        "blocks. A cost ratio is guest ÷ metal, of latency or CPU.",
+        "Overhead",
+        "The share of metal's throughput that the guest loses: 1 − exp(mean log(guest ÷ metal)) over blocks.",
     ),
+    "cost-ratio": ("Cost ratio", "Guest ÷ metal, of latency or CPU."),
     "interval": (
         "95% interval",
         "Square brackets hold it, by paired t over blocks. The details add Hodges–Lehmann with the exact "
         "signed-rank interval, which assumes no normal distribution. A note says where the two disagree. The "
         "evidence below the headline has the interval of the level that Holm's correction left.",
     ),
+    "margin": (
+        "Margin",
+        "The largest difference that counts as none: ±2%, unless the experiment states another one.",
+    ),
     "equivalent": (
-        "Equivalent within {margin}",
+        "Equivalent",
         "The whole interval lies within ±{margin}, by paired t and by signed rank.",
     ),
     "undecided": (
@@ -30,15 +74,21 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "verdict names the smallest difference that they show with 80% power. Fewer than six blocks are never "
         "enough.",
     ),
-    "noise-floor": (
-        "Noise floor, A/A arm",
-        "The A/A arm, or control, is an environment that each block measures twice, usually metal. The two should "
-        "not differ. The farther end of the interval of their difference is the noise floor: this lab cannot "
-        "distinguish smaller differences from none. Both measurements count as the environment's figure. Where the "
-        "control differs from itself, a difference no larger than its own is undecided.",
+    "aa-arm": (
+        "A/A arm, control",
+        "An environment that each block measures twice, usually metal. The two should not differ, so what they "
+        "differ by is noise. Both measurements count as the environment's figure. Where the control differs from "
+        "itself, a difference no larger than its own is undecided.",
     ),
+    "noise-floor": (
+        "Noise floor",
+        "The farther end of the interval of the difference within the A/A arm. This lab cannot distinguish smaller "
+        "differences from none.",
+    ),
+    "client-limited": ("Client-limited", "The client, not the server, was the bottleneck."),
+    "link-limited": ("Link-limited", "The link, not the server, was the bottleneck."),
     "bound": (
-        "At least, at most",
+        "Bound: at least, at most",
         "“At least”: the faster side is client-limited or link-limited, so its true throughput is higher and the "
         "true difference larger. “At most”: the slower side is. A p99 is “at least” where the client sent late: "
         "its delay is subtracted from the slower side. Where the main tool limits itself, the verdict takes the "
@@ -49,6 +99,8 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "The time within which 99% of the requests are answered; one in a hundred takes longer. The tail is what "
         "lies beyond.",
     ),
+    "service-time": ("Service time", "The time from the actual send of a request to its answer."),
+    "response-time": ("Response time", "The time from the intended send of a request to its answer."),
     "closed-loop": (
         "Closed loop",
         "A fixed number of users, each of whom waits for the answer before sending the next request. The server "
@@ -60,20 +112,23 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "The client sends requests at a set rate, whatever the server does, and times them from the moment of the "
         "intended send. Only these percentiles are tails. The rate is given, so there is no verdict on throughput.",
     ),
+    "offered-load": ("Offered load", "The requests that the client sends, per second."),
+    "throughput": (
+        "Throughput",
+        "Answered requests per second; in a closed loop, of the time while all users are at work.",
+    ),
     "goodput": (
         "Goodput",
         "Requests answered correctly within the deadline, per second of intended sending.",
     ),
+    "rate-sweep": ("Rate sweep", "Rising offered rates, one step after the other."),
+    "tuning-steps": ("Tuning steps", "Guest profiles from untuned to tuned, one step after the other."),
+    "step": ("Step", "One rate of a rate sweep, or one profile of the tuning steps."),
     "holm": (
         "p, Holm",
-        "The p-value after Holm's weighted correction for all comparisons on this page. Half of the 5% is for "
+        "The p-value after Holm's weighted correction for all comparisons on the page. Half of the 5% is for "
         "throughput and the open loop's p99, half for all other figures. A difference counts when it stays below "
         "5%, so at most one page in twenty has a wrong “faster” or “slower”.",
-    ),
-    "boot": (
-        "One host, one boot",
-        "Blocks of one boot share what that boot drew, such as the placement of pages. The intervals do not cover "
-        "other boots or other hosts; several boots (boots) and campaigns measure those.",
     ),
     "limited": (
         "Limited by",
@@ -86,6 +141,12 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "The share of requests answered with success. Wilson's interval takes requests as independent. Failures "
         "come in clusters, so it is the narrowest possible.",
     ),
+    "gate": ("Gate", "A check that flags a trial whose measurements may not mean what they appear to."),
+    "finding": (
+        "Finding",
+        "Why a trial is suspect or invalid: a code, the machine, the process, a figure and its limit.",
+    ),
+    "validity": ("Validity", "Whether a trial may be used: it is valid, suspect or invalid."),
     "suspect": (
         "Suspect trial",
         "It has a finding that may distort it. It counts and is named. Where too many trials are distorted, or "
@@ -97,10 +158,19 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "needed them more often is never called equivalent. An invalid verdict has a figure that shows nothing; "
         "the reason is given with it.",
     ),
+    "background-cpu": ("Background CPU", "CPU used by processes outside the measurement."),
+    "injected-fault": (
+        "Injected fault",
+        "A fault that a test causes on purpose, in the lab or in synthetic readings, to prove that its gate fires.",
+    ),
+    "synthetic-readings": (
+        "Synthetic readings",
+        "Readings that a test makes, with values that it knows, instead of readings of a machine.",
+    ),
     "test-bed": (
         "Test bed",
         "Machines that measure on their own: a client, metal, and a KVM host with its guests. In a campaign the "
-        "test bed is the sample.",
+        "test bed is the sample. In the inventory it is a child group of the group cells.",
     ),
     "between": (
         "Between test beds",
@@ -127,34 +197,31 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "Steal",
         "Time in which the hypervisor ran something else while a CPU wanted to run.",
     ),
-    "accelerator": (
-        "Accelerator, hardware",
-        "The accelerator ran the guest's code: KVM or emulation (TCG). The hardware is below its host: native, "
-        "nested (another hypervisor) or emulated.",
+    "exit": ("Exit", "A guest's CPU left guest mode because the host had to do something."),
+    "vhost": ("vhost", "The host's kernel thread that carries a guest's packets."),
+    "accelerator": ("Accelerator", "What ran the guest's code: KVM or emulation (TCG)."),
+    "hardware": (
+        "Hardware",
+        "What the guest's host runs on: native, nested (another hypervisor) or emulated.",
     ),
     "disclosure": (
         "Disclosure",
         "What a run was measured on: hardware, firmware, kernel, hypervisor and settings of each machine. The "
         "machine reports most items, the inventory states the others.",
     ),
-    "arm": (
-        "Metal, guest, host",
-        "Metal is the machine without virtualization, guest the virtual machine, host the machine that runs the "
-        "guest. All run the same server on the same site.",
-    ),
 }
 USUAL_MARGIN = 0.02
-_REPORT_ALONE = ("overhead", "boot", "limited", "availability")
+_REPORT_ALONE = ("overhead", "cost-ratio", "boot", "limited", "availability")
 _SHARED = (
-    "block", "interval", "equivalent", "undecided", "noise-floor", "bound", "p99", "closed-loop", "open-loop",
-    "goodput", "holm", "suspect", "invalid",
+    "block", "interval", "equivalent", "undecided", "aa-arm", "noise-floor", "bound", "p99", "closed-loop",
+    "open-loop", "goodput", "holm", "suspect", "invalid",
 )  # fmt: skip
 # The terms of each page.
 REPORT_TERMS = tuple(name for name in GLOSSARY if name in (*_SHARED, *_REPORT_ALONE))
-CAMPAIGN_TERMS = ("test-bed", "between", "further", *_SHARED, "steal", "accelerator")
+CAMPAIGN_TERMS = ("test-bed", "between", "further", *_SHARED, "steal", "accelerator", "hardware")
 REPLICATION_TERMS = (
     "confirmed", "refuted", "inconclusive", "block", "interval", "bound", "p99", "closed-loop", "open-loop", "suspect",
-    "invalid", "accelerator",
+    "invalid", "accelerator", "hardware",
 )  # fmt: skip
-DISCLOSURE_TERMS = ("disclosure", "arm", "accelerator")
-EXPLORER_TERMS = (*_SHARED, "accelerator", "disclosure")
+DISCLOSURE_TERMS = ("disclosure", "metal", "guest", "host", "accelerator", "hardware")
+EXPLORER_TERMS = (*_SHARED, "accelerator", "hardware", "disclosure")
