@@ -11,7 +11,13 @@
 # %% [markdown]
 # # Capacity
 #
-# How many metal hosts or guests an objective takes, and what that rests on.
+# How many [metal] machines or [guests] an objective needs, and the figures behind that number.
+# The objective is a limit of the [p99] and of the failures; a [rate sweep] shows which rates meet it.
+#
+# [metal]: ../../docs/glossary.md#term-metal
+# [guests]: ../../docs/glossary.md#term-guest
+# [p99]: ../../docs/glossary.md#term-p99
+# [rate sweep]: ../../docs/glossary.md#term-rate-sweep
 
 # %%
 from dataclasses import replace
@@ -48,6 +54,13 @@ for sentence in [*sentences(found), *more_sentences(found)]:
 
 # %% [markdown]
 # ## Figures
+#
+# Low, mid and high are by the unfavourable end of the [95% interval] over [blocks], by the estimate,
+# and by the favourable end. "At least" and "at most" are [bounds].
+#
+# [95% interval]: ../../docs/glossary.md#term-interval
+# [blocks]: ../../docs/glossary.md#term-block
+# [bounds]: ../../docs/glossary.md#term-bound
 
 # %%
 known = {f"{r.server} on {r.environment} ({size_text(r.size)} each)": facts(r) for r in found.results}

@@ -11,7 +11,11 @@
 # %% [markdown]
 # # Metal against KVM
 #
-# What a guest costs in requests per second, in latency and in CPU per request, and what that rests on.
+# What a [guest] costs against [metal] in requests per second, in latency and in CPU per request, and the
+# figures behind it.
+#
+# [guest]: ../../docs/glossary.md#term-guest
+# [metal]: ../../docs/glossary.md#term-metal
 
 # %%
 import pandas as pd
@@ -31,6 +35,20 @@ print(sentence(analysis))
 
 # %% [markdown]
 # ## Verdicts
+#
+# Each row is one [scenario] and figure. The [verdict] is faster, slower, [equivalent],
+# [undecided] or [invalid]. Square brackets hold the [95% interval] over [blocks].
+# "At least" and "at most" are [bounds]. The last column is the p-value after [Holm's correction].
+#
+# [scenario]: ../../docs/glossary.md#term-scenario
+# [verdict]: ../../docs/glossary.md#term-verdict
+# [equivalent]: ../../docs/glossary.md#term-equivalent
+# [undecided]: ../../docs/glossary.md#term-undecided
+# [invalid]: ../../docs/glossary.md#term-invalid
+# [95% interval]: ../../docs/glossary.md#term-interval
+# [blocks]: ../../docs/glossary.md#term-block
+# [bounds]: ../../docs/glossary.md#term-bound
+# [Holm's correction]: ../../docs/glossary.md#term-holm
 
 # %%
 labels = scenario_labels(run)

@@ -11,8 +11,16 @@
 # %% [markdown]
 # # What was published, and what this run shows of it
 #
-# First the claims of the experiment, then every published figure with ours. Machines, kernels and servers differ
-# by more than fifteen years: look at the relations between servers, not at the absolute numbers.
+# First come the claims of the experiment: each is [confirmed], [refuted] or
+# [inconclusive here]. Square brackets hold the [95% interval] over [blocks].
+# Then comes every published figure with ours. Machines, kernels and servers differ by more than fifteen years: compare
+# the relations between servers, not the absolute numbers.
+#
+# [confirmed]: ../../docs/glossary.md#term-confirmed
+# [refuted]: ../../docs/glossary.md#term-refuted
+# [inconclusive here]: ../../docs/glossary.md#term-inconclusive
+# [95% interval]: ../../docs/glossary.md#term-interval
+# [blocks]: ../../docs/glossary.md#term-block
 
 # %%
 import pandas as pd

@@ -11,7 +11,11 @@
 # %% [markdown]
 # # Tails
 #
-# How late the slowest answers are when requests come at a set rate, and until which rate the answers come in time.
+# How late the slowest answers of an [open loop] are, and up to which rate they come in time
+# ([goodput]).
+#
+# [open loop]: ../../docs/glossary.md#term-open-loop
+# [goodput]: ../../docs/glossary.md#term-goodput
 
 # %%
 import pandas as pd
@@ -34,6 +38,16 @@ print(sentence(analysis))
 
 # %% [markdown]
 # ## Verdicts on the 99th percentile, counted from the intended send
+#
+# The [verdict] is on the [p99] of the [response times]. Square brackets hold the
+# [95% interval] over [blocks]. The last column is the p-value after [Holm's correction].
+#
+# [verdict]: ../../docs/glossary.md#term-verdict
+# [p99]: ../../docs/glossary.md#term-p99
+# [response times]: ../../docs/glossary.md#term-response-time
+# [95% interval]: ../../docs/glossary.md#term-interval
+# [blocks]: ../../docs/glossary.md#term-block
+# [Holm's correction]: ../../docs/glossary.md#term-holm
 
 # %%
 tails = [(comparison, comparison.verdicts["tail"]) for comparison in analysis.comparisons]
@@ -52,6 +66,11 @@ table(verdicts)
 
 # %% [markdown]
 # ## Where closed and open loop disagree
+#
+# A [closed loop] hides stalls: its percentiles are [service times].
+#
+# [closed loop]: ../../docs/glossary.md#term-closed-loop
+# [service times]: ../../docs/glossary.md#term-service-time
 
 # %%
 disagreements = pd.DataFrame(
@@ -71,7 +90,7 @@ charts(run, analysis, ["percentiles", "ecdf", "goodput", "knee", "heat"])
 # %% [markdown]
 # ## Correct answers per second within other deadlines
 #
-# From the merged histograms, so that any deadline may be asked for after the measurement.
+# They come from the merged histograms, so you can ask for any deadline after the measurement.
 
 # %%
 rows = []

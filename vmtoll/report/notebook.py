@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,18 +13,17 @@ from typing import Any
 import jupytext
 import pandas as pd
 import papermill
-from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.run import Run, load_run, read_manifest
 from vmtoll.files import replacing
 from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.paths import PROJECT
 from vmtoll.report.charts import draw_all
-from vmtoll.report.page import TEMPLATES
+from vmtoll.report.page import environment
 from vmtoll.report.plot import Chart, style
 from vmtoll.report.words import KVM_HARDWARE
 
@@ -31,6 +31,8 @@ FOLDER = PROJECT / "analysis" / "notebooks"
 PLAIN: Any = {
     "template_name": "basic", "exclude_input": True, "exclude_output_prompt": True, "exclude_anchor_links": True,
 }  # fmt: skip
+# Where a notebook's link to a term leads in the project; in the page it leads to the page's glossary.
+GLOSSARY_LINK = re.compile(r'(?<=href=")[./]*/docs/glossary\.md(?=#term-([a-z0-9-]+)")')
 SOCKETS = Config({"KernelManager": {"transport": "ipc"}})  # to the kernel by files, not by ports of this machine
 
 
@@ -63,9 +65,14 @@ def execute(name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None
             raise LoadError(f"{FOLDER / name}.py: cell {error.exec_count}: {error.ename}: {error.evalue}") from error
         body, _ = HTMLExporter(**PLAIN).from_filename(str(done))  # type: ignore[no-untyped-call]
     path = run / f"{name}.html"
-    page = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True).get_template("notebook.html.j2")
+    page = environment().get_template("notebook.html.j2")
+    text = page.render(
+        title=f"{run.name}: {name}", body=Markup(GLOSSARY_LINK.sub("", body)),
+        terms=list(dict.fromkeys(GLOSSARY_LINK.findall(body))),
+        margin=read_manifest(_folder_of_run(run) / "run.json").experiment.margin,
+    )  # fmt: skip
     with replacing(path) as draft:
-        draft.write_text(page.render(title=f"{run.name}: {name}", body=Markup(body)), encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
     return path
 
 
@@ -95,13 +102,16 @@ def open_run(path: Path | str) -> Run:
 
     Prints what is below the KVM host where that is not the hardware itself.
     """
-    folder = Path(path)
+    return _warned(load_run(_folder_of_run(Path(path))))
+
+
+def _folder_of_run(folder: Path) -> Path:
     if (folder / "run.json").exists():
-        return _warned(load_run(folder))
+        return folder
     runs = sorted(folder.glob("*/run.json"))
     if not runs:
         raise LoadError(f"{folder}: neither a run nor a folder of runs; set RUN to results/<experiment>/<run-id>")
-    return _warned(load_run(runs[-1].parent))
+    return runs[-1].parent
 
 
 def _warned(run: Run) -> Run:

@@ -20,6 +20,7 @@ from vmtoll.cli import main
 from vmtoll.model.errors import LoadError
 from vmtoll.model.hardware import Hardware
 from vmtoll.report.notebook import FOLDER, execute, names
+from vmtoll.report.words import GLOSSARY
 
 Vmtoll = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[3]
@@ -131,6 +132,8 @@ def check(page: Path, says: list[str]) -> None:
     assert not re.search(r"<(script|link|iframe|object|embed)\b|@import|url\((?!#)|Traceback", text)
     for source in re.findall(r'(?:src|href)=["\']([^"\']+)', text):
         assert source.startswith(("data:", "#"))
+    linked = set(re.findall(r'href="#(term-[^"]+)"', text))
+    assert linked and linked == set(re.findall(r'<dt id="(term-[^"]+)">', text))
     for image in re.findall(r"<img[^>]*>", text):
         assert re.search(r"""alt=["'][^"']{10,}""", image), image[:200]
 
@@ -168,6 +171,17 @@ def jupyter(tmp_path: Path) -> Iterator[str]:
     finally:
         server.terminate()
         server.wait(30)
+
+
+@pytest.mark.parametrize("name", names())
+def test_terms_link_to_the_glossary_of_the_documents(name: str) -> None:
+    text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    links = re.findall(r"^# \[([^\]]+)\]: (\S+)#term-([a-z0-9-]+)$", text, re.MULTILINE)
+    assert links
+    for word, path, term in links:
+        assert f"[{word}]" in text.replace(f"[{word}]:", ""), word
+        assert (FOLDER / path).resolve() == ROOT / "docs" / "glossary.md"
+        assert term in GLOSSARY
 
 
 def test_opens_in_jupyterlab(jupyter: str) -> None:
