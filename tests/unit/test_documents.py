@@ -252,9 +252,9 @@ _FIRES: Mapping[Code, str] = {
     "times",
     Code.START_SPREAD: f"the clients' first requests are more than {gates.SPREAD_S * 1e3:g} ms and more than "
     f"{gates.SPREAD_SHARE:.0%} of the load's time apart",
-    Code.LITTLES_LAW: f"requests in flight differ from the users by more than {gates.LITTLE_OFF:.0%}; a shortfall by "
-    f"more than {gates.OWN_WORK_S * 1e6:g} µs per request, at most {gates.OWN_WORK_OFF:.0%}, where that is more; for "
-    "coarse clocks, two standard deviations of their ticks",
+    Code.LITTLES_LAW: f"requests in flight differ from the users by more than {gates.LITTLE_OFF:.0%}. With a coarse "
+    "clock, two standard deviations of its ticks where that is more. A shortfall may also reach "
+    f"{gates.OWN_WORK_S * 1e6:g} µs per request, at most {gates.OWN_WORK_OFF:.0%}",
     Code.MEAN_OVER_P99: "mean above p99",
     Code.LINK_BOUND: f"more than {gates.LINK_PCT:g}% of the line's rate",
     Code.RETRANSMITS: f"more than {gates.RETRANSMITTED_PCT:g}% of the segments",
@@ -277,7 +277,7 @@ _FIRES: Mapping[Code, str] = {
     Code.LOST_MAIL: "one message or more",
     Code.CAPACITY_UNKNOWN: "no usable capacity trial",
     Code.FINGERPRINT: "any difference",
-    Code.TIMED_OUT: "the tool's bound",
+    Code.TIMED_OUT: "the tool's time limit",
     Code.TOOL_FAILED: "any failure",
     Code.SERVER_FAILED: "any failure",
     Code.HOST_LOST: "any loss",
@@ -342,7 +342,7 @@ MOST_WORDS = 25
 # File → how many longer sentences it may still have. A limit only falls.
 LONG_SENTENCES_LEFT: Mapping[str, int] = {
     "CONTRIBUTING.md": 1, "README.md": 2, "SECURITY.md": 3,
-    "docs/campaigns.md": 17, "docs/gates.md": 24, "docs/guests.md": 5, "docs/method.md": 5,
+    "docs/campaigns.md": 17, "docs/guests.md": 5, "docs/method.md": 5,
     "docs/planning.md": 8, "docs/real-hosts.md": 7, "docs/several-clients.md": 9, "docs/tls.md": 6,
     "docs/together.md": 11, "docs/troubleshooting.md": 6, "docs/tuning-steps.md": 8,
     "docs/tutorials/first-report.md": 1, "results/README.md": 14,

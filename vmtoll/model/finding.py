@@ -14,9 +14,9 @@ class Validity(StrEnum):
 
 
 class Influence(StrEnum):
-    """What a finding does to a comparison. EXCLUDES: the trial is out of it. BOUNDS: the client or the link set the
-    pace, so that the figure is a bound. DISTORTS: something other than the two sides may have made the figure what it
-    is. SYMPTOM: what was seen may be the server's own doing, and so part of the result.
+    """What a finding does to a comparison. EXCLUDES: the trial is out of it. BOUNDS: the trial is client-limited or
+    link-limited, so its figure is a bound. DISTORTS: something other than the two sides may have made the figure.
+    SYMPTOM: it may be the server's own doing, and so part of the result.
     """
 
     EXCLUDES = "excludes"
@@ -129,22 +129,22 @@ FINDINGS: dict[Code, FindingKind] = {
     Code.CLIENT_SATURATED: _suspect(
         Influence.BOUNDS,
         "the load generator, not the server, was the bottleneck: throughput is a lower bound",
-        "a tool that used 86 % of the CPU time it could have had", injected=False),
+        "a tool that used 86% of the CPU time it could have had", injected=False),
     Code.CLIENT_STARVED: _suspect(
         Influence.DISTORTS,
         "other processes on the client took CPU from the load generator: it measured its own waiting",
         "three processes use the client's core alongside the load generator, or only during the cross-check"),
     Code.RATE_NOT_REACHED: _suspect(
         Influence.BOUNDS,
-        "the open loop fell behind its rate, for a while or to the end: the load was another one",
+        "the open loop fell behind its rate, for a while or to the end: the load was not the offered one",
         "an open loop is told to send 100,000 requests per second from one core"),
     Code.CLIENT_LATE: _suspect(
         Influence.BOUNDS,
-        "the load generator sent late: its own delay is a good part of the tail of the response times",
-        "the 99th percentile of the client's delay is a fifth of that of the response times", injected=False),
+        "the load generator sent late: its own delay is a large part of the tail of the response times",
+        "the p99 of the client's delay is a fifth of the p99 of the response times", injected=False),
     Code.START_SPREAD: _suspect(
         Influence.DISTORTS,
-        "several clients did not begin together: for a while the load was not the one that was offered",
+        "several clients did not begin together: for a while the load was not the offered one",
         "on one of three clients the load tool begins a second late"),
     Code.LITTLES_LAW: _suspect(
         Influence.BOUNDS,
@@ -160,7 +160,7 @@ FINDINGS: dict[Code, FindingKind] = {
         "the client's link is shaped to 50 Mbit/s, below the load"),
     Code.RETRANSMITS: _suspect(
         Influence.DISTORTS,
-        "segments had to be sent again: the network, not the server, decided some response times",
+        "TCP sent segments again: the network, not the server, decided some response times",
         "one packet in fifty is dropped on its way to the client"),
     Code.LISTEN_DROPS: _suspect(
         Influence.SYMPTOM,
@@ -173,11 +173,11 @@ FINDINGS: dict[Code, FindingKind] = {
     Code.STEAL: _suspect(
         Influence.DISTORTS,
         "the hypervisor took CPU time away from the machine under test",
-        "0.6 % stolen; an emulated guest's kernel reports no steal", injected=False),
+        "0.6% stolen; an emulated guest's kernel reports no steal", injected=False),
     Code.BACKGROUND_CPU: _suspect(
         Influence.DISTORTS,
         "processes outside the measurement used the CPUs of the machine under test",
-        "a neighbour burns the core of the machine under test"),
+        "a neighbour keeps the core of the machine under test busy"),
     Code.HOST_BACKGROUND_CPU: _suspect(
         Influence.DISTORTS,
         "on the KVM host processes outside the measurement used the guest's CPUs",
@@ -185,7 +185,7 @@ FINDINGS: dict[Code, FindingKind] = {
     Code.FREQUENCY_SPREAD: _suspect(
         Influence.DISTORTS,
         "the CPUs' clock rate moved during the measurement: turbo, power saving or heat",
-        "a clock rate that sinks from second to second; virtual machines do not govern theirs", injected=False),
+        "a clock rate that falls from second to second; virtual machines do not govern theirs", injected=False),
     Code.CLOCK_SOURCE: _suspect(
         Influence.DISTORTS,
         "a machine's clock source changed since the run began: its times are not comparable",
@@ -200,12 +200,12 @@ FINDINGS: dict[Code, FindingKind] = {
         "no warm-up, a page cache dropped just before, and a slow disk"),
     Code.NOT_COLD: _suspect(
         Influence.DISTORTS,
-        "less was read from the disk than was served: some of it came out of a cache",
+        "the disk read less than was served: some of it came from a cache",
         "the site is read once between the dropping of the caches and the load", injected=False),
     Code.STALLED: _suspect(
         Influence.SYMPTOM,
-        "for a while no response came at all: the server, its machine or the network stood still",
-        "the server is frozen and goes on later"),
+        "for a while no response came at all: the server, its machine or the network stalled",
+        "the server is frozen and continues later"),
     Code.SYSCTL: _suspect(
         Influence.DISTORTS,
         "a kernel parameter differs between the sides, and the experiment does not declare it",
@@ -214,20 +214,20 @@ FINDINGS: dict[Code, FindingKind] = {
         "more than one request in a thousand failed; with fewer the trial is suspect and its figures count",
         "a server that answers 500 in one millisecond of a hundred"),
     Code.WRONG_BODY: _invalid(
-        "a response was not the file that was asked for",
+        "a response was not the requested file",
         "one file of 150 is changed after the machines were compared"),
     Code.LOST_MAIL: _invalid(
-        "a message that the mail server had accepted was in no mailbox when its queue was empty, or was there twice",
-        "of the messages delivered one is removed and another one copied before they are counted"),
+        "when the queue was empty, a message that the mail server had accepted was in no mailbox, or in one twice",
+        "one delivered message is removed and another one copied before the count"),
     Code.CAPACITY_UNKNOWN: _invalid(
-        "the capacity that its rate is a share of is not known: client or link limited it, or its trials failed",
+        "the rate is a share of an unknown capacity: client or link limited its trials, or they failed",
         "three capacity trials in which the load generator used all of its CPU time", injected=False),
     Code.FINGERPRINT: _invalid(
         "binary, configuration, content or worker count differ between the sides",
-        "on one side another binary of one server, another worker count of the other"),
+        "one side has another binary of one server, and another worker count of the other server"),
     Code.TIMED_OUT: _invalid(
-        "the load was not answered within the bound of its tool, which is far beyond what it should take",
-        "the server stands still until the tool's bound has passed", injected=False),
+        "the load took longer than the time limit of its tool, which is far beyond the expected time",
+        "the server stalls until the tool's time limit has passed", injected=False),
     Code.TOOL_FAILED: _invalid("the load tool failed", "the load tool is killed in mid-load"),
     Code.SERVER_FAILED: _invalid(
         "the server did not start or did not stay up",
