@@ -91,13 +91,15 @@ class Lab:
         return done
 
     def probe(self, host: Host, name: str, *words: str, limit_s: float = 60.0) -> Any:
-        """What probes/<name>.py prints on a machine, as JSON. Raises AgentError."""
+        """Run probes/<name>.py on a machine and return its output as JSON. Raises AgentError."""
         return self.script(host, (PROBES / f"{name}.py").read_text("utf-8"), *words, limit_s=limit_s)
 
     def script(
         self, host: Host, text: str, *words: str, limit_s: float = 60.0, files: Mapping[str, str] | None = None
     ) -> Any:
-        """What a Python program, which may import `files`, prints on a machine, as JSON. Raises AgentError."""
+        """Run a Python program, which may import `files`, on a machine and return its output as JSON. Raises
+        AgentError.
+        """
         done = self.run(host, [host.argv()[-1], "probe.py", *words], limit_s, {**(files or {}), "probe.py": text})
         try:
             return json.loads(done["stdout"])

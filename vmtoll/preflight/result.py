@@ -8,7 +8,7 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check found on `machine` (empty: the inventory as a whole); `advice` is one sentence, empty where ok.
+    """Result of a check on `machine` (empty: the inventory as a whole); `advice` is one sentence, empty where ok.
 
     `fail`: nothing would run, or its figures would mean nothing. `warn`: a run is possible; know this.
     """
@@ -19,16 +19,16 @@ class CheckResult:
     advice: str = ""
 
 
-def ok(machine: str, found: str) -> CheckResult:
+def ok(machine: str, observation: str) -> CheckResult:
     """A passed check."""
-    return CheckResult(machine, "ok", found)
+    return CheckResult(machine, "ok", observation)
 
 
-def warn(machine: str, found: str, advice: str) -> CheckResult:
+def warn(machine: str, observation: str, advice: str) -> CheckResult:
     """A warning."""
-    return CheckResult(machine, "warn", found, advice)
+    return CheckResult(machine, "warn", observation, advice)
 
 
-def fail(machine: str, found: str, advice: str) -> CheckResult:
+def fail(machine: str, observation: str, advice: str) -> CheckResult:
     """An error."""
-    return CheckResult(machine, "fail", found, advice)
+    return CheckResult(machine, "fail", observation, advice)

@@ -31,12 +31,14 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 
 def judge(name: str, first: str, ahead_s: float, error_s: float) -> CheckResult:
-    """Whether a clock that is so far ahead of the first machine's, give or take the error, is one of a lab."""
+    """Judge a clock by its offset from the first machine's, give or take the error."""
     if name == first:
         return ok(name, "the clock that the others are compared with")
-    found = f"{abs(ahead_s) * 1000:.1f} ms {'ahead of' if ahead_s > 0 else 'behind'} {first} (± {error_s * 1000:.1f})"
+    observation = (
+        f"{abs(ahead_s) * 1000:.1f} ms {'ahead of' if ahead_s > 0 else 'behind'} {first} (± {error_s * 1000:.1f})"
+    )
     sure_s = abs(ahead_s) - error_s
     advice = "Let chrony or systemd-timesyncd set the clocks of all machines."
     if sure_s > _WORTHLESS_S:
-        return fail(name, found, advice)
-    return warn(name, found, advice) if sure_s > STEP_S else ok(name, found)
+        return fail(name, observation, advice)
+    return warn(name, observation, advice) if sure_s > STEP_S else ok(name, observation)

@@ -1,4 +1,4 @@
-"""What a run on these machines would disclose, and what it would print as "not disclosed"."""
+"""Items that a run on these machines would disclose, and those it would print as "not disclosed"."""
 
 from collections.abc import Iterator
 
@@ -23,14 +23,14 @@ def check(lab: Lab) -> Iterator[CheckResult]:
         yield warn("", "nobody is named as who runs it", _advice(OPERATOR, "Jane Doe, Example University"))
 
 
-def judge(host: Host, told: dict[str, str]) -> CheckResult:
-    """What one machine discloses; the advice has an example for the first item that it lacks."""
-    block: Disclosure = disclosed([host], {host.name: told})
+def judge(host: Host, items: dict[str, str]) -> CheckResult:
+    """Judge the items that one machine discloses; the advice has an example for the first item that it lacks."""
+    block: Disclosure = disclosed([host], {host.name: items})
     missing = block.missing(host.name)
     if not missing:
         return ok(host.name, f"discloses {len(block.machines[host.name])} items")
-    found = f"not disclosed: {', '.join(item.label for item in missing)}"
-    return warn(host.name, found, _advice(missing[0].name, missing[0].example))
+    observation = f"not disclosed: {', '.join(item.label for item in missing)}"
+    return warn(host.name, observation, _advice(missing[0].name, missing[0].example))
 
 
 def _advice(name: str, example: str) -> str:

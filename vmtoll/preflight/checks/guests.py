@@ -54,7 +54,7 @@ def _needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence[str])
         yield fail(host.name, str(error).rstrip("."), "Correct it in the inventory.")
         return
     for lack in lacks:
-        what, _, way_out = lack.rstrip(".").rpartition(": ")
-        yield fail(host.name, what, f"{way_out[0].upper()}{way_out[1:]}.")
+        observation, _, way_out = lack.rstrip(".").rpartition(": ")
+        yield fail(host.name, observation, f"{way_out[0].upper()}{way_out[1:]}.")
     if not lacks:
         yield ok(host.name, f"has what {', '.join(sorted({guest.profile for guest in described}))} need")

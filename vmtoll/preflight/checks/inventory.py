@@ -39,13 +39,15 @@ def _groups(lab: Lab) -> Iterator[CheckResult]:
 
 
 def _environments(lab: Lab) -> Iterator[CheckResult]:
-    known, sharing = Registry().environments(), defaultdict[tuple[str, str], list[Host]](list)
+    environments, sharing = Registry().environments(), defaultdict[tuple[str, str], list[Host]](list)
     for host in _suts(lab):
         environment = host.vars.environment
         if environment is None:
             yield fail(host.name, "vmtoll_environment is not set", "Set it: metal, or the name of a guest profile.")
-        elif environment not in known:
-            yield fail(host.name, unknown("vmtoll_environment", environment, known), "Correct it in the inventory.")
+        elif environment not in environments:
+            yield fail(
+                host.name, unknown("vmtoll_environment", environment, environments), "Correct it in the inventory."
+            )
         else:
             sharing[lab.cell(host), environment].append(host)
     for (_, environment), hosts in sharing.items():
@@ -64,8 +66,8 @@ def _guests(lab: Lab) -> Iterator[CheckResult]:
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
         for name, value in named:
             if value is not None and value not in kvm_hosts:
-                found = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
-                yield fail(host.name, found, "Add it there, or correct the name.")
+                observation = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
+                yield fail(host.name, observation, "Add it there, or correct the name.")
 
 
 def _same(lab: Lab) -> Iterator[CheckResult]:
@@ -73,22 +75,22 @@ def _same(lab: Lab) -> Iterator[CheckResult]:
     workers = {host.vars.workers: host.name for host in _suts(lab)}
     for name, values in (("vmtoll_http_port", ports), ("vmtoll_workers", workers)):
         if len(values) > 1:
-            each = ", ".join(f"{value} on {host}" for value, host in values.items())
-            yield fail("", f"{name} is {each}", "Set it once, under `all` or `suts`.")
+            values_text = ", ".join(f"{value} on {host}" for value, host in values.items())
+            yield fail("", f"{name} is {values_text}", "Set it once, under `all` or `suts`.")
 
 
 def _link(lab: Lab) -> Iterator[CheckResult]:
     clients = lab.by_role["client"]
     if len({client.vars.link for client in clients}) > 1:
-        each = ", ".join(f"{client.vars.link} on {client.name}" for client in clients)
-        yield warn("", f"vmtoll_link is {each}", "Choose clients with --limit: one load needs one link.")
+        links = ", ".join(f"{client.vars.link} on {client.name}" for client in clients)
+        yield warn("", f"vmtoll_link is {links}", "Choose clients with --limit: one load needs one link.")
     for client in clients:
         rate = re.fullmatch(r"([0-9]+)(mbit|gbit)", client.vars.link)
         rate_mbit = int(rate[1]) * (1000 if rate[2] == "gbit" else 1) if rate else None
         if rate_mbit is not None and client.vars.link_mbit != rate_mbit:
             line = "not set" if client.vars.link_mbit is None else f"{client.vars.link_mbit:g}"
-            found = f"vmtoll_link is {client.vars.link}, and vmtoll_link_mbit is {line}"
-            yield fail(client.name, found, f"Set vmtoll_link_mbit: {rate_mbit}.")
+            observation = f"vmtoll_link is {client.vars.link}, and vmtoll_link_mbit is {line}"
+            yield fail(client.name, observation, f"Set vmtoll_link_mbit: {rate_mbit}.")
 
 
 def _typos(lab: Lab) -> Iterator[CheckResult]:

@@ -18,7 +18,7 @@ ORDER = 80
 
 
 class KvmAnswer(TypedDict):
-    """What probes/kvm.py prints: why KVM does not work and the way out, both empty where it does; kernel booted; the
+    """Output of probes/kvm.py: why KVM does not work and the way out, both empty where it does; kernel booted; the
     kvm_… modules of the host, and vmx or svm among its CPU's flags.
     """
 
@@ -44,7 +44,7 @@ def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
 
 
 def judge(machine: str, seen: KvmAnswer, *, embedded: bool) -> CheckResult:
-    """Whether KVM works, by the answer of the probe; the embedded lab can do without it."""
+    """Judge whether KVM works, by the answer of the probe; the embedded lab can do without it."""
     module = module_text(seen)
     if seen["why"]:
         level: Level = "warn" if embedded else "fail"

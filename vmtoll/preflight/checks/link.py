@@ -36,8 +36,8 @@ def _look(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
         try:
             lab.run(host, ["iperf3", "--version"])
         except AgentError:
-            found = f"not measured, {host.name} has no iperf3"
-            return [warn(pair, found, "`vmtoll provision` installs it; check again.")]
+            observation = f"not measured, {host.name} has no iperf3"
+            return [warn(pair, observation, "`vmtoll provision` installs it; check again.")]
     there_mbit, back_mbit = (_rate_mbit(lab, client, sut, *way) for way in ((), ("--reverse",)))
     nics = [nic for nic in (_nic_mbit(lab, client, sut.address), _nic_mbit(lab, sut, client.address)) if nic]
     return [judge(client.name, sut, there_mbit, back_mbit, client.vars.link_mbit, min(nics, default=None))]
@@ -77,16 +77,16 @@ def judge(
     """Compare the measured rates with the line's: the inventory's, else that of the slower interface."""
     pair, slower_mbit = f"{client}–{sut.name}", min(there_mbit, back_mbit)
     slower = "there" if there_mbit < back_mbit else "back"
-    found = f"{there_mbit:.0f} Mbit/s there, {back_mbit:.0f} back"
+    observation = f"{there_mbit:.0f} Mbit/s there, {back_mbit:.0f} back"
     if stated_mbit is not None and max(there_mbit, back_mbit) > _MOST * stated_mbit:
-        return fail(pair, f"{found}; vmtoll_link_mbit says {stated_mbit:g}", "Correct it, or shape the link.")
+        return fail(pair, f"{observation}; vmtoll_link_mbit says {stated_mbit:g}", "Correct it, or shape the link.")
     line_mbit = stated_mbit if stated_mbit is not None else nic_mbit
     if line_mbit is None or slower_mbit >= _LEAST * line_mbit:
-        return ok(pair, found)
+        return ok(pair, observation)
     whose = "vmtoll_link_mbit says" if stated_mbit is not None else "the interfaces could do"
-    found = f"{found}; {whose} {line_mbit:g}, the direction {slower} is slower"
+    observation = f"{observation}; {whose} {line_mbit:g}, the direction {slower} is slower"
     if sut.role == "kvm_guest":
         advice = "If its host reaches the rate, the guest's network device is the cause; else repair cable or switch."
-        return warn(pair, found, advice)
+        return warn(pair, observation, advice)
     verdict = fail if stated_mbit is not None else warn
-    return verdict(pair, found, "Look at cable, switch and `ethtool`, or set vmtoll_link_mbit to the real rate.")
+    return verdict(pair, observation, "Look at cable, switch and `ethtool`, or set vmtoll_link_mbit to the real rate.")

@@ -12,7 +12,7 @@ ORDER = 60
 
 
 class Route(TypedDict):
-    """What probes/network.py prints of the way from a machine to an address; with an error nothing else is certain."""
+    """Output of probes/network.py on the route from a machine to an address; with an error nothing else is certain."""
 
     error: str
     remote: str
@@ -34,27 +34,29 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 def _look(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
     pair = f"{client.name}–{sut.name}"
-    there: Route = lab.probe(client, "network", sut.address)
-    if there["error"]:
-        found = f"{client.name} has no way to {sut.address}: {there['error']}"
-        return [fail(pair, found, "Correct vmtoll_address, the route or the cable.")]
-    back: Route = lab.probe(sut, "network", there["address"])
-    if back["error"]:
-        found = f"{sut.name} has no way back to {there['address']}: {back['error']}"
-        return [fail(pair, found, "Correct its route, or give both an address on one network.")]
-    return judge(client.name, sut.name, there, back)
+    outbound: Route = lab.probe(client, "network", sut.address)
+    if outbound["error"]:
+        observation = f"{client.name} has no way to {sut.address}: {outbound['error']}"
+        return [fail(pair, observation, "Correct vmtoll_address, the route or the cable.")]
+    inbound: Route = lab.probe(sut, "network", outbound["address"])
+    if inbound["error"]:
+        observation = f"{sut.name} has no way back to {outbound['address']}: {inbound['error']}"
+        return [fail(pair, observation, "Correct its route, or give both an address on one network.")]
+    return judge(client.name, sut.name, outbound, inbound)
 
 
-def judge(client: str, sut: str, there: Route, back: Route) -> list[CheckResult]:
+def judge(client: str, sut: str, outbound: Route, inbound: Route) -> list[CheckResult]:
     """Compare what the two ends see of each other (probes/network.py)."""
-    pair, found = f"{client}–{sut}", list[CheckResult]()
-    if there["mtu"] != back["mtu"]:
-        text = f"the MTU is {there['mtu']} on {client}, {back['mtu']} on {sut}"
-        found.append(warn(pair, text, "Give both interfaces the same MTU."))
-    if not (there["on_link"] and back["on_link"]):
-        router = there["gateway"] or back["gateway"]
-        found.append(warn(pair, f"a router is between them ({router})", "Put both on one switch and one subnet."))
-    elif there["neighbour"] != back["mac"]:
-        text = f"at {there['remote']} {client} sees {there['neighbour']}, not {sut}'s own {back['mac']}"
-        found.append(warn(pair, text, "Something answers for it (proxy ARP); put both on one switch."))
-    return found or [ok(pair, f"one network segment ({there['interface']}, {back['interface']}), MTU {there['mtu']}")]
+    pair, results = f"{client}–{sut}", list[CheckResult]()
+    if outbound["mtu"] != inbound["mtu"]:
+        text = f"the MTU is {outbound['mtu']} on {client}, {inbound['mtu']} on {sut}"
+        results.append(warn(pair, text, "Give both interfaces the same MTU."))
+    if not (outbound["on_link"] and inbound["on_link"]):
+        router = outbound["gateway"] or inbound["gateway"]
+        results.append(warn(pair, f"a router is between them ({router})", "Put both on one switch and one subnet."))
+    elif outbound["neighbour"] != inbound["mac"]:
+        text = f"at {outbound['remote']} {client} sees {outbound['neighbour']}, not {sut}'s own {inbound['mac']}"
+        results.append(warn(pair, text, "Something answers for it (proxy ARP); put both on one switch."))
+    return results or [
+        ok(pair, f"one network segment ({outbound['interface']}, {inbound['interface']}), MTU {outbound['mtu']}")
+    ]

@@ -44,8 +44,8 @@ def _reach(lab: Lab, host: Host) -> Iterator[CheckResult]:
         yield fail(host.name, f"{python} is Python {release}", advice)
         return
     if user != 0:
-        who = host.ansible.user or "the user"
-        yield fail(host.name, f"{who} is not root there", "Set ansible_become: true, or ansible_user: root.")
+        user_name = host.ansible.user or "the user"
+        yield fail(host.name, f"{user_name} is not root there", "Set ansible_become: true, or ansible_user: root.")
         return
     line = AgentLine(host)
     line.open(_LIMIT_S)

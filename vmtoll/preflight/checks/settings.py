@@ -11,7 +11,7 @@ ORDER = 95
 
 
 class Settings(TypedDict):
-    """What probes/settings.py prints. `smt`: the kernel's word, empty where it has none."""
+    """Output of probes/settings.py. `smt`: the kernel's word, empty where it has none."""
 
     governors: list[str]
     turbo: bool

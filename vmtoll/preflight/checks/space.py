@@ -26,7 +26,7 @@ def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
     for folder, mib in short.items():
         yield fail(host.name, f"{folder} has {mib} MiB left", f"Make room: {needed[folder]} MiB at least.")
     if seen["memory_mib"] < _MEMORY_MIB:
-        found = f"{seen['memory_mib']} MiB of memory are available"
-        yield fail(host.name, found, f"Stop something, or give it more: {_MEMORY_MIB} MiB at least.")
+        observation = f"{seen['memory_mib']} MiB of memory are available"
+        yield fail(host.name, observation, f"Stop something, or give it more: {_MEMORY_MIB} MiB at least.")
     elif not short:
         yield ok(host.name, f"{min(seen['free_mib'].values())} MiB of disk and {seen['memory_mib']} of memory free")

@@ -13,7 +13,7 @@ _OLDEST_SYSTEMD = 247
 
 
 class System(TypedDict):
-    """What probes/system.py prints. `systemd`: its version; `booted`: whether it started the machine."""
+    """Output of probes/system.py. `systemd`: its version; `booted`: whether it started the machine."""
 
     id: str
     version: str

@@ -35,34 +35,36 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 
 def _servers(facts: Mapping[str, Any]) -> Versions:
-    found: Versions = {}
+    versions: Versions = {}
     for name, server in facts["servers"].items():
-        found[f"{name}'s packages"] = server["version"] or "its own build"
-        found[f"{name}'s binary"] = server["binary_sha256"][:12]
-        found[f"{name}'s configuration"] = server["config_sha256"][:12]
-        found[f"{name}'s worker count"] = str(server["workers"])
-    return found | ({"the sites' content": facts["content_digest"][:12]} if found else {})
+        versions[f"{name}'s packages"] = server["version"] or "its own build"
+        versions[f"{name}'s binary"] = server["binary_sha256"][:12]
+        versions[f"{name}'s configuration"] = server["config_sha256"][:12]
+        versions[f"{name}'s worker count"] = str(server["workers"])
+    return versions | ({"the sites' content": facts["content_digest"][:12]} if versions else {})
 
 
 def _tools(lab: Lab, host: Host, packages: Mapping[str, str]) -> Versions:
     names = {name: loadgen.get(name).package for name in loadgen.names()}
-    found = {name: packages[package] for name, package in names.items() if package and package in packages}
+    versions = {name: packages[package] for name, package in names.items() if package and package in packages}
     built = [f"/usr/local/bin/{name}" for name, package in names.items() if package is None]
     for line in lab.run(host, ["sha256sum", *built])["stdout"].splitlines():
         digest, path = line.split()
-        found[path.rpartition("/")[2]] = digest[:12]
-    return found
+        versions[path.rpartition("/")[2]] = digest[:12]
+    return versions
 
 
 def judge(kind: str, seen: Mapping[str, Versions]) -> Iterator[CheckResult]:
-    """Whether each thing has one version on all machines that were seen."""
+    """Judge whether each item has one version on all machines that were seen."""
     for machine in (machine for machine, versions in seen.items() if not versions):
         yield warn(machine, f"it has no {kind} yet", "`vmtoll provision` brings them.")
-    there = {machine: versions for machine, versions in seen.items() if versions}
-    things = sorted({thing for versions in there.values() for thing in versions})
-    differ = [thing for thing in things if len({versions.get(thing, _NONE) for versions in there.values()}) > 1]
-    for thing in differ:
-        each = ", ".join(f"{versions.get(thing, _NONE)} on {machine}" for machine, versions in there.items())
-        yield fail("", f"{thing} is {each}", "Run `vmtoll provision` for all of them.")
-    if there and not differ:
-        yield ok("", f"{kind} are the same on {', '.join(there)}")
+    provisioned = {machine: versions for machine, versions in seen.items() if versions}
+    items = sorted({item for versions in provisioned.values() for item in versions})
+    differ = [item for item in items if len({versions.get(item, _NONE) for versions in provisioned.values()}) > 1]
+    for item in differ:
+        versions_text = ", ".join(
+            f"{versions.get(item, _NONE)} on {machine}" for machine, versions in provisioned.items()
+        )
+        yield fail("", f"{item} is {versions_text}", "Run `vmtoll provision` for all of them.")
+    if provisioned and not differ:
+        yield ok("", f"{kind} are the same on {', '.join(provisioned)}")

@@ -36,7 +36,7 @@ PROGRAM = b"\xb0V\xe6\x10\xf4"
 
 
 def runs_code() -> str:
-    """Why no processor runs code under KVM; empty when one does, or on another machine than a PC."""
+    """Reason why no processor runs code under KVM; empty when one does, or on another machine than a PC."""
     device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
     version = fcntl.ioctl(device, API_VERSION)
     if version != 12:
@@ -47,9 +47,9 @@ def runs_code() -> str:
         return ""
     memory = mmap.mmap(-1, PAGE)
     memory.write(PROGRAM)
-    place = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     fcntl.ioctl(machine, SET_TASK_STATE, TASK_STATE)
-    fcntl.ioctl(machine, SET_MEMORY, struct.pack("=IIQQQ", 0, 0, 0, PAGE, place))
+    fcntl.ioctl(machine, SET_MEMORY, struct.pack("=IIQQQ", 0, 0, 0, PAGE, address))
     processor = fcntl.ioctl(machine, CREATE_VCPU, 0)
     state = mmap.mmap(processor, fcntl.ioctl(device, VCPU_MMAP_SIZE))
     special = bytearray(SREGS_BYTES)
@@ -57,11 +57,11 @@ def runs_code() -> str:
     special[0:8], special[12:14] = bytes(8), bytes(2)  # the code segment begins at 0
     fcntl.ioctl(processor, SET_SREGS, special)
     fcntl.ioctl(processor, SET_REGS, struct.pack("=16Q", *[0] * 16) + struct.pack("=QQ", 0, 2))
-    for wanted in (EXIT_IO, EXIT_HLT):
+    for expected in (EXIT_IO, EXIT_HLT):
         fcntl.ioctl(processor, RUN, 0)
         reason = struct.unpack_from("=I", state, 8)[0]
-        if reason != wanted:
-            return f"a processor stopped with exit reason {reason} where {wanted} was due"
+        if reason != expected:
+            return f"a processor stopped with exit reason {reason} where {expected} was due"
     return ""
 
 
@@ -78,10 +78,10 @@ def in_the_way() -> tuple[str, str]:
 
 
 def kernel() -> Path | None:
-    """What there is to boot."""
-    found = sorted(Path("/boot").glob("vmlinuz-*"))
-    wanted = Path(sys.argv[1]) if len(sys.argv) > 1 else found[-1] if found else None
-    return wanted if shutil.which("qemu-system-x86_64") else None
+    """Return the kernel to boot: the one of the command line, else the last in /boot; None without QEMU or a kernel."""
+    kernels = sorted(Path("/boot").glob("vmlinuz-*"))
+    chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else kernels[-1] if kernels else None
+    return chosen if shutil.which("qemu-system-x86_64") else None
 
 
 why, advice = in_the_way()

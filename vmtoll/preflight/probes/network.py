@@ -69,8 +69,8 @@ def seen(name: str) -> dict[str, Any]:
         interface = interface_of(address)
         folder = Path("/sys/class/net") / interface
         router = gateway(remote, interface)
-        own = (folder / "address").read_text().strip()
-        mac = own if address == remote else None if router else neighbour(remote)
+        own_mac = (folder / "address").read_text().strip()
+        mac = own_mac if address == remote else None if router else neighbour(remote)
         error = f"no machine answers at {remote}" if not router and not mac else ""
     except OSError as problem:
         return {"error": str(problem)}
@@ -84,7 +84,7 @@ def seen(name: str) -> dict[str, Any]:
         "address": address,
         "interface": interface,
         "mtu": int((folder / "mtu").read_text()),
-        "mac": own,
+        "mac": own_mac,
         "speed_mbit": speed_mbit if speed_mbit > 0 else None,
         "on_link": router is None,
         "gateway": router,
