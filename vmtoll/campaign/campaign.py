@@ -42,7 +42,7 @@ class Asked(Document):
 
 
 class Outcome(Document):
-    """What became of an experiment on a test bed: its run (a folder, as seen from the campaign's), why it failed."""
+    """Outcome of an experiment on a test bed: its run (a folder, as seen from the campaign's), why it failed."""
 
     status: Literal["complete", "failed", "running", "waiting"]
     run: str | None
@@ -73,7 +73,7 @@ class Record(Document):
 
 @dataclass
 class Campaign:
-    """What is asked for, and `folder`, which holds what was measured of it; `dataset` gets the finished runs."""
+    """A campaign as planned, and `folder`, which holds its measurements so far; `dataset` gets the finished runs."""
 
     folder: Path
     dataset: Path
@@ -120,13 +120,13 @@ class Campaign:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._held():
             record = self._begin()
-            left = [task for task in self.tasks if not self.run_of(task, "complete")]
+            remaining = [task for task in self.tasks if not self.run_of(task, "complete")]
             beds = len(self.testbeds)
-            say(f"campaign {self.name}: {len(left)} of {len(self.tasks)} runs to measure, {beds} test beds")
+            say(f"campaign {self.name}: {len(remaining)} of {len(self.tasks)} runs to measure, {beds} test beds")
             self._write(record)
             with (
-                Board({task: self.log(task) for task in left}) as board,
-                closing(fan_out(self._commands(left), self.forks)) as ended,
+                Board({task: self.log(task) for task in remaining}) as board,
+                closing(fan_out(self._commands(remaining), self.forks)) as ended,
             ):
                 for task in ended:
                     board.end(task)
@@ -152,8 +152,8 @@ class Campaign:
             yield
 
     def _begin(self) -> Record:
-        """What campaign.json says of the campaign as a whole. Raises UserError when an experiment has changed."""
-        asked = {
+        """Record of the campaign as a whole for campaign.json. Raises UserError when an experiment has changed."""
+        planned = {
             name: Asked(
                 experiment=plan.resolved.experiment, workloads=dict(plan.resolved.workloads), site=plan.resolved.site
             )
@@ -162,7 +162,7 @@ class Campaign:
         file = self.folder / "campaign.json"
         recorded = _read(file) if file.exists() else None
         before = recorded.experiments if recorded else {}
-        for name, experiment in asked.items():
+        for name, experiment in planned.items():
             if before.get(name, experiment) != experiment:
                 raise UserError(
                     f"{file}: experiment {name} has changed since the campaign began (or has another scale): "
@@ -173,7 +173,7 @@ class Campaign:
             inventory=str(self.inventory),
             dataset=str(self.dataset),
             started_at=recorded.started_at if recorded else _now(),
-            experiments=before | asked,
+            experiments=before | planned,
             testbeds=recorded.testbeds if recorded else {},
         )
 
@@ -208,9 +208,9 @@ class Campaign:
         self.failures.pop(task, None)
         return True
 
-    def _commands(self, left: Sequence[Task]) -> dict[Task, Command]:
+    def _commands(self, tasks: Sequence[Task]) -> dict[Task, Command]:
         beds = {bed.name: bed for bed in self.testbeds}
-        return {task: Command(self._argv(beds[task[0]], task), self.log(task)) for task in left}
+        return {task: Command(self._argv(beds[task[0]], task), self.log(task)) for task in tasks}
 
     def _argv(self, bed: Bed, task: Task) -> list[str]:
         """The run that measures an experiment on a test bed, or resumes one that was interrupted."""

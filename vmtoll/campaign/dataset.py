@@ -125,7 +125,7 @@ class BedFigures:
 
 @dataclass(frozen=True)
 class BedTrials:
-    """How much a test bed measured of an experiment; trials by validity."""
+    """Amount that a test bed measured of an experiment; trials by validity."""
 
     testbed: str
     experiment: str
@@ -138,7 +138,7 @@ class BedTrials:
 
 @dataclass(frozen=True)
 class Machines:
-    """What a test bed's machines of a role did during the trials, in percent of their CPU time."""
+    """Load on a test bed's machines of a role during the trials, in percent of their CPU time."""
 
     testbed: str
     role: str
@@ -196,7 +196,7 @@ class Dataset:
         self.database.close()
 
     def effects(self) -> list[BedFigures]:
-        """What each test bed says of each arm, by metric and role."""
+        """Figures of each test bed for each arm, by metric and role."""
         figures = " UNION ALL ".join(_figures(metric, role) for metric in METRICS.values() for role in Role)
         return [
             BedFigures(
@@ -223,8 +223,8 @@ class Dataset:
         self.database.execute(_BUCKETS.format(source=self._table("histograms")))
         sides = {row.pop("side"): row for row in self._rows("FROM sides")}
         merged = ranked(self.database, "SELECT side, value, sum(n) AS n FROM buckets GROUP BY side, value", ["side"])
-        each = ranked(self.database, "FROM buckets", ["testbed", "side"])
-        spread = each.groupby(["side", "percentile"])["value_us"].agg(["min", "max", "size"]).reset_index()
+        of_bed = ranked(self.database, "FROM buckets", ["testbed", "side"])
+        spread = of_bed.groupby(["side", "percentile"])["value_us"].agg(["min", "max", "size"]).reset_index()
         table = merged.merge(spread, on=["side", "percentile"])
         latencies = [_latency(sides[side], rows) for side, rows in table.groupby("side")]
         return sorted(latencies, key=_latency_order)
@@ -298,8 +298,8 @@ def _scenario(row: dict[str, Any]) -> Scenario:
     return Scenario(row["server"], row["workload"], load)
 
 
-def _latency_order(one: Latency) -> tuple[Any, ...]:
-    return one.experiment, one.scenario.sort_key, str(one.arm), one.accelerator, one.hardware
+def _latency_order(latency: Latency) -> tuple[Any, ...]:
+    return latency.experiment, latency.scenario.sort_key, str(latency.arm), latency.accelerator, latency.hardware
 
 
 def _latency(side: dict[str, Any], rows: pd.DataFrame) -> Latency:

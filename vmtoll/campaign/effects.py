@@ -150,8 +150,8 @@ def _grouped(rows: Beds) -> dict[Compared, list[BedFigures]]:
 def _roles(rows: Beds) -> dict[Compared, Role]:
     """Whose figures count, on all test beds alike: the cross-check's where the primary was limited more."""
     roles = {}
-    for compared, own in _grouped([row for row in rows if row.metric is THROUGHPUT]).items():
-        primary, crosscheck = ([row for row in own if row.role is role] for role in Role)
+    for compared, figures in _grouped([row for row in rows if row.metric is THROUGHPUT]).items():
+        primary, crosscheck = ([row for row in figures if row.role is role] for role in Role)
         roles[compared] = less_limited(_pairs(primary), _pairs(crosscheck))
     return roles
 
@@ -168,15 +168,15 @@ def _limited(row: BedFigures) -> int:
 def _family(rows: Beds, roles: Mapping[Compared, Role], margin: float) -> list[Effect]:
     """One metric of an experiment: every scenario on every guest."""
     groups = {
-        compared: _measured(own, roles.get(compared, Role.PRIMARY))
-        for compared, own in _grouped([row for row in rows if not row.arm.is_control]).items()
+        compared: _measured(figures, roles.get(compared, Role.PRIMARY))
+        for compared, figures in _grouped([row for row in rows if not row.arm.is_control]).items()
     }
-    groups = {compared: own for compared, own in groups.items() if own}
-    evidence = [_evidence(own, rows) for own in groups.values()]
+    groups = {compared: figures for compared, figures in groups.items() if figures}
+    evidence = [_evidence(figures, rows) for figures in groups.values()]
     tests = test(evidence, margin)
     return [
-        _effect(compared, own, rows, one, judge(one, tested, margin), tested, len(groups), margin)
-        for (compared, own), one, tested in zip(groups.items(), evidence, tests, strict=True)
+        _effect(compared, figures, rows, item, judge(item, tested, margin), tested, len(groups), margin)
+        for (compared, figures), item, tested in zip(groups.items(), evidence, tests, strict=True)
     ]
 
 
@@ -188,9 +188,9 @@ def _measured(rows: Beds, role: Role) -> list[BedFigures]:
     return [row for row in rows if row.role is role]
 
 
-def _evidence(own: Beds, rows: Beds) -> Evidence:
-    """Of the test beds that are not refused; where all are, of all, so that the judge says why."""
-    used, first = _accepted(own), own[0]
+def _evidence(figures: Beds, rows: Beds) -> Evidence:
+    """Evidence of the test beds that are not refused; where all are, of all, so that the judge says why."""
+    used, first = _accepted(figures), figures[0]
     blocks = sum(row.blocks for row in used)
     limited = [sum(getattr(row, side) for row in used) / blocks for side in ("limited_baseline", "limited_compared")]
     control = _control(first, rows)
@@ -205,13 +205,13 @@ def _evidence(own: Beds, rows: Beds) -> Evidence:
     )
 
 
-def _accepted(own: Beds) -> Beds:
-    return [row for row in own if not _refusal(row)] or own
+def _accepted(figures: Beds) -> Beds:
+    return [row for row in figures if not _refusal(row)] or figures
 
 
 def _refusal(row: BedFigures) -> Because | None:
-    """Why the figures of one test bed decide nothing, by the rule of a run whose slower side was mostly limited. Of a
-    tail, a late client counts like any other limit: the delay of each trial is not in the dataset.
+    """Reason why the figures of one test bed decide nothing, by the rule of a run whose slower side was mostly limited.
+    Of a tail, a late client counts like any other limit: the delay of each trial is not in the dataset.
     """
     limited = (row.limited_baseline / row.blocks, row.limited_compared / row.blocks)
     return Evidence(row.metric, paired([row.mean]), limited=limited, void=limited, whole_slower_side=True).refusal
@@ -225,22 +225,22 @@ def _control(row: BedFigures, rows: Beds) -> Control | None:
 
 
 def _control_of(environment: str, row: BedFigures, rows: Beds) -> Control | None:
-    of = row.scenario
+    target = row.scenario
     means: dict[Scenario, list[float]] = {}
-    for one in rows:
-        if (one.role, one.arm) == (row.role, Arm(environment, 2)) and (
-            environment == METAL or (one.accelerator, one.hardware) == (row.accelerator, row.hardware)
+    for bed in rows:
+        if (bed.role, bed.arm) == (row.role, Arm(environment, 2)) and (
+            environment == METAL or (bed.accelerator, bed.hardware) == (row.accelerator, row.hardware)
         ):
-            means.setdefault(one.scenario, []).append(one.mean)
-    known = {scenario: same for scenario, logs in means.items() if (same := paired(logs)).t}
+            means.setdefault(bed.scenario, []).append(bed.mean)
+    pairs = {scenario: same for scenario, logs in means.items() if (same := paired(logs)).t}
     for near in (
-        lambda other: other == of,
-        lambda other: (other.workload, other.load) == (of.workload, of.load),
-        lambda other: loop_of(other.load) is loop_of(of.load),
+        lambda other: other == target,
+        lambda other: (other.workload, other.load) == (target.workload, target.load),
+        lambda other: loop_of(other.load) is loop_of(target.load),
     ):
         controls = [
-            Control(same, Arm(environment, 2), None if scenario == of else scenario.server)
-            for scenario, same in known.items()
+            Control(same, Arm(environment, 2), None if scenario == target else scenario.server)
+            for scenario, same in pairs.items()
             if near(scenario)
         ]
         if controls:
@@ -250,7 +250,7 @@ def _control_of(environment: str, row: BedFigures, rows: Beds) -> Control | None
 
 def _effect(
     compared: Compared,
-    own: Beds,
+    figures: Beds,
     rows: Beds,
     evidence: Evidence,
     judgement: Judgement,
@@ -261,8 +261,8 @@ def _effect(
     experiment, scenario, arm, accelerator, hardware = compared
     effect, floor = evidence.effect, noise_floor(evidence.same)
     assert effect is not None
-    used, control = _accepted(own), _control(own[0], rows)
-    by = {Limit.CLIENT: any(row.by_client for row in own), Limit.LINK: any(row.by_link for row in own)}
+    used, control = _accepted(figures), _control(figures[0], rows)
+    by = {Limit.CLIENT: any(row.by_client for row in figures), Limit.LINK: any(row.by_link for row in figures)}
     return Effect(
         experiment=experiment,
         scenario=scenario,
@@ -271,8 +271,8 @@ def _effect(
         hardware=hardware,
         verdict=Verdict(
             metric=evidence.metric,
-            role=own[0].role,
-            tool=own[0].tool,
+            role=figures[0].role,
+            tool=figures[0].tool,
             estimate=in_ratio(effect.mean, effect.t),
             limited_by=tuple(limit for limit, applies in by.items() if applies),
             blocks=effect.n,
@@ -281,27 +281,27 @@ def _effect(
             noise_floor_server=control.server if control else None,
             noise_floor_arm=control.arm if control else None,
             tests=p_values(effect, tested, family),
-            baseline=SideCounts(limited=sum(row.limited_baseline for row in own)),
-            compared=SideCounts(limited=sum(row.limited_compared for row in own)),
+            baseline=SideCounts(limited=sum(row.limited_baseline for row in figures)),
+            compared=SideCounts(limited=sum(row.limited_compared for row in figures)),
             **vars(judgement),
         ),
         blocks=sum(row.blocks for row in used),
         between_sd=_between_sd(effect, used),
         prediction=_prediction(effect),
-        by_testbed=tuple(_on_testbed(row) for row in own),
+        by_testbed=tuple(_on_testbed(row) for row in figures),
     )
 
 
-def _between_sd(effect: Paired, own: Beds) -> float | None:
-    """What is left of the spread between test beds once the standard errors of their means are taken off; log ratio."""
-    errors = [row.sd**2 / row.blocks for row in own if row.sd is not None]
-    if effect.sd is None or len(errors) < len(own):
+def _between_sd(effect: Paired, figures: Beds) -> float | None:
+    """Standard deviation between test beds, less the standard errors of their means; log ratio."""
+    errors = [row.sd**2 / row.blocks for row in figures if row.sd is not None]
+    if effect.sd is None or len(errors) < len(figures):
         return None
     return math.sqrt(max(0.0, effect.sd**2 - math.fsum(errors) / len(errors)))
 
 
 def _prediction(effect: Paired) -> Estimate | None:
-    """Where the effect on one further test bed will be found, in 19 of 20 campaigns; from five test beds on."""
+    """95% prediction interval for the effect on one further test bed; from five test beds on."""
     if effect.sd is None or effect.n < MIN_TEST_BEDS:
         return None
     half = half_width(effect.sd, effect.n) * math.sqrt(effect.n + 1)  # t · s/√n · √(n + 1) = t · s · √(1 + 1/n)

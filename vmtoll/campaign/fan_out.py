@@ -24,7 +24,7 @@ Task = tuple[str, str]  # a test bed, and an experiment in it
 
 @dataclass(frozen=True)
 class Command:
-    """What is run for a task, and the file that gets all it prints."""
+    """Command of a task, and the file that gets all its output."""
 
     argv: Sequence[str]
     log: Path

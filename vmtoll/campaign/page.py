@@ -39,9 +39,9 @@ def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
         return [(f"testbeds-{number}", _chart(entries)) for number, entries in enumerate(groups.values(), start=1)]
 
 
-def label(one: Effect | Latency) -> str:
+def label(row: Effect | Latency) -> str:
     """The scenario in words."""
-    return f"{one.scenario.server} · {one.scenario.workload}, {load_text(one.scenario.load)}"
+    return f"{row.scenario.server} · {row.scenario.workload}, {load_text(row.scenario.load)}"
 
 
 def text(effect: Effect) -> str:

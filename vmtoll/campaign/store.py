@@ -40,7 +40,7 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
 
 
 def holds(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
-    """Whether the dataset has the run's trials. Raises LoadError."""
+    """Return whether the dataset has the run's trials. Raises LoadError."""
     return _file(dataset, "trials", campaign, testbed, read_manifest(run_dir / "run.json")).exists()
 
 

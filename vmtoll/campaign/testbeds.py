@@ -36,10 +36,10 @@ def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
     _check_apart(inventory, groups)
     clients = matched.intersection(members(data, "clients"))
     beds = [_bed(name, hosts, matched, data) for name, hosts in (groups or {WHOLE: everyone}).items()]
-    left = [bed for bed in beds if clients.intersection(bed.hosts)]
-    if not left:
+    beds_with_client = [bed for bed in beds if clients.intersection(bed.hosts)]
+    if not beds_with_client:
         raise UserError(f"{inventory}: no test bed with a client" + (f" matches --limit {limit}." if limit else "."))
-    return left
+    return beds_with_client
 
 
 def _everyone(data: Mapping[str, Any]) -> list[str]:
