@@ -136,6 +136,8 @@ class Evidence:
 
 
 def _why_empty(pairs: Pairs) -> Because | None:
+    if not pairs.is_measured:
+        return Because.NOT_MEASURED
     counts = pairs.counts
     if any(count.few for count in counts):
         return Because.FEW_REQUESTS

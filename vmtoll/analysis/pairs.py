@@ -52,6 +52,7 @@ class Side:
     those of them that are client-limited or link-limited, by their findings `limits`; `distorting`: findings that may
     make this figure something else; `role`: whose figures they are; `few`: trials with too few requests;
     `values`: the figures of `used`, one by one. The others are left out: they are invalid, or have no figure.
+    `is_measured`: the tool gave the figure in any trial, or answered no request in all of them.
     """
 
     trials: tuple[TrialRecord, ...]
@@ -63,6 +64,7 @@ class Side:
     distorting: frozenset[Code] = frozenset()
     few: int = 0
     values: tuple[float, ...] = ()
+    is_measured: bool = True
 
     @property
     def refused(self) -> Counter[Code]:
@@ -168,6 +170,8 @@ def side(
         distorting=distorting - limits,
         few=len(known) - len(enough),
         values=tuple(value for _, value in used),
+        is_measured=not any(requests_of(trial, role) for trial in trials)
+        or any(figure(trial) is not None for trial in trials),
     )
 
 
@@ -265,6 +269,11 @@ class Pairs:
     def modes(self) -> Modes | None:
         """Two groups of blocks, where the ratio is one of two."""
         return two_modes(self.logs) if self.logs else None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the tool gives such figures at all; one that never does on either side does not measure them."""
+        return any(side.is_measured for side in self.sides)
 
     @property
     def sides(self) -> tuple[Side, Side]:

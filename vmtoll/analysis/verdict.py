@@ -153,6 +153,7 @@ def _verdict(
     failed = any(share and share.successful < share.requests for share in shares)
     return Verdict(
         metric=metric,
+        applies=judgement.because is not Because.NOT_MEASURED,
         role=role,
         tool=run.tool(scenario) if role is Role.PRIMARY else run.crosscheck(scenario),
         estimate=in_ratio(effect.mean, effect.t) if effect else None,

@@ -49,12 +49,14 @@ class Limit(StrEnum):
 class Because(StrEnum):
     """Why a verdict is invalid, undecided whatever the figures, or does not apply.
 
-    UNEQUAL_LOSSES: one side lost clearly more trials, and the verdict would be in its favour. LOSSES_DECIDE:
-    equivalence would rest on trials that one side lost. CONTROL_DIFFERS: the A/A control differs from itself by as
-    much. SKEWED: one of the two intervals leaves the margin.
+    NOT_MEASURED: the tools of both sides answered requests and gave no such figure in any trial. UNEQUAL_LOSSES: one
+    side lost clearly more trials, and the verdict would be in its favour. LOSSES_DECIDE: equivalence would rest on
+    trials that one side lost. CONTROL_DIFFERS: the A/A control differs from itself by as much. SKEWED: one of the two
+    intervals leaves the margin.
     """
 
     NO_FIGURES = "no-figures"
+    NOT_MEASURED = "not-measured"
     NO_VALID_PAIR = "no-valid-pair"
     LIMITED_ON_BOTH_SIDES = "limited-on-both-sides"
     LIMITED_ON_THE_SLOWER_SIDE = "limited-on-the-slower-side"
@@ -223,9 +225,10 @@ class SideCounts:
 class Verdict:
     """One metric of one comparison. Ratios are compared ÷ baseline; `noise_floor` is a fraction.
 
-    `blocks`: pairs that decided, in `boots` boots; `blocks_needed`: how many more show a difference as large as the
-    margin with 80% power, None where no number helps or the verdict is decided; `detectable`: the smallest difference
-    that these blocks show with 80% power, a fraction; `adjusted`: the estimate with the interval that decided, whose
+    `applies`: the metric says something under the load, and the tool measures it. `blocks`: pairs that decided, in
+    `boots` boots; `blocks_needed`: how many more show a difference as large as the margin with 80% power, None where no
+    number helps or the verdict is decided; `detectable`: the smallest difference that these blocks show with 80% power,
+    a fraction; `adjusted`: the estimate with the interval that decided, whose
     level after Holm is `confidence`; `clean`: the estimate over the pairs in which nothing distorts a trial;
     `…_limiter`: what kept most trials of a side from answering more; `role` and `tool`: whose figures were compared;
     `noise_floor_server`: the control's, where it was another one; `noise_floor_arm`: the control that gave the floor.

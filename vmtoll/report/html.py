@@ -86,10 +86,10 @@ def render(run: Run, analysis: RunAnalysis) -> str:
 
 
 def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:
-    """A verdict per heading, and what it is of; the p99 is the open loop's where there is one."""
+    """A verdict per heading, and what it is of; the p99 is that of the loop."""
     verdicts, tool = comparison.verdicts, comparison.tool
-    tail = verdicts[TAIL.name]
-    p99, loop = (tail, "open loop") if tail.applies else (verdicts[LATENCY_P99.name], "closed loop: no tail")
+    is_open = comparison.scenario.load.is_open
+    p99, loop = (verdicts[(TAIL if is_open else LATENCY_P99).name], "open loop" if is_open else "closed loop: no tail")
     chosen = (verdicts[THROUGHPUT.name], p99, verdicts[CPU.name], verdicts[HOST_CPU.name])
     return [(v, ", ".join([v.tool or tool] + ([loop] if v is p99 else []))) for v in chosen]
 

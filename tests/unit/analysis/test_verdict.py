@@ -12,6 +12,8 @@ from vmtoll.analysis.verdict import analyse, keep
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.trial import BASELINE, Accelerator, Arm
 from vmtoll.model.verdict import Because, Bound, Kind, Limit, NoteCode, RunAnalysis, Verdict, from_json, to_json
+from vmtoll.report import tables, words
+from vmtoll.report.html import render
 
 GUEST = Arm("kvm-default")
 
@@ -305,3 +307,26 @@ def test_an_analysis_is_kept_with_its_run(tmp_path: Path) -> None:
     file = keep(run, analysis)
     assert file == run.path / "analysis.json"
     assert from_json(file.read_bytes()) == analysis
+
+
+def without_percentiles(row: Row) -> list[Row]:
+    """As siege measures without a cross-check: throughput, no time of any request."""
+    return [{key: value for key, value in row.items() if not key.startswith("crosscheck_")}]
+
+
+def test_a_figure_that_the_tool_never_yields_is_not_measured(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, Truth(change=without_percentiles)))
+    (comparison,) = analyse(run).comparisons
+    p99 = comparison.verdicts["latency_p99"]
+    assert (p99.because, p99.applies) == (Because.NOT_MEASURED, False)
+    assert words.verdict_text(p99) == "not measured (siege prints no percentiles)"
+    assert "latency_p99" not in {row["metric"] for row in tables.verdicts(analyse(run))}
+    page = render(run, analyse(run))
+    assert '<td data-heading="p99" class="none"><small>not measured (siege prints no percentiles)</small></td>' in page
+
+
+def test_a_figure_that_failed_trials_lack_is_not_called_unmeasured(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, Truth(change=lambda row: [failed(row, Code.TOOL_FAILED)])))
+    (comparison,) = analyse(run).comparisons
+    p99 = comparison.verdicts["latency_p99"]
+    assert (p99.kind, p99.because, p99.applies) == (Kind.INVALID, Because.NO_VALID_PAIR, True)

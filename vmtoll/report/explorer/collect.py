@@ -13,7 +13,7 @@ from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, THROUGHPUT, Metric
 from vmtoll.model.trial import METAL, Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import Comparison, Disagreement, RunAnalysis, Verdict
+from vmtoll.model.verdict import Because, Comparison, Disagreement, RunAnalysis, Verdict
 from vmtoll.report import words
 from vmtoll.report.explorer.machines import environment_of, platform
 
@@ -155,7 +155,7 @@ def _figure(trials: Sequence[TrialRecord], metric: Metric, verdict: Verdict | No
 
 
 def _verdicts(comparison: Comparison, arm: Arm) -> Entry:
-    """The verdicts that say something: with pairs, with excluded trials, or that the load sets the rate."""
+    """The verdicts that say something: with pairs, with excluded trials, or why there is no figure to compare."""
     return {
         name: {
             "kind": verdict.kind.value,
@@ -168,5 +168,6 @@ def _verdicts(comparison: Comparison, arm: Arm) -> Entry:
         for name, verdict in comparison.verdicts.items()
         if verdict.blocks
         or verdict.baseline.invalid + verdict.compared.invalid
+        or verdict.because is Because.NOT_MEASURED
         or (name == THROUGHPUT.name and not verdict.applies)
     }

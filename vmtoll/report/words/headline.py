@@ -27,6 +27,7 @@ _ANSWER_LIMIT = 130  # a longer answer leaves the names of the servers to its ev
 _MOST_NAMED = 3
 _KVM = {Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ", Hardware.NESTED: "Nested KVM: "}
 DECIDED = (Kind.SLOWER, Kind.FASTER)
+_NO_GUEST = "There is no guest to compare with metal."
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def _without_comparison(analysis: RunAnalysis) -> str:
         outcomes = count_outcomes(analysis.claims)
         counts = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in outcomes.items() if count)
         return f"Of {plural(len(analysis.claims), 'published claim')}: {counts}."
-    return "There is no guest to compare with metal."
+    return "This run measured no figure that compares the guest with metal." if analysis.comparisons else _NO_GUEST
 
 
 def _basis(analysis: RunAnalysis) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from vmtoll.analysis.judge import MARGIN
 from vmtoll.analysis.statistics import fewest_requests
 from vmtoll.model.finding import DISTORTING
-from vmtoll.model.metric import CPU, Metric
+from vmtoll.model.metric import CPU, Metric, loop_of
 from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.verdict import (
     Because,
@@ -45,14 +45,20 @@ REACHED = 0.98  # of the offered rate; as the gate `rate-not-reached` has it
 
 def verdict_text(verdict: Verdict, guest: str = "the guest") -> str:
     """One line: `the guest loses 95.5% of the requests per second`; `guest` names the compared side."""
+    return "".join(verdict_parts(verdict, guest))
+
+
+def verdict_parts(verdict: Verdict, guest: str = "the guest") -> tuple[str, str]:
+    """The same in two parts: what a page emphasizes, and the reason that follows it, empty where there is none."""
+    if verdict.because is Because.NOT_MEASURED:
+        return "not measured", f" ({because_text(verdict)})"
     if verdict.because is not None:
-        start = KINDS[verdict.kind] if verdict.applies else "not applicable"
-        return f"{start}: {because_text(verdict)}"
+        return KINDS[verdict.kind] if verdict.applies else "not applicable", f": {because_text(verdict)}"
     if verdict.kind is Kind.EQUIVALENT:
-        return f"equivalent within {percent(verdict.margin)}"
+        return f"equivalent within {percent(verdict.margin)}", ""
     if verdict.kind is Kind.UNDECIDED or verdict.estimate is None:
-        return f"{KINDS[verdict.kind]} ({undecided_text(verdict)})"
-    return effect_text([verdict], amount_text(verdict, form_of([verdict])), guest)
+        return KINDS[verdict.kind], f" ({undecided_text(verdict)})"
+    return effect_text([verdict], amount_text(verdict, form_of([verdict])), guest), ""
 
 
 def undecided_text(verdict: Verdict | TuningStep, margin: float | None = None) -> str:
@@ -158,11 +164,11 @@ def variance_text(shares: VarianceShares | None) -> str:
 
 def limiters_text(comparison: Comparison) -> str:
     """`client CPU on metal, server CPU on the guest`, of the figure that its loop is measured for."""
-    verdict = next(v for v in comparison.verdicts.values() if v.applies and v.metric.is_primary)
+    loop = loop_of(comparison.scenario.load)
+    verdict = next(v for v in comparison.verdicts.values() if loop in v.metric.loops and v.metric.is_primary)
     sides = (verdict.baseline_limiter, verdict.compared_limiter)
-    if sides[0] is sides[1]:
-        return LIMITERS[sides[0]]
-    return f"{LIMITERS[sides[0]]} on {METAL}, {LIMITERS[sides[1]]} on the guest"
+    names = ["unknown" if side is None else LIMITERS[side] for side in sides]
+    return names[0] if sides[0] is sides[1] else f"{names[0]} on {METAL}, {names[1]} on the guest"
 
 
 def trials_text(side: TrialShare) -> str:
@@ -187,6 +193,12 @@ def limited_text(limits: Sequence[Limit]) -> str:
 def _no_figures(verdict: Verdict) -> str:
     sides = (verdict.baseline, verdict.compared)
     return f"no figure in {sum(s.empty for s in sides)} of {sum(s.trials for s in sides)} trials"
+
+
+def _not_measured(verdict: Verdict) -> str:
+    return (
+        f"{verdict.tool or 'the tool'} {'prints no percentiles' if verdict.metric.percentile else 'has no such figure'}"
+    )
 
 
 def _no_valid_pair(verdict: Verdict) -> str:
@@ -226,6 +238,7 @@ def _two_modes(verdict: Verdict) -> str:
 
 _BECAUSE: dict[Because, Callable[[Verdict], str]] = {
     Because.NO_FIGURES: _no_figures,
+    Because.NOT_MEASURED: _not_measured,
     Because.NO_VALID_PAIR: _no_valid_pair,
     Because.LIMITED_ON_BOTH_SIDES: lambda v: f"{limited_text(v.limited_by)} on both sides",
     Because.LIMITED_ON_THE_SLOWER_SIDE: lambda v: f"{limited_text(v.limited_by)} on the slower side",
