@@ -102,6 +102,8 @@ def short_number(value: float) -> str:
 
 
 WIDTH_IN = 5.0
+CHARACTER_IN, LEGEND_MARK_IN, LEGEND_LINE_IN = 0.085, 0.45, 0.2
+CROWDED = 8  # more rows have smaller names, in two lines
 
 INK, SOFT, GRID, BAND = "#101112", "#606162", "#d0d1d2", "#e0e1e2"
 BLUE, SKY = "#0072b2", "#56b4e9"  # Okabe & Ito's colour-blind safe palette
@@ -187,11 +189,24 @@ def legend(figure: Figure, looks: Sequence[Look], *, lines: bool = False, marks:
         )
         for item in looks
     ]  # fmt: skip
-    columns = len(looks) if len(looks) <= 3 else 2
+    columns = _legend_columns([item.label for item in looks])
+    # The axes keep their height where the legend has more than two lines.
+    tall = max(0, -(-len(looks) // columns) - 2)
+    figure.set_figheight(figure.get_figheight() + LEGEND_LINE_IN * tall)
     figure.legend(
         handles=handles, loc="outside upper left", ncols=columns, frameon=False, handletextpad=0.5 if lines else 0.1,
         columnspacing=1.2, borderaxespad=0.1,
     )  # fmt: skip
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    """As many as fit side by side: up to three, or two of more labels; a legend fills column after column."""
+    for columns in range(len(labels) if len(labels) <= 3 else 2, 1, -1):
+        lines = -(-len(labels) // columns)
+        widest = [max(map(len, labels[place : place + lines])) for place in range(0, len(labels), lines)]
+        if sum(CHARACTER_IN * length + LEGEND_MARK_IN for length in widest) <= WIDTH_IN:
+            return columns
+    return 1
 
 
 def scatter(axes: Axes, x: Any, y: Any, item: Look) -> None:
@@ -230,12 +245,29 @@ def strip(lanes: Sequence[Lane], unit: str) -> Figure:
     return figure
 
 
-def row_axis(axes: Axes, rows: Sequence[str]) -> None:
-    """Rows from top to bottom, names on the left, thin lines between them."""
-    axes.set_yticks(range(len(rows)), [row.replace(" · ", "\n") for row in rows])
+def row_axis(axes: Axes, rows: Sequence[str], under: Sequence[str] = ()) -> None:
+    """Rows from top to bottom, names on the left, thin lines between them; `under`: a text below each name.
+
+    The figure grows where the names need it.
+    """
+    crowded = len(rows) > CROWDED
+    names = [_row_name(row, text, crowded) for row, text in zip(rows, under or [""] * len(rows), strict=True)]
+    size = 8 if crowded else 10
+    axes.set_yticks(range(len(rows)), names, fontsize=size)
+    line_in = 1.3 * size / 72
+    needed_in = len(rows) * line_in * (1.4 + max(name.count("\n") for name in names))
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    figure.set_figheight(max(figure.get_figheight(), 1.15 + needed_in))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     for edge in range(1, len(rows)):
         axes.axhline(edge - 0.5, color=GRID, lw=0.7)
+
+
+def _row_name(row: str, under: str, crowded: bool) -> str:
+    parts = row.split(" · ")
+    lines = [f"{parts[0]} {under}".rstrip(), " · ".join(parts[1:])] if crowded else [*parts, under]
+    return "\n".join(filter(None, lines))
 
 
 def lanes_of(run: Run, labels: dict[Scenario, str], arms: Iterable[Arm], column: str) -> list[Lane]:

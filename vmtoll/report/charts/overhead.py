@@ -9,7 +9,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.verdict import Bound, Comparison, Estimate, Kind, RunAnalysis, Verdict
 from vmtoll.report.panels import shown_labels
-from vmtoll.report.plot import BAND, BLUE, INK, SOFT, Chart, log_ticks, look, new_figure, row_axis, set_ticks
+from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, SOFT, Chart, log_ticks, look, new_figure, row_axis, set_ticks
 from vmtoll.report.words import METRIC_LABELS, estimate_text, headline, percent, verdict_text
 
 ORDER = 10
@@ -39,7 +39,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 def _forest(run: Run, metric: Metric, rows: Sequence[Row], margin: float, *, first: bool, absent: list[str]) -> Chart:
     lines = 2 + max(name.count(" · ") for name, *_ in rows)
-    figure, (axes,) = new_figure((0.65 * lines + 0.25) * len(rows) - 0.6)
+    figure, (axes,) = new_figure((1.2 if len(rows) > CROWDED else 0.65 * lines + 0.25) * len(rows) - 0.6)
     axes.axvspan(-math.log1p(margin), math.log1p(margin), color=BAND, lw=0, zorder=0)
     axes.axvline(0, color=INK, lw=1.0, zorder=1)
     reach = [0.0, -math.log1p(2 * margin), math.log1p(2 * margin)]
@@ -52,13 +52,15 @@ def _forest(run: Run, metric: Metric, rows: Sequence[Row], margin: float, *, fir
     _ticks(axes, low - pad, high + pad, metric)
     verdicts = [verdict for *_, verdict in rows]
     under = ["invalid" if v.kind is Kind.INVALID else estimate_text(v, prefix="") for v in verdicts]
-    row_axis(axes, [f"{name}\n{text}" for (name, *_), text in zip(rows, under, strict=True)])
+    row_axis(axes, [name for name, *_ in rows], under)
     words = METRIC_LABELS[metric.name]
     texts = [f"{name}: {verdict_text(verdict)}, {estimate_text(verdict)}" for name, _, verdict in rows]
     caption = "Right of zero metal is better." if metric.higher_is_better else "Right of 1 metal is better."
     caption += _how_to_read(verdicts, margin) if first else " Read as the first figure."
     if any(verdict.bound for verdict in verdicts):
         caption += " An arrow: the figure is a bound, because a side is client-limited or link-limited."
+    if any(verdict.kind is Kind.INVALID for verdict in verdicts):
+        caption += " A hollow mark: the verdict is invalid."
     if absent:
         caption += f" Without a figure: {', '.join(dict.fromkeys(absent))}."
     note = f" {words.note[:1].upper()}{words.note[1:]}." if words.note else ""
