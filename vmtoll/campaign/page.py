@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from vmtoll.campaign.dataset import Latency
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
@@ -19,7 +19,7 @@ from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Kind
 from vmtoll.report import page as pages
-from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, new_figure, row_axis, style
+from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, log_ticks, new_figure, row_axis, style
 from vmtoll.report.words import DASH, METRIC_LABELS, below_text, estimate_text, load_text, plural, verdict_text
 from vmtoll.report.words.verdicts import because_text
 
@@ -94,10 +94,14 @@ def _chart(entries: Sequence[Effect]) -> Chart:
 
 
 def _ratio_ticks(axes: Any) -> None:
-    """A few ticks at ratios of three digits, about evenly apart in the logarithm, none too near to 1."""
+    """1× and a few round ratios, about evenly apart in the logarithm, none too near to another."""
     low, high = axes.get_xlim()
-    ratios = [1.0, *(float(f"{math.exp(log):.3g}") for log in np.linspace(low, high, 6)[1:-1])]
-    apart = [r for r in ratios if r == 1 or abs(math.log(r)) > (high - low) / 8]
+    ends = math.exp(low), math.exp(high)
+    marks = MaxNLocator(6).tick_values(*ends) if high - low < 1 else log_ticks(*ends)
+    apart = [1.0]
+    for ratio in sorted((m for m in marks if m > 0 and low <= math.log(m) <= high), key=lambda m: abs(math.log(m))):
+        if all(abs(math.log(ratio / other)) > (high - low) / 8 for other in apart):
+            apart.append(ratio)
     axes.xaxis.set_major_locator(FixedLocator([math.log(r) for r in apart]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{math.exp(x):.3g}×"))

@@ -11,12 +11,12 @@ from vmtoll.analysis.run import Run
 from vmtoll.files import replacing
 from vmtoll.model.errors import LoadError
 from vmtoll.model.metric import METRICS
-from vmtoll.model.trial import Accelerator
+from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.report.disclosure import write_disclosure
 from vmtoll.report.explorer.collect import Entry, collect
 from vmtoll.report.explorer.machines import PLATFORM
 from vmtoll.report.page import environment
-from vmtoll.report.words import ACCELERATORS, HARDWARE, KVM_HARDWARE, METRIC_LABELS
+from vmtoll.report.words import ACCELERATORS, HARDWARE, KVM_HARDWARE, METRIC_LABELS, arm_text
 
 HERE = Path(__file__).parent
 FACETS = ("server", "environment", "workload", "accelerator", "hardware", *PLATFORM)
@@ -82,17 +82,26 @@ def render(runs: list[Entry]) -> str:
     metrics = {name: {"label": METRIC_LABELS[name].label, "unit": metric.unit} for name, metric in METRICS.items()}
     points = {kind.value: point for kind, (point, _) in KVM_HARDWARE.items()}
     accelerators = {accelerator.value: text for accelerator, text in ACCELERATORS.items()}
+    arms = {name: _arm_text(name) for name in sorted({row["environment"] for row in rows})}
+    known = {"metrics": metrics, "accelerators": accelerators, "hardware": HARDWARE, "kvm_hardware": points}
     return page.get_template("index.html.j2").render(
-        data=_embedded(
-            {"metrics": metrics, "accelerators": accelerators, "hardware": HARDWARE, "kvm_hardware": points}
-            | interned(runs)
-        ),
+        data=_embedded(known | {"arms": arms} | interned(runs)),
         program=Markup("\n".join((HERE / name).read_text(encoding="utf-8") for name in PROGRAM)),
-        labels={"accelerator": accelerators | {Accelerator.NONE.value: "none (metal)"}, "hardware": HARDWARE},
+        labels={
+            "accelerator": accelerators | {Accelerator.NONE.value: "none (metal)"},
+            "hardware": HARDWARE,
+            "environment": arms,
+        },
         facets={facet: sorted({row[facet] for row in rows}) for facet in FACETS},
         runs=runs,
         generator=GENERATOR,
     )
+
+
+def _arm_text(name: str) -> str:
+    """`metal again (A/A)` of `metal#2`."""
+    environment, _, replicate = name.partition("#")
+    return arm_text(Arm(environment, int(replicate or 1)))
 
 
 def interned(runs: list[Entry]) -> Entry:

@@ -176,7 +176,7 @@ function scenarioRow(run, row) {
   return [
     [scenarioName(row), el("br"), el("a", { href: address({ view: "runs", run: run.id }) }, breakable(run.id)), " ",
       el("a", { class: "soft", href: address({ view: "history", id: row.id }) }, "history")],
-    [row.environment, row.accelerator !== "none" && ` · ${site.accelerators[row.accelerator]}`, badges(run)],
+    [site.arms[row.environment], row.accelerator !== "none" && ` · ${site.accelerators[row.accelerator]}`, badges(run)],
     ...Object.values(COLUMNS).map(({ metrics }) => metrics.map((name) => metric(row, name, metrics.length > 1))),
     trials,
   ];
@@ -220,12 +220,12 @@ function compareView(s) {
     ["comparison", () => csvOfRows([[a, inA], [b, inB]].flatMap(([run, rows]) => [...rows.values()].map((row) => [run, row])))]];
 }
 
-const rowName = (row) => [row.server, row.workload, row.tool, row.load, row.environment].join(" · ");
+const rowName = (row) => [row.server, row.workload, row.tool, row.load, site.arms[row.environment]].join(" · ");
 
 /** A scenario that both runs have: its heading, and a row per metric. */
 function pair(a, b, x, y) {
   const [other, also] = [differences(site.pool[x.premises], site.pool[y.premises]), differences(site.pool[x.others], site.pool[y.others])];
-  const heading = [scenarioName(x), " ", x.environment,
+  const heading = [scenarioName(x), " ", site.arms[x.environment],
     [["A", a], ["B", b]].map(([side, run]) => warnings(run).length > 0 && el("div", null, `${side}: `, badges(run))),
     other.length > 0 && el("div", null, el("strong", null, `not comparable: ${other.join("; ")}`)),
     also.length > 0 && el("div", { class: "soft" }, `${other.length ? "also" : "but"}: ${also.join("; ")}`)];

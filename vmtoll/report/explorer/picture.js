@@ -42,7 +42,7 @@ const ratioText = ([ratio, low, high]) => low === null || high === null ? `${rat
 
 const machineOf = (row) => `${row.cpu} · ${site.hardware[row.hardware]}${row.accelerator === "tcg" ? " · guest emulated" : ""}`;
 
-const lineName = (row) => [row.server, row.load, row.environment].join(" · ");
+const lineName = (row) => [row.server, row.load, site.arms[row.environment]].join(" · ");
 
 /** Machine → scenario → its points, the newest run first. */
 function picturePoints(pairs, name) {

@@ -20,7 +20,7 @@ function baselineView(s) {
   const runs = new Set(found.map(([run]) => run.id)).size;
   const caption = `Medians of each run divided by those of ${base.id}. A ratio of medians has no interval.`;
   const rows = shown.map(([run, row, other, why]) => [
-    [scenarioName(row), " ", row.environment, el("br"), el("a", { href: address({ view: "runs", run: run.id, a: "" }) }, breakable(run.id))],
+    [scenarioName(row), " ", site.arms[row.environment], el("br"), el("a", { href: address({ view: "runs", run: run.id, a: "" }) }, breakable(run.id))],
     ...Object.values(COLUMNS).map(({ metrics }) => metrics.map((name) => baselineCell(row, other, name, why, metrics.length > 1))),
     why.length ? el("details", null, el("summary", null, "not comparable"), el("ul", null, why.map((text) => el("li", null, text)))) : badges(run),
   ]);
