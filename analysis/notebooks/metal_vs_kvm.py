@@ -23,7 +23,7 @@ import pandas as pd
 from vmtoll.analysis.equality import Status, equality
 from vmtoll.analysis.verdict import analyse
 from vmtoll.report.notebook import charts, open_run, table
-from vmtoll.report.words import METRIC_LABELS, estimate_text, scenario_labels, sentence, verdict_text
+from vmtoll.report.words import METRIC_LABELS, estimate_text, p_value, scenario_labels, sentence, verdict_text
 
 # %% tags=["parameters"]
 RUN = "../../results/demo"  # a run's folder, or an experiment's: then its last run
@@ -59,7 +59,7 @@ verdicts = pd.DataFrame(
         "figure": METRIC_LABELS[name].label,
         "verdict": verdict_text(verdict),
         "estimate [95%]": estimate_text(verdict) or "–",
-        "p, Holm": verdict.tests.difference_holm,
+        "p, Holm": p_value(verdict.tests.difference_holm),
     }
     for comparison in analysis.comparisons
     for name, verdict in comparison.verdicts.items()

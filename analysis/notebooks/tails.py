@@ -24,7 +24,7 @@ from vmtoll.analysis.histograms import goodput_rps
 from vmtoll.analysis.verdict import analyse
 from vmtoll.report.notebook import charts, open_run, table
 from vmtoll.report.plot import usable
-from vmtoll.report.words import disagreement_text, estimate_text, scenario_labels, sentence, verdict_text
+from vmtoll.report.words import disagreement_text, estimate_text, p_value, scenario_labels, sentence, verdict_text
 
 # %% tags=["parameters"]
 RUN = "../../results/tails"  # a run's folder, or an experiment's: then its last run
@@ -57,7 +57,7 @@ verdicts = pd.DataFrame(
         "environment": comparison.arm,
         "verdict": verdict_text(tail),
         "estimate [95%]": estimate_text(tail) or "–",
-        "p, Holm": tail.tests.difference_holm,
+        "p, Holm": p_value(tail.tests.difference_holm),
     }
     for comparison, tail in tails
     if tail.applies

@@ -137,7 +137,8 @@ def table(frame: pd.DataFrame) -> Shown:
     """All of its rows, without the index and with nothing cut short; four digits of each number."""
     with pd.option_context("display.max_colwidth", None):
         inner = frame.to_html(index=False, border=0, justify="left", na_rep="–", float_format="{:,.4g}".format)
-    return Shown(f"<div class='scroll' style='overflow-x:auto'>{inner}</div>")
+    scroll = "class='scroll' tabindex='0' role='group' aria-label='Table' style='overflow-x:auto'"
+    return Shown(f"<div {scroll}>{inner}</div>")
 
 
 def _figure(chart: Chart) -> str:
