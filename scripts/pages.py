@@ -9,6 +9,26 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
+_STYLE = """<style>
+pre, .table-scroll { overflow-x: auto; }
+pre:focus-visible, .table-scroll:focus-visible { outline: 3px solid #b35c00; outline-offset: 2px; }
+[role=main] { overflow-wrap: break-word; }
+[role=main] img { max-width: 100%; height: auto; }
+:not(pre) > code { overflow-wrap: anywhere; white-space: normal; }
+.table-scroll code { overflow-wrap: normal; }
+[data-bs-theme=light] { --bs-link-color-rgb: 0, 90, 156; --bs-link-hover-color-rgb: 0, 60, 110; }
+[data-bs-theme=light] .bs-sidebar .nav-link { color: #005a9c; }
+@media print {
+  .navbar, footer, .bs-sidebar, .headerlink { display: none; }
+  body { background: #fff !important; padding: 0; }
+  [role=main], [role=main] * { color: #000 !important; background: none !important; box-shadow: none !important; }
+  pre, pre code { white-space: pre-wrap !important; overflow-wrap: anywhere; }
+  pre, .table-scroll { overflow: visible; }
+  tr, pre, img { break-inside: avoid; }
+}
+</style>
+"""
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _LINK = re.compile(r"\[([^]]*)\]\(([^)#:\s]+)/\)")
 
 
@@ -35,3 +55,17 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
         return text
 
     return _LINK.sub(to_file, markdown)
+
+
+def on_page_content(html: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
+    """Let wide tables and code scroll by themselves, also by the keyboard."""
+    html = html.replace("<pre>", '<pre tabindex="0">')
+    return _TABLE.sub(lambda table: f'<div class="table-scroll" tabindex="0">{table[0]}</div>', html)
+
+
+def on_post_page(output: str, page: "Page", config: "MkDocsConfig") -> str:
+    """Make the bar of links a landmark, and add the styles of the two."""
+    output = output.replace(
+        '<div class="navbar fixed-top', '<div role="navigation" aria-label="Pages" class="navbar fixed-top'
+    )
+    return output.replace("</head>", f"{_STYLE}</head>")
