@@ -16,7 +16,7 @@ from vmtoll.model.finding import Code, Validity
 from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
-from vmtoll.model.trial import BASELINE
+from vmtoll.model.trial import BASELINE, Arm
 from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
@@ -64,6 +64,8 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         ],
         embedded=run.manifest.lab == "embedded", metal_hardware=run.hardware(BASELINE), kvm_module=_kvm_module(run),
         link=_link(run),
+        accelerators=_by_text(run, lambda arm: words.ACCELERATORS[run.accelerator(arm)]),
+        hardware=_by_text(run, lambda arm: words.HARDWARE[run.hardware(arm)]),
         findings=finding_counts(run, analysis),
         reliability=[
             (labels[c.scenario] + (f" · {c.arm}" if several else ""), c.reliability)
@@ -99,6 +101,15 @@ def _kvm_module(run: Run) -> str:
     hosts = [facts for facts in run.hosts.values() if facts.get("role") == "kvm_host"]
     modules = sorted({module for facts in hosts if (module := foreign_kvm_module(facts))})
     return "".join(f" {words.module_text(module)}" for module in modules)
+
+
+def _by_text(run: Run, text_of: Callable[[Arm], str]) -> dict[str, list[str]]:
+    """What is said of the environments → those of which it is said."""
+    texts: dict[str, list[str]] = {}
+    for arm in run.arms:
+        if not arm.is_control:
+            texts.setdefault(text_of(arm), []).append(str(arm))
+    return texts
 
 
 def _link(run: Run) -> str:

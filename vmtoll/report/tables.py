@@ -189,17 +189,19 @@ HOST_FACTS = {
     "role": "role", "environment": "environment", "virtualization": "virtualization", "hardware": "hardware below",
     "hypervisor": "hypervisor shown by", "kvm_modules": "KVM modules", "container": "container",
     "release": "operating system", "kernel": "kernel", "cpu_model": "CPU", "cpus_allowed": "CPUs allowed",
-    "memory_kib": "memory, KiB",
-    "clock_source": "clock source", "cpu_latency_us": "idle CPUs wake up within, µs",
+    "memory_kib": "memory, KiB", "clock_source": "clock source", "cpu_latency_us": "idle CPUs wake up within, µs",
     "governor": "governor", "smt": "SMT", "numa_nodes": "NUMA nodes",
     "microcode": "microcode", "mitigations": "mitigations", "nic": "NIC", "workers": "workers",
     "qemu_version": "QEMU", "libvirt_version": "libvirt", "cmdline": "kernel command line",
 }  # fmt: skip
 
+ROLES = {"sut": "machine under test", "kvm_host": "KVM host"}
+
 
 def host_facts(run: Run) -> list[tuple[str, list[str]]]:
     """(fact, one text per machine); facts that no machine states are left out."""
     rows = [(label, [facts.get(key) for facts in run.hosts.values()]) for key, label in HOST_FACTS.items()]
+    rows[0] = (rows[0][0], [ROLES.get(str(role), role) for role in rows[0][1]])
     return [(label, [_fact_text(v) for v in values]) for label, values in rows if not all(map(_is_empty, values))]
 
 
@@ -210,6 +212,8 @@ def _is_empty(value: Any) -> bool:
 def _fact_text(value: Any) -> str:
     if _is_empty(value):
         return DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_fact_text(item)}" for key, item in value.items())
     return ", ".join(_fact_text(item) for item in value) if isinstance(value, list) else str(value)
