@@ -29,9 +29,8 @@ NO_SWEEP = (
 ASSUMPTIONS = {
     Assumption.EVEN_LOAD: "the load is spread evenly over all machines, and each is like the one that was measured,"
     " with the same mix of requests",
-    Assumption.EVEN_ARRIVALS: "requests come at even intervals, as the load tools send them: a queue of random arrivals"
-    " is longer, so that one carries less of them and more machines are needed; the factor is that of a queue for its"
-    " CPUs alone",
+    Assumption.EVEN_ARRIVALS: "requests come at even intervals, as the load tools send them (of random arrivals a"
+    " machine carries less, because their queue is longer; the factor is that of a queue for its CPUs alone)",
     Assumption.GUEST_ALONE: "each guest was measured alone on its host: what guests on one host take from each other is"
     " not included",
     Assumption.ENDS: "low, mid and high: by the unfavourable end of the 95% interval over blocks, by the estimate, by"
@@ -61,12 +60,15 @@ NOTES = {
     NoteCode.TOO_FEW_REQUESTS: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few cannot show"
     " {availability_pct:.6g}%",
     NoteCode.MET_ABOVE_A_MISS: "a higher rate met it after a lower one had missed it; the higher one does not count",
-    NoteCode.ABOVE_ERLANG: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were smoother"
-    " than chance, or not all CPU was counted",
+    NoteCode.ABOVE_ERLANG: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were more even"
+    " than Poisson, or not all CPU was counted",
     NoteCode.SHARED_POWER_UNKNOWN: "the power of a host with {guests:g} guests was not measured; --watts gives it",
     NoteCode.ENERGY_OF_CLIENT_TOO: "the energy is that of the whole machine, on which the load generator ran as well",
 }
-HEADINGS = ("one carries", "what binds", "p99 there", "available there", "in use there", "a request takes", "notes")
+HEADINGS = (
+    "capacity", "what binds", "p99 at that rate", "availability at that rate", "utilization at that rate",
+    "cost per request", "notes",
+)  # fmt: skip
 Facts = Iterator[tuple[str, str]]
 
 
@@ -150,7 +152,7 @@ def _arrivals_sentence(results: Sequence[CapacityResult]) -> str:
 
 
 def _random_factors(result: CapacityResult) -> list[float]:
-    """By how much even arrivals overstate what one carries, with the same work each and with exponential work."""
+    """By how much even arrivals overstate what a machine carries, with the same work each and with exponential work."""
     random = result.erlang_c.random if result.erlang_c else None
     shares = (random.fixed_work, random.exponential_work) if random else ()
     return [1 / share for share in shares if share]
@@ -262,16 +264,16 @@ def facts(result: CapacityResult) -> Facts:
         yield "shape only", "emulated hardware: the figures show that the path works, not what it costs"
     elif result.accelerator is Accelerator.KVM and result.hardware in KVM_HARDWARE:
         yield "hardware", " ".join(KVM_HARDWARE[result.hardware])
-    yield "one carries", carried_text(result)
+    yield "capacity", carried_text(result)
     yield "of random arrivals", arrivals_text(result)
     yield "trials", f"{result.trials} at {plural(result.steps, 'rate')}"
     yield "what binds", binding_text(result.binds)
-    yield "in use there", used_text(result)
+    yield "utilization at that rate", used_text(result)
     if result.p99_ms:
-        yield "p99 there", p99_text(result.p99_ms)
+        yield "p99 at that rate", p99_text(result.p99_ms)
     if result.available:
-        yield "available there", available_text(result)
-    yield "a request takes", request_text(result)
+        yield "availability at that rate", available_text(result)
+    yield "cost per request", request_text(result)
     if result.power_w:
         power = estimate_text(result.power_w, lambda watts: f"{watts:,.0f}", " W")
         yield "its host draws", f"{power} for its processors and memory"

@@ -51,9 +51,9 @@ def metric_reason(result: MetricResult) -> str:
         case Why.NO_RESULT:
             return f"{_WHY[agreement.why]}: {verdict_text(result.again)}"
         case Why.SIZE_CHANGED:
-            return f"the ratio guest/metal changed by {_change(agreement)}, tolerance {percent(agreement.tolerance)}"
+            return f"the ratio guest/metal changed {_change(agreement)}, tolerance {percent(agreement.tolerance)}"
         case Why.IMPRECISE:
-            start = f"the ratio guest/metal changed by {_change(agreement)} {_interval(agreement)}"
+            start = f"the ratio guest/metal changed {_change(agreement)} {_interval(agreement)}"
             return f"{start}, tolerance {percent(agreement.tolerance)}; {_needed(agreement)}"
         case why:
             return _WHY[why]
@@ -76,11 +76,18 @@ _WHY = {
 
 
 def _change(agreement: Agreement) -> str:
-    return _factor(agreement.change.ratio if agreement.change else 1.0)
+    """`by +12.0%`, `to 2.1 times the earlier ratio`."""
+    ratio = agreement.change.ratio if agreement.change else 1.0
+    return f"by {_factor(ratio)}" if _is_small(ratio) else f"to {ratio:.2g} times the earlier ratio"
 
 
 def _factor(ratio: float) -> str:
-    return f"{ratio - 1:+.1%}" if 0.5 < ratio < 2 else f"a factor of {ratio:.2g}"
+    return f"{ratio - 1:+.1%}" if _is_small(ratio) else f"{ratio:.2g}×"
+
+
+def _is_small(ratio: float) -> bool:
+    """Whether a change reads better in percent."""
+    return 0.5 < ratio < 2
 
 
 def _interval(agreement: Agreement) -> str:

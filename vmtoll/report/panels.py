@@ -59,7 +59,10 @@ class Group:
         """What the latencies of this loop are, in a sentence or two."""
         if self.open:
             return "Response times from the intended send: what waits behind a stall is counted."
-        return "Service times under a fixed number of users: a stall delays few requests, so these tails are too kind."
+        return (
+            "Service times under a fixed number of users: a stall delays few requests, so these tails are too"
+            " optimistic."
+        )
 
     def scenario(self, server: str, load: Load) -> Scenario:
         """The scenario as everything else names it."""

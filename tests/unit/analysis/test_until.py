@@ -116,8 +116,8 @@ def test_the_report_states_first_how_the_run_ended(tmp_path: Path) -> None:
     found = look(6, 0.6).model_copy(update={"decided": 4, "narrow": 1})
     run = run_of(tmp_path, Truth(), [found], stopped="narrow")
     text = (
-        "Stopped after 6 blocks, at look 1 and 6 minutes, because every comparison that blocks decide is decided or "
-        "known within ±2%: 4 decided, 1 narrow enough."
+        "Stopped after 6 blocks and 6 minutes, because every comparison that blocks decide is decided or "
+        "known within ±2%. Comparisons: 4 decided, 1 narrow enough."
     )
     assert ending_text(run.manifest) == text
     assert looks_text(run.manifest) == "after 6 blocks (60% of the 5%)"

@@ -487,7 +487,8 @@ def test_a_p99_of_failed_requests_is_beyond_any_objective(tmp_path: Path) -> Non
     assert lost.carries_rps == Ends(None, None, None)
     assert lost.p99_ms is not None
     assert lost.p99_ms.mid == float("inf")
-    assert "p99 there: none: more than 1% of the requests failed" in "\n".join(lines(planned(tmp_path / "b", truth(
+    none = "p99 at that rate: none: more than 1% of the requests failed"
+    assert none in "\n".join(lines(planned(tmp_path / "b", truth(
         change=troubled(400, 6, 1.0, 0.02)), Slo(50.0, 95.0))))  # fmt: skip
 
 
@@ -529,8 +530,8 @@ def test_the_interval_of_a_clustered_availability_holds_the_truth_once_a_cluster
     assert held >= 0.95 * seen
     text = "\n".join(lines(planned(tmp_path, truth())))
     assert (
-        "available there: 100% of 72,000 requests in 6 trials; failures that strike fewer than 39% of such trials"
-        in text
+        "availability at that rate: 100% of 72,000 requests in 6 trials; failures that strike fewer than 39% of such"
+        " trials" in text
     )
 
 

@@ -138,7 +138,8 @@ def test_terms_link_to_the_glossary(emulated: tuple[Path, str]) -> None:
     assert {entry.removeprefix("term-") for entry in entries} == set(REPORT_TERMS)
     assert set(TERMS) <= set(GLOSSARY)
     explained = text.partition('<dl class="explained">')[2].partition("</dl>")[0]
-    assert {"Undecided", "Noise floor"} == set(re.findall(r'<dt><a href="#term-[^"]+">([^<]+)</a></dt>', explained))
+    explained_terms = set(re.findall(r'<dt><a href="#term-[^"]+">([^<]+)</a></dt>', explained))
+    assert explained_terms == {"Undecided", "Noise floor, A/A arm"}
     assert link_terms("a noise floor of 2% <b>, noise floor") == (
         'a <a href="#term-noise-floor">noise floor</a> of 2% &lt;b&gt;, noise floor'
     )
@@ -173,7 +174,7 @@ def test_a_run_without_any_figure_still_has_a_page(tmp_path: Path, status: str) 
     text = report_of(make_run(tmp_path, truth)).read_text(encoding="utf-8")
     assert "<svg" not in text.split('id="figures"')[1]
     assert ('class="banner incomplete"' in text) == (status == "running")
-    assert re.search(r'class="invalid"><strong>[^<]*tool-failed', text)
+    assert re.search(r'class="invalid"><strong>invalid</strong>[^<]*tool-failed', text)
 
 
 def test_a_broken_histogram_is_named(tmp_path: Path) -> None:

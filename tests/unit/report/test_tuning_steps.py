@@ -69,7 +69,7 @@ def test_the_report_names_emulation_and_what_the_host_saw(section: str) -> None:
     assert section.count('<figure id="tuning_steps-') == 3
     assert "io 3, halt 1" in section
     assert section.count("What the host saw, per request") == 2
-    assert len(re.findall(r"<h3>What each step gives back: .*, emulated\)</h3>", section)) == 3
+    assert len(re.findall(r"<h3>Gain of each step: .*, emulated\)</h3>", section)) == 3
     assert '<p class="emulated">' in section
 
 

@@ -161,11 +161,11 @@ def test_every_metric_and_kind_has_words(metric: Metric, kind: Kind) -> None:
         (verdict(TAIL, Kind.EQUIVALENT, 1.0), "equivalent within 2%", None),
         (verdict(TAIL, Kind.UNDECIDED, 1.0, blocks_needed=1), "undecided (1 more block needed)", None),
         (verdict(TAIL, Kind.UNDECIDED, 1.0, blocks_needed=14, detectable=0.062),
-         "undecided (less than 6.2% would not have been seen; 14 more blocks show 2%)", None),
+         "undecided (differences below 6.2% would not have been detected; 14 more blocks show 2%)", None),
         (verdict(TAIL, Kind.UNDECIDED, 1.0, detectable=0.5),
-         "undecided (less than 50% would not have been seen)", None),
+         "undecided (differences below 50% would not have been detected)", None),
         (verdict(TAIL, Kind.UNDECIDED, 1.0, detectable=1.5),
-         "undecided (less than 2.5× would not have been seen)", None),
+         "undecided (differences below 2.5× would not have been detected)", None),
         (verdict(TAIL, Kind.UNDECIDED, 1.0, detectable=61e6),
          "undecided (the blocks differ too much to show any difference)", None),
         (verdict(TAIL, Kind.UNDECIDED, 1.0, because=Because.SKEWED),
@@ -246,7 +246,7 @@ def step(kind: Kind, gain: float | None, **keys: object) -> TuningStep:
 @pytest.mark.parametrize(
     ("one", "metric", "text"),
     [
-        (step(Kind.FASTER, 340.0, bound=Bound.AT_LEAST), THROUGHPUT, "gives back at least 340 req/s (4.2%)"),
+        (step(Kind.FASTER, 340.0, bound=Bound.AT_LEAST), THROUGHPUT, "gains at least 340 req/s (4.2%)"),
         (step(Kind.SLOWER, -12.0), TAIL, "costs 12 µs"),
         (step(Kind.UNDECIDED, 1.0, blocks_needed=3), TAIL, "undecided (3 more blocks needed)"),
         (step(Kind.INVALID, None, because=Because.NO_FIGURES), TAIL, "invalid: no block has a figure of both"),
@@ -463,7 +463,22 @@ def test_terms_of_the_headline_are_explained(tmp_path: Path) -> None:
         return [found(row, *limited(Code.CLIENT_SATURATED, *Role)) if row["arm"].environment == "metal" else row]
 
     bounded = analyse(load_run(make_run(tmp_path / "bound", Truth({"nginx": 0.5}, change=change))))
-    assert {"At least", "Noise floor"} <= {item.word for item in words.explanations(bounded)}
+    assert {"At least", "Noise floor, A/A arm"} <= {item.word for item in words.explanations(bounded)}
     noisy = analyse(load_run(make_run(tmp_path / "noisy", Truth({"nginx": 0.99}, noise=0.1, aa=False))))
     assert {"Undecided", "Noise floor unknown"} <= {item.word for item in words.explanations(noisy)}
     assert "At least" not in {item.word for item in words.explanations(noisy)}
+
+
+def test_a_ratio_over_two_decades_is_called_vague() -> None:
+    wide = replace(verdict(TAIL, Kind.SLOWER, 29.0), adjusted=Estimate(29.0, 2.05, 416.0))
+    assert words.is_vague(wide)
+    assert not words.is_vague(replace(wide, adjusted=Estimate(29.0, 10.2, 83.6)))
+    assert not words.is_vague(verdict(THROUGHPUT, Kind.SLOWER, 0.9))
+
+
+def test_correlated_blocks_are_said_with_the_corrected_coefficient() -> None:
+    note = Note(NoteCode.AUTOCORRELATED, {"r": 0.03, "p": 0.018, "inflation": 2.27})
+    assert words.note_text(note, verdict(THROUGHPUT, Kind.SLOWER, 0.9)) == (
+        "successive blocks of this page are correlated (bias-corrected ρ = 0.39, p 0.018), so they count as 44% as many"
+        " independent blocks"
+    )

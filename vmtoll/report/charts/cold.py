@@ -13,8 +13,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     cold = {name for name, workload in run.manifest.workloads.items() if getattr(workload, "cold", False)}
     labels = {scenario: label for scenario, label in labels_of(run.scenarios).items() if scenario.workload in cold}
     caption = (
-        "Nothing that was asked for was in a page cache, of the machine under test or of its host, and each file was"
-        " asked for once."
+        "No requested file was in a page cache of the machine under test or of its host; each file was requested once."
     )
     return [
         strip_chart(f"Cold caches: {title}", caption, lanes, unit)

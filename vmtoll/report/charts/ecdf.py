@@ -37,5 +37,5 @@ def _chart(run: Run, group: Group) -> Chart | None:
     panels[0].yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
     panels[0].yaxis.set_major_formatter(PercentFormatter(1))
     line_legend(run, figure, merged)
-    caption = f"Share of all requests of all trials that took at most that long. {group.latency_caption}"
+    caption = f"Share of all requests of all trials answered within that time. {group.latency_caption}"
     return Chart.of(f"Share of requests within a time ({group.text})", caption, words, figure, "latency, logarithmic")

@@ -64,8 +64,8 @@ def _chart(run: Run, group: Group, guest: Arm) -> Chart | None:
     every = pd.concat([cells[key]["latency_us"] for key in keys])
     latency_axis(panels[0].yaxis, float(every.min()), float(every.max() * BIN))
     caption = (
-        f"A column is {'a second' if layout.seconds == 1 else f'{layout.seconds} seconds'} of sending, thin lines"
-        " part the blocks. The darker a cell, the larger its share of the requests sent in that time (shades from"
+        f"A column is {'a second' if layout.seconds == 1 else f'{layout.seconds} seconds'} of sending; thin lines"
+        " separate the blocks. The darker a cell, the larger its share of the requests sent in that time (shades from"
         f" above 0, 1, 5, 20 and 50%). {group.latency_caption}"
     )
     title = f"When it was slow ({group.text}{guest_suffix(run, guest)})"

@@ -48,7 +48,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     source = "all requests of all trials, merged" if merged_all else "medians of the trials' own percentiles"
     caption = (
         f"Marks from left to right: p50, p90, p99 (large), p99.9; {source}. Ticks: each trial's p99."
-        " Closed loop: users wait for their answer before they ask again, so a stall delays few requests"
-        " and these tails are too kind."
+        " Closed loop: users wait for their answer before they ask again. A stall delays few requests,"
+        " so these tails are too optimistic."
     )
     return [Chart.of("Latency percentiles (closed loop)", caption, texts, figure)]

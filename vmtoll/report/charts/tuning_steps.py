@@ -1,4 +1,4 @@
-"""Waterfall: what each tuning step gives back, from the untuned guest up, with metal as the level to reach.
+"""Waterfall: the gain of each tuning step, from the untuned guest up, with metal as the level to reach.
 
 Below it the changes that were made one at a time.
 """
@@ -17,8 +17,8 @@ from vmtoll.report.words import METRIC_LABELS, below_text, number, scenario_labe
 ORDER = 5
 BAR = 0.5
 LOOKS = {
-    Kind.FASTER: Look("gives back", GUESTS[1], "s", True),
-    Kind.SLOWER: Look("costs", GUESTS[0], "s", True),
+    Kind.FASTER: Look("gain", GUESTS[1], "s", True),
+    Kind.SLOWER: Look("loss", GUESTS[0], "s", True),
     Kind.UNDECIDED: Look("undecided", SOFT, "s", False),
 }
 UNITS = {"1/s": "req/s"}
@@ -85,7 +85,7 @@ def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric
     below = "".join(dict.fromkeys(below_text(run.accelerator(arm), run.hardware(arm), ", {}") for arm in arms))
     alt = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
     return Chart(
-        f"What each step gives back: {label} ({scenario_labels(run)[scenario]}{below})",
+        f"Gain of each step: {label} ({scenario_labels(run)[scenario]}{below})",
         _caption(result, singles=bool(singles)) if first else "Read as the first figure.",
         f"{alt}." + (f" Metal: {_sized(metal, entry.metric)}." if metal else ""), figure,
     )  # fmt: skip
@@ -120,7 +120,7 @@ def _step(step: TuningStep, metric: Metric) -> _Bar:
 
 
 def _ends(step: TuningStep) -> tuple[float, ...]:
-    """Where the step may end: the interval of what it gives back, seen from its start."""
+    """Where the step may end: the interval of its gain, seen from its start."""
     if step.gain is None or step.gain.low is None or step.gain.high is None or step.start is None:
         return ()
     sign = 1.0 if ((step.end or 0.0) - step.start) * step.gain.value > 0 else -1.0
@@ -152,7 +152,7 @@ def _sized(value: float, metric: Metric) -> str:
 def _caption(result: TuningResult, *, singles: bool) -> str:
     text = (
         "From the top: the level of the first profile, then what each step adds to or takes from the one above it."
-        " Black line: the 95% interval of the step (paired t over blocks). Signed figures: above zero the step is a"
+        " Thin line: the 95% interval of the step (paired t over blocks). Signed figures: above zero the step is a"
         " gain."
     )
     if singles:

@@ -109,7 +109,7 @@ def _interval(reason: Reason, result: Judged) -> str:
         Region.ABOVE: f"the ratio {ratio} lies above {around}",
         Region.BELOW: f"the ratio {ratio} lies below {around}",
         Region.WITHIN: f"the ratio {ratio} lies within {around}: equal",
-        Region.BOUND: f"the ratio {ratio} is only a bound, in the direction that decides nothing",
+        Region.BOUND: f"the ratio {ratio} is a bound on the wrong side, so it decides nothing",
         Region.ACROSS: f"the interval of the ratio {ratio} reaches across {around}",
     }[result.region or Region.ACROSS]
     return f"{text}, {plural(result.blocks, 'block')}"

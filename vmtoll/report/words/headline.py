@@ -25,7 +25,9 @@ from vmtoll.report.words.verdicts import (
 SENTENCE_LIMIT = 300
 _ANSWER_LIMIT = 130  # a longer answer leaves the names of the servers to its evidence
 _MOST_NAMED = 3
+VAGUE = 100.0  # an interval over two decades tells the direction and hardly a size
 _KVM = {Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ", Hardware.NESTED: "Nested KVM: "}
+_NO_GUEST = "There is no guest to compare with metal."
 DECIDED = (Kind.SLOWER, Kind.FASTER)
 _NO_GUEST = "There is no guest to compare with metal."
 
@@ -33,7 +35,8 @@ _NO_GUEST = "There is no guest to compare with metal."
 @dataclass(frozen=True)
 class Answer:
     """One metric: a short sentence, the same without names, and the intervals or reasons behind it. `is_widened`:
-    Holm's correction made any of these intervals wider than the 95% one.
+    Holm's correction made any of these intervals wider than the 95% one; `is_vague`: the ends of a ratio's interval are
+    a hundred times apart or more.
     """
 
     text: str
@@ -42,6 +45,7 @@ class Answer:
     metric: Metric | None = None
     kinds: frozenset[Kind] = frozenset()
     is_widened: bool = False
+    is_vague: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,7 @@ def sentence(analysis: RunAnalysis) -> str:
 
 def explanations(analysis: RunAnalysis) -> list[Explanation]:
     """The words of this run's headline and of the verdicts behind it that a reader may not know."""
-    metrics = {answer.metric for answer in headline(analysis).answers}
-    verdicts = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies and v.metric in metrics]
+    verdicts = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies]
     kinds = {v.kind for v in verdicts}
     limited = "the client or the link, not the server, was the bottleneck"
     late = any(v.bound and v.metric.is_tail for v in verdicts)
@@ -119,16 +122,20 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
             "bound", "At least", "The client sent late. Its delay counts on the faster side, not on the slower.")),
         (Bound.AT_MOST in closed, Explanation(
             "bound", "At most", f"On the slower side {limited}. The true difference is smaller.")),
+        (any(answer.is_vague for answer in headline(analysis).answers), Explanation(
+            "interval", "Wide interval", "The ends in brackets are a hundred times apart or more. The run shows which"
+            " side is better, not by how much.")),
         (Kind.EQUIVALENT in kinds, Explanation(
             "equivalent", "Equivalent", f"The whole interval lies within ±{percent(analysis.margin)}.")),
         (Kind.UNDECIDED in kinds, Explanation(
             "undecided", "Undecided", "These blocks cannot distinguish the guest from metal."
             " That does not show that the two are equal.")),
         (Kind.INVALID in kinds, Explanation(
-            "invalid", "Invalid", "Something other than the guest may explain the difference, so no figure counts.")),
+            "invalid", "Invalid", "Something other than the guest may explain the difference, or trials have too little"
+            " to compare. No figure counts; the verdict names the reason.")),
         (analysis.noise_floor is not None, Explanation(
-            "noise-floor", "Noise floor", "The run measures one environment twice in each block (A/A arm). Smaller"
-            " differences than between these two are noise.")),
+            "noise-floor", "Noise floor, A/A arm", "Each block measures one environment twice; the second is the A/A"
+            " arm or control, “again (A/A)” in tables. Differences no larger than between these two are noise.")),
         (analysis.noise_floor is None and bool(analysis.comparisons), Explanation(
             "noise-floor", "Noise floor unknown", "The run has no A/A arm: it measures no environment twice.")),
     ]  # fmt: skip
@@ -159,7 +166,7 @@ def _warning(analysis: RunAnalysis) -> str:
 
 def _without_comparison(analysis: RunAnalysis) -> str:
     if analysis.searches:
-        return "A search found the highest rate that each side carries: see the capacity of one."
+        return "A search found the highest rate that each side carries: see the capacity of one machine."
     if analysis.claims:
         outcomes = count_outcomes(analysis.claims)
         counts = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in outcomes.items() if count)
@@ -217,7 +224,7 @@ class _Part:
         kinds = frozenset(verdict.kind for _, verdict in self.verdicts)
         shown = [verdict for _, verdict in self.verdicts if verdict.kind in DECIDED]
         widened = any(verdict.confidence and verdict.confidence > 1 - ALPHA for verdict in shown)
-        return Answer(text, short, self._evidence(), self.metric, kinds, widened)
+        return Answer(text, short, self._evidence(), self.metric, kinds, widened, any(map(is_vague, shown)))
 
     def _sentence(self, *, named: bool) -> str:
         kinds = [kind for kind in (*DECIDED, Kind.EQUIVALENT) if self._of(kind)]
@@ -296,6 +303,14 @@ class _Part:
             return ends[0] if len(members) == 1 else " to ".join(ends)
         texts = [f"{size} ({name})" for size, (name, _) in zip(sizes, members, strict=True)]
         return " and ".join(texts) if len(texts) <= 2 else f"{texts[0]} to {texts[-1]}"
+
+
+def is_vague(verdict: Verdict) -> bool:
+    """Whether the ends of a ratio's deciding interval are so far apart that its size says little."""
+    ends = verdict.adjusted
+    if ends is None or not ends.low or ends.high is None or form_of([verdict]) != "times":
+        return False
+    return ends.high / ends.low >= VAGUE
 
 
 def _size(member: tuple[str, Verdict]) -> float:

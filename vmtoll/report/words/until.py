@@ -6,7 +6,7 @@ from vmtoll.report.words.terms import percent, plural
 
 
 def ending_text(manifest: Manifest) -> str:
-    """`Stopped after 16 blocks, at look 3 and 41 minutes, because more blocks would decide no other comparison: 12
+    """`Stopped after 16 blocks and 41 minutes, because more blocks would decide no other comparison. Comparisons: 12
     decided.`
 
     Empty for a run with a fixed number of blocks, and for one that goes on.
@@ -17,22 +17,22 @@ def ending_text(manifest: Manifest) -> str:
     why = {
         Stop.DECIDED: "more blocks would decide no other comparison",
         Stop.NARROW: f"every comparison that blocks decide is decided or known within ±{until.half_width_pct:g}%",
-        Stop.TIME: f"the time is over ({until.at_most_min:g} minutes)",
+        Stop.TIME: f"the time limit ({until.at_most_min:g} minutes) was over",
     }[manifest.stopped]
     last = looks[-1]
-    place = f"at look {len(looks)} and {last.measured_s / 60:.3g} minutes"
-    return f"Stopped after {plural(last.blocks, 'block')}, {place}, because {why}: {_found(last)}."
+    taken = f"{plural(last.blocks, 'block')} and {last.measured_s / 60:.3g} minutes"
+    return f"Stopped after {taken}, because {why}. Comparisons: {_found(last)}."
 
 
 def _found(look: Look) -> str:
     counts = {
-        "decided": look.decided, "narrow enough": look.narrow, "that more blocks cannot decide": look.refused,
-        "still open": len(look.open),
+        "decided": look.decided, "narrow enough": look.narrow, "undecidable by more blocks": look.refused,
+        "open": len(look.open),
     }  # fmt: skip
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing to compare"
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
 
 def looks_text(manifest: Manifest) -> str:
-    """`after 6 blocks (20% of the 5%), 10 (13%)`: when the run was looked at, and what each look could spend."""
+    """`after 6 blocks (20% of the 5%), 10 blocks (13% of the 5%)`: the looks at the run, and what each could spend."""
     texts = [f"{look.blocks} blocks ({percent(look.share)} of the 5%)" for look in manifest.looks]
     return f"after {', '.join(texts)}" if texts else ""

@@ -62,8 +62,8 @@ def verdict_parts(verdict: Verdict, guest: str = "the guest") -> tuple[str, str]
 
 
 def undecided_text(verdict: Verdict | TuningStep, margin: float | None = None) -> str:
-    """What these blocks could have shown, and how many more show the margin: `less than 6.2% would not have been seen;
-    14 more blocks show 2%`, both with 80% power. A doubling and more is a factor, `less than 11×`.
+    """What these blocks could have shown, and how many more show the margin: `differences below 6.2% would
+    not have been detected; 14 more blocks show 2%`, both with 80% power. A doubling and more is a factor, `below 11×`.
     """
     smallest = verdict.margin if isinstance(verdict, Verdict) else margin
     more, seen = verdict.blocks_needed, verdict.detectable
@@ -71,7 +71,7 @@ def undecided_text(verdict: Verdict | TuningStep, margin: float | None = None) -
         return f"{plural(more, 'more block')} needed" if more else "more blocks alone will not settle it"
     size = percent(seen) if seen < 1 else _factor(1 + seen)
     text = (
-        f"less than {size} would not have been seen"
+        f"differences below {size} would not have been detected"
         if seen < HOPELESS
         else "the blocks differ too much to show any difference"
     )
@@ -320,6 +320,11 @@ def _attained(note: Note, verdict: Verdict, guest: str) -> str:
     return " and ".join(short) or "both sides answered the offered rate"
 
 
+def _correlation(inflation: float) -> float:
+    """The ρ of a first-order process whose mean has this inflation of the variance, (1 + ρ) / (1 − ρ)."""
+    return (inflation - 1) / (inflation + 1)
+
+
 _NOTES: dict[NoteCode, NoteWords] = {
     NoteCode.INTERVALS_DISAGREE: _fixed(
         "the paired-t and the signed-rank interval disagree on whether there is a difference"
@@ -351,8 +356,9 @@ _NOTES: dict[NoteCode, NoteWords] = {
         f" {note.values['high']:.2f} in {note.values['n_high']:.0f}"
     ),
     NoteCode.AUTOCORRELATED: lambda note, v, guest: (
-        f"successive blocks of this page are alike (r = {note.values['r']:.2f}, p {p_value(note.values['p'])}): they"
-        f" count as {1 / note.values['inflation']:.0%} as many independent ones"
+        f"successive blocks of this page are correlated (bias-corrected ρ ="
+        f" {_correlation(note.values['inflation']):.2f}, p {p_value(note.values['p'])}), so they count as"
+        f" {1 / note.values['inflation']:.0%} as many independent blocks"
     ),
     NoteCode.UNEQUAL_REQUESTS: lambda note, v, guest: (
         f"{plural(int(note.values['blocks']), 'block')} left out: one side has over a fifth more requests"
@@ -379,15 +385,20 @@ _NOTES: dict[NoteCode, NoteWords] = {
 
 
 def step_text(step: TuningStep, metric: Metric) -> str:
-    """`gives back at least 340 req/s (4.2%)`, `costs 12 µs`."""
+    """`gains at least 340 req/s (4.2%)`, `costs 12 µs`."""
+    return "".join(step_parts(step, metric))
+
+
+def step_parts(step: TuningStep, metric: Metric) -> tuple[str, str]:
+    """The same in two parts, as `verdict_parts`."""
     if step.because is not None:
-        return f"{KINDS[step.kind]}: {_STEP_BECAUSE.get(step.because, 'no block has a figure of both')}"
+        return KINDS[step.kind], f": {_STEP_BECAUSE.get(step.because, 'no block has a figure of both')}"
     if step.kind not in (Kind.FASTER, Kind.SLOWER) or step.gain is None:
-        return f"{KINDS[step.kind]} ({undecided_text(step, MARGIN)})"
-    verb, size = "gives back" if step.kind is Kind.FASTER else "costs", abs(step.gain.value)
+        return KINDS[step.kind], f" ({undecided_text(step, MARGIN)})"
+    verb, size = "gains" if step.kind is Kind.FASTER else "costs", abs(step.gain.value)
     unit = "req/s" if metric.unit == "1/s" else metric.unit
     relative = f" ({percent(size / step.start)})" if metric.higher_is_better and step.start else ""
-    return f"{verb} {BOUNDS[step.bound]}{number(size)} {unit}{relative}"
+    return f"{verb} {BOUNDS[step.bound]}{number(size)} {unit}{relative}", ""
 
 
 _STEP_BECAUSE = {
