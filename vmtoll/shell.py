@@ -1,12 +1,16 @@
 """Other programs, run so that a failure says which command, and what it printed last; and lines on stderr."""
 
 import fcntl
+import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from vmtoll.model.errors import UserError
 from vmtoll.paths import PLAYBOOKS, STATE
@@ -20,47 +24,121 @@ def say(message: str) -> None:
 def run(argv: Sequence[str | Path], *, log: Path | None = None, cwd: Path | None = None) -> str:
     """Run a command to its end; return its standard output.
 
-    With `log`, both streams are appended there instead. Raises UserError with the command, its exit code and
-    the last lines it printed.
+    With `log`, both streams are appended there instead. Raises UserError with the command, its exit code, the last
+    line that it printed, and the file that has the rest.
     """
     command = [str(word) for word in argv]
+    if not shutil.which(command[0]):
+        raise UserError(f"{command[0]}: program not found; install it")
     if log is None:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-        output, tail = done.stdout, (done.stderr or done.stdout)
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False)
+        output, printed = done.stdout, (done.stderr or done.stdout)
     else:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:
             done = subprocess.run(command, cwd=cwd, stdout=stream, stderr=stream, text=True, check=False)
-        output, tail = "", log.read_text(errors="replace")
+        output, printed = "", log.read_text(errors="replace")
     if done.returncode != 0:
-        last = "\n".join(tail.strip().splitlines()[-20:])
-        where = f"\nAll of it: {log}" if log else ""
-        raise UserError(f"`{' '.join(command)}` ended with {done.returncode}:\n{last}{where}")
+        if not log and "\n" in printed.strip():
+            log = _kept(printed, Path(command[0]).name)
+        raise UserError(_failure(f"`{' '.join(command)}` {_end(done.returncode)}", _last(printed), log))
     return output
 
 
-def play(playbook: str, *options: str | Path, inventory: Path | str = "localhost,", quiet: bool = False) -> None:
-    """Run a playbook of this repository with its output on the terminal (or, if quiet, only when it fails)."""
-    command = [
-        Path(sys.executable).parent / "ansible-playbook",
-        "-i",
-        inventory,
-        PLAYBOOKS / playbook,
-        *options,
-    ]
-    environment: Mapping[str, str] = os.environ | {"ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg")}
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=environment,
-        stdout=subprocess.PIPE if quiet else None,
-        stderr=subprocess.STDOUT if quiet else None,
-        text=True,
-        check=False,
-    )
+def _end(status: int) -> str:
+    return f"failed (exit code {status})" if status > 0 else f"was ended by signal {-status}"
+
+
+def _last(printed: str) -> str:
+    """The last line that a program printed."""
+    return " ".join(printed.strip().rpartition("\n")[2].split()).rstrip(".")
+
+
+def _kept(printed: str, name: str) -> Path | None:
+    """A temporary file that has all that a program printed; None where the disk is full."""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix=f"vmtoll-{name}-", suffix=".log", delete=False) as stream:
+            stream.write(printed)
+    except OSError:
+        return None
+    return Path(stream.name)
+
+
+def _failure(what: str, cause: str, log: Path | None) -> str:
+    return ": ".join(filter(None, [what, cause])) + (f"; see {log}" if log else "")
+
+
+LONGEST = 300  # characters of a task's message in an error
+
+
+class Change(TypedDict):
+    """A task that changed a machine."""
+
+    task: str
+    items: NotRequired[list[object]]  # of a loop
+    diff: NotRequired[list[object]]  # with --diff
+
+
+Changes = dict[str, list[Change]]  # by machine; one that was not changed has an empty list
+
+
+class _Failure(TypedDict):
+    machine: str
+    task: str
+    message: str
+
+
+class _Recorded(TypedDict):
+    """What playbooks/plugins/callback/changes.py writes."""
+
+    machines: Changes
+    failures: list[_Failure]
+
+
+def play(
+    playbook: str,
+    *options: str | Path,
+    inventory: Path | str = "localhost,",
+    quiet: bool = False,
+    changes: Changes | None = None,
+) -> None:
+    """Run a playbook of this repository with its output on the terminal.
+
+    With `changes` that output goes to stderr, and what the playbook changed is added there; if `quiet`, it goes to a
+    file that is kept when the playbook fails. Raises UserError with the machine and the task that failed.
+    """
+    command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, PLAYBOOKS / playbook, *options]
+    enabled = [name for name in (os.environ.get("ANSIBLE_CALLBACKS_ENABLED"), "changes") if name]
+    with tempfile.TemporaryDirectory(prefix="vmtoll-play-") as folder:
+        record = Path(folder) / "changes.json"
+        done = subprocess.run(
+            [str(word) for word in command],
+            env=os.environ
+            | {
+                "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
+                "ANSIBLE_CALLBACKS_ENABLED": ",".join(enabled),
+                "VMTOLL_CHANGES_FILE": str(record),
+            },
+            stdout=subprocess.PIPE if quiet else None if changes is None else sys.__stderr__,
+            stderr=subprocess.STDOUT if quiet else None,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        recorded: _Recorded = json.loads(record.read_text("utf-8")) if record.exists() else _NOTHING
     if done.returncode != 0:
-        if quiet:
-            print(done.stdout, file=sys.stderr)
-        raise UserError(f"The playbook {playbook} failed; the task above says why.")
+        failed = next(iter(recorded["failures"]), None)
+        what = ": ".join([Path(playbook).name, *([failed["machine"], failed["task"]] if failed else [])])
+        cause = " ".join(failed["message"].split())[:LONGEST].rstrip(".") if failed else _end(done.returncode)
+        if done.stdout is None:
+            raise UserError(f"{what}: {cause}; see Ansible's output above")
+        raise UserError(_failure(what, cause, _kept(done.stdout, Path(playbook).stem)))
+    if changes is not None:
+        for machine, of_machine in recorded["machines"].items():
+            changes.setdefault(machine, []).extend(of_machine)
+
+
+_NOTHING: _Recorded = {"machines": {}, "failures": []}
 
 
 @contextmanager

@@ -83,6 +83,7 @@ class Campaign:
     forks: int = FORKS
     program: Sequence[str] = PROGRAM
     failures: dict[Task, str] = field(default_factory=dict)
+    page: Path | None = None  # once it is written
 
     @property
     def name(self) -> str:
@@ -135,7 +136,7 @@ class Campaign:
             missing = [task for task in self.tasks if not self._keep(task)]
             self._write(record if missing else record.model_copy(update={"ended_at": _now()}))
             if len(missing) < len(self.tasks):
-                print(f"page: {write_page(str(self.dataset), self.name, self.folder, MEMORY_MB)}")
+                self.page = write_page(str(self.dataset), self.name, self.folder, MEMORY_MB)
         if missing:
             say(f"{len(missing)} of {len(self.tasks)} runs are missing; the same command measures these alone")
         return 1 if missing else 0
@@ -181,12 +182,13 @@ class Campaign:
         beds = dict(record.testbeds)
         for bed in self.testbeds:
             earlier = beds[bed.name].runs if bed.name in beds else {}
-            outcomes = {experiment: self._outcome((bed.name, experiment)) for experiment in self.plans}
+            outcomes = {experiment: self.outcome((bed.name, experiment)) for experiment in self.plans}
             beds[bed.name] = BedOutcome(hosts=list(bed.hosts), runs=earlier | outcomes)
         text = record.model_copy(update={"testbeds": beds}).model_dump_json(indent=1, by_alias=True)
         write_durably(self.folder / "campaign.json", text.encode() + b"\n")
 
-    def _outcome(self, task: Task) -> Outcome:
+    def outcome(self, task: Task) -> Outcome:
+        """What became of a task so far."""
         complete, begun = self.run_of(task, "complete"), self.run_of(task, "running")
         run, why = complete or begun, self.failures.get(task)
         return Outcome(

@@ -1,7 +1,9 @@
-"""The answer of a verb that writes files: a line for each, or JSON."""
+"""The answer of a command: the files that it wrote, or what it changed on each machine."""
 
 import json
 from collections.abc import Mapping
+
+from vmtoll.shell import Changes
 
 
 def answer(values: Mapping[str, object], *, as_json: bool) -> None:
@@ -11,3 +13,9 @@ def answer(values: Mapping[str, object], *, as_json: bool) -> None:
         return
     for name, value in values.items():
         print(f"{name}: {value}")
+
+
+def answer_changes(changes: Changes, *, check: bool) -> None:
+    """Print what a playbook changed on each machine (with --check: would change) as one object."""
+    machines = [{"name": name, "changes": of_machine} for name, of_machine in sorted(changes.items())]
+    print(json.dumps({"check": check, "machines": machines}, indent=1, ensure_ascii=False))

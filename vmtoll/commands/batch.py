@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
-from vmtoll.commands.conclude import conclude, judge, replication_page
+from vmtoll.commands.conclude import Conclusion, conclude, judge, replication_page
 from vmtoll.commands.progress import Progress
 from vmtoll.files import write_durably
 from vmtoll.lab import embedded
@@ -93,7 +93,7 @@ def _read(file: Path) -> _Recorded:
 class Readers:
     """What is written for readers: the report of a run, and the page over all of them."""
 
-    report: Callable[[Path], object] = conclude
+    report: Callable[[Path], Conclusion] = conclude
     page: Callable[[Sequence[Path], Path], Path] = replication_page
 
 
@@ -105,10 +105,13 @@ def run_all(
     limit: str | None = None,
     readers: Readers = Readers(),
     until: Until | None = None,
+    *,
+    as_json: bool = False,
 ) -> int:
     """Measure all that is left of the batch and write the page; the exit code: 1 when an experiment failed, else 0.
 
-    `limit`: Ansible's pattern of the hosts that take part; `until`: in place of each experiment's own.
+    `limit`: Ansible's pattern of the hosts that take part; `until`: in place of each experiment's own; `as_json`: print
+    the results as one object at the end, not each as lines when it is there.
     Without an inventory the embedded lab is brought up, and its link set to the rate that each experiment names.
     """
     registry = registry or Registry()
@@ -120,18 +123,27 @@ def run_all(
     results.mkdir(parents=True, exist_ok=True)
     if left and not inventory:
         embedded.up(next(iter(left.values())).resolved.experiment.link, say)
-    failed: list[str] = []
+    failed, outcomes = list[str](), list[dict[str, object]]()
     for n, (name, planned) in enumerate(todo.items(), start=1):
         say(f"experiment {n} of {len(todo)}: {name}" + (f", about {_minutes([planned])} minutes" * (name in left)))
         try:
-            print(readers.report(_measured(planned, batch, inventory, scale, registry, limit)))
+            conclusion = readers.report(_measured(planned, batch, inventory, scale, registry, limit))
+            if as_json:
+                outcomes.append({"experiment": name, "status": "complete", **asdict(conclusion)})
+            else:
+                print(conclusion)
         except WrongLinkError as error:
             say(f"skipped: {error}")
+            outcomes.append({"experiment": name, "status": "skipped", "why": str(error)})
         except VmtollError as error:
             say(f"failed: {name}: {error}")
             failed.append(name)
+            outcomes.append({"experiment": name, "status": "failed", "why": str(error)})
     page = readers.page([batch.results / name / run_id for name, run_id in batch.runs.items()], results / PAGE)
-    print(f"page:   {page}")
+    if as_json:
+        print(json.dumps({"experiments": outcomes, "page": page}, indent=1, default=str, ensure_ascii=False))
+    else:
+        print(f"page:   {page}")
     if failed:
         say(f"{len(failed)} of {len(todo)} experiments failed: {', '.join(failed)}; the same command tries them again")
         return 1

@@ -1,5 +1,6 @@
-"""The verbs of campaigns: campaign, partition, campaign-report."""
+"""The commands of campaigns: campaign, partition, campaign-report."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +11,13 @@ from vmtoll.commands.answer import answer
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, size_of
 from vmtoll.lab import embedded
 from vmtoll.paths import RESULTS
-from vmtoll.runner.run import plan
+from vmtoll.runner.run import Plan, plan
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 
 if TYPE_CHECKING:
     from vmtoll.campaign.campaign import Campaign
+    from vmtoll.campaign.testbeds import Bed
 
 CAMPAIGNS = RESULTS / "campaigns"
 DATA = "data"  # the dataset within a campaign's folder
@@ -40,6 +42,7 @@ def campaign(
     ] = None,
     forks: Annotated[int, typer.Option(min=1, help="Maximum number of test beds measured in parallel.")] = FORKS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run where, and for how long.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run experiments on every test bed of an inventory (the child groups of `cells`), the test beds in parallel.
 
@@ -57,11 +60,16 @@ def campaign(
     check_name("campaign", folder.name)
     asked = Campaign(folder, dataset or folder / DATA, machines, plans, read_testbeds(machines, limit), forks)
     if dry_run:
-        _print(asked)
+        print(json.dumps(_schedule(asked), indent=1, default=str, ensure_ascii=False) if as_json else _text(asked))
         return
     if not inventory:
         embedded.equip({tool for planned in plans.values() for tool in planned.resolved.tools}, say)
-    raise SystemExit(asked.measure())
+    code = asked.measure()
+    if as_json:
+        answer(result(asked), as_json=True)
+    elif asked.page:
+        answer({"page": asked.page}, as_json=False)
+    raise SystemExit(code)
 
 
 def partition(
@@ -101,16 +109,48 @@ def campaign_report(
         answer({"page": write_page(dataset, campaign, output, memory_mb)}, as_json=False)
 
 
-def _print(asked: "Campaign") -> None:
-    wanted = {name: set(planned.resolved.experiment.environments) for name, planned in asked.plans.items()}
+def result(asked: "Campaign") -> dict[str, object]:
+    """What became of each run, for programs."""
+    runs = [
+        {"testbed": task[0], "experiment": task[1], **asked.outcome(task).model_dump(mode="json")}
+        for task in asked.tasks
+    ]  # fmt: skip
+    return {"campaign": asked.folder, "dataset": asked.dataset, "page": asked.page, "runs": runs}
+
+
+def _schedule(asked: "Campaign") -> dict[str, object]:
+    """What --dry-run prints, for programs."""
+    runs = [
+        {
+            "testbed": bed.name, "experiment": name, "trials": len(planned.trials),
+            "is_complete": asked.run_of((bed.name, name), "complete") is not None,
+            "absent_environments": _absent(bed, planned), "total_s": round(planned.total_s, 1),
+        }
+        for bed in asked.testbeds
+        for name, planned in asked.plans.items()
+    ]  # fmt: skip
+    beds = [{"name": bed.name, "hosts": list(bed.hosts)} for bed in asked.testbeds]
+    return {
+        "campaign": asked.folder, "testbeds": beds, "parallel": min(asked.forks, len(beds)), "runs": runs,
+        "total_s": round(asked.total_s, 1),
+    }  # fmt: skip
+
+
+def _text(asked: "Campaign") -> str:
+    lines = list[str]()
     for bed in asked.testbeds:
-        print(f"{bed.name:16}  {', '.join(bed.hosts)}")
+        lines.append(f"{bed.name:16}  {', '.join(bed.hosts)}")
         for name, planned in asked.plans.items():
-            absent = ", ".join(sorted(wanted[name] - bed.environments))
+            absent = ", ".join(_absent(bed, planned))
             done = asked.run_of((bed.name, name), "complete")
             state = "done" if done else f"no machine is {absent}" if absent else f"{planned.total_s / 60:.1f} minutes"
-            print(f"{'':16}  {name}: {len(planned.trials)} trials, {state}")
+            lines.append(f"{'':16}  {name}: {len(planned.trials)} trials, {state}")
     beds, minutes = len(asked.testbeds), asked.total_s / 60
     parallel = min(asked.forks, beds)
-    print(f"test beds: {beds}, {parallel} in parallel; runs: {len(asked.tasks)}; about {minutes:.0f} minutes")
-    print(f"results in {asked.folder}")
+    lines.append(f"test beds: {beds}, {parallel} in parallel; runs: {len(asked.tasks)}; about {minutes:.0f} minutes")
+    return "\n".join([*lines, f"results in {asked.folder}"])
+
+
+def _absent(bed: "Bed", planned: Plan) -> list[str]:
+    """The experiment's environments that no machine of a test bed has."""
+    return sorted(set(planned.resolved.experiment.environments) - bed.environments)

@@ -1,8 +1,10 @@
-"""The verb `provision`."""
+"""The command `provision`."""
 
-from vmtoll.commands.options import CheckOption, InventoryOption, LimitOption, SuiteOption
+from vmtoll.commands.answer import answer_changes
+from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, SuiteOption
 from vmtoll.lab import embedded
 from vmtoll.lab.suite import of_guests
+from vmtoll.shell import Changes
 
 
 def provision(
@@ -10,10 +12,14 @@ def provision(
     limit: LimitOption = None,
     check: CheckOption = False,
     suite: SuiteOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Install servers, sites and load tools on every machine (playbooks/site.yml).
 
     --suite is for the guests of an inventory that vmtoll makes: their image has this machine's release by default.
     """
     release = of_guests(suite) if suite and inventory else None
-    embedded.provision(inventory, ["--check", "--diff"] if check else [], limit, release)
+    changes: Changes | None = {} if as_json else None
+    embedded.provision(inventory, ["--check", "--diff"] if check else [], limit, release, changes=changes)
+    if changes is not None:
+        answer_changes(changes, check=check)

@@ -57,17 +57,16 @@ def run(
     `all` resumes where it was interrupted, and continues with the next experiment after one that fails (exit code 1).
     """
     size = size_of(scale, inventory)
-    if as_json and experiment == "all":
-        raise UserError("--json gives the schedule or the result of one experiment; leave it out with `run all`")
     if experiment == "all":
         if resume:
             raise UserError("--resume cannot be combined with `run all`, which resumes automatically")
         if dry_run:
-            _print_batch(batch.plans(size, until=until), inventory, limit)
+            previews = _previewed_batch(batch.plans(size, until=until), inventory, limit)
+            print(json.dumps(_schedules(previews), indent=1, ensure_ascii=False) if as_json else _batch_text(previews))
             return
         if not inventory:
             embedded.need_root()
-        raise SystemExit(batch.run_all(size, inventory, results, limit=limit, until=until))
+        raise SystemExit(batch.run_all(size, inventory, results, limit=limit, until=until, as_json=as_json))
     if dry_run:
         registry = Registry()
         preview = _previewed(experiment, inventory, registry, limit=limit, scale=scale, resume=resume, until=until)
@@ -164,17 +163,42 @@ def _print_plan(planned: Plan, *, resumed: bool) -> None:
     print(f"{size}; {_RESUMED if resumed else _DRAWN}")
 
 
-def _print_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str | None) -> None:
-    """What `run all` would measure; on an inventory whose link is another one, an experiment is skipped."""
-    measured, registry = list[Plan](), Registry()
+def _previewed_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str | None) -> dict[str, Plan | str]:
+    """What `run all` would measure, by experiment; why it would skip one: on an inventory with another link."""
+    registry, previews = Registry(), dict[str, Plan | str]()
     for name, planned in plans.items():
         try:
-            plan_here = on_machines(planned, inventory, registry, limit) if inventory else planned
+            previews[name] = on_machines(planned, inventory, registry, limit) if inventory else planned
         except WrongLinkError as error:
-            print(f"{name:24}  skipped: {error}")
-            continue
-        measured.append(plan_here)
-        minutes, link = plan_here.total_s / 60, plan_here.resolved.experiment.link
-        print(f"{name:24}  {len(plan_here.trials):4d} trials  {minutes:5.1f} minutes  link {link}")
-    minutes = sum(planned.total_s for planned in measured) / 60
-    print(f"{len(measured)} experiments, about {minutes:.0f} minutes")
+            previews[name] = str(error)
+    return previews
+
+
+def _schedules(previews: Mapping[str, Plan | str]) -> dict[str, object]:
+    """What `run all --dry-run` prints, for programs."""
+    experiments = [
+        {"experiment": name, "skipped": planned}
+        if isinstance(planned, str)
+        else {
+            "experiment": name, "trials": len(planned.trials), "total_s": round(planned.total_s, 1),
+            "link": planned.resolved.experiment.link,
+        }
+        for name, planned in previews.items()
+    ]  # fmt: skip
+    return {"experiments": experiments, "total_s": round(_total_s(previews), 1)}
+
+
+def _batch_text(previews: Mapping[str, Plan | str]) -> str:
+    lines = [
+        f"{name:24}  skipped: {planned}"
+        if isinstance(planned, str)
+        else f"{name:24}  {len(planned.trials):4d} trials  {planned.total_s / 60:5.1f} minutes  "
+        f"link {planned.resolved.experiment.link}"
+        for name, planned in previews.items()
+    ]
+    count = sum(not isinstance(planned, str) for planned in previews.values())
+    return "\n".join([*lines, f"{count} experiments, about {_total_s(previews) / 60:.0f} minutes"])
+
+
+def _total_s(previews: Mapping[str, Plan | str]) -> float:
+    return sum(planned.total_s for planned in previews.values() if not isinstance(planned, str))

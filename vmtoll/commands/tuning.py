@@ -1,16 +1,22 @@
-"""The verbs `tune` and `untune`: apply performance settings to hosts, and restore what they were."""
+"""The commands `tune` and `untune`: apply performance settings to hosts, and restore what they were."""
 
 import json
 
-from vmtoll.commands.options import CheckOption, InventoryOption, LimitOption
+from vmtoll.commands.answer import answer_changes
+from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption
 from vmtoll.lab import embedded
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import HostVars
-from vmtoll.shell import play
+from vmtoll.shell import Changes, play
 from vmtoll.spec.inventory import read_inventory
 
 
-def tune(inventory: InventoryOption = None, limit: LimitOption = None, check: CheckOption = False) -> None:
+def tune(
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    check: CheckOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Apply the performance settings in `vmtoll_tuning` of each host: governor, turbo, SMT, interrupts, …
 
     vmtoll checks all hosts first and changes nothing if one lacks a setting. It records each host's own settings before
@@ -19,19 +25,27 @@ def tune(inventory: InventoryOption = None, limit: LimitOption = None, check: Ch
     path = inventory or embedded.require()
     hosts = read_inventory(path, limit)["_meta"]["hostvars"]
     if not any(HostVars.read(name, variables, str(path)).tuning for name, variables in hosts.items()):
-        raise UserError(f"{path}: no host has vmtoll_tuning; set it as docs/real-hosts.md shows.")
-    _play(path, limit, check=check, state="tuned")
+        raise UserError(f"{path}: no host has vmtoll_tuning; set it as docs/real-hosts.md shows")
+    _play(path, limit, "tuned", check=check, as_json=as_json)
 
 
-def untune(inventory: InventoryOption = None, limit: LimitOption = None, check: CheckOption = False) -> None:
+def untune(
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    check: CheckOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Restore the settings from before `vmtoll tune`. Untuned hosts do not change."""
     path = inventory or embedded.require()
     read_inventory(path, limit)  # Ansible would restore nothing on a file that it cannot parse, and call that success
-    _play(path, limit, check=check, state="restored")
+    _play(path, limit, "restored", check=check, as_json=as_json)
 
 
-def _play(path: object, limit: str | None, *, check: bool, state: str) -> None:
+def _play(path: object, limit: str | None, state: str, *, check: bool, as_json: bool) -> None:
     options = ["-e", json.dumps({"host_tuning_state": state}), "--diff"]
     options += ["--check"] if check else []
     options += ["--limit", limit] if limit else []
-    play("tune.yml", *options, inventory=str(path))
+    changes: Changes | None = {} if as_json else None
+    play("tune.yml", *options, inventory=str(path), changes=changes)
+    if changes is not None:
+        answer_changes(changes, check=check)

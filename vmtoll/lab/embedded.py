@@ -16,7 +16,7 @@ from vmtoll.model.inventory import GuestAccelerator, HostVars
 from vmtoll.model.release import Release
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.provisioning import archives, servers, tools
-from vmtoll.shell import lock, play
+from vmtoll.shell import Changes, lock, play
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.inventory import joined, read_inventory
 
@@ -164,18 +164,23 @@ def provision(
     release: Release | None = None,
     *,
     quiet: bool = False,
+    changes: Changes | None = None,
 ) -> None:
     """Run site.yml against an inventory (default: the embedded lab's), or those of it that `limit` matches.
 
-    Guests that it describes by a profile are made first, of this release.
+    Guests that it describes by a profile are made first, of this release. `changes`: as in shell.play.
     """
     chosen = inventory or require()
     data = read_inventory(chosen, limit)
-    removed = make_guests(data, chosen, options, release or (suite.of_guests() if inventory else _own_release()))
+    release = release or (suite.of_guests() if inventory else _own_release())
+    removed = make_guests(data, chosen, options, release, changes=changes)
     tools.build()
     variables = archives.variables(_policy(data, chosen))
     pattern = joined(limit or "all", *(f"!{name}" for name in removed))
-    play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=chosen, quiet=quiet)
+    play(
+        "site.yml", "-e", json.dumps(variables), "--limit", pattern, *options,
+        inventory=chosen, quiet=quiet, changes=changes,
+    )  # fmt: skip
     if inventory is None and limit is None and not options:
         _record(_built() | {"tools": [tool["key"] for tool in variables["load_tools_binaries"]]})
 

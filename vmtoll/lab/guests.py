@@ -14,7 +14,7 @@ from vmtoll.lab import image
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import Release
 from vmtoll.paths import STATE
-from vmtoll.shell import play, run, say
+from vmtoll.shell import Changes, play, run, say
 from vmtoll.spec.inventory import hosts_by_role
 
 
@@ -41,7 +41,13 @@ def for_role(described: Guest, kind: profiles.Kind = "guests") -> dict[str, str]
 
 
 def make_guests(
-    data: Mapping[str, Any], inventory: Path, options: Sequence[str], release: Release, *, quiet: bool = False
+    data: Mapping[str, Any],
+    inventory: Path,
+    options: Sequence[str],
+    release: Release,
+    *,
+    quiet: bool = False,
+    changes: Changes | None = None,
 ) -> list[str]:
     """Make, or remove, the guests that have a profile (playbooks/guests.yml), of this release; those removed, by name.
 
@@ -65,7 +71,10 @@ def make_guests(
         variables |= {"kvm_guest_image_source": str(image.ensure(say, release)), "kvm_guest_host_key": str(host_key())}
     if guests:
         narrowed = ",".join([*lists, *(one.name for one in present)])
-        play("guests.yml", "-e", json.dumps(variables), "--limit", narrowed, *options, inventory=inventory, quiet=quiet)
+        play(
+            "guests.yml", "-e", json.dumps(variables), "--limit", narrowed, *options,
+            inventory=inventory, quiet=quiet, changes=changes,
+        )  # fmt: skip
     return [one.name for one in guests if one.state == "absent"]
 
 

@@ -20,6 +20,7 @@ from vmtoll.campaign.campaign import Campaign
 from vmtoll.campaign.fan_out import Command, fan_out, last_line
 from vmtoll.campaign.testbeds import read_testbeds
 from vmtoll.cli import app
+from vmtoll.commands.campaign import result
 from vmtoll.model.errors import LoadError, UserError
 from vmtoll.model.event import Event, TrialEnded
 from vmtoll.model.finding import Role
@@ -130,6 +131,12 @@ def test_a_dry_run_lists_runs_by_test_bed_and_starts_nothing(tmp_path: Path) -> 
     assert "cell_a" in said and "client2, metal2" in said
     assert "no machine is kvm-default" in said
     assert "test beds: 2, 2 in parallel; runs: 2; about" in said
+    schedule = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert schedule["testbeds"][1] == {"name": "cell_b", "hosts": ["client2", "metal2"]}
+    first = schedule["runs"][0]
+    assert (first["testbed"], first["experiment"], first["is_complete"]) == ("cell_a", "demo", False)
+    assert first["absent_environments"] == ["kvm-default"]
+    assert schedule["total_s"] == first["total_s"] > 0, "both test beds at once"
     assert not (tmp_path / "c").exists()
 
 
@@ -205,6 +212,17 @@ def test_a_killed_run_is_continued(small: Registry, two_testbeds: dict[str, Host
     asked = campaign_of(small, path, folder)
     assert asked.run_of(("cell_a", "tiny"), "running") == half
     assert asked.measure() == 0
+    assert result(asked) == {
+        "campaign": folder,
+        "dataset": folder / "data",
+        "page": folder / "campaign.html",
+        "runs": [
+            {
+                "testbed": "cell_a", "experiment": "tiny", "status": "complete", "run": str(half.relative_to(folder)),
+                "why": None,
+            }
+        ],
+    }  # fmt: skip
     assert asked.run_of(("cell_a", "tiny"), "complete") == half
     keys = [(*record.key, record.attempt) for record in records_of(half)]
     assert len(keys) == len(set(keys)) == 2

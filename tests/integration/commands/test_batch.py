@@ -64,6 +64,20 @@ def test_a_batch_measures_what_makes_a_claim_and_skips_what_has_no_machines(
     assert CLAIM["says"] in (results / "replication.html").read_text()
 
 
+def test_programs_get_the_outcome_of_each_experiment(
+    three: Registry, inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    assert batch.run_all("small", inventory, results, three, as_json=True) == 0
+    content = json.loads(capsys.readouterr().out)
+    measured, skipped = content["experiments"]
+    assert (measured["experiment"], measured["status"]) == ("alpha", "complete")
+    assert Path(measured["report"]).exists()
+    assert (skipped["experiment"], skipped["status"]) == ("beta", "skipped")
+    assert "link: 10gbit" in skipped["why"]
+    assert content["page"] == str(results / "replication.html")
+
+
 def test_an_interrupted_batch_repeats_nothing_and_goes_on_inside_of_a_run(
     three: Registry, inventory: Path, tmp_path: Path
 ) -> None:

@@ -174,6 +174,44 @@ def test_the_verbs_do_it_by_inventory(root: Path, tmp_path: Path) -> None:
     assert contents(root) == TREE
 
 
+def test_programs_get_what_changed_on_each_machine(root: Path, tmp_path: Path) -> None:
+    inventory = tmp_path / "lab.yml"
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "host_tuning_root": str(root)}
+    hosts = {"big1": {**host, "vmtoll_tuning": {"halt_poll_ns": 0}}, "load1": host}
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+
+    def answer(*words: str) -> dict[str, Any]:
+        argv = [VMTOLL, *words, "--inventory", inventory, "--json"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        assert "PLAY RECAP" in done.stderr
+        parsed: dict[str, Any] = json.loads(done.stdout)
+        return parsed
+
+    place = "sys/module/kvm/parameters/halt_poll_ns"
+    change = {
+        "task": "host_tuning : Apply or restore the performance settings",
+        "diff": [{"before": f"{place}: 200000\n", "after": f"{place}: 0\n"}],
+    }
+    machines = [{"name": "big1", "changes": [change]}, {"name": "load1", "changes": []}]
+    assert answer("tune", "--check") == {"check": True, "machines": machines}
+    assert answer("tune") == {"check": False, "machines": machines}
+    assert not answer("tune")["machines"][0]["changes"]
+    assert answer("untune")["machines"][0]["changes"][0]["diff"][0]["after"] == f"{place}: 200000\n"
+    assert contents(root) == TREE
+
+
+def test_what_a_host_lacks_is_one_line(root: Path, tmp_path: Path) -> None:
+    inventory = tmp_path / "lab.yml"
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "host_tuning_root": str(root)}
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"big1": {**host, "vmtoll_tuning": {"governor": "fast"}}}}}))
+    done = subprocess.run([VMTOLL, "tune", "-i", inventory, "--json"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("vmtoll: tune.yml: big1: host_tuning : Apply or restore the performance settings: ")
+    assert "governor: there is no fast here" in last
+    assert last.endswith("; see Ansible's output above")
+
+
 def test_an_inventory_without_settings_gets_a_message(tmp_path: Path) -> None:
     inventory = tmp_path / "lab.yml"
     inventory.write_text(yaml.safe_dump({"all": {"hosts": {"big1": None}}}))
