@@ -18,7 +18,7 @@ from vmtoll.commands.capacity import capacity
 from vmtoll.commands.compare import compare
 from vmtoll.commands.demo import demo
 from vmtoll.commands.diagnose import diagnose
-from vmtoll.commands.examples import epilog
+from vmtoll.commands.help import Command, Group, epilog
 from vmtoll.commands.list import list_names
 from vmtoll.commands.notebook import notebook
 from vmtoll.commands.preflight import preflight
@@ -32,14 +32,19 @@ from vmtoll.commands.site import site
 from vmtoll.model.errors import VmtollError
 
 INTERRUPTED, UNREAD = 130, 141  # exit codes, as of a program that SIGINT or SIGPIPE ends
-_EPILOG = (
-    "Exit codes: 0 done; 1 a check, an experiment, a test bed or a bundle failed, or the lab is not up; 2 the command "
-    "cannot be carried out, one line on stderr says why; 3 not reproduced (compare, replay); 130 interrupted by ^C; "
-    "141 the reader of the output has ended (`| head`)."
-)
+
+
+class _Program(Group):
+    """The program itself: its panels have their order, where Typer puts groups of commands last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for commands in _PANELS.values() for name in commands]
+
+
 app = typer.Typer(
-    help=__doc__, epilog=_EPILOG, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+    cls=_Program, help=__doc__, epilog=epilog(), no_args_is_help=True, add_completion=False,
+    pretty_exceptions_enable=False,
+)  # fmt: skip
 
 # Errors of a full disk, a missing file, a folder that cannot be written, a limit of the system: users can fix these.
 _FOR_THE_USER = {
@@ -67,24 +72,26 @@ def _options(
     pass
 
 
-_GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+_PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
+    "Lab": {"lab": lab.app},
     "Measure": {"demo": demo, "run": run, "list": list_names, "campaign": campaign.campaign},
     "Read": {
         "report": report, "notebook": notebook, "site": site, "replication": replication,
         "campaign-report": campaign.campaign_report, "partition": campaign.partition,
     },
-    "Plan": {"capacity": capacity},
+    "Plan": {"capacity": capacity, "workload": workload.app},
     "Share": {"publish": publish, "compare": compare, "replay": replay},
     "Hosts": {
         "preflight": preflight, "provision": provision, "diagnose": diagnose, "tune": tuning.tune,
         "untune": tuning.untune,
     },
 }  # fmt: skip
-for _panel, _verbs in _GROUPS.items():
-    for _name, _verb in _verbs.items():
-        app.command(_name, rich_help_panel=_panel, epilog=epilog(_name))(_verb)
-app.add_typer(lab.app, name="lab", rich_help_panel="Lab")
-app.add_typer(workload.app, name="workload", rich_help_panel="Plan")
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, rich_help_panel=_panel)
+        else:
+            app.command(_name, cls=Command, rich_help_panel=_panel, epilog=epilog(_name))(_command)
 
 
 def _typed() -> object:

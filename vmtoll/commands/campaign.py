@@ -46,7 +46,7 @@ def campaign(
 ) -> None:
     """Run experiments on every test bed of an inventory (the child groups of `cells`), the test beds in parallel.
 
-    A failed test bed does not stop the others (exit code 1). The same command resumes unfinished runs.
+    A failed test bed does not stop the others. The same command resumes unfinished runs.
     Each finished run becomes Parquet in the dataset; campaign.html compares the test beds.
     """
     from vmtoll.campaign.campaign import Campaign  # noqa: PLC0415

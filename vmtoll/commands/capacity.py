@@ -1,4 +1,4 @@
-"""The verb `capacity`: how many machines an objective takes, by what a run measured."""
+"""The command `capacity`: how many machines an objective takes, by what a run measured."""
 
 import json
 from typing import Annotated

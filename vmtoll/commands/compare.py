@@ -1,4 +1,4 @@
-"""The verb `compare`: two runs or bundles, scenario by scenario."""
+"""The command `compare`: two runs or bundles, scenario by scenario."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +24,7 @@ BetweenRunsOption = Annotated[
 def compare(
     first: RunArgument, second: RunArgument, between_runs_pct: BetweenRunsOption = 0.0, as_json: JsonOption = False
 ) -> None:
-    """Compare two runs or bundles: does the second reproduce the first? (exit code 3: no)"""
+    """Compare two runs or bundles: does the second reproduce the first?"""
     from vmtoll.publish.bundle import open_run  # noqa: PLC0415 (loads the analysis)
 
     raise SystemExit(show(open_run(first), open_run(second), between_runs_pct, as_json=as_json))

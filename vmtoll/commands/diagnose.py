@@ -1,4 +1,4 @@
-"""The verb `diagnose`: which tuning steps an existing guest lacks."""
+"""The command `diagnose`: which tuning steps an existing guest lacks."""
 
 import json
 import shlex

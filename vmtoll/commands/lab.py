@@ -5,17 +5,22 @@ from typing import Annotated
 
 import typer
 
-from vmtoll.commands.examples import epilog
+from vmtoll.commands.help import Command, Group, epilog
 from vmtoll.commands.options import JsonOption, SuiteOption
 from vmtoll.lab import embedded, image, machine_disk
 from vmtoll.lab import topology as topologies
 from vmtoll.lab.suite import chosen
 from vmtoll.shell import say
 
-app = typer.Typer(help="The embedded lab on this machine: clients, metal and guests.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Group,
+    help="The embedded lab on this machine: clients, metal and guests.",
+    epilog=epilog("lab"),
+    no_args_is_help=True,
+)
 
 
-@app.command("up", epilog=epilog("lab up"))
+@app.command("up", cls=Command, epilog=epilog("lab up"))
 def up(
     link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
     topology: Annotated[str, typer.Option(help="Which machines: a file's name in playbooks/topologies.")] = "single",
@@ -36,7 +41,7 @@ def up(
         print(json.dumps(embedded.status(), indent=2))
 
 
-@app.command("image", epilog=epilog("lab image"))
+@app.command("image", cls=Command, epilog=epilog("lab image"))
 def build_image(
     machines: Annotated[bool, typer.Option("--machines", help="Also build the disk for virtual machines.")] = False,
     suite: SuiteOption = None,
@@ -52,16 +57,16 @@ def build_image(
         print(json.dumps({"image": str(folder), "suite": release.suite}, indent=2))
 
 
-@app.command("down", epilog=epilog("lab down"))
+@app.command("down", cls=Command, epilog=epilog("lab down"))
 def down() -> None:
     """Remove the lab with all its namespaces, mounts, domains, processes and routes."""
     embedded.need_root()
     embedded.down(say)
 
 
-@app.command("status", epilog=epilog("lab status"))
+@app.command("status", cls=Command, epilog=epilog("lab status"))
 def status(_as_json: JsonOption = False) -> None:
-    """Print the lab's state as JSON, with or without --json; exit code 1 when it is not up."""
+    """Print the lab's state as JSON, with or without --json."""
     state = embedded.status()
     print(json.dumps(state, indent=2))
     raise SystemExit(0 if state["up"] else 1)

@@ -1,4 +1,4 @@
-"""The verb `list`."""
+"""The command `list`."""
 
 import json
 from collections.abc import Sequence

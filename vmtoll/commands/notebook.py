@@ -1,4 +1,4 @@
-"""The verb `notebook`: a notebook on a run, with the parameters that were asked for."""
+"""The command `notebook`: a notebook on a run, with the parameters that were asked for."""
 
 import json
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share."""
+"""Arguments and options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated

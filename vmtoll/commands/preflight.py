@@ -1,4 +1,4 @@
-"""The verb `preflight`: prints the result of each check as it comes."""
+"""The command `preflight`: prints the result of each check as it comes."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ from vmtoll.shell import say
 
 
 def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_json: JsonOption = False) -> None:
-    """Check the machines of a lab before anything runs; exit code 1 when a check fails.
+    """Check the machines of a lab before anything runs.
 
     Each line has the result (ok, warn, fail), the check, the machine, the finding and the fix. Preflight changes
     nothing. It sends load (iperf3, 2 s each way between each client and each machine under test) only to machines that

@@ -1,4 +1,4 @@
-"""The verb `publish`."""
+"""The command `publish`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The verb `replay`: a published experiment, run again on the machines at hand."""
+"""The command `replay`: a published experiment, run again on the machines at hand."""
 
 import re
 import sys
@@ -42,7 +42,7 @@ def replay(
     between_runs_pct: compare.BetweenRunsOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Re-run a published experiment here and report, per scenario, whether it was reproduced (exit code 3: not)."""
+    """Re-run a published experiment here and report, per scenario, whether it was reproduced."""
     from vmtoll.publish.bundle import open_bundle, open_run  # noqa: PLC0415 (loads the analysis)
 
     published = open_bundle(folder)

@@ -1,4 +1,4 @@
-"""The verb `replication`."""
+"""The command `replication`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The verb `report`."""
+"""The command `report`."""
 
 from vmtoll.commands.conclude import conclude
 from vmtoll.commands.options import JsonOption, RunArgument

@@ -1,4 +1,4 @@
-"""The verb `run`: one experiment, or all that repeat published ones."""
+"""The command `run`: one experiment, or all that repeat published ones."""
 
 import json
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def run(
 ) -> None:
     """Run an experiment and write its report. In the embedded lab, vmtoll sets the link to the experiment's rate.
 
-    `all` resumes where it was interrupted, and continues with the next experiment after one that fails (exit code 1).
+    `all` resumes where it was interrupted, and continues with the next experiment after one that fails.
     """
     size = size_of(scale, inventory)
     if experiment == "all":

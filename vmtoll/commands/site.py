@@ -1,4 +1,4 @@
-"""The verb `site`."""
+"""The command `site`."""
 
 import sys
 from pathlib import Path
@@ -23,8 +23,7 @@ def site(
     """Write a static page over all runs: filter, compare, link. It works from a file and from any web server.
 
     Bundles of others in results/contributed/ and --from are shown too, after a check. A bundle that is tampered,
-    unscrubbed or incomplete is left out with one sentence, and the exit code is 1; so it is for a run that cannot be
-    read.
+    unscrubbed or incomplete is left out with one sentence; so is a run that cannot be read.
     """
     from vmtoll.publish.contributed import admit, bundles  # noqa: PLC0415 (loads the analysis)
     from vmtoll.report.explorer import write_site  # noqa: PLC0415

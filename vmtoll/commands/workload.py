@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vmtoll.commands.examples import epilog
+from vmtoll.commands.help import Command, Group, epilog
 from vmtoll.commands.options import JsonOption
 from vmtoll.shell import say
 
 if TYPE_CHECKING:
     from vmtoll.access_log.traffic import Summary
 
-app = typer.Typer(help="Create workloads from access logs.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Create workloads from access logs.", epilog=epilog("workload"), no_args_is_help=True)
 
 
-@app.command("from-log", epilog=epilog("workload from-log"))
+@app.command("from-log", cls=Command, epilog=epilog("workload from-log"))
 def from_log(
     logs: Annotated[
         list[Path],

@@ -1,0 +1,63 @@
+"""What `--help` has of each command: examples that the command takes, exit codes, no value for a flag."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+from typer.testing import CliRunner
+
+from vmtoll.cli import app
+from vmtoll.commands.help import EXAMPLES, EXITS, OWN_EXITS
+
+
+def commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
+    """The group itself and all that is in it, by what a user types."""
+    yield name, group
+    for word, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands(command, f"{name} {word}".strip())
+        elif isinstance(command, TyperCommand):
+            yield f"{name} {word}".strip(), command
+
+
+PROGRAM = typer.main.get_command(app)
+assert isinstance(PROGRAM, TyperGroup)
+COMMANDS = dict(commands(PROGRAM))
+
+
+def test_every_command_has_an_example() -> None:
+    assert set(EXAMPLES) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_has_only_options_that_its_command_has(name: str) -> None:
+    for example in EXAMPLES[name]:
+        assert example in (COMMANDS[name].epilog or "")
+        words = shlex.split(example)[1:]
+        longest = max((each for each in COMMANDS if words[: len(each.split())] == each.split()), key=len)
+        command = COMMANDS[longest]
+        assert isinstance(command, TyperCommand)
+        context = command.make_context(longest, [], resilient_parsing=True)
+        command.make_parser(context).parse_args(words[len(longest.split()) :])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_has_exit_codes_and_no_value_for_a_flag(name: str) -> None:
+    done = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "500", "NO_COLOR": "1"})
+    assert "<bool>" not in done.stdout
+    (line,) = re.findall(r"Exit codes: (.*)\.\s*$", done.stdout, re.MULTILINE)
+    own = OWN_EXITS.get(name, {}) if name else {1: "", 3: ""}
+    assert [int(part.split()[0]) for part in line.split("; ")] == sorted({*EXITS, *own})
+
+
+def test_codes_of_their_own_belong_to_commands() -> None:
+    assert set(OWN_EXITS) < set(COMMANDS)
+
+
+def test_the_panels_have_the_order_of_the_work() -> None:
+    done = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100", "NO_COLOR": "1"})
+    panels = re.findall(r"╭─ (\w+) ", done.stdout)
+    assert panels == ["Options", "Lab", "Measure", "Read", "Plan", "Share", "Hosts"]
