@@ -1,1 +1,1 @@
-"""What people read: pages, charts, tables and sentences."""
+"""Pages, charts, tables and sentences for readers."""

@@ -78,8 +78,8 @@ def section(run: Run) -> dict[str, Any] | None:
     `objective` in words, `rows` (`server`, `environment`, `size`, and `cells` under `headings`), `more` (sentences on
     guests per host and on scaling), `assumptions`.
     """
-    found = capacity(run, default_slo(run))
-    several = len({result.workload for result in found.results}) > 1
+    assessment = capacity(run, default_slo(run))
+    several = len({result.workload for result in assessment.results}) > 1
     rows = [
         {
             "server": f"{result.server} · {result.workload}" if several else result.server,
@@ -92,38 +92,40 @@ def section(run: Run) -> dict[str, Any] | None:
                 "; ".join(map(note_text, result.notes)) or DASH,
             ],
         }
-        for result in found.results
+        for result in assessment.results
     ]  # fmt: skip
-    more, assumptions = list(more_sentences(found)), [ASSUMPTIONS[each] for each in found.assumptions]
-    objective = slo_text(found.slo) if found.slo else ""
+    more = list(more_sentences(assessment))
+    assumptions = [ASSUMPTIONS[assumption] for assumption in assessment.assumptions]
+    objective = slo_text(assessment.slo) if assessment.slo else ""
     content = {"objective": objective, "rows": rows, "headings": HEADINGS, "more": more, "assumptions": assumptions}
     return content if rows or more else None
 
 
-def document(found: Capacity) -> dict[str, Any]:
+def document(assessment: Capacity) -> dict[str, Any]:
     """Everything for `--json`: codes and numbers, and the deciding sentences; an interval without an end has null."""
-    content: dict[str, Any] = json.loads(TypeAdapter(Capacity).dump_json(found))
-    return content | {"sentences": list(sentences(found))}
+    content: dict[str, Any] = json.loads(TypeAdapter(Capacity).dump_json(assessment))
+    return content | {"sentences": list(sentences(assessment))}
 
 
-def lines(found: Capacity) -> Iterator[str]:
+def lines(assessment: Capacity) -> Iterator[str]:
     """Everything as text for a terminal, sentences first."""
-    yield from sentences(found)
-    for result in found.results:
+    yield from sentences(assessment)
+    for result in assessment.results:
         yield f"\n{result.server} on {result.environment}, {result.workload} ({size_text(result.size)} each)"
         yield from (f"    {name}: {text}" for name, text in facts(result))
-    for more in (list(more_sentences(found)), [f"assumed: {ASSUMPTIONS[each]}" for each in found.assumptions]):
+    assumed = [f"assumed: {ASSUMPTIONS[assumption]}" for assumption in assessment.assumptions]
+    for more in (list(more_sentences(assessment)), assumed):
         if more:
             yield "\n" + "\n".join(more)
 
 
-def sentences(found: Capacity) -> Iterator[str]:
+def sentences(assessment: Capacity) -> Iterator[str]:
     """One per server and sweep, by the demand: `nginx, 2,000/s at p99 ≤ 50 ms …: you need 3 metal hosts …`."""
-    demand, several = found.demand, len({result.workload for result in found.results}) > 1
-    if demand and not found.results:
+    demand, several = assessment.demand, len({result.workload for result in assessment.results}) > 1
+    if demand and not assessment.results:
         yield NO_SWEEP
-    for (server, workload), group in groupby(found.results, key=lambda r: (r.server, r.workload)):
-        if not demand or not found.slo:
+    for (server, workload), group in groupby(assessment.results, key=lambda r: (r.server, r.workload)):
+        if not demand or not assessment.slo:
             return
         results = list(group)
         needs = [_need(result, plan) for result in results if (plan := _plan(result))]
@@ -132,14 +134,14 @@ def sentences(found: Capacity) -> Iterator[str]:
         exposed = [r.environment for r in results if (p := _plan(r)) and (p.load_after_host_failure or math.inf) > 1]
         beware = f" Beware: the loss of one host overloads what is left of {' and '.join(exposed)}." if exposed else ""
         yield (
-            f"{server}{f' ({workload})' if several else ''}, {demand.rate_rps:,.0f}/s at {slo_text(found.slo)},"
+            f"{server}{f' ({workload})' if several else ''}, {demand.rate_rps:,.0f}/s at {slo_text(assessment.slo)},"
             f" {demand.headroom_pct:g}% headroom, {demand.spare} spare: {'; '.join(parts)}.{beware}"
             f"{_arrivals_sentence(results) if needs else ''}"
         )
 
 
 def _arrivals_sentence(results: Sequence[CapacityResult]) -> str:
-    """What a plan for even arrivals leaves out: in every sentence that names a number of machines."""
+    """Return the caveat of a plan for even arrivals; every sentence that names a number of machines has it."""
     results = [result for result in results if result.arrivals == "constant"]
     if not results:
         return " Requests came at random (Poisson)."
@@ -194,20 +196,20 @@ def _no_number(result: CapacityResult) -> str:
     return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
 
 
-def more_sentences(found: Capacity) -> Iterator[str]:
-    """How many guests may share a host, and how throughput scales."""
-    for shared in found.consolidations:
-        if shared.environment != METAL and shared.rates and found.slo:
-            where = environment_text(shared)
+def more_sentences(assessment: Capacity) -> Iterator[str]:
+    """Yield sentences on the guests that may share a host, and on the scaling of throughput."""
+    for shared in assessment.consolidations:
+        if shared.environment != METAL and shared.rates and assessment.slo:
+            environment = environment_text(shared)
             rates = ", ".join(map(_shared_text, shared.rates))
             yield (
-                f"{shared.server} on {where}, {shared.workload}: guests per host at {slo_text(found.slo)}: {rates}"
-                " (the load of all of them together)"
+                f"{shared.server} on {environment}, {shared.workload}: guests per host at {slo_text(assessment.slo)}:"
+                f" {rates} (the load of all of them together)"
             )
-    for scaling in found.scaling:
-        where = environment_text(scaling)
+    for scaling in assessment.scaling:
+        environment = environment_text(scaling)
         law = "Universal Scalability Law"
-        yield f"scaling of {scaling.server} on {where} over {scaling.over} ({law}): {scaling_text(scaling)}"
+        yield f"scaling of {scaling.server} on {environment} over {scaling.over} ({law}): {scaling_text(scaling)}"
 
 
 def _shared_text(shared: SharedRate) -> str:
@@ -219,13 +221,13 @@ def _shared_text(shared: SharedRate) -> str:
     return text if low == mid == high else f"{text} (by the estimate {mid}, at best {high})"
 
 
-def consolidation_text(found: Consolidation) -> str:
-    """What a number of guests carry together, and over how many the lightest and the heaviest load can be spread."""
-    if found.environment == METAL:
-        return f"carries {_level_text(found.levels[0])}"
-    carried = [f"{plural(level.guests, 'guest')} {_level_text(level)}" for level in found.levels]
-    ends = dict.fromkeys((found.rates[0].rate_rps, found.rates[-1].rate_rps))
-    spread = [_shared_text(shared) for shared in found.rates if shared.rate_rps in ends]
+def consolidation_text(consolidation: Consolidation) -> str:
+    """Describe the joint capacity of each number of guests, and the numbers that can share the extreme loads."""
+    if consolidation.environment == METAL:
+        return f"carries {_level_text(consolidation.levels[0])}"
+    carried = [f"{plural(level.guests, 'guest')} {_level_text(level)}" for level in consolidation.levels]
+    ends = dict.fromkeys((consolidation.rates[0].rate_rps, consolidation.rates[-1].rate_rps))
+    spread = [_shared_text(shared) for shared in consolidation.rates if shared.rate_rps in ends]
     return f"together {', '.join(carried)}; guests that meet the objective: {', '.join(spread)}"
 
 
@@ -373,16 +375,16 @@ def used_text(result: CapacityResult) -> str:
 
 def request_text(result: CapacityResult) -> str:
     """`0.045 ms of CPU, 0.0087 MiB of bodies`; of a guest also the CPU of its host."""
-    each = result.request
+    cost = result.request
     figures = (
-        (each.cpu_ms, "ms of CPU"), (each.host_cpu_ms, "ms of the host's CPU"), (each.host_energy_j, "J"),
-        (each.body_mib, "MiB of bodies"),
+        (cost.cpu_ms, "ms of CPU"), (cost.host_cpu_ms, "ms of the host's CPU"), (cost.host_energy_j, "J"),
+        (cost.body_mib, "MiB of bodies"),
     )  # fmt: skip
     return ", ".join(f"{estimate_text(estimate)} {unit}" for estimate, unit in figures if estimate) or "unknown"
 
 
 def estimate_text(estimate: Estimate, number: Callable[[float], str] = "{:.3g}".format, unit: str = "") -> str:
     """`0.045 [0.044, 0.046]`; without the brackets where there is no interval."""
-    text, known = f"{number(estimate.mid)}{unit}", estimate.low and math.isfinite(estimate.high)
-    low, high = (number(estimate.low), number(estimate.high)) if known else ("", "")
+    text, has_interval = f"{number(estimate.mid)}{unit}", estimate.low and math.isfinite(estimate.high)
+    low, high = (number(estimate.low), number(estimate.high)) if has_interval else ("", "")
     return text if low == high else f"{text} [{low}, {high}]"

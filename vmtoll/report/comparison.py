@@ -15,7 +15,7 @@ STATUSES = {
 
 
 def lines(result: RunComparison) -> Iterator[str]:
-    """What `vmtoll compare` prints: each scenario with its metrics, and the counts last."""
+    """Yield the lines of `vmtoll compare`: each scenario with its metrics, and the counts last."""
     labels = labels_of(dict.fromkeys(scenario.scenario for scenario in result.scenarios))
     for scenario in result.scenarios:
         label = f"{labels[scenario.scenario]} on {scenario.arm}"
@@ -33,7 +33,7 @@ def lines(result: RunComparison) -> Iterator[str]:
 
 
 def scenario_reason(scenario: ScenarioResult) -> str:
-    """Why a scenario has its status."""
+    """Reason for a scenario's status."""
     if scenario.why is Why.FACTS_DIFFER:
         return "; ".join(f"{fact.fact} differs" for fact in scenario.facts)
     if scenario.why is Why.METRICS:
@@ -43,7 +43,7 @@ def scenario_reason(scenario: ScenarioResult) -> str:
 
 
 def metric_reason(result: MetricResult) -> str:
-    """Why a metric has its status."""
+    """Reason for a metric's status."""
     agreement = result.agreement
     match agreement.why:
         case Why.CLAIMS_NOTHING:
@@ -98,7 +98,9 @@ def _interval(agreement: Agreement) -> str:
 
 
 def _needed(agreement: Agreement) -> str:
-    """How many more blocks the second run needs; without a number the first run itself is too imprecise."""
+    """Number of blocks that the second run still needs, in words; without a number the first run itself is too
+    imprecise.
+    """
     if agreement.blocks_needed is None:
         return "no number of blocks decides it, because the first run is too imprecise"
     return f"needs {plural(agreement.blocks_needed, 'more block')} (80% power)"

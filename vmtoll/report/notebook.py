@@ -76,13 +76,13 @@ def execute(name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None
     return path
 
 
-def _check(file: Path, known: Mapping[str, Mapping[str, str]], parameters: Mapping[str, Any]) -> None:
+def _check(file: Path, declared: Mapping[str, Mapping[str, str]], parameters: Mapping[str, Any]) -> None:
     """Each is one of the notebook's, RUN excepted, and a number where the notebook's own is one. Raises LoadError."""
     for key, value in parameters.items():
-        if key not in known or key == "RUN":
-            there_are = ", ".join(name for name in known if name != "RUN") or "none"
+        if key not in declared or key == "RUN":
+            there_are = ", ".join(name for name in declared if name != "RUN") or "none"
             raise LoadError(f"{file}: no parameter {key!r} to set; there are: {there_are}")
-        default = known[key]["default"]
+        default = declared[key]["default"]
         if default.replace(".", "", 1).isdigit() and not isinstance(value, int | float):
             raise LoadError(f"{file}: {key}: {value!r} is no number; give one, such as {default}")
 

@@ -124,6 +124,6 @@ def _rounded(attribute: re.Match[str]) -> str:
 def _classes(body: str, name: str) -> tuple[str, str]:
     """Styles that stand more than once become classes: (body, `<style>` element)."""
     often = [style for style, count in Counter(_STYLE.findall(body)).items() if count > 1]
-    names = {style: f"{name}-s{place}" for place, style in enumerate(often)}
+    names = {style: f"{name}-s{index}" for index, style in enumerate(often)}
     body = _STYLE.sub(lambda match: f' class="{names[match[1]]}"' if match[1] in names else match[0], body)
     return body, f"<style>{''.join(f'.{names[style]}{{{style}}}' for style in often)}</style>"

@@ -49,14 +49,14 @@ class Group:
 
     @property
     def text(self) -> str:
-        """What stands behind a chart's title: `open loop, 2,000 req/s`."""
+        """Suffix of a chart's title: `open loop, 2,000 req/s`."""
         if len(self.loads) == 1:
             return f"{self.loop} loop, {load_text(self.loads[0])}"
         return f"{self.kind}, {len(self.loads)} loads"
 
     @property
     def latency_caption(self) -> str:
-        """What the latencies of this loop are, in a sentence or two."""
+        """Describe the latencies of this loop in a sentence or two."""
         if self.open:
             return "Response times from the intended send: what waits behind a stall is counted."
         return (
@@ -97,7 +97,7 @@ def single_loads(run: Run) -> Iterator[Group]:
 
 
 def guest_suffix(run: Run, guest: Arm) -> str:
-    """What a title says of the guest: nothing when there is only one."""
+    """Suffix of a title that names the guest; empty when there is only one."""
     return f", {guest}" if len(run.guests) > 1 else ""
 
 
@@ -121,9 +121,9 @@ def grid(names: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]:
     panels = list(table.flat)
     for axes, name in zip(panels, names, strict=False):
         _entitle(axes, name)
-    for place in range(len(names), len(panels)):
-        panels[place].remove()
-        panels[place - columns].tick_params(labelbottom=True)
+    for index in range(len(names), len(panels)):
+        panels[index].remove()
+        panels[index - columns].tick_params(labelbottom=True)
     return figure, panels[: len(names)]
 
 
@@ -149,9 +149,9 @@ def curve_with_bars(
     if listed:
         x, y = [point[0] for point in listed], [point[1] for point in listed]
         axes.plot(x, y, color=item.colour, lw=1.4, ls=line, marker=item.marker, ms=5)
-    for place, _, low, high in listed:
+    for position, _, low, high in listed:
         if low is not None and high is not None and math.isfinite(high):
-            axes.vlines(place, low, high, color=item.colour, lw=1.2)
+            axes.vlines(position, low, high, color=item.colour, lw=1.2)
 
 
 def each_arm(

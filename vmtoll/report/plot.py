@@ -1,4 +1,4 @@
-"""What all charts share: size, type, colours, axes, legend. page.py turns the colours into CSS variables."""
+"""Style that all charts share: size, type, colours, axes, legend. page.py turns the colours into CSS variables."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -145,7 +145,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Look:
-    """How an arm is drawn, alike in every chart."""
+    """Style of an arm, the same in every chart."""
 
     label: str
     colour: str
@@ -165,11 +165,11 @@ def look(run: Run, arm: Arm) -> Look:
     """Colour, shape and fill: no two arms differ by colour alone; a control is hollow."""
     if arm.environment == METAL:
         return Look(arm_text(arm), SKY if arm.is_control else BLUE, "o", not arm.is_control)
-    place = run.guests.index(Arm(arm.environment))
-    shape = (place + place // len(GUESTS)) % 4  # from the fifth guest on a colour comes again, with another shape
+    index = run.guests.index(Arm(arm.environment))
+    shape = (index + index // len(GUESTS)) % 4  # from the fifth guest on a colour comes again, with another shape
     below = below_text(run.accelerator(arm), run.hardware(arm), " ({})")
     line: Literal["-", "--", "-.", ":"] = ("--", "-.", ":", "-")[shape]
-    return Look(arm_text(arm) + below, GUESTS[place % len(GUESTS)], "sD^v"[shape], not arm.is_control, line)
+    return Look(arm_text(arm) + below, GUESTS[index % len(GUESTS)], "sD^v"[shape], not arm.is_control, line)
 
 
 def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
@@ -234,10 +234,10 @@ def strip(lanes: Sequence[Lane], unit: str) -> Figure:
     step = 0.75 / max(len(looks), 2)
     figure, (axes,) = new_figure(len(rows) * max(1.0, 0.55 * len(looks)))
     for lane in lanes:
-        place = rows.index(lane.row) + (looks.index(lane.look) - (len(looks) - 1) / 2) * step
+        y = rows.index(lane.row) + (looks.index(lane.look) - (len(looks) - 1) / 2) * step
         jitter = np.linspace(-0.22, 0.22, len(lane.values)) * step
-        scatter(axes, lane.values, place + jitter, lane.look)
-        axes.plot([lane.values.median()] * 2, [place - step * 0.45, place + step * 0.45], color=INK, lw=1.6)
+        scatter(axes, lane.values, y + jitter, lane.look)
+        axes.plot([lane.values.median()] * 2, [y - step * 0.45, y + step * 0.45], color=INK, lw=1.6)
     everything = pd.concat([lane.values for lane in lanes])
     value_axis(axes, float(everything.min()), float(everything.max()), unit)
     row_axis(axes, rows)

@@ -62,7 +62,7 @@ class Part:
 
 def write_page(runs: Sequence[tuple[Run, RunAnalysis]], output: Path) -> Path:
     """Write the page of these runs, in this order, to the file `output` (replaced whole) and return its path."""
-    parts = [_part(run, analysis, place, output) for place, (run, analysis) in enumerate(runs, start=1)]
+    parts = [_part(run, analysis, number, output) for number, (run, analysis) in enumerate(runs, start=1)]
     text = environment().get_template("replication.html.j2").render(
         parts=parts, sentence=_sentence(parts), basis=_basis(parts),
         emulated=any(part.analysis.emulated for part in parts),
@@ -71,10 +71,10 @@ def write_page(runs: Sequence[tuple[Run, RunAnalysis]], output: Path) -> Path:
     return write(output, text)
 
 
-def _part(run: Run, analysis: RunAnalysis, place: int, output: Path) -> Part:
+def _part(run: Run, analysis: RunAnalysis, number: int, output: Path) -> Part:
     report = run.path / "report.html"
     link = quote(os.path.relpath(report, output.parent)) if report.is_file() else None
-    return Part(run, analysis, f"e{place}", points(run), _chart(run, analysis, f"e{place}"), link)
+    return Part(run, analysis, f"e{number}", points(run), _chart(run, analysis, f"e{number}"), link)
 
 
 def _chart(run: Run, analysis: RunAnalysis, anchor: str) -> tuple[str, Chart, Markup] | None:
@@ -97,7 +97,7 @@ def _sentence(parts: Sequence[Part]) -> str:
 
 
 def _basis(parts: Sequence[Part]) -> list[tuple[str, list[str]]]:
-    """What the outcomes rest on: (heading, the different values over all runs)."""
+    """Basis of the outcomes: (heading, the different values over all runs)."""
     values: dict[str, list[str]] = {}
     for part in parts:
         manifest = part.run.manifest
@@ -108,7 +108,9 @@ def _basis(parts: Sequence[Part]) -> list[tuple[str, list[str]]]:
         values.setdefault("Lab", []).append(manifest.lab)
         values.setdefault("Scale", []).append(manifest.experiment.scale or "one size")
         values.setdefault("Measured", []).append(manifest.started_at[:10])
-    return [(name, list(dict.fromkeys(filter(None, each)))) for name, each in values.items() if any(each)]
+    return [
+        (name, list(dict.fromkeys(filter(None, different)))) for name, different in values.items() if any(different)
+    ]
 
 
 def _machine(host: Mapping[str, Any]) -> str:

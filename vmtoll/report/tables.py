@@ -56,7 +56,7 @@ def _figures(run: Run, scenario: Scenario, arm: Arm, trials: list[TrialRecord]) 
     row: dict[str, Cell] = {"trials": len(trials)}
     row |= {validity.value: sum(trial.validity is validity for trial in trials) for validity in Validity}
     row |= {column: _median(used[column]) for column in NUMBERS}
-    row["limiter"] = each.value if (each := limiter(run, used["record"])) else None
+    row["limiter"] = limiting.value if (limiting := limiter(run, used["record"])) else None
     logged = used[used[LOGGED].notna().any(axis=1)]
     merged = merged_percentiles(run.path, logged) or (None,) * 4
     for name, value in zip(("p50", "p90", "p99", "p999"), merged, strict=True):
@@ -70,7 +70,7 @@ def _figures(run: Run, scenario: Scenario, arm: Arm, trials: list[TrialRecord]) 
 
 
 def _requests(trials: pd.DataFrame, prefix: str = "") -> pd.Series:
-    """How many responses the figures of each trial are made of; a percentile of unknown many is shown."""
+    """Number of responses behind the figures of each trial; where it is unknown, enough to show every percentile."""
     counted = trials[f"{prefix}transactions"].fillna(trials[f"{prefix}requests"])
     return counted.fillna(max(FEWEST.values())).astype(float)
 

@@ -24,30 +24,30 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per server whose load was spread over two numbers of guests or more."""
     if not (slo := default_slo(run)):
         return []
-    found = [each for each in consolidations(rate_sweeps(run), slo) if each.rates]
-    servers = dict.fromkeys(each.server for each in found if each.environment != METAL)
-    return [_chart(run, server, [each for each in found if each.server == server], slo) for server in servers]
+    arms = [arm for arm in consolidations(rate_sweeps(run), slo) if arm.rates]
+    servers = dict.fromkeys(arm.server for arm in arms if arm.environment != METAL)
+    return [_chart(run, server, [arm for arm in arms if arm.server == server], slo) for server in servers]
 
 
 def _chart(run: Run, server: str, arms: Sequence[Consolidation], slo: Slo) -> Chart:
     figure, (tail, cpu, carried) = stack(("p99", "CPUs busy on the host", "req/s within the objective"), 6.4)
-    looks = [look(run, Arm(each.environment)) for each in arms]
-    for each, item in zip(arms, looks, strict=True):
-        ends = (each.rates[0], each.rates[-1]) if len(each.rates) > 1 else each.rates
+    looks = [look(run, Arm(arm.environment)) for arm in arms]
+    for arm, item in zip(arms, looks, strict=True):
+        ends = (arm.rates[0], arm.rates[-1]) if len(arm.rates) > 1 else arm.rates
         for shared, line in zip(ends, ("-", "--"), strict=False):
             _curve(tail, shared.p99_us.items(), item, line)
             _curve(cpu, shared.host_cpus.items(), item, line)
-        rates = [(level.guests, level.carries_rps) for level in each.levels]
+        rates = [(level.guests, level.carries_rps) for level in arm.levels]
         _curve(carried, [(n, Ends(rps.low or 0.0, rps.mid or 0.0, rps.high or 0.0)) for n, rps in rates], item, "-")
     tail.axhline(slo.p99_ms * 1000, color=INK, lw=1.0, ls=":")
     latency_axis(tail.yaxis, tail.dataLim.y0, tail.dataLim.y1)
     plain_axis(cpu.yaxis, max(cpu.dataLim.y1, 0.01))
     plain_axis(carried.yaxis, max(carried.dataLim.y1, 1.0))
-    numbers = sorted({level.guests for each in arms for level in each.levels})
+    numbers = sorted({level.guests for arm in arms for level in arm.levels})
     set_ticks(carried.xaxis, numbers)
     carried.set(xlim=(numbers[0] - 0.4, numbers[-1] + 0.4), xlabel="guests on the host")
     legend(figure, looks, lines=True)
-    texts = [f"{item.label}: {consolidation_text(each)}" for each, item in zip(arms, looks, strict=True)]
+    texts = [f"{item.label}: {consolidation_text(arm)}" for arm, item in zip(arms, looks, strict=True)]
     caption = (
         f"Objective (dotted): {slo_text(slo)}. Full line: the lightest total load; dashed: the heaviest. Bars: 95%"
         " intervals over blocks; in the lowest panel, from the rate that is shown to meet the objective to the one that"
@@ -59,5 +59,9 @@ def _chart(run: Run, server: str, arms: Sequence[Consolidation], slo: Slo) -> Ch
 
 def _curve(axes: Axes, points: Iterable[tuple[int, Estimate | None]], item: Look, line: str) -> None:
     """A line through the estimates that are known, with their intervals."""
-    known = ((guests, each.mid, each.low, each.high) for guests, each in points if each and math.isfinite(each.mid))
-    curve_with_bars(axes, known, item, line)
+    finite = (
+        (guests, estimate.mid, estimate.low, estimate.high)
+        for guests, estimate in points
+        if estimate and math.isfinite(estimate.mid)
+    )
+    curve_with_bars(axes, finite, item, line)

@@ -73,8 +73,8 @@ def unsent(trials: pd.DataFrame) -> list[float]:
 
 
 def _is_behind(record: TrialRecord) -> bool:
-    """Whether the tool could not send, or sent so late that its delay is most of the p99. A server that is overloaded
-    makes a tool late, too, by less than its own response time.
+    """Return whether the tool could not send, or sent so late that its delay is most of the p99. A server that is
+    overloaded makes a tool late, too, by less than its own response time.
     """
     measured, limits = record.primary, record.limits(Role.PRIMARY)
     if measured is None or Code.RATE_NOT_REACHED not in limits:
@@ -84,7 +84,7 @@ def _is_behind(record: TrialRecord) -> bool:
 
 
 def _end(group: Group, steps: pd.DataFrame, sent: pd.DataFrame) -> str:
-    """Why the rates end where they do."""
+    """Reason why the rates end where they do."""
     if len(sent) < len(steps):
         return f"the load tool fell behind at {steps[X].iloc[len(sent)]:,.0f}"
     if steps.index[-1] < max(load.value for load in group.loads):

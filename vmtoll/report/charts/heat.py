@@ -31,7 +31,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How all panels of a chart place time: `blocks` side by side, `width` columns each of `seconds` seconds."""
+    """Time axis that all panels of a chart share: `blocks` side by side, `width` columns each of `seconds` seconds."""
 
     blocks: tuple[int, ...]
     seconds: int
@@ -93,8 +93,8 @@ def layout_of(counted: pd.DataFrame) -> Layout:
 
 def cells_of(counted: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     """One row per cell: `column`, `latency_us`, `count` and `share` of the requests of that column."""
-    place = {block: place for place, block in enumerate(layout.blocks)}
-    column = counted["block"].map(place) * layout.width + counted["second"] // layout.seconds
+    index = {block: index for index, block in enumerate(layout.blocks)}
+    column = counted["block"].map(index) * layout.width + counted["second"] // layout.seconds
     grouped = counted.assign(column=column).groupby(["column", "latency_us"], as_index=False)
     cells: pd.DataFrame = grouped.agg(count=("count", "sum"))
     return cells.assign(share=cells["count"] / cells.groupby("column")["count"].transform("sum"))
@@ -117,7 +117,7 @@ def _panel(axes: Axes, cells: pd.DataFrame, layout: Layout, item: Look) -> None:
         if boxes:
             outline = Outline.make_compound_path(*boxes)
             axes.add_patch(PathPatch(outline, color=item.colour, lw=0, alpha=0.12 + 0.22 * level))
-    starts = [place * layout.width for place in range(len(layout.blocks))]
+    starts = [index * layout.width for index in range(len(layout.blocks))]
     for start in starts[1:]:
         axes.axvline(start, color=INK, lw=0.5, alpha=0.4)
     axes.set_xlim(0, len(starts) * layout.width)

@@ -29,12 +29,12 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
             merged = merged_percentiles(run.path, trials)
             merged_all &= merged is not None
             values = merged or tuple(float(trials[column].median()) for column in COLUMNS)
-            place, item = row + (lane - (len(looks) - 1) / 2) * step, looks[lane]
-            axes.plot(values, [place] * len(values), color=item.colour, lw=1.4, zorder=2)
+            y, item = row + (lane - (len(looks) - 1) / 2) * step, looks[lane]
+            axes.plot(values, [y] * len(values), color=item.colour, lw=1.4, zorder=2)
             for value, size in zip(values, (16, 26, 46, 26), strict=True):
                 face = item.colour if item.filled else "none"
-                axes.scatter(value, place, s=size, marker=item.marker, color=face, edgecolors=item.colour, zorder=3)
-            jitter = place + np.linspace(-0.2, 0.2, len(trials)) * step
+                axes.scatter(value, y, s=size, marker=item.marker, color=face, edgecolors=item.colour, zorder=3)
+            jitter = y + np.linspace(-0.2, 0.2, len(trials)) * step
             p99 = trials[COLUMNS[2]]
             axes.scatter(p99, jitter, s=26, marker="|", color=item.colour, linewidths=1.0, alpha=0.8, zorder=1)
             seen += [*values, *p99]

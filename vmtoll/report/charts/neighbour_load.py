@@ -38,8 +38,8 @@ def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
     for axes, field in zip(panels, first.fields, strict=True):
         for curve, item in zip(curves, looks, strict=True):
             levels = ((scale * step.load.value, step.level(field)) for step in curve.steps)
-            known = ((load, level.ratio, level.low, level.high) for load, level in levels if level)
-            curve_with_bars(axes, known, item, item.line)
+            points = ((load, level.ratio, level.low, level.high) for load, level in levels if level)
+            curve_with_bars(axes, points, item, item.line)
     plain_axis(panels[0].yaxis, max(panels[0].dataLim.y1, 1.0))
     if panels[1].dataLim.y1 > panels[1].dataLim.y0 > 0:
         latency_axis(panels[1].yaxis, panels[1].dataLim.y0, panels[1].dataLim.y1)

@@ -43,9 +43,9 @@ def _forest(run: Run, metric: Metric, rows: Sequence[Row], margin: float, *, fir
     axes.axvspan(-math.log1p(margin), math.log1p(margin), color=BAND, lw=0, zorder=0)
     axes.axvline(0, color=INK, lw=1.0, zorder=1)
     reach = [0.0, -math.log1p(2 * margin), math.log1p(2 * margin)]
-    for place, (_, comparison, verdict) in enumerate(rows):
+    for index, (_, comparison, verdict) in enumerate(rows):
         style = look(run, comparison.arm)
-        reach += _row(axes, place, verdict, style.colour, style.marker)
+        reach += _row(axes, index, verdict, style.colour, style.marker)
     low, high = min(reach), max(reach)
     pad = 0.06 * (high - low)
     axes.set_xlim(low - pad, high + pad)
@@ -115,8 +115,8 @@ def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
     else:
         marks = {math.log(r): f"{r:g}×" for r in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.2, 1.5, 2)}
     kept: list[float] = []
-    for place in sorted((m for m in marks if low <= m <= high), key=abs):
-        if all(abs(place - other) >= (high - low) / 6 for other in kept):
-            kept.append(place)
+    for position in sorted((m for m in marks if low <= m <= high), key=abs):
+        if all(abs(position - other) >= (high - low) / 6 for other in kept):
+            kept.append(position)
     set_ticks(axes.xaxis, kept, lambda x: marks[min(marks, key=lambda m: abs(m - x))])
     axes.set_xlabel("overhead of the guest" if metric.higher_is_better else "guest ÷ metal")

@@ -24,30 +24,30 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     charts: dict[tuple[Over, str, float | None], list[Scaling]] = {}
     for scaling in scalings(run):
         charts.setdefault((scaling.over, scaling.workload, scaling.users), []).append(scaling)
-    return [_chart(run, found) for found in charts.values()]
+    return [_chart(run, group) for group in charts.values()]
 
 
-def _chart(run: Run, found: Sequence[Scaling]) -> Chart:
-    servers, units = sorted({scaling.server for scaling in found}), UNITS[found[0].over]
+def _chart(run: Run, group: Sequence[Scaling]) -> Chart:
+    servers, units = sorted({scaling.server for scaling in group}), UNITS[group[0].over]
     figure, panels = grid(servers)
-    looks = {scaling.environment: _look(run, scaling) for scaling in found}
-    for scaling in found:
+    looks = {scaling.environment: _look(run, scaling) for scaling in group}
+    for scaling in group:
         axes, item, law = panels[servers.index(scaling.server)], looks[scaling.environment], scaling.law
         levels = [point.level for point in scaling.points]
         scatter(axes, levels, [point.throughput_rps for point in scaling.points], item)
         curve = np.geomspace(min(levels), law.largest, POINTS)
         axes.plot(curve, [law.throughput(level) for level in curve], color=item.colour, lw=1.4, ls=item.line)
-    points = [point for scaling in found for point in scaling.points]
+    points = [point for scaling in group for point in scaling.points]
     load_axis(panels[0].xaxis, min(point.level for point in points), max(point.level for point in points))
     plain_axis(panels[0].yaxis, max(point.throughput_rps for point in points))
     legend(figure, list(looks.values()), lines=True, marks=False)
-    texts = [f"{s.server} on {looks[s.environment].label}: {scaling_text(s)}" for s in found]
+    texts = [f"{s.server} on {looks[s.environment].label}: {scaling_text(s)}" for s in group]
     caption = (
         "One point per trial that is neither client-limited nor link-limited. The line is the Universal Scalability"
         " Law, γN / (1 + σ(N − 1) + κN(N − 1)), fitted to them: σ is contention, a queue for something shared, κ"
         " coherency, the cost of agreeing, with their 95% intervals over blocks in brackets."
     )
-    return Chart.of(f"Throughput over {units} ({found[0].tool})", caption, texts, figure, units, "requests per second")
+    return Chart.of(f"Throughput over {units} ({group[0].tool})", caption, texts, figure, units, "requests per second")
 
 
 def _look(run: Run, scaling: Scaling) -> Look:

@@ -28,8 +28,8 @@ def _chart(run: Run, group: Group, guest: Arm) -> Chart | None:
     for axes, (server, pairs) in zip(panels, blocks.items(), strict=True):
         for _, pair in pairs.iterrows():
             axes.plot([0, 1], pair, color=SOFT, lw=0.9, zorder=2)
-        for place, (side, item) in enumerate(zip((BASELINE, guest), sides, strict=True)):
-            scatter(axes, [place] * len(pairs), pairs[side], item)
+        for index, (side, item) in enumerate(zip((BASELINE, guest), sides, strict=True)):
+            scatter(axes, [index] * len(pairs), pairs[side], item)
         axes.set_xticks([0, 1], ["metal", "guest"])
         axes.set_xlim(-0.35, 1.35)
         axes.grid(visible=False, axis="x")

@@ -39,7 +39,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
         for name in dict.fromkeys(shown[loop_of(item.scenario.load)])
         if name in item.metrics and len(item.metrics[name].levels.keys() - {METAL}) > 1
     ]
-    return [_chart(run, result, *item, first=not place) for place, item in enumerate(drawn)]
+    return [_chart(run, result, *item, first=not index) for index, item in enumerate(drawn)]
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class _Bar:
 def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric, *, first: bool) -> Chart:
     bars = _bars(result, entry)
     figure, (axes,) = new_figure(1.5 * len(bars))
-    for place, bar in enumerate(bars):
-        _draw(axes, place, bar)
+    for index, bar in enumerate(bars):
+        _draw(axes, index, bar)
         if bar.start is not None and bar.step and bar.step.step is StepKind.CUMULATIVE:
-            axes.plot([bar.start] * 2, [place - 1 + BAR / 2, place + BAR / 2], color=SOFT, lw=0.8, zorder=2)
-    singles = [place for place, bar in enumerate(bars) if bar.step and bar.step.step is StepKind.SINGLE]
+            axes.plot([bar.start] * 2, [index - 1 + BAR / 2, index + BAR / 2], color=SOFT, lw=0.8, zorder=2)
+    singles = [index for index, bar in enumerate(bars) if bar.step and bar.step.step is StepKind.SINGLE]
     looks = [item for kind, item in LOOKS.items() if any(bar.step and bar.step.kind is kind for bar in bars)]
     metal = entry.levels.get(METAL)
     if metal:
@@ -127,18 +127,18 @@ def _ends(step: TuningStep) -> tuple[float, ...]:
     return step.start + sign * step.gain.low, step.start + sign * step.gain.high
 
 
-def _draw(axes: Axes, place: int, bar: _Bar) -> None:
+def _draw(axes: Axes, index: int, bar: _Bar) -> None:
     if bar.start is None or bar.end is None:
         return
     item = LOOKS.get(bar.step.kind) if bar.step else None
     colour = item.colour if item else SOFT
     axes.barh(
-        place, bar.end - bar.start, left=bar.start, height=BAR, edgecolor=colour, lw=1.2, zorder=3,
+        index, bar.end - bar.start, left=bar.start, height=BAR, edgecolor=colour, lw=1.2, zorder=3,
         facecolor=colour if bar.step is None or (item and item.filled) else "none",
         alpha=0.45 if bar.step is None else 1.0,
     )  # fmt: skip
     if bar.ends:
-        axes.plot(bar.ends, [place] * len(bar.ends), color=INK, lw=1.4, zorder=4)
+        axes.plot(bar.ends, [index] * len(bar.ends), color=INK, lw=1.4, zorder=4)
 
 
 def _unit(metric: Metric) -> str:

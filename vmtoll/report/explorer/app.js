@@ -118,9 +118,9 @@ function runCard(run, s) {
       fact(term("block", "Blocks"), `${run.blocks}`)),
     run.disagreements.length > 0 && el("details", null,
       el("summary", null, `Closed and open loop disagree: ${run.disagreements.length}`),
-      el("ul", null, run.disagreements.map((one) => el("li", null, el("b", null, `${one.server}, ${one.environment}: `),
-        `closed loop (${one.closed.label}): ${one.closed.text}; open loop (${one.open.label}): ${one.open.text}. `,
-        el("span", { class: "soft" }, one.reason))))),
+      el("ul", null, run.disagreements.map((item) => el("li", null, el("b", null, `${item.server}, ${item.environment}: `),
+        `closed loop (${item.closed.label}): ${item.closed.text}; open loop (${item.open.label}): ${item.open.text}. `,
+        el("span", { class: "soft" }, item.reason))))),
     el("p", { class: "links" },
       el("a", { href: address({ view: "scenarios", run: run.id }) }, "Scenarios"),
       run.report && el("a", { href: encodeURI(run.report) }, "Report"),
@@ -244,7 +244,7 @@ function differences(x, y) {
   const short = (value) => (JSON.stringify(value) ?? "unknown").replace(/^"(.*)"$/, "$1").replace(/^([0-9a-f]{12})[0-9a-f]{20,}$/, "$1…");
   return [...new Set([...Object.keys(x), ...Object.keys(y)])]
     .map((fact) => [fact, short(x[fact]), short(y[fact])]).filter(([fact]) => JSON.stringify(x[fact]) !== JSON.stringify(y[fact]))
-    .map(([fact, one, other]) => `${fact} differs (${one}, ${other})`);
+    .map(([fact, a, b]) => `${fact} differs (${a}, ${b})`);
 }
 
 /** A table that becomes a list of cards on a narrow screen: each cell knows its heading. Groups are [heading or null, rows];

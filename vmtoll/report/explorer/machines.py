@@ -32,8 +32,8 @@ def _below(run: Run, arm: Arm) -> tuple[str, Facts]:
     hosts = [(name, facts) for name, facts in run.hosts.items() if facts.get("role") == "kvm_host"]
     if run.accelerator(arm) is not Accelerator.NONE and len(hosts) == 1:
         return hosts[0]
-    own = [(name, facts) for name, facts in run.hosts.items() if facts.get("environment") == arm.environment]
-    return own[0] if own else ("", {})
+    machines = [(name, facts) for name, facts in run.hosts.items() if facts.get("environment") == arm.environment]
+    return machines[0] if machines else ("", {})
 
 
 def _mitigations(facts: Facts) -> str:

@@ -32,9 +32,9 @@ def published_text(result: ClaimResult) -> str:
 
 
 def side_text(side: ClaimSide, sides: Sequence[ClaimSide]) -> str:
-    """What tells this side from the others: `lighttz`, or `nginx on metal, page-4k, 100 users`."""
+    """Text that distinguishes this side from the others: `lighttz`, or `nginx on metal, page-4k, 100 users`."""
     keys = ("server", "environment", "workload", "users")
-    differing = [key for key in keys if len({str(getattr(one, key)) for one in sides}) > 1]
+    differing = [key for key in keys if len({str(getattr(other, key)) for other in sides}) > 1]
     texts = [(key, _names(getattr(side, key))) for key in differing or ("server", "environment")]
     return ", ".join(f"{text} users" if key == "users" else text for key, text in texts if text)
 
@@ -46,7 +46,7 @@ def _names(value: str | int | Sequence[str] | Sequence[int] | None) -> str:
 
 
 def estimator_text(used: EstimatorUsed, blocks: int) -> str:
-    """How one figure was made of the blocks' figures: `median of 6`."""
+    """Estimator that made one figure of the blocks' figures: `median of 6`."""
     return {
         EstimatorUsed.NONE: "no figure",
         EstimatorUsed.MEDIAN: f"median of {blocks}",
@@ -60,12 +60,12 @@ def estimator_text(used: EstimatorUsed, blocks: int) -> str:
 
 
 def reasons_text(result: ClaimResult) -> str:
-    """Why a claim has its outcome."""
+    """Reasons for a claim's outcome."""
     return "; ".join(dict.fromkeys(reason_text(reason, result) for reason in result.reasons))
 
 
 def heading_text(figure: PublishedFigure) -> str:
-    """What published figures of one metric and load have in common."""
+    """Heading of the published figures of one metric and load."""
     command = f"{figure.tool} {figure.load}{' -k' if figure.keep_alive == 'yes' else ''}".strip()
     size = figure.payload_bytes + (" bytes" if figure.payload_bytes.isdigit() else "")
     local = ", client on the same machine" if figure.environment == "localhost" else ""
@@ -73,7 +73,7 @@ def heading_text(figure: PublishedFigure) -> str:
 
 
 def point_text(point: Point) -> str:
-    """Why a published figure has its shape, how ours was made, and what else differs from the source."""
+    """Reason for a published figure's shape, our estimator, and all other differences from the source."""
     reasons = [reason_text(reason, point) for reason in point.reasons]
     published = point.published_ratio
     parts = [f"published {published:.3g}; here {reasons.pop(0)}"] if published is not None and reasons else []

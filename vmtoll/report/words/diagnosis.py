@@ -43,7 +43,7 @@ def lacking_text(step: Step) -> str:
 
 
 def unknown_text(step: Step) -> str:
-    """Why neither the definition nor the host shows a step."""
+    """Reason why neither the definition nor the host shows a step."""
     device = f" ({step.device})" if step.device else ""
     if step.tuning is Tuning.VHOST:
         return f"vhost{device}: the definition leaves it to libvirt, and the guest is off; the host has vhost"
@@ -58,7 +58,7 @@ def taken_text(step: Step) -> str:
 
 
 def condition_text(step: Step) -> str:
-    """What the host must have before the change, or what to know; empty where there is nothing."""
+    """Prerequisites of the change on the host, or facts to know before it; empty where there is nothing."""
     host = step.host or {}
     if step.tuning is Tuning.HUGE_PAGES:
         return _pages_text(host)

@@ -12,9 +12,9 @@ def finding_text(finding: Finding) -> str:
     """
     role = "cross-check" if finding.role is Role.CROSSCHECK else ""
     seen_on = finding.machine, finding.tool if finding.code in _OF_THE_TOOL or role else "", role
-    where = ", ".join(dict.fromkeys(name for name in seen_on if name))
+    source = ", ".join(dict.fromkeys(name for name in seen_on if name))
     text = _FINDINGS[finding.code](finding)
-    return f"{where}: {text}" if where else text
+    return f"{source}: {text}" if source else text
 
 
 INFLUENCES = {

@@ -59,7 +59,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a word of the headline means, in a sentence or two; `term`: its entry in the page's glossary."""
+    """Meaning of a word of the headline, in a sentence or two; `term`: its entry in the page's glossary."""
 
     term: str
     word: str
@@ -244,7 +244,7 @@ class _Part:
         return _capital(f"{'under open load, ' if self.metric == TAIL else ''}{text}.")
 
     def _counts(self) -> str:
-        """Where the comparisons differ: how many of each kind, with the range of what is decided."""
+        """Sentence for comparisons that differ: the number of each kind, with the range of the decided ones."""
         parts = []
         for kind in KINDS:
             if members := self._of(kind):
@@ -286,7 +286,7 @@ class _Part:
         return "; ".join(parts)
 
     def _of(self, kind: Kind) -> list[tuple[str, Verdict]]:
-        """Those of a kind, by the size of the effect where it is decided."""
+        """Verdicts of a kind, by the size of the effect where it is decided."""
         members = [(name, verdict) for name, verdict in self.verdicts if verdict.kind is kind]
         return sorted(members, key=_size) if kind in DECIDED else members
 
@@ -314,6 +314,6 @@ def is_vague(verdict: Verdict) -> bool:
 
 
 def _size(member: tuple[str, Verdict]) -> float:
-    """How far a ratio lies from one, alike in both directions."""
+    """Distance of a ratio from 1 as a factor, the same in both directions."""
     estimate = member[1].estimate
     return max(estimate.ratio, 1 / estimate.ratio) if estimate else 0.0

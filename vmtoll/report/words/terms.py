@@ -163,12 +163,12 @@ METAL_HARDWARE = {
 
 
 def module_text(module: str) -> str:
-    """Why a guest is emulated although its host has /dev/kvm."""
+    """Reason why a guest is emulated although its host has /dev/kvm."""
     return f"/dev/kvm of its host belongs to {module}, which is neither kvm_intel nor kvm_amd."
 
 
 def below_text(accelerator: Accelerator, hardware: Hardware, form: str = "{}") -> str:
-    """What qualifies a guest's figures: `emulated`, `nested KVM`, in this form; empty for metal and native KVM."""
+    """Qualifier of a guest's figures: `emulated`, `nested KVM`, in this form; empty for metal and native KVM."""
     below_kvm = _BELOW_KVM.get(hardware) if accelerator == Accelerator.KVM else None
     text = "emulated" if accelerator == Accelerator.TCG else below_kvm
     return form.format(text) if text else ""
@@ -203,7 +203,9 @@ def load_text(load: Load) -> str:
 
 
 def place_text(load: Load) -> str:
-    """What shares the host: `2 guests, neighbour at 50% of capacity`; empty where the workload does not say."""
+    """Guests and neighbour load on the host: `2 guests, neighbour at 50% of capacity`; empty where the workload does
+    not say.
+    """
     parts = [plural(load.guests, "guest")] if load.guests else []
     return ", ".join(parts + ([neighbour_text(load.neighbour)] if load.neighbour else []))
 

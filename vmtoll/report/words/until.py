@@ -1,4 +1,4 @@
-"""How a run ended that went on until its comparisons were known."""
+"""Ending, in words, of a run that went on until its comparisons were known."""
 
 from vmtoll.model.run import Manifest
 from vmtoll.model.until import Look, Stop

@@ -85,13 +85,13 @@ def _factor(ratio: float) -> str:
 
 
 def form_of(verdicts: Sequence[Verdict]) -> str:
-    """How verdicts of one metric and kind are put together: `less`, `more` or `times`."""
+    """Form in which verdicts of one metric and kind are summarised: `less`, `more` or `times`."""
     ratios = [verdict.estimate.ratio for verdict in verdicts if verdict.estimate]
     return "less" if max(ratios) < 1 else "times" if max(ratios) >= 2 else "more"
 
 
 def effect_text(verdicts: Sequence[Verdict], amount: str, guest: str) -> str:
-    """What verdicts of one metric and kind say together, with an amount in their form."""
+    """Summarise verdicts of one metric and kind, with an amount in their form."""
     template: str = getattr(METRIC_LABELS[verdicts[0].metric.name], form_of(verdicts))
     return template.format(guest=guest, amount=amount)
 
@@ -157,8 +157,8 @@ def variance_text(shares: VarianceShares | None) -> str:
     """`sd 2.1%: boot 60%, block 30%, trial 10%`; without a share that is not known."""
     if shares is None:
         return DASH
-    known = {"boot": shares.boot, "block": shares.block, "trial": shares.trial}
-    parts = [f"{name} {100 * part:.0f}%" for name, part in known.items() if part is not None]
+    parts_by_name = {"boot": shares.boot, "block": shares.block, "trial": shares.trial}
+    parts = [f"{name} {100 * part:.0f}%" for name, part in parts_by_name.items() if part is not None]
     return f"sd {percent(math.expm1(shares.sd))}: {', '.join(parts)}"
 
 
@@ -181,7 +181,7 @@ def trials_text(side: TrialShare) -> str:
 
 
 def because_text(verdict: Verdict) -> str:
-    """Why a verdict is invalid or does not apply; empty where it is neither."""
+    """Reason why a verdict is invalid or does not apply; empty where it is neither."""
     return "" if verdict.because is None else _BECAUSE[verdict.because](verdict)
 
 
@@ -220,8 +220,8 @@ def _no_throughput(verdict: Verdict) -> str:
 
 def _distorted(verdict: Verdict) -> str:
     """The gates that distort, each with its trials: `background-cpu in 6 of 12 trials`."""
-    found = Counter(verdict.baseline.findings) + Counter(verdict.compared.findings)
-    gates = [f"{code} in {count}" for code, count in found.most_common() if code in DISTORTING]
+    trials_by_code = Counter(verdict.baseline.findings) + Counter(verdict.compared.findings)
+    gates = [f"{code} in {count}" for code, count in trials_by_code.most_common() if code in DISTORTING]
     return f"{', '.join(gates) or 'findings'} of {verdict.baseline.used + verdict.compared.used} trials"
 
 
@@ -291,9 +291,9 @@ def _limited(note: Note, verdict: Verdict, guest: str) -> str:
     return f"{limited_text(verdict.limited_by)}: {' and '.join(counts)}"
 
 
-def _sided(what: str) -> NoteWords:
+def _sided(outcome: str) -> NoteWords:
     return lambda note, verdict, guest: (
-        f"trials {what}: {note.values['baseline']:.0f} of {verdict.baseline.trials} on {METAL},"
+        f"trials {outcome}: {note.values['baseline']:.0f} of {verdict.baseline.trials} on {METAL},"
         f" {note.values['compared']:.0f} of {verdict.compared.trials} on {guest}"
     )
 
@@ -309,7 +309,7 @@ def _failed_share(available: Share, name: str) -> str:
 
 
 def _attained(note: Note, verdict: Verdict, guest: str) -> str:
-    """How much of an open loop's rate each side answered."""
+    """Share of an open loop's rate that each side answered."""
     short = []
     for name, side in ((METAL, "baseline"), (guest, "compared")):
         attained = note.values.get(f"{side}_attained")
@@ -414,7 +414,7 @@ _STEP_BECAUSE = {
 
 
 def disagreement_text(disagreement: Disagreement) -> str:
-    """What the data offer as an explanation."""
+    """Explanation that the data offer."""
     closed, opened = disagreement.closed, disagreement.open
     parts = [
         "CPU per request depends on the load"
@@ -435,7 +435,7 @@ def disagreement_text(disagreement: Disagreement) -> str:
 
 
 def _drawn(side: str, closed: DisagreementSide, opened: DisagreementSide, arm: Arm) -> str:
-    """How far the rate of the open loop lies below what the closed loop drew; empty when unknown."""
+    """Rate of the open loop as a share of the rate that the closed loop drew; empty when unknown."""
     drawn, offered = getattr(closed, side), getattr(opened, side)
     if not drawn or offered is None:
         return ""
