@@ -71,14 +71,14 @@ def _levels(steps: Mapping[int, Sequence[Step]], slo: Slo) -> tuple[Level, ...]:
 
 
 def _rates(steps: Mapping[int, Sequence[Step]], slo: Slo, *, is_metal: bool) -> tuple[SharedRate, ...]:
-    found = []
+    rates = []
     for rate_rps in (step.rate_rps for step in steps[min(steps)]):
         at = {guests: step for guests in sorted(steps) for step in steps[guests] if _is_rate(step, rate_rps)}
         if len(at) == len(steps):
             meeting = Ends.of(partial(_meeting, at, slo))
             busy = {guests: _host_cpus(step, is_metal=is_metal) for guests, step in at.items()}
-            found.append(SharedRate(rate_rps, meeting, {guests: step.p99_us for guests, step in at.items()}, busy))
-    return tuple(found)
+            rates.append(SharedRate(rate_rps, meeting, {guests: step.p99_us for guests, step in at.items()}, busy))
+    return tuple(rates)
 
 
 def _is_rate(step: Step, rate_rps: float) -> bool:

@@ -71,8 +71,8 @@ def _highest(beyond_at: Callable[[float], float], share: float, saturated_rps: f
 
 @dataclass(frozen=True)
 class RandomArrivals:
-    """What requests that arrive at random (Poisson) leave of the rate that the same queue carries of even ones, within
-    one objective: where each takes the same work, and where the work is exponential. None where no rate meets it.
+    """Share of the rate for even arrivals that the same queue carries of random ones (Poisson), within one objective:
+    where each takes the same work, and where the work is exponential. None where no rate meets it.
     """
 
     fixed_work: float | None
@@ -80,11 +80,12 @@ class RandomArrivals:
 
 
 def random_arrivals(seconds: float, share: float, work_s: float, servers: int) -> RandomArrivals:
-    """Of even arrivals with the same work each nothing waits below saturation (D/D/c); of all others a share waits, and
-    the wait falls off exponentially, at the rate of the queue's heavy end: (1 + θ/λ)^c = exp(θ · work) for M/D/c, and
-    c · (1 − ω) / work with ω = exp(−c · (1 − ω) / (λ · work)) for D/M/c (Tijms, A First Course in Stochastic Models,
-    section 9.6). How many wait is Erlang C's share; for D/M/c times ω ÷ utilisation, which is exact for one server.
-    Against simulations of 1, 2 and 4 servers the ratios are right to two points.
+    """Return the shares of the even rate that random arrivals leave. Even arrivals with the same work each do not wait
+    below saturation (D/D/c). Of all others a share waits, and the wait falls off exponentially, at the rate of the
+    queue's heavy end: (1 + θ/λ)^c = exp(θ · work) for M/D/c, and c · (1 − ω) / work with ω = exp(−c · (1 − ω) / (λ ·
+    work)) for D/M/c (Tijms, A First Course in Stochastic Models, section 9.6). How many wait is Erlang C's share; for
+    D/M/c times ω ÷ utilisation, which is exact for one server. Against simulations of 1, 2 and 4 servers the ratios are
+    right to two points.
     """
     saturated_rps = servers / work_s
     fixed = _highest(lambda rate: _beyond_fixed(seconds, rate, work_s, servers), share, saturated_rps)
@@ -97,10 +98,10 @@ def random_arrivals(seconds: float, share: float, work_s: float, servers: int) -
 
 def _beyond_fixed(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
     """M/D/c, in units of the work."""
-    erlangs, left = rate_rps * work_s, seconds / work_s - 1
-    if left < 0 or erlangs >= servers:
+    erlangs, slack = rate_rps * work_s, seconds / work_s - 1
+    if slack < 0 or erlangs >= servers:
         return 1.0
-    if left == 0:
+    if slack == 0:
         return waits(erlangs, servers)
 
     def decay(theta: float) -> float:
@@ -110,7 +111,7 @@ def _beyond_fixed(seconds: float, rate_rps: float, work_s: float, servers: int) 
     while decay(most) < 0:
         most *= 2
     least = servers - erlangs  # where the difference is still below zero: its minimum
-    return waits(erlangs, servers) * math.exp(-left * float(brentq(decay, least, most))) if most > least else 1.0
+    return waits(erlangs, servers) * math.exp(-slack * float(brentq(decay, least, most))) if most > least else 1.0
 
 
 def _beyond_even(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:

@@ -15,8 +15,9 @@ T = TypeVar("T")
 
 
 class End(StrEnum):
-    """By what an objective is judged. LOW: by the unfavourable ends of the 95% intervals over blocks, so that meeting
-    it is shown; MID: by the estimates; HIGH: by the favourable ends, so that missing it is shown.
+    """End of the interval by which an objective is judged. LOW: by the unfavourable ends of the 95% intervals over
+    blocks, so that meeting it is shown; MID: by the estimates; HIGH: by the favourable ends, so that missing it is
+    shown.
     """
 
     LOW = "low"
@@ -26,7 +27,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class Ends(Generic[T]):
-    """What each end gives."""
+    """A value for each end."""
 
     low: T
     mid: T
@@ -53,13 +54,13 @@ def geometric(values: pd.Series) -> Estimate | None:
     From a single block nothing is sure: its interval is everything. With an infinite figure the mean is infinite, and
     only the low end, which is that of the others, may be finite.
     """
-    known = values.dropna()
-    known = known[known > 0]
-    if known.empty:
+    present = values.dropna()
+    present = present[present > 0]
+    if present.empty:
         return None
-    if np.isinf(known).any():
-        others = geometric(known[np.isfinite(known)])
+    if np.isinf(present).any():
+        others = geometric(present[np.isfinite(present)])
         return Ends(others.low if others else math.inf, math.inf, math.inf)
-    logs = paired(np.log(known.to_numpy(dtype=float)))
+    logs = paired(np.log(present.to_numpy(dtype=float)))
     low, high = (0.0, np.inf) if logs.t is None else (np.exp(logs.t.low), np.exp(logs.t.high))
     return Ends(float(low), float(np.exp(logs.mean)), float(high))

@@ -1,4 +1,4 @@
-"""How many machines a demand takes, what they cost, and what their failure leaves."""
+"""Number of machines that a demand takes, their cost, and the capacity that remains when one fails."""
 
 import math
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ class Plan:
 
 
 def plan(rate_of_one_rps: float, demand: Demand, watts: float | None = None, *, guest: bool) -> Plan:
-    """How many machines of that capacity carry the demand; `watts`: what one host draws."""
+    """Plan the number of machines of that capacity that carry the demand; `watts`: power of one host."""
     wanted_rps = demand.rate_rps * (1 + demand.headroom_pct / 100)
     # A quotient that is whole but for the rounding of its floats is whole.
     units = max(1, math.ceil(wanted_rps / rate_of_one_rps * (1 - 1e-12))) + demand.spare
     on_one_host = demand.guests_per_host if guest else 1
     hosts = math.ceil(units / on_one_host)
 
-    def load(left: int) -> float | None:
-        return demand.rate_rps / (left * rate_of_one_rps) if left > 0 else None
+    def load(machines: int) -> float | None:
+        return demand.rate_rps / (machines * rate_of_one_rps) if machines > 0 else None
 
     def per_million(per_host_hour: float | None) -> float | None:
         return None if per_host_hour is None else hosts * per_host_hour / (demand.rate_rps * 3600 / 1e6)

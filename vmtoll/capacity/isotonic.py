@@ -1,4 +1,4 @@
-"""What rates say of each other: p99 does not fall as the rate rises.
+"""Pooled p99 over rising rates: p99 does not fall as the rate rises.
 
 Without that, the highest rate up to which every step is met is a series of tests, and a finer sweep has more of them:
 one slow trial anywhere ends it. Steps whose means contradict the order are pooled until none does (pool adjacent
@@ -19,22 +19,22 @@ from vmtoll.capacity.estimate import Ends, Estimate
 
 @dataclass(frozen=True)
 class Pool:
-    """What a step's pool says: an estimate with its interval, and of how many blocks."""
+    """Pool of a step: an estimate with its interval, and its number of blocks."""
 
     estimate: Estimate
     blocks: int
 
 
 def rising(steps: Sequence[Mapping[int, float]]) -> list[Pool | None]:
-    """Of steps in ascending order, each with a value by block, the pool of each; None for a step without a value."""
-    known = [index for index, values in enumerate(steps) if values]
+    """Pool steps in ascending order, each with a value by block; None for a step without a value."""
+    filled = [index for index, values in enumerate(steps) if values]
     pools: list[Pool | None] = [None] * len(steps)
-    if not known:
+    if not filled:
         return pools
-    means = [float(np.mean(list(steps[index].values()))) for index in known]
-    weights = [float(len(steps[index])) for index in known]
+    means = [float(np.mean(list(steps[index].values()))) for index in filled]
+    weights = [float(len(steps[index])) for index in filled]
     for first, end in pairwise(isotonic_regression(means, weights=weights).blocks):
-        members = known[first:end]
+        members = filled[first:end]
         pool = _pool([steps[index] for index in members])
         for index in members:
             pools[index] = pool

@@ -1,4 +1,4 @@
-"""What keeps one machine from carrying more, and what a reader has to know before its capacity is used."""
+"""Limits that keep one machine from carrying more, and notes to read before its capacity is used."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ BUSY = 0.85  # of a resource: above it the queue for it, not chance, makes the t
 
 
 class Binds(StrEnum):
-    """What keeps one machine from more. NOTHING: the highest rate that was measured meets the objective."""
+    """Limit that keeps one machine from carrying more. NOTHING: the highest measured rate meets the objective."""
 
     NOTHING = "nothing"
     CLIENT = "client"
@@ -39,7 +39,9 @@ class Binding:
 
 
 def binds(unit: UnitCapacity, usage: Usage, slo: Slo) -> Binding:
-    """What keeps one machine from more, by the step that broke; `usage` is what that step used."""
+    """Return the limit that keeps one machine from carrying more, by the step that broke; `usage` is what that step
+    used.
+    """
     step = unit.broken
     if step is None:
         return Binding(Binds.NOTHING)
@@ -58,7 +60,7 @@ def binds(unit: UnitCapacity, usage: Usage, slo: Slo) -> Binding:
 
 
 class NoteCode(StrEnum):
-    """What a reader has to know before a capacity is used."""
+    """Note to read before a capacity is used."""
 
     OTHER_OBJECTIVE_SEARCHED = "other-objective-searched"
     GAP_IN_SEARCH = "gap-in-search"
@@ -84,7 +86,7 @@ class Note:
 
 
 def notes(unit: UnitCapacity, slo: Slo, bound: ErlangBound | None, search: SearchWorkload | None) -> Iterator[Note]:
-    """What a reader has to know of the rates; `search`: the workload, where they were chosen by a search."""
+    """Yield the notes on the rates; `search`: the workload, where a search chose them."""
     low, broken, first, last = unit.rates.low, unit.broken, unit.steps[0], unit.steps[-1]
     if search:
         yield from _search_notes(unit, slo, search)

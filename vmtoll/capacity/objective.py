@@ -1,4 +1,4 @@
-"""What is asked for: the objective that one machine must meet, and the demand that all of them together must."""
+"""The objective that one machine must meet, and the demand that all of them together must."""
 
 from enum import StrEnum
 from typing import Annotated

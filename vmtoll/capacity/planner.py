@@ -21,7 +21,7 @@ from vmtoll.model.workload import Arrivals, OpenWorkload
 
 
 class Assumption(StrEnum):
-    """What a plan takes for granted, and what its three figures are."""
+    """Assumption of a plan, or the meaning of its three figures."""
 
     EVEN_LOAD = "even-load"
     EVEN_ARRIVALS = "even-arrivals"
@@ -31,7 +31,7 @@ class Assumption(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityResult:
-    """What one machine (or guest) of this size carries with one server by one rate sweep, and the plan that follows.
+    """Capacity of one machine (or guest) of this size with one server by one rate sweep, and the plan that follows.
 
     `carries_rps`: see UnitCapacity.rates; `at_least`: even the highest rate is shown to meet the objective;
     `measured_rps`: the lowest and the highest rate. Those at the low rate: `p99_ms`, `used`, `request`, `power_w` (of
@@ -82,20 +82,20 @@ class Capacity:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the run says nothing of any of it."""
+        """Return whether the run has no results, no consolidations and no scaling."""
         return not (self.results or self.consolidations or self.scaling)
 
 
 def capacity(run: Run, slo: Slo | None, demand: Demand | None = None) -> Capacity:
-    """What a run says about an objective, and how many machines a demand takes by it."""
+    """Return a run's capacity for an objective, and the number of machines that a demand takes by it."""
     sweeps = rate_sweeps(run) if slo else []
     results = [_result(run, slo, demand, sweep) for sweep in sweeps if slo and sweep.is_alone]
     together = consolidations(sweeps, slo) if slo else []
-    assumptions = [each for each in Assumption if run.guests or each is not Assumption.GUEST_ALONE]
+    assumptions = [assumption for assumption in Assumption if run.guests or assumption is not Assumption.GUEST_ALONE]
     if not results:
         assumptions = [Assumption.EVEN_ARRIVALS] if together else []
     if sweeps and all(_arrivals(run, sweep.workload) == "poisson" for sweep in sweeps):
-        assumptions = [each for each in assumptions if each is not Assumption.EVEN_ARRIVALS]
+        assumptions = [assumption for assumption in assumptions if assumption is not Assumption.EVEN_ARRIVALS]
     return Capacity(
         run.manifest.run_id, slo, demand, tuple(results),
         consolidations=tuple(together),
@@ -109,9 +109,9 @@ def default_slo(run: Run) -> Slo | None:
     sweeps = rate_sweeps(run)
     swept = {sweep.workload for sweep in sweeps}
     deadlines = [trial.offered.deadline_ms for trial in run.trials if trial.scenario.workload in swept]
-    known = [deadline for deadline in deadlines if deadline is not None]
-    asked = [sweep.search.availability_pct for sweep in sweeps if sweep.search]
-    return Slo(min(known), max(asked, default=99.9)) if known else None
+    limits = [deadline for deadline in deadlines if deadline is not None]
+    availabilities = [sweep.search.availability_pct for sweep in sweeps if sweep.search]
+    return Slo(min(limits), max(availabilities, default=99.9)) if limits else None
 
 
 def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> CapacityResult:
@@ -156,7 +156,7 @@ def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand) -> Ends[Plan | 
 
 
 def _power_notes(run: Run, unit: UnitCapacity, demand: Demand | None, *, guest: bool) -> Iterator[Note]:
-    """What a reader has to know of a counted power; nothing where it was not counted, or is given."""
+    """Yield the notes on a counted power; nothing where it was not counted, or is given."""
     at = unit.at.trials
     if resources.power_w(at) is None or (demand and demand.watts is not None):
         return

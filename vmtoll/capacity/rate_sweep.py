@@ -44,16 +44,16 @@ class Step:
 
     @property
     def blocks(self) -> int:
-        """How many have a p99."""
+        """Number of blocks with a p99."""
         return len(self.p99s_us)
 
     @cached_property
     def p99_us(self) -> Estimate | None:
-        """By this step alone."""
+        """p99 by this step alone."""
         return geometric(pd.Series(self.p99s_us, dtype=float))
 
     def misses(self, slo: Slo, end: End, p99_us: Estimate | None = None, blocks: int | None = None) -> Part | None:
-        """Which part of the objective is missed, judged by that end; None when none is.
+        """Return the part of the objective that is missed, judged by that end; None when none is.
 
         `p99_us` and the number of its `blocks`: by this step alone unless they are given. Below six blocks nothing is
         shown to be met.
@@ -71,7 +71,7 @@ class Step:
         return Part.P99 if p99_us[unfavourable] > 1000 * slo.p99_ms else None
 
     def too_few(self, slo: Slo) -> bool:
-        """Whether no request failed and the availability is still not shown: there were too few of them."""
+        """Return whether no request failed and the availability is still not shown: there were too few of them."""
         flawless = self.blocks > 1 and self.available is not None and self.available.mid == 1
         return flawless and self.misses(slo, End.LOW) is Part.AVAILABILITY
 
@@ -96,12 +96,12 @@ class RateSweep:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether a neighbour bore a load."""
+        """Return whether a neighbour bore a load."""
         return bool(self.neighbour and self.neighbour.value)
 
     @property
     def is_alone(self) -> bool:
-        """Whether one machine had the whole load, and no neighbour bore any."""
+        """Return whether one machine had the whole load, and no neighbour bore any."""
         return self.guests in (None, 1) and not self.is_disturbed
 
 
@@ -142,7 +142,7 @@ def _step(run_dir: Path, records: Sequence[TrialRecord]) -> Step | None:
     return Step(
         rate_rps=min(offered), p99s_us=p99s_us, requests=int(trials["requests"].sum()), available=available(records),
         limits=tuple(sorted(code for code, count in codes.items() if 2 * count > len(trials))), trials=trials,
-        growing=sum(each is not None and each.is_overload for each in (growth_within(run_dir, one) for one in used)),
+        growing=sum(bool(g and g.is_overload) for g in (growth_within(run_dir, trial) for trial in used)),
     )  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def unseen_share(trials: int) -> float:
 
 @dataclass(frozen=True)
 class UnitCapacity:
-    """What one machine (or guest) carries with one server.
+    """Capacity of one machine (or guest) with one server.
 
     `rates`: the highest rate of the sweep up to which the objective is met, by each end; None where it is missed at
     the lowest rate already. `open_ends`: the ends at which even the highest rate meets it: there the true capacity is
@@ -219,8 +219,8 @@ def unit_capacity(steps: Sequence[Step], slo: Slo, *, searched: bool = False) ->
 
 
 def _judged(step: Step, pool: Pool | None, slo: Slo) -> Ends[Part | None]:
-    """What a step misses by each end."""
-    if pool is None or (own := step.misses(slo, End.HIGH)):
-        return Ends.of(lambda end: step.misses(slo, end) if pool is None else own)
+    """Return the part of the objective that a step misses, by each end."""
+    if pool is None or (missed := step.misses(slo, End.HIGH)):
+        return Ends.of(lambda end: step.misses(slo, end) if pool is None else missed)
     p99_us = Ends(*(float(np.exp(log)) for log in pool.estimate.all))
     return Ends.of(lambda end: step.misses(slo, end, p99_us, pool.blocks))

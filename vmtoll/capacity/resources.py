@@ -1,5 +1,5 @@
-"""What a request costs and how much of a machine a load used: CPU, memory, link, power; Erlang C from the same
-figures. `trials`: rows of `Run.frame`, one per block.
+"""Cost of a request and a load's use of a machine: CPU, memory, link, power; Erlang C from the same figures. `trials`:
+rows of `Run.frame`, one per block.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def size_of(run: Run, environment: str, server: str = "") -> Size:
 
 @dataclass(frozen=True)
 class Usage:
-    """How much of the machine was used, as fractions; None where it is not known.
+    """Use of the machine, as fractions; None where it is not known.
 
     CPU: of the server and of all else on the machine under test, or of the guest's threads on its host, whichever
     is more. Memory: the server's proportional set size.
@@ -45,7 +45,7 @@ class Usage:
 
 
 def usage(trials: pd.DataFrame, size: Size) -> Usage:
-    """What these trials used of a machine, in the median."""
+    """Return what these trials used of a machine, in the median."""
     cpus, cpu = _cpus(trials, size), None
     if cpus:
         inside = trials["server_cpu_us_per_request"] * trials["throughput_rps"] / 1e6 / cpus
@@ -62,7 +62,7 @@ def usage(trials: pd.DataFrame, size: Size) -> Usage:
 
 @dataclass(frozen=True)
 class RequestCost:
-    """What one request takes: CPU of the server, CPU of the guest's host, energy of that machine, and its body."""
+    """Cost of one request: CPU of the server, CPU of the guest's host, energy of that machine, and its body."""
 
     cpu_ms: Estimate | None
     host_cpu_ms: Estimate | None
@@ -91,8 +91,8 @@ def power_w(trials: pd.DataFrame) -> Estimate | None:
 
 @dataclass(frozen=True)
 class ErlangBound:
-    """What an M/M/c queue with these CPUs and this work a request would carry at the objective's p99, and what
-    random arrivals leave of what even ones show.
+    """Rate that an M/M/c queue with these CPUs and this work a request would carry at the objective's p99, and the
+    share of the even rate that random arrivals leave.
     """
 
     cpus: int
@@ -117,8 +117,8 @@ def _cpus(trials: pd.DataFrame, size: Size) -> float | None:
 
 
 def _median(values: pd.Series) -> float | None:
-    known = values.dropna()
-    return None if known.empty else float(known.median())
+    present = values.dropna()
+    return None if present.empty else float(present.median())
 
 
 def _positive(value: Any) -> int | None:

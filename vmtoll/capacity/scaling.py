@@ -73,14 +73,16 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, 
         return differences
 
     with np.errstate(invalid="ignore"):  # a step that leads nowhere finite is taken back
-        found = least_squares(
+        solution = least_squares(
             residuals, [first, 0.01, 1e-4], bounds=([1e-9 * first, 0, 0], [np.inf, 1, 1]),
             x_scale=[first, 1e-2, 1e-4], xtol=1e-14, ftol=1e-14, gtol=1e-14,
         )  # fmt: skip
-    gamma, alpha, beta = (float(p) if free else round(float(p)) for p, free in zip(found.x, _free(found), strict=True))
-    variance = 2 * float(found.cost) / max(n.size - 3, 1)
+    gamma, alpha, beta = (
+        float(p) if free else round(float(p)) for p, free in zip(solution.x, _free(solution), strict=True)
+    )
+    variance = 2 * float(solution.cost) / max(n.size - 3, 1)
     return Usl(
-        gamma, alpha, beta, _errors(found, variance), math.sqrt(variance), float(n.max()),
+        gamma, alpha, beta, _errors(solution, variance), math.sqrt(variance), float(n.max()),
         peak=math.sqrt((1 - alpha) / beta) if beta > 0 else None,
         limit=gamma / alpha if alpha > 0 else None,
     )  # fmt: skip
@@ -119,23 +121,23 @@ def _law(n: Floats, gamma: float, alpha: float, beta: float) -> Floats:
     return values
 
 
-def _free(found: object) -> list[bool]:
-    """Which parameters lie between their bounds; γ always does."""
-    mask = found.active_mask  # type: ignore[attr-defined]
+def _free(solution: object) -> list[bool]:
+    """Return which parameters lie between their bounds; γ always does."""
+    mask = solution.active_mask  # type: ignore[attr-defined]
     return [True, bool(mask[1] == 0), bool(mask[2] == 0)]
 
 
-def _errors(found: object, variance: float) -> tuple[float | None, float | None, float | None]:
+def _errors(solution: object, variance: float) -> tuple[float | None, float | None, float | None]:
     """From the Jacobian of the free parameters: one on its bound is no longer estimated."""
-    free = _free(found)
-    columns = found.jac[:, free]  # type: ignore[attr-defined]
+    free = _free(solution)
+    columns = solution.jac[:, free]  # type: ignore[attr-defined]
     squares = iter(np.diag(np.linalg.pinv(columns.T @ columns)) * variance)
     gamma, alpha, beta = (float(np.sqrt(next(squares))) if is_free else None for is_free in free)
     return gamma, alpha, beta
 
 
 class Over(StrEnum):
-    """What the levels of a scaling are: users of one workload, or the CPUs of guests that differ in them."""
+    """Meaning of the levels of a scaling: users of one workload, or the CPUs of guests that differ in them."""
 
     USERS = "users"
     CPUS = "cpus"
@@ -189,8 +191,8 @@ def scalings(run: Run) -> list[Scaling]:
             groups.setdefault((Over.CPUS, server, GUESTS, workload, users), []).append((trial, count))
     free = {key: _unlimited(trials) for key, trials in groups.items()}
     enough = {key: trials for key, trials in free.items() if len({level for _, level in trials}) >= MIN_LEVELS}
-    found = [_scaling(run, key, trials) for key, trials in enough.items()]
-    return sorted(found, key=lambda s: (s.over != Over.USERS, s.server, s.environment != METAL, s.environment))
+    fitted = [_scaling(run, key, trials) for key, trials in enough.items()]
+    return sorted(fitted, key=lambda s: (s.over != Over.USERS, s.server, s.environment != METAL, s.environment))
 
 
 def _is_level(trial: TrialRecord) -> bool:
