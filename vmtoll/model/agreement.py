@@ -1,4 +1,4 @@
-"""Whether a second run gives the results of the first: codes and numbers of each scenario and metric."""
+"""Agreement of a second run's results with the first's: codes and numbers of each scenario and metric."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from vmtoll.model.verdict import Estimate, Verdict
 
 
 class Status(StrEnum):
-    """Whether a second run gives the result of the first. INCONCLUSIVE: it is too imprecise to say; more blocks may."""
+    """Agreement of a second run's result with the first. INCONCLUSIVE: it is too imprecise to say; more blocks may."""
 
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not-reproduced"
@@ -21,7 +21,7 @@ class Status(StrEnum):
 
 
 class Why(StrEnum):
-    """Why a result has its status."""
+    """Reason for a result's status."""
 
     SAME = "same"  # the change of the size lies within the tolerance
     BOUND_HOLDS = "bound-holds"  # the first run gave a bound, and the second one's size keeps it
@@ -92,7 +92,7 @@ class ScenarioResult:
 
 @dataclass(frozen=True)
 class RunName:
-    """Which run was compared."""
+    """Identity of a compared run."""
 
     experiment: str
     run_id: str

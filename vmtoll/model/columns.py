@@ -98,11 +98,11 @@ def table_schema() -> Schema:
     """The Data Package schema of trials.csv: each column's name, type, unit and description."""
     columns = [_column(name, kind, "", text) for name, kind, text in _IDENTITY]
     columns += [_figure(figure) for figure in fields(Offered)]
-    for prefix, who in (("", ""), (CROSSCHECK, "cross-check: ")):
-        columns.append(_column(f"{prefix}tool", "string", "", f"{who}load tool"))
-        columns += [_figure(figure, prefix, who) for figure in _FIGURES]
+    for prefix, source in (("", ""), (CROSSCHECK, "cross-check: ")):
+        columns.append(_column(f"{prefix}tool", "string", "", f"{source}load tool"))
+        columns += [_figure(figure, prefix, source) for figure in _FIGURES]
     columns += [_figure(figure) for group in (Resources, Conditions, Counts) for figure in fields(group)]
-    columns += [_column(*one) for one in _LAST]
+    columns += [_column(*column) for column in _LAST]
     return {
         "$schema": "https://datapackage.org/profiles/2.0/tableschema.json",
         "title": "trials.csv",
@@ -125,9 +125,9 @@ def _column(name: str, kind: str, unit: str, text: str) -> Column:
     return {"name": name, "type": kind, "unit": unit or "none", "description": text, "constraints": constraints}
 
 
-def _figure(figure: Field[Any], prefix: str = "", who: str = "") -> Column:
+def _figure(figure: Field[Any], prefix: str = "", source: str = "") -> Column:
     unit = unit_of(figure.name)
-    return _column(prefix + figure.name, _TYPES[str(figure.type)], unit, who + figure.metadata["description"])
+    return _column(prefix + figure.name, _TYPES[str(figure.type)], unit, source + figure.metadata["description"])
 
 
 def unit_of(name: str) -> str:

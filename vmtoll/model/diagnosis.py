@@ -1,4 +1,4 @@
-"""What an existing guest lacks of the tuning steps: codes and values; the sentences are in vmtoll/report/words."""
+"""Tuning steps that an existing guest lacks: codes and values; the sentences are in vmtoll/report/words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Worth:
-    """What a step gave in one scenario and metric of a tuning run. `together`: the steps that the two profiles differ
+    """Effect of a step in one scenario and metric of a tuning run. `together`: the steps that the two profiles differ
     by, where they are more than one.
     """
 

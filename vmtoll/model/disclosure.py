@@ -1,4 +1,4 @@
-"""What a run discloses of its machines: one table of items, and the block `disclosure` of run.json."""
+"""Disclosure of a run's machines: one table of items, and the block `disclosure` of run.json."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,9 +68,9 @@ def asked(virtual: bool) -> list[Item]:
     return [item for item in ITEMS if item.guest or not virtual]
 
 
-def merged(told: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Disclosed]:
+def merged(collected: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Disclosed]:
     """One machine's items: what the inventory states goes before what the machine tells."""
-    items = {name: Disclosed(text=text, source="machine") for name, text in told.items() if text and name in NAMES}
+    items = {name: Disclosed(text=text, source="machine") for name, text in collected.items() if text and name in NAMES}
     return items | {
         name: Disclosed(text=text, source="inventory") for name, text in stated.items() if text and name in NAMES
     }

@@ -11,7 +11,7 @@ from vmtoll.model.until import Look, Stop
 
 
 class Phase(StrEnum):
-    """What a trial is at."""
+    """Phase of a trial."""
 
     STARTING = "starting"  # the server is started
     CAPACITY = "capacity"  # the closed loop that a share is taken of
@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 
 class Absence(StrEnum):
-    """Why a machine is not there, and its return."""
+    """Reason for a machine's absence, or its return."""
 
     LOST = "lost"  # it is brought back, or waited for
     BACK = "back"

@@ -59,7 +59,7 @@ class TuningSteps(Document):
 
 
 class ClaimSide(Document):
-    """Which trials a claim is about."""
+    """Trials that a claim is about."""
 
     server: str | list[str] = Field(description="server, or several whose trials are taken together")
     environment: str | list[str] = Field(description="environment, or several")
@@ -199,12 +199,12 @@ class Experiment(Document):
 
     @property
     def boot_blocks(self) -> int:
-        """How many blocks a look must be a multiple of: those of a boot, 1 with a single boot."""
+        """Number of blocks that a look must be a multiple of: those of a boot, 1 with a single boot."""
         return self.blocks // self.boots if self.boots > 1 else 1
 
     @property
     def crosscheck_s(self) -> float:
-        """How long the cross-check should run."""
+        """Duration of the cross-check, in seconds."""
         return self.crosscheck_duration_s if self.crosscheck_duration_s is not None else self.duration_s
 
     @property
@@ -214,5 +214,5 @@ class Experiment(Document):
 
     @property
     def prescribes_link(self) -> bool:
-        """Whether the experiment itself sets the rate of the client's link."""
+        """Return whether the experiment itself sets the rate of the client's link."""
         return self.link != "unshaped"

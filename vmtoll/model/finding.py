@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Validity(StrEnum):
-    """Whether a trial may be used."""
+    """Validity of a trial: whether it may be used."""
 
     VALID = "valid"
     SUSPECT = "suspect"
@@ -26,14 +26,14 @@ class Influence(StrEnum):
 
 
 class Role(StrEnum):
-    """What a measurement is for: the trial's own figures, or the same load by a second tool."""
+    """Purpose of a measurement: the trial's own figures, or the same load by a second tool."""
 
     PRIMARY = "primary"
     CROSSCHECK = "crosscheck"
 
 
 class Code(StrEnum):
-    """What a gate found. `FINDINGS` has each code's severity, meaning and how a test injects the fault."""
+    """Code of a gate's finding. `FINDINGS` has each code's severity, meaning and how a test injects the fault."""
 
     CLIENT_SATURATED = "client-saturated"
     CLIENT_STARVED = "client-starved"
@@ -100,14 +100,14 @@ class Finding:
 
     @property
     def severity(self) -> Validity:
-        """Of the code; a few failed requests, no more than `limit`, make a trial no worse than suspect."""
+        """Severity of the code; a few failed requests, no more than `limit`, make a trial no worse than suspect."""
         if self.code is Code.FAILED_REQUESTS and self.value is not None and 0 < self.value <= (self.limit or 0):
             return Validity.SUSPECT
         return FINDINGS[self.code].severity
 
     @property
     def is_above_limit(self) -> bool:
-        """Whether the figure is known to lie above its limit."""
+        """Return whether the figure is known to lie above its limit."""
         return self.value is not None and self.limit is not None and self.value > self.limit
 
 

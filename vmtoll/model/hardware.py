@@ -15,8 +15,8 @@ _OWN_MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
 
 
 class Hardware(StrEnum):
-    """What a host runs on. NATIVE: the hardware itself; NESTED: another hypervisor; EMULATED: a CPU that is emulated in
-    software (TCG); UNKNOWN: its sources do not tell, or were not recorded.
+    """Platform a host runs on. NATIVE: the hardware itself; NESTED: another hypervisor; EMULATED: a CPU that is
+    emulated in software (TCG); UNKNOWN: its sources do not tell, or were not recorded.
     """
 
     NATIVE = "native"
@@ -26,7 +26,8 @@ class Hardware(StrEnum):
 
 
 def hardware_of(facts: Facts) -> Hardware:
-    """What a host runs on, by its own facts: `hypervisor` (vmtoll/agent/hardware.py), `virtualization`, `cpu_model`.
+    """Return the platform a host runs on, by its own facts: `hypervisor` (vmtoll/agent/hardware.py), `virtualization`,
+    `cpu_model`.
 
     A host is native only where the hypervisor bit was read and is off. Facts from before `hypervisor` was recorded
     can show only nested and emulated.
@@ -45,7 +46,9 @@ def hardware_of(facts: Facts) -> Hardware:
 
 
 def hardware_below_guests(hosts: Iterable[Facts]) -> Hardware:
-    """What all the KVM hosts among these machines run on; UNKNOWN where there is none, or where they differ."""
+    """Return the platform that all KVM hosts among these machines run on; UNKNOWN where there is none, or where they
+    differ.
+    """
     kinds = {hardware_of(facts) for facts in hosts if facts.get("role") == "kvm_host"}
     return kinds.pop() if len(kinds) == 1 else Hardware.UNKNOWN
 

@@ -41,14 +41,14 @@ class Variables(BaseModel):
         """Validate a host's variables; null counts as not set. Raises InventoryError: source, host and variable."""
         try:
             given = {name: value for name, value in variables.items() if value is not None}
-            own = [name for name in given if name.startswith(cls.namespace)]
-            return cls.model_validate({name.removeprefix(cls.namespace): given[name] for name in own})
+            prefixed = [name for name in given if name.startswith(cls.namespace)]
+            return cls.model_validate({name.removeprefix(cls.namespace): given[name] for name in prefixed})
         except ValidationError as error:
             raise InventoryError(f"{source}: {host}: {cls.mistake(error)}.") from error
 
     @classmethod
     def mistake(cls, error: ValidationError) -> str:
-        """What is wrong with the first wrong variable."""
+        """Describe the mistake in the first wrong variable."""
         first = error.errors()[0]
         variable = cls.namespace + str(first["loc"][0])
         if first["type"] == "missing":
@@ -62,7 +62,7 @@ class Variables(BaseModel):
 
 
 class Connection(Variables):
-    """How Ansible and vmtoll reach a host."""
+    """Connection settings by which Ansible and vmtoll reach a host."""
 
     namespace = "ansible_"
 
@@ -77,7 +77,7 @@ class Connection(Variables):
 
 
 class GuestVariables(Variables):
-    """What a guest that vmtoll makes may say of itself."""
+    """Inventory variables of a guest that vmtoll makes."""
 
     state: Literal["present", "absent"] = _variable("present", _MADE, "whether `vmtoll provision` makes or removes it")
     accelerator: GuestAccelerator = _variable("kvm", _MADE, "what runs the guest's code")
@@ -150,9 +150,9 @@ class HostVars(GuestVariables):
     @field_validator("disclosure")
     @classmethod
     def _has_known_items(cls, stated: dict[str, str] | None) -> dict[str, str] | None:
-        known = (*NAMES, OPERATOR)
-        if strange := sorted(set(stated or {}) - set(known)):
-            raise ValueError(f"no item {strange[0]!r}; there are: {', '.join(known)}")
+        allowed = (*NAMES, OPERATOR)
+        if strange := sorted(set(stated or {}) - set(allowed)):
+            raise ValueError(f"no item {strange[0]!r}; there are: {', '.join(allowed)}")
         return stated
 
     @classmethod
@@ -186,26 +186,26 @@ class Host:
 
     @property
     def address(self) -> str:
-        """Where the client sends load to."""
+        """Address that the client sends load to."""
         return self.vars.address or self.ssh_host
 
     @property
     def ssh_host(self) -> str:
-        """What ssh calls the machine."""
+        """Name or address of the machine for ssh."""
         return self.ansible.host or self.name
 
     def seen_from(self, client: "Host") -> str:
-        """Where a client sends load to: a machine reaches itself by its loopback."""
+        """Address that this client sends load to: a machine reaches itself by its loopback."""
         return "127.0.0.1" if client.name == self.name else self.address
 
     @property
     def port(self) -> int:
-        """Where the server under measurement listens."""
+        """Port of the server under measurement."""
         return self.vars.http_port
 
     @property
     def libvirt_uri(self) -> str:
-        """Of a KVM host: where its libvirt listens."""
+        """Libvirt URI of a KVM host."""
         return self.vars.libvirt_uri
 
     @property
@@ -215,7 +215,7 @@ class Host:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine, reached without SSH."""
+        """Return whether it is this machine, reached without SSH."""
         return self.ansible.connection == "local"
 
     def argv(self) -> list[str]:
@@ -268,7 +268,7 @@ class Inventory:
         return self.kvm_host(machine) or self._container_host(machine)
 
     def shares_kernel(self, machine: Host, host: Host) -> bool:
-        """Whether a container's kernel is that of `host`, by whatever name the inventory has for that host."""
+        """Return whether a container's kernel is that of `host`, by any name that the inventory has for that host."""
         named = self._container_host(machine)
         return named is not None and named.argv() == host.argv()
 

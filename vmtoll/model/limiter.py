@@ -1,4 +1,4 @@
-"""What kept a trial from answering more requests: one limiter a trial, from its findings and its figures."""
+"""Limiter that kept a trial from answering more requests: one a trial, from its findings and its figures."""
 
 from enum import StrEnum
 
@@ -42,14 +42,14 @@ def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None
 
 
 def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter | None:
-    measured, known = record.measurement(role), cores or record.resources.server_cores
-    share = _server_share(record, role, known) if known else None
-    if measured is None or not measured.duration_s or share is None or known is None:
+    measured, cpus = record.measurement(role), cores or record.resources.server_cores
+    share = _server_share(record, role, cpus) if cpus else None
+    if measured is None or not measured.duration_s or share is None or cpus is None:
         return None
     on_host = measured.host_cpu_s if record.arm.environment != METAL else None
     if share >= FULL:
         return Limiter.SERVER_CPU
-    if on_host is not None and on_host / measured.duration_s >= FULL * known:
+    if on_host is not None and on_host / measured.duration_s >= FULL * cpus:
         return Limiter.HOST_CPU
     turned_away = record.limits(role) & {Code.LISTEN_DROPS, Code.PORTS_EXHAUSTED}
     return Limiter.CONNECTIONS if turned_away or not record.scenario.load.is_open else None

@@ -1,4 +1,4 @@
-"""What a scenario offers: users or a rate, over how many guests, and what a neighbour bears meanwhile."""
+"""Load of a scenario: users or a rate, the number of guests that share it, and the neighbour's load meanwhile."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What is compared: each metric with its fields of a measurement, its direction and the findings that limit it."""
+"""Metrics that are compared: each with its fields of a measurement, its direction and the findings that limit it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Metric:
 
     @property
     def is_tail(self) -> bool:
-        """Whether it is a figure of open loops alone."""
+        """Return whether it is a figure of open loops alone."""
         return self.loops == (Loop.OPEN,)
 
     def value(self, record: TrialRecord, role: Role) -> float | None:
@@ -57,11 +57,11 @@ class Metric:
 
     def of(self, measured: Measurement, *, guest: bool) -> float | None:
         """The figure of one measurement."""
-        found: float | None = getattr(measured, self.guest_field if guest and self.guest_field else self.field)
-        return found
+        value: float | None = getattr(measured, self.guest_field if guest and self.guest_field else self.field)
+        return value
 
     def is_limited(self, record: TrialRecord, role: Role) -> bool:
-        """Whether the measurement that holds the figure is client-limited or link-limited."""
+        """Return whether the measurement that holds the figure is client-limited or link-limited."""
         return bool(self.limits & record.limits(role))
 
 
@@ -84,4 +84,4 @@ HOST_CPU = Metric(
     undisturbed_by=_OF_TIMES,
 )  # fmt: skip
 
-METRICS: Mapping[str, Metric] = {one.name: one for one in (THROUGHPUT, TAIL, LATENCY_P99, CPU, HOST_CPU)}
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (THROUGHPUT, TAIL, LATENCY_P99, CPU, HOST_CPU)}

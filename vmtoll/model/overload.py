@@ -1,6 +1,6 @@
-"""Whether response times grow within a trial: then the machine does not keep up, and p99 is a matter of how long the
-trial lasts. A rate that exceeds the capacity by a share s passes an objective of d seconds in any trial shorter
-than d ÷ s: 2% too much are 40 ms of queue after two seconds, and 400 ms after twenty.
+"""Growth of response times within a trial: then the machine does not keep up, and p99 is a matter of how long the trial
+lasts. A rate that exceeds the capacity by a share s passes an objective of d seconds in any trial shorter than d ÷ s:
+2% too much are 40 ms of queue after two seconds, and 400 ms after twenty.
 
 For the runner, which knows each request, and for readers of a run, who know counts by second.
 """
@@ -36,8 +36,8 @@ class Growth:
 
 
 def growth(sent: ArrayLike, latencies_us: ArrayLike, counts: ArrayLike | None = None) -> Growth | None:
-    """How response times change over the time of sending, of requests or of counts of them with the same send time and
-    latency. `sent` in any unit. None with fewer than five spans of time that hold requests.
+    """Return the growth of response times over the send time, of requests or of counts of them with the same send time
+    and latency. `sent` in any unit. None with fewer than five spans of time that hold requests.
     """
     when, times = np.asarray(sent, dtype=float), np.asarray(latencies_us, dtype=float)
     weights = np.ones(len(when)) if counts is None else np.asarray(counts, dtype=float)
@@ -49,14 +49,14 @@ def growth(sent: ArrayLike, latencies_us: ArrayLike, counts: ArrayLike | None = 
     length = float(units[-1] - units[0]) + step
     if length <= 0:
         return None
-    place = (when - units[0]) / length
+    position = (when - units[0]) / length
     spans = min(SPANS, len(units))
-    span = np.minimum((place * spans).astype(int), spans - 1)
+    span = np.minimum((position * spans).astype(int), spans - 1)
     held = [span == index for index in range(spans) if (span == index).any()]
     if len(held) < FEWEST_SPANS:
         return None
     medians = [_percentile(times[mask], weights[mask], 0.5) for mask in held]
-    first, last = (_percentile(times[mask], weights[mask], 0.99) for mask in (place < 1 / 3, place >= 2 / 3))
+    first, last = (_percentile(times[mask], weights[mask], 0.99) for mask in (position < 1 / 3, position >= 2 / 3))
     return Growth(last / max(first, 1.0), _p_of_order(medians))
 
 

@@ -45,7 +45,7 @@ class Skipped(Document):
 
     @property
     def name(self) -> str:
-        """What was not measured."""
+        """Name of what was not measured."""
         return ", ".join(filter(None, (self.server or self.environment, self.workload)))
 
 
@@ -86,7 +86,7 @@ class Manifest(Document):
 
     @property
     def emulated(self) -> bool:
-        """Whether any environment ran under software emulation."""
+        """Return whether any environment ran under software emulation."""
         return Accelerator.TCG in self.accelerators.values()
 
     @property

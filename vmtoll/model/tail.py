@@ -15,7 +15,7 @@ _NORMAL = NormalDist()
 
 
 def may_count(record: TrialRecord) -> bool:
-    """Whether a trial says something of an objective: nothing but failed requests makes it invalid.
+    """Return whether a trial counts for an objective: nothing but failed requests makes it invalid.
 
     To leave such trials out would leave out those in trouble, and keep the p99 of the others.
     """
@@ -41,7 +41,7 @@ def p99_of_planned_us(record: TrialRecord) -> float | None:
     rank = -(-99 * planned // 100)
     if successful < rank:
         return math.inf
-    known = [
+    points = [
         (share, time_us)
         for share, time_us in (
             (0.99, measured.response_time_p99_us),
@@ -50,21 +50,21 @@ def p99_of_planned_us(record: TrialRecord) -> float | None:
         )
         if time_us is not None
     ]
-    return _between(known, rank / successful, successful)
+    return _between(points, rank / successful, successful)
 
 
-def _between(known: list[tuple[float, float]], share: float, requests: int) -> float:
+def _between(points: list[tuple[float, float]], share: float, requests: int) -> float:
     """The time at a share of the requests, from shares and times in ascending order; beyond the last one its time."""
 
-    def place(of: float) -> float:
-        return _NORMAL.inv_cdf(min(of, 1 - 1 / (2 * requests)))
+    def normal_quantile(quantile: float) -> float:
+        return _NORMAL.inv_cdf(min(quantile, 1 - 1 / (2 * requests)))
 
-    for (low, low_us), (high, high_us) in pairwise(known):
+    for (low, low_us), (high, high_us) in pairwise(points):
         if share <= high:
-            span = place(high) - place(low)
-            part = (place(share) - place(low)) / span if span > 0 else 1.0
+            span = normal_quantile(high) - normal_quantile(low)
+            part = (normal_quantile(share) - normal_quantile(low)) / span if span > 0 else 1.0
             return low_us * (high_us / low_us) ** min(max(part, 0.0), 1.0) if low_us > 0 else high_us
-    return known[-1][1]
+    return points[-1][1]
 
 
 def log_p99(p99_us: float, limit_us: float) -> float:

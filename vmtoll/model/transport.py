@@ -1,4 +1,4 @@
-"""What requests travel over: plain TCP or TLS 1.3, HTTP/1.1 or HTTP/2; alike for all servers of a lab."""
+"""Transport of requests: plain TCP or TLS 1.3, HTTP/1.1 or HTTP/2; the same for all servers of a lab."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,13 +15,15 @@ ALPN: dict[HttpVersion, str] = {"1.1": "http/1.1", "2": "h2"}
 
 
 def tls_port(http_port: int, *, resumption: bool) -> int:
-    """Where a server speaks TLS: right above its plain port without session tickets, and above that with them."""
+    """Return the TLS port of a server: right above its plain port without session tickets, and above that with them."""
     return http_port + (2 if resumption else 1)
 
 
 @dataclass(frozen=True)
 class Transport:
-    """How a workload reaches its server. `resumption`: a new connection resumes the session of an earlier one."""
+    """Transport by which a workload reaches its server. `resumption`: a new connection resumes the session of an
+    earlier one.
+    """
 
     tls: bool = False
     http: HttpVersion = "1.1"
@@ -33,7 +35,7 @@ class Transport:
 
     @property
     def name(self) -> str:
-        """What the facts of a machine call it."""
+        """Name of the transport in the facts of a machine."""
         return f"HTTP/{self.http}" + (" resumed" if self.resumption else "")
 
     @property

@@ -15,7 +15,7 @@ METAL = "metal"
 
 
 class Accelerator(StrEnum):
-    """What ran a machine's code."""
+    """Technology that ran a machine's code."""
 
     NONE = "none"
     KVM = "kvm"
@@ -24,14 +24,14 @@ class Accelerator(StrEnum):
 
 
 def is_shape_only(accelerator: Accelerator, hardware: Hardware) -> bool:
-    """Whether figures of a machine show that the path works and not what it costs: software emulated its CPU, or its
-    host's.
+    """Return whether figures of a machine show that the path works and not what it costs: software emulated its CPU, or
+    its host's.
     """
     return accelerator is Accelerator.TCG or hardware is Hardware.EMULATED
 
 
 class ClientPlace(StrEnum):
-    """Where the load tool ran."""
+    """Machine that the load tool ran on."""
 
     REMOTE = "remote"
     LOCALHOST = "localhost"
@@ -51,7 +51,7 @@ class Arm:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a second replicate, which shows the noise floor."""
+        """Return whether it is a second replicate, which shows the noise floor."""
         return self.replicate > 1
 
 
@@ -60,7 +60,7 @@ BASELINE = Arm(METAL)
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is compared between arms: a server under a load."""
+    """A server under a load, compared between arms."""
 
     server: str
     workload: str
@@ -68,7 +68,7 @@ class Scenario:
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
-        """By server, closed loops first, then from light to heavy load."""
+        """Sort key: by server, closed loops first, then from light to heavy load."""
         return (self.server, self.load.sort_key, self.workload)
 
 
@@ -212,7 +212,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What the server and its machines used during the primary measurement."""
+    """Resources that the server and its machines used during the primary measurement."""
 
     memory_pss_kib: int | None = figure("peak proportional set size of the server's processes")
     processes: int | None = figure("most processes that the server had")
@@ -244,7 +244,7 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What the machines went through during the primary measurement."""
+    """Conditions on the machines during the primary measurement."""
 
     client_background_cpu_pct: float | None = figure(
         "CPU time of processes other than the load generator on the client's CPUs; several clients: the worst; "
@@ -272,7 +272,7 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What was counted during the load: mail by its mailboxes, bodies by their digests."""
+    """Counts during the load: mail by its mailboxes, bodies by their digests."""
 
     messages_accepted: int | None = figure("mail: messages that the server accepted")
     messages_delivered: int | None = figure("mail: how many of them were in a mailbox when the queue was empty")
@@ -339,7 +339,7 @@ class TrialRecord:
 
     def measurement(self, role: Role) -> Measurement | None:
         """The measurement of a role; None where there is none."""
-        return next((one for one in self.measurements if one.role is role), None)
+        return next((measured for measured in self.measurements if measured.role is role), None)
 
     @property
     def primary(self) -> Measurement | None:
@@ -374,6 +374,6 @@ def from_json(line: bytes | str) -> TrialRecord:
 
 
 def last_attempts(records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Of each planned trial the last attempt, in the order of the schedule."""
-    found = {record.key: record for record in sorted(records, key=lambda r: (r.key, r.attempt))}
-    return [found[key] for key in sorted(found)]
+    """Return the last attempt at each planned trial, in the order of the schedule."""
+    last = {record.key: record for record in sorted(records, key=lambda r: (r.key, r.attempt))}
+    return [last[key] for key in sorted(last)]

@@ -13,8 +13,8 @@ GROWTH = 1.5  # of the blocks from one look to the next
 
 
 class Until(Document):
-    """When blocks end that go on until each comparison is decided or narrow enough; those of `blocks` are measured in
-    any case.
+    """Stopping rule of blocks that go on until each comparison is decided or narrow enough; those of `blocks` are
+    measured in any case.
     """
 
     half_width_pct: float = Field(gt=0, le=50, description="half of a comparison's 95% interval at which it is known")
@@ -26,8 +26,8 @@ class Until(Document):
 
 
 class Standing(StrEnum):
-    """What a look found of a comparison. REFUSED: more blocks cannot decide it, because something else set its pace,
-    or it has no figures.
+    """State of a comparison at a look. REFUSED: more blocks cannot decide it, because something else set its pace, or
+    it has no figures.
     """
 
     DECIDED = "decided"
@@ -37,8 +37,8 @@ class Standing(StrEnum):
 
 
 class Stop(StrEnum):
-    """Why a run stopped. DECIDED: no comparison was left that more blocks would decide; NARROW: the same, because of
-    some the interval was narrow enough.
+    """Reason why a run stopped. DECIDED: no comparison was left that more blocks would decide; NARROW: the same,
+    because of some the interval was narrow enough.
     """
 
     DECIDED = "decided"
@@ -97,8 +97,8 @@ def spent(time: float) -> float:
 
 
 def share_of(earlier: Sequence[Look], time: float, *, last: bool) -> float:
-    """What a look may spend at this fraction of the time: what the function adds since the look before it; at the last
-    one, all that is left.
+    """Share of the 5% that a look may spend at this fraction of the time: what the function adds since the look before
+    it; at the last one, all that is left.
 
     Looks share the 5% by addition, so that they may depend on each other in any way and under any correction.
     """

@@ -1,4 +1,4 @@
-"""What a comparison came to: an enum and numbers. vmtoll.report.words makes sentences of it."""
+"""Result of a comparison: an enum and numbers. vmtoll.report.words makes sentences of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ NamedMetric = Annotated[
 
 
 class Kind(StrEnum):
-    """What the compared side is against its baseline. SLOWER: fewer requests per second, or a higher time or cost."""
+    """Result of the compared side against its baseline. SLOWER: fewer requests per second, or a higher time or cost."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -47,7 +47,7 @@ class Limit(StrEnum):
 
 
 class Because(StrEnum):
-    """Why a verdict is invalid, undecided whatever the figures, or does not apply.
+    """Reason why a verdict is invalid, undecided whatever the figures, or does not apply.
 
     NOT_MEASURED: the tools of both sides answered requests and gave no such figure in any trial. UNEQUAL_LOSSES: one
     side lost clearly more trials, and the verdict would be in its favour. LOSSES_DECIDE: equivalence would rest on
@@ -76,7 +76,7 @@ class Because(StrEnum):
 
 
 class NoteCode(StrEnum):
-    """What a reader must know with a verdict; `Note` has its numbers."""
+    """Code of a note that a reader must know with a verdict; `Note` has its numbers."""
 
     INTERVALS_DISAGREE = "intervals-disagree"
     DIFFERENCE_LOST_TO_HOLM = "difference-lost-to-holm"
@@ -178,7 +178,7 @@ class PercentileLevel:
 
 @dataclass(frozen=True)
 class VarianceShares:
-    """Where the variance of a block's log ratio comes from, in fractions of its sum. `boot`: None with a single boot;
+    """Components of the variance of a block's log ratio, in fractions of its sum. `boot`: None with a single boot;
     `trial`: what two replicates of a block differ by, None without an A/A control, when it is part of `block`.
     """
 
@@ -334,7 +334,7 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True)
 class Gain:
-    """What a step gives back in the metric's unit, above zero when the later guest is the better."""
+    """Gain of a step in the metric's unit, above zero when the later guest is the better."""
 
     value: float
     low: float | None = None
@@ -382,7 +382,7 @@ class StepMetric:
 
 @dataclass(frozen=True, kw_only=True)
 class HostView:
-    """What the KVM host saw of a guest: medians over trials, per request; `exit_kinds`: KVM's name → per request."""
+    """The KVM host's view of a guest: medians over trials, per request; `exit_kinds`: KVM's name → per request."""
 
     arm: Arm
     exits: float | None = None
@@ -415,7 +415,7 @@ class TuningResult:
 
 
 class Outcome(StrEnum):
-    """What a run says of a published claim."""
+    """Outcome of a published claim in a run."""
 
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
@@ -423,7 +423,7 @@ class Outcome(StrEnum):
 
 
 class Region(StrEnum):
-    """Where an interval lies: above a limit, below it (for a ratio: below its inverse), within both, across one.
+    """Position of an interval: above a limit, below it (for a ratio: below its inverse), within both, across one.
 
     BOUND: it would decide, but the client or the link limited the side that would have to prove it.
     """
@@ -436,7 +436,7 @@ class Region(StrEnum):
 
 
 class ReasonCode(StrEnum):
-    """Why a claim, or the shape of a published figure, has its outcome; `Reason` has its numbers and names."""
+    """Reason for the outcome of a claim, or for the shape of a published figure; `Reason` has its numbers and names."""
 
     INTERVAL = "interval"
     LEVEL = "level"
@@ -483,7 +483,7 @@ class Reason:
 
 
 class EstimatorUsed(StrEnum):
-    """How one figure was made of those of the blocks; MEAN: of fewer blocks than the estimator wants."""
+    """Estimator that made one figure of those of the blocks; MEAN: of fewer blocks than the estimator wants."""
 
     NONE = "none"
     MEDIAN = "median"
@@ -529,7 +529,7 @@ class ClaimResult:
 
 
 class Shape(StrEnum):
-    """How a published figure relates to the first one of its group, there and here. FIRST: it is that one; ALONE: its
+    """Relation of a published figure to the first one of its group, there and here. FIRST: it is that one; ALONE: its
     group has no other.
     """
 

@@ -25,7 +25,7 @@ def listed(value: Value | list[Value]) -> Sequence[Value]:
 
 
 def rises(values: Sequence[float]) -> bool:
-    """Whether there is a value, and each is above the one before it."""
+    """Return whether there is a value, and each is above the one before it."""
     return bool(values) and all(low < high for low, high in itertools.pairwise(values))
 
 
@@ -66,7 +66,7 @@ class Neighbour(Document):
 
 
 class WorkloadBase(Document):
-    """What every kind has."""
+    """Keys that every kind of workload has."""
 
     name: str
     description: str = Field(description="what it stands for, one sentence")
@@ -109,7 +109,7 @@ class WorkloadBase(Document):
 
     @property
     def transport(self) -> Transport:
-        """How it reaches its server."""
+        """Transport by which it reaches its server."""
         return Transport()
 
     @property
@@ -193,12 +193,12 @@ class SharedHostWorkload(WebWorkload):
 
     @property
     def guests_needed(self) -> int:
-        """How many guests of one environment must stand on one host, the neighbour included."""
+        """Number of guests of one environment that must run on one host, the neighbour included."""
         return max(self._counts) + (self.neighbour is not None)
 
     @property
     def spread(self) -> bool:
-        """Whether any scenario sends to several machines."""
+        """Return whether any scenario sends to several machines."""
         return max(self._counts) > 1
 
     @property
@@ -256,7 +256,7 @@ class ClosedWorkload(SharedHostWorkload):
         return [*super().tools, *([self.capacity.tool] if self.capacity else [])]
 
     def count(self, scale: str | None) -> int | None:
-        """How many requests to send at this scale; None where the duration decides."""
+        """Number of requests to send at this scale; None where the duration decides."""
         return self.requests if scale == "full" else None
 
 
@@ -415,7 +415,7 @@ class MailWorkload(WorkloadBase):
 
     @property
     def sends(self) -> bool:
-        """Whether messages come in; else mailboxes are read."""
+        """Return whether messages come in; else mailboxes are read."""
         return self.protocol in {"smtp", "submission"}
 
 
