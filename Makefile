@@ -75,7 +75,7 @@ report: setup ## write a run's report again (RUN=results/latest)
 	@$(VMTOLL) report $(RUN)
 
 notebook: setup ## run a notebook on a run: N=metal_vs_kvm, tails, capacity or replication, RUN=…, SET="RATE_RPS=500 …"
-	@$(VMTOLL) notebook $(N) $(RUN) $(foreach one,$(SET),--set '$(one)')
+	@$(VMTOLL) notebook $(N) $(RUN) $(foreach parameter,$(SET),--set '$(parameter)')
 
 site: setup ## write a page over all runs, to filter and compare (site/index.html)
 	@$(VMTOLL) site

@@ -40,10 +40,10 @@ def interface_of(address: str) -> str:
 
 def gateway(remote: str, interface: str) -> str | None:
     """The router on the way; None when the address is on the interface's own network."""
-    wanted, best = struct.unpack("=I", socket.inet_aton(remote))[0], (-1, 0)
+    destination, best = struct.unpack("=I", socket.inet_aton(remote))[0], (-1, 0)
     for line in Path("/proc/net/route").read_text().splitlines()[1:]:
         name, network, router, _, _, _, _, mask = line.split()[:8]
-        if name == interface and wanted & int(mask, 16) == int(network, 16):
+        if name == interface and destination & int(mask, 16) == int(network, 16):
             best = max(best, (bin(int(mask, 16)).count("1"), int(router, 16)))
     return socket.inet_ntoa(struct.pack("=I", best[1])) if best[1] else None
 

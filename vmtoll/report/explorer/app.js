@@ -131,16 +131,16 @@ function runCard(run, s) {
 }
 
 function scenariosView(s) {
-  const found = sorted(site.runs.flatMap((run) => chosen(run, s).map((row) => [run, row])), s.get("sort") ?? "");
-  const shown = s.has("all") ? found : found.slice(0, MOST);
+  const matching = sorted(site.runs.flatMap((run) => chosen(run, s).map((row) => [run, row])), s.get("sort") ?? "");
+  const shown = s.has("all") ? matching : matching.slice(0, MOST);
   const all = site.runs.reduce((sum, run) => sum + run.rows.length, 0);
   const caption = ["One row per server, load and environment. Figures are medians over the trials that are not ", term("invalid", "invalid"),
     "; verdicts compare a guest with metal, ", term("block", "block by block"), ", with the ", term("interval", "95% interval"), " in square brackets."];
-  return ["Scenarios", `${found.length} of ${plural(all, "row")}`, shown.length > 0 && [
+  return ["Scenarios", `${matching.length} of ${plural(all, "row")}`, shown.length > 0 && [
     table(caption, ["Scenario", "Environment", ...Object.keys(COLUMNS), "Trials"],
       [[null, shown.map((pair) => scenarioRow(...pair))]], s.get("sort") ?? ""),
-    shown.length < found.length && el("p", null, `The first ${shown.length}. `, el("a", { href: address({ all: "yes" }) }, `Show all ${found.length}`))],
-    ["scenarios", () => csvOfRows(found)]];
+    shown.length < matching.length && el("p", null, `The first ${shown.length}. `, el("a", { href: address({ all: "yes" }) }, `Show all ${matching.length}`))],
+    ["scenarios", () => csvOfRows(matching)]];
 }
 
 /** By the figures of a column, `p99` from the lowest up, `-p99` from the highest down; rows without one last. */
