@@ -97,7 +97,9 @@ def _fill(folder: Path, run: Run, authors: Sequence[str], say: Callable[[str], N
 
 def _without_histograms(record: TrialRecord) -> TrialRecord:
     """A bundle holds the histograms of all trials as one table."""
-    return replace(record, measurements=tuple(replace(one, histogram=None) for one in record.measurements))
+    return replace(
+        record, measurements=tuple(replace(measurement, histogram=None) for measurement in record.measurements)
+    )
 
 
 def _scrubbed(run: Run, names: dict[str, str], authors: Sequence[str]) -> Run:

@@ -79,7 +79,7 @@ def agreement(
 
 
 def _by_size(published: Verdict, again: Verdict, interval: tuple[float, float], allowed: float) -> tuple[Status, Why]:
-    """By the interval of the change; of a published bound only the end that it claims counts."""
+    """Judge the interval of the change; of a published bound only the end that it claims counts."""
     low, high = _possible(published, again, interval)
     bounded = published.bound or again.bound
     is_open_above, is_open_below = published.bound is Bound.AT_LEAST, published.bound is Bound.AT_MOST
@@ -108,16 +108,16 @@ def _change(published: Verdict, again: Verdict, between_run_sd: float) -> tuple[
 def _welch(a: float, blocks: int, b: Floats, blocks_again: Floats, between_run_sd: float) -> tuple[Floats, Floats]:
     """Standard errors of a change and their degrees of freedom, from the squared errors of both sides."""
     between = 2 * between_run_sd**2  # taken for known: it has no degrees of freedom of its own
-    own = np.maximum(a**2 / (blocks - 1) + b**2 / (blocks_again - 1), 1e-300)
-    return np.sqrt(a + b + between), np.clip((a + b + between) ** 2 / own, 1.0, 1e9)
+    denominator = np.maximum(a**2 / (blocks - 1) + b**2 / (blocks_again - 1), 1e-300)
+    return np.sqrt(a + b + between), np.clip((a + b + between) ** 2 / denominator, 1.0, 1e9)
 
 
 def _possible(published: Verdict, again: Verdict, interval: tuple[float, float]) -> tuple[float, float]:
     """The interval of the change in the direction of the effect, above zero for a larger one; without an end where the
     second run's size is a bound.
     """
-    of = published if published.kind is not Kind.EQUIVALENT else again
-    low, high = interval if of.estimate and of.estimate.ratio >= 1 else (-interval[1], -interval[0])
+    decisive = published if published.kind is not Kind.EQUIVALENT else again
+    low, high = interval if decisive.estimate and decisive.estimate.ratio >= 1 else (-interval[1], -interval[0])
     return (
         -math.inf if again.bound is Bound.AT_MOST else low,
         math.inf if again.bound is Bound.AT_LEAST else high,
@@ -125,8 +125,8 @@ def _possible(published: Verdict, again: Verdict, interval: tuple[float, float])
 
 
 def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_run_sd: float) -> int | None:
-    """How many more blocks the second run needs until its interval lies within ±allowed with 80% power, if nothing has
-    changed: two one-sided tests, each missed with half of 20% (Phillips 1990); None beyond 1,000.
+    """Number of blocks that the second run still needs until its interval lies within ±allowed with 80% power, if
+    nothing has changed: two one-sided tests, each missed with half of 20% (Phillips 1990); None beyond 1,000.
     """
     a, b = _squared_error(published), _squared_error(again)
     if a is None or b is None:
@@ -148,7 +148,7 @@ def _squared_error(verdict: Verdict) -> float | None:
 
 
 def _tolerance(published: Verdict) -> float:
-    """As a difference of logarithms."""
+    """Tolerance as a difference of logarithms."""
     effect = abs(math.log(published.estimate.ratio)) if published.estimate else 0.0
     return max(math.log1p(published.margin), SHARE * effect)
 
@@ -172,19 +172,28 @@ def compare_runs(published: Run, again: Run, between_run_sd: float = 0.0) -> Run
 
 
 def _figures(run: Run) -> list[tuple[str, list[Measurement]]]:
-    """What was measured, trial by trial; a bundle keeps its histograms elsewhere."""
-    return [(trial.name, [replace(one, histogram=None) for one in trial.measurements]) for trial in run.trials]
+    """Measurements trial by trial, without histograms: a bundle keeps those elsewhere."""
+    return [
+        (trial.name, [replace(measurement, histogram=None) for measurement in trial.measurements])
+        for trial in run.trials
+    ]
 
 
 def _name(run: Run) -> RunName:
-    known = run.manifest
+    manifest = run.manifest
     return RunName(
-        known.experiment.name, known.run_id, known.commit, known.started_at, known.lab, known.link, run.emulated
+        manifest.experiment.name,
+        manifest.run_id,
+        manifest.commit,
+        manifest.started_at,
+        manifest.lab,
+        manifest.link,
+        run.emulated,
     )
 
 
 def _comparisons(run: Run) -> dict[tuple[Scenario, Arm], Comparison]:
-    return {(one.scenario, one.arm): one for one in analyse(run).comparisons}
+    return {(comparison.scenario, comparison.arm): comparison for comparison in analyse(run).comparisons}
 
 
 def _scenario(
@@ -194,10 +203,10 @@ def _scenario(
     second: Comparison | None,
     agree: Callable[[Verdict, Verdict], Agreement],
 ) -> ScenarioResult:
-    known = first or second
-    assert known is not None
-    scenario, arm = known.scenario, known.arm
-    result = partial(ScenarioResult, scenario=scenario, arm=arm, accelerator=known.accelerator)
+    comparison = first or second
+    assert comparison is not None
+    scenario, arm = comparison.scenario, comparison.arm
+    result = partial(ScenarioResult, scenario=scenario, arm=arm, accelerator=comparison.accelerator)
     if first is None or second is None:
         why = Why.ONLY_IN_THE_FIRST if first else Why.ONLY_IN_THE_SECOND
         return result(status=Status.NOT_COMPARABLE, why=why)
@@ -205,9 +214,9 @@ def _scenario(
     others = _differences(_others(published, arm), _others(again, arm))
     differ = Agreement(Status.NOT_COMPARABLE, Why.FACTS_DIFFER) if facts else None
     metrics = {
-        name: MetricResult(differ or agree(ours, theirs), ours, theirs)
-        for name, ours in first.verdicts.items()
-        if (theirs := second.verdicts.get(name)) and ours.applies and ours.blocks
+        name: MetricResult(differ or agree(published_verdict, second_verdict), published_verdict, second_verdict)
+        for name, published_verdict in first.verdicts.items()
+        if (second_verdict := second.verdicts.get(name)) and published_verdict.applies and published_verdict.blocks
     }
     status, why = _overall(metrics, facts)
     absolute = None if facts or others else _absolute(published, again, scenario, (BASELINE, arm))
@@ -218,15 +227,17 @@ def _scenario(
 
 def _decisive(run: Run, scenario: Scenario, arm: Arm) -> Facts:
     facts = premises(run, scenario, arm)
-    for one in (BASELINE, arm):
-        known = machine(run, scenario.server, one)
-        facts |= {f"{name} on {one}": value for name, value in known.items() if name in DECISIVE}
+    for side in (BASELINE, arm):
+        premise = machine(run, scenario.server, side)
+        facts |= {f"{name} on {side}": value for name, value in premise.items() if name in DECISIVE}
     return facts
 
 
 def _others(run: Run, arm: Arm) -> Facts:
     hosts = {facts.get("environment"): facts for facts in run.hosts.values()}
-    return {f"{fact} on {one}": hosts.get(one.environment, {}).get(fact) for one in (BASELINE, arm) for fact in ALIKE}
+    return {
+        f"{fact} on {side}": hosts.get(side.environment, {}).get(fact) for side in (BASELINE, arm) for fact in ALIKE
+    }
 
 
 def _differences(first: Facts, second: Facts) -> tuple[Difference, ...]:
@@ -263,6 +274,6 @@ def _medians(trials: Sequence[TrialRecord]) -> dict[str, float]:
             for trial in trials
             if trial.validity is not Validity.INVALID
         ]
-        if known := [value for value in values if value is not None]:
-            medians[name] = float(median(known))
+        if present := [value for value in values if value is not None]:
+            medians[name] = float(median(present))
     return medians

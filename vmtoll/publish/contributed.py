@@ -38,7 +38,7 @@ class Contribution:
 
     @property
     def name(self) -> str:
-        """How the site names it."""
+        """Name of the bundle on the site."""
         return f"{FOLDER}/{self.folder.name}"
 
 
@@ -47,25 +47,25 @@ def bundles(results: Path, more: Iterable[Path] = ()) -> list[Path]:
 
     Raises LoadError for a further folder that is neither.
     """
-    own = results / FOLDER
-    found = sorted(path for path in own.iterdir() if path.is_dir()) if own.is_dir() else []
+    contributed = results / FOLDER
+    folders = sorted(path for path in contributed.iterdir() if path.is_dir()) if contributed.is_dir() else []
     for folder in more:
         inside = [folder] if _is_bundle(folder) else sorted(p for p in folder.iterdir() if _is_bundle(p))
         if not inside:
             raise LoadError(f"{folder}: no bundle (a folder with {SUMS}); name the folder that `vmtoll publish` wrote")
-        found += inside
-    return list(dict.fromkeys(path.resolve() for path in found))
+        folders += inside
+    return list(dict.fromkeys(path.resolve() for path in folders))
 
 
 def _is_bundle(folder: Path) -> bool:
     return (folder / SUMS).is_file() or (folder / PACKAGE).is_file()
 
 
-def admit(folders: Sequence[Path], own: Iterable[str] = ()) -> tuple[list[Contribution], list[str]]:
-    """The bundles that pass the check, and one sentence for each other. `own`: the IDs of the runs that are here
+def admit(folders: Sequence[Path], run_ids: Iterable[str] = ()) -> tuple[list[Contribution], list[str]]:
+    """The bundles that pass the check, and one sentence for each other. `run_ids`: the IDs of the runs that are here
     already: the same run twice would count twice.
     """
-    admitted, refused, seen = list[Contribution](), list[str](), dict.fromkeys(own, "a run of this folder")
+    admitted, refused, seen = list[Contribution](), list[str](), dict.fromkeys(run_ids, "a run of this folder")
     names: dict[str, Path] = {}
     for folder in folders:
         try:
@@ -135,8 +135,8 @@ def _environments(run: Run) -> set[str]:
 def leaks(folder: Path, run: Run) -> Iterator[tuple[str, str]]:
     """(file, text) for each text that a publication would have changed."""
     scrubber = scrub.Scrubber({}, scrub.scrubber_of(run).vocabulary)
-    wanted = set(scrub.roles(run.hosts).values())
-    yield from (("hosts.json", name) for name in run.hosts if name not in wanted)
+    role_names = set(scrub.roles(run.hosts).values())
+    yield from (("hosts.json", name) for name in run.hosts if name not in role_names)
     for facts in run.hosts.values():
         yield from (("hosts.json", key) for key in facts if key not in (*scrub.PUBLISHED, "domains"))
         for name, xml in (facts.get("domains") or {}).items():

@@ -1,4 +1,4 @@
-"""What the bundle says about itself: datapackage.json (Data Package v2), CITATION.cff, README.md and LICENSE."""
+"""Self-description of a bundle: datapackage.json (Data Package v2), CITATION.cff, README.md and LICENSE."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -62,8 +62,8 @@ def validate(folder: Path) -> None:
     report = frictionless.validate(str(folder / PACKAGE))
     if not report.valid:
         mistakes = report.flatten(["title", "message"])
-        where = next((task.place for task in report.tasks if not task.valid), PACKAGE)
-        raise LoadError(f"{folder / where}: {mistakes[0][1] if mistakes else 'is not valid'}")
+        file = next((task.place for task in report.tasks if not task.valid), PACKAGE)
+        raise LoadError(f"{folder / file}: {mistakes[0][1] if mistakes else 'is not valid'}")
 
 
 def _title(run: Run) -> str:
@@ -75,7 +75,11 @@ def _abstract(run: Run, analysis: RunAnalysis) -> str:
 
 
 def _datapackage(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[str]) -> Resource:
-    resources = [*map(_table, TABLES), *map(_large_table, LARGE_TABLES), *(_resource(*one) for one in _DOCUMENTS)]
+    resources = [
+        *map(_table, TABLES),
+        *map(_large_table, LARGE_TABLES),
+        *(_resource(*document) for document in _DOCUMENTS),
+    ]
     for resource in resources:
         file = folder / resource["path"]
         resource |= {"bytes": file.stat().st_size, "hash": f"sha256:{digest(file)}"}

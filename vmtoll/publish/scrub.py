@@ -79,8 +79,8 @@ class Scrubber:
 
     def names(self, value: str) -> str:
         """The text without known names."""
-        known = self._replacements
-        return self._names.sub(lambda match: known[match[0].lower()], value) if known else value
+        replacements = self._replacements
+        return self._names.sub(lambda match: replacements[match[0].lower()], value) if replacements else value
 
     @cached_property
     def _replacements(self) -> dict[str, str]:
@@ -129,16 +129,16 @@ def scrubber_of(run: Run) -> Scrubber:
     """All that is known about the run's machines and users, and the words of the run that must stay."""
     names = roles(run.hosts)
     private = _private(run.path / PRIVATE)
-    known = dict(names)
+    replacements = dict(names)
     for host, texts in private.get("hosts", {}).items():
-        known |= dict.fromkeys(texts, names.get(host, "[host]"))
-    known |= dict.fromkeys(private.get("users", []), "[user]")
+        replacements |= dict.fromkeys(texts, names.get(host, "[host]"))
+    replacements |= dict.fromkeys(private.get("users", []), "[user]")
     for domain in _domains(run):
-        known.setdefault(domain, "[guest]")
-    for name, word in list(known.items()):
+        replacements.setdefault(domain, "[guest]")
+    for name, word in list(replacements.items()):
         if short := _FULL_HOST_NAME.fullmatch(name):
-            known.setdefault(short[1], word)
-    return Scrubber(known, _vocabulary(run) | frozenset(names.values()))
+            replacements.setdefault(short[1], word)
+    return Scrubber(replacements, _vocabulary(run) | frozenset(names.values()))
 
 
 def domains(run: Run, scrub: Scrubber) -> dict[str, str]:
@@ -155,7 +155,7 @@ def _domains(run: Run) -> list[str]:
 
 
 def _vocabulary(run: Run) -> frozenset[str]:
-    """What the run itself calls things: its lists and tables must go on to fit together."""
+    """Names that the run itself uses: its lists and tables must still match each other."""
     experiment = run.manifest.experiment
     words = {run.manifest.run_id, experiment.name, run.manifest.site.name, *run.manifest.accelerators}
     words |= {*experiment.environments, *experiment.servers, *experiment.workloads}
@@ -172,8 +172,8 @@ def _schema_words(schema: object) -> set[str]:
         return {word for part in schema for word in _schema_words(part)}
     if not isinstance(schema, dict):
         return set()
-    own = {str(word) for word in (*schema.get("properties", {}), *schema.get("enum", []), schema.get("const", ""))}
-    return own | {word for part in schema.values() for word in _schema_words(part)}
+    words = {str(word) for word in (*schema.get("properties", {}), *schema.get("enum", []), schema.get("const", ""))}
+    return words | {word for part in schema.values() for word in _schema_words(part)}
 
 
 def manifest(run: Run, scrubber: Scrubber, operator: str) -> Manifest:
@@ -194,8 +194,9 @@ def _disclosure(block: dict[str, Any], scrubber: Scrubber, names: dict[str, str]
     return {
         "machines": {
             names.get(name, "[host]"): {
-                item: told | {"text": scrubber.names(told["text"]) if item in VERSIONS else scrubber.text(told["text"])}
-                for item, told in items.items()
+                item: disclosed
+                | {"text": scrubber.names(disclosed["text"]) if item in VERSIONS else scrubber.text(disclosed["text"])}
+                for item, disclosed in items.items()
             }
             for name, items in block["machines"].items()
         },
@@ -222,7 +223,7 @@ def _finding(finding: Finding, scrubber: Scrubber) -> Finding:
 
 
 def _private(path: Path) -> Facts:
-    """What the runner wrote for this purpose alone; older runs have none."""
+    """Read the private names that the runner wrote for scrubbing alone; older runs have none."""
     if not path.exists():
         return {}
     try:

@@ -24,15 +24,15 @@ def verify(folder: Path) -> None:
 
     Raises LoadError with the name of the first file that is missing, changed, or too many.
     """
-    wanted = _read(folder / SUMS)
+    sealed = _read(folder / SUMS)
     present = {entry.name for entry in folder.iterdir()} - {SUMS}
-    for name in sorted(wanted.keys() | present):
+    for name in sorted(sealed.keys() | present):
         file = folder / name
         if name not in present:
             raise LoadError(f"{file}: missing, though {SUMS} names it; the bundle is not whole")
-        if name not in wanted or file.is_symlink() or not file.is_file():
+        if name not in sealed or file.is_symlink() or not file.is_file():
             raise LoadError(f"{file}: not a file of this bundle; {SUMS} does not name it")
-        if digest(file) != wanted[name]:
+        if digest(file) != sealed[name]:
             raise LoadError(f"{file}: changed since it was published; its checksum is not that of {SUMS}")
 
 
