@@ -129,13 +129,13 @@ def build(site_yml: Path, out_dir: Path) -> Manifest:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(body)
         entries.append(_entry(path, weight, body))
-    wanted = {root / e["path"] for e in entries}
-    for found in sorted(root.rglob("*"), reverse=True):
-        if found.is_dir():
-            if not any(found.iterdir()):
-                found.rmdir()
-        elif found not in wanted:
-            found.unlink()
+    written = {root / e["path"] for e in entries}
+    for existing in sorted(root.rglob("*"), reverse=True):
+        if existing.is_dir():
+            if not any(existing.iterdir()):
+                existing.rmdir()
+        elif existing not in written:
+            existing.unlink()
     result = _manifest(site, entries)
     manifest_file = out_dir / f"{site.name}.manifest.json"
     manifest_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -27,12 +27,12 @@ def sentence(rng: random.Random) -> str:
 def _paragraphs(rng: random.Random, size: int) -> bytes:
     """Whole paragraphs of exactly `size` bytes; the last one's text is cut to fit."""
     parts: list[str] = []
-    left = size
-    while left >= 8:
-        text = " ".join(sentence(rng) for _ in range(5))[: left - 8]
+    remaining = size
+    while remaining >= 8:
+        text = " ".join(sentence(rng) for _ in range(5))[: remaining - 8]
         parts.append(f"<p>{text}</p>\n")
-        left -= len(text) + 8
-    return "".join(parts).encode("ascii") + b" " * left
+        remaining -= len(text) + 8
+    return "".join(parts).encode("ascii") + b" " * remaining
 
 
 def html(rng: random.Random, size: int) -> bytes:
@@ -61,11 +61,11 @@ def gif(rng: random.Random, size: int) -> bytes:
         if room < 4:
             return b""
         out = bytearray(b"!\xfe")
-        left = room - 3
-        while left:
-            block = min(255, left - 1) if left != 257 else 254
+        remaining = room - 3
+        while remaining:
+            block = min(255, remaining - 1) if remaining != 257 else 254
             out += bytes([block]) + rng.randbytes(block)
-            left -= block + 1
+            remaining -= block + 1
         return bytes(out) + b"\x00"
 
     return _fit(start, end, size, comments).ljust(size, b"\x00")
@@ -137,10 +137,10 @@ def svg(rng: random.Random, size: int) -> bytes:
 
 def _repeated(size: int, piece: Callable[[], str]) -> bytes:
     parts: list[bytes] = []
-    left = size
-    while left > 0:
+    remaining = size
+    while remaining > 0:
         parts.append(piece().encode("ascii"))
-        left -= len(parts[-1])
+        remaining -= len(parts[-1])
     return b"".join(parts)[:size]
 
 

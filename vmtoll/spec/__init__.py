@@ -1,1 +1,1 @@
-"""What users write: experiments, workloads, servers, sources and inventories, read and checked."""
+"""Files that users write, read and checked: experiments, workloads, servers, sources and inventories."""

@@ -1,4 +1,4 @@
-"""What exists, found by listing folders; nothing is registered by hand."""
+"""Names that an experiment may use, found by listing folders; nothing is registered by hand."""
 
 import difflib
 from collections.abc import Sequence

@@ -59,18 +59,18 @@ def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> li
 def mistake(path: Path, model: type[BaseModel], error: ValidationError) -> ExperimentError:
     """The first thing that is wrong with a document, named with its file and key."""
     # A misspelt key is also a missing one: name the misspelling.
-    found = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    location = found["loc"]
-    if found["type"] == "extra_forbidden" and location[-1] in RENAMED:
+    first_error = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    location = first_error["loc"]
+    if first_error["type"] == "extra_forbidden" and location[-1] in RENAMED:
         text = f"{_key(location)}: is now called {RENAMED[str(location[-1])]}; rename the key"
-    elif found["type"] == "extra_forbidden":
+    elif first_error["type"] == "extra_forbidden":
         text = f"{_key(location)}: {unknown('key', location[-1], _allowed_keys(model, location))}"
-    elif found["type"] == "missing":
+    elif first_error["type"] == "missing":
         text = f"{_key(location)}: is missing; keys: {', '.join(_allowed_keys(model, location))}"
     elif not location:
-        text = found["msg"].removeprefix("Value error, ")
+        text = first_error["msg"].removeprefix("Value error, ")
     else:
-        text = f"{_key(location)}: {found['input']!r}: {found['msg'][:1].lower()}{found['msg'][1:]}"
+        text = f"{_key(location)}: {first_error['input']!r}: {first_error['msg'][:1].lower()}{first_error['msg'][1:]}"
     more = error.error_count() - 1
     return ExperimentError(f"{path}: {text}" + (f" (and {more} more)" if more else ""))
 
@@ -78,8 +78,8 @@ def mistake(path: Path, model: type[BaseModel], error: ValidationError) -> Exper
 def check_names(path: Path, key: str, kind: str, values: list[str], allowed: list[str]) -> None:
     """Each value exists, and once. Raises ExperimentError."""
     for i, value in enumerate(values):
-        where = key.replace("[]", f"[{i}]")
+        location = key.replace("[]", f"[{i}]")
         if value not in allowed:
-            raise ExperimentError(f"{path}: {where}: {unknown(kind, value, allowed)}")
+            raise ExperimentError(f"{path}: {location}: {unknown(kind, value, allowed)}")
         if value in values[:i]:
-            raise ExperimentError(f"{path}: {where}: {value!r} is named twice")
+            raise ExperimentError(f"{path}: {location}: {value!r} is named twice")

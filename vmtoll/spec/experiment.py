@@ -54,10 +54,10 @@ def check_claims(
 def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequence[Workload]) -> None:
     """Each of these workloads has these numbers of users. Raises ExperimentError."""
     for workload in workloads:
-        known = listed(workload.users) if isinstance(workload, ClosedWorkload | MailWorkload) else []
+        counts = listed(workload.users) if isinstance(workload, ClosedWorkload | MailWorkload) else []
         for count in listed(users):
-            if count not in known:
-                has = f"has {', '.join(map(str, known))}" if known else "is no closed loop"
+            if count not in counts:
+                has = f"has {', '.join(map(str, counts))}" if counts else "is no closed loop"
                 raise ExperimentError(f"{path}: {key}: {count}: the workload {workload.name} {has}")
 
 
@@ -81,12 +81,12 @@ class Resolved:
         return {tool for workload in self.workloads.values() for tool in workload.tools}
 
     def measures(self, server: str, workload: str) -> bool:
-        """Whether this workload is sent to this server."""
+        """Return whether this workload is sent to this server."""
         return not any(skip.server == server and skip.workload in (None, workload) for skip in self.skipped)
 
     @property
     def servers(self) -> list[str]:
-        """Those that are measured, by any of the workloads."""
+        """Servers that any of the workloads measures."""
         return [
             server
             for server in self.experiment.servers
@@ -95,7 +95,7 @@ class Resolved:
 
     @property
     def environments(self) -> list[str]:
-        """Those that are measured."""
+        """Environments that are measured."""
         absent = {skip.environment for skip in self.skipped}
         return [environment for environment in self.experiment.environments if environment not in absent]
 
@@ -112,7 +112,7 @@ class Resolved:
 
     @property
     def guests(self) -> int:
-        """How many guests of one environment must share one KVM host."""
+        """Number of guests of one environment that must share one KVM host."""
         shared = [w for w in self.workloads.values() if isinstance(w, SharedHostWorkload)]
         return max((workload.guests_needed for workload in shared), default=1)
 
@@ -160,8 +160,8 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         if workload.page:
             pages = [file["path"] for file in manifest(site)["files"]]
             if workload.page not in pages:
-                where = f"{file_of(name, registry)}: page"
-                raise ExperimentError(f"{where}: {unknown('page', workload.page, pages)}")
+                location = f"{file_of(name, registry)}: page"
+                raise ExperimentError(f"{location}: {unknown('page', workload.page, pages)}")
     built = sources.look(registry, experiment.servers)
     resolved = Resolved(experiment=experiment, workloads=workloads, site=site, sources=built.versions)
     not_at_hand = [Skipped(server=server, why=why) for server, why in built.skipped.items()]
@@ -222,7 +222,7 @@ def _out_of_reach(servers: Sequence[str], workloads: Mapping[str, Workload], reg
 
 
 def skips(server: str, reasons: Mapping[str, str], workloads: Iterable[str]) -> list[Skipped]:
-    """What is skipped of a server. `reasons`: workload → why; one reason for all workloads skips the server."""
+    """Return what is skipped of a server. `reasons`: workload → why; one reason for all workloads skips the server."""
     whys = set(reasons.values())
     if set(reasons) == set(workloads) and len(whys) == 1:
         return [Skipped(server=server, why=whys.pop())]
@@ -236,10 +236,10 @@ def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
     if "scale" in data:
         raise ExperimentError(f"{path}: `scale` is a command-line option (--scale); define `scales:` in the file")
     scales = data["scales"]
-    known = list(get_args(Scale))
+    scale_names = list(get_args(Scale))
     if not isinstance(scales, dict) or not all(isinstance(keys, dict) for keys in scales.values()):
-        raise ExperimentError(f"{path}: scales: must be a mapping of {' and '.join(known)} to keys and values")
-    check_names(path, "scales", "scale", list(scales), known)
+        raise ExperimentError(f"{path}: scales: must be a mapping of {' and '.join(scale_names)} to keys and values")
+    check_names(path, "scales", "scale", list(scales), scale_names)
     chosen = scale or "small"
     if chosen not in scales:
         raise ExperimentError(f"{path}: scales.{chosen}: is missing; there is: {', '.join(scales) or 'none'}")

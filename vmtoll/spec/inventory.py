@@ -35,7 +35,8 @@ def joined(pattern: str, *more: str) -> str:
 
 
 def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
-    """What `ansible-inventory --list` says of the machines that `limit`, Ansible's pattern of hosts, matches.
+    """Return the output of `ansible-inventory --list` for the machines that `limit`, Ansible's pattern of hosts,
+    matches.
 
     KVM hosts are always among them, because the guests on them need them. Raises InventoryError, also for a file that
     Ansible cannot parse: by itself Ansible goes on with no hosts.
@@ -63,7 +64,7 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
 
 
 def _cause(stderr: str, path: Path) -> str:
-    """Why Ansible could not read an inventory, as one sentence without tracebacks."""
+    """Reason why Ansible could not read an inventory, as one sentence without tracebacks."""
     errors = re.findall(r"^\[?ERROR\]?: (.*)$", stderr, re.MULTILINE)
     if errors and "No inventory was parsed" not in errors[0]:
         error = re.sub(r"\[Errno \d+\] ", "", errors[0]).rstrip(".")
@@ -72,8 +73,8 @@ def _cause(stderr: str, path: Path) -> str:
     plugins = ("script", "yaml", "ini") if path.suffix in {".yml", ".yaml", ".json"} else ("script", "ini", "yaml")
     cause = " ".join(next((causes[plugin] for plugin in plugins if plugin in causes), "").split())
     line = re.search(rf"^Origin: {re.escape(str(path.resolve()))}:(\d+)", stderr, re.MULTILINE)
-    where = f"line {line[1]}: " if line else ""
-    detail = f" ({where}{cause.removeprefix('Failed to parse inventory: ').rstrip('.')})" if cause else ""
+    location = f"line {line[1]}: " if line else ""
+    detail = f" ({location}{cause.removeprefix('Failed to parse inventory: ').rstrip('.')})" if cause else ""
     return f"Ansible finds no inventory in it{detail}; correct it, or give another --inventory"
 
 
@@ -128,7 +129,7 @@ def from_data(
 
 
 def _machines(candidates: Sequence[Host], environment: str, source: str, guests: int) -> list[Host]:
-    """Those of one environment: one machine, or the first `guests` of a KVM host's guests."""
+    """Machines of one environment: one machine, or the first `guests` of a KVM host's guests."""
     matching = [host for host in candidates if host.vars.environment == environment]
     on_one_host = len({host.vars.kvm_host for host in matching}) == 1 and all(h.role == "kvm_guest" for h in matching)
     if not matching or not (on_one_host or len(matching) == 1):

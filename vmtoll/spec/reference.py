@@ -153,7 +153,7 @@ def _page(title: str, introduction: str, sections: Mapping[str, Section]) -> Ite
 
 
 def _called(example: str) -> str:
-    """What a file of an example is called: by its name or, for a server, by its folder's."""
+    """Name of an example's file: its own or, for a server, its folder's."""
     path = Path(example)
     return path.parent.name if path.name == "server.yml" else path.name
 
@@ -175,7 +175,7 @@ def _text(value: object) -> str:
 
 
 def _value(schema: _Schema) -> str:
-    """What may stand there, in words: kinds, choices, limits, a link to a mapping's own table."""
+    """Allowed values in words: kinds, choices, limits, a link to a mapping's own table."""
     if "anyOf" in schema:
         return " or ".join(_value(part) for part in schema["anyOf"] if part.get("type") != "null")
     if "$ref" in schema or "allOf" in schema:

@@ -33,7 +33,7 @@ class Source(Document):
 
 
 class Mail(Document):
-    """What the runner must know of a mail server to fill it, to empty it and to count what it delivered."""
+    """Facts of a mail server that the runner needs to fill it, to empty it and to count what it delivered."""
 
     domain: str = Field(description="mail domain")
     users: int = Field(gt=0, description="mailboxes")
@@ -47,7 +47,7 @@ class Mail(Document):
 
 
 class Tls(Document):
-    """What a server speaks inside of TLS 1.3."""
+    """Protocols that a server speaks inside of TLS 1.3."""
 
     http: list[HttpVersion] = Field(min_length=1, description="HTTP versions over TLS 1.3")
     resumption: bool = Field(default=True, description="it can resume sessions")
@@ -57,7 +57,9 @@ class Tls(Document):
     kernel: bool = Field(default=False, description="the kernel encrypts (kTLS); measured over TLS alone")
 
     def cannot(self, transport: Transport, streams: int = 1) -> str:
-        """Why it cannot be reached in this way, with this number of streams on a connection; empty where it can."""
+        """Reason why it cannot be reached by this transport, with this number of streams on a connection; empty where
+        it can.
+        """
         if transport.http not in self.http:
             return f"does not speak HTTP/{transport.http} over TLS"
         if self.streams and streams > self.streams:
@@ -104,11 +106,15 @@ class ServerDefinition(Document):
 
     @property
     def kernel_tls(self) -> bool:
-        """Whether the kernel is to encrypt for it; without TLS it is the server that it takes its keys over from."""
+        """Return whether the kernel is to encrypt for it; without TLS it is the server that it takes its keys over
+        from.
+        """
         return self.tls is not None and self.tls.kernel
 
     def cannot(self, transport: Transport, streams: int = 1) -> str:
-        """Why it cannot be reached in this way, with this number of streams on a connection; empty where it can."""
+        """Reason why it cannot be reached by this transport, with this number of streams on a connection; empty where
+        it can.
+        """
         if not transport.tls:
             return "is measured over TLS alone" if self.kernel_tls else ""
         return self.tls.cannot(transport, streams) if self.tls else "does not speak TLS"
@@ -160,9 +166,9 @@ def _document(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Keys:
 def _filled(value: Any, placeholders: dict[str, str]) -> Any:
     """The same with the placeholders in every text replaced."""
     if isinstance(value, dict):
-        return {key: _filled(each, placeholders) for key, each in value.items()}
+        return {key: _filled(entry, placeholders) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_filled(each, placeholders) for each in value]
+        return [_filled(entry, placeholders) for entry in value]
     if isinstance(value, str):
         for placeholder, text in placeholders.items():
             value = value.replace(placeholder, text)

@@ -19,7 +19,7 @@ FILE = "sources.yml"
 
 
 class Archive(Document):
-    """What the user has: the archive, and its digest as the user knows it."""
+    """Archive that the user has, and its digest as the user knows it."""
 
     path: str
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -41,23 +41,25 @@ def at_hand(root: Path) -> dict[str, Archive]:
 
 @dataclass(frozen=True)
 class Sources:
-    """Of an experiment's servers: `versions` of those that are built from an archive, and `skipped` with the reason."""
+    """Sources of an experiment's servers: `versions` of those that are built from an archive, and `skipped` with the
+    reason.
+    """
 
     versions: dict[str, str]
     skipped: dict[str, str]
 
 
 def look(registry: Registry, servers: Sequence[str]) -> Sources:
-    """What there is for these servers. Raises ExperimentError."""
+    """Look up the sources of these servers. Raises ExperimentError."""
     archives, sources = at_hand(registry.root), Sources({}, {})
     for server in servers:
         source = read_server(server, registry.servers_folder()).source
         if not source:
             continue
-        what = f"{source.project} {source.version}"
+        version_text = f"{source.project} {source.version}"
         if server in archives:
-            sources.versions[server] = f"{what}, archive {archives[server].sha256}"
+            sources.versions[server] = f"{version_text}, archive {archives[server].sha256}"
         else:
-            why = f"source not at hand: {what} is in no distribution; say in {FILE} where its archive is"
+            why = f"source not at hand: {version_text} is in no distribution; say in {FILE} where its archive is"
             sources.skipped[server] = why
     return sources

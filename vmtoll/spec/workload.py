@@ -129,7 +129,7 @@ class _Tools:
         self.adapters = {name: loadgen.get(name, registry.tools_folder()) for name in registry.tools()}
 
     def schedule(self, *names: object) -> bool:
-        """Whether each of these tools sends by a schedule; None is no tool."""
+        """Return whether each of these tools sends by a schedule; None is no tool."""
         able = {name for name, adapter in self.adapters.items() if adapter.schedules}
         return all(name in able for name in names if name is not None)
 
@@ -173,7 +173,7 @@ class _Tools:
 
 
 def _cannot_reach(transport: Transport, adapter: Adapter) -> str:
-    """Why this tool cannot send this way; empty when it can."""
+    """Reason why this tool cannot send by this transport; empty when it can."""
     if transport.tls and not adapter.tls:
         refused = adapter.refused_for_tls
         return f"is refused over TLS: {refused}" if refused else "does not speak TLS 1.3"
@@ -199,7 +199,7 @@ def _check_shared_host(path: Path, workload: _SharedHost, kind: str, tools: _Too
 
 
 def _contradiction(workload: _SharedHost) -> str:
-    """Which keys do not go together; empty when all do."""
+    """Name the keys that do not go together; empty when all do."""
     if workload.client == "localhost" and (workload.spread or workload.neighbour):
         return "client: with `guests` or `neighbour` it must be remote: no guest stands for the others"
     if not workload.cold:
@@ -214,7 +214,7 @@ def _contradiction(workload: _SharedHost) -> str:
 
 
 def _cannot_share_host(workload: _SharedHost, adapter: Adapter) -> str:
-    """Why this tool cannot do the workload's guests or cold caches; empty when it can."""
+    """Reason why this tool cannot do the workload's guests or cold caches; empty when it can."""
     users = max(listed(workload.users)) if isinstance(workload, ClosedWorkload) else None
     if workload.spread and (adapter.one_page or adapter.one_host):
         return "sends all to the host of its first URL, so that no load can be spread over guests"
