@@ -1,4 +1,4 @@
-"""How long and how much memory a log takes: `python -m vmtoll.benchmarks.access_log [LINES [SUFFIX]]`.
+"""Time and memory that a log takes: `python -m vmtoll.benchmarks.access_log [LINES [SUFFIX]]`.
 
 Makes a log of LINES lines (10 million unless told; SUFFIX .gz or .zst packs it) in a temporary folder, the same each
 time: 20,000 paths of all sizes, 200,000 clients, a sixth unchanged, one day. Then makes a workload of it in a process
@@ -64,7 +64,7 @@ def run(lines: int, suffix: str = "") -> tuple[float, float, float, float, int]:
 
 
 def excess(cpu_s: Sequence[float], peaks_mb: Sequence[float]) -> str | None:
-    """What is above its bound, in one sentence; None within both. Each: of half the lines, then of all."""
+    """Name what is above its bound, in one sentence; None within both. Each: of half the lines, then of all."""
     cpu, memory = cpu_s[1] / cpu_s[0], peaks_mb[1] / peaks_mb[0]
     if cpu <= MOST_CPU and memory <= MOST_MEMORY:
         return None
@@ -75,10 +75,10 @@ def excess(cpu_s: Sequence[float], peaks_mb: Sequence[float]) -> str | None:
 
 
 if __name__ == "__main__":
-    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else LINES
+    line_count = int(sys.argv[1]) if len(sys.argv) > 1 else LINES
     packed = sys.argv[2] if len(sys.argv) > 2 else ""
     cpu, peaks = [], []
-    for lines in (wanted // 2, wanted):
+    for lines in (line_count // 2, line_count):
         size_mb, seconds, cpu_s, peak_mb, read = run(lines, packed)
         print(
             f"{read:,} lines, {size_mb:.0f} MB{packed}: {seconds:.1f} s ({cpu_s:.1f} s of CPU), peak {peak_mb:.0f} MB"

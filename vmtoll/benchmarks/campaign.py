@@ -1,4 +1,4 @@
-"""How long and how much memory the analysis of a large campaign takes: `python -m vmtoll.benchmarks.campaign [ROWS]`.
+"""Time and memory that the analysis of a large campaign takes: `python -m vmtoll.benchmarks.campaign [ROWS]`.
 
 Makes a dataset of fifty test beds in a temporary folder, the same each time: ROWS rows of histograms (default: 200
 million), 2,000 buckets to a trial, and samples of three machines for a minute each; then measures campaign_figures in a

@@ -1,4 +1,4 @@
-"""How often a page calls a machine different from itself: `python -m vmtoll.benchmarks.control_runs RUN…`.
+"""Rate at which a page calls a machine different from itself: `python -m vmtoll.benchmarks.control_runs RUN…`.
 
 Takes folders of runs with an A/A control, such as those of the experiment `control`, and judges the control against its
 own environment, all metrics of a run as one family, as a page judges a guest. The control does not join the baseline
@@ -44,7 +44,7 @@ class ControlRun:
 
 
 def control_run(run: Run) -> ControlRun | None:
-    """What a run's control shows against its own environment; None where there is none."""
+    """Result of a run's control against its own environment; None where there is none."""
     scenarios = [scenario for scenario in run.compared if run.trials_of(scenario, CONTROL)]
     compared = [
         (metric, replace(pair_arms(run, scenario, CONTROL, metric, choose_role(run, scenario, CONTROL)), control=None))
@@ -58,7 +58,7 @@ def control_run(run: Run) -> ControlRun | None:
     evidence = list(map(Evidence.of, as_series([pairs for _, pairs in compared]), metrics))
     margin = run.manifest.experiment.margin
     tests = test(evidence, margin, weights_of(metrics))
-    verdicts = Counter(judge(each, tested, margin).kind for each, tested in zip(evidence, tests, strict=True))
+    verdicts = Counter(judge(item, tested, margin).kind for item, tested in zip(evidence, tests, strict=True))
     trials = [trial for scenario in scenarios for arm in (BASELINE, CONTROL) for trial in run.trials_of(scenario, arm)]
     valid = sum(trial.validity is Validity.VALID for trial in trials)
     blocks = len({trial.block for trial in trials})
@@ -70,13 +70,13 @@ def table(runs: Sequence[ControlRun]) -> str:
     lines = ["| experiment | runs | blocks | trials, valid | comparisons | equivalent | undecided | invalid "
              "| different | pages with any |", "|---|" + "---|" * 9]  # fmt: skip
     for name in sorted({run.experiment for run in runs}):
-        mine = [run for run in runs if run.experiment == name]
-        kinds = sum((run.verdicts for run in mine), Counter[Kind]())
+        of_experiment = [run for run in runs if run.experiment == name]
+        kinds = sum((run.verdicts for run in of_experiment), Counter[Kind]())
         cells = [
-            f"`{name}`", len(mine), "–".join(map(str, sorted({run.blocks for run in mine}))),
-            f"{sum(run.trials for run in mine)}, {sum(run.valid for run in mine)}", kinds.total(),
+            f"`{name}`", len(of_experiment), "–".join(map(str, sorted({run.blocks for run in of_experiment}))),
+            f"{sum(run.trials for run in of_experiment)}, {sum(run.valid for run in of_experiment)}", kinds.total(),
             kinds[Kind.EQUIVALENT], kinds[Kind.UNDECIDED], kinds[Kind.INVALID],
-            sum(kinds[kind] for kind in DIFFERENT), sum(run.alarms > 0 for run in mine),
+            sum(kinds[kind] for kind in DIFFERENT), sum(run.alarms > 0 for run in of_experiment),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)

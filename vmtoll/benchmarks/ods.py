@@ -1,4 +1,4 @@
-"""How long and how much memory a spreadsheet takes: `python -m vmtoll.benchmarks.ods [ROWS]`.
+"""Time and memory that a spreadsheet takes: `python -m vmtoll.benchmarks.ods [ROWS]`.
 
 Makes a trials.csv of ROWS made-up rows (100,000 unless told), every column filled, and the same each time;
 then writes it as a spreadsheet in a process of its own.
@@ -52,8 +52,10 @@ def run(rows: int, folder: Path) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
+    row_count = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
     with TemporaryDirectory() as made:
-        seconds, peak = run(wanted, Path(made))
+        seconds, peak = run(row_count, Path(made))
         size_mb = (Path(made) / "trials.ods").stat().st_size / 1e6
-    print(f"{wanted:,} rows of {len(names('trials'))} columns: {seconds:.1f} s, peak {peak:.0f} MB, {size_mb:.0f} MB")
+    print(
+        f"{row_count:,} rows of {len(names('trials'))} columns: {seconds:.1f} s, peak {peak:.0f} MB, {size_mb:.0f} MB"
+    )

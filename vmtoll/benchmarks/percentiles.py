@@ -1,4 +1,4 @@
-"""How long and how much memory grouped exact percentiles take: `python -m vmtoll.benchmarks.percentiles [ROWS]`.
+"""Time and memory that grouped exact percentiles take: `python -m vmtoll.benchmarks.percentiles [ROWS]`.
 
 Makes ROWS samples (100 million unless told) in eight groups as Parquet in a temporary folder, lognormal and
 the same each time; then measures analysis.percentiles in a process of its own. The files are in the page

@@ -1,4 +1,4 @@
-"""What stopping early costs: `python -m vmtoll.benchmarks.until [PAGES]`.
+"""Cost of stopping early: `python -m vmtoll.benchmarks.until [PAGES]`.
 
 Simulates pages of four servers with five figures each, as `vmtoll.benchmarks.verdicts` does, measured with `until`: by
 the looks, shares, and stops of the program, each block as long as the servers that are still measured. Beside it the
@@ -54,8 +54,8 @@ class Page:
 
 @dataclass(frozen=True)
 class Design:
-    """Of one way to decide on the number of blocks. `half_width`: that is narrow enough, a fraction, 0 with a fixed
-    number of `blocks`; `work`: blocks of all servers that a page took on average.
+    """Characteristics of one way to decide on the number of blocks. `half_width`: that is narrow enough, a fraction, 0
+    with a fixed number of `blocks`; `work`: blocks of all servers that a page took on average.
 
     `wrong`: the share of pages with any wrong "faster" or "slower"; `coverage`: of the 95% intervals of equal figures;
     `coverage_different`: of the one that differs; `coverage_decisive`: of the interval that decided on it; `power`: the
@@ -122,8 +122,8 @@ def until(logs: Floats, half_width: float, shift: float = 0.0) -> Page:
         looks.append(Look(blocks=n, measured_s=spent, share=share))
         blocks[active], shares[active] = n, share
         page = judged(logs, blocks.repeat(figures), shares.repeat(figures), shift)
-        known = page.different | (np.expm1(page.half_widths) <= half_width)
-        active &= ~known.reshape(SERVERS, figures).all(axis=1)
+        settled = page.different | (np.expm1(page.half_widths) <= half_width)
+        active &= ~settled.reshape(SERVERS, figures).all(axis=1)
         if last or not active.any():
             return page
 

@@ -1,4 +1,4 @@
-"""How often a page is wrong, and what it can see: `python -m vmtoll.benchmarks.verdicts [EXPERIMENTS]`.
+"""Error rate and power of a page: `python -m vmtoll.benchmarks.verdicts [EXPERIMENTS]`.
 
 Simulates pages of two equal sides, with four servers and five figures each (eight of the twenty primary), under
 several kinds of noise, and judges them as `vmtoll.analysis.judge` does, all at once; a test compares the two. Writes
@@ -64,7 +64,8 @@ class Noise(StrEnum):
 
 @dataclass(frozen=True)
 class Characteristic:
-    """Of pages with `blocks` blocks each. `false_alarms`: the share with any wrong "faster" or "slower".
+    """Characteristics of pages with `blocks` blocks each. `false_alarms`: the share with any wrong "faster" or
+    "slower".
 
     `detectable`: the smallest difference of one throughput that four of five pages find, a fraction; None where no page
     should be asked, because it is sure of differences that are none.
@@ -105,7 +106,8 @@ def boot_of(blocks: int, boots: int) -> npt.NDArray[np.intp]:
 
 
 def differs(logs: Floats, boots: int = 1, shift: float = 0.0) -> npt.NDArray[np.bool_]:
-    """Which comparisons a page calls different, shape (experiments, comparisons), as the engine does without a margin.
+    """Return which comparisons a page calls different, shape (experiments, comparisons), as the engine does without a
+    margin.
 
     `shift`: added to the guest's figures of the first comparison, a throughput.
     """
@@ -120,8 +122,8 @@ def differs(logs: Floats, boots: int = 1, shift: float = 0.0) -> npt.NDArray[np.
         )
         single = pairs
     else:
-        found = [autocorrelation(page) for page in pairs]
-        inflation = np.array([[each.inflation if each else 1.0] for each in found])
+        correlations = [autocorrelation(page) for page in pairs]
+        inflation = np.array([[each.inflation if each else 1.0] for each in correlations])
     p, means = p_values(pairs, inflation, shift)
     control_p, control = p_values(same, np.ones_like(inflation))
     holds, steps = survives(p)
@@ -141,14 +143,14 @@ def p_values(pairs: Floats, inflation: Floats, shift: float = 0.0) -> tuple[Floa
 
 
 def survives(p: Floats) -> tuple[npt.NDArray[np.bool_], Floats]:
-    """Which p-values weighted Holm leaves below 5%, and by how much it multiplies each; each row is a family."""
+    """Return which p-values weighted Holm leaves below 5%, and its factor for each; each row is a family."""
     ratios = p / WEIGHTS
     order = ratios.argsort(axis=1)
-    left = WEIGHTS.sum() - np.cumsum(WEIGHTS[order], axis=1) + WEIGHTS[order]
-    holds = np.maximum.accumulate(np.take_along_axis(ratios, order, axis=1) * left, axis=1) < ALPHA
+    remaining = WEIGHTS.sum() - np.cumsum(WEIGHTS[order], axis=1) + WEIGHTS[order]
+    holds = np.maximum.accumulate(np.take_along_axis(ratios, order, axis=1) * remaining, axis=1) < ALPHA
     result, steps = np.zeros_like(holds), np.zeros_like(p)
     np.put_along_axis(result, order, holds, axis=1)
-    np.put_along_axis(steps, order, left / WEIGHTS[order], axis=1)
+    np.put_along_axis(steps, order, remaining / WEIGHTS[order], axis=1)
     return result, steps
 
 
@@ -166,8 +168,8 @@ def _detectable(logs: Floats, boots: int) -> float:
     some = logs[: max(200, len(logs) // 4)]
     while high - low > 5e-4:
         middle = (low + high) / 2
-        found = differs(some, boots, -middle)[:, 0].mean()
-        low, high = (low, middle) if found >= 0.8 else (middle, high)
+        detected = differs(some, boots, -middle)[:, 0].mean()
+        low, high = (low, middle) if detected >= 0.8 else (middle, high)
     return float(np.expm1(high))
 
 
@@ -197,11 +199,11 @@ def chart(rows: list[Characteristic]) -> Figure:
     figure = Figure(figsize=(9, 4), layout="constrained")
     alarms, seen = figure.subplots(1, 2)
     for noise in Noise:
-        mine = [row for row in rows if row.noise is noise]
-        blocks = [row.blocks for row in mine]
-        alarms.plot(blocks, [100 * row.false_alarms for row in mine], marker="o", ms=4, label=str(noise))
-        known = [(row.blocks, 100 * row.detectable) for row in mine if row.detectable is not None]
-        seen.plot([b for b, _ in known], [d for _, d in known], marker="o", ms=4)
+        of_noise = [row for row in rows if row.noise is noise]
+        blocks = [row.blocks for row in of_noise]
+        alarms.plot(blocks, [100 * row.false_alarms for row in of_noise], marker="o", ms=4, label=str(noise))
+        points = [(row.blocks, 100 * row.detectable) for row in of_noise if row.detectable is not None]
+        seen.plot([b for b, _ in points], [d for _, d in points], marker="o", ms=4)
     alarms.axhline(100 * ALPHA, color="black", lw=0.8, ls="--")
     alarms.set(ylabel="pages with a wrong difference, %", yscale="log")
     seen.set(ylabel="smallest difference found with 80% power, %", ylim=(0, None))
