@@ -44,42 +44,42 @@ UNIT, PROFILE = "irqbalance.service", "tuned-profile"
 
 
 class LackError(Exception):
-    """What this host cannot do, in one sentence with the way out."""
+    """A setting that this host cannot do, in one sentence with the way out."""
 
 
 class Host:
-    """Everything that can be read and written, by its place: a file below `root`, or one of UNIT and PROFILE."""
+    """Everything that can be read and written, by its key: a file below `root`, or one of UNIT and PROFILE."""
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
 
-    def places(self, pattern: str) -> list[str]:
+    def files(self, pattern: str) -> list[str]:
         """Files below the root."""
-        return sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern))
+        return sorted(str(file.relative_to(self.root)) for file in self.root.glob(pattern))
 
-    def read(self, place: str) -> str | None:
-        """What is there now; None when there is no such thing."""
-        if place == UNIT:
+    def read(self, key: str) -> str | None:
+        """Return the current value of a key; None when there is no such file."""
+        if key == UNIT:
             return "active" if _succeeds("systemctl", "is-active", "--quiet", UNIT) else "inactive"
-        if place == PROFILE:
+        if key == PROFILE:
             if self.read("etc/tuned/profile_mode") == "auto":
                 return "auto"  # whichever it thinks best
-            said = re.search(r"Current active profile: (\S+)", _output("tuned-adm", "active"))
-            return said[1] if said else ""
+            match = re.search(r"Current active profile: (\S+)", _output("tuned-adm", "active"))
+            return match[1] if match else ""
         try:
-            return (self.root / place).read_text().strip()
+            return (self.root / key).read_text().strip()
         except OSError:
             return None
 
-    def write(self, place: str, value: str) -> None:
+    def write(self, key: str, value: str) -> None:
         """Raises OSError or CalledProcessError."""
-        if place == UNIT:
+        if key == UNIT:
             subprocess.run(["systemctl", "start" if value == "active" else "stop", UNIT], check=True)
-        elif place == PROFILE:
+        elif key == PROFILE:
             verb = {"auto": ["auto_profile"], "": ["off"]}.get(value, ["profile", value])
             subprocess.run(["tuned-adm", *verb], check=True)
         else:
-            (self.root / place).write_text(value)
+            (self.root / key).write_text(value)
 
 
 def _output(*argv: str) -> str:
@@ -103,7 +103,7 @@ def cpus(text: str) -> set[int]:
     return {cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)}
 
 
-# A setting: what shall be where, by place. Raises LackError.
+# A setting: the value of each key. Raises LackError.
 
 
 def irqbalance(host: Host, value: str) -> dict[str, str]:
@@ -111,48 +111,48 @@ def irqbalance(host: Host, value: str) -> dict[str, str]:
 
 
 def tuned_profile(host: Host, value: str) -> dict[str, str]:
-    there = re.findall(r"^- (\S+)", _output("tuned-adm", "list", "profiles"), re.M)
-    if not there:
+    profiles = re.findall(r"^- (\S+)", _output("tuned-adm", "list", "profiles"), re.M)
+    if not profiles:
         raise LackError("tuned_profile: tuned does not answer; install it with `apt-get install tuned`")
-    if value not in there:
-        raise LackError(f"tuned_profile: tuned has no profile {value}; it has {', '.join(there)}")
+    if value not in profiles:
+        raise LackError(f"tuned_profile: tuned has no profile {value}; it has {', '.join(profiles)}")
     return {PROFILE: value}
 
 
 def smt(host: Host, value: str) -> dict[str, str]:
-    place = f"{CPU}/smt/control"
-    now = host.read(place) or "missing"
+    key = f"{CPU}/smt/control"
+    now = host.read(key) or "missing"
     if now not in ("on", "off"):
         raise LackError(f"smt: it cannot be switched here (smt/control is {now}); leave it out")
-    return {place: value}
+    return {key: value}
 
 
 def turbo(host: Host, value: str) -> dict[str, str]:
-    for place, off, on in ((f"{CPU}/intel_pstate/no_turbo", "1", "0"), (f"{CPU}/cpufreq/boost", "0", "1")):
-        if host.read(place) is not None:
-            return {place: off if value == "off" else on}
+    for key, off, on in ((f"{CPU}/intel_pstate/no_turbo", "1", "0"), (f"{CPU}/cpufreq/boost", "0", "1")):
+        if host.read(key) is not None:
+            return {key: off if value == "off" else on}
     raise LackError("turbo: this host does not govern it (neither intel_pstate nor boost is in /sys); leave it out")
 
 
 def governor(host: Host, value: str) -> dict[str, str]:
-    places = host.places(f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")
-    if not places:
+    keys = host.files(f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")
+    if not keys:
         raise LackError("governor: this host does not govern its clock rate (no cpufreq in /sys); leave it out")
-    for place in places:
-        there = (host.read(f"{Path(place).parent}/scaling_available_governors") or "").split()
-        if value not in there:
-            raise LackError(f"governor: there is no {value} here; there are: {', '.join(there)}")
-    return dict.fromkeys(places, value)
+    for key in keys:
+        available = (host.read(f"{Path(key).parent}/scaling_available_governors") or "").split()
+        if value not in available:
+            raise LackError(f"governor: there is no {value} here; there are: {', '.join(available)}")
+    return dict.fromkeys(keys, value)
 
 
 def irq_affinity(host: Host, value: str) -> dict[str, str]:
-    present, places = host.read(f"{CPU}/present") or "0", host.places(IRQS)
+    present, keys = host.read(f"{CPU}/present") or "0", host.files(IRQS)
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value) or not cpus(value) <= cpus(present):
         raise LackError(f"irq_affinity: {value} is no list of CPUs of this host, which has {present}")
-    if not places:
+    if not keys:
         raise LackError("irq_affinity: there are no interrupts to move here; leave it out")
     # Equal sets are left as the kernel writes them.
-    return {place: now if now and cpus(now) == cpus(value) else value for place in places for now in [host.read(place)]}
+    return {key: now if now and cpus(now) == cpus(value) else value for key in keys for now in [host.read(key)]}
 
 
 def hugepages_2m(host: Host, value: int) -> dict[str, str]:
@@ -169,10 +169,10 @@ def halt_poll_ns(host: Host, value: int) -> dict[str, str]:
     return _number(host, "sys/module/kvm/parameters/halt_poll_ns", value, lack)
 
 
-def _number(host: Host, place: str, value: int, lack: str) -> dict[str, str]:
-    if host.read(place) is None:
+def _number(host: Host, key: str, value: int, lack: str) -> dict[str, str]:
+    if host.read(key) is None:
         raise LackError(f"{lack}; or leave it out")
-    return {place: str(value)}
+    return {key: str(value)}
 
 
 # In the order in which they are set: what moves things about first, CPUs before what is said of each.
@@ -182,7 +182,7 @@ SETTINGS = {
 
 
 class Tuning:
-    """One run of the module. `was`: setting → place → value before the first change."""
+    """One run of the module. `was`: setting → key → value before the first change."""
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module, self.check = module, module.check_mode
@@ -192,32 +192,32 @@ class Tuning:
         self.after: dict[str, str] = {}
         self.failed: list[str] = []
         self.boot = self.host.read(BOOT)
-        known = json.loads(self.record.read_text()) if self.record.exists() else {}
-        self.was = known.get("was", {})
-        self.fixed = set(known.get("fixed", []))  # interrupts that cannot be moved
-        if known and known["boot"] != self.boot:  # a reboot has undone the rest
-            self.was = {name: places for name, places in self.was.items() if name == "tuned_profile"}
+        recorded = json.loads(self.record.read_text()) if self.record.exists() else {}
+        self.was = recorded.get("was", {})
+        self.fixed = set(recorded.get("fixed", []))  # interrupts that cannot be moved
+        if recorded and recorded["boot"] != self.boot:  # a reboot has undone the rest
+            self.was = {name: values for name, values in self.was.items() if name == "tuned_profile"}
             self.fixed = set()
 
-    def tune(self, wanted: dict[str, object]) -> None:
+    def tune(self, settings: dict[str, object]) -> None:
         targets, lacks = {}, []
-        for name in (name for name in SETTINGS if wanted.get(name) is not None):
+        for name in (name for name in SETTINGS if settings.get(name) is not None):
             try:
-                targets[name] = SETTINGS[name](self.host, wanted[name])
+                targets[name] = SETTINGS[name](self.host, settings[name])
             except LackError as lack:
                 lacks.append(str(lack))
         if lacks:
-            said = ". ".join(lacks)
-            self.module.fail_json(msg=f"Nothing was changed; this host cannot do all of vmtoll_tuning: {said}.")
-        now = {name: {place: self.host.read(place) for place in places} for name, places in targets.items()}
+            reasons = ". ".join(lacks)
+            self.module.fail_json(msg=f"Nothing was changed; this host cannot do all of vmtoll_tuning: {reasons}.")
+        now = {name: {key: self.host.read(key) for key in values} for name, values in targets.items()}
         if "smt" in targets:  # an interrupt of a CPU that goes is served by another one from then on
-            now.setdefault("irq_affinity", {place: self.host.read(place) for place in self.host.places(IRQS)})
+            now.setdefault("irq_affinity", {key: self.host.read(key) for key in self.host.files(IRQS)})
         self.was = {name: {**now.get(name, {}), **self.was.get(name, {})} for name in [*now, *self.was]}
-        if any(now[name][place] != value for name in targets for place, value in targets[name].items()):
+        if any(now[name][key] != value for name in targets for key, value in targets[name].items()):
             self.save()
         for name in targets:
-            for place, value in SETTINGS[name](self.host, wanted[name]).items():  # anew: CPUs may have gone
-                self.put(name, place, value)
+            for key, value in SETTINGS[name](self.host, settings[name]).items():  # anew: CPUs may have gone
+                self.put(name, key, value)
         if self.fixed:
             self.save()
         if self.fixed.issuperset(targets.get("irq_affinity", ["none asked for"])):
@@ -226,30 +226,30 @@ class Tuning:
     def restore(self) -> None:
         last = "irqbalance"  # it would move what is being set back
         for name in sorted(self.was, key=lambda name: (name == last, list(SETTINGS).index(name))):
-            for place, value in self.was[name].items():
-                self.put(name, place, value)
+            for key, value in self.was[name].items():
+                self.put(name, key, value)
         if self.record.exists() and not self.failed and not self.check:
             self.record.unlink()
 
-    def put(self, name: str, place: str, value: str) -> None:
-        """Set one place that is there, if it is not so already, and see that it took."""
-        now = self.host.read(place)
-        if now in (None, value) or place in self.fixed:
+    def put(self, name: str, key: str, value: str) -> None:
+        """Set the value of one existing key, unless it has that value already, and check that it took."""
+        now = self.host.read(key)
+        if now in (None, value) or key in self.fixed:
             return
         if not self.check:
             try:
-                self.host.write(place, value)
+                self.host.write(key, value)
             except (OSError, subprocess.CalledProcessError) as error:
                 if name == "irq_affinity":  # each CPU's own timer, say
-                    self.fixed.add(place)
+                    self.fixed.add(key)
                 else:
-                    self.failed.append(f"{name}: {place} does not take {value}: {error}")
+                    self.failed.append(f"{name}: {key} does not take {value}: {error}")
                 return
-            got = self.host.read(place)
+            got = self.host.read(key)
             if got != value:
                 hint = "; right after a reboot, or with guests that use them stopped" if name == "hugepages_2m" else ""
-                self.failed.append(f"{name}: {place} is {got} and not {value}{hint}")
-        self.before[place], self.after[place] = str(now), value
+                self.failed.append(f"{name}: {key} is {got} and not {value}{hint}")
+        self.before[key], self.after[key] = str(now), value
 
     def save(self) -> None:
         """Write the record whole, before anything is changed."""
@@ -292,7 +292,7 @@ def main() -> None:
 
 
 def _lines(values: dict[str, str]) -> str:
-    return "".join(f"{place}: {value}\n" for place, value in values.items())
+    return "".join(f"{key}: {value}\n" for key, value in values.items())
 
 
 if __name__ == "__main__":
