@@ -56,7 +56,7 @@ def writing(path: Path, draft: Path | None = None) -> Iterator[None]:
 
 
 def cause_of(error: OSError | ValueError) -> str:
-    """Why a file cannot be read or written, without its name and without `[Errno 13]`."""
+    """Reason why a file cannot be read or written, without its name and without `[Errno 13]`."""
     return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
 
 

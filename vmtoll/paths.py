@@ -1,4 +1,6 @@
-"""Where things are. Two roots outside of the checkout, so that a fresh clone finds what an earlier one made."""
+"""Paths of the program and its data. Two roots outside of the checkout, so that a fresh clone finds what an earlier one
+made.
+"""
 
 import os
 from pathlib import Path
