@@ -218,8 +218,8 @@ def _refusal(row: BedFigures) -> Because | None:
 
 
 def _control(row: BedFigures, rows: Beds) -> Control | None:
-    """The A/A controls of the environment with the higher noise floor: of the scenario, else of other servers under the
-    same load, else of the same kind of loop, as in a run.
+    """The A/A controls of the environment with the higher noise floor. They are of the scenario, else of other servers
+    under the same load, else of the same kind of loop, as in a run.
     """
     return noisiest(_control_of(environment, row, rows) for environment in (METAL, row.arm.environment))
 

@@ -71,8 +71,9 @@ def _highest(beyond_at: Callable[[float], float], share: float, saturated_rps: f
 
 @dataclass(frozen=True)
 class RandomArrivals:
-    """Share of the rate for even arrivals that the same queue carries of random ones (Poisson), within one objective:
-    where each takes the same work, and where the work is exponential. None where no rate meets it.
+    """Share of the rate for even arrivals that the same queue carries of random ones (Poisson), within one objective.
+    `fixed_work`: each request takes the same work; `exponential_work`: the work is exponential. None where no rate
+    meets it.
     """
 
     fixed_work: float | None

@@ -91,8 +91,8 @@ def power_w(trials: pd.DataFrame) -> Estimate | None:
 
 @dataclass(frozen=True)
 class ErlangBound:
-    """Rate that an M/M/c queue with these CPUs and this work a request would carry at the objective's p99, and the
-    share of the even rate that random arrivals leave.
+    """Rate that an M/M/c queue with these CPUs and this work a request would carry at the objective's p99. `random`:
+    the shares of the even rate that random arrivals leave.
     """
 
     cpus: int

@@ -89,9 +89,9 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, 
 
 
 def over_blocks(levels: Floats, throughput: Floats, blocks: Floats) -> tuple[Interval | None, Interval | None]:
-    """95% intervals of α and β by the fit of logarithms, of trials with their level, throughput and block: the
-    jackknife (Tukey 1958) with Student's quantile. What is left out is a block at a time, since the trials of one
-    share its drift.
+    """95% intervals of α and β by the fit of logarithms, of trials with their level, throughput and block. Method: the
+    jackknife (Tukey 1958) with Student's quantile, leaving out a block at a time, since the trials of one share its
+    drift.
 
     None below three blocks, where one left out leaves fewer than six levels, and for a parameter on its bound.
     """
@@ -202,7 +202,7 @@ def _is_level(trial: TrialRecord) -> bool:
 
 
 def _unlimited(trials: list[tuple[TrialRecord, float]]) -> list[tuple[TrialRecord, float]]:
-    """Without the levels of which any trial was limited: of such a level only the slow trials would be left, which
+    """Leave out the levels of which any trial was limited. Of such a level only the slow trials would be left, which
     bends the law where nothing but the client bends.
     """
     limited = {level for trial, level in trials if THROUGHPUT.is_limited(trial, Role.PRIMARY)}

@@ -11,8 +11,8 @@ SharesOf = Literal["baseline", "slowest", "own"]
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """Requests per second of a closed loop: the geometric mean of some trials and its 95% interval (Student's t of the
-    logarithms), None for a single trial.
+    """Requests per second of a closed loop: the geometric mean of some trials and its 95% interval. The interval is
+    Student's t of the logarithms; None for a single trial.
     """
 
     mean_rps: float

@@ -41,7 +41,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class MarginHidden:
-    """The gates do not see all that the experiment's margin would matter for: `hidden_pct` of a CPU may be taken from a
+    """The gates do not see all that matters at the experiment's margin. `hidden_pct` of a CPU may be taken from a
     machine under test without a finding in loads of `duration_s`.
     """
 

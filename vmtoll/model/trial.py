@@ -39,8 +39,8 @@ class ClientPlace(StrEnum):
 
 @dataclass(frozen=True)
 class Arm:
-    """One side of a comparison: an environment (`metal`, or a guest's profile), measured for the first time in a block
-    or, as the A/A control, a second time.
+    """One side of a comparison: an environment (`metal`, or a guest's profile) and its replicate. Replicate 1 is the
+    first measurement in a block; 2, the A/A control, is the second.
     """
 
     environment: str

@@ -79,8 +79,9 @@ class Look(Document):
 
 
 def next_look(blocks: int, first: int, boot: int = 1) -> int:
-    """After how many blocks the next look is due, when `blocks` are measured: `first`, then half as many again each
-    time, in whole pairs of blocks, which have both orders of the arms, and in whole boots of `boot` blocks.
+    """Return the number of blocks after which the next look is due, when `blocks` are measured: `first`, then half as
+    many again each time. Looks come after whole pairs of blocks, which have both orders of the arms, and after whole
+    boots of `boot` blocks.
     """
     due = first
     while due <= blocks:
@@ -90,8 +91,8 @@ def next_look(blocks: int, first: int, boot: int = 1) -> int:
 
 
 def spent(time: float) -> float:
-    """The fraction of the 5% that may be spent when this fraction of the time is over: ln(1 + (e − 1) t), the spending
-    function of Lan and DeMets (1983) in the manner of Pocock.
+    """The fraction of the 5% that may be spent when this fraction of the time is over. It is ln(1 + (e − 1) t), the
+    spending function of Lan and DeMets (1983) in the manner of Pocock.
     """
     return log(1 + (e - 1) * min(max(time, 0.0), 1.0))
 

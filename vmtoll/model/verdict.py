@@ -143,8 +143,8 @@ class Share:
 
 @dataclass(frozen=True)
 class TrialShare:
-    """Trials of one side: how many gave figures at the first attempt, with the exact 95% interval of that share
-    (Clopper and Pearson), and how many in the end.
+    """Trials of one side, those that gave figures at the first attempt, and those that did in the end. `low`, `high`:
+    the exact 95% interval of the share at the first attempt (Clopper and Pearson).
     """
 
     trials: int

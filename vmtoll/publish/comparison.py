@@ -125,8 +125,8 @@ def _possible(published: Verdict, again: Verdict, interval: tuple[float, float])
 
 
 def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_run_sd: float) -> int | None:
-    """Number of blocks that the second run still needs until its interval lies within ±allowed with 80% power, if
-    nothing has changed: two one-sided tests, each missed with half of 20% (Phillips 1990); None beyond 1,000.
+    """Number of blocks that the second run still needs until its interval lies within ±allowed, with 80% power if
+    nothing has changed. By two one-sided tests, each missed with half of 20% (Phillips 1990); None beyond 1,000.
     """
     a, b = _squared_error(published), _squared_error(again)
     if a is None or b is None:

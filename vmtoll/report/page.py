@@ -82,8 +82,8 @@ _STYLE = re.compile(r' style="([^"]+)"')
 
 
 def inline_svg(chart: Chart, name: str) -> str:
-    """The chart as an `<svg>` element: scales with its column, follows the page's colours, is named to
-    screen readers, and every id and class in it starts with `name`.
+    """The chart as an `<svg>` element that scales with its column and follows the page's colours. It is named to screen
+    readers, and every id and class in it starts with `name`.
     """
     with style(), mpl.rc_context({"svg.hashsalt": name}):
         buffer = io.StringIO()

@@ -36,8 +36,8 @@ LOGGED = ["response_time_p50_us", "service_time_p50_us", f"{CROSSCHECK}service_t
 
 
 def numbers(run: Run) -> pd.DataFrame:
-    """One row per scenario and arm: trials by validity, medians over trials that are not invalid, and percentiles of
-    all requests merged where the histograms are there (`merged_p…_us`).
+    """One row per scenario and arm: trials by validity, and medians over trials that are not invalid. Where histograms
+    exist, also percentiles of all requests merged (`merged_p…_us`).
     """
     rows = [
         flat_scenario(scenario)

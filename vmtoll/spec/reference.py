@@ -1,5 +1,5 @@
-"""The reference of what users write and read: a page for each kind of YAML document, from the models that check it, and
-one for the columns of every table.
+"""The reference of what users write and read. It has a page for each kind of YAML document, from the models that check
+it, and one for the columns of every table.
 
 `python -m vmtoll.spec.reference FOLDER` writes the pages; scripts/reference does, with that of the commands.
 """
