@@ -188,7 +188,7 @@ class Campaign:
         write_durably(self.folder / "campaign.json", text.encode() + b"\n")
 
     def outcome(self, task: Task) -> Outcome:
-        """What became of a task so far."""
+        """Outcome of a task so far."""
         complete, begun = self.run_of(task, "complete"), self.run_of(task, "running")
         run, why = complete or begun, self.failures.get(task)
         return Outcome(

@@ -14,7 +14,7 @@ class Validity(StrEnum):
 
 
 class Influence(StrEnum):
-    """What a finding does to a comparison. EXCLUDES: the trial is out of it. BOUNDS: the trial is client-limited or
+    """Effect of a finding on a comparison. EXCLUDES: the trial is out of it. BOUNDS: the trial is client-limited or
     link-limited, so its figure is a bound. DISTORTS: something other than the two sides may have made the figure.
     SYMPTOM: it may be the server's own doing, and so part of the result.
     """

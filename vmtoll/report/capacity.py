@@ -154,7 +154,7 @@ def _arrivals_sentence(results: Sequence[CapacityResult]) -> str:
 
 
 def _random_factors(result: CapacityResult) -> list[float]:
-    """By how much even arrivals overstate what a machine carries, with the same work each and with exponential work."""
+    """Factors by which even arrivals overstate what a machine carries, with equal and with exponential work."""
     random = result.erlang_c.random if result.erlang_c else None
     shares = (random.fixed_work, random.exponential_work) if random else ()
     return [1 / share for share in shares if share]

@@ -104,7 +104,7 @@ def _kvm_module(run: Run) -> str:
 
 
 def _by_text(run: Run, text_of: Callable[[Arm], str]) -> dict[str, list[str]]:
-    """What is said of the environments → those of which it is said."""
+    """Each text about environments → the environments that it is about."""
     texts: dict[str, list[str]] = {}
     for arm in run.arms:
         if not arm.is_control:

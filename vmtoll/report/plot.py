@@ -203,7 +203,7 @@ def _legend_columns(labels: Sequence[str]) -> int:
     """As many as fit side by side: up to three, or two of more labels; a legend fills column after column."""
     for columns in range(len(labels) if len(labels) <= 3 else 2, 1, -1):
         lines = -(-len(labels) // columns)
-        widest = [max(map(len, labels[place : place + lines])) for place in range(0, len(labels), lines)]
+        widest = [max(map(len, labels[index : index + lines])) for index in range(0, len(labels), lines)]
         if sum(CHARACTER_IN * length + LEGEND_MARK_IN for length in widest) <= WIDTH_IN:
             return columns
     return 1

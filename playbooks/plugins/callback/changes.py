@@ -72,7 +72,7 @@ def _diffs(diff: Any) -> list[Any]:
 
 
 def _message(answer: dict[str, Any]) -> str:
-    """What the task said; of a loop its first item that failed; of a command what it printed last."""
+    """Message of the task; of a loop its first item that failed; of a command its last line."""
     part = next((item for item in answer.get("results", []) if item.get("failed")), answer)
     printed = str(part.get("stderr") or part.get("stdout") or "").strip()
     message = str(part.get("msg") or "")

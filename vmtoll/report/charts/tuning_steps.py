@@ -120,7 +120,7 @@ def _step(step: TuningStep, metric: Metric) -> _Bar:
 
 
 def _ends(step: TuningStep) -> tuple[float, ...]:
-    """Where the step may end: the interval of its gain, seen from its start."""
+    """Possible ends of the step: the interval of its gain, seen from its start."""
     if step.gain is None or step.gain.low is None or step.gain.high is None or step.start is None:
         return ()
     sign = 1.0 if ((step.end or 0.0) - step.start) * step.gain.value > 0 else -1.0

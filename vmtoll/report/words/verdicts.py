@@ -62,7 +62,7 @@ def verdict_parts(verdict: Verdict, guest: str = "the guest") -> tuple[str, str]
 
 
 def undecided_text(verdict: Verdict | TuningStep, margin: float | None = None) -> str:
-    """What these blocks could have shown, and how many more show the margin: `differences below 6.2% would
+    """Text on what these blocks could have shown, and how many more show the margin: `differences below 6.2% would
     not have been detected; 14 more blocks show 2%`, both with 80% power. A doubling and more is a factor, `below 11×`.
     """
     smallest = verdict.margin if isinstance(verdict, Verdict) else margin
