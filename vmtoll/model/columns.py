@@ -46,12 +46,12 @@ Schema = TypedDict(
 
 _IDENTITY = (
     ("run_id", "string", "the run that the trial belongs to"),
-    ("block", "integer", "block, from 1; each scenario stands once in a block"),
-    ("boot", "integer", "boot of the machines under test in this run, from 1; the blocks of a boot stand together"),
+    ("block", "integer", "block, from 1; each scenario occurs once in a block"),
+    ("boot", "integer", "boot of the machines under test in this run, from 1; the blocks of a boot follow each other"),
     (
         "order",
         "integer",
-        "place within the block, from 1; the arms of a scenario stand together, reversed in every other block",
+        "place within the block, from 1; the arms of a scenario follow each other, reversed in every other block",
     ),
     ("attempt", "integer", "attempt at this trial, from 1"),
     ("environment", "string", "metal, or the guest's profile, kvm-…"),
@@ -60,8 +60,8 @@ _IDENTITY = (
     (
         "hardware",
         "string",
-        "what the host that carries the machine runs on: native (the hardware itself), nested (another hypervisor),"
-        " emulated (a CPU emulated in software), unknown (not recorded, or its sources do not tell)",
+        "what the host of the machine runs on: native (the hardware itself), nested (another hypervisor),"
+        " emulated (a CPU emulated in software). Unknown: not recorded, or its sources do not tell",
     ),
     ("release", "string", "operating system of the machine, as Debian 13; unknown: the run does not record it"),
     ("server", "string", "server under measurement"),
@@ -88,7 +88,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
 }  # fmt: skip
 _LAST = (
     ("fixed_cost_s", "number", "s", "wall clock of the trial less the time under load"),
-    ("validity", "string", "", "what the findings come to: valid, suspect or invalid"),
+    ("validity", "string", "", "whether the trial may be used: valid, suspect or invalid"),
     ("findings", "string", "", "codes of the gates that fired, separated by spaces; code@crosscheck where it concerns"
      " the cross-check alone. trials.jsonl has machine, process, figure and limit of each"),
 )  # fmt: skip

@@ -101,16 +101,16 @@ def figure(description: str) -> Any:
 
 
 _SERVICE_TIME = (
-    "service time, counted from the actual send; hides stalls; "
-    "mail that is sent: the delay in the server until it is in the mailbox"
+    "service time, counted from the actual send; hides stalls. "
+    "Mail that is sent: the delay in the server until it is in the mailbox"
 )
 _RESPONSE_TIME = "response time, counted from the intended send time"
 _SERVER_TIME = (
-    "time inside the server, from noticing a request to handing its response to the kernel, by its own histogram "
-    "(buckets of half an octave, interpolated); empty for a server without one"
+    "time inside the server, from noticing a request to handing its response to the kernel. By the server's own "
+    "histogram (buckets of half an octave, interpolated); empty for a server without one"
 )
 _LOOP_LAG = (
-    "length of the turns of the server's event loop, which is how long the next event may wait, by its own histogram; "
+    "length of the turns of the server's event loop: how long the next event may wait. By the server's own histogram; "
     "empty for a server without one"
 )
 _CONNECT = "time to open a connection, of tools that log it (oha)"
@@ -124,7 +124,8 @@ class Offered:
     users: int | None = figure("simulated users of a closed loop")
     offered_rps: float | None = figure("requests per second that the open loop meant to send")
     capacity_rps: float | None = figure(
-        "the whole of a share: the closed-loop rate, a mean of several trials, of the side that `shares_of` names"
+        "capacity of which the load is a share: the closed-loop rate of the side that `shares_of` names, a mean of "
+        "several trials"
     )
     capacity_low_rps: float | None = figure("lower end of its 95% interval")
     capacity_high_rps: float | None = figure("upper end of its 95% interval")
@@ -149,8 +150,8 @@ class Measurement:
     availability_pct: float | None = figure("share of requests that the tool calls successful")
     transferred_mb: float | None = figure("bytes of the responses, 10⁶ bytes")
     throughput_rps: float | None = figure(
-        "responses per second of wall clock; closed loop of a tool that logs its requests: of the time in which all "
-        "users had one in flight; open loop: of the time from the first intended send to the last response; mail that "
+        "responses per second of wall clock. Closed loop of a tool that logs its requests: of the time in which all "
+        "users had one in flight. Open loop: of the time from the first intended send to the last response. Mail that "
         "is sent: messages found in mailboxes, per second until the queue was empty"
     )
     throughput_mb_per_s: float | None = figure("10⁶ bytes per second of wall clock")
@@ -220,8 +221,8 @@ class Resources:
     read_mb: float | None = figure("10⁶ bytes that the SUT's kernel read from its disks during the tool")
     host_read_mb: float | None = figure("guests: the same of the KVM host")
     host_energy_j: float | None = figure(
-        "energy of the processors and memory of the physical machine under the server during the tool, by RAPL, "
-        "other processes included; empty where the machine has no such counter"
+        "energy of the processors and memory of the physical machine under the server during the tool, by RAPL. "
+        "Other processes are included; empty where the machine has no such counter"
     )
     host_exits_per_request: float | None = figure(
         "guests: how often KVM took over from the guest, per request; empty where KVM counts none, as under emulation"
@@ -247,8 +248,8 @@ class Conditions:
     """Conditions on the machines during the primary measurement."""
 
     client_background_cpu_pct: float | None = figure(
-        "CPU time of processes other than the load generator on the client's CPUs; several clients: the worst; "
-        "empty when the client is on the machine under test"
+        "CPU time of processes other than the load generator on the client's CPUs; several clients: the worst. "
+        "Empty when the client is on the machine under test"
     )
     background_cpu_pct: float | None = figure(
         "CPU time of processes other than the server and the load generator on the machine under test"
@@ -258,7 +259,7 @@ class Conditions:
     )
     cpu_mhz_spread_pct: float | None = figure("how far the CPUs' clock rate sank below its highest, if governed")
     guests_paused: int | None = figure(
-        "idle guests on the physical machine under test that were paused meanwhile; empty where none idled there"
+        "idle guests on the physical machine under test, paused during the trial; empty where none idled there"
     )
     clock_step_ms: float | None = figure("largest step of any machine's wall clock")
     retransmitted_pct: float | None = figure("TCP segments sent again, of client or SUT, whichever is more")
