@@ -118,14 +118,16 @@ class Objects:
         self.mean_bytes = int(cut_bytes or 0) / max(self.requests, 1)
 
     def entries(self, lines: int) -> list[Entry]:
-        """What a list of `lines` lines is drawn from."""
+        """Entries that a list of `lines` lines is drawn from."""
         rows = self.db.execute(_ENTRIES, {"lines": lines, "total": self.requests}).fetchall()
-        found = [Entry(kind, int(n), int(size), popular) for kind, n, size, popular in rows]
-        return [*found, Entry("html", self.empty, self.empty, True)] if self.empty else found
+        entry_rows = [Entry(kind, int(n), int(size), popular) for kind, n, size, popular in rows]
+        return [*entry_rows, Entry("html", self.empty, self.empty, True)] if self.empty else entry_rows
 
     def facts(self) -> Summary:
-        """What is to be said about them: `requests` that a site stands for, `left_out` by reason, `objects` (files of
-        the log, by size), `cut` (bodies above the largest size), `body_bytes_mean` of the log.
+        """Summary of the files.
+
+        `requests`: those that a site stands for; `left_out`: by reason; `objects`: files of the log, by size; `cut`:
+        bodies above the largest size; `body_bytes_mean`: of the log.
         """
         return {
             "requests": self.requests, "left_out": dict(self.db.execute(_LEFT_OUT).fetchall()),

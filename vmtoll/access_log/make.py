@@ -1,4 +1,4 @@
-"""From logs to files that the runner reads: a site, a workload at the log's peak rate, a rate sweep, a summary."""
+"""Turn logs into files that the runner reads: a site, a workload at the log's peak rate, a rate sweep, a summary."""
 
 import json
 import math
@@ -107,7 +107,7 @@ class _Site:
 
     @property
     def deviates(self) -> bool:
-        """Whether the mean body is not the log's."""
+        """Return whether the mean body differs from the log's."""
         log_mean_bytes = self.facts["body_bytes_mean"]
         return bool(self.files and log_mean_bytes) and abs(self.mean_bytes / log_mean_bytes - 1) > MEAN_BODY_WITHIN
 
@@ -157,7 +157,7 @@ def _site_of(db: duckdb.DuckDBPyConnection, lines: int, largest: int) -> _Site:
 
 
 def _free(output: Path, name: str) -> list[Path]:
-    """Where to write; nothing is overwritten."""
+    """Paths of the files to write. Raise LogError if one exists: nothing is overwritten."""
     if not _NAME.fullmatch(name):
         raise LogError(f"--name {name}: give lower-case letters, digits and hyphens, for it becomes a file's name")
     files = [output / f for f in (f"{name}.yml", f"{name}-sweep.yml", f"sites/{name}.yml", f"{name}.summary.json")]

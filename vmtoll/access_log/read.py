@@ -74,7 +74,7 @@ FROM named
 
 @dataclass(frozen=True)
 class Lines:
-    """How many lines there were. `first_malformed`: (position of the file as given, from 1; line, from 1)."""
+    """Number of lines. `first_malformed`: (position of the file as given, from 1; line, from 1)."""
 
     total: int
     malformed: int
@@ -124,8 +124,8 @@ def _check(file: Path) -> None:
             if done.returncode != 0:
                 raise LogError(f"{file}: not a whole .zst file; `zstd --test` says what is wrong with it")
     except FileNotFoundError as error:
-        wanted = "zstd is not installed, and is needed to read it" if error.filename == "zstd" else "no such file"
-        raise LogError(f"{file}: {wanted}") from None
+        problem = "zstd is not installed, and is needed to read it" if error.filename == "zstd" else "no such file"
+        raise LogError(f"{file}: {problem}") from None
     except OSError as error:
         raise LogError(f"{file}: {error.strerror}") from None
 
@@ -163,13 +163,13 @@ def _count(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Lines:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Of what DuckDB says only the first line: others may quote the log."""
+    """Raise DuckDB's errors as LogError, with the first line only: others may quote the log."""
     try:
         yield
     except duckdb.Error as error:
-        said = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         raise LogError(
-            f"the log cannot be read: {said} (TMPDIR names the folder for what memory cannot hold)"
+            f"the log cannot be read: {message} (TMPDIR names the folder for what memory cannot hold)"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What a log says about its traffic: rates, peaks, connections, sizes of bodies. All times are UTC."""
+"""Traffic of a log: rates, peaks, connections, sizes of bodies. All times are UTC."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -125,9 +125,9 @@ def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:
 
 def one_row(db: duckdb.DuckDBPyConnection, query: str, **values: object) -> tuple[Any, ...]:
     """The one row that an aggregate gives."""
-    found = db.execute(query, values or None).fetchone()
-    assert found is not None
-    return tuple(found)
+    row = db.execute(query, values or None).fetchone()
+    assert row is not None
+    return tuple(row)
 
 
 def _time(at_s: int) -> str:

@@ -24,7 +24,7 @@ ROOM_BYTES = 64 * 1024
 
 
 class Commands:
-    """What this agent is running now."""
+    """Commands that this agent is running now."""
 
     def __init__(self) -> None:
         self.running: set[int] = set()

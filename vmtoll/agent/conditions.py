@@ -1,4 +1,4 @@
-"""What else is going on: the clocks, the network's counters, and everybody who uses the CPUs."""
+"""Conditions on this machine: its clocks, the network's counters, and every process that uses the CPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NETWORK_THREADS = ("ksoftirqd/", "rcu_", "rcuog/", "rcuop/", "rcuos/")
 
 
 def clock() -> Clock:
-    """How far the wall clock is ahead of the monotonic one (only a step changes that), and the clock source."""
+    """Seconds that the wall clock is ahead of the monotonic one (only a step changes that), and the clock source."""
     readings = [(time.monotonic(), time.time(), time.monotonic()) for _ in range(5)]
     before, wall, after = min(readings, key=lambda r: r[2] - r[0])
     return {"ahead_s": wall - (before + after) / 2, "source": read(CLOCK_SOURCE)}
@@ -29,11 +29,11 @@ def clock() -> Clock:
 
 def network() -> dict[str, int]:
     """TCP's counters of trouble since boot, of this network namespace."""
-    found = dict.fromkeys(_COUNTERS, 0)
+    counters = dict.fromkeys(_COUNTERS, 0)
     lines = [line.split() for file in ("/proc/net/snmp", "/proc/net/netstat") for line in read(file).splitlines()]
     for names, values in zip(lines[::2], lines[1::2]):  # noqa: B905 (Python 3.9)
-        found.update({name: int(values[names.index(name)]) for name in _COUNTERS if name in names})
-    return found
+        counters.update({name: int(values[names.index(name)]) for name in _COUNTERS if name in names})
+    return counters
 
 
 def ports(address: str, port: int) -> Ports:
@@ -48,12 +48,12 @@ def ports(address: str, port: int) -> Ports:
 
 def idle_s() -> dict[str, float]:
     """CPU → seconds in which nothing ran on it, those that the hypervisor stole included."""
-    found = {}
+    seconds_by_cpu = {}
     for line in read("/proc/stat").splitlines():
         fields = line.split()
         if fields and re.fullmatch(r"cpu\d+", fields[0]):
-            found[fields[0][3:]] = sum(int(fields[i]) for i in (4, 5, 8)) / TICKS
-    return found
+            seconds_by_cpu[fields[0][3:]] = sum(int(fields[i]) for i in (4, 5, 8)) / TICKS
+    return seconds_by_cpu
 
 
 def mhz() -> float | None:
@@ -76,12 +76,12 @@ def mask_of(pid: str) -> int:
     return 0
 
 
-def survey(own: Iterable[str]) -> Survey:
-    """Everybody who has used a CPU, and how long each CPU was idle.
+def survey(measured_pids: Iterable[str]) -> Survey:
+    """Every process that has used a CPU, and seconds that each CPU was idle.
 
     `processes`: pid → (name, CPU seconds with those of children waited for, CPUs as a bit mask, PID namespace,
-    whether it is ours). Ours is `own` (the server, the guest), whatever this agent's parent has started, this
-    agent included, and the kernel's network threads.
+    whether it is ours). Ours are `measured_pids` (the server, the guest), all processes that this agent's parent has
+    started, this agent included, and the kernel's network threads.
     """
     table: dict[str, tuple[str, float, str]] = {}
     for pid in all_pids():
@@ -90,10 +90,10 @@ def survey(own: Iterable[str]) -> Survey:
         if len(fields) > 17:
             cpu_s = process_ns(pid) / 1e9 + (int(fields[13]) + int(fields[14])) / TICKS
             table[pid] = (head.partition("(")[2], cpu_s, fields[1])
-    ours, harness = set(own), str(os.getppid())
+    measured, harness = set(measured_pids), str(os.getppid())
 
     def is_ours(pid: str, name: str) -> bool:
-        if pid in ours or name.startswith(_NETWORK_THREADS):
+        if pid in measured or name.startswith(_NETWORK_THREADS):
             return True
         while pid in table and pid != harness:
             pid = table[pid][2]

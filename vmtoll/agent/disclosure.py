@@ -1,4 +1,4 @@
-"""What this machine tells of itself for a run's disclosure: firmware, memory, cards, disks, what was changed.
+"""This machine's facts for a run's disclosure: firmware, memory, cards, disks, changed settings.
 
 Serial numbers, asset tags and hardware addresses are never read out. Sources: /sys/class/dmi, `dmidecode` (root),
 /sys, `ethtool`, `lsblk`, dpkg's folders.
@@ -97,9 +97,9 @@ def power_profile(root: str = "") -> str:
         "energy preference": read(f"{cpu}/cpu0/cpufreq/energy_performance_preference"),
         "turbo": turbo,
     }
-    told = [f"{name} {value}" for name, value in values.items() if value]
+    parts = [f"{name} {value}" for name, value in values.items() if value]
     idle = read(f"{cpu}/cpuidle/current_driver")
-    return ", ".join([*told, *([f"idle driver {idle}"] if told and idle not in ("", "none") else [])])
+    return ", ".join([*parts, *([f"idle driver {idle}"] if parts and idle not in ("", "none") else [])])
 
 
 def memory(dmidecode: str) -> str:
@@ -117,8 +117,8 @@ def memory(dmidecode: str) -> str:
         words = (fields["Size"], fields.get("Type", ""), speed, fields.get("Manufacturer", ""))
         kind = " ".join(word for word in words if word not in ("", "Unknown", "Not Specified"))
         modules[kind] = modules.get(kind, 0) + 1
-    told = [f"{count} × {kind}" for kind, count in modules.items()]
-    return ", ".join([*told, *([f"{empty} slot(s) empty"] if told and empty else [])])
+    parts = [f"{count} × {kind}" for kind, count in modules.items()]
+    return ", ".join([*parts, *([f"{empty} slot(s) empty"] if parts and empty else [])])
 
 
 def _interfaces(root: str) -> list[str]:
@@ -151,10 +151,10 @@ def firmware_of(ethtool: str) -> str:
 
 def _offloads(name: str) -> str:
     features = dict(re.findall(r"^\s*([\w-]+): (on|off)", output_of("ethtool", "-k", name), re.MULTILINE))
-    told = [f"{feature} {features[feature]}" for feature in _OFFLOADS if feature in features]
+    parts = [f"{feature} {features[feature]}" for feature in _OFFLOADS if feature in features]
     queues = output_of("ethtool", "-l", name).partition("Current hardware settings")[2]
     counts = [f"{kind} {count}" for kind, count in re.findall(r"(RX|TX|Combined):\s+([1-9]\d*)", queues)]
-    return ", ".join([*told, *([f"queues: {' '.join(counts)}"] if counts else [])])
+    return ", ".join([*parts, *([f"queues: {' '.join(counts)}"] if counts else [])])
 
 
 def _disks(root: str) -> list[str]:
@@ -210,31 +210,31 @@ def _mitigations(root: str) -> str:
 
 def _hypervisor(packages: dict[str, str]) -> str:
     below = output_of("systemd-detect-virt") or ""
-    own = [f"{name} {packages[name]}" for name in ("qemu-system-x86", "libvirt-daemon") if name in packages]
+    packages_text = [f"{name} {packages[name]}" for name in ("qemu-system-x86", "libvirt-daemon") if name in packages]
     text = "runs on the hardware itself" if below == "none" else f"runs under {below}" if below else ""
-    return ", ".join([*filter(None, [text]), *own])
+    return ", ".join([*filter(None, [text]), *packages_text])
 
 
 def changed(root: str = "") -> list[str]:
-    """What is set: kernel parameters at boot, sysctl files and module options of /etc, a limit on CPUs' sleep."""
+    """Changed settings: kernel parameters at boot, sysctl files and module options of /etc, a limit on CPUs' sleep."""
     words = [word for word in read(f"{root}/proc/cmdline").split() if not _ORDINARY.fullmatch(word)]
     names = [word.partition("=")[0] for word in words]
-    told = [f"kernel command line: {' '.join(_parameter(w) for w in words)}"] if names else []
-    for title, pattern, wanted in (
+    settings = [f"kernel command line: {' '.join(_parameter(w) for w in words)}"] if names else []
+    for title, pattern, expression in (
         ("sysctl", "etc/sysctl*", r"^\s*([\w./-]+\s*=\s*[^#;\n]+)"),
         ("module options", "etc/modprobe.d*", r"^\s*options\s+([^#\n]+)"),
     ):
-        found = (line for file in _files(root, pattern) for line in re.findall(wanted, read(file), re.MULTILINE))
-        lines = [" ".join(line.split()) for line in found]
-        told += [f"{title}: {', '.join(lines)}"] if lines else []
+        matches = (line for file in _files(root, pattern) for line in re.findall(expression, read(file), re.MULTILINE))
+        lines = [" ".join(line.split()) for line in matches]
+        settings += [f"{title}: {', '.join(lines)}"] if lines else []
     limit_us = cpu_latency_us(root)
-    return told if limit_us is None else [*told, f"idle CPUs wake up within {limit_us} µs (PM QoS)"]
+    return settings if limit_us is None else [*settings, f"idle CPUs wake up within {limit_us} µs (PM QoS)"]
 
 
 def _files(root: str, pattern: str) -> list[str]:
     """The administrator's files: a name of `/etc` and those of a folder of that name."""
-    found = sorted(Path(root or "/").glob(pattern))
-    return [str(f) for path in found for f in ([path] if path.is_file() else sorted(path.glob("*.conf")))]
+    paths = sorted(Path(root or "/").glob(pattern))
+    return [str(f) for path in paths for f in ([path] if path.is_file() else sorted(path.glob("*.conf")))]
 
 
 def _parameter(word: str) -> str:

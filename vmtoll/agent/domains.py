@@ -7,7 +7,7 @@ import subprocess
 
 
 class Domains:
-    """What this agent has paused."""
+    """Domains that this agent has paused."""
 
     def __init__(self) -> None:
         self.paused: set[tuple[str, str]] = set()
@@ -34,7 +34,7 @@ class Domains:
 
 
 def virsh(uri: str, verb: str, domain: str) -> str:
-    """What virsh prints. Raises RuntimeError with its words when it fails or does not answer."""
+    """Return virsh's output. Raises RuntimeError with its message when it fails or does not answer."""
     argv = ["env", "LC_ALL=C", "virsh", "-c", uri, verb, domain]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)

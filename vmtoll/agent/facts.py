@@ -39,7 +39,7 @@ def sha256_file(path: Path, total: Any = None) -> str:
 
 
 def fingerprint(spec: ServerSpec) -> Fingerprint:
-    """What must be alike on two machines: binary, configuration, workers."""
+    """Facts that must be equal on two machines: binary, configuration, workers."""
     total = hashlib.sha256()
     for path in spec["configs"]:
         sha256_file(Path(path), total)
@@ -70,13 +70,13 @@ def _cpuinfo(*keys: str) -> str:
 
 def _nic() -> str:
     """Driver and MTU of every interface but the loopback."""
-    found = []
+    interfaces = []
     for interface in sorted(Path("/sys/class/net").iterdir()):
         if interface.name != "lo":
             driver = interface / "device" / "driver"
             name = driver.resolve().name if driver.exists() else "virtual"
-            found.append(f"{name} mtu={read(str(interface / 'mtu'))}")
-    return ", ".join(found)
+            interfaces.append(f"{name} mtu={read(str(interface / 'mtu'))}")
+    return ", ".join(interfaces)
 
 
 def installed_packages() -> dict[str, str]:

@@ -18,7 +18,7 @@ _LIMIT_S = 5.0
 
 
 def context() -> ssl.SSLContext:
-    """Of a client that takes the lab's certificate, which no authority has signed."""
+    """TLS context of a client that accepts the lab's certificate, which no authority has signed."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
     return made
@@ -51,6 +51,6 @@ def _connect(
 
 
 def kernel_sessions() -> int | None:
-    """How many sessions the kernel has encrypted for since it booted; None where it cannot."""
+    """Number of sessions that the kernel has encrypted for since it booted; None if it cannot encrypt."""
     counts = dict(line.split() for line in read("/proc/net/tls_stat").splitlines())
     return int(counts["TlsTxSw"]) + int(counts.get("TlsTxDevice", 0)) if "TlsTxSw" in counts else None

@@ -1,4 +1,4 @@
-"""What this machine shows of what it runs on. Which kind of hardware that is, vmtoll.model.hardware decides.
+"""Signs of the platform that this machine runs on. vmtoll.model.hardware decides which kind it is.
 
 Sources: CPUID leaves 1 and 0x40000000; /proc/cpuinfo; /sys/class/dmi/id; /sys/module.
 """
@@ -34,7 +34,7 @@ def cpuid() -> str:
 
 
 def hypervisor(leaves: str, root: str = "") -> Hypervisor:
-    """What these leaves of CPUID, and the files below `root`, show of a hypervisor."""
+    """Signs of a hypervisor in these leaves of CPUID and in the files below `root`."""
     registers = {int(leaf, 16): bytes.fromhex(text) for leaf, text in map(str.split, leaves.splitlines())}
     flags, signature = _flags(root), registers.get(0x40000000, b"")[4:].rstrip(b"\0").decode("ascii", "replace")
     return {
@@ -54,12 +54,12 @@ def kvm_modules(root: str = "") -> list[str]:
 
 
 def kvm_flags(root: str = "") -> list[str]:
-    """Which of vmx and svm the CPU has."""
+    """Virtualization flags of the CPU: vmx, svm or neither."""
     return sorted(_flags(root) & {"svm", "vmx"})
 
 
 def crypto_flags(root: str = "") -> list[str]:
-    """Which instructions the CPU has that TLS is fast by: AES, GCM's and ChaCha20's arithmetic, elliptic curves'."""
+    """CPU flags that make TLS fast: AES, the arithmetic of GCM and ChaCha20, elliptic curves."""
     return sorted(_flags(root) & {"aes", "pclmulqdq", "vaes", "vpclmulqdq", "avx2", "bmi2", "adx"})
 
 

@@ -1,4 +1,4 @@
-"""What the kernel says about this machine and its processes."""
+"""The kernel's facts about this machine and its processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(path: str, default: str = "") -> str:
 
 
 def output_of(*argv: str, limit_s: float = 30) -> str:
-    """What a command prints, or an empty string: an absent tool is an absent fact."""
+    """Output of a command, or an empty string: an absent tool is an absent fact."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -41,7 +41,7 @@ def output_of(*argv: str, limit_s: float = 30) -> str:
 
 
 def cpu_latency_us(root: str = "") -> int | None:
-    """How long an idle CPU may take to wake up by PM QoS, in µs; None without a limit, or where it cannot be read."""
+    """Longest time that PM QoS lets an idle CPU take to wake up, in µs; None without a limit, or if unreadable."""
     try:
         with Path(f"{root}{CPU_LATENCY}").open("rb", buffering=0) as handle:
             limit_us = int.from_bytes(handle.read(4), sys.byteorder, signed=True)
@@ -160,14 +160,14 @@ def pressure_us() -> int:
 def counters() -> dict[str, float]:
     """One reading of everything that the sampler follows."""
     load1 = float(read("/proc/loadavg", "0").split()[0])
-    own = {"time_s": time.time(), "load1": load1, "pressure_us": float(pressure_us())}
-    return {**own, **cpu_seconds(), **net_bytes()}
+    reading = {"time_s": time.time(), "load1": load1, "pressure_us": float(pressure_us())}
+    return {**reading, **cpu_seconds(), **net_bytes()}
 
 
 def read_kib() -> int:
     """KiB that this kernel has read from its disks since boot; what a page cache answered is not in it."""
-    found = re.search(r"^pgpgin (\d+)$", read("/proc/vmstat"), re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(r"^pgpgin (\d+)$", read("/proc/vmstat"), re.MULTILINE)
+    return int(match[1]) if match else 0
 
 
 def drop_caches() -> None:
@@ -182,16 +182,16 @@ def drop_caches() -> None:
 
 
 def energy_uj(folder: str = POWERCAP) -> dict[str, list[int]]:
-    """What was drawn, by RAPL, the kernel's powercap counters: zone → [its counter, where that begins again from zero],
-    in µJ: every processor, and memory counted apart.
+    """Energy counters of RAPL (powercap), in µJ: zone → [counter, value at which it wraps to zero].
 
-    A zone of the whole platform, or of a part of a processor, would count the same energy twice. Empty where there is
-    no such counter, as in a guest, or where this user may not read it: the kernel lets only root.
+    The zones are every processor, and memory if it is counted apart. A zone of the whole platform, or of a part of a
+    processor, would count the same energy twice. Empty if there is no such counter, as in a guest, or if this user may
+    not read it: the kernel lets only root.
     """
-    found = {}
+    counters_by_zone = {}
     for zone in sorted(Path(folder).glob("intel-rapl:*")):  # the name of the interface on AMD's processors as well
         name = read(f"{zone}/name")
         now, end = read(f"{zone}/energy_uj"), read(f"{zone}/max_energy_range_uj")
         if (name.startswith("package") or name == "dram") and now.isdigit() and end.isdigit() and int(end) > 0:
-            found[zone.name] = [int(now), int(end)]
-    return found
+            counters_by_zone[zone.name] = [int(now), int(end)]
+    return counters_by_zone

@@ -51,7 +51,7 @@ def prepare(mail: MailSpec, password: str, messages: int, body: str | None) -> N
 
 
 def _greets(port: int) -> bool:
-    """Whether the server says a word; what it starts for the first caller may take seconds, and then fail once."""
+    """Return whether the server greets. The process it starts for the first caller may take seconds and fail once."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=_GREETING_LIMIT_S) as caller:
             return caller.recv(1) != b""
@@ -112,8 +112,8 @@ def _files(mail: MailSpec) -> Iterator[Path]:
 def _message_id(path: Path) -> str:
     with path.open("rb") as handle:
         head = handle.read(_HEAD_BYTES).decode("utf-8", "replace")
-    found = re.search(r"^message-id:\s*(<[^>\s]*>)", head.partition("\n\n")[0], re.IGNORECASE | re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^message-id:\s*(<[^>\s]*>)", head.partition("\n\n")[0], re.IGNORECASE | re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _delays_us(mail: MailSpec, tag: str) -> list[int]:

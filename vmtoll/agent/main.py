@@ -92,7 +92,7 @@ class Agent:
         return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
     def op_boot(self) -> dict[str, str]:
-        """Which boot this is, of the kernel and of the first process: a container has its host's kernel."""
+        """Identity of this boot: the kernel's boot ID and the first process's start (containers share the kernel)."""
         return {"boot": f"{read('/proc/sys/kernel/random/boot_id')} {stat_fields('1')[19]}"}
 
     def op_ping(self) -> dict[str, float]:
@@ -130,7 +130,7 @@ class Agent:
         return self.root / "etc" / "vmtoll" / "servers" / f"{name}.json"
 
     def spec(self, name: str) -> ServerSpec:
-        """What provisioning says about a server."""
+        """Provisioning's description of a server."""
         spec: ServerSpec = json.loads(self.spec_file(name).read_text(encoding="utf-8"))
         return spec
 
@@ -142,7 +142,7 @@ class Agent:
             return self.servers[name]
 
     def op_disclosure(self) -> dict[str, str]:
-        """What the machine tells for a run's disclosure: item → text; empty where it does not tell."""
+        """The machine's facts for a run's disclosure: item → text; empty if unknown."""
         specs = [self.spec(path.stem) for path in self.spec_file("*").parent.glob("*.json")]
         return disclosure(installed_packages(), tuple(name for spec in specs for name in spec.get("packages", [])))
 
@@ -235,22 +235,22 @@ class Agent:
         """
         seen: Reading = {"machine": counters(), "clock": clock(), "network": network(), "energy": energy_uj()}
         seen["read_kib"] = read_kib()
-        own: list[str] = []
+        counted: list[str] = []
         if remote:
             seen["ports"] = ports(*remote)
         if server:
-            known = self.server(server)
-            own = known.pids()
-            seen["server"] = {**known.cpu(own), "pss_kib": pss_kib(own), "processes": len(own)}
+            server_process = self.server(server)
+            counted = server_process.pids()
+            seen["server"] = {**server_process.cpu(counted), "pss_kib": pss_kib(counted), "processes": len(counted)}
         pids = {name: self.qemu_of(name) for name in (*domains, *neighbours)}
         vhost = {name: other_vhost_threads(pid) for name, pid in pids.items()}
-        own += [*pids.values(), *(thread for threads in vhost.values() for thread in threads)]
+        counted += [*pids.values(), *(thread for threads in vhost.values() for thread in threads)]
         seen["domains"] = {}
         for name in domains:
             threads_s = thread_seconds(pids[name], vhost[name])
             total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
             seen["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus}
-        seen["interrupts"], seen["survey"] = interrupts(), survey(own)
+        seen["interrupts"], seen["survey"] = interrupts(), survey(counted)
         for name in domains:  # last of all: it may take a process of its own
             seen["domains"][name]["kvm"] = kvm_counters(pids[name], name, uri)
         return seen
@@ -270,7 +270,7 @@ class Agent:
         self.sampler = Sampler(interval_s, pulse_s, loopback)
 
     def op_sample_stop(self) -> Samples:
-        """What has been sampled; see Sampler.stop."""
+        """Samples taken so far; see Sampler.stop."""
         sampler, self.sampler = self.sampler, None
         return sampler.stop() if sampler else {"counters": [], "pulse": [], "cpu_s": 0.0}
 
@@ -287,7 +287,7 @@ class Agent:
         return answered(lambda: handshake(host, port, alpn), f"https://{host}:{port}", limit_s)
 
     def op_tls_kernel(self, name: str) -> KernelTls:
-        """Whether this machine's kernel is to encrypt for a server, and for how many sessions it has."""
+        """Return whether this machine's kernel is to encrypt for a server, and for how many sessions it has."""
         return {"declared": self.spec(name)["tls"]["kernel"], "sessions": kernel_sessions()}
 
     def op_mail_prepare(self, name: str, password: str, messages: int = 0, page: str | None = None) -> None:

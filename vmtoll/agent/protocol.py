@@ -1,4 +1,4 @@
-"""What the agent answers and what it reads of a server: JSON objects by name, for both ends of the line."""
+"""Answers of the agent, and its descriptions of servers: JSON objects by name, for both ends of the line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Counters = dict[str, float]
 
 
 class Hypervisor(TypedDict):
-    """What a machine shows of a hypervisor below it; None, or empty, where the source cannot be read.
+    """Signs of a hypervisor below a machine; None, or empty, if the source cannot be read.
 
     `cpuid_bit`: CPUID leaf 1, ECX bit 31; `cpuid_signature`: leaf 0x40000000; `cpuinfo_flag`: `hypervisor` in
     /proc/cpuinfo; `dmi_…`: /sys/class/dmi/id.
@@ -38,21 +38,21 @@ class MailSpec(TypedDict):
 
 
 class MetricsSpec(TypedDict):
-    """Where a server tells its metrics, on the loopback of its machine."""
+    """Address of a server's metrics, on the loopback of its machine."""
 
     port: int
     path: str
 
 
 class TlsSpec(TypedDict):
-    """Where a server speaks TLS, and whether the kernel is to encrypt for it."""
+    """Ports on which a server speaks TLS, and whether the kernel is to encrypt for it."""
 
     ports: list[int]
     kernel: bool
 
 
 class Handshake(TypedDict):
-    """What client and server agreed on. `resumption`: whether a second connection resumed the session of the first."""
+    """Parameters that client and server agreed on. `resumption`: a second connection resumed the first's session."""
 
     protocol: str
     cipher: str
@@ -85,7 +85,7 @@ class ServerSpec(TypedDict, total=False):
 
 
 class Fingerprint(TypedDict):
-    """What must be alike on two machines."""
+    """Facts that must be equal on two machines."""
 
     binary_sha256: str
     config_sha256: str
@@ -120,7 +120,7 @@ class Done(TypedDict):
 
 
 class Clock(TypedDict):
-    """How far the wall clock is ahead of the monotonic one, and the clock source."""
+    """Seconds that the wall clock is ahead of the monotonic one, and the clock source."""
 
     ahead_s: float
     source: str
@@ -153,14 +153,14 @@ class CpuTimes(TypedDict):
 
 
 class ServerUsage(CpuTimes):
-    """What a server has used, and its memory now."""
+    """Resources that a server has used, and its memory now."""
 
     pss_kib: int
     processes: int
 
 
 class DomainUsage(TypedDict, total=False):
-    """What a guest has used on its host; `cpus`: a bit mask."""
+    """Resources that a guest has used on its host; `cpus`: a bit mask."""
 
     total_s: float
     threads_s: Counters
@@ -184,7 +184,7 @@ class Reading(TypedDict, total=False):
 
 
 class Samples(TypedDict):
-    """What a sampler gave, oldest first; `pulse`: time in s, bytes received so far; `cpu_s`: what the sampling took."""
+    """Samples, oldest first. `pulse`: time in s, bytes received so far; `cpu_s`: CPU time of the sampling."""
 
     counters: list[Counters]
     pulse: list[tuple[float, float]]
@@ -199,7 +199,7 @@ class File(TypedDict):
 
 
 class Bodies(TypedDict):
-    """How many bodies were compared; those that are wrong, described."""
+    """Number of bodies compared, and a description of each wrong one."""
 
     wrong: list[str]
     checked: int

@@ -94,12 +94,12 @@ class CommandServer:
     def pids(self) -> list[str]:
         if self.process is None:
             return []
-        found = []
+        children = []
         for pid in all_pids():
             fields = stat_fields(pid)
             if len(fields) > 3 and fields[3] == str(self.process.pid) and fields[0] != "Z":
-                found.append(pid)
-        return found
+                children.append(pid)
+        return children
 
     def cpu(self, pids: list[str]) -> CpuTimes:
         return processes_cpu(pids)
@@ -107,12 +107,12 @@ class CommandServer:
 
 def outside(pids: Iterable[str], cpus: set[int]) -> list[int]:
     """The threads of these processes that may use other CPUs as well."""
-    found = []
+    threads = []
     for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")):
         with contextlib.suppress(ProcessLookupError):
             if os.sched_getaffinity(int(task.name)) - cpus:
-                found.append(int(task.name))
-    return found
+                threads.append(int(task.name))
+    return threads
 
 
 def confine(threads: Iterable[int], cpus: set[int]) -> None:
@@ -123,14 +123,14 @@ def confine(threads: Iterable[int], cpus: set[int]) -> None:
 
 
 def listens(port: int) -> bool:
-    """Whether something on this machine accepts connections on the port."""
+    """Return whether something on this machine accepts connections on the port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(2)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def metrics_page(metrics: MetricsSpec, limit_s: float) -> str | None:
-    """What a server answers on the loopback when asked for its metrics; None when it does not answer with a page.
+    """Page that a server answers on the loopback when asked for its metrics; None if it does not answer with a page.
 
     `limit_s`: for connecting, and for each piece of the answer.
     """

@@ -1,4 +1,4 @@
-"""What a KVM host sees of one guest: CPU by kind of thread, KVM's own counters, interrupts."""
+"""A KVM host's figures of one guest: CPU by kind of thread, KVM's own counters, interrupts."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ def by_debugfs(pid: str, root: str = DEBUGFS) -> dict[str, int]:
 
 def by_libvirt(domstats: str) -> dict[str, int]:
     """The sums that `virsh domstats --vcpu` prints, over all virtual CPUs."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in domstats.splitlines():
-        told = _SUM.fullmatch(line.rstrip())
-        if told:
-            found[told[1]] = found.get(told[1], 0) + int(told[2])
-    return found
+        match = _SUM.fullmatch(line.rstrip())
+        if match:
+            counts[match[1]] = counts.get(match[1], 0) + int(match[2])
+    return counts
 
 
 def interrupts() -> dict[str, int]:
     """Interrupts of this machine since it started, all CPUs: a device's by its name, the kernel's own by theirs."""
     heading, *lines = read("/proc/interrupts").splitlines() or [""]
-    found: dict[str, int] = {}
+    counts_by_name: dict[str, int] = {}
     for line in lines:
         label, _, rest = line.strip().partition(":")
         words = rest.split()
         name = words[-1] if label.isdigit() else label
         counts = (int(word) for word in words[: len(heading.split())] if word.isdigit())
-        found[name] = found.get(name, 0) + sum(counts)
-    return found
+        counts_by_name[name] = counts_by_name.get(name, 0) + sum(counts)
+    return counts_by_name
