@@ -175,7 +175,7 @@ def _wait_for_ssh(reach: list[str | Path], machine: "subprocess.Popen[bytes]", c
     while subprocess.run([*map(str, reach), "true"], capture_output=True, check=False).returncode != 0:
         if machine.poll() is not None or time.monotonic() > deadline:
             last = console.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise UserError(f"The image's machine does not answer; {console} ends with {last!r}")
+            raise UserError(f"the image's machine does not answer: {last!r}; see {console}")
         time.sleep(0.2)
 
 
