@@ -1,1 +1,1 @@
-"""From trial records to verdicts: pair, test, judge."""
+"""Turn trial records into verdicts: pair, test, judge."""

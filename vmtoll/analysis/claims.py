@@ -53,7 +53,7 @@ class Selection(Side):
 
     @property
     def emulation(self) -> ReasonCode | None:
-        """What software emulated in any of its trials: the guest, or else the hardware below; None for nothing."""
+        """Kind of emulation in any of its trials: of the guest, or else of the hardware below; None for none."""
         if any(trial.accelerator is Accelerator.TCG for trial in self.trials):
             return ReasonCode.EMULATED
         emulated = any(trial.hardware is Hardware.EMULATED for trial in self.trials)
@@ -66,16 +66,16 @@ class Selection(Side):
 
     @property
     def proves_more(self) -> bool:
-        """Whether its figure proves that the server reaches it or more.
+        """Return whether its figure proves that the server reaches it or more.
 
-        A client or link that sets the pace hides what the server could do more: a rate is then a lower bound and a
-        time an upper one.
+        If the client or the link was the bottleneck, the server could have done more: a rate is then a lower bound and
+        a time an upper one.
         """
         return not self.limited or not _is_time(self.metric)
 
     @property
     def proves_less(self) -> bool:
-        """Whether its figure proves that the server reaches it or less."""
+        """Return whether its figure proves that the server reaches it or less."""
         return not self.limited or _is_time(self.metric)
 
     @cached_property
@@ -103,7 +103,7 @@ class Ratio:
     proves_less: bool = True
 
     def region(self, limit: float) -> Region:
-        """Where the interval lies, between 1/limit and limit; ACROSS without an interval."""
+        """Position of the interval relative to 1/limit and limit; ACROSS without an interval."""
         low, high = self.estimate.low, self.estimate.high
         if low is None or high is None:
             return Region.ACROSS
@@ -116,9 +116,9 @@ def ratio(run: Run, of: Selection, over: Selection) -> Ratio | None:
     effect, alpha = pairs.effect, ALPHA * run.share_of(pairs.blocks)
     if effect is None:
         return None
-    known = effect.n >= MIN_CLAIM_BLOCKS and alpha > 0
-    half = effect.half_width(alpha) if known else 0.0
-    estimate = in_ratio(effect.mean, Interval(effect.mean - half, effect.mean + half) if known else None)
+    has_interval = effect.n >= MIN_CLAIM_BLOCKS and alpha > 0
+    half = effect.half_width(alpha) if has_interval else 0.0
+    estimate = in_ratio(effect.mean, Interval(effect.mean - half, effect.mean + half) if has_interval else None)
     return Ratio(estimate, effect.n, of.proves_more and over.proves_less, of.proves_less and over.proves_more)
 
 
@@ -217,7 +217,9 @@ def _by_block(whole: Side, metric: str, of_trial: Figure) -> dict[int, float]:
             cells[block] = {(t.arm, t.scenario): value for t in members if (value := of_trial(t)) is not None}
     every = {cell for figures in cells.values() for cell in figures}
     combine = OF_FAILURES.get(metric, median)
-    return {block: float(combine(list(own.values()))) for block, own in cells.items() if len(own) == len(every)}
+    return {
+        block: float(combine(list(figures.values()))) for block, figures in cells.items() if len(figures) == len(every)
+    }
 
 
 def _sweep(trial: TrialRecord) -> tuple[str, str, str]:
@@ -286,23 +288,23 @@ def decide(seen: Ratio, published: float, within_pct: float | None, margin: floa
         return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(seen.blocks))
     if within_pct is not None:
         limit = 1 + within_pct / 100
-        where, claimed = seen.region(limit), Region.WITHIN
+        location, claimed = seen.region(limit), Region.WITHIN
     else:
-        limit, where, claimed = _direction(seen, published, margin)
-    missed = Outcome.INCONCLUSIVE if where in (Region.ACROSS, Region.BOUND) else Outcome.REFUTED
+        limit, location, claimed = _direction(seen, published, margin)
+    missed = Outcome.INCONCLUSIVE if location in (Region.ACROSS, Region.BOUND) else Outcome.REFUTED
     reason = Reason(ReasonCode.INTERVAL, {"limit": limit})
-    return Decision(Outcome.CONFIRMED if where is claimed else missed, where, reason)
+    return Decision(Outcome.CONFIRMED if location is claimed else missed, location, reason)
 
 
 def _direction(seen: Ratio, published: float, margin: float) -> tuple[float, Region, Region]:
-    """The limit by which a direction is judged, where the interval lies, and where it is claimed to lie."""
-    limit, where = 1.0, seen.region(1.0)
+    """The limit by which a direction is judged, the interval's location, and the location claimed."""
+    limit, location = 1.0, seen.region(1.0)
     different = abs(math.log(published)) > math.log1p(margin)
-    if where is Region.ACROSS and different:
-        where = Region.WITHIN if seen.region(1 + margin) is Region.WITHIN else where
-    if where is Region.WITHIN:
+    if location is Region.ACROSS and different:
+        location = Region.WITHIN if seen.region(1 + margin) is Region.WITHIN else location
+    if location is Region.WITHIN:
         limit = 1 + margin
-    return limit, where, Region.ABOVE if published > 1 else Region.BELOW
+    return limit, location, Region.ABOVE if published > 1 else Region.BELOW
 
 
 def _few_blocks(blocks: int) -> Reason:
@@ -382,7 +384,7 @@ def _decide_level(chosen: Selection, claim: Claim) -> Decision:
 
 
 def refusals_of(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection], metric: str) -> Iterator[Reason]:
-    """Why these figures decide nothing, whatever they are."""
+    """Reasons for which these figures decide nothing, whatever they are."""
     if any(not chosen.trials for chosen in selections):
         yield from _absences(run, sides, selections)
         return
@@ -410,8 +412,8 @@ def _absences(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selecti
     for index, (claimed, chosen) in enumerate(zip(sides, selections, strict=True)):
         if chosen.trials:
             continue
-        asked = zip(names_of(claimed), measured, strict=True)
-        absent = [name for names, known in asked for name in names if name not in known]
+        names_and_measured = zip(names_of(claimed), measured, strict=True)
+        absent = [name for names, present in names_and_measured for name in names if name not in present]
         if lacking := tuple(name for name in absent if name in skipped):
             yield why_skipped(run, lacking)
         else:
@@ -419,7 +421,7 @@ def _absences(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selecti
 
 
 def why_skipped(run: Run, servers: tuple[str, ...]) -> Reason:
-    """Why a run has skipped these servers: their release does not ship them, or their source was not at hand."""
+    """Reason for which a run has skipped these servers: their release lacks them, or their source was not at hand."""
     releases = [skip.release for skip in run.manifest.skipped if skip.server in servers and skip.release]
     if releases:
         return Reason(ReasonCode.NOT_SHIPPED, names=(releases[0], *servers))
@@ -454,11 +456,11 @@ def _cores(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]
 
 def _workers(run: Run, server: str) -> int:
     facts = (host.get("servers") or {} for host in run.hosts.values())
-    return max((int((known.get(server) or {}).get("workers") or 0) for known in facts), default=0)
+    return max((int((servers.get(server) or {}).get("workers") or 0) for servers in facts), default=0)
 
 
 def _notes(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
-    """What bounds the figures; of a ratio also that the experiment's own link was full, and which servers lack."""
+    """Notes on bounds of the figures; for a ratio also on the experiment's own full link and on missing servers."""
     if limited := sum(len(chosen.limited) for chosen in selections):
         codes = tuple(sorted({code for chosen in selections for code in chosen.limits}))
         used = sum(len(chosen.used) for chosen in selections)

@@ -91,8 +91,8 @@ def equality(run: Run) -> list[ComparedFact]:
 def suts(run: Run) -> dict[str, Facts]:
     """Environment → facts of its machine, for the environments of this run, the baseline first."""
     facts = {str(host["environment"]): host for host in run.hosts.values() if host.get("environment")}
-    wanted = dict.fromkeys([METAL, *(arm.environment for arm in run.arms)])
-    return {environment: facts[environment] for environment in wanted if environment in facts}
+    environments = dict.fromkeys([METAL, *(arm.environment for arm in run.arms)])
+    return {environment: facts[environment] for environment in environments if environment in facts}
 
 
 def _flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:

@@ -51,8 +51,9 @@ def goodput_rps(run_dir: Path, trials: pd.DataFrame, deadlines_ms: Sequence[floa
 
 
 def growth_within(run_dir: Path, record: TrialRecord) -> Growth | None:
-    """Whether the response times of a trial grow, by the counts that the run keeps by second; None without them, and
-    for a trial of less than five seconds.
+    """Growth of a trial's response times, by the counts that the run keeps by second.
+
+    None without them, and for a trial of less than five seconds.
     """
     name = record.primary.histogram if record.primary else None
     file = (run_dir / name).with_suffix(".csv") if name else None
@@ -67,7 +68,7 @@ def merged(run_dir: Path, trials: pd.DataFrame) -> HdrHistogram | None:
 
     Raises ValueError with the file's name when a histogram cannot be read.
     """
-    names = [name for record in trials["record"] for one in record.measurements if (name := one.histogram)]
+    names = [name for record in trials["record"] for tool in record.measurements if (name := tool.histogram)]
     files = [run_dir / name for name in names]
     if not files or len(files) < len(trials) or not all(file.exists() for file in files):
         return None

@@ -1,4 +1,4 @@
-"""What the KVM host saw of each guest: exits, CPU by kind of thread, interrupts, steal; medians over trials."""
+"""The KVM host's figures of each guest: exits, CPU by kind of thread, interrupts, steal; medians over trials."""
 
 import json
 import statistics
@@ -39,8 +39,8 @@ def host_view(run: Run, scenario: Scenario, guests: Sequence[Arm]) -> list[HostV
 
 
 def _median(trials: Sequence[TrialRecord], field: str) -> float | None:
-    known = [value for trial in trials if (value := getattr(trial.resources, field)) is not None]
-    return float(statistics.median(known)) if known else None
+    values = [value for trial in trials if (value := getattr(trial.resources, field)) is not None]
+    return float(statistics.median(values)) if values else None
 
 
 def _exit_kinds(folder: Path, trials: Sequence[TrialRecord]) -> dict[str, float]:

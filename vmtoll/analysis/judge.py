@@ -1,7 +1,7 @@
-"""From pairs to a judgement: the one place that knows what counts as a difference, as equality, or as a bound.
+"""Judge pairs: the only module that decides on a difference, on equality, or on a bound.
 
-A run's verdicts, its tuning steps, its claims and campaigns are all decided here; what differs is the unit that n
-counts (blocks, boots, test beds) and whether a margin of equivalence applies.
+A run's verdicts, its tuning steps, its claims and campaigns are all decided here; they differ in the unit that n counts
+(blocks, boots, test beds) and in whether a margin of equivalence applies.
 """
 
 import math
@@ -32,19 +32,20 @@ PRIMARY_SHARE = 0.5  # of the errors of a page, for its primary metrics
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a judgement rests on. `effect`: the log ratio compared ÷ baseline over `minimum` units or more, each of
-    `unit_blocks` blocks; `limited`: of the baseline and of the compared side, the share of units that are
-    client-limited or link-limited; `void`: the same, of units whose figures say nothing then; `late`: the effect is
-    what is left of it without the delay of late clients; `delay_decides`: none of it is; `empty`: why there is none;
-    `whole_slower_side`: where most of the slower side is limited so, no test decides, not even one that finds no
-    difference.
+    """Basis of a judgement.
+
+    `effect`: the log ratio compared ÷ baseline over `minimum` units or more, each of `unit_blocks` blocks; `limited`:
+    of the baseline and of the compared side, the share of units that are client-limited or link-limited; `void`: the
+    same, of units whose figures say nothing then; `late`: the delay of late clients is taken off the effect;
+    `delay_decides`: nothing is left of it then; `empty`: why there is none; `whole_slower_side`: if most of
+    the slower side is limited so, no test decides, not even one that finds no difference.
 
     `veto`: why the effect may not be that of the two sides. `lost_more`: −1 where the baseline lost clearly more of its
     trials, 1 where the compared side did, else 0; `lost_once`: any block lost one side alone; `worst`, `worst_retried`:
-    the interval if these trials had been the worst of all. `two_modes`: the ratio is one of two;
-    `single`: the effect of one trial a side in each block then, symmetric between equal sides where a mean of two
-    replicates less one trial is skewed, which a t test takes for a difference. `share`: of the 5% that this look may
-    spend, 1 where there is no other.
+    the interval if these trials had been the worst of all. `two_modes`: the ratio is one of two; `single`: the effect
+    of one trial a side in each block then, symmetric between equal sides where a mean of two replicates less one trial
+    is skewed, which a t test takes for a difference. `share`: of the 5% that this look may spend, 1 where there is no
+    other.
     """
 
     metric: Metric
@@ -111,13 +112,13 @@ class Evidence:
 
     @property
     def control_differs(self) -> float:
-        """By how much the A/A control differs from itself, a log ratio above zero; 0 where chance explains it."""
+        """Difference of the A/A control from itself, a log ratio above zero; 0 where chance explains it."""
         p = self.same.p_difference if self.same else None
         return abs(self.same.mean) if self.same and p is not None and p < ALPHA else 0.0
 
     @property
     def refusal(self) -> Because | None:
-        """Why these figures decide nothing, whatever they are; None when they may."""
+        """Reason for which these figures decide nothing, whatever they are; None when they may."""
         if self.effect is None:
             return self.empty
         if self.metric.is_tail:
@@ -218,7 +219,7 @@ def judge(evidence: Evidence, tested: Tested | None, margin: float | None) -> Ju
 
 
 def _why_not_equivalent(evidence: Evidence, limit: float) -> Because | None:
-    """What forbids the word although the t interval lies within the margin."""
+    """Reason against equivalence although the t interval lies within the margin; None without any."""
     if evidence.lost_more:
         return Because.UNEQUAL_LOSSES
     if evidence.lost_once and not _within(evidence.worst, limit):
@@ -257,7 +258,7 @@ def _different(evidence: Evidence, step: float) -> Judgement:
 
 
 def _agrees(interval: Interval, mean: float) -> bool:
-    """Whether an interval lies on the same side of zero as the effect."""
+    """Return whether an interval lies on the same side of zero as the effect."""
     return interval.low > 0 if mean > 0 else interval.high < 0
 
 
@@ -272,9 +273,7 @@ def _with_interval(judgement: Judgement, effect: Paired, adjusted: Adjusted) -> 
 
 
 def clean_kind(pairs: Pairs, metric: Metric, tested: Tested | None, margin: float) -> Kind | None:
-    """What the pairs in which nothing distorts a trial say by themselves, at the levels of the whole; None when they
-    are too few.
-    """
+    """Judgement by the pairs in which nothing distorts a trial, at the levels of the whole; None for too few."""
     evidence = Evidence.of(pairs.clean, metric)
     clean = evidence.testable
     if clean is None or tested is None:
@@ -308,8 +307,10 @@ def in_ratio(mean: float, interval: Interval | None) -> Estimate:
 
 
 def region(low: float, high: float, least: float, most: float, *, more: bool = True, less: bool = True) -> Region:
-    """Where an interval lies between `least` and `most`. `more`, `less`: whether a figure above, or below, something
-    proves what it shows; where it would have to and does not, it is only a BOUND.
+    """Location of an interval relative to `least` and `most`.
+
+    `more`, `less`: whether a figure above, or below, something proves what it shows; where it would have to and does
+    not, it is only a BOUND.
     """
     if low > most:
         return Region.ABOVE if more else Region.BOUND

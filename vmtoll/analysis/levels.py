@@ -1,4 +1,4 @@
-"""What is shown with a verdict's ratio: how well each side's percentile is known, and where the variance comes from."""
+"""Context of a verdict's ratio: how well each side's percentile is known, and the sources of the variance."""
 
 import math
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ def percentile_level(run: Run, pairs: Pairs, side: Side, metric: Metric) -> Perc
         return None
     mean, requests = float(np.mean(logs)), min(requests_of(trial, side.role) or 0 for trial in used)
     over = half_width(float(np.std(logs, ddof=1)), len(logs)) if len(logs) > 1 else None
-    known = [latencies(run.path, trial, side.role) for trial in used]
-    ranks = [each and rank_interval(*each, metric.percentile) for each in known]
+    samples = [latencies(run.path, trial, side.role) for trial in used]
+    ranks = [sample and rank_interval(*sample, metric.percentile) for sample in samples]
     errors = [math.log(ends[1] / ends[0]) / (2 * NORMAL) for ends in ranks if ends and ends[0] > 0]
     within = NORMAL * math.sqrt(math.fsum(e**2 for e in errors)) / len(errors) if len(errors) == len(used) else None
     half = max((width for width in (over, within) if width is not None), default=None)
@@ -39,11 +39,11 @@ def percentile_level(run: Run, pairs: Pairs, side: Side, metric: Metric) -> Perc
 
 
 def variance_shares(pairs: Pairs) -> VarianceShares | None:
-    """Where the variance of a block's log ratio comes from (Kalibera and Jones 2013, section 4): each level's sample
-    variance of means less what the level below explains, none below zero. None below two blocks.
+    """Shares of a block's log ratio's variance by level (Kalibera and Jones 2013, section 4); None below two blocks.
 
-    `trial` is known from blocks in which the baseline has two replicates: half the variance of their difference, for
-    each of the trials that a pair is made of.
+    Each is the level's sample variance of means less what the level below explains, none below zero. `trial` is known
+    from blocks in which the baseline has two replicates: half the variance of their difference, for each of the trials
+    that a pair is made of.
     """
     groups = [np.asarray(logs) for logs in pairs.by_boot.values()]
     blocks = sum(group.size for group in groups)
@@ -72,8 +72,8 @@ def _trial_variance(pairs: Pairs) -> float | None:
     differences, sizes = list[float](), list[float]()
     for block in pairs.blocks:
         logs = [_logs(side, block) for side in pairs.sides]
-        differences += [each[1] - each[0] for each in logs if len(each) == 2]
-        sizes.append(sum(1 / len(each) for each in logs))
+        differences += [pair[1] - pair[0] for pair in logs if len(pair) == 2]
+        sizes.append(sum(1 / len(values) for values in logs))
     if len(differences) < 2:
         return None
     return float(np.mean(np.square(differences))) / 2 * float(np.mean(sizes))

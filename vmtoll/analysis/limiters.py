@@ -1,4 +1,4 @@
-"""What limited each side of a row: the limiter of most of its trials."""
+"""Limiter of each side of a row: that of most of its trials."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from vmtoll.model.trial import Arm, TrialRecord
 
 def limiter(run: Run, trials: Iterable[TrialRecord], role: Role = Role.PRIMARY) -> Limiter | None:
     """The limiter that most of these trials have; None without a trial that says."""
-    found = Counter(
-        each for trial in trials if (each := limiter_of(trial, role, _cores(run, trial.arm, trial.scenario.server)))
+    counts = Counter(
+        name for trial in trials if (name := limiter_of(trial, role, _cores(run, trial.arm, trial.scenario.server)))
     )
-    return min(found, key=lambda each: (-found[each], list(Limiter).index(each)), default=None)
+    return min(counts, key=lambda name: (-counts[name], list(Limiter).index(name)), default=None)
 
 
 def _cores(run: Run, arm: Arm, server: str) -> int | None:

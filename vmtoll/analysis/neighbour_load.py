@@ -1,4 +1,4 @@
-"""What a neighbour's load does to the guest that shares its host: each load against none, block by block."""
+"""Effect of a neighbour's load on the guest that shares its host: each load against none, block by block."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -63,9 +63,7 @@ class Curve:
         return FOLLOWED[loop_of(self.load)]
 
     def effect(self, step: NeighbourStep, field: str) -> Estimate | None:
-        """What the neighbour's load makes of a field, as a ratio to none in the same block; None where either lacks
-        one.
-        """
+        """Ratio of a field under the neighbour's load to none in the same block; None where either lacks one."""
         quiet = self.steps[0]
         if quiet.load.value or quiet is step:
             return None
@@ -82,15 +80,15 @@ def curves_of(run: Run) -> list[Curve]:
             groups.setdefault(Scenario(scenario.server, scenario.workload, load), []).append(scenario)
     arms = [arm for arm in run.arms if not arm.is_control]
     curves = [
-        Curve(own.server, own.workload, own.load, arm, tuple(_steps(run, scenarios, arm)))
-        for own, scenarios in groups.items()
+        Curve(key.server, key.workload, key.load, arm, tuple(_steps(run, scenarios, arm)))
+        for key, scenarios in groups.items()
         for arm in arms
     ]
     return [curve for curve in curves if len(curve.steps) > 1]
 
 
 def _steps(run: Run, scenarios: Sequence[Scenario], arm: Arm) -> Iterator[NeighbourStep]:
-    for scenario in sorted(scenarios, key=lambda one: one.sort_key):
+    for scenario in sorted(scenarios, key=lambda scenario: scenario.sort_key):
         trials = tuple(trial for trial in run.trials_of(scenario, arm) if trial.validity is not Validity.INVALID)
         answered = [rps for trial in trials if (rps := trial.resources.neighbour_rps) is not None]
         if trials and scenario.load.neighbour is not None:

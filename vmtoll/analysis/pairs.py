@@ -72,7 +72,7 @@ class Side:
         return Counter(code for trial in self.trials for code in _refusing(trial))
 
     def counts(self, blocks: Collection[int]) -> SideCounts:
-        """What became of the trials; those that were used, in these blocks."""
+        """Counts of the trials by outcome; those that were used, in these blocks."""
         used = [trial for trial in self.used if trial.block in blocks]
         invalid = sum(trial.validity is Validity.INVALID for trial in self.trials if trial not in self.used)
         return SideCounts(
@@ -91,11 +91,11 @@ class Side:
         )
 
     def limited_in(self, blocks: Collection[int]) -> int:
-        """How many trials of these blocks are client-limited or link-limited."""
+        """Number of trials of these blocks that are client-limited or link-limited."""
         return sum(trial.block in blocks for trial in self.limited)
 
     def limited_blocks(self, blocks: Collection[int]) -> int:
-        """How many of these blocks have a client-limited or link-limited trial."""
+        """Number of these blocks that have a client-limited or link-limited trial."""
         return len({trial.block for trial in self.limited} & set(blocks))
 
     def distorted_in(self, blocks: Collection[int]) -> list[TrialRecord]:
@@ -132,7 +132,7 @@ def _by_frequency(codes: Iterable[Code]) -> dict[Code, int]:
 
 
 def requests_of(trial: TrialRecord, role: Role) -> int | None:
-    """How many responses the figures of a measurement are made of."""
+    """Number of responses that the figures of a measurement are made of."""
     measured = trial.measurement(role)
     if measured is None:
         return None
@@ -155,8 +155,8 @@ def side(
 
     Several trials of a block are replicates: their geometric mean counts, or their mean where zero is a figure.
     """
-    known = [(trial, value) for trial in trials if usable(trial) and (value := figure(trial)) is not None]
-    enough = [(trial, value) for trial, value in known if (requests_of(trial, role) or fewest) >= fewest]
+    measured = [(trial, value) for trial in trials if usable(trial) and (value := figure(trial)) is not None]
+    enough = [(trial, value) for trial, value in measured if (requests_of(trial, role) or fewest) >= fewest]
     used = [(trial, value) for trial, value in enough if not positive or value > 0]
     limited = tuple(trial for trial, _ in used if limits & trial.limits(role))
     by_block = groupby(sorted(used, key=lambda item: item[0].block), key=lambda item: item[0].block)
@@ -168,7 +168,7 @@ def side(
         figures={block: _mean([value for _, value in members], positive=positive) for block, members in by_block},
         role=role,
         distorting=distorting - limits,
-        few=len(known) - len(enough),
+        few=len(measured) - len(enough),
         values=tuple(value for _, value in used),
         is_measured=not any(requests_of(trial, role) for trial in trials)
         or any(figure(trial) is not None for trial in trials),
@@ -285,7 +285,7 @@ class Pairs:
 
     @property
     def limited(self) -> tuple[int, int]:
-        """How many pairs are client-limited or link-limited, for each side."""
+        """Number of pairs that are client-limited or link-limited, for each side."""
         return self.baseline.limited_blocks(self.blocks), self.compared.limited_blocks(self.blocks)
 
     @property
@@ -300,7 +300,7 @@ class Pairs:
         )
 
     def limited_by(self, codes: Collection[Code]) -> tuple[int, int]:
-        """Of each side, in how many of the pairs a trial has one of these findings among its limits."""
+        """Number of pairs, for each side, in which a trial has one of these findings among its limits."""
         baseline, compared = (
             len({t.block for t in side.limited if not t.limits(side.role).isdisjoint(codes)} & set(self.blocks))
             for side in self.sides
@@ -315,8 +315,9 @@ class Pairs:
 
     @property
     def distorted(self) -> bool:
-        """Whether too many pairs are distorted for the effect to be that of the two sides: more than a third of them,
-        or those of one side more often than chance explains.
+        """Return whether too many pairs are distorted for the effect to be that of the two sides.
+
+        That is more than a third of them, or those of one side more often than chance explains.
         """
         if self.n - len(self.clean_blocks) > DISTORTED_SHARE * self.n:
             return True
@@ -373,7 +374,7 @@ class Pairs:
 
     @property
     def counts(self) -> tuple[SideCounts, SideCounts]:
-        """What became of the trials of each side."""
+        """Counts of each side's trials by outcome."""
         return self.baseline.counts(self.blocks), self.compared.counts(self.blocks)
 
 
@@ -410,31 +411,33 @@ def of_equal_requests(run: Run, pairs: Pairs, percentile: float) -> Pairs:
             [requests_of(trial, side.role) or 0 for trial in trials]
             for side, trials in zip(pairs.sides, used, strict=True)
         ]
-        fewest = min(min(each) for each in counts)
+        fewest = min(min(numbers) for numbers in counts)
         if fewest == 0 or max(max(each) for each in counts) <= UNEQUAL_REQUESTS * fewest:
             continue
         for side, trials, of_side, values in zip(pairs.sides, used, counts, figures, strict=True):
             if max(of_side) <= UNEQUAL_REQUESTS * fewest:
                 continue
             thinner = [thinned(run.path, trial, side.role, fewest, percentile) for trial in trials]
-            known = [value for value in thinner if value is not None]
-            if len(known) < len(thinner):
+            thinned_values = [value for value in thinner if value is not None]
+            if len(thinned_values) < len(thinner):
                 del values[block]
                 unequal += 1
             else:
-                values[block] = _mean(known, positive=True)
+                values[block] = _mean(thinned_values, positive=True)
     baseline, compared = (replace(side, figures=values) for side, values in zip(pairs.sides, figures, strict=True))
     return replace(pairs, baseline=baseline, compared=compared, unequal=unequal)
 
 
 def as_series(family: Sequence[Pairs]) -> list[Pairs]:
-    """The pairs of a page, told how much its successive blocks are alike: what makes them so is one machine in one
-    stretch of time, and twenty comparisons show it where one does not. Boots decide by their means, and need none.
+    """The pairs of a page, with the autocorrelation of its successive blocks.
+
+    If blocks resemble their predecessors, the cause is one machine in one stretch of time: twenty comparisons show it
+    where one does not. Boots decide by their means, and need none.
     """
     single = [pairs for pairs in family if pairs.logs and len(pairs.by_boot) < 2]
     blocks = Counter(pairs.blocks for pairs in single).most_common(1)
-    alike = [pairs.logs or () for pairs in single if pairs.blocks == blocks[0][0]]
-    series = autocorrelation(alike) if alike else None
+    series_of_logs = [pairs.logs or () for pairs in single if pairs.blocks == blocks[0][0]]
+    series = autocorrelation(series_of_logs) if series_of_logs else None
     return [replace(pairs, series=series) if len(pairs.by_boot) < 2 else pairs for pairs in family]
 
 
@@ -456,9 +459,11 @@ def decisive(pairs: Pairs, metric: Metric) -> Pairs:
 
 
 def _without_delay(pairs: Pairs, slower: Side, metric: Metric) -> Pairs:
-    """The same pairs, where each trial of the slower side whose client was late has the percentile of its response time
-    less that of the client's delay: about the least that the server needed. The faster side needed at most what was
-    measured, so the difference is at least the one that is left. None left: the delay decides.
+    """The same pairs, with the delay of late clients taken off the slower side; `delay_decides` if no effect is left.
+
+    Each trial of the slower side whose client was late has the percentile of its response time less that of the
+    client's delay: about the least that the server needed. The faster side needed at most what was measured, so the
+    difference is at least the one that is left.
 
     No pair is left out: a client counts as late where its delay is a tenth of the response time, so the pairs without a
     late client would be those in which the slower side happened to be slow.
@@ -471,9 +476,9 @@ def _without_delay(pairs: Pairs, slower: Side, metric: Metric) -> Pairs:
     figures = {block: value * math.exp(np.mean(logs[block])) for block, value in slower.figures.items()}
     least = replace(slower, figures=figures)
     baseline, compared = (least if side is slower else side for side in pairs.sides)
-    left = replace(pairs, baseline=baseline, compared=compared, without_delay=True)
-    before, after = (each.effect.mean if each.effect else 0.0 for each in (pairs, left))
-    return left if before * after > 0 else replace(pairs, delay_decides=True)
+    undelayed = replace(pairs, baseline=baseline, compared=compared, without_delay=True)
+    before, after = (each.effect.mean if each.effect else 0.0 for each in (pairs, undelayed))
+    return undelayed if before * after > 0 else replace(pairs, delay_decides=True)
 
 
 def _delay_us(trial: TrialRecord, role: Role) -> float:
@@ -496,8 +501,8 @@ def find_control(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: R
     same_loop = [other for other in run.compared if loop_of(other.load) is loop_of(scenario.load)]
     for candidates in ([scenario], same_load, same_loop):
         controls = [control_in(run, candidate, arm, metric, role) for candidate in candidates]
-        if known := noisiest(controls):
-            return replace(known, server=None) if candidates == [scenario] else known
+        if control := noisiest(controls):
+            return replace(control, server=None) if candidates == [scenario] else control
     return None
 
 
@@ -510,10 +515,10 @@ def control_in(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Rol
 
 
 def choose_role(run: Run, scenario: Scenario, arm: Arm) -> Role:
-    """Whose figures are compared: the primary's, unless the client or the link limited it and the (cheaper)
-    cross-check at least no more often.
+    """Role whose figures are compared: the primary's, unless the (cheaper) cross-check was limited no more often.
 
-    In an open loop always the primary's: the cross-check there is not the cheaper of the two.
+    The primary's count as well if neither the client nor the link limited it. In an open loop it is always the
+    primary's: the cross-check there is not the cheaper of the two.
     """
     if loop_of(scenario.load) is Loop.OPEN:
         return Role.PRIMARY
@@ -527,7 +532,7 @@ def _throughput(run: Run, scenario: Scenario, arm: Arm, role: Role) -> Pairs:
 
 
 def less_limited(primary: tuple[int, int], crosscheck: tuple[int, int]) -> Role:
-    """Whose figures count, by the pairs of each and how many of their trials the client or the link limited."""
+    """Role whose figures count, by the pairs of each and how many of their trials the client or the link limited."""
     if crosscheck[0] == 0 or (primary[0] and primary[1] == 0):
         return Role.PRIMARY
     if primary[0] == 0 or crosscheck[1] / crosscheck[0] <= primary[1] / primary[0]:
@@ -536,8 +541,9 @@ def less_limited(primary: tuple[int, int], crosscheck: tuple[int, int]) -> Role:
 
 
 def role_of(metric: Metric, chosen: Role, trials: Iterable[TrialRecord]) -> Role:
-    """Whose figures of a metric are compared, where those of `chosen` are for throughput: service times are the
-    cross-check's where it logs them, else the primary's.
+    """Role whose figures of a metric are compared, where those of `chosen` are for throughput.
+
+    Service times are the cross-check's where it logs them, else the primary's.
     """
     if metric is not LATENCY_P99:
         return chosen
@@ -569,7 +575,7 @@ def availability(trials: Sequence[TrialRecord], role: Role) -> Share | None:
 
 
 def reliability(run: Run, scenario: Scenario, arm: Arm, baseline: Arm = BASELINE) -> Reliability | None:
-    """How many trials of each side gave figures at the first attempt, and in the end; None without a trial of both.
+    """Number of each side's trials with figures at the first attempt, and in the end; None without a trial of both.
 
     The p-value is McNemar's, over the blocks in which the first attempt of one side alone failed.
     """

@@ -59,14 +59,14 @@ class PublishedFigure:
 
     @property
     def remote(self) -> bool:
-        """Whether the load came over a network that the source names."""
+        """Return whether the load came over a network that the source names."""
         return self.load.startswith("remote") or "Mbit" in self.load
 
     @property
     def heading(self) -> tuple[str, ...]:
-        """What the figures of one metric and load have in common."""
-        place = LOCALHOST if self.environment == LOCALHOST else ""
-        return self.metric, self.tool, self.load, self.keep_alive, self.payload_bytes, place
+        """Properties that the figures of one metric and load have in common."""
+        location = LOCALHOST if self.environment == LOCALHOST else ""
+        return self.metric, self.tool, self.load, self.keep_alive, self.payload_bytes, location
 
     def option(self, name: str) -> int | None:
         """The number behind an option of the published command: `-n` requests, `-seconds`; None without it."""
@@ -91,7 +91,7 @@ def servers(run: Run, name: str) -> list[str]:
     if name == BEST:
         return sorted(had)
     candidates = (candidate.split(" and ") for candidate in STANDS_FOR.get(name, (name,)))
-    return next((known for names in candidates if (known := [server for server in names if server in had])), [])
+    return next((present for names in candidates if (present := [server for server in names if server in had])), [])
 
 
 def environments(run: Run, name: str) -> list[str]:
@@ -106,8 +106,8 @@ def workloads(run: Run, figure: PublishedFigure) -> list[str]:
     the source does not say is not asked for. Of several, those with its tool.
     """
     known = run.manifest.workloads
-    alike = [name for name, workload in known.items() if _repeats(workload, figure, run)]
-    return [name for name in alike if known[name].tool == figure.tool] or alike
+    matching = [name for name, workload in known.items() if _repeats(workload, figure, run)]
+    return [name for name in matching if known[name].tool == figure.tool] or matching
 
 
 def _repeats(workload: Workload, figure: PublishedFigure, run: Run) -> bool:
@@ -157,7 +157,7 @@ def _per_requests(name: str) -> OfTrial:
 
 
 def _over_seconds(name: str, factor: float = 1.0) -> OfTrial:
-    """What came in as many seconds as the source measured."""
+    """Count in as many seconds as the source measured."""
     return _times(name, lambda _, figure: (figure.option("-seconds") or 0) * factor or None)
 
 
@@ -210,8 +210,8 @@ OURS: dict[tuple[str, str], tuple[str, OfTrial]] = {
     ("goodput_knee", "1/s"): ("goodput_knee_rps", _column("goodput_rps")),
     ("peak_goodput", "1/s"): ("peak_goodput_rps", _column("goodput_rps")),
 } | {
-    (f"{what}_{how}", "ms"): (f"{what}_{how}_ms", _column(f"{what}_{how}_ms"))
-    for what in ("connect", "first_response")
+    (f"{phase}_{how}", "ms"): (f"{phase}_{how}_ms", _column(f"{phase}_{how}_ms"))
+    for phase in ("connect", "first_response")
     for how in ("mean", "max", "min")
 }
 # How long a test lasts is set by who makes it.
@@ -294,33 +294,35 @@ def _candidate(run: Run, figure: PublishedFigure) -> _Candidate:
         return _Candidate(replace(point, reasons=(reason,)))
     if not sent:
         return _Candidate(replace(point, reasons=(Reason(ReasonCode.NO_SUCH_WORKLOAD),)))
-    where = environments(run, figure.environment)
+    measured_in = environments(run, figure.environment)
 
-    def chosen(of: Sequence[str]) -> Selection:
+    def chosen(servers_chosen: Sequence[str]) -> Selection:
         users = figure.users if figure.metric not in _OF_SWEEPS else None
-        trials = select(run, ClaimSide(server=list(of), environment=where, workload=sent, users=users))
+        trials = select(
+            run, ClaimSide(server=list(servers_chosen), environment=measured_in, workload=sent, users=users)
+        )
         return selection(run, trials, metric, lambda trial: of_trial(trial, figure))
 
-    ours = chosen(names)
+    measured = chosen(names)
     if figure.server == BEST:
-        ours = max((chosen([server]) for server in names), key=_median)
-        names = sorted({trial.scenario.server for trial in ours.trials})
-    point = replace(point, servers=tuple(names), environments=tuple(where), workloads=tuple(sent))
-    if not ours.figures:
-        reason = Reason(ReasonCode.NO_FIGURE, {"side": 0}, (metric,), tuple(sorted(ours.refused)))
+        measured = max((chosen([server]) for server in names), key=_median)
+        names = sorted({trial.scenario.server for trial in measured.trials})
+    point = replace(point, servers=tuple(names), environments=tuple(measured_in), workloads=tuple(sent))
+    if not measured.figures:
+        reason = Reason(ReasonCode.NO_FIGURE, {"side": 0}, (metric,), tuple(sorted(measured.refused)))
         return _Candidate(replace(point, reasons=(reason,)))
-    point = replace(point, ours=_level(run, figure, ours), reasons=tuple(_remarks(run, figure, ours)))
-    loads = {(trial.scenario.workload, trial.scenario.load) for trial in ours.trials}
-    return _Candidate(point, ours, (figure.metric, figure.environment == LOCALHOST, frozenset(loads)))
+    point = replace(point, ours=_level(run, figure, measured), reasons=tuple(_remarks(run, figure, measured)))
+    loads = {(trial.scenario.workload, trial.scenario.load) for trial in measured.trials}
+    return _Candidate(point, measured, (figure.metric, figure.environment == LOCALHOST, frozenset(loads)))
 
 
-def _median(ours: Selection) -> float:
-    value = estimate(list(ours.figures.values()), "median").value
+def _median(measured: Selection) -> float:
+    value = estimate(list(measured.figures.values()), "median").value
     return -1.0 if value is None else value
 
 
-def _level(run: Run, figure: PublishedFigure, ours: Selection) -> Level:
-    values = list(ours.figures.values())
+def _level(run: Run, figure: PublishedFigure, measured: Selection) -> Level:
+    values = list(measured.figures.values())
     if figure.metric.endswith("_low"):
         return Level(min(values), EstimatorUsed.LOWEST, len(values))
     if figure.metric.endswith("_high"):
@@ -330,22 +332,22 @@ def _level(run: Run, figure: PublishedFigure, ours: Selection) -> Level:
 
 def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate]) -> Point:
     """The point with its shape against the first of its group."""
-    point, ours = candidate.point, candidate.selection
-    if ours is None or not group:
+    point, measured = candidate.point, candidate.selection
+    if measured is None or not group:
         return point
     first = group[0]
     if candidate is first:
         return replace(point, shape=Shape.ALONE if len(group) == 1 else Shape.FIRST)
     base = first.selection
-    if base is None or ours.emulation or base.emulation:
+    if base is None or measured.emulation or base.emulation:
         return point
-    seen = ratio(run, ours, base)
+    seen = ratio(run, measured, base)
     values = (point.figure.value, first.point.figure.value)
     if seen is None or min(values) <= 0:
         return replace(point, reasons=(Reason(ReasonCode.ZERO_HAS_NO_RATIO), *point.reasons))
     published_ratio = values[0] / values[1]
-    alike = 1 / (1 + ALIKE_PCT / 100) <= published_ratio <= 1 + ALIKE_PCT / 100
-    decision = decide(seen, published_ratio, ALIKE_PCT if alike else None, run.manifest.experiment.margin)
+    is_equality = 1 / (1 + ALIKE_PCT / 100) <= published_ratio <= 1 + ALIKE_PCT / 100
+    decision = decide(seen, published_ratio, ALIKE_PCT if is_equality else None, run.manifest.experiment.margin)
     shapes = {Outcome.CONFIRMED: Shape.SAME, Outcome.REFUTED: Shape.NOT_SAME}
     return replace(
         point,
@@ -358,16 +360,16 @@ def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate]) -> Poi
     )
 
 
-def _remarks(run: Run, figure: PublishedFigure, ours: Selection) -> Iterator[Reason]:
-    """What besides the machine differs from the source."""
-    tools = tuple(sorted({run.tool(trial.scenario) for trial in ours.trials}))
-    if ours.emulation:
-        yield Reason(ours.emulation)
+def _remarks(run: Run, figure: PublishedFigure, measured: Selection) -> Iterator[Reason]:
+    """Differences from the source besides the machine."""
+    tools = tuple(sorted({run.tool(trial.scenario) for trial in measured.trials}))
+    if measured.emulation:
+        yield Reason(measured.emulation)
     if figure.tool not in {*tools, "download"}:
         yield Reason(ReasonCode.OTHER_TOOL, names=(figure.tool, *tools))
-    if ours.limited:
-        counts = {"trials": len(ours.limited), "used": len(ours.used)}
-        yield Reason(ReasonCode.LIMITED, counts, codes=tuple(sorted(ours.limits)))
+    if measured.limited:
+        counts = {"trials": len(measured.limited), "used": len(measured.used)}
+        yield Reason(ReasonCode.LIMITED, counts, codes=tuple(sorted(measured.limits)))
     if figure.remote and not run.manifest.experiment.prescribes_link:
         yield Reason(ReasonCode.OTHER_LINK, names=(run.manifest.link,))
     if figure.metric in _OF_A_MINUTE:

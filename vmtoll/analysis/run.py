@@ -60,7 +60,7 @@ class Run:
 
     @cached_property
     def scenarios(self) -> list[Scenario]:
-        """By server, closed loops first, then from light to heavy load."""
+        """Scenarios by server, closed loops first, then from light to heavy load."""
         return sorted({trial.scenario for trial in self.trials}, key=lambda scenario: scenario.sort_key)
 
     @cached_property
@@ -76,8 +76,10 @@ class Run:
         return groups
 
     def share_of(self, blocks: Collection[int]) -> float:
-        """How much of the 5% a comparison of these blocks may spend: all of it where the number of blocks was fixed;
-        else what the look after the last of them could, and nothing before a look has been.
+        """Share of the 5% that a comparison of these blocks may spend.
+
+        All of it where the number of blocks was fixed; else what the look after the last of them could, and nothing
+        before a look has been.
         """
         if self.manifest.experiment.until is None:
             return 1.0
@@ -102,11 +104,11 @@ class Run:
         return sorted({trial.scenario.workload for trial in self.trials if trial.client is ClientPlace.LOCALHOST})
 
     def accelerator(self, arm: Arm) -> Accelerator:
-        """What ran the code of an arm's machine."""
+        """Accelerator that ran the code of an arm's machine."""
         return self.manifest.accelerators.get(arm.environment, Accelerator.UNKNOWN)
 
     def hardware(self, arm: Arm) -> Hardware:
-        """What the host that carries an arm's machine runs on; of an older run, what the facts of its hosts show."""
+        """Platform of the host that carries an arm's machine; of an older run, by the facts of its hosts."""
         environment = arm.environment
         if environment in self.manifest.hardware:
             return self.manifest.hardware[environment]
@@ -117,13 +119,13 @@ class Run:
 
     @cached_property
     def kvm_hardware(self) -> tuple[Hardware, ...]:
-        """What the hosts of the guests under KVM run on, each kind once; empty without such a guest."""
+        """Platforms of the hosts of the guests under KVM, each once; empty without such a guest."""
         kinds = {self.hardware(arm) for arm in self.guests if self.accelerator(arm) is Accelerator.KVM}
         return tuple(kind for kind in Hardware if kind in kinds)
 
     @cached_property
     def emulated(self) -> bool:
-        """Whether any environment ran under software emulation, whichever file says so."""
+        """Return whether any environment ran under software emulation, whichever file says so."""
         return self.manifest.emulated or any(record.accelerator is Accelerator.TCG for record in self.records)
 
 
@@ -214,7 +216,7 @@ def _read_trials(file: Path, *, complete: bool) -> Iterator[TrialRecord]:
 
 
 def _excess(record: TrialRecord) -> str:
-    """Which count of a record is more than there were requests; empty when none is."""
+    """Description of a count of a record that is above its number of requests; empty when none is."""
     for measured in record.measurements:
         for name in ("successful", "failed"):
             count = getattr(measured, name)

@@ -43,7 +43,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Paired:
-    """What n blocks say about a log ratio: mean with paired-t, Hodges–Lehmann with exact signed-rank.
+    """Mean log ratio of n blocks, with paired-t, and Hodges–Lehmann with exact signed-rank.
 
     `inflation`: how many times larger the variance of the mean is than that of independent blocks; `sd` contains it,
     and the degrees of freedom are those of as many fewer blocks, at least one.
@@ -207,7 +207,7 @@ def _quantiles(freedom: float, alpha: float) -> float:
 
 
 def blocks_needed(effect: Paired, smallest: float, alpha: float = ALPHA) -> int | None:
-    """How many more blocks show a difference of `smallest` (a log ratio) with 80% power at level `alpha`.
+    """Number of further blocks that show a difference of `smallest` (a log ratio) with 80% power at level `alpha`.
 
     It does not look at the mean, which would plan for the luck of these blocks. The spread is taken at its upper 80%
     limit, sd · √((n − 1) / χ²(0.2, n − 1)), because that of a few blocks is as often too small as too large (Browne
@@ -224,8 +224,10 @@ def blocks_needed(effect: Paired, smallest: float, alpha: float = ALPHA) -> int 
 
 @dataclass(frozen=True)
 class Autocorrelation:
-    """Of successive blocks: `r` at lag 1; `p`, how often a random order of the same figures has as much; `inflation`:
-    how many times larger the variance of the mean is than that of independent blocks, 1 where chance explains r.
+    """Autocorrelation of successive blocks.
+
+    `r`: at lag 1; `p`: how often a random order of the same figures has as much; `inflation`: how many times larger the
+    variance of the mean is than that of independent blocks, 1 where chance explains r.
     """
 
     r: float
@@ -288,16 +290,17 @@ def two_modes(values: Sequence[float] | Floats) -> Modes | None:
 
 
 def _widest_gap(ordered: Floats) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Of each row of sorted figures, shape (rows, n): the widest gap that leaves two figures or more on each side, in
-    pooled standard deviations within the sides; and how many figures lie below it.
+    """Widest gap in each row of sorted figures, shape (rows, n), and the number of figures below it.
+
+    The gap leaves two figures or more on each side. It is in pooled standard deviations within the sides.
     """
     n = ordered.shape[1]
     below, above = np.cumsum(ordered, axis=1), np.cumsum(ordered[:, ::-1], axis=1)[:, ::-1]
     squares, squares_above = np.cumsum(ordered**2, axis=1), np.cumsum(ordered[:, ::-1] ** 2, axis=1)[:, ::-1]
     splits = np.arange(2, n - 1)
-    left = squares[:, splits - 1] - below[:, splits - 1] ** 2 / splits
+    squares_left = squares[:, splits - 1] - below[:, splits - 1] ** 2 / splits
     right = squares_above[:, splits] - above[:, splits] ** 2 / (n - splits)
-    sd = np.sqrt(np.maximum(left + right, 0) / (n - 2))
+    sd = np.sqrt(np.maximum(squares_left + right, 0) / (n - 2))
     gaps = ordered[:, splits] - ordered[:, splits - 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         sizes = np.where(gaps > 0, gaps / sd, 0.0)
@@ -360,8 +363,8 @@ def fewest_requests(percentile: float) -> int:
 
 def wilson(successes: int, trials: int) -> Interval:
     """Wilson's 95% interval of a share (Wilson 1927, without continuity correction); fractions, not logs."""
-    found = stats.binomtest(successes, trials).proportion_ci(CONFIDENCE, method="wilson")
-    return Interval(float(found.low), float(found.high))
+    interval = stats.binomtest(successes, trials).proportion_ci(CONFIDENCE, method="wilson")
+    return Interval(float(interval.low), float(interval.high))
 
 
 def trimmed_2009(values: Sequence[float] | Floats) -> float | None:
@@ -406,15 +409,15 @@ def holm(
     its share is the p of a comparison that is looked at several times, whenever it is stopped: over all looks it lies
     below α at most as often, because their shares add up to 1 or less.
     """
-    known = weights or [1.0] * len(p_values)
+    weight_of = weights or [1.0] * len(p_values)
     spent = shares or [1.0] * len(p_values)
     adjusted: list[Adjusted | None] = [None] * len(p_values)
-    left, highest = math.fsum(known), 0.0
-    for _, p, place in sorted((p / known[i] / spent[i], p, i) for i, p in enumerate(p_values) if p is not None):
-        step = left / known[place] / spent[place]
+    weight_left, highest = math.fsum(weight_of), 0.0
+    for _, p, index in sorted((p / weight_of[i] / spent[i], p, i) for i, p in enumerate(p_values) if p is not None):
+        step = weight_left / weight_of[index] / spent[index]
         highest = max(highest, min(1.0, step * p))
-        adjusted[place] = Adjusted(p, highest, step)
-        left -= known[place]
+        adjusted[index] = Adjusted(p, highest, step)
+        weight_left -= weight_of[index]
     return adjusted
 
 

@@ -1,4 +1,4 @@
-"""What the tuning steps that a guest lacks are worth, by tuning runs that were measured."""
+"""Worth of the tuning steps that a guest lacks, by tuning runs that were measured."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ Gained = Callable[[str, str], frozenset[Tuning]]
 
 def tuning_runs(results: Path) -> list[Path]:
     """The folders of all complete tuning runs: those measured here first, then the committed ones, newest first."""
-    found = []
+    runs = []
     for file in results.glob("*/*/run.json"):
         try:
             manifest = json.loads(file.read_text(encoding="utf-8"))
@@ -25,20 +25,22 @@ def tuning_runs(results: Path) -> list[Path]:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # no run that this version reads
         if usable:
-            found.append((is_local(file.parent), str(manifest.get("started_at")), file.parent))
-    return [folder for *_, folder in sorted(found, reverse=True)]
+            runs.append((is_local(file.parent), str(manifest.get("started_at")), file.parent))
+    return [folder for *_, folder in sorted(runs, reverse=True)]
 
 
 def is_local(folder: Path) -> bool:
-    """Whether a run was measured here."""
+    """Return whether a run was measured here."""
     return (folder / PRIVATE).exists()
 
 
 def worth_of(
     lacking: Collection[Tuning], folders: Iterable[Path], gained: Gained
 ) -> tuple[Mapping[Tuning, tuple[Worth, ...]], tuple[TuningRun, ...]]:
-    """What each step gave in the first run that measured it, and these runs. `gained`: the steps from one profile to
-    another. Of several comparisons in a run the one with the fewest steps counts, a single change before a cumulative.
+    """Gain of each step in the first run that measured it, and these runs.
+
+    `gained`: the steps from one profile to another. Of several comparisons in a run the one with the fewest steps
+    counts, a single change before a cumulative.
     """
     worth: dict[Tuning, tuple[Worth, ...]] = {}
     runs: list[TuningRun] = []
@@ -60,15 +62,15 @@ def worth_of(
 
 
 def _measured(tuning: Tuning, name: str, run: Run, result: TuningResult, gained: Gained) -> tuple[Worth, ...]:
-    found = []
+    worths = []
     for scenario in result.scenarios:
         for entry in scenario.metrics.values():
             steps = [step for step in entry.steps if tuning in _steps(step, gained)]
             if steps:
                 step = min(steps, key=lambda s: (len(_steps(s, gained)), s.step is not StepKind.SINGLE))
                 together = tuple(sorted(_steps(step, gained) - {tuning}))
-                found.append(Worth(name, scenario.scenario, entry.tool, entry.metric, step, together))
-    return tuple(found)
+                worths.append(Worth(name, scenario.scenario, entry.tool, entry.metric, step, together))
+    return tuple(worths)
 
 
 def _steps(step: TuningStep, gained: Gained) -> frozenset[Tuning]:

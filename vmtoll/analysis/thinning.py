@@ -37,7 +37,7 @@ def latencies(run_dir: Path, trial: TrialRecord, role: Role) -> tuple[Floats, Fl
 
 
 def _logged(trial: TrialRecord) -> Role:
-    """Whose latencies a trial's histogram has: in a closed loop the cross-check's if it logs them, else the tool's."""
+    """Role whose latencies a trial's histogram has: in a closed loop the cross-check if it logs them, else the tool."""
     crosscheck = trial.crosscheck
     closed = not trial.scenario.load.is_open
     return Role.CROSSCHECK if closed and crosscheck and crosscheck.logs_service_times else Role.PRIMARY
@@ -63,8 +63,8 @@ def thinned(run_dir: Path, trial: TrialRecord, role: Role, requests: int, percen
 
     None without a histogram.
     """
-    known = latencies(run_dir, trial, role)
-    return None if known is None else expected_percentile(*known, requests, percentile)
+    logged = latencies(run_dir, trial, role)
+    return None if logged is None else expected_percentile(*logged, requests, percentile)
 
 
 def expected_percentile(values: Floats, counts: Floats, requests: int, percentile: float) -> float:

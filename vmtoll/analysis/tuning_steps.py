@@ -1,4 +1,4 @@
-"""What each tuning step of a guest gives back, with its interval and with what the host saw.
+"""Gain of each tuning step of a guest, with its interval and with the host's figures.
 
 `cumulative` steps compare each profile with the one before it, `single` steps compare a profile that differs from the
 base in one thing with that base. Metal is the level to reach.
@@ -35,7 +35,7 @@ METRICS = (THROUGHPUT, TAIL, HOST_CPU, CPU)
 
 @dataclass(frozen=True)
 class Step:
-    """From one profile to another; `over`: profiles between them that this run lacks."""
+    """Step from one profile to another; `over`: profiles between them that this run lacks."""
 
     kind: StepKind
     before: str
@@ -103,7 +103,7 @@ def measure(run: Run, scenario: Scenario, metric: Metric, role: Role, step: Step
 
 
 def tuning_steps(run: Run) -> TuningResult | None:
-    """What the steps of the run's experiment give back; None for an experiment without any."""
+    """Gains of the steps of the run's experiment; None for an experiment without any."""
     declared = run.manifest.experiment.tuning_steps
     if declared is None:
         return None
@@ -139,13 +139,13 @@ def _measured(
         if loop_of(scenario.load) in metric.loops
         for step in steps
     ]
-    series = as_series([one.pairs for one in family])
-    family = [replace(one, pairs=pairs) for one, pairs in zip(family, series, strict=True)]
-    tests = test([one.evidence for one in family], None, weights_of([one.metric for one in family]))
+    series = as_series([member.pairs for member in family])
+    family = [replace(member, pairs=pairs) for member, pairs in zip(family, series, strict=True)]
+    tests = test([member.evidence for member in family], None, weights_of([member.metric for member in family]))
     results: dict[Scenario, dict[Metric, list[TuningStep]]] = {}
-    for one, tested in zip(family, tests, strict=True):
-        of_scenario = results.setdefault(one.scenario, {})
-        of_scenario.setdefault(one.metric, []).append(_result(one, tested, len(family)))
+    for member, tested in zip(family, tests, strict=True):
+        of_scenario = results.setdefault(member.scenario, {})
+        of_scenario.setdefault(member.metric, []).append(_result(member, tested, len(family)))
     return results
 
 

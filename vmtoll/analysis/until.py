@@ -1,4 +1,4 @@
-"""What a look finds: which comparisons of a run are decided, narrow enough, or open.
+"""State of a run's comparisons at a look: decided, narrow enough, or open.
 
 The comparisons are those of the page: every verdict that applies, every tuning step, every claim of the experiment.
 """
@@ -74,7 +74,7 @@ def _steps(analysis: RunAnalysis, enough_pct: float) -> Iterator[Compared]:
 
 
 def _standing(judged: Verdict | TuningStep, half_pct: float | None, enough_pct: float) -> Standing:
-    """Where something else may have made a difference, it may be gone in the blocks to come."""
+    """Standing of a judgement: if something else may have made a difference, it may be gone in the blocks to come."""
     if judged.kind is Kind.INVALID:
         return Standing.OPEN if judged.because is Because.DISTORTED else Standing.REFUSED
     if judged.kind is not Kind.UNDECIDED:
@@ -97,7 +97,7 @@ def _half_width_of_step_pct(step: TuningStep) -> float | None:
 
 
 def _half_width_of_claim_pct(claim: ClaimResult) -> float | None:
-    """That of the interval which decides, of a ratio or of a level."""
+    """Half the width of the interval that decides, of a ratio or of a level, in percent."""
     if claim.reasons[0].code is ReasonCode.LEVEL:
         low, high = (claim.reasons[0].values[end] for end in ("low", "high"))
         return 100 * (high - low) / abs(low + high) if low + high else None
@@ -126,7 +126,7 @@ def _of_claim(claim: ClaimResult, half_pct: float | None, enough_pct: float) -> 
 
 
 def _names(side: ClaimSide, scenario: Scenario) -> bool:
-    """Whether a side of a claim takes trials of a scenario."""
+    """Return whether a side of a claim takes trials of a scenario."""
     servers, _, workloads = names_of(side)
     if scenario.server not in servers or scenario.workload not in workloads:
         return False

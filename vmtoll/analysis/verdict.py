@@ -215,7 +215,7 @@ def _notes(pairs: Pairs, tested: Tested | None) -> list[Note]:
 
 
 def _test_notes(pairs: Pairs, effect: Paired, tested: Tested | None) -> list[Note]:
-    """What the tests, and the shape of the figures, leave to doubt."""
+    """Doubts that the tests, and the shape of the figures, leave."""
     notes = [Note(NoteCode.INTERVALS_DISAGREE)] if effect.disagree else []
     if tested:
         for code, adjusted in (
@@ -235,7 +235,7 @@ def _test_notes(pairs: Pairs, effect: Paired, tested: Tested | None) -> list[Not
 
 
 def _control_notes(control: Control | None) -> list[Note]:
-    """Whether there is an A/A control, whose it is, and whether it differs from itself."""
+    """Notes on the A/A control: whether there is one, whose it is, and whether it differs from itself."""
     if control is None:
         return [Note(NoteCode.NO_NOISE_FLOOR)]
     if control.server:
@@ -250,12 +250,12 @@ def _lost_notes(pairs: Pairs) -> list[Note]:
     """Trials of each side that were excluded, and that needed a second attempt."""
     baseline, compared = pairs.counts
     return [
-        Note(code, {"baseline": ours, "compared": theirs})
-        for code, ours, theirs in (
+        Note(code, {"baseline": of_baseline, "compared": of_compared})
+        for code, of_baseline, of_compared in (
             (NoteCode.EXCLUDED, baseline.invalid, compared.invalid),
             (NoteCode.RETRIED, baseline.retried, compared.retried),
         )
-        if ours or theirs
+        if of_baseline or of_compared
     ]
 
 
@@ -268,7 +268,7 @@ def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[No
         if len(set(offered.values())) > 1:
             notes.append(Note(NoteCode.OWN_RATES, {name: rate for name, rate in offered.items() if rate is not None}))
     crosscheck = pair_arms(run, scenario, arm, TAIL, Role.CROSSCHECK)
-    intervals = [each.effect.t if each.effect else None for each in (pairs, crosscheck)]
+    intervals = [compared_pairs.effect.t if compared_pairs.effect else None for compared_pairs in (pairs, crosscheck)]
     if not _overlap(*intervals):
         estimate = in_ratio(crosscheck.effect.mean, crosscheck.effect.t) if crosscheck.effect else Estimate(1.0)
         values = {"low": estimate.low or 0.0, "high": estimate.high or 0.0}
@@ -294,7 +294,7 @@ def _not_applicable(run: Run, metric: Metric, scenario: Scenario, arm: Arm, marg
 
 
 def _attained(run: Run, scenario: Scenario, arm: Arm) -> Note:
-    """How much of an open loop's rate each side answered: medians over the trials that are not invalid."""
+    """Rate that each side of an open loop answered: medians over the trials that are not invalid."""
     values: dict[str, float] = {}
     for name, side in (("baseline", BASELINE), ("compared", arm)):
         trials = _good(run, scenario, side)
@@ -312,8 +312,8 @@ def _share_answered(trial: TrialRecord) -> float | None:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(median(known)) if known else None
+    numbers = [value for value in values if value is not None]
+    return float(median(numbers)) if numbers else None
 
 
 def _trials(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
@@ -332,16 +332,22 @@ def _disagreements(run: Run, comparisons: Sequence[Comparison]) -> list[Disagree
     """
     closed, opened = ([c for c in comparisons if loop_of(c.scenario.load) is loop] for loop in Loop)
     return [
-        _disagreement(run, first, second, ours.name, theirs.name)
+        _disagreement(run, first, second, closed_metric.name, open_metric.name)
         for first in closed
         for second in opened
         if (first.scenario.server, first.arm) == (second.scenario.server, second.arm)
-        for ours, theirs in ALIKE
-        if len({_DIRECTION.get(c.verdicts[m.name].kind) for c, m in ((first, ours), (second, theirs))} - {None}) == 2
+        for closed_metric, open_metric in ALIKE
+        if len(
+            {_DIRECTION.get(c.verdicts[m.name].kind) for c, m in ((first, closed_metric), (second, open_metric))}
+            - {None}
+        )
+        == 2
     ]
 
 
-def _disagreement(run: Run, closed: Comparison, opened: Comparison, ours: str, theirs: str) -> Disagreement:
+def _disagreement(
+    run: Run, closed: Comparison, opened: Comparison, closed_metric: str, open_metric: str
+) -> Disagreement:
     role = closed.verdicts[THROUGHPUT.name].role or Role.PRIMARY
     arms = (BASELINE, opened.arm)
     drawn = [_median(THROUGHPUT.value(t, role) for t in _good(run, closed.scenario, arm)) for arm in arms]
@@ -350,10 +356,16 @@ def _disagreement(run: Run, closed: Comparison, opened: Comparison, ours: str, t
         server=opened.scenario.server,
         arm=opened.arm,
         closed=DisagreementSide(
-            scenario=closed.scenario, verdict=closed.verdicts[ours], baseline_rps=drawn[0], compared_rps=drawn[1]
+            scenario=closed.scenario,
+            verdict=closed.verdicts[closed_metric],
+            baseline_rps=drawn[0],
+            compared_rps=drawn[1],
         ),
         open=DisagreementSide(
-            scenario=opened.scenario, verdict=opened.verdicts[theirs], baseline_rps=offered[0], compared_rps=offered[1]
+            scenario=opened.scenario,
+            verdict=opened.verdicts[open_metric],
+            baseline_rps=offered[0],
+            compared_rps=offered[1],
         ),
         stalled=sum(Code.STALLED in trial.codes for arm in arms for trial in _good(run, opened.scenario, arm)),
     )
