@@ -1,4 +1,4 @@
-"""From the effects of test beds to that of the campaign. The test bed is the sample, as the trial is in a run.
+"""Combine the effects of test beds into that of the campaign. The test bed is the sample, as the trial is in a run.
 
 A test bed's effect is its mean over blocks; the campaign's is the plain mean of its test beds' with Student's interval
 over test beds. It needs no model of the blocks within a test bed: their noise is part of the spread between the means.
@@ -148,7 +148,7 @@ def _grouped(rows: Beds) -> dict[Compared, list[BedFigures]]:
 
 
 def _roles(rows: Beds) -> dict[Compared, Role]:
-    """Whose figures count, on all test beds alike: the cross-check's where the primary was limited more."""
+    """Roles whose figures count, on all test beds alike: the cross-check's where the primary was limited more."""
     roles = {}
     for compared, figures in _grouped([row for row in rows if row.metric is THROUGHPUT]).items():
         primary, crosscheck = ([row for row in figures if row.role is role] for role in Role)
