@@ -1,4 +1,4 @@
-"""Which tuning steps a libvirt domain has taken: a pure function over its definition and the facts of its host.
+"""Tuning steps that a libvirt domain has taken: a pure function over its definition and the facts of its host.
 
 `READER` is the script that reads the facts; it runs on the host as `python3 -` and changes nothing.
 """
@@ -46,9 +46,9 @@ def _cpu_model(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     model = ((cpu.findtext("model") if cpu is not None else None) or "qemu64").strip()
     current = model if mode == "custom" else mode
     lacking = mode == "custom" and bool(_GENERIC.fullmatch(model))
-    wanted = "<cpu mode='host-passthrough'/>" if _is_kvm(domain) else "<cpu mode='maximum'/>"
+    fix = "<cpu mode='host-passthrough'/>" if _is_kvm(domain) else "<cpu mode='maximum'/>"
     state = State.LACKING if lacking else State.TAKEN
-    yield Step(Tuning.CPU_MODEL, state, current=current, xml=wanted if lacking else "")
+    yield Step(Tuning.CPU_MODEL, state, current=current, xml=fix if lacking else "")
 
 
 def _network(domain: ET.Element, facts: Facts) -> Iterator[Step]:
@@ -96,7 +96,7 @@ def _cache(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def _vhost(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """By the definition; where that leaves it to libvirt, by the threads of the running guest, else by the host."""
+    """Step by the definition; if that leaves it to libvirt, by the threads of the running guest, else by the host."""
     for card in _virtio_cards(domain):
         backend = _attribute(card, "driver", "name")
         if not _is_kvm(domain) or card.get("type") == "user":
@@ -117,15 +117,15 @@ def _vhost(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def _multiqueue(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    wanted = min(_vcpus(domain), _MOST_QUEUES)
+    queues_needed = min(_vcpus(domain), _MOST_QUEUES)
     for card in _virtio_cards(domain):
         queues = int(_attribute(card, "driver", "queues") or 1)
-        if wanted == 1 or card.get("type") == "user":
+        if queues_needed == 1 or card.get("type") == "user":
             yield Step(Tuning.MULTIQUEUE, State.INAPPLICABLE, _mac(card), str(queues))
             continue
-        taken = queues >= wanted
+        taken = queues >= queues_needed
         name = {"name": "vhost"} if _is_kvm(domain) else {"name": "qemu"}
-        attributes = name | _driver_attributes(card) | {"queues": str(wanted)}
+        attributes = name | _driver_attributes(card) | {"queues": str(queues_needed)}
         xml = "" if taken else _element("driver", attributes)
         yield Step(Tuning.MULTIQUEUE, State.TAKEN if taken else State.LACKING, _mac(card), str(queues), xml)
 
@@ -134,9 +134,9 @@ def _pinning(domain: ET.Element, facts: Facts) -> Iterator[Step]:
     """Taken when each virtual CPU has one CPU, and none has another's."""
     vcpus = _vcpus(domain)
     pins = {pin.get("vcpu"): cpus(pin.get("cpuset", "")) for pin in domain.iterfind("cputune/vcpupin")}
-    own = [pins.get(str(number), []) for number in range(vcpus)]
-    pinned = sum(len(of_one) == 1 for of_one in own)
-    if pinned == vcpus and len({of_one[0] for of_one in own}) == vcpus:
+    pinned_to = [pins.get(str(number), []) for number in range(vcpus)]
+    pinned = sum(len(of_one) == 1 for of_one in pinned_to)
+    if pinned == vcpus and len({of_one[0] for of_one in pinned_to}) == vcpus:
         yield Step(Tuning.PINNING, State.TAKEN, current=f"{pinned}")
         return
     allowed = cpus(getattr(domain.find("vcpu"), "attrib", {}).get("cpuset", ""))
@@ -169,7 +169,7 @@ def _huge_pages(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def _halt_polling(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """By the kernel command line of the definition; a guest that boots by itself keeps its own inside."""
+    """Step by the kernel command line of the definition; a guest that boots by itself keeps its own inside."""
     host = {"halt_poll_ns": facts["halt_poll_ns"]} if facts.get("halt_poll_ns") is not None else {}
     if not _is_kvm(domain):
         yield Step(Tuning.HALT_POLLING, State.INAPPLICABLE, host=host)
@@ -224,8 +224,8 @@ def _virtio_cards(domain: ET.Element) -> list[ET.Element]:
 
 
 def _attribute(element: ET.Element, child: str, name: str) -> str:
-    found = element.find(child)
-    return "" if found is None else found.get(name, "")
+    child_element = element.find(child)
+    return "" if child_element is None else child_element.get(name, "")
 
 
 def _mac(card: ET.Element) -> str:

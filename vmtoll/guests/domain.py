@@ -16,7 +16,7 @@ from vmtoll.paths import VM_IMAGES
 
 @dataclass(frozen=True)
 class Files:
-    """Where the guest's files are on its KVM host; `credentials`: systemd's, name → base64."""
+    """Paths of the guest's files on its KVM host; `credentials`: systemd's, name → base64."""
 
     kernel: str
     initrd: str
@@ -41,12 +41,12 @@ def render(profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGE
     environment = Environment(
         loader=FileSystemLoader(images), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    known: dict[str, Any] = {**guest.values(), **vars(files), "profile": profile}
+    variables: dict[str, Any] = {**guest.values(), **vars(files), "profile": profile}
     given = {} if guest.memory_mib is None else {"memory_mib": guest.memory_mib}
     try:
         for key, value in (profile.under(guest.accelerator) | given).items():
-            known[key] = _filled(environment, value, known)
-        text = environment.get_template("domain.xml.j2").render(known)
+            variables[key] = _filled(environment, value, variables)
+        text = environment.get_template("domain.xml.j2").render(variables)
         tree = ET.fromstring(text)
     except (TemplateError, ET.ParseError, IndexError) as error:
         raise UserError(f"{guest.name}: the profile {profile.name} does not fit it: {error}.") from error
@@ -54,7 +54,7 @@ def render(profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGE
     return ET.tostring(tree, encoding="unicode") + "\n"
 
 
-def _filled(environment: Environment, value: Any, known: Mapping[str, Any]) -> Any:
+def _filled(environment: Environment, value: Any, variables: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
-        return [filled for word in value if (filled := _filled(environment, word, known))]
-    return environment.from_string(value).render(known) if isinstance(value, str) else value
+        return [filled for word in value if (filled := _filled(environment, word, variables))]
+    return environment.from_string(value).render(variables) if isinstance(value, str) else value

@@ -13,7 +13,7 @@ import kvm_host  # type: ignore[import-not-found]
 
 
 def virsh(uri: str, verb: str, *words: str) -> str:
-    """What a read-only virsh prints. Raises RuntimeError with its message."""
+    """Output of a read-only virsh. Raises RuntimeError with its message."""
     argv = ["virsh", "--readonly", "-c", uri, verb, *words]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False,
@@ -43,7 +43,7 @@ def qemu_pid(uuid: str, proc: str = "/proc") -> "int | None":
 
 
 def vhost_threads(pid: int, proc: str = "/proc") -> int:
-    """How many vhost threads a QEMU process has: tasks of it since Linux 6.4, kernel threads named after it before."""
+    """Number of vhost threads of a QEMU process: its tasks since Linux 6.4, kernel threads named after it before."""
     names = [*Path(f"{proc}/{pid}/task").glob("*/comm"), *Path(proc).glob("[0-9]*/comm")]
     return sum(text(str(name)) == f"vhost-{pid}" for name in names)
 
@@ -54,7 +54,7 @@ def chosen(line: str) -> str:
 
 
 def facts() -> "dict[str, object]":
-    """What vmtoll/guests/diagnosis.py takes from the host."""
+    """The host's facts that vmtoll/guests/diagnosis.py uses."""
     now, poll = kvm_host.memory(), text("/sys/module/kvm/parameters/halt_poll_ns")
     return {
         "kvm_device": Path("/dev/kvm").exists(),

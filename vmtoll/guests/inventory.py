@@ -41,16 +41,16 @@ class Guest(GuestVariables):
 
     @property
     def libvirt_name(self) -> str:
-        """What libvirt calls it."""
+        """Name of the domain in libvirt."""
         return self.domain or self.name
 
     @property
     def vcpu_count(self) -> int:
-        """How many virtual CPUs it has."""
+        """Number of its virtual CPUs."""
         return self.vcpus or len(self.cpu_list)
 
     def values(self) -> dict[str, Any]:
-        """What a profile's values and the domain template may name."""
+        """Values that a profile and the domain template may name."""
         digest = hashlib.sha256(self.name.encode()).digest()
         pci = _PCI.fullmatch(self.vf)
         return {

@@ -1,4 +1,4 @@
-"""What a KVM host has, as one line of JSON. Runs on the host itself, as `python3 -`: standard library only."""
+"""Print a KVM host's facts as one line of JSON. Runs on the host itself, as `python3 -`: standard library only."""
 
 import fcntl
 import json
@@ -13,7 +13,7 @@ _GET_API_VERSION, _CREATE_VM, _CREATE_VCPU = 0xAE00, 0xAE01, 0xAE41
 
 
 def kvm(device: str = "/dev/kvm") -> str:
-    """Why KVM does not work; an empty text where a virtual machine with a virtual CPU can be made."""
+    """Reason for which KVM does not work; an empty text if a virtual machine with a virtual CPU can be made."""
     try:
         opened = os.open(device, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -36,7 +36,7 @@ def kvm_modules() -> list[str]:
 
 
 def kvm_flags() -> list[str]:
-    """Which of vmx and svm the CPU has: kvm_intel needs the one, kvm_amd the other."""
+    """Virtualization flags of the CPU, vmx and svm: kvm_intel needs the first, kvm_amd the second."""
     return sorted(set(re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())))
 
 
@@ -47,12 +47,12 @@ def memory() -> dict[str, int]:
 
 
 def is_mounted(kind: str) -> bool:
-    """Whether a filesystem of this kind is mounted."""
+    """Return whether a filesystem of this kind is mounted."""
     return any(line.split()[2] == kind for line in Path("/proc/self/mounts").read_text().splitlines())
 
 
 def has_macvtap() -> bool:
-    """Whether the kernel has macvtap, or a module of that name that can be loaded."""
+    """Return whether the kernel has macvtap, or a module of that name that can be loaded."""
     if Path("/sys/class/macvtap").exists():
         return True
     probe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")

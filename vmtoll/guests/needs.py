@@ -1,4 +1,4 @@
-"""What a KVM host lacks for its guests, one sentence each, with the way out.
+"""Requirements of guests that their KVM host lacks, one sentence each, with the way out.
 
 A pure function over facts; `PROBE` is the script that gathers them: run on the host as `python3 -`, as root.
 """
@@ -23,7 +23,7 @@ Facts = Mapping[str, Any]
 def lacking(
     guests: Iterable[Guest], facts: Facts, running: Collection[str] = (), images: Path = VM_IMAGES
 ) -> list[str]:
-    """What the guests of one host lack, all together. `running`: domains that have their memory already.
+    """Requirements that the guests of one host lack, all together. `running`: domains that have their memory already.
 
     Raises UserError for a profile that does not exist or has a need that nobody knows.
     """

@@ -35,7 +35,7 @@ class Profile:
 
     @property
     def needs(self) -> list[str]:
-        """What the host must have, by the names of vmtoll/guests/needs.py."""
+        """Requirements on the host, by the names of vmtoll/guests/needs.py."""
         return list(self.values["needs"])
 
 
@@ -49,31 +49,31 @@ def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
     if name not in names(images, kind):
         raise UserError(f"{images / kind}: {unknown('guest profile', name, names(images, kind))}")
     defaults = read(images / "defaults.yml")
-    own = _values(name, images / kind, defaults, ())
-    description = own.pop("description", "")
-    lists = {key: _merged(defaults[key], own.get(key, [])) for key in _LISTS}
-    return Profile(name, str(description), defaults | own | lists)
+    values = _values(name, images / kind, defaults, ())
+    description = values.pop("description", "")
+    lists = {key: _merged(defaults[key], values.get(key, [])) for key in _LISTS}
+    return Profile(name, str(description), defaults | values | lists)
 
 
 def _values(name: str, folder: Path, defaults: Mapping[str, Any], parents: tuple[str, ...]) -> Keys:
-    """What a profile and those that it is made of say, without the defaults."""
-    file, known = folder / f"{name}.yml", sorted(file.stem for file in folder.glob("*.yml"))
-    own = read(file)
-    for key, value in own.items():
+    """Values of a profile and of those that it is made of, without the defaults."""
+    file, profile_names = folder / f"{name}.yml", sorted(file.stem for file in folder.glob("*.yml"))
+    values = read(file)
+    for key, value in values.items():
         _check(file, key, value, defaults)
     merged: Keys = {}
-    for base in own.pop("of", []):
-        if base not in known or base in (*parents, name):
-            why = unknown("guest profile", base, [n for n in known if n not in (*parents, name)])
+    for base in values.pop("of", []):
+        if base not in profile_names or base in (*parents, name):
+            why = unknown("guest profile", base, [n for n in profile_names if n not in (*parents, name)])
             raise UserError(f"{file}: of: {why}")
         for key, value in _values(base, folder, defaults, (*parents, name)).items():
             if key in _LISTS:
                 merged[key] = _merged(merged.get(key, []), value)
-            elif key in merged and merged[key] != value and key not in (*own, "description"):
+            elif key in merged and merged[key] != value and key not in (*values, "description"):
                 raise UserError(f"{file}: {key}: the profiles that it is made of disagree; say it here")
             else:
                 merged[key] = value
-    return merged | own | {key: _merged(merged.get(key, []), own[key]) for key in _LISTS if key in own}
+    return merged | values | {key: _merged(merged.get(key, []), values[key]) for key in _LISTS if key in values}
 
 
 def _merged(first: list[str], second: list[str]) -> list[str]:

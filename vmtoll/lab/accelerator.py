@@ -1,4 +1,4 @@
-"""Which accelerator works, found by booting the image's own kernel: /dev/kvm may exist and yet run nothing."""
+"""Find the accelerator that works by booting the image's own kernel: /dev/kvm may exist and yet run nothing."""
 
 import re
 import selectors
@@ -35,7 +35,7 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, s
 
 
 def _is_own() -> bool:
-    """Whether /dev/kvm belongs to a module of KVM itself."""
+    """Return whether /dev/kvm belongs to a module of KVM itself."""
     flags = re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())
     return any(flag in flags and Path("/sys/module", module).exists() for module, flag in MODULES.items())
 

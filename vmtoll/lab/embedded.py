@@ -43,8 +43,8 @@ def up(link: str, say: Say, shape: topology.Shape | None = None, release: Releas
     folder = image.ensure(say, release)
     disk = machine_disk.ensure(folder, say).name if shape.inventory else image.DISK
     with lock("lab"):
-        wanted, built = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}, _built()
-        if all(built.get(key) == value for key, value in wanted.items()) and not _silent_machines():
+        requested, built = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}, _built()
+        if all(built.get(key) == value for key, value in requested.items()) and not _silent_machines():
             _set_link(link)
             say(f"the lab is up, its link {link}")
             return
@@ -65,7 +65,7 @@ def up(link: str, say: Say, shape: topology.Shape | None = None, release: Releas
             say("making the guests inside of the KVM hosts")
             make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
         (LAB / "variables.json").write_text(json.dumps(variables))
-        _record(wanted | {"link": link})
+        _record(requested | {"link": link})
         say(f"the lab is up, its link {link}")
 
 
@@ -79,7 +79,9 @@ def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str,
         machines = shape.described_guests(kind, f"0-{cpus - 1}")
         described = [for_role(machine, "machines") for machine in machines]
         return {
-            "embedded_lab_guests": [{**named, **own} for named, own in zip(shape.guests, described, strict=True)],
+            "embedded_lab_guests": [
+                {**named, **guest_variables} for named, guest_variables in zip(shape.guests, described, strict=True)
+            ],
             "embedded_lab_trusted_key": f"{host_key()}.pub",
         }
     guests = shape.described_guests(kind, str(cpus - 1))
@@ -109,8 +111,8 @@ def ready(resolved: Resolved, say: Say) -> Path:
 
 def equip(names: Collection[str], say: Say) -> None:
     """Copy those of these load tools that vmtoll compiles to the machines of the lab that is up, where missing."""
-    known = _tool_keys()
-    missing = [tool for tool in tools.binaries() if tool["name"] in names and tool["key"] not in known]
+    present = _tool_keys()
+    missing = [tool for tool in tools.binaries() if tool["name"] in names and tool["key"] not in present]
     if not missing:
         return
     tools.build(names)

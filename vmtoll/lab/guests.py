@@ -25,10 +25,10 @@ def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
     """
     by_role = hosts_by_role(data, str(source))
     guests = [guest(host) for host in by_role["kvm_guest"] if host.vars.profile]
-    for one in guests:
-        profiles.load(one.profile)
-        if one.kvm_host not in [host.name for host in by_role["kvm_host"]]:
-            raise UserError(f"{source}: {one.name}: vmtoll_kvm_host {one.kvm_host!r} is not in the group `kvm_hosts`.")
+    for vm in guests:
+        profiles.load(vm.profile)
+        if vm.kvm_host not in [host.name for host in by_role["kvm_host"]]:
+            raise UserError(f"{source}: {vm.name}: vmtoll_kvm_host {vm.kvm_host!r} is not in the group `kvm_hosts`.")
     return guests
 
 
@@ -54,18 +54,18 @@ def make_guests(
     Raises UserError, before anything is made, where a KVM host lacks what its guests need.
     """
     guests = described(data, inventory)
-    present = [one for one in guests if one.state == "present"]
-    for one in present:
-        if not Path(one.public_key).expanduser().exists():
+    present = [vm for vm in guests if vm.state == "present"]
+    for vm in present:
+        if not Path(vm.public_key).expanduser().exists():
             raise UserError(
-                f"{one.name}: {one.public_key} does not exist: make a key with ssh-keygen, or name the public half "
+                f"{vm.name}: {vm.public_key} does not exist: make a key with ssh-keygen, or name the public half "
                 "of yours in vmtoll_public_key."
             )
     if present:
         if os.geteuid() != 0:
             raise UserError(f"{inventory}: the image of {present[0].name} is made as root: run it as root or by sudo.")
         _check_needs(present, inventory)
-    lists = {host: [for_role(one) for one in guests if one.kvm_host == host] for host in _kvm_hosts(guests)}
+    lists = {host: [for_role(vm) for vm in guests if vm.kvm_host == host] for host in _kvm_hosts(guests)}
     variables: dict[str, object] = {"kvm_guest_lists": lists}
     if present:
         variables |= {"kvm_guest_image_source": str(image.ensure(say, release)), "kvm_guest_host_key": str(host_key())}
@@ -79,7 +79,7 @@ def make_guests(
 
 
 def _kvm_hosts(guests: Sequence[Guest]) -> list[str]:
-    return list(dict.fromkeys(one.kvm_host for one in guests))
+    return list(dict.fromkeys(vm.kvm_host for vm in guests))
 
 
 def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
@@ -93,8 +93,8 @@ def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
         )  # fmt: skip
         for host in hosts:
             seen = json.loads((Path(folder) / f"{host}.json").read_text())
-            own = [one for one in guests if one.kvm_host == host]
-            lacks += [f"{host}: {lack}" for lack in needs.lacking(own, seen["facts"], seen["running"])]
+            guests_of_host = [vm for vm in guests if vm.kvm_host == host]
+            lacks += [f"{host}: {lack}" for lack in needs.lacking(guests_of_host, seen["facts"], seen["running"])]
     if lacks:
         raise UserError(" ".join(lacks))
 

@@ -33,7 +33,7 @@ def ensure(image: Path, say: Say) -> Path:
 
 
 def _name() -> str:
-    """By the digest of what decides the disk's content; the rest is the image, in whose folder it lies."""
+    """File name of the disk, by the digest of all that decides its content but the image, in whose folder it lies."""
     digest = hashlib.sha256(RECIPE.read_bytes() + Path(__file__).read_bytes())
     return f"machine-{digest.hexdigest()[:8]}.qcow2"
 
@@ -66,9 +66,9 @@ def build(image: Path, disk: Path, recipe: Mapping[str, Any], carried: Mapping[P
         ):
             path.unlink(missing_ok=True)
         (root / "etc/machine-id").write_text("")
-        for source, place in carried.items():
-            (root / place).parent.mkdir(parents=True, exist_ok=True)
-            run(["cp", "--archive", source, root / place])
+        for source, target in carried.items():
+            (root / target).parent.mkdir(parents=True, exist_ok=True)
+            run(["cp", "--archive", source, root / target])
         made = work / disk.name
         make_disk(root, made, recipe["disk_gib"], log)
         made.rename(disk)

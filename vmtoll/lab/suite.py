@@ -1,4 +1,4 @@
-"""Which release of Debian an image is made of: the one that is asked for, else one that suits what it is for."""
+"""Choose the release of Debian of an image: the requested one, else one that suits its purpose."""
 
 import os
 from pathlib import Path
@@ -14,8 +14,8 @@ def chosen(suite: str | None = None) -> Release:
 
     Raises UserError for an unknown suite.
     """
-    asked = suite or os.environ.get(VARIABLE)
-    return of_suite(asked) if asked else RELEASES[0]
+    requested = suite or os.environ.get(VARIABLE)
+    return of_suite(requested) if requested else RELEASES[0]
 
 
 def of_guests(suite: str | None = None, os_release: Path = OS_RELEASE) -> Release:

@@ -46,7 +46,7 @@ class Shape:
 
     @property
     def kind(self) -> profiles.Kind:
-        """Of which kind the profiles of `guests` are."""
+        """Kind of the profiles of `guests`."""
         return "machines" if self.inventory else "guests"
 
     def variables(self) -> dict[str, object]:
@@ -105,8 +105,8 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> Shape:
     }
     # The kernel that a container shares is this machine's: by the name that its own cell has for it.
     for members in cells.values():
-        own = next(host for host in kvm_hosts if host in members)
-        host_of |= {name: own for name in members if name not in host_of}
+        kvm_host = next(host for host in kvm_hosts if host in members)
+        host_of |= {name: kvm_host for name in members if name not in host_of}
     machines = [
         {"name": name, "group": group, "address": address, "host": host_of.get(name, kvm_hosts[0])}
         for group in ("clients", "metal")
@@ -193,22 +193,22 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
     return Shape(topology, [], machines, [], {}, {"all": {"vars": everywhere, "children": children}})
 
 
-def check_memory(wanted: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
+def check_memory(lab: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
     """Raises UserError when this machine has too little memory for a lab."""
     fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-    free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, wanted.memory_mib()
+    free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, lab.memory_mib()
     if free_mib < need_mib:
         raise UserError(
-            f"The lab of {len(wanted.machines)} machines and {len(wanted.guests)} guests needs {need_mib} MiB "
+            f"The lab of {len(lab.machines)} machines and {len(lab.guests)} guests needs {need_mib} MiB "
             f"of memory, and {free_mib} MiB are available: ask for fewer with --guests, or use a larger machine."
         )
 
 
 def _known(kind: str, names: Iterable[str], folder: Path) -> None:
-    known = sorted(file.stem for file in folder.glob("*.yml"))
+    allowed = sorted(file.stem for file in folder.glob("*.yml"))
     for name in names:
-        if name not in known:
-            message = unknown(kind, name, known)
+        if name not in allowed:
+            message = unknown(kind, name, allowed)
             raise UserError(f"{message[0].upper()}{message[1:]}.")
 
 
