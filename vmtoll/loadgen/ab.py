@@ -57,26 +57,26 @@ def parse(load: ClosedLoad, output: Output) -> ToolResult:
     require(output, "ab")
     if output.exit_status:
         raise ToolError(f"ab: ended with {output.exit_status}; {last_words(output)}")
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name, pattern in _FIELDS.items():
         match = re.search(rf"^{pattern}$", output.stdout, re.MULTILINE)
         if not match:
             raise ToolError(f"ab: its summary has no {pattern.partition(':')[0]!r}; {last_words(output)}")
-        found[name] = float(match[1])
-    complete = int(found["complete"])
+        figures[name] = float(match[1])
+    complete = int(figures["complete"])
     if complete != planned(load):
         raise ToolError(f"ab: made {complete} of {planned(load)} requests")
     other_status = re.search(r"^Non-2xx responses:\s+(\d+)$", output.stdout, re.MULTILINE)
-    failed = min(complete, max(int(found["failed"]), int(other_status[1]) if other_status else 0))
+    failed = min(complete, max(int(figures["failed"]), int(other_status[1]) if other_status else 0))
     at_ms = _percentiles(output.files.get(_PERCENTILES, b""))
     return ToolResult(
         transactions=complete,
         successful=complete - failed,
         failed=failed,
-        elapsed_s=found["elapsed_s"],
-        transferred_mb=found["transferred"] / 1e6,
+        elapsed_s=figures["elapsed_s"],
+        transferred_mb=figures["transferred"] / 1e6,
         availability_pct=100 * (complete - failed) / complete,
-        response_time_mean_ms=found["mean_ms"],
+        response_time_mean_ms=figures["mean_ms"],
         longest_ms=at_ms[100],
         shortest_ms=at_ms[0],
         columns={f"service_time_p{share}_us": at_ms[share] * 1000 for share in (50, 90, 99)},

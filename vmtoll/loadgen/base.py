@@ -1,4 +1,4 @@
-"""What a load is, what a tool is told and what it yields, and what an adapter says of its tool."""
+"""Loads, commands and results of load tools, and the properties that an adapter declares of its tool."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,7 +76,7 @@ class MailLoad:
 
 
 def over_tls(load: ClosedLoad | OpenLoad) -> bool:
-    """Whether a load goes over TLS; all of its URLs have one scheme."""
+    """Return whether a load goes over TLS; all of its URLs have one scheme."""
     return any(url.startswith("https:") for url in load.urls[:1])
 
 
@@ -113,8 +113,10 @@ class Command:
 
 @dataclass(frozen=True)
 class Output:
-    """What came back. `exit_status` is negative when the tool was killed; `ended`: it was interrupted by us, before it
-    had sent all that was planned.
+    """Output of a tool.
+
+    `exit_status` is negative when the tool was killed; `ended`: vmtoll interrupted it before it had sent all that was
+    planned.
     """
 
     stdout: str
@@ -127,12 +129,14 @@ class Output:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What the tool saw. Where it logs every request, `latencies_us` holds one time each and `sent_us` when each
-    was to be sent, in µs from any fixed moment; both in the same order. `columns` are columns of trials.csv that
-    only this tool's own summary can fill.
+    """Measurements of a tool.
 
-    Closed loop: service times of all requests. Open loop: response times, from the intended send, of the requests
-    that succeeded; `lateness_us` is how long after its intended time each was sent, where the tool tells.
+    If it logs every request, `latencies_us` holds one time each and `sent_us` when each was to be sent, in µs from any
+    fixed moment; both in the same order. `columns` are columns of trials.csv that only this tool's own summary can
+    fill.
+
+    Closed loop: service times of all requests. Open loop: response times, from the intended send, of the requests that
+    succeeded; `lateness_us` is how long after its intended time each was sent, if the tool reports it.
     """
 
     transactions: int

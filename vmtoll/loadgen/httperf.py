@@ -84,7 +84,7 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
 
 
 def _rates(seen: dict[str, list[float]]) -> dict[str, float]:
-    """What autobench calls con_rate, req_rate and min, avg, max and stddev of rep_rate.
+    """Rates that autobench calls con_rate, req_rate and min, avg, max and stddev of rep_rate.
 
     httperf reads the rate of the replies every five seconds: a shorter load has none.
     """

@@ -90,29 +90,29 @@ def parse(load: ClosedLoad, output: Output) -> ToolResult:
     """
     require(output, "siege")
     text = output.stderr + "\n" + output.stdout
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name, label in _FIELDS.items():
         match = re.search(rf"^{label}:\s+([0-9.]+)\s*(?:hits|%|secs|MB|trans/sec|MB/sec)?\s*$", text, re.MULTILINE)
         if not match:
             raise ToolError(f"siege: its summary has no line {label!r}; {last_words(output)}")
-        found[name] = float(match[1])
-    if found["elapsed_s"] <= 0 and found["transactions"] > 0:
-        found["elapsed_s"] = 0.01  # below a tick
-    transactions, failed = int(found["transactions"]), int(found["failed"])
+        figures[name] = float(match[1])
+    if figures["elapsed_s"] <= 0 and figures["transactions"] > 0:
+        figures["elapsed_s"] = 0.01  # below a tick
+    transactions, failed = int(figures["transactions"]), int(figures["failed"])
     if transactions + failed < planned(load):
         raise ToolError(f"siege: made {transactions} of {planned(load)} requests, {failed} failed")
     return ToolResult(
         transactions=transactions,
         # siege counts a page that needed another round trip as more than one success
-        successful=min(int(found["successful"]), transactions),
-        failed=failed + max(0, transactions - int(found["successful"])),
-        elapsed_s=found["elapsed_s"],
-        transferred_mb=found["transferred_mb"] * 2**20 / 1e6,  # its MB are MiB
-        availability_pct=found["availability_pct"],
-        response_time_mean_ms=found["response_time_s"] * 1000,
-        concurrency=found["concurrency"],
-        longest_ms=found["longest_s"] * 1000,
-        shortest_ms=found["shortest_s"] * 1000,
+        successful=min(int(figures["successful"]), transactions),
+        failed=failed + max(0, transactions - int(figures["successful"])),
+        elapsed_s=figures["elapsed_s"],
+        transferred_mb=figures["transferred_mb"] * 2**20 / 1e6,  # its MB are MiB
+        availability_pct=figures["availability_pct"],
+        response_time_mean_ms=figures["response_time_s"] * 1000,
+        concurrency=figures["concurrency"],
+        longest_ms=figures["longest_s"] * 1000,
+        shortest_ms=figures["shortest_s"] * 1000,
     )
 
 

@@ -48,14 +48,14 @@ def _user(load: Load, number: int) -> str:
 
 def submission(load: Load, number: int) -> None:
     """Submit one message, to another mailbox than one's own."""
-    to, own = _user(load, number + 1), _user(load, number)
+    to, sender = _user(load, number + 1), _user(load, number)
     lines = "x" * 76 + "\r\n"
     body = (lines * (load["message_bytes"] // len(lines) + 1))[: load["message_bytes"]]
-    head = f"From: <{own}>\r\nTo: <{to}>\r\nSubject: {number}\r\nMessage-Id: <{number}@{load['tag']}>\r\n"
+    head = f"From: <{sender}>\r\nTo: <{to}>\r\nSubject: {number}\r\nMessage-Id: <{number}@{load['tag']}>\r\n"
     with smtplib.SMTP(load["host"], load["port"], local_hostname=load["tag"], timeout=load["timeout_s"]) as session:
         session.starttls(context=_TLS)
-        session.login(own, load["password"])
-        session.sendmail(own, [to], f"{head}\r\n{body}")
+        session.login(sender, load["password"])
+        session.sendmail(sender, [to], f"{head}\r\n{body}")
 
 
 def imap(load: Load, number: int) -> None:
@@ -65,8 +65,8 @@ def imap(load: Load, number: int) -> None:
         session.starttls(_TLS)
         session.login(_user(load, number), load["password"])
         _, (held, *_) = session.select("INBOX", readonly=True)
-        place = number // _MAILBOXES % int(held or 0) + 1
-        _, (answer, *_) = session.fetch(str(place), "(BODY.PEEK[TEXT])")
+        message_number = number // _MAILBOXES % int(held or 0) + 1
+        _, (answer, *_) = session.fetch(str(message_number), "(BODY.PEEK[TEXT])")
         _as_sent(load, bytes(answer[1]) if isinstance(answer, tuple) else b"")
     finally:
         session.logout()

@@ -90,12 +90,12 @@ def parse(load: ClosedLoad | OpenLoad, output: Output) -> ToolResult:
 
 
 def _phases(log: Log) -> dict[str, float]:
-    """What http_load prints: opening a connection, then waiting for the first byte, in ms."""
+    """Times that http_load prints: opening a connection, then waiting for the first byte, in ms."""
     opened, answered = log[:, 2] > 0, log[:, 3] > 0
     spans = {"connect": (log[:, 2] - log[:, 1])[opened], "first_response": (log[:, 3] - log[:, 2])[answered]}
     return {
-        f"{what}_{how}_ms": float(figure * 1e3)
-        for what, span_s in spans.items()
+        f"{phase}_{how}_ms": float(figure * 1e3)
+        for phase, span_s in spans.items()
         if len(span_s)
         for how, figure in (("mean", span_s.mean()), ("max", span_s.max()), ("min", span_s.min()))
     }

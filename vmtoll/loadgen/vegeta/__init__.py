@@ -51,7 +51,7 @@ def _interval_ns(load: OpenLoad) -> int:
 
 
 def _due_ns(load: OpenLoad) -> NDArray[np.int64]:
-    """When each request was to be sent, from the start."""
+    """Times at which requests were to be sent, in ns from the start."""
     if load.due_ns is not None:
         return np.array(load.due_ns[: load.requests], dtype=np.int64)
     return np.arange(load.requests) * _interval_ns(load)
@@ -121,7 +121,7 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
 
 
 def _begun(log: NDArray[np.int64]) -> int:
-    """How many requests were sent until it was interrupted. Raises ToolError when none was."""
+    """Number of requests sent until the tool was interrupted. Raises ToolError when none was."""
     places = log[log[:, 1] != 0, 3]
     if not len(places):
         raise ToolError("vegeta: it was interrupted before anything was answered")
