@@ -1,4 +1,4 @@
-"""When the requests of an open loop are due: a schedule of random arrivals, drawn before it is sent."""
+"""Schedule of an open loop's random arrivals, drawn before it is sent."""
 
 import hashlib
 

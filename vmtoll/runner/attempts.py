@@ -1,4 +1,4 @@
-"""Which attempt at which trial of a block is due: a pure function of its records, so that a run can be resumed."""
+"""Find the next attempt at a trial of a block: a pure function of its records, so that a run can be resumed."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ def due(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[Tri
 
 
 def _is_due(attempts: Sequence[TrialRecord]) -> bool:
-    """Whether a trial needs an attempt after those of this round."""
+    """Return whether a trial needs an attempt after those of this round."""
     if not attempts:
         return True
     again = attempts[-1].codes & ACCIDENTS and Code.HOST_LOST not in attempts[-1].codes

@@ -1,4 +1,4 @@
-"""Which blocks a run measures: as many as the experiment says or, with `until`, until its comparisons are known."""
+"""Blocks that a run measures: a fixed number or, with `until`, until its comparisons are known."""
 
 import time
 from abc import ABC, abstractmethod
@@ -33,11 +33,11 @@ class Blocks(ABC):
 
     @abstractmethod
     def left_s(self, number: int, done: int) -> float:
-        """How long the run should still take, before trial `number`, with `done` of them measured by this process."""
+        """Seconds that the run should still take, before trial `number`, after `done` trials of this process."""
 
 
 class FixedBlocks(Blocks):
-    """As many as the experiment says."""
+    """The number of blocks that the experiment fixes."""
 
     def __init__(self, trials: Sequence[TrialSpec], expected_s: float) -> None:
         self._trials, self._expected_s, self._began = trials, expected_s, time.monotonic()
@@ -81,7 +81,7 @@ class BlocksUntil(Blocks):
 
     @property
     def measured_s(self) -> float:
-        """How long the blocks have taken, of all processes that measured this run."""
+        """Seconds that the blocks have taken, of all processes that measured this run."""
         return self._before_s + time.monotonic() - self._began
 
     def _manifest(self) -> Manifest:
@@ -105,8 +105,8 @@ class BlocksUntil(Blocks):
         before = [look for look in self._manifest().looks if look.blocks < block]
         if not before:
             return trials
-        wanted = scenarios_of(before[-1])
-        return [trial for trial in trials if trial.scenario in wanted]
+        open_scenarios = scenarios_of(before[-1])
+        return [trial for trial in trials if trial.scenario in open_scenarios]
 
     def _plan(self, after: int, upto: int) -> None:
         self.scheduled += sum(len(self._trials(block)) for block in range(after + 1, upto + 1))
@@ -128,7 +128,7 @@ class BlocksUntil(Blocks):
             measured_s=round(measured_s, 3),
             share=share_of(looks, measured_s / self._until.at_most_s, last=over),
         )
-        look = found(look, self._judge(self._session.store.run_dir, [*looks, look]))
+        look = with_counts(look, self._judge(self._session.store.run_dir, [*looks, look]))
         stopped = _stop(look, over=over)
         self._record(looks=[*looks, look], stopped=stopped)
         if not stopped:
@@ -140,23 +140,23 @@ class BlocksUntil(Blocks):
 
     def _trim(self, block: int) -> None:
         """The time was over before the next look: its other blocks are not measured."""
-        self.scheduled = sum(len(self._trials(each)) for each in range(1, block + 1))
+        self.scheduled = sum(len(self._trials(number)) for number in range(1, block + 1))
         self.total = block
 
 
 def scenarios_of(look: Look) -> frozenset[Scenario]:
-    """Those that the open comparisons of a look need."""
+    """Scenarios that the open comparisons of a look need."""
     return frozenset(scenario for compared in look.open for scenario in compared.scenarios)
 
 
-def found(look: Look, compared: Sequence[Compared]) -> Look:
+def with_counts(look: Look, compared: Sequence[Compared]) -> Look:
     """The look with what the comparisons came to."""
-    count = {standing: sum(each.standing is standing for each in compared) for standing in Standing}
+    count = {standing: sum(comparison.standing is standing for comparison in compared) for standing in Standing}
     update = {
         "decided": count[Standing.DECIDED],
         "narrow": count[Standing.NARROW],
         "refused": count[Standing.REFUSED],
-        "open": [each for each in compared if each.standing is Standing.OPEN],
+        "open": [comparison for comparison in compared if comparison.standing is Standing.OPEN],
     }
     return look.model_copy(update=update)
 

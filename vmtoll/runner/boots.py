@@ -22,7 +22,7 @@ RESTING, REST_S, LOOK_S = 0.05, 60.0, 2.0
 
 
 def is_due(boot: int, records: Iterable[TrialRecord]) -> bool:
-    """Whether the machines must boot before the first trial of a boot: nothing was measured in it yet."""
+    """Return whether the machines must boot before the first trial of a boot: nothing was measured in it yet."""
     return boot > 1 and all(record.boot < boot for record in records)
 
 
@@ -120,8 +120,8 @@ def _wait_until_resting(session: Session, guests: Sequence[Host]) -> None:
         kvm_host = session.inventory.kvm_host(guest)
         used_s = float("-inf")
         while kvm_host and time.monotonic() < deadline:
-            asked = {"domains": [guest.vars.domain], "uri": kvm_host.libvirt_uri}
-            now_s = session.line(kvm_host).call("usage", 60, **asked)["domains"][guest.vars.domain]["total_s"]
+            query = {"domains": [guest.vars.domain], "uri": kvm_host.libvirt_uri}
+            now_s = session.line(kvm_host).call("usage", 60, **query)["domains"][guest.vars.domain]["total_s"]
             if now_s - used_s < RESTING * LOOK_S:
                 break
             used_s = now_s

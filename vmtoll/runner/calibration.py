@@ -31,10 +31,10 @@ def _trial(session: Session, steps: Steps, target: Target) -> Trial:
     number = len(of_target(target, session.store.capacities())) + 1
     scenario = replace(steps.spec.scenario, load=closed.loads[0])
     spec = replace(steps.spec, arm=target.arm, scenario=scenario)
-    told = replace(steps, spec=spec, attempt=number)
-    told(Phase.CAPACITY, tool=closed.tool)
+    steps_of_attempt = replace(steps, spec=spec, attempt=number)
+    steps_of_attempt(Phase.CAPACITY, tool=closed.tool)
     name = f"capacity-{target.arm}-{target.server}-{target.workload}-{trial_name(spec.block, spec.order, number)}"
-    return Trial(session, told, closed, name)
+    return Trial(session, steps_of_attempt, closed, name)
 
 
 def closed_loop(workload: Workload) -> ClosedWorkload:

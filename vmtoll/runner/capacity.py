@@ -27,8 +27,10 @@ LIMITING = PACE_LIMITS | {Code.CLIENT_STARVED}
 
 @dataclass(frozen=True)
 class Target:
-    """What a capacity is of. `block`: that it holds for; None: the whole run. `is_scale`: of a ramp's steps, for which
-    a limited one serves as well.
+    """Target of a capacity estimate.
+
+    `block`: that it holds for; None: the whole run. `is_scale`: of a ramp's steps, for which a limited one serves as
+    well.
     """
 
     arm: Arm
@@ -67,7 +69,7 @@ def of_target(target: Target, records: Iterable[TrialRecord]) -> list[TrialRecor
 
 
 def is_good(record: TrialRecord) -> bool:
-    """Whether the server, and nothing else, decided the rate of a capacity trial."""
+    """Return whether the server, and nothing else, decided the rate of a capacity trial."""
     return _rate_rps(record) is not None and not record.codes & LIMITING
 
 
@@ -77,7 +79,7 @@ def _rate_rps(record: TrialRecord) -> float | None:
 
 
 def is_settled(records: Sequence[TrialRecord]) -> bool:
-    """Whether enough trials of a target are good, or too few can be any more."""
+    """Return whether enough trials of a target are good, or too few can be any more."""
     good = sum(map(is_good, records))
     return good >= TRIALS or len(records) - good > MOST_TRIALS - TRIALS
 
@@ -92,22 +94,22 @@ def estimate(rates_rps: Sequence[float]) -> CapacityEstimate:
     return CapacityEstimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half), count)
 
 
-def whole(asked: Sequence[Target], records: Sequence[TrialRecord]) -> CapacityEstimate:
+def whole(candidates: Sequence[Target], records: Sequence[TrialRecord]) -> CapacityEstimate:
     """The smallest capacity of these targets.
 
     One that was limited is a lower bound, which does no harm where another is smaller, or for a scale. Raises
     CapacityError where the smallest is a bound, or a target has no figure at all.
     """
-    found: list[tuple[float, CapacityEstimate | None, Target]] = []
-    for target in asked:
+    estimates: list[tuple[float, CapacityEstimate | None, Target]] = []
+    for target in candidates:
         trials = of_target(target, records)
         good = [rate for trial in trials if is_good(trial) and (rate := _rate_rps(trial))]
         bounds = [rate for trial in trials if (rate := _rate_rps(trial))]
         if not bounds:
             raise CapacityError(_refusal(target, trials))
         settled = estimate(bounds) if target.is_scale else estimate(good) if len(good) >= TRIALS else None
-        found.append((settled.mean_rps if settled else min(bounds), settled, target))
-    _, smallest, target = min(found, key=lambda each: each[0])
+        estimates.append((settled.mean_rps if settled else min(bounds), settled, target))
+    _, smallest, target = min(estimates, key=lambda entry: entry[0])
     if smallest is None:
         raise CapacityError(_refusal(target, of_target(target, records)))
     return smallest

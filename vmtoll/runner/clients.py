@@ -48,7 +48,7 @@ class Execution:
 
 
 def bound_s(expected_s: float | None, users: int = 0) -> float:
-    """When a tool is killed: far beyond what it should take, and never for ever.
+    """Seconds after which a tool is killed: far more than it should take, and never unlimited.
 
     A server with a process for each user takes its time to start them: Apache at most 32 a second
     (https://httpd.apache.org/docs/2.4/misc/perf-tuning.html, "Process Creation"), and half of that is allowed for.
@@ -90,7 +90,7 @@ class Sending:
         )
 
     def wait(self, watch: Sequence[AgentLine], limit_s: float | None = None) -> Execution:
-        """What came of it; by default within the tool's own bound.
+        """Wait for the tool's execution; by default within the tool's own bound.
 
         Raises ToolError when the client could not run it, HostLostError at once when a machine is lost.
         """
@@ -159,7 +159,7 @@ def _shared(load: ClosedLoad, client: int, clients: int, *, lockstep: bool) -> C
 
 @dataclass(frozen=True)
 class Part:
-    """What one client did of a load. `result.sent_us` is on our clock."""
+    """One client's part of a load. `result.sent_us` is on our clock."""
 
     done: Execution
     result: ToolResult
@@ -191,7 +191,7 @@ def on_our_clock(done: Execution, result: ToolResult) -> ToolResult:
 
 
 def start_spread_s(parts: Sequence[Part]) -> float | None:
-    """How far apart the clients began; None where there is one."""
+    """Seconds between the first and the last client's begin; None with one client."""
     begins_s = [part.begin_s for part in parts]
     return max(begins_s) - min(begins_s) if len(parts) > 1 else None
 
@@ -205,36 +205,36 @@ def merged(parts: Sequence[Part]) -> ToolResult:
     if len(parts) == 1:
         return results[0]
     elapsed_s = max(part.end_s for part in parts) - min(part.begin_s for part in parts)
-    asked = [part.done.load.requests for part in parts]
-    answered = [one.transactions for one in results]
-    busy = _known(None if one.concurrency is None else one.concurrency * one.elapsed_s for one in results)
-    longest, shortest = (_known(getattr(one, name) for one in results) for name in ("longest_ms", "shortest_ms"))
-    transferred = _known(one.transferred_mb for one in results)
+    planned = [part.done.load.requests for part in parts]
+    answered = [result.transactions for result in results]
+    busy = _known(None if result.concurrency is None else result.concurrency * result.elapsed_s for result in results)
+    longest, shortest = (_known(getattr(result, name) for result in results) for name in ("longest_ms", "shortest_ms"))
+    transferred = _known(result.transferred_mb for result in results)
     return ToolResult(
         transactions=sum(answered),
-        successful=sum(one.successful for one in results),
-        failed=sum(one.failed for one in results),
+        successful=sum(result.successful for result in results),
+        failed=sum(result.failed for result in results),
         elapsed_s=elapsed_s,
         transferred_mb=sum(transferred) if transferred else None,
-        availability_pct=_mean(_known(one.availability_pct for one in results), asked),
-        response_time_mean_ms=_mean(_known(one.response_time_mean_ms for one in results), answered),
+        availability_pct=_mean(_known(result.availability_pct for result in results), planned),
+        response_time_mean_ms=_mean(_known(result.response_time_mean_ms for result in results), answered),
         concurrency=sum(busy) / elapsed_s if busy else None,
         longest_ms=max(longest, default=None),
         shortest_ms=min(shortest, default=None),
-        latencies_us=_together(one.latencies_us for one in results),
-        sent_us=_together(one.sent_us for one in results),
-        lateness_us=_together(one.lateness_us for one in results),
-        late=sum(one.late for one in results),
-        unsent=sum(one.unsent for one in results),
+        latencies_us=_together(result.latencies_us for result in results),
+        sent_us=_together(result.sent_us for result in results),
+        lateness_us=_together(result.lateness_us for result in results),
+        late=sum(result.late for result in results),
+        unsent=sum(result.unsent for result in results),
         columns=_columns(results, answered),
     )
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
     """The values, or none at all when one is missing."""
-    found = list(values)
-    there = [value for value in found if value is not None]
-    return there if len(there) == len(found) else []
+    given = list(values)
+    present = [value for value in given if value is not None]
+    return present if len(present) == len(given) else []
 
 
 def _mean(values: Sequence[float], weights: Sequence[int]) -> float | None:
@@ -242,22 +242,22 @@ def _mean(values: Sequence[float], weights: Sequence[int]) -> float | None:
 
 
 def _together(logs: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64] | None:
-    found = [log for log in logs if log is not None]
-    return np.concatenate(found) if found else None
+    present = [log for log in logs if log is not None]
+    return np.concatenate(present) if present else None
 
 
 def _columns(results: Sequence[ToolResult], answered: Sequence[int]) -> dict[str, float]:
-    """Of the columns that only the tool's own summary fills: the means, largest and smallest."""
-    found: dict[str, float | None] = {}
+    """Means, largest and smallest of the columns that only the tool's own summary fills."""
+    columns: dict[str, float | None] = {}
     for name in results[0].columns:
-        values = _known(one.columns.get(name) for one in results)
+        values = _known(result.columns.get(name) for result in results)
         if "_max_" in name:
-            found[name] = max(values, default=None)
+            columns[name] = max(values, default=None)
         elif "_min_" in name:
-            found[name] = min(values, default=None)
+            columns[name] = min(values, default=None)
         elif "_mean_" in name:
-            found[name] = _mean(values, answered)
-    return {name: value for name, value in found.items() if value is not None}
+            columns[name] = _mean(values, answered)
+    return {name: value for name, value in columns.items() if value is not None}
 
 
 # From the order to the instant at which all clients begin: every one must have its URL list by then.
@@ -322,14 +322,14 @@ class Joint:
     cpu_share: float
     started_at_s: float
 
-    def require(self, what: str) -> None:
+    def require(self, label: str) -> None:
         """Raise ToolError when a client's tool was killed."""
         for part in self.parts:
-            require(part.output, what if len(self.parts) == 1 else f"{what} on {part.client}")
+            require(part.output, label if len(self.parts) == 1 else f"{label} on {part.client}")
 
 
 def joint(parts: Sequence[Execution]) -> Joint:
-    """What the clients' tools come to together."""
+    """Joint execution of the clients' tools."""
     begins_s = [part.started_at_s - part.ahead_s for part in parts]
     first_s = min(begins_s)
     return Joint(
@@ -379,8 +379,8 @@ class Fleet:
             ahead_s = [clock_offset(line).ahead_s if several else 0.0 for line in self.lines]
             start_at_s = time.time() + LEAD_S if several else None
             sendings = [
-                Sending(line, adapter, own, limit_s, start_at_s, ahead)
-                for line, own, ahead in zip(self.lines, loads, ahead_s, strict=True)
+                Sending(line, adapter, load_of_client, limit_s, start_at_s, ahead)
+                for line, load_of_client, ahead in zip(self.lines, loads, ahead_s, strict=True)
             ]
             return joint([sending.wait(everybody) for sending in sendings])
         except (ToolError, HostLostError):

@@ -52,17 +52,17 @@ def _crosscheck(driver: Driver, tool: str) -> ToolRun:
 
 def _measurement(run: ToolRun) -> Measurement:
     result = run.result
-    known = measurement(run, run.done.wall_s)
+    measured = measurement(run, run.done.wall_s)
     steady = _steady(run.load, result)
-    known = replace(
-        known,
-        throughput_rps=steady.rps if steady else known.throughput_rps,
+    measured = replace(
+        measured,
+        throughput_rps=steady.rps if steady else measured.throughput_rps,
         response_time_mean_ms=result.response_time_mean_ms,
         concurrency=steady.in_flight if steady else result.concurrency,
         longest_ms=result.longest_ms,
         shortest_ms=result.shortest_ms,
     )
-    return with_service_times(with_figures(known, result.columns), result.latencies_us)
+    return with_service_times(with_figures(measured, result.columns), result.latencies_us)
 
 
 def _steady(load: ToolLoad, result: ToolResult) -> latency.Steady | None:
@@ -73,7 +73,7 @@ def _steady(load: ToolLoad, result: ToolResult) -> latency.Steady | None:
 
 
 def _littles_law(run: ToolRun) -> list[Finding]:
-    """Of each client by itself: where one is done before the others, they had fewer users together."""
+    """Findings of each client by itself: where one is done before the others, they had fewer users together."""
     tick_s = loadgen.get(run.tool).tick_s
     fired: list[Finding] = []
     for part in run.parts:

@@ -1,4 +1,4 @@
-"""What the machines went through while a load ran, and the gates that this fires."""
+"""Conditions on the machines while a load ran, and the gates that they fire."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Series = Mapping[str, Samples]
 
 @dataclass(frozen=True)
 class Sender:
-    """When a client's tool ran, by that client's clock, and the responses per second that it got."""
+    """A client's tool: its time by that client's clock, and the responses per second that it got."""
 
     started_at_s: float
     wall_s: float
@@ -36,8 +36,10 @@ class ObservedLoad:
 
 @dataclass(frozen=True)
 class Names:
-    """Of all machines but the clients, one of whom may be under test as well. `suts`: those under test, each with its
-    libvirt domain on `host`, empty where it is none; `contained`: all machines with the kernel of `host`.
+    """Names of all machines but the clients, one of whom may be under test as well.
+
+    `suts`: those under test, each with its libvirt domain on `host`, empty where it is none; `contained`: all machines
+    with the kernel of `host`.
     """
 
     suts: Mapping[str, str]
@@ -54,7 +56,7 @@ class Names:
 
     @property
     def together(self) -> str:
-        """Those under test, for what is seen of all of them together."""
+        """Names of the machines under test, for observations of all of them together."""
         return ", ".join(self.suts)
 
 
@@ -92,14 +94,14 @@ def judge(
 def _background(load: ObservedLoad, names: Names) -> tuple[float | None, float, float | None, list[Finding]]:
     """Background CPU on the clients, on the machines under test and on their host, in percent."""
     surveys = {name: (old["survey"], new["survey"]) for name, (old, new) in names.readings(load).items()}
-    own = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
+    namespaces = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
 
     def outside(name: str) -> BackgroundCpu | None:
-        """What is seen on the CPUs of one machine by the machine that it runs on."""
+        """Background CPU on one machine's CPUs as the machine below sees it; None without one."""
         guest = load.after.host["domains"].get(names.suts.get(name, "")) if load.after.host else None
         if names.host is None or not (guest or name in names.contained):
             return None
-        return background_cpu(*surveys[names.host], guest["cpus"] if guest else surveys[name][1]["cpus"], own)
+        return background_cpu(*surveys[names.host], guest["cpus"] if guest else surveys[name][1]["cpus"], namespaces)
 
     inside = {name: background_cpu(*surveys[name]) for name in names.suts}
     on_host = {name: seen for name in names.suts if (seen := outside(name))}
@@ -149,7 +151,7 @@ def _clocks(load: ObservedLoad, names: Names, sources: Mapping[str, str]) -> tup
 
 
 def _frequency(load: ObservedLoad, names: Names, series: Series) -> tuple[float | None, list[Finding]]:
-    """How far a machine's clock rate sank below its highest, in percent."""
+    """Decrease of a machine's clock rate below its highest, in percent."""
     spreads = {}
     for name, (old, new) in names.readings(load).items():
         begin_s, end_s = old["machine"]["time_s"], new["machine"]["time_s"]

@@ -245,7 +245,7 @@ def meaning(host: Host, printed: str) -> tuple[str, str]:
     """(what is the matter, what to do) by what ssh printed on stderr; neither ends in a full stop."""
     address, user = host.ssh_host, host.ansible.user
     words = [line.strip() for line in printed.splitlines() if line.strip()]
-    said = {
+    fields = {
         "address": address,
         "port": host.ansible.port or 22,
         "user": user or "this user",
@@ -253,6 +253,6 @@ def meaning(host: Host, printed: str) -> tuple[str, str]:
         "key": host.ansible.ssh_private_key_file or "the one that ssh takes by itself",
         "last": words[-1] if words else "no word from ssh",
     }
-    known = ((matter, advice) for sign, matter, advice in _MEANINGS if sign.lower() in printed.lower())
-    matter, advice = next(known, _UNREACHABLE)
-    return matter.format(**said), advice.format(**said)
+    meanings = ((matter, advice) for sign, matter, advice in _MEANINGS if sign.lower() in printed.lower())
+    matter, advice = next(meanings, _UNREACHABLE)
+    return matter.format(**fields), advice.format(**fields)

@@ -41,27 +41,27 @@ def _open(line: AgentLine) -> str:
 def gather(session: Session) -> dict[str, Facts]:
     """hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
     with ThreadPoolExecutor(16) as pool:
-        found = dict(pool.map(lambda host: (host.name, _facts(session, host)), session.inventory.hosts()))
+        facts_by_host = dict(pool.map(lambda host: (host.name, _facts(session, host)), session.inventory.hosts()))
     for host in session.inventory.under_test:
-        there = sorted(found[host.name]["servers"])
+        provisioned = sorted(facts_by_host[host.name]["servers"])
         for server in session.resolved.servers:
-            if server not in there:
+            if server not in provisioned:
                 raise InventoryError(
                     f"{host.name}: server {server} is not provisioned; run vmtoll provision "
-                    f"(there are: {', '.join(there) or 'none'})"
+                    f"(there are: {', '.join(provisioned) or 'none'})"
                 )
     for host in session.inventory.hosts():
-        found[host.name]["hardware"] = hardware_below(session.inventory, host, found).value
-    return found
+        facts_by_host[host.name]["hardware"] = hardware_below(session.inventory, host, facts_by_host).value
+    return facts_by_host
 
 
-def keep_handshakes(recorded: Mapping[str, Facts], found: Mapping[str, Facts]) -> None:
-    """Add to the facts of a run that is resumed what its TLS handshakes came to before."""
+def keep_handshakes(recorded: Mapping[str, Facts], current: Mapping[str, Facts]) -> None:
+    """Add to the facts of a resumed run the results of its earlier TLS handshakes."""
     for machine, facts in recorded.items():
-        servers = found.get(machine, {}).get("servers", {})
-        for server, known in facts.get("servers", {}).items():
-            if "tls" in known and server in servers:
-                servers[server]["tls"] = known["tls"]
+        servers = current.get(machine, {}).get("servers", {})
+        for server, recorded_server in facts.get("servers", {}).items():
+            if "tls" in recorded_server and server in servers:
+                servers[server]["tls"] = recorded_server["tls"]
 
 
 def _facts(session: Session, host: Host) -> Facts:
@@ -82,20 +82,22 @@ def _facts(session: Session, host: Host) -> Facts:
 
 
 def disclosure(session: Session) -> Disclosure:
-    """The block `disclosure`: what each machine tells, and what the inventory states."""
+    """The block `disclosure`: machines' reports and the inventory's statements."""
     hosts = session.inventory.hosts()
     with ThreadPoolExecutor(16) as pool:
-        told = dict(pool.map(lambda host: (host.name, session.line(host).call("disclosure", _FACTS_LIMIT_S)), hosts))
-    return disclosed(hosts, told)
+        reported = dict(
+            pool.map(lambda host: (host.name, session.line(host).call("disclosure", _FACTS_LIMIT_S)), hosts)
+        )
+    return disclosed(hosts, reported)
 
 
-def disclosed(hosts: Iterable[Host], told: Mapping[str, Mapping[str, str]]) -> Disclosure:
-    """Machine → what it told, below what its variable vmtoll_disclosure and vmtoll_tuning state."""
+def disclosed(hosts: Iterable[Host], reported: Mapping[str, Mapping[str, str]]) -> Disclosure:
+    """Machine → its report, overridden by its variables vmtoll_disclosure and vmtoll_tuning."""
     machines, operator, virtual = dict[str, dict[str, Disclosed]](), None, []
     for host in hosts:
         stated = dict(host.vars.disclosure or {})
         operator = stated.pop(OPERATOR, None) or operator
-        seen = dict(told.get(host.name, {}))
+        seen = dict(reported.get(host.name, {}))
         if host.vars.tuning:
             tuned = f"vmtoll tune: {json.dumps(host.vars.tuning, sort_keys=True)}"
             seen["not_default"] = "; ".join(filter(None, [seen.get("not_default"), tuned]))
@@ -110,7 +112,7 @@ def tool_versions(session: Session) -> dict[str, str]:
 
     Raises InventoryError when it is not there, or another one.
     """
-    inventory, found = session.inventory, dict[str, str]()
+    inventory, versions = session.inventory, dict[str, str]()
     needed = {
         (tool, host.name)
         for workload in session.resolved.workloads.values()
@@ -123,30 +125,30 @@ def tool_versions(session: Session) -> dict[str, str]:
         version = packages.get(package) if package else _says_version(session.lines[machine], name)
         if not version:
             raise InventoryError(f"{machine}: the load tool {name} is not there; run `make provision`")
-        if found.setdefault(name, version) != version:
+        if versions.setdefault(name, version) != version:
             raise InventoryError(
-                f"{machine}: the load tool {name} is {version}, elsewhere {found[name]}; run `make provision`"
+                f"{machine}: the load tool {name} is {version}, elsewhere {versions[name]}; run `make provision`"
             )
-    return found
+    return versions
 
 
 def _says_version(line: AgentLine, program: str) -> str | None:
     """`program --version`: the last word of the first line. None when there is no such program."""
     try:
-        said = line.call("exec", argv=[program, "--version"])["stdout"]
+        version_text = line.call("exec", argv=[program, "--version"])["stdout"]
     except AgentError:
         return None
-    return str(said.split("\n", 1)[0].split()[-1]) if said else None
+    return str(version_text.split("\n", 1)[0].split()[-1]) if version_text else None
 
 
 def accelerators(session: Session) -> dict[str, Accelerator]:
-    """Environment → what ran its machine's code."""
-    found = {}
+    """Environment → technique that ran its machine's code."""
+    accelerator_of = {}
     for environment, host in session.inventory.suts.items():
         kvm_host = session.inventory.kvm_host(host)
         xml = session.facts[kvm_host.name].get("domains", {}).get(str(host.vars.domain), "") if kvm_host else ""
-        found[environment] = accelerator(host.role, session.facts[host.name]["virtualization"], xml)
-    return found
+        accelerator_of[environment] = accelerator(host.role, session.facts[host.name]["virtualization"], xml)
+    return accelerator_of
 
 
 def hardware(session: Session) -> dict[str, Hardware]:
@@ -167,13 +169,14 @@ def releases(session: Session) -> dict[str, str]:
 
 
 def release_of(host: Host) -> str:
-    """What a machine runs, asked before the run has opened its own lines. Raises HostLostError, AgentError."""
+    """Operating system of a machine, before the run has opened its own lines. Raises HostLostError, AgentError."""
     return release(_asked_ahead(host, "cat", "/etc/os-release")["stdout"])
 
 
 def kernel_has_tls(host: Host) -> bool:
-    """Whether a machine's kernel can encrypt, or can load the module that does; asked before the run has opened its own
-    lines. Raises HostLostError, AgentError.
+    """Return whether a machine's kernel can encrypt, or can load the module that does.
+
+    It is called before the run has opened its own lines. Raises HostLostError, AgentError.
     """
     return not _asked_ahead(host, "sh", "-c", "test -e /proc/net/tls_stat || /sbin/modprobe -nq tls")["exit_status"]
 
@@ -211,17 +214,17 @@ def gather_private(session: Session) -> dict[str, Any]:
     """private.json: `hosts` (inventory name → texts that name this machine) and `users` (names and key files)."""
     machines = session.inventory.hosts()
     with ThreadPoolExecutor(16) as pool:
-        found = dict(pool.map(lambda host: (host.name, _names(session, host)), machines))
+        names_by_host = dict(pool.map(lambda host: (host.name, _names(session, host)), machines))
     users = {text for host in machines for text in (host.ansible.user, host.ansible.ssh_private_key_file) if text}
-    return {"hosts": found, "users": sorted(users)}
+    return {"hosts": names_by_host, "users": sorted(users)}
 
 
 def _names(session: Session, host: Host) -> list[str]:
     done: Done = session.line(host).call("exec", _LIMIT_S + 10, argv=["sh", "-c", _SCRIPT], limit_s=_LIMIT_S)
     lines = [line.strip() for line in done["stdout"].splitlines()]
-    known = {*lines[:1], *" ".join(lines[1:2]).split(), host.address, host.ansible.host or "", host.vars.domain or ""}
-    known |= {line for line in lines[2:] if len(line) > 4 and any(letter in "123456789" for letter in line)}
-    return sorted(known - {""})
+    texts = {*lines[:1], *" ".join(lines[1:2]).split(), host.address, host.ansible.host or "", host.vars.domain or ""}
+    texts |= {line for line in lines[2:] if len(line) > 4 and any(letter in "123456789" for letter in line)}
+    return sorted(texts - {""})
 
 
 def _compare(fact: str, values: dict[str, Any]) -> list[Difference]:
@@ -235,7 +238,7 @@ def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
     `declared` facts that do differ are listed by name; every other difference with its values. A fact that
     is a mapping is compared entry by entry, named `packages: nginx-light`.
     """
-    found: list[Difference] = []
+    undeclared: list[Difference] = []
     passed: list[str] = []
     for fact in COMPARED:
         values = {environment: facts.get(fact) for environment, facts in suts.items()}
@@ -248,12 +251,12 @@ def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
         if here and fact in declared:
             passed.append(fact)
         else:
-            found += here
-    return Differences(declared=passed, undeclared=found)
+            undeclared += here
+    return Differences(declared=passed, undeclared=undeclared)
 
 
 def accelerator(role: str, virtualization: str, domain_xml: str) -> Accelerator:
-    """What ran a machine's code: KVM only when the guest's own word and its definition agree."""
+    """Technique that ran a machine's code: KVM only when the guest's own word and its definition agree."""
     if role == "metal":
         return Accelerator.NONE
     defined = re.search(r"<domain[^>]*\btype=['\"](\w+)['\"]", domain_xml)

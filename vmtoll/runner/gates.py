@@ -298,14 +298,14 @@ def tls(
     """Client and server agreed on what every server of a lab is configured to. `kernel`: it is to encrypt.
     `certificate`: its SHA-256 on the reference machine, None where nothing is known of it yet.
     """
-    wanted = {
+    expected = {
         "protocol": PROTOCOL,
         "cipher": CIPHER,
         "alpn": transport.alpn,
         "resumption": transport.resumption,
         "kernel": kernel,
     }
-    differ = [f"TLS {key}: {value} -> {seen.get(key)}" for key, value in wanted.items() if seen.get(key) != value]
+    differ = [f"TLS {key}: {value} -> {seen.get(key)}" for key, value in expected.items() if seen.get(key) != value]
     if certificate and seen.get("certificate_sha256") != certificate:
         differ.append(f"TLS certificate: {certificate[:12]} -> {str(seen.get('certificate_sha256'))[:12]}")
     return [Finding(Code.FINGERPRINT, machine=machine, process=server, detail="; ".join(differ))] if differ else []

@@ -44,27 +44,27 @@ def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:
     machines = session.machines(spec.arm, spec.scenario.load, senders(session, spec))
     busy = {line.host.name for line in machines.serving}
     measured = machines.host.host if machines.host else machines.suts[0].host
-    found = []
+    guests = []
     for guest in inventory.under_test:
         host = inventory.kvm_host(guest)
         if host and guest.vars.domain and guest.name not in busy and _same_machine(host, measured):
-            found.append(guest)
-    return found
+            guests.append(guest)
+    return guests
 
 
-def _same_machine(one: Host, other: Host) -> bool:
-    if one.name == other.name:
+def _same_machine(first: Host, second: Host) -> bool:
+    if first.name == second.name:
         return True
-    return one.is_local == other.is_local and (one.is_local or one.ssh_host == other.ssh_host)
+    return first.is_local == second.is_local and (first.is_local or first.ssh_host == second.ssh_host)
 
 
 def _pause(session: Session, guest: Host) -> Paused:
     """Raises AgentError when libvirt cannot, HostLostError."""
-    line, (host, asked) = session.line(guest), _domain(session, guest)
+    line, (host, domain) = session.line(guest), _domain(session, guest)
     ahead_s = clock_offset(line, _LOOKS).ahead_s
     line.hold()
     try:
-        session.line(host).call("pause", **asked)
+        session.line(host).call("pause", **domain)
     except (AgentError, HostLostError):
         line.release()
         raise
@@ -72,12 +72,13 @@ def _pause(session: Session, guest: Host) -> Paused:
 
 
 def resume(session: Session, paused: Paused) -> None:
-    """Let a guest go on and set its clock by as much as it fell behind; where that fails its line is lost, or the clock
-    is left behind, which its gates then tell.
+    """Resume a guest and set its clock forward by as much as it fell behind.
+
+    If that fails, its line is lost, or the clock is left behind, which its gates then tell.
     """
-    line, (host, asked) = session.line(paused.guest), _domain(session, paused.guest)
+    line, (host, domain) = session.line(paused.guest), _domain(session, paused.guest)
     with contextlib.suppress(AgentError, HostLostError):  # a lost agent has resumed it by itself
-        session.line(host).call("resume", **asked)
+        session.line(host).call("resume", **domain)
     line.release()
     with contextlib.suppress(AgentError, HostLostError):
         behind_s = paused.ahead_s - clock_offset(line, _LOOKS).ahead_s
@@ -95,9 +96,9 @@ def resume_left(session: Session) -> None:
     """Resume the guests that a run which was killed left paused: they would not answer. KVM hosts must be open."""
     for guest in session.inventory.under_test:
         if session.inventory.kvm_host(guest) and guest.vars.domain:
-            host, asked = _domain(session, guest)
+            host, domain = _domain(session, guest)
             with contextlib.suppress(AgentError):  # no virsh: then nothing was paused either
-                session.line(host).call("resume_left", **asked)
+                session.line(host).call("resume_left", **domain)
 
 
 def _domain(session: Session, guest: Host) -> tuple[Host, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Whether responses kept coming, from the bytes that the client received, a few times a second."""
+"""Check that responses kept coming, by the bytes that the client received, a few times a second."""
 
 import itertools
 from collections.abc import Sequence
@@ -23,24 +23,24 @@ class BackgroundCpu:
 
 
 def background_cpu(
-    before: Survey, after: Survey, cpus: int | None = None, own: frozenset[str] = frozenset()
+    before: Survey, after: Survey, cpus: int | None = None, our_namespaces: frozenset[str] = frozenset()
 ) -> BackgroundCpu:
-    """What neither we nor the processes of the PID namespaces `own` used of the CPUs in the bit mask `cpus`.
+    """CPU time in the bit mask `cpus` of all but us and the processes of the PID namespaces `our_namespaces`.
 
-    `cpus` is by default what the surveying agent itself may use. A process may run elsewhere too, so what they
-    all used is bounded by what is left of the CPUs' busy time when everything of our own that can run
-    nowhere else is subtracted.
+    `cpus` is by default what the surveying agent itself may use. A process may run elsewhere too, so the time of all of
+    them is bounded by what is left of the CPUs' busy time when everything of our own that can run nowhere else is
+    subtracted.
     """
     mask = after["cpus"] if cpus is None else cpus
     elapsed_s = after["time_s"] - before["time_s"]
     ids = [cpu for cpu in after["idle_s"] if mask >> int(cpu) & 1]
     idle_s = min(sum(after["idle_s"][c] - before["idle_s"][c] for c in ids), elapsed_s * len(ids))
     confined_s, outside = 0.0, {}
-    for pid, (name, cpu_s, allowed, namespace, ours) in {**before["processes"], **after["processes"]}.items():
+    for pid, (name, cpu_s, allowed, namespace, is_ours) in {**before["processes"], **after["processes"]}.items():
         old_s = before["processes"][pid][1] if pid in before["processes"] else 0.0
         # What a process that has ended used by then is in its parent's count now.
         spent_s = (cpu_s if pid in after["processes"] else 0.0) - old_s
-        if ours or namespace in own:
+        if is_ours or namespace in our_namespaces:
             confined_s += spent_s if not allowed & ~mask else 0.0
         elif allowed & mask:
             outside[f"{name} (pid {pid})"] = spent_s
@@ -71,36 +71,36 @@ class Slice:
 def slices(pulse: Sequence[tuple[float, float]], started_at_s: float, wall_s: float) -> list[Slice]:
     """The slices that lie within a load, from the first to the last in which bytes came; `pulse`: time, counter."""
     inside = [(t, size) for t, size in pulse if started_at_s <= t <= started_at_s + wall_s]
-    found = [Slice(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(inside)]
-    loud = [i for i, one in enumerate(found) if one.size_bytes > _silence(found) * one.length_s]
-    return found[loud[0] : loud[-1] + 1] if loud else []
+    parts = [Slice(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(inside)]
+    loud = [i for i, part in enumerate(parts) if part.size_bytes > _silence(parts) * part.length_s]
+    return parts[loud[0] : loud[-1] + 1] if loud else []
 
 
-def _silence(found: Sequence[Slice]) -> float:
+def _silence(parts: Sequence[Slice]) -> float:
     """Bytes per second below which nothing was answered."""
-    return _SILENT * sum(s.size_bytes for s in found) / sum(s.length_s for s in found)
+    return _SILENT * sum(s.size_bytes for s in parts) / sum(s.length_s for s in parts)
 
 
-def longest_gap_s(found: Sequence[Slice]) -> float | None:
+def longest_gap_s(parts: Sequence[Slice]) -> float | None:
     """The longest time without a response, as fine as the slices; None without slices."""
-    if not found:
+    if not parts:
         return None
     longest = gap = 0.0
-    for one in found:
-        gap = gap + one.length_s if one.size_bytes <= _silence(found) * one.length_s else 0.0
+    for part in parts:
+        gap = gap + part.length_s if part.size_bytes <= _silence(parts) * part.length_s else 0.0
         longest = max(longest, gap)
     return longest
 
 
-def slower_start_pct(found: Sequence[Slice]) -> float | None:
-    """How much slower the first third was than the rest, in percent; 0 when that may be chance.
+def slower_start_pct(parts: Sequence[Slice]) -> float | None:
+    """Slowness of the first third against the rest, in percent; 0 when that may be chance.
 
     Welch's t of the rates; None with too few slices to tell.
     """
-    third = len(found) // 3
+    third = len(parts) // 3
     if third < _FEWEST // 3:
         return None
-    rates = np.array([one.size_bytes / one.length_s for one in found])
+    rates = np.array([part.size_bytes / part.length_s for part in parts])
     first, rest = rates[:third], rates[third:]
     error = np.sqrt(first.var(ddof=1) / len(first) + rest.var(ddof=1) / len(rest))
     lacking = rest.mean() - first.mean()

@@ -48,12 +48,12 @@ class ToolRun:
 
     @property
     def results(self) -> list[ToolResult]:
-        """What each client saw."""
+        """Result of each client."""
         return [part.result for part in self.parts]
 
     @property
     def start_spread_s(self) -> float | None:
-        """How far apart the clients began; None where there is one."""
+        """Seconds between the first and the last client's begin; None with one client."""
         return start_spread_s(self.parts)
 
 
@@ -82,12 +82,12 @@ class Driver:
 
     @property
     def users(self) -> int:
-        """Of a closed loop."""
+        """Number of a closed loop's users."""
         return int(self.scenario.load.value)
 
     @property
     def cold(self) -> bool:
-        """Whether nothing that is asked for may be in a page cache."""
+        """Return whether no requested file may be in a page cache."""
         return isinstance(self.workload, SharedHostWorkload) and self.workload.cold
 
     def rate_rps(self, offered: Offered) -> float:
@@ -138,7 +138,7 @@ class Driver:
 
     @property
     def arrivals_seed(self) -> int | None:
-        """What the schedule of random arrivals is drawn from: the same for all arms of a block; None for even ones."""
+        """Seed of the schedule of random arrivals: the same for all arms of a block; None for even ones."""
         if not isinstance(self.workload, OpenWorkload) or self.workload.arrivals == "constant":
             return None
         return seed_of(self.session.order_seed, self.spec.block, self.scenario.sort_key)
@@ -173,7 +173,9 @@ class Driver:
             done.require(f"{tool} (warm-up)")
             spent_s += done.wall_s
             # Failures are quick: a server that is being lost would leave a rate that no later load could keep up.
-            served = sum(loadgen.get(tool).parse(one.load, one.output).successful for one in done.parts)
+            served = sum(
+                loadgen.get(tool).parse(execution.load, execution.output).successful for execution in done.parts
+            )
             if not served:
                 raise ToolError(f"{tool}: every warm-up request failed")
             rate_rps = served / done.wall_s
@@ -181,7 +183,7 @@ class Driver:
         return rate_rps
 
     def known_rate_rps(self, tool: str) -> float | None:
-        """What the tool got of this server in an earlier closed loop."""
+        """Rate that the tool got of this server in an earlier closed loop."""
         return self.session.rates.of(self.arm, self.scenario, tool)
 
     def keep_rate(self, tool: str, rate_rps: float) -> None:
@@ -212,18 +214,18 @@ class Driver:
         read it. Raises ToolError.
         """
         several, parts = len(done.parts) > 1, []
-        for one in done.parts:
-            file_name = f"raw/{self.name}/{one.client}/{name}" if several else f"raw/{self.name}/{name}"
-            for kind, text in (("stdout", one.output.stdout), ("stderr", one.output.stderr)):
+        for execution in done.parts:
+            file_name = f"raw/{self.name}/{execution.client}/{name}" if several else f"raw/{self.name}/{name}"
+            for kind, text in (("stdout", execution.output.stdout), ("stderr", execution.output.stderr)):
                 self.session.store.keep(f"{file_name}.{kind}", text.encode())
-            for file, data in one.packed.items():
+            for file, data in execution.packed.items():
                 self.session.store.keep(f"{file_name}.{file}.gz", data)
-        for one in done.parts:
+        for execution in done.parts:
             try:
-                result = loadgen.get(tool).parse(one.load, one.output)
+                result = loadgen.get(tool).parse(execution.load, execution.output)
             except ToolError as error:
-                raise type(error)(f"{one.client}: {error}") if several else error from None
-            parts.append(Part(one, on_our_clock(one, result) if several else result))
+                raise type(error)(f"{execution.client}: {error}") if several else error from None
+            parts.append(Part(execution, on_our_clock(execution, result) if several else result))
         return parts
 
     def _first_requests(self) -> int:
@@ -238,5 +240,7 @@ class Driver:
         scheme, port = self.transport.scheme, self.transport.port
         bases = [f"{scheme}://{host.seen_from(self.client.host)}:{port(host.port)}/{site}" for host in hosts]
         return [
-            bases[(place + turn) % len(bases)] + path for turn in range(len(bases)) for place, path in enumerate(paths)
+            bases[(position + turn) % len(bases)] + path
+            for turn in range(len(bases))
+            for position, path in enumerate(paths)
         ]

@@ -43,17 +43,17 @@ def measure(driver: Driver, workload: MailWorkload) -> Measured:
     rate_rps = _warm(driver, workload, load, experiment.warmup_s)
     load = replace(load, tag=f"{driver.name}.measured", requests=_whole(rate_rps * experiment.duration_s, users))
     run = _measured(driver, workload, load, load.requests / rate_rps)
-    known, fired, counts = measurement(run, run.done.wall_s), findings(run), Counts()
-    known = replace(known, throughput_mb_per_s=known.throughput_mb_per_s or 0.0)
+    measured, fired, counts = measurement(run, run.done.wall_s), findings(run), Counts()
+    measured = replace(measured, throughput_mb_per_s=measured.throughput_mb_per_s or 0.0)
     if workload.sends:
         counts, delays_us = _delivered(driver, load, run.result)
-        known = replace(known, throughput_rps=(counts.messages_delivered or 0) / run.done.wall_s)
+        measured = replace(measured, throughput_rps=(counts.messages_delivered or 0) / run.done.wall_s)
         run = replace(run, result=replace(run.result, latencies_us=delays_us, sent_us=None))
         run = replace(run, parts=[replace(part, result=run.result) for part in run.parts])
         fired += gates.lost_mail(counts)
-    known = with_service_times(known, run.result.latencies_us)
-    fired += gates.mean_over_p99(known)
-    return Measured(Offered(users=users), [run], (known,), fired, counts)
+    measured = with_service_times(measured, run.result.latencies_us)
+    fired += gates.mean_over_p99(measured)
+    return Measured(Offered(users=users), [run], (measured,), fired, counts)
 
 
 def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float) -> ToolRun:
@@ -89,12 +89,12 @@ def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
 
 
 def _whole(requests: float, users: int) -> int:
-    """As many for each user, and at least one."""
+    """The same number of requests for each user, and at least one."""
     return max(1, round(requests / users)) * users
 
 
 def _busy_s(result: ToolResult, done: Joint, waited_s: float) -> float:
-    """From the first session to the last delivery: a tool that logs when it began is not blamed for its own start."""
+    """Seconds from the first session to the last delivery, without the start-up of a tool that logs its begin."""
     began_s = 0.0 if result.sent_us is None else float(result.sent_us.min()) / 1e6 - done.started_at_s
     return done.wall_s - began_s + waited_s
 
@@ -113,7 +113,7 @@ def _warm(driver: Driver, workload: MailWorkload, load: MailLoad, duration_s: fl
 
 
 def _rate_rps(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float | None) -> float:
-    """What this load comes to, in requests per second, the last delivery included."""
+    """Rate of this load, in requests per second, the last delivery included."""
     done = driver.run(workload.tool, load, expected_s)
     done.require(f"{workload.tool} (warm-up)")
     waited_s = _drained(driver) if workload.sends else 0.0

@@ -1,4 +1,4 @@
-"""What a trial's loads came to: a measurement of each tool, and the resources used during the first."""
+"""Measurements of a trial's loads: one of each tool, and the resources used during the first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from vmtoll.runner.usage import energy_j, read_mb, telemetry, with_cpu, with_tel
 
 @dataclass(frozen=True)
 class Measured:
-    """What a kind of load came to. `runs` and `measurements`: the tool's, then the cross-check's where there is one."""
+    """Results of a kind of load. `runs` and `measurements`: the tool's, then the cross-check's where there is one."""
 
     offered: Offered
     runs: Sequence[ToolRun]
@@ -27,25 +27,25 @@ class Measured:
 
     @property
     def logged(self) -> Role | None:
-        """Whose latencies go into the trial's histograms: the cross-check's in a closed loop, else the tool's."""
+        """Role whose latencies go into the trial's histograms: the cross-check's in a closed loop, else the tool's."""
         roles = (Role.CROSSCHECK, Role.PRIMARY) if self.offered.users else (Role.PRIMARY,)
         logs = {run.role for run in self.runs if run.result.latencies_us is not None}
         return next((role for role in roles if role in logs), None)
 
     def results(self, role: Role) -> list[ToolResult]:
-        """What each client saw."""
+        """Result of each client."""
         return [result for run in self.runs if run.role is role for result in run.results]
 
     def with_histogram(self, name: str) -> tuple[Measurement, ...]:
         """The measurements; the one whose latencies are in the trial's histograms names their file."""
         return tuple(
-            replace(one, histogram=name) if one.role is self.logged else one for one in self.measurements
+            replace(m, histogram=name) if m.role is self.logged else m for m in self.measurements
         )  # fmt: skip
 
     def resources(self) -> Resources:
-        """What the server and its machines used: memory at any reading, all else during the tool."""
+        """Resources that the server and its machines used: memory at any reading, all else during the tool."""
         run = self.runs[0]
-        readings = [reading for each in self.runs for reading in (each.before, each.after)]
+        readings = [reading for tool_run in self.runs for reading in (tool_run.before, tool_run.after)]
         own_mb, host_mb = read_mb(run.before, run.after)
         resources = Resources(
             memory_pss_kib=max(reading.pss_kib for reading in readings),
@@ -64,9 +64,9 @@ def utc(time_s: float) -> str:
 
 
 def measurement(run: ToolRun, per_s: float) -> Measurement:
-    """What every kind of load has; responses and bytes are counted per second of `per_s`."""
+    """The figures that every kind of load has; responses and bytes are counted per second of `per_s`."""
     done, result = run.done, run.result
-    known = Measurement(
+    measured = Measurement(
         role=run.role,
         tool=run.tool,
         requests=run.load.requests,
@@ -82,17 +82,17 @@ def measurement(run: ToolRun, per_s: float) -> Measurement:
         client_cpu_share=done.cpu_share,
         start_spread_ms=None if run.start_spread_s is None else run.start_spread_s * 1000,
     )
-    return with_figures(with_cpu(known, run.before, run.after), run.server_times.figures if run.server_times else {})
+    return with_figures(with_cpu(measured, run.before, run.after), run.server_times.figures if run.server_times else {})
 
 
-def with_figures(known: Measurement, figures: Mapping[str, float | None]) -> Measurement:
+def with_figures(measured: Measurement, figures: Mapping[str, float | None]) -> Measurement:
     """The measurement with figures by name: of a tool's own summary, of its latencies, of the server's times."""
-    return replace(known, **figures)  # type: ignore[arg-type]
+    return replace(measured, **figures)  # type: ignore[arg-type]
 
 
-def with_service_times(known: Measurement, latencies_us: NDArray[np.int64] | None) -> Measurement:
+def with_service_times(measured: Measurement, latencies_us: NDArray[np.int64] | None) -> Measurement:
     """The measurement with its service times; as it is for a tool that logs none."""
-    return known if latencies_us is None else with_figures(known, latency.summary("service_time", latencies_us))
+    return measured if latencies_us is None else with_figures(measured, latency.summary("service_time", latencies_us))
 
 
 def findings(run: ToolRun) -> list[Finding]:

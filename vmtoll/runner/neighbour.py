@@ -48,8 +48,8 @@ class Neighbour:
         driver.tell(Phase.NEIGHBOUR, tool=self.tool, rate_rps=rate_rps)
         self.sending = Sending(driver.client, loadgen.get(self.tool), load, 2 * MOST_S, ahead_s=ahead_s, label=_LABEL)
 
-    def end(self, own: ToolRun) -> tuple[float | None, list[Finding]]:
-        """What the neighbour answered per second while the trial's own tool measured; what both cost the client.
+    def end(self, tool_run: ToolRun) -> tuple[float | None, list[Finding]]:
+        """Rate of the neighbour while the trial's own tool measured; findings on what both cost the client.
 
         Raises ToolError when its tool had ended before, AgentError when its server had, HostLostError.
         """
@@ -64,14 +64,14 @@ class Neighbour:
         done = replace(done, output=replace(done.output, ended=True))
         [part] = self.driver.read(self.tool, joint([done]), _LABEL)
         sent_us = on_our_clock(done, part.result).sent_us
-        begin_us = own.done.started_at_s * 1e6
-        during = 0 if sent_us is None else np.count_nonzero((sent_us - begin_us) // (own.done.wall_s * 1e6) == 0)
-        return float(during) / own.done.wall_s, self._saturated(own, done)
+        begin_us = tool_run.done.started_at_s * 1e6
+        during = 0 if sent_us is None else np.count_nonzero((sent_us - begin_us) // (tool_run.done.wall_s * 1e6) == 0)
+        return float(during) / tool_run.done.wall_s, self._saturated(tool_run, done)
 
-    def _saturated(self, own: ToolRun, done: Execution) -> list[Finding]:
+    def _saturated(self, tool_run: ToolRun, done: Execution) -> list[Finding]:
         """Both tools share the first client: what they use together counts."""
-        mine, per_s = own.parts[0].done, done.cpu_s / done.wall_s
+        execution, per_s = tool_run.parts[0].done, done.cpu_s / done.wall_s
         if not per_s:
             return []
-        share = done.cpu_share * (1 + mine.cpu_s / mine.wall_s / per_s)
-        return gates.client_saturated(share, own.role, own.tool, self.driver.client.host.name, self.tool)
+        share = done.cpu_share * (1 + execution.cpu_s / execution.wall_s / per_s)
+        return gates.client_saturated(share, tool_run.role, tool_run.tool, self.driver.client.host.name, self.tool)

@@ -46,13 +46,13 @@ class Watch:
         return read_usage(self.machines, self.server, self.port)
 
     def server_times(self) -> list[ServerTimes | None]:
-        """What the server on each machine under test tells of its own times. Raises HostLostError.
+        """Times that the server on each machine under test reports of itself. Raises HostLostError.
 
         Apart from `read`, before the one ahead of a load and after the one behind it: the server's CPU time for this
         answer is not the load's.
         """
-        asked = [line.ask("server_metrics", name=self.server) for line in self.machines.suts]
-        return [parse(_page(pending)) for pending in asked]
+        answers = [line.ask("server_metrics", name=self.server) for line in self.machines.suts]
+        return [parse(_page(pending)) for pending in answers]
 
     def loaded(self, role: Role, tool: str, before: Usage, after: Usage, parts: Sequence[Part]) -> None:
         """A tool has run on the clients between two readings: the trial's own first, then the cross-check."""
@@ -72,8 +72,8 @@ class Watch:
         judged = [judge(load, self.names, series, sources) for load in self.loads]
         findings: list[Finding] = []
         for _, fired in judged:
-            known = {(finding.code, finding.role) for finding in findings}
-            findings += [finding for finding in fired if (finding.code, finding.role) not in known]
+            reported = {(finding.code, finding.role) for finding in findings}
+            findings += [finding for finding in fired if (finding.code, finding.role) not in reported]
         table = to_csv([(host.name, str(host.role), series[host.name]["counters"]) for host, _ in pending])
         return table, judged[0][0], findings
 

@@ -60,7 +60,7 @@ def offered(driver: Driver, workload: OpenWorkload) -> Offered:
 
 
 def _rate_not_reached(run: ToolRun) -> list[Finding]:
-    """Of each client: its part of the rate."""
+    """Findings of each client on its part of the rate."""
     return [
         finding
         for part in run.parts
@@ -87,19 +87,19 @@ def _measurement(driver: Driver, run: ToolRun, deadline_ms: float) -> Measuremen
     """
     result, latencies_us = run.result, _latencies(run)
     elapsed_s = result.elapsed_s or run.done.wall_s  # no answer at all
-    known = replace(
+    measured = replace(
         measurement(run, elapsed_s),
         goodput_rps=int(np.count_nonzero(latencies_us <= deadline_ms * 1000)) / _intended_s(run),
         response_time_max_us=float(latencies_us.max()) if len(latencies_us) else None,
         lateness_p99_us=None if result.lateness_us is None else latency.percentile_us(result.lateness_us, 990),
     )
     if result.transferred_mb is None and isinstance(run.load, OpenLoad):
-        known = replace(known, transferred_mb=_bodies_mb(driver, run.load, result.successful))
-    return with_figures(known, latency.summary("response_time", latencies_us))
+        measured = replace(measured, transferred_mb=_bodies_mb(driver, run.load, result.successful))
+    return with_figures(measured, latency.summary("response_time", latencies_us))
 
 
 def _intended_s(run: ToolRun) -> float:
-    """How long the sending was to take. Raises ToolError for a load without a rate."""
+    """Seconds that the sending was to take. Raises ToolError for a load without a rate."""
     if not isinstance(run.load, OpenLoad):
         raise ToolError(f"{run.tool}: there is no rate to send at")
     return run.load.requests / run.load.rate_rps
@@ -111,9 +111,9 @@ def _bodies_mb(driver: Driver, load: OpenLoad, successful: int) -> float | None:
     """
     sizes = {file["path"]: file["size_bytes"] for file in driver.session.content["files"]}
     urls = itertools.islice(itertools.cycle(load.urls), load.requests)
-    asked = [sizes.get(url.split("/", 4)[4]) for url in urls]
-    known = [size for size in asked if size is not None]
-    return sum(known) / len(asked) * successful / 1e6 if len(known) == len(asked) else None
+    sizes_by_url = [sizes.get(url.split("/", 4)[4]) for url in urls]
+    known_sizes = [size for size in sizes_by_url if size is not None]
+    return sum(known_sizes) / len(sizes_by_url) * successful / 1e6 if len(known_sizes) == len(sizes_by_url) else None
 
 
 def measure_ramp(driver: Driver, workload: RampWorkload) -> Measured:
@@ -129,7 +129,7 @@ def measure_ramp(driver: Driver, workload: RampWorkload) -> Measured:
     load = replace(driver.opened(rate_rps, experiment.duration_s), timeout_s=workload.deadline_ms / 1000)
     run = driver.measured(Role.PRIMARY, tool, load, experiment.duration_s)
     seen, elapsed_s = run.result, run.result.elapsed_s or run.done.wall_s
-    known = replace(
+    measured = replace(
         measurement(run, elapsed_s),
         throughput_mb_per_s=None,
         goodput_rps=seen.successful / _intended_s(run),
@@ -138,4 +138,4 @@ def measure_ramp(driver: Driver, workload: RampWorkload) -> Measured:
     expected = seen.transactions + seen.failed
     fired = gates.failed_requests(expected, seen.transactions, seen.successful, seen.failed, run.role, tool)
     fired += gates.unsent(seen.unsent, load.requests, tool)
-    return Measured(load_offered, [run], (with_figures(known, seen.columns),), fired)
+    return Measured(load_offered, [run], (with_figures(measured, seen.columns),), fired)

@@ -1,4 +1,4 @@
-"""What closed loops came to in a run: it says how many requests a load needs."""
+"""Rates of a run's closed loops: they give the number of requests that a load needs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from vmtoll.model.trial import Arm, Scenario, TrialRecord
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What a load goes to; the replicates of an arm are the same machine."""
+    """Destination of a load; the replicates of an arm are the same machine."""
 
     environment: str
     server: str
@@ -35,7 +35,7 @@ class Rates:
                     self.keep(record.arm, record.scenario, measured.tool, measured.throughput_rps)
 
     def of(self, arm: Arm, scenario: Scenario, tool: str) -> float | None:
-        """What the tool got in an earlier closed loop of this load."""
+        """Rate that the tool got in an earlier closed loop of this load."""
         return self._rates.get((Endpoint.of(arm, scenario), scenario.load, tool))
 
     def keep(self, arm: Arm, scenario: Scenario, tool: str, rate_rps: float) -> None:

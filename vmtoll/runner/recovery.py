@@ -21,10 +21,10 @@ def wait_until_booted(line: AgentLine) -> None:
     Raises HostLostError when the machine is lost, or about to be because it shuts down; its line is given up then.
     """
     with contextlib.suppress(AgentError):
-        asked = ["systemctl", "is-system-running", "--wait"]
-        said = line.call("exec", BOOT_S + 10, argv=asked, limit_s=BOOT_S)
+        argv = ["systemctl", "is-system-running", "--wait"]
+        state = line.call("exec", BOOT_S + 10, argv=argv, limit_s=BOOT_S)
         # Of a machine that goes down the bus goes first: in the midst of an answer (unknown), then for good.
-        if said["stdout"].strip() in ("stopping", "unknown") or "Connection refused" in said["stderr"]:
+        if state["stdout"].strip() in ("stopping", "unknown") or "Connection refused" in state["stderr"]:
             line.give_up("it is shutting down")
             raise HostLostError(f"{line.host.name}: it is shutting down")
 
@@ -42,12 +42,12 @@ def take(session: Session, host: Host) -> None:
     """
     line = session.line(host)
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    ours = f"run {session.run_id} "
-    owner = f"{ours}of {session.resolved.experiment.name} (process {os.getpid()}, since {since})"
+    our_mark = f"run {session.run_id} "
+    owner = f"{our_mark}of {session.resolved.experiment.name} (process {os.getpid()}, since {since})"
     deadline = time.monotonic() + LOCK_S
     while held_by := line.call("lock", owner=owner)["held_by"]:
         # After an outage this run's own agent holds the machine until the kernel there learns that nobody listens.
-        ours_s = host.vars.back_s if held_by.startswith(ours) else 0
+        ours_s = host.vars.back_s if held_by.startswith(our_mark) else 0
         if time.monotonic() > deadline + ours_s:
             raise ResultsError(f"{host.name} is in use by {held_by}")
         time.sleep(0.25)

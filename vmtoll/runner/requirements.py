@@ -1,4 +1,4 @@
-"""Whether the machines of an inventory can answer the question of an experiment."""
+"""Check that the machines of an inventory can answer the question of an experiment."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -70,12 +70,14 @@ def without_absent(resolved: Resolved, inventory: Inventory, registry: Registry)
     """
     if resolved.experiment.tuning_steps is None:
         return resolved
-    wanted = resolved.experiment.tuning_steps.environments
-    absent = [Skipped(environment=name, why=_why(registry, name)) for name in wanted if name not in inventory.machines]
-    if len(wanted) - len(absent) < 2:
+    environments = resolved.experiment.tuning_steps.environments
+    absent = [
+        Skipped(environment=name, why=_why(registry, name)) for name in environments if name not in inventory.machines
+    ]
+    if len(environments) - len(absent) < 2:
         raise InventoryError(
             f"experiment {resolved.experiment.name} compares guests with each other; of its tuning steps "
-            f"({', '.join(wanted)}) the inventory has fewer than two: add guests of these profiles"
+            f"({', '.join(environments)}) the inventory has fewer than two: add guests of these profiles"
         )
     return replace(resolved, skipped=(*resolved.skipped, *absent))
 
@@ -105,7 +107,7 @@ def without_unshipped(
 
 
 def _release(host: Host, release_of: Callable[[Host], str]) -> Release | None:
-    """What a machine runs; None for an unknown system, and for a guest that an interrupted run left paused."""
+    """Release of a machine; None for an unknown system, and for a guest that an interrupted run left paused."""
     try:
         return of_name(release_of(host))
     except HostLostError:
@@ -141,7 +143,7 @@ def _why(registry: Registry, profile: str) -> str:
 
 
 def _needs(registry: Registry, profile: str) -> list[str]:
-    """What a profile, and those that it is made of, need of the host."""
+    """Requirements of a profile, and of those that it is made of, on the host."""
     document = read(registry.guest_file(profile))
     made_of = [need for part in document.get("of", []) for need in _needs(registry, part)]
     return list(dict.fromkeys([*made_of, *document.get("needs", [])]))

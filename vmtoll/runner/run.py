@@ -64,7 +64,7 @@ LOSSES = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do; with `until`, up to its first look. `total_s` is wall clock, of `until` at most."""
+    """Plan of a run; with `until`, up to its first look. `total_s` is wall clock, of `until` at most."""
 
     resolved: Resolved
     order_seed: int
@@ -111,7 +111,7 @@ def on_machines(planned: Plan, inventory_path: Path, registry: Registry, limit: 
 
 
 def unmeasured(planned: Plan, run_dir: Path) -> Plan:
-    """What is left of an interrupted run; with `until`, up to its first look. The run's folder is not changed.
+    """The rest of an interrupted run; with `until`, up to its first look. The run's folder is not changed.
 
     Raises ResultsError, ExperimentError.
     """
@@ -268,7 +268,7 @@ def _changed(run_dir: Path, resolved: Resolved) -> ExperimentError:
 
 
 def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:
-    """Whether a run is one of what the experiment, and everything it names, says today."""
+    """Return whether a run is one of the experiment, and everything it names, as the files are today."""
     return (recorded.experiment, recorded.workloads, recorded.site) == (
         resolved.experiment,
         dict(resolved.workloads),
@@ -396,9 +396,9 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
     before, done_here, store = 0, 0, session.store
     for of_block in blocks:
         numbers = {trial.key: before + number for number, trial in enumerate(of_block, start=1)}
-        asked, done_before = due(of_block, _of_block(store, of_block)), done_here
-        while asked:
-            trial, attempt = asked
+        due_attempt, done_before = due(of_block, _of_block(store, of_block)), done_here
+        while due_attempt:
+            trial, attempt = due_attempt
             number, total = numbers[trial.key], blocks.scheduled
             left_s = blocks.left_s(number, done_here)
             spec = decided(trial, session.resolved, store.records())
@@ -410,8 +410,8 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
             record = Trial(session, steps).attempt()
             store.append(record)
             done_here += 1
-            asked = due(of_block, _of_block(store, of_block))
-            again = asked is not None and asked[0].key <= trial.key
+            due_attempt = due(of_block, _of_block(store, of_block))
+            again = due_attempt is not None and due_attempt[0].key <= trial.key
             tell(TrialEnded(record, number, total, blocks.left_s(number + 1, done_here), again))
         before += len(of_block)
         if done_here > done_before:

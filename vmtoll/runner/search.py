@@ -80,7 +80,7 @@ def next_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> Load:
 
 
 def met(trials: Sequence[Tried], availability_pct: float) -> bool | None:
-    """Whether the trials of one step show that the objective is met; None while more of them may decide it.
+    """Return whether the trials of one step show that the objective is met; None while more of them may decide it.
 
     The p99 decides, unless the availability is shown to be missed: a few requests that failed in one trial leave it
     open, and the analysis of the run judges it. What six trials leave open of the p99 counts as missed, as in a rate

@@ -32,13 +32,13 @@ class Serving:
         self.wrong: list[str] = []
 
     def start(self) -> tuple[int, list[Finding]]:
-        """How many cores the server has on the first machine, and where a machine is not as it must be.
+        """Start the server; return its cores on the first machine, and findings on machines in an unexpected state.
 
         Raises AgentError, HostLostError.
         """
         args = {"name": self.server, "limit_s": SERVER_LIMIT_S, "cores": self.driver.workload.cores}
-        asked = [(line, line.ask("server_start", **args)) for line in self.lines]
-        started = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in asked]
+        answers = [(line, line.ask("server_start", **args)) for line in self.lines]
+        started = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in answers]
         return int(started[0][1]["cores"]), [f for line, seen in started for f in self._unequal(line, seen)]
 
     def _unequal(self, line: AgentLine, seen: Started) -> list[Finding]:
@@ -50,27 +50,27 @@ class Serving:
         ]
 
     def handshake(self) -> list[Finding]:
-        """What the first client and each machine's server agree on in TLS, kept with the machine's facts.
+        """Parameters that the first client and each machine's server agree on in TLS, kept with the machine's facts.
 
         Raises AgentError, HostLostError.
         """
         transport = self.driver.transport
         if not transport.tls:
             return []
-        known = json.dumps(self.session.facts, sort_keys=True)
+        facts_before = json.dumps(self.session.facts, sort_keys=True)
         findings = [finding for line in self.lines for finding in self._agreed(line, transport)]
-        if json.dumps(self.session.facts, sort_keys=True) != known:
+        if json.dumps(self.session.facts, sort_keys=True) != facts_before:
             self.session.store.write_json("hosts.json", self.session.facts)
         return findings
 
     def _agreed(self, line: AgentLine, transport: Transport) -> list[Finding]:
         client, host = self.driver.client, line.host
         before: KernelTls = line.call("tls_kernel", name=self.server)
-        asked = client.ask(
+        answer = client.ask(
             "tls_handshake", host=host.seen_from(client.host), port=transport.port(host.port), alpn=transport.alpn,
             limit_s=SERVER_LIMIT_S,
         )  # fmt: skip
-        agreed: Handshake = asked.wait(SERVER_LIMIT_S + 30, [line])
+        agreed: Handshake = answer.wait(SERVER_LIMIT_S + 30, [line])
         after: KernelTls = line.call("tls_kernel", name=self.server)
         seen = {**agreed, "kernel": before["sessions"] != after["sessions"]}
         certificate = certificate_of(self.server, [self.session.reference, *self.session.facts.values()])
@@ -94,20 +94,20 @@ class Serving:
                 files = rng.sample(files, k=min(BODIES, len(files)))
             self.session.seen_whole.add(subject)
             site = self.session.resolved.site.name
-            found = self._answers(line, [{"path": f"{site}/{f['path']}", "sha256": f["sha256"]} for f in files])
-            self.checked += found["checked"]
-            self.wrong += found["wrong"]
+            answered = self._answers(line, [{"path": f"{site}/{f['path']}", "sha256": f["sha256"]} for f in files])
+            self.checked += answered["checked"]
+            self.wrong += answered["wrong"]
 
-    def _answers(self, sut: AgentLine, wanted: list[File]) -> Bodies:
+    def _answers(self, sut: AgentLine, files: list[File]) -> Bodies:
         """Ask until the server answers. Raises AgentError when it does not in time, at once when it has ended."""
         client, deadline = self.driver.client, time.monotonic() + SERVER_LIMIT_S
         transport = self.driver.transport
         port = transport.port(sut.host.port)
-        where = {"host": sut.host.seen_from(client.host), "port": port, "tls": transport.tls}
+        address = {"host": sut.host.seen_from(client.host), "port": port, "tls": transport.tls}
         while True:
-            asked = client.ask("http_check", **where, files=wanted, limit_s=ANSWER_LIMIT_S)
+            pending = client.ask("http_check", **address, files=files, limit_s=ANSWER_LIMIT_S)
             try:
-                answer: Bodies = asked.wait(SERVER_LIMIT_S + 60, [sut])
+                answer: Bodies = pending.wait(SERVER_LIMIT_S + 60, [sut])
                 return answer
             except AgentError:
                 sut.call("server_check", name=self.server)

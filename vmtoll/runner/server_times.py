@@ -26,7 +26,7 @@ class Histogram:
     counts: tuple[int, ...]
 
     def since(self, before: "Histogram") -> "Histogram | None":
-        """What was counted after `before`; None where that is no earlier state of the same histogram."""
+        """Counts after `before`; None where that is no earlier state of the same histogram."""
         grown = tuple(new - old for new, old in zip(self.counts, before.counts, strict=False))
         return Histogram(self.bounds_us, grown) if self.bounds_us == before.bounds_us and min(grown) >= 0 else None
 
@@ -60,7 +60,7 @@ class ServerTimes:
     loop_lag: Histogram
 
     def since(self, before: "ServerTimes") -> "ServerTimes | None":
-        """What was counted after `before`; None where the server has begun again from zero in between."""
+        """Counts after `before`; None where the server has begun again from zero in between."""
         service, loop_lag = self.service.since(before.service), self.loop_lag.since(before.loop_lag)
         return ServerTimes(service, loop_lag) if service and loop_lag else None
 
@@ -97,11 +97,11 @@ def _histogram(page: str, name: str) -> Histogram | None:
 
 
 def grown(before: Sequence[ServerTimes | None], after: Sequence[ServerTimes | None]) -> ServerTimes | None:
-    """What the servers of all machines counted between two readings, together.
+    """Counts of the servers of all machines between two readings, together.
 
     None when one of them tells nothing, has begun again from zero, or counts in other buckets than the rest.
     """
     parts = [new.since(old) if old and new else None for old, new in zip(before, after, strict=True)]
     times = [part for part in parts if part]
-    same_buckets = len({(each.service.bounds_us, each.loop_lag.bounds_us) for each in times}) == 1
+    same_buckets = len({(part.service.bounds_us, part.loop_lag.bounds_us) for part in times}) == 1
     return reduce(add, times) if same_buckets and len(times) == len(parts) else None

@@ -1,4 +1,4 @@
-"""What a run has at hand: the machines, the lines to them, and what is known about them."""
+"""State of a run: the machines, the lines to them, and their facts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,12 +65,14 @@ class Session:
 
     @property
     def reference(self) -> Facts:
-        """What every machine must show: the facts of the first environment's machine."""
+        """Facts that every machine must show: those of the first environment's machine."""
         return self.facts[next(iter(self.inventory.suts.values())).name]
 
     def machines(self, arm: Arm, load: Load, clients: Sequence[AgentLine]) -> "Machines":
-        """Those of a trial: as many guests as share the load, or the one machine there is, then the neighbour, where
-        its load is given, be it none.
+        """Machines of a trial.
+
+        As many guests as share the load, or the one machine there is, then the neighbour, where its load is given, be
+        it none.
         """
         suts = self.inventory.machines[arm.environment]
         suts, others = suts[: load.guests or 1], suts[load.guests or 1 :]
@@ -80,7 +82,9 @@ class Session:
             suts=[self.line(sut) for sut in suts],
             neighbour=self.line(others[0]) if others and load.neighbour else None,
             host=self.line(host) if host else None,
-            contained=frozenset(own.name for own in seen if host and self.inventory.shares_kernel(own, host)),
+            contained=frozenset(
+                machine.name for machine in seen if host and self.inventory.shares_kernel(machine, host)
+            ),
         )
 
 
@@ -127,7 +131,7 @@ class Machines:
 
     @property
     def serving(self) -> list[AgentLine]:
-        """Those that a server runs on."""
+        """Machines that a server runs on."""
         return [*self.suts, *([self.neighbour] if self.neighbour else [])]
 
     @property
@@ -137,13 +141,13 @@ class Machines:
 
     @property
     def kernels(self) -> list[AgentLine]:
-        """Those whose kernels cache what is served, guests before their host; a container's is that of `host`."""
-        own = [line for line in self.suts if line.host.name not in self.contained]
-        return [*own, *([self.host] if self.host else [])]
+        """Machines whose kernels cache the served files, guests before their host; a container's is that of `host`."""
+        lines = [line for line in self.suts if line.host.name not in self.contained]
+        return [*lines, *([self.host] if self.host else [])]
 
     @property
     def of_domains(self) -> dict[str, Any]:
-        """What the agent's `usage` on the KVM host is asked for; nothing of a container's host."""
+        """Arguments of the agent's `usage` on the KVM host; empty for a container's host."""
         domains, neighbours = (
             [line.host.vars.domain for line in lines if line.host.vars.domain]
             for lines in (self.suts, self.serving[len(self.suts) :])

@@ -150,7 +150,7 @@ class Store:
 
 
 def stopped_run(run_dir: Path) -> tuple[Manifest | None, list[TrialRecord]]:
-    """What a run holds, without locking or changing its folder; no manifest when it was killed before it wrote one.
+    """Content of a run, without locking or changing its folder; no manifest when it was killed before it wrote one.
 
     Raises ResultsError when the folder holds no run.
     """

@@ -104,8 +104,8 @@ class Trial:
 
     def _measure(self, planned: TrialRecord) -> TrialRecord:
         cold = self.driver.cold
-        if asked := self.shares_of:
-            self.driver.capacity = whole(asked, self.session.store.capacities())
+        if shared_targets := self.shares_of:
+            self.driver.capacity = whole(shared_targets, self.session.store.capacities())
         self.tell(Phase.STARTING)
         server_cores, findings = self.serving.start()
         findings += self.serving.handshake()
@@ -161,7 +161,7 @@ class Trial:
         return open_loop.measure(self.driver, self.workload)
 
     def _stolen(self, resources: Resources) -> list[Finding]:
-        """With several guests, what they take from each other is what is measured."""
+        """Findings on stolen CPU time; none with several guests: what they take from each other is what is measured."""
         serving = self.driver.machines.serving
         return gates.steal(resources.steal_pct, serving[0].host.name) if len(serving) == 1 else []
 
@@ -174,7 +174,7 @@ class Trial:
         ]
 
     def _lines_used_pct(self, run: ToolRun) -> Mapping[str, float]:
-        """Of each client's line rate, and of the server's own, which several clients together may fill."""
+        """Use in percent of each client's line rate, and of the server's, which several clients together may fill."""
         rate_mbit, sut_mbit = self.session.inventory.link_mbit, self.driver.sut.host.vars.link_mbit
         if not rate_mbit or self.workload.client == "localhost":
             return {}
@@ -189,7 +189,7 @@ class Trial:
         return used_pct
 
     def _conditions(self) -> tuple[Conditions, list[Finding]]:
-        """What the machines went through, and its findings; the per-second samples are kept."""
+        """Conditions on the machines, and their findings; the per-second samples are kept."""
         sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
         table, conditions, findings = self.watch.stop(sources)
         self.session.store.keep(f"samples/{self.name}.csv", table)
@@ -202,8 +202,8 @@ class Trial:
         if measured.logged is None:
             return
         results = measured.results(measured.logged)
-        logged = [one.latencies_us for one in results if one.latencies_us is not None]
-        sent = [one.sent_us for one in results if one.sent_us is not None]
+        logged = [result.latencies_us for result in results if result.latencies_us is not None]
+        sent = [result.sent_us for result in results if result.sent_us is not None]
         lines = [latency.histogram(latencies_us) + b"\n" for latencies_us in logged]
         self.session.store.keep(f"histograms/{self.name}.hdr", b"".join(lines))
         if sent:
@@ -211,10 +211,10 @@ class Trial:
             self.session.store.keep(f"histograms/{self.name}.csv", by_second)
 
     def _keep_telemetry(self, measured: Measured) -> None:
-        """What the KVM host saw of the guest, during each tool."""
+        """Keep the KVM host's figures of the guest, during each tool."""
         counted = {
             run.role.value: usage.telemetry(run.before, run.after, run.result.transactions) for run in measured.runs
         }
-        document = {role: asdict(one) for role, one in counted.items() if one}
+        document = {role: asdict(figures) for role, figures in counted.items() if figures}
         if document:
             self.session.store.keep(f"telemetry/{self.name}.json", json.dumps(document, indent=1).encode() + b"\n")

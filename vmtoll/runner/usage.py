@@ -1,4 +1,4 @@
-"""What a server, its host and the machines have used and seen, between two readings."""
+"""Resources that a server, its host and the machines have used between two readings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,12 +33,12 @@ class Usage:
 
     @property
     def on_sut(self) -> bool:
-        """Whether the client is on the machine under test."""
+        """Return whether the client is on the machine under test."""
         return any(reading is sut for reading in self.clients.values() for sut in self.suts.values())
 
     @property
     def energy_uj(self) -> Mapping[str, list[int]]:
-        """Of the physical machine that the server ran on; see the agent's `energy_uj`."""
+        """Energy of the physical machine that the server ran on; see the agent's `energy_uj`."""
         return (self.host or next(iter(self.suts.values())))["energy"]
 
     @property
@@ -67,9 +67,9 @@ def read_usage(machines: Machines, server: str, port: int) -> Usage:
     clients, suts, host = machines.clients, machines.suts, machines.host
     remote = (suts[0].host.seen_from(clients[0].host), port)
     asked_host = host.ask("usage", **machines.of_domains) if host else None
-    asked = [(line, line.ask("usage", server=server, remote=remote if line in clients else None)) for line in suts]
-    asked += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
-    readings = {line.host.name: answer.wait(_LIMIT_S) for line, answer in asked}
+    pending = [(line, line.ask("usage", server=server, remote=remote if line in clients else None)) for line in suts]
+    pending += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
+    readings = {line.host.name: answer.wait(_LIMIT_S) for line, answer in pending}
     return Usage(
         suts={line.host.name: readings[line.host.name] for line in suts},
         clients={line.host.name: readings[line.host.name] for line in clients},
@@ -78,7 +78,7 @@ def read_usage(machines: Machines, server: str, port: int) -> Usage:
 
 
 def grown(before: Usage, after: Usage, figure: Callable[[Reading], float]) -> float:
-    """By how much a figure of the machines under test grew, all together."""
+    """Growth of a figure of the machines under test, all together."""
     return float(sum(figure(after.suts[name]) - figure(old) for name, old in before.suts.items()))
 
 
@@ -117,8 +117,10 @@ def energy_j(before: Usage, after: Usage) -> float | None:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """What grew between two readings, in all, of several guests together: CPU seconds by kind of QEMU's threads, KVM's
-    counters, interrupts. `kvm` is None where KVM does not run the guest, or its counters cannot be read.
+    """Growth between two readings, in all, of several guests together.
+
+    CPU seconds by kind of QEMU's threads, KVM's counters, interrupts. `kvm` is None where KVM does not run the guest,
+    or its counters cannot be read.
     """
 
     requests: int
@@ -175,7 +177,7 @@ def _grown(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
 
 
 def _counted(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
-    """By how much each counter grew; those that did not are left out."""
+    """Growth of each counter; those that did not grow are left out."""
     return {name: times for name, times in _grown(old, new).items() if times > 0}
 
 
@@ -190,7 +192,7 @@ def drop(kernels: Sequence[AgentLine]) -> None:
 
 
 def read_mb(before: Usage, after: Usage) -> tuple[float, float | None]:
-    """What the kernels of the machines under test, and of a guest's host, read from their disks, in 10⁶ bytes."""
+    """Reads from disk of the kernels of the machines under test, and of a guest's host, in 10⁶ bytes."""
     own_mb = grown(before, after, lambda sut: sut["read_kib"]) * 1024 / 1e6
     if before.domain_s is None or not before.host or not after.host:
         return own_mb, None

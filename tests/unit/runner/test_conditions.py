@@ -121,12 +121,12 @@ def test_background_cpu_is_what_neither_we_nor_our_namespaces_used() -> None:
         10, {"0": 2.0, "1": 8.0},
         p1=["server", 5.0, 0b11, "a", True], p2=["yes", 8.0, 0b11, "a", False], p3=["lab", 9.0, 0b11, "b", False],
     )  # fmt: skip
-    seen = background_cpu(before, after, own=frozenset({"b"}))
+    seen = background_cpu(before, after, our_namespaces=frozenset({"b"}))
     assert (seen.spent_s, seen.idle_pct, seen.process) == (0.0, 50.0, "yes (pid 2)"), (
         "ours explain all ten busy seconds"
     )
     after["processes"]["3"][1] = 2.0
-    seen = background_cpu(before, after, own=frozenset({"b"}))
+    seen = background_cpu(before, after, our_namespaces=frozenset({"b"}))
     assert (seen.spent_s, seen.share_pct) == (3.0, 15.0)
 
 
