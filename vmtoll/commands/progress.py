@@ -51,9 +51,14 @@ _BEFORE: dict[type[Event], tuple[str, str]] = {
 }
 
 
+MOST_BLOCKS = 12  # that a log has a line for: a run is one screen
+
+
 def lines_of(event: Event) -> list[str]:
     """The lines of a log for an event; none for a step within a trial, and for a trial without an accident."""
     match event:
+        case BlockEnded(block, blocks) if block < blocks and block % math.ceil(blocks / MOST_BLOCKS):
+            return []
         case TrialStep():
             first = event.phase is Phase.CAPACITY and event.attempt == 1
             return [f"capacity: {_step(event)}"] if first else []

@@ -79,6 +79,9 @@ BLOCK = BlockEnded(1, 6, {Validity.VALID: 8, Validity.SUSPECT: 2}, 240.0)
         ),
         (BLOCK, ["block 1 of 6: 8 valid, 2 suspect, 0 invalid, 4 min left"]),
         (replace(BLOCK, block=6, left_s=0.0), ["block 6 of 6: 8 valid, 2 suspect, 0 invalid"]),
+        (replace(BLOCK, block=1, blocks=25), []),
+        (replace(BLOCK, block=3, blocks=25), ["block 3 of 25: 8 valid, 2 suspect, 0 invalid, 4 min left"]),
+        (replace(BLOCK, block=25, blocks=25, left_s=0.0), ["block 25 of 25: 8 valid, 2 suspect, 0 invalid"]),
         (
             LookEnded(LOOK, 10, None),
             [
