@@ -67,9 +67,8 @@ class Characteristic:
     """Characteristics of pages with `blocks` blocks each. `false_alarms`: the share with any wrong "faster" or
     "slower".
 
-    `false_alarms`: the share with any wrong "faster" or "slower". `detectable`: the smallest difference of one
-    throughput that four of five pages find, a fraction; None where no page should be asked, because it is sure of
-    differences that are none.
+    `detectable`: the smallest difference of one throughput that four of five pages find, a fraction; None where no page
+    should be asked, because it is sure of differences that are none.
     """
 
     noise: Noise

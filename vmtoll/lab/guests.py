@@ -70,12 +70,12 @@ def make_guests(
     if present:
         variables |= {"kvm_guest_image_source": str(image.ensure(say, release)), "kvm_guest_host_key": str(host_key())}
     if guests:
-        narrowed = ",".join([*lists, *(one.name for one in present)])
+        narrowed = ",".join([*lists, *(vm.name for vm in present)])
         play(
             "guests.yml", "-e", json.dumps(variables), "--limit", narrowed, *options,
             inventory=inventory, quiet=quiet, changes=changes,
         )  # fmt: skip
-    return [one.name for one in guests if one.state == "absent"]
+    return [vm.name for vm in guests if vm.state == "absent"]
 
 
 def _kvm_hosts(guests: Sequence[Guest]) -> list[str]:

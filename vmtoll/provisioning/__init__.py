@@ -1,1 +1,1 @@
-"""What the controller builds once for the machines: servers, sites, load tools."""
+"""Builds of the controller for the machines: servers, sites, load tools."""

@@ -1,4 +1,4 @@
-"""What is made once on the controller and goes to the machines: servers, site content, load tools."""
+"""Archives that the controller makes once and copies to the machines: servers, site content, load tools."""
 
 import tarfile
 from collections.abc import Sequence

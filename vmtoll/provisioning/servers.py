@@ -28,7 +28,7 @@ UNITS = "/etc/systemd/system"
 
 @dataclass(frozen=True)
 class Policy:
-    """What is alike for all servers of a lab."""
+    """Settings that all servers of a lab share."""
 
     port: int = 8080
     workers: int = 1
@@ -36,7 +36,7 @@ class Policy:
 
     @property
     def tls(self) -> dict[str, str | int]:
-        """What the template of a server that speaks TLS needs to know."""
+        """Values for the template of a server that speaks TLS."""
         return {
             "port": tls_port(self.port, resumption=False),
             "resumption_port": tls_port(self.port, resumption=True),
@@ -49,7 +49,7 @@ class Policy:
 
     @property
     def metrics_port(self) -> int:
-        """Of the loopback: where a server tells its metrics."""
+        """Port of the loopback on which a server tells its metrics."""
         return self.port - 1
 
 
@@ -59,7 +59,7 @@ def definitions() -> list[ServerDefinition]:
 
 
 def of_release(release: Release) -> list[ServerDefinition]:
-    """Those that this release ships, or that come from no package."""
+    """Return the servers that this release ships, or that come from no package."""
     return [server for server in definitions() if release.suite not in server.not_in]
 
 
@@ -144,7 +144,7 @@ def _render(template: Path, server: ServerDefinition, policy: Policy, release: R
 
 
 def _description(server: ServerDefinition, policy: Policy, files: list[str]) -> bytes:
-    """What the runner must know of a server, and the files that go when the catalogue no longer has it."""
+    """Return what the runner must know of a server, and the files that go when the catalogue no longer has it."""
     ports = server.ports or [policy.port]
     facts = {
         "name": server.name,
