@@ -20,6 +20,7 @@ pre:focus-visible, .table-scroll:focus-visible { outline: 3px solid #b35c00; out
 [data-bs-theme=light] .bs-sidebar .nav-link { color: #005a9c; }
 @media print {
   .navbar, footer, .bs-sidebar, .headerlink { display: none; }
+  :root { color-scheme: light !important; }
   body { background: #fff !important; padding: 0; }
   [role=main], [role=main] * { color: #000 !important; background: none !important; box-shadow: none !important; }
   pre, pre code { white-space: pre-wrap !important; overflow-wrap: anywhere; }

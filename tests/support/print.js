@@ -9,6 +9,7 @@ for (const e of [document.documentElement, ...document.body.querySelectorAll(":n
   const style = getComputedStyle(e);
   if (shown(e) && luminance(style.backgroundColor) < 0.8) faults.push(`dark: ${e.outerHTML.slice(0, 120)}`);
 }
+if (getComputedStyle(document.documentElement).colorScheme !== "light") faults.push("dark: the margins of the sheet");
 for (const d of document.querySelectorAll("details")) {
   if (shown(d) && d.lastElementChild.getBoundingClientRect().height === 0) faults.push(`closed: ${d.textContent.trim().slice(0, 60)}`);
 }
