@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -136,7 +137,7 @@ def _exit_code(command: Callable[[], object]) -> int:
     except OSError as error:
         if error.errno not in _FOR_THE_USER:
             raise
-        return _failed(": ".join(str(part) for part in (error.filename, error.strerror) if part))
+        return _failed(": ".join(str(part) for part in (error.filename, _cause(error)) if part))
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
@@ -145,6 +146,13 @@ def _exit_code(command: Callable[[], object]) -> int:
         code = INTERRUPTED
     kept = "; what was measured is kept" if _MEASURE.intersection(sys.argv[1:2]) else ""
     return _failed(f"interrupted{kept}", INTERRUPTED) if code == INTERRUPTED else code
+
+
+def _cause(error: OSError) -> str | None:
+    """What the system says; where a folder was to be made, that a file is in the way."""
+    if isinstance(error, FileExistsError) and error.filename and Path(os.fsdecode(error.filename)).is_file():
+        return "is a file, not a folder"
+    return error.strerror
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
@@ -160,7 +168,7 @@ def _misused(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(message)
         return int(error.exit_code)
-    text = " ".join(message.replace("Value error, ", "").replace("Input should be", "it must be").split())
+    text = " ".join(message.replace("Value error, ", "").replace("Input should be", "must be").split())
     text = text.partition(", unable to parse")[0]
     return _failed(f"{text[:1].lower()}{text[1:]}; see `{command} --help`")
 

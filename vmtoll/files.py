@@ -1,6 +1,7 @@
 """Files that survive a crash, drafts that leave nothing behind, and errors of writing that name the file."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -58,6 +59,12 @@ def writing(path: Path, draft: Path | None = None) -> Iterator[None]:
 def cause_of(error: OSError | ValueError) -> str:
     """Reason why a file cannot be read or written, without its name and without `[Errno 13]`."""
     return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
+
+
+def first_line(error: Exception) -> str:
+    """Return what DuckDB says first, without its class of error: the lines after it quote data and SQL."""
+    line = (str(error).splitlines() or [""])[0]
+    return re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", line).rstrip(".")
 
 
 def sync_folder(folder: Path) -> None:

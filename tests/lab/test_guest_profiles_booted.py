@@ -79,5 +79,5 @@ def test_missing_host_prerequisites_are_reported_before_a_guest_is_made(guests: 
     asked = [VMTOLL, "lab", "up", "--guests", "kvm-hugepages,kvm-hugepages"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
-    assert "1024 MiB of free huge pages are missing: sysctl vm.nr_hugepages with 512 more than now" in done.stdout
+    assert "lack 1024 MiB of free huge pages; right after the host's boot, raise vm.nr_hugepages by 512" in done.stderr
     assert not list((guests / "guests").glob("*.xml"))

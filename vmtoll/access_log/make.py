@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import yaml
 from vmtoll.access_log.files import File, Objects, draw
 from vmtoll.access_log.read import Lines, database, read
 from vmtoll.access_log.traffic import Summary, traffic
+from vmtoll.files import write_durably
 from vmtoll.model.errors import LogError
 
 # Every machine holds the site, and its manifest is made in memory.
@@ -74,9 +76,14 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
     try:
         (output / "sites").mkdir(parents=True, exist_ok=True)
         for file, text in zip(files, texts, strict=True):
-            file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise LogError(f"{error.filename}: {error.strerror}") from None
+            write_durably(file, text.encode())
+    except BaseException as error:
+        for file in files:  # none was there before
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise LogError(f"{error.filename}: {error.strerror}") from None
+        raise
     return Made(files, summary)
 
 
@@ -162,7 +169,7 @@ def _free(output: Path, name: str) -> list[Path]:
         raise LogError(f"--name {name}: give lower-case letters, digits and hyphens, for it becomes a file's name")
     files = [output / f for f in (f"{name}.yml", f"{name}-sweep.yml", f"sites/{name}.yml", f"{name}.summary.json")]
     if taken := next((file for file in files if file.exists()), None):
-        raise LogError(f"{taken} is there already: remove it, or give another --name")
+        raise LogError(f"{taken} exists; remove it, or give another --name")
     return files
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 
+from vmtoll.files import first_line
 from vmtoll.model.errors import LogError
 
 MEMORY_LIMIT_MB = 200  # of DuckDB; what it cannot hold it writes to the temporary folder
@@ -25,6 +26,7 @@ _TELL_EVERY_S = 5.0
 _LINE = r'^([^ ]+) [^ ]+ [^ ]+ \[([^\]]+)\] "((?:[^"\\]|\\.)*)" ([0-9]{3} (?:[0-9]+|-))(?:[ \r]|$)'
 
 # The kind of file that stands for a suffix; every other suffix, and none, is a page.
+_BEGIN_BYTES = 65_536  # of a file, to tell a text
 _SUFFIXES = {
     "gif": "gif png ico bmp",
     "jpeg": "jpg jpeg",
@@ -115,10 +117,12 @@ def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[s
 
 
 def _check(file: Path) -> None:
-    """The file can be read, and a .zst is whole: DuckDB sees that a .gz is cut short, but not a .zst."""
+    """The file can be read, and a plain one is a text. A .zst is whole: DuckDB sees this of a .gz alone."""
     try:
-        with file.open("rb"):
-            pass
+        with file.open("rb") as stream:
+            begin = stream.read(_BEGIN_BYTES)
+        if b"\0" in begin and b'] "' not in begin and file.suffix not in {".gz", ".zst"}:  # a crash may leave zeros
+            raise LogError(f"{file}: not a text; give an access log in the combined format, plain, .gz or .zst")
         if file.suffix == ".zst":
             done = subprocess.run(["zstd", "--test", "--quiet", file], capture_output=True, text=True, check=False)
             if done.returncode != 0:
@@ -167,9 +171,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        message = str(error).splitlines()[0]
         raise LogError(
-            f"the log cannot be read: {message} (TMPDIR names the folder for what memory cannot hold)"
+            f"the log cannot be read: {first_line(error)}; TMPDIR names the folder for what memory cannot hold"
         ) from None
 
 

@@ -148,7 +148,7 @@ class Campaign:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UserError(
-                    f"{self.folder}: another process is running this campaign; wait for it, or choose another --output."
+                    f"{self.folder}: another process is running this campaign; wait for it, or choose another --output"
                 ) from None
             yield
 
@@ -166,8 +166,8 @@ class Campaign:
         for name, experiment in planned.items():
             if before.get(name, experiment) != experiment:
                 raise UserError(
-                    f"{file}: experiment {name} has changed since the campaign began (or has another scale): "
-                    "begin another one with --output."
+                    f"{file}: experiment {name} has changed since the campaign began (or has another scale); "
+                    "begin another one with --output"
                 )
         return Record(
             campaign=self.name,
@@ -229,7 +229,7 @@ def _read(file: Path) -> Record:
     try:
         return Record.model_validate_json(file.read_bytes())
     except ValidationError:
-        raise UserError(f"{file}: not a campaign of this version: begin another one with --output.") from None
+        raise UserError(f"{file}: not a campaign of this version; begin another one with --output") from None
 
 
 def _now() -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from vmtoll.analysis.percentiles import connect, ranked
 from vmtoll.analysis.statistics import fewest_requests
+from vmtoll.files import first_line
 from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Code, Role
@@ -187,7 +188,7 @@ class Dataset:
             self._read_trials()
         except (duckdb.Error, LoadError) as error:
             self.database.close()
-            raise LoadError(f"{location}: {str(error).splitlines()[0]}") from error
+            raise LoadError(f"{location}: {first_line(error)}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -243,7 +244,7 @@ class Dataset:
         listed = self.database.execute(f"SELECT file FROM glob({self._files('trials', self.campaign)}) ORDER BY file")
         files = [_quoted(str(file)) for (file,) in listed.fetchall()]
         if not files:
-            raise LoadError(f"no campaign {self.campaign}")
+            raise LoadError(f"no campaign {self.campaign} here; choose another --campaign")
         # For a file older than a column.
         none = ", ".join(["NULL::VARCHAR AS hardware", *(f'NULL::DOUBLE AS "{name}"' for name in FIELDS)])
         figures = ", ".join(f'"{name}"' for name in FIELDS)
@@ -259,10 +260,11 @@ class Dataset:
         campaigns = [str(name) for (name,) in listed]
         if not campaigns:
             raise LoadError(
-                "no campaign: no file trials/campaign=…/testbed=…/experiment=…/*.parquet (vmtoll partition)"
+                "no campaign here (trials/campaign=…/testbed=…/experiment=…/*.parquet); "
+                "write one with `vmtoll partition`"
             )
         if len(campaigns) > 1:
-            raise LoadError(f"holds the campaigns {', '.join(campaigns)}: name one (--campaign)")
+            raise LoadError(f"holds the campaigns {', '.join(campaigns)}; choose one with --campaign")
         return campaigns[0]
 
     def _files(self, table: str, campaign: str) -> str:

@@ -28,7 +28,7 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
     check_name("test bed", testbed)
     run = load_run(run_dir)
     if run.manifest.status != "complete":
-        raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}: finish the run first (--resume)")
+        raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}; finish the run first with --resume")
     files = []
     for table, write in _WRITERS.items():
         file = _file(dataset, table, campaign, testbed, run.manifest)
@@ -53,7 +53,9 @@ def keep(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
 def check_name(kind: str, name: str) -> None:
     """Raises LoadError when a campaign or a test bed (`kind`) cannot be named so."""
     if not NAME.fullmatch(name):
-        raise LoadError(f"{kind} {name!r}: letters, digits, dot, dash and underscore only: it becomes a folder's name")
+        raise LoadError(
+            f"{kind} {name!r}: letters, digits, dot, dash and underscore only, for it becomes a folder's name"
+        )
 
 
 def write_page(dataset: str, campaign: str | None, output: Path, memory_mb: int) -> Path:

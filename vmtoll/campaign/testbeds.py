@@ -38,7 +38,10 @@ def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
     beds = [_bed(name, hosts, matched, data) for name, hosts in (groups or {WHOLE: everyone}).items()]
     beds_with_client = [bed for bed in beds if clients.intersection(bed.hosts)]
     if not beds_with_client:
-        raise UserError(f"{inventory}: no test bed with a client" + (f" matches --limit {limit}." if limit else "."))
+        raise UserError(
+            f"{inventory}: no test bed with a client"
+            + (f" matches --limit {limit}" if limit else "; add one to the group `clients`")
+        )
     return beds_with_client
 
 
@@ -61,7 +64,7 @@ def _check_apart(inventory: Path, groups: Mapping[str, Sequence[str]]) -> None:
         for host in hosts:
             if host in home:
                 raise UserError(
-                    f"{inventory}: {host} is in the test beds {home[host]} and {name}, which measure at the same time: "
-                    "leave it in one."
+                    f"{inventory}: {host} is in the test beds {home[host]} and {name}, which measure at the same time; "
+                    "leave it in one"
                 )
             home[host] = name

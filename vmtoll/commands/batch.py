@@ -78,7 +78,7 @@ def newest(results: Path) -> list[Path]:
     """The runs of the newest batch. Raises UserError when there is none."""
     files = sorted(results.glob("all-*.json"), key=lambda file: file.stat().st_mtime)
     if not files:
-        raise UserError(f"{results}: no batch (all-<scale>.json); name the runs, or begin with `vmtoll run all`.")
+        raise UserError(f"{results}: no batch (all-<scale>.json); name the runs, or begin with `vmtoll run all`")
     return [results / name / run_id for name, run_id in _read(files[-1]).runs.items()]
 
 
@@ -86,7 +86,7 @@ def _read(file: Path) -> _Recorded:
     try:
         return _Recorded.model_validate_json(file.read_bytes())
     except ValidationError:
-        raise UserError(f"{file}: not the record of a batch; remove it, and run `vmtoll run all` again.") from None
+        raise UserError(f"{file}: not the record of a batch; remove it, and run `vmtoll run all` again") from None
 
 
 @dataclass(frozen=True)

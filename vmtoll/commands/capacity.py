@@ -7,6 +7,7 @@ import typer
 from pydantic import ValidationError
 
 from vmtoll.commands.options import JsonOption, RunArgument
+from vmtoll.model.document import plain
 from vmtoll.model.errors import UserError
 
 
@@ -45,7 +46,7 @@ def capacity(
         )  # fmt: skip
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{first['loc'][0]}: {first['msg']} (got {first['input']})") from error
+        raise UserError(f"{first['loc'][0]}: {plain(first['msg'])} (got {first['input']})") from error
     answer = planner.capacity(load_run(folder), slo, demand)
     if answer.is_empty:
         raise UserError(f"{folder}: {NO_SWEEP}")

@@ -92,7 +92,10 @@ def read(host: Host, uri: str, domain: str) -> dict[str, Any]:
         last = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
         raise AgentError(f"{host.name}: the guest's definition could not be read: {last}") from None
     if answer.get("error"):
-        raise UserError(f"{host.name}: libvirt at {uri}: {answer['error']}; name another URI with --connect.")
+        cause = answer["error"]
+        raise UserError(
+            f"{host.name}: libvirt at {uri}: {cause[:1].lower()}{cause[1:]}; start libvirtd, or give another --connect"
+        )
     if "xml" not in answer:
         raise UserError(f"{host.name}: libvirt at {uri}: {unknown('guest', domain, answer['domains'])}")
     return answer

@@ -102,8 +102,8 @@ def _possible(published: Manifest, registry: Registry, environments: set[str]) -
     for key, names in kept.items():
         if not names or (key == "environments" and (METAL not in names or len(names) < 2)):
             raise UserError(
-                f"This experiment cannot run here: of its {key} ({', '.join(getattr(asked, key))}) "
-                f"these are available: {', '.join(names) or 'none'}."
+                f"experiment {asked.name} cannot run here: of its {key} ({', '.join(getattr(asked, key))}) "
+                f"these are available: {', '.join(names) or 'none'}"
             )
     others = {
         "users": {name: users for name, users in asked.users.items() if name in workloads},
@@ -156,8 +156,8 @@ def _check_site(site: Site, registry: Registry) -> None:
         here = None
     if here != site:
         raise UserError(
-            f"{file} differs from the published site: write `site` of the bundle's run.json "
-            "there (without its name) and provision the machines again."
+            f"{file} differs from the published site; write `site` of the bundle's run.json "
+            "there (without its name) and provision the machines again"
         )
 
 
@@ -183,5 +183,5 @@ def _write(file: Path, document: BaseModel) -> Path:
 def _safe(name: str) -> str:
     """A name out of a bundle becomes a file's name here. Raises UserError when it is more than a name."""
     if not _NAME.fullmatch(name):
-        raise UserError(f"run.json of the bundle: {name!r} is not a name of an experiment, a workload or a site.")
+        raise UserError(f"run.json of the bundle: {name!r} is not a name of an experiment, a workload or a site")
     return name

@@ -8,7 +8,7 @@ from vmtoll.lab import embedded
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import HostVars
 from vmtoll.shell import Changes, play
-from vmtoll.spec.inventory import read_inventory
+from vmtoll.spec.inventory import members, read_inventory
 
 
 def tune(
@@ -37,7 +37,8 @@ def untune(
 ) -> None:
     """Restore the settings from before `vmtoll tune`. Untuned hosts do not change."""
     path = inventory or embedded.require()
-    read_inventory(path, limit)  # Ansible would restore nothing on a file that it cannot parse, and call that success
+    if not members(read_inventory(path, limit), "all"):  # Ansible would call that success
+        raise UserError(f"{path}: no host to restore; give an --inventory with hosts")
     _play(path, limit, "restored", check=check, as_json=as_json)
 
 

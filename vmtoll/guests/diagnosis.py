@@ -29,7 +29,7 @@ def diagnose(xml: str, facts: Facts) -> tuple[Step, ...]:
     try:
         domain = ET.fromstring(xml)
     except ET.ParseError as error:
-        raise UserError(f"libvirt's definition of the guest is not XML ({error}); check `virsh dumpxml`.") from error
+        raise UserError(f"libvirt's definition of the guest is not XML ({error}); check `virsh dumpxml`") from error
     return tuple(step for look in _LOOKS for step in look(domain, facts))
 
 

@@ -49,7 +49,7 @@ def render(profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGE
         text = environment.get_template("domain.xml.j2").render(variables)
         tree = ET.fromstring(text)
     except (TemplateError, ET.ParseError, IndexError) as error:
-        raise UserError(f"{guest.name}: the profile {profile.name} does not fit it: {error}.") from error
+        raise UserError(f"{guest.name}: the profile {profile.name} does not fit it: {error}") from error
     ET.indent(tree)
     return ET.tostring(tree, encoding="unicode") + "\n"
 

@@ -18,10 +18,12 @@ def virsh(uri: str, verb: str, *words: str) -> str:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False,
                               env={**os.environ, "LC_ALL": "C"})  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"virsh {verb}: {error}") from error
-    if done.returncode:
-        raise RuntimeError(" ".join(done.stderr.split())[:300])
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"virsh {verb}: no answer within {error.timeout:g} s") from error
+    except OSError as error:
+        raise RuntimeError(f"virsh: {error.strerror}") from error
+    if done.returncode:  # virsh says first what failed, and last why
+        raise RuntimeError(" ".join(done.stderr.rpartition("error: ")[2].split())[:300])
     return done.stdout.strip()
 
 

@@ -84,7 +84,7 @@ def guest(host: Host) -> Guest:
     if environment != profile:
         raise InventoryError(
             f"{host.source}: {host.name}: vmtoll_environment is {environment!r} and vmtoll_profile {profile!r}; "
-            "make them the same."
+            "make them the same"
         )
     given = {
         name: value for name, value in host.vars.model_dump(exclude_none=True).items() if name in Guest.model_fields
@@ -94,7 +94,7 @@ def guest(host: Host) -> Guest:
         described = Guest(name=host.name, **(defaults | given))
         described.ip()
     except ValidationError as error:
-        raise InventoryError(f"{host.source}: {host.name}: {Guest.mistake(error)}.") from error
+        raise InventoryError(f"{host.source}: {host.name}: {Guest.mistake(error)}") from error
     except ValueError as error:
-        raise InventoryError(f"{host.source}: {host.name}: vmtoll_address, vmtoll_prefix: {error}.") from error
+        raise InventoryError(f"{host.source}: {host.name}: vmtoll_address, vmtoll_prefix: {error}") from error
     return described

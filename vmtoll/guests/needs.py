@@ -35,7 +35,7 @@ def lacking(
             if need not in _CHECKS:
                 raise UserError(f"{guest.profile}.yml: needs: {unknown('need', need, sorted(_CHECKS))}")
             if lack := _CHECKS[need](guest, profile, facts):
-                lacks.append(f"{guest.name} ({guest.profile}): {lack}.")
+                lacks.append(f"{guest.name} ({guest.profile}): {lack}")
         if guest.libvirt_name in running:
             continue
         size_mib = guest.memory_mib or int(profile.values["memory_mib"])
@@ -46,13 +46,13 @@ def lacking(
     if pages < 0:
         size_kib = facts["hugepages"]["size_kib"]
         lacks.append(
-            f"All guests together lack {-pages} MiB of free huge pages: "
-            f"sysctl vm.nr_hugepages with {-(-(-pages * 1024) // size_kib)} more than now, right after the host's boot."
+            f"all guests together lack {-pages} MiB of free huge pages; right after the host's boot, raise "
+            f"vm.nr_hugepages by {-(-(-pages * 1024) // size_kib)}"
         )
     if memory_mib > facts["memory_available_mib"]:
         lacks.append(
-            f"All guests together: {memory_mib} MiB are wanted and {facts['memory_available_mib']} MiB of memory are "
-            "available: make fewer guests, or smaller ones with vmtoll_memory_mib."
+            f"all guests together: {memory_mib} MiB are wanted and {facts['memory_available_mib']} MiB of memory are "
+            "available; make fewer guests, or smaller ones with vmtoll_memory_mib"
         )
     return lacks
 
@@ -67,50 +67,52 @@ def _kvm(guest: Guest, profile: Profile, facts: Facts) -> str:
     if guest.accelerator != "kvm" or not facts["kvm"]:
         return ""
     why = f"{facts['kvm']}{module_text(facts)}"
-    return f"KVM does not work ({why}): switch virtualization on in the firmware and load kvm_intel or kvm_amd"
+    return f"KVM does not work ({why}); switch virtualization on in the firmware and load kvm_intel or kvm_amd"
 
 
 def _cpus(guest: Guest, profile: Profile, facts: Facts) -> str:
     missing = sorted(set(guest.cpu_list) - set(facts["cpus"]))
-    return f"the host has no CPU {missing[0]}: vmtoll_cpus is {guest.cpus}" if missing else ""
+    return (
+        f"the host has no CPU {missing[0]}, but vmtoll_cpus is {guest.cpus}; name CPUs of the host" if missing else ""
+    )
 
 
 def _bridge(guest: Guest, profile: Profile, facts: Facts) -> str:
     if profile.values["nic_type"] != "bridge" or guest.bridge in facts["interfaces"]:
         return ""
-    return f"there is no bridge {guest.bridge}: make it, or name another in vmtoll_bridge"
+    return f"there is no bridge {guest.bridge}; make it, or name another in vmtoll_bridge"
 
 
 def _vhost_net(guest: Guest, profile: Profile, facts: Facts) -> str:
     if guest.accelerator != "kvm" or facts["vhost_net"]:  # an emulated guest has QEMU's own virtio
         return ""
-    return "/dev/vhost-net is missing: modprobe vhost_net, or take the profile kvm-virtio-nvhost"
+    return "/dev/vhost-net is missing; modprobe vhost_net, or take the profile kvm-virtio-nvhost"
 
 
 def _pinning(guest: Guest, profile: Profile, facts: Facts) -> str:
     if guest.vcpu_count <= len(guest.cpu_list):
         return ""
-    return f"{guest.vcpu_count} virtual CPUs cannot have a CPU each of vmtoll_cpus {guest.cpus}: name more of them"
+    return f"{guest.vcpu_count} virtual CPUs cannot have a CPU each of vmtoll_cpus {guest.cpus}; name more of them"
 
 
 def _hugepages(guest: Guest, profile: Profile, facts: Facts) -> str:
-    return "" if facts["hugetlbfs"] else "no hugetlbfs is mounted: systemctl start dev-hugepages.mount"
+    return "" if facts["hugetlbfs"] else "no hugetlbfs is mounted; systemctl start dev-hugepages.mount"
 
 
 def _macvtap(guest: Guest, profile: Profile, facts: Facts) -> str:
     if not facts["macvtap"]:
-        return "the host's kernel has no macvtap: modprobe macvtap, or boot Debian's own kernel"
+        return "the host's kernel has no macvtap; modprobe macvtap, or boot Debian's own kernel"
     if guest.uplink not in facts["interfaces"]:
-        return f"there is no network card {guest.uplink!r}: name one in vmtoll_uplink"
+        return f"there is no network card {guest.uplink!r}; name one in vmtoll_uplink"
     return ""
 
 
 def _sriov(guest: Guest, profile: Profile, facts: Facts) -> str:
     if not facts["iommu"]:
-        return "the IOMMU is off: switch it on in the firmware, and boot with intel_iommu=on or amd_iommu=on"
+        return "the IOMMU is off; switch it on in the firmware, and boot with intel_iommu=on or amd_iommu=on"
     if guest.vf not in facts["vfs"]:
-        existing = ", ".join(sorted(facts["vfs"])) or "none; write how many to the card's sriov_numvfs in /sys"
-        return f"there is no virtual function {guest.vf!r}: name one in vmtoll_vf (there are: {existing})"
+        existing = ", ".join(sorted(facts["vfs"])) or "none, so write how many to the card's sriov_numvfs in /sys"
+        return f"there is no virtual function {guest.vf!r}; name one in vmtoll_vf (there are: {existing})"
     return ""
 
 

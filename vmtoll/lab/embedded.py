@@ -27,7 +27,7 @@ LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
 def need_root() -> None:
     """Raise UserError unless this is root."""
     if os.geteuid() != 0:
-        raise UserError("The embedded lab needs root, for namespaces and mounts: run it as root or by sudo.")
+        raise UserError("the embedded lab needs root, for namespaces and mounts; run vmtoll as root or by sudo")
 
 
 def up(link: str, say: Say, shape: topology.Shape | None = None, release: Release | None = None) -> None:
@@ -36,7 +36,7 @@ def up(link: str, say: Say, shape: topology.Shape | None = None, release: Releas
     One of this shape and release that is up and answers only gets that link; another one is replaced.
     """
     if not LINK.fullmatch(link):
-        raise UserError(f"Link {link!r}: give `unshaped`, or a rate such as `100mbit` or `1gbit`.")
+        raise UserError(f"--link {link!r}: not a rate; give `unshaped`, or a rate such as `100mbit` or `1gbit`")
     shape = shape or topology.shape()
     _check_link(link, virtual=bool(shape.inventory))
     release = release or _own_release()
@@ -86,7 +86,7 @@ def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str,
         }
     guests = shape.described_guests(kind, str(cpus - 1))
     if lacks := needs.lacking(guests, kvm_host.facts() | {"interfaces": [topology.BRIDGE, topology.UPLINK]}):
-        raise UserError(" ".join(lacks))
+        raise UserError("; ".join(lacks))
     return {
         "embedded_lab_cpus": cpus,
         "embedded_lab_sut_cpus": str(cpus - 1),
@@ -128,7 +128,7 @@ def _set_link(link: str) -> bool:
     if built.get("link") == link:
         return False
     if not (LAB / "variables.json").exists():
-        raise UserError("The embedded lab was built by an earlier vmtoll; rebuild it as root with `make lab-up`.")
+        raise UserError("the embedded lab was built by an earlier vmtoll; rebuild it as root with `vmtoll lab up`")
     variables = json.loads((LAB / "variables.json").read_text())
     _check_link(link, virtual=bool(variables["embedded_lab_inventory"]))
     _record(built | {"link": "unknown"})  # as long as it is being changed
@@ -140,9 +140,7 @@ def _set_link(link: str) -> bool:
 def _check_link(link: str, *, virtual: bool) -> None:
     """Raise UserError for a rate that the links of virtual machines would not have: they are not shaped."""
     if virtual and link != "unshaped":
-        raise UserError(
-            f"Link {link!r}: the links of virtual machines are not shaped; only `unshaped` is possible here."
-        )
+        raise UserError(f"link {link!r}: the links of virtual machines are not shaped; choose `unshaped`")
 
 
 def down(say: Say) -> None:
@@ -199,7 +197,7 @@ def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
     workers = {host.workers for host in hosts if "workers" in host.model_fields_set}
     for name, values in (("vmtoll_http_port", ports), ("vmtoll_workers", workers)):
         if len(values) > 1:
-            raise UserError(f"{path}: {name} must be the same on every host, but it is {sorted(values)}.")
+            raise UserError(f"{path}: {name} must be the same on every host, but it is {sorted(values)}")
     defaults = HostVars()
     return servers.Policy(port=(ports or {defaults.http_port}).pop(), workers=(workers or {defaults.workers}).pop())
 
@@ -209,9 +207,7 @@ def require() -> Path:
     if os.geteuid() != 0:
         raise UserError("the embedded lab needs root; run this as root or by sudo, or give your own --inventory")
     if not (LAB / "built.json").exists():
-        raise UserError(
-            "The embedded lab is not up. Bring it up as root with `make lab-up`, or name your own --inventory."
-        )
+        raise UserError("the embedded lab is not up; bring it up with `vmtoll lab up`, or give your own --inventory")
     return INVENTORY
 
 

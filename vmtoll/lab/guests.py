@@ -28,7 +28,7 @@ def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
     for vm in guests:
         profiles.load(vm.profile)
         if vm.kvm_host not in [host.name for host in by_role["kvm_host"]]:
-            raise UserError(f"{source}: {vm.name}: vmtoll_kvm_host {vm.kvm_host!r} is not in the group `kvm_hosts`.")
+            raise UserError(f"{source}: {vm.name}: vmtoll_kvm_host {vm.kvm_host!r} is not in the group `kvm_hosts`")
     return guests
 
 
@@ -58,12 +58,14 @@ def make_guests(
     for vm in present:
         if not Path(vm.public_key).expanduser().exists():
             raise UserError(
-                f"{vm.name}: {vm.public_key} does not exist: make a key with ssh-keygen, or name the public half "
-                "of yours in vmtoll_public_key."
+                f"{vm.name}: {vm.public_key} does not exist; make a key with ssh-keygen, or name the public half "
+                "of yours in vmtoll_public_key"
             )
     if present:
         if os.geteuid() != 0:
-            raise UserError(f"{inventory}: the image of {present[0].name} is made as root: run it as root or by sudo.")
+            raise UserError(
+                f"{inventory}: the image of {present[0].name} is made as root; run vmtoll as root or by sudo"
+            )
         _check_needs(present, inventory)
     lists = {host: [for_role(vm) for vm in guests if vm.kvm_host == host] for host in _kvm_hosts(guests)}
     variables: dict[str, object] = {"kvm_guest_lists": lists}
@@ -96,7 +98,7 @@ def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
             guests_of_host = [vm for vm in guests if vm.kvm_host == host]
             lacks += [f"{host}: {lack}" for lack in needs.lacking(guests_of_host, seen["facts"], seen["running"])]
     if lacks:
-        raise UserError(" ".join(lacks))
+        raise UserError("; ".join(lacks))
 
 
 def host_key() -> Path:

@@ -199,8 +199,8 @@ def check_memory(lab: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
     free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, lab.memory_mib()
     if free_mib < need_mib:
         raise UserError(
-            f"The lab of {len(lab.machines)} machines and {len(lab.guests)} guests needs {need_mib} MiB "
-            f"of memory, and {free_mib} MiB are available: ask for fewer with --guests, or use a larger machine."
+            f"the lab of {len(lab.machines)} machines and {len(lab.guests)} guests needs {need_mib} MiB "
+            f"of memory, and {free_mib} MiB are available; ask for fewer with --guests, or use a larger machine"
         )
 
 
@@ -208,8 +208,7 @@ def _known(kind: str, names: Iterable[str], folder: Path) -> None:
     allowed = sorted(file.stem for file in folder.glob("*.yml"))
     for name in names:
         if name not in allowed:
-            message = unknown(kind, name, allowed)
-            raise UserError(f"{message[0].upper()}{message[1:]}.")
+            raise UserError(unknown(kind, name, allowed))
 
 
 def _named(profiles: Sequence[str]) -> dict[str, str]:

@@ -9,6 +9,15 @@ class Document(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def plain(message: str) -> str:
+    """Pydantic's message as a part of a sentence; one of our own as it is."""
+    without_prefix = message.removeprefix("Value error, ")
+    if without_prefix != message:
+        return without_prefix
+    text = message.partition(", unable to parse")[0].replace("Input should be", "must be")
+    return {"Field required": "is missing"}.get(text, f"{text[:1].lower()}{text[1:]}")
+
+
 def first_mistake(error: ValidationError) -> str:
     """`key block: what is wrong (got 3)`, of one error on one line.
 
@@ -17,5 +26,4 @@ def first_mistake(error: ValidationError) -> str:
     first = min(error.errors(), key=lambda entry: entry["type"] != "value_error")
     key = ".".join(str(part) for part in first["loc"])
     given = "" if first["type"] == "missing" else f" (got {first['input']!r})"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"{f'key {key}: ' if key else ''}{message}{given if len(given) < 80 else ''}"
+    return f"{f'key {key}: ' if key else ''}{plain(first['msg'])}{given if len(given) < 80 else ''}"

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from vmtoll.model.disclosure import NAMES, OPERATOR
+from vmtoll.model.document import plain
 from vmtoll.model.errors import InventoryError
 
 Role = Literal["client", "metal", "kvm_guest", "kvm_host"]
@@ -44,7 +45,7 @@ class Variables(BaseModel):
             prefixed = [name for name in given if name.startswith(cls.namespace)]
             return cls.model_validate({name.removeprefix(cls.namespace): given[name] for name in prefixed})
         except ValidationError as error:
-            raise InventoryError(f"{source}: {host}: {cls.mistake(error)}.") from error
+            raise InventoryError(f"{source}: {host}: {cls.mistake(error)}") from error
 
     @classmethod
     def mistake(cls, error: ValidationError) -> str:
@@ -53,7 +54,7 @@ class Variables(BaseModel):
         variable = cls.namespace + str(first["loc"][0])
         if first["type"] == "missing":
             return f"{variable} is missing"
-        return f"{variable} is {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+        return f"{variable} is {first['input']!r}: {plain(first['msg'])}"
 
     @classmethod
     def names(cls) -> list[str]:

@@ -31,7 +31,7 @@ def of_suite(suite: str) -> Release:
     for release in RELEASES:
         if release.suite == suite:
             return release
-    raise UserError(f"SUITE: unknown suite {suite!r}; choose {' or '.join(SUITES)}.")
+    raise UserError(f"suite: unknown suite {suite!r}; choose {' or '.join(SUITES)}")
 
 
 def of_system(distribution: str, version: str) -> Release | None:

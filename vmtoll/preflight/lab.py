@@ -54,7 +54,7 @@ class Lab:
             try:
                 host.check()
             except InventoryError as error:
-                wrong[host.name] = str(error).removeprefix(f"{self.path}: {host.name}: ").rstrip(".")
+                wrong[host.name] = str(error).removeprefix(f"{self.path}: {host.name}: ")
         return wrong
 
     @cached_property

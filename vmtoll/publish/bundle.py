@@ -35,7 +35,7 @@ def publish(
         raise LoadError(f"{run_dir}: a bundle already; give a run, results/<experiment>/<run-id>")
     run = load_run(run_dir)
     if run.manifest.status != "complete":
-        raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}: finish the run first (--resume)")
+        raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}; finish the run first with --resume")
     _may_write(output)
     with replacing(output) as draft:
         draft.mkdir(parents=True)

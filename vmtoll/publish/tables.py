@@ -15,6 +15,7 @@ from hdrh.histogram import HdrHistogram
 from vmtoll.analysis.histograms import read_histogram
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import fields, names
+from vmtoll.files import first_line
 from vmtoll.model.columns import Cell, flat
 from vmtoll.model.errors import LoadError, ResultsError
 from vmtoll.model.trial import TrialRecord
@@ -147,5 +148,5 @@ def _copy(database: duckdb.DuckDBPyConnection, table: str, source: str, path: Pa
         text = str(error)
         code = next((code for code in _WHY_NOT if os.strerror(code) in text), None)
         if code is None:
-            raise ResultsError(f"{path}: DuckDB cannot write it: {text.splitlines()[0]}") from error
+            raise ResultsError(f"{path}: DuckDB cannot write it: {first_line(error)}") from error
         raise OSError(code, os.strerror(code), str(path)) from error

@@ -62,6 +62,8 @@ def execute(name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None
                 source, done, chosen, kernel_name="python3", progress_bar=False, cwd=FOLDER, config=SOCKETS
             )
         except papermill.PapermillExecutionError as error:
+            if error.ename == LoadError.__name__:
+                raise LoadError(error.evalue) from error
             raise LoadError(f"{FOLDER / name}.py: cell {error.exec_count}: {error.ename}: {error.evalue}") from error
         body, _ = HTMLExporter(**PLAIN).from_filename(str(done))  # type: ignore[no-untyped-call]
     path = run / f"{name}.html"

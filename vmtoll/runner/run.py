@@ -212,7 +212,7 @@ def run(
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise ResultsError(
-            f"{store.run_dir}: the disk is full; what was measured is kept: free some space, then go on with "
+            f"{store.run_dir}: the disk is full; what was measured is kept; free some space, then go on with "
             f"--resume {store.run_dir}"
         ) from error
     finally:

@@ -43,7 +43,7 @@ class Store:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise ResultsError(f"{run_dir}: another process is running this run") from None
+            raise ResultsError(f"{run_dir}: another process is running this run; wait for it") from None
         try:
             self._refuse_another_schema()
             for folder in ("histograms", "samples", "raw"):
@@ -61,7 +61,7 @@ class Store:
         try:
             run_dir.mkdir(parents=True)
         except FileExistsError:
-            raise ResultsError(f"{run_dir}: exists already") from None
+            raise ResultsError(f"{run_dir}: exists already; choose another --results") from None
         return cls(run_dir)
 
     def close(self) -> None:

@@ -68,6 +68,7 @@ def _cause(stderr: str, path: Path) -> str:
     errors = re.findall(r"^\[?ERROR\]?: (.*)$", stderr, re.MULTILINE)
     if errors and "No inventory was parsed" not in errors[0]:
         error = re.sub(r"\[Errno \d+\] ", "", errors[0]).rstrip(".")
+        error = f"{error[:1].lower()}{error[1:]}"
         return error + "; set ANSIBLE_HOME to a folder that can be written" * ("create local directories" in error)
     causes = dict(re.findall(r"Failed to parse inventory with '(\w+)' plugin: (.*)$", stderr, re.MULTILINE))
     plugins = ("script", "yaml", "ini") if path.suffix in {".yml", ".yaml", ".json"} else ("script", "ini", "yaml")

@@ -310,7 +310,7 @@ def test_line_ends_of_either_kind_and_a_last_line_without_one(tmp_path: Path, en
         (["hello", "world"], {}, r"no usable line of 2; give an access log in the combined format"),
         ([Hit(BEGIN_S, method="POST"), Hit(BEGIN_S, status=500)], {}, "none of 2 requests is a GET"),
         ([Hit(BEGIN_S)], {"name": "Über"}, "--name Über: give lower-case letters"),
-        ([Hit(BEGIN_S)], {"name": "taken"}, r"taken\.yml is there already: remove it, or give another --name"),
+        ([Hit(BEGIN_S)], {"name": "taken"}, r"taken\.yml exists; remove it, or give another --name"),
     ],
 )
 def test_what_cannot_be_used_is_said(tmp_path: Path, content: list[Any], options: dict[str, Any], said: str) -> None:

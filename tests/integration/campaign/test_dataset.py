@@ -425,14 +425,14 @@ def test_runs_that_are_older_than_a_column_are_read_with_the_others(
 
 def test_unreadable_input_is_reported(tmp_path: Path) -> None:
     run, data = run_of(tmp_path, "one", 0.9), tmp_path / "data"
-    with pytest.raises(LoadError, match="no campaign: no file trials/"):
+    with pytest.raises(LoadError, match=r"no campaign here \(trials/"):
         campaign_figures(str(data))
     for name in ("spring", "summer"):
         partition(run, data, name, "one")
-    with pytest.raises(LoadError, match="holds the campaigns spring, summer: name one"):
+    with pytest.raises(LoadError, match="holds the campaigns spring, summer; choose one with --campaign"):
         campaign_figures(str(data))
     assert campaign_figures(str(data), "summer").campaign == "summer"
-    with pytest.raises(LoadError, match="no campaign autumn"):
+    with pytest.raises(LoadError, match="no campaign autumn here; choose another"):
         campaign_figures(str(data), "autumn")
     with pytest.raises(LoadError, match=r"test bed '\.\./x': letters, digits"):
         partition(run, data, "spring", "../x")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -132,22 +133,38 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
         (("report", "{tmp}/nosuch"), "nosuch' does not exist; see `vmtoll report --help`"),
         (
             ("capacity", str(DEMO), "--rate", "x", "--p99-ms", "5"),
-            "invalid value for '--rate': it must be a valid number; see `vmtoll capacity --help`",
+            "invalid value for '--rate': must be a valid number; see `vmtoll capacity --help`",
         ),
         (("run", "all", "--resume", "{tmp}"), "--resume cannot be combined with `run all`"),
         (("replication", "--results", "{tmp}"), "no batch (all-<scale>.json); name the runs"),
         (("replication", "--results", "{junk}"), "junk/all-small.json: not the record of a batch; remove it"),
-        (("lab", "up", "--link", "fast"), "Link 'fast': give `unshaped`, or a rate"),
+        (("lab", "up", "--link", "fast"), "vmtoll: --link 'fast': not a rate; give `unshaped`, or a rate"),
         (
             ("lab", "up", "--topology", "ring"),
-            "Unknown topology 'ring' (did you mean 'single'?); allowed: ",
+            "vmtoll: unknown topology 'ring' (did you mean 'single'?); allowed: ",
         ),
-        (("lab", "up", "--guests", "kvm-2008"), "Unknown guest profile 'kvm-2008' (did you mean 'kvm-2009'?); allowed"),
+        (
+            ("lab", "up", "--guests", "kvm-2008"),
+            "vmtoll: unknown guest profile 'kvm-2008' (did you mean 'kvm-2009'?); allowed",
+        ),
         (("report", "{tmp}"), "run.json"),
         (("replay", "{tmp}"), "SHA256SUMS: No such file or directory; give a folder that `vmtoll publish` wrote"),
         (("compare", str(DEMO), "{tmp}"), "run.json: no such file; is this a run directory?"),
         (("publish", str(DEMO), "--output", "/dev/null"), "/dev/null: exists and is not a bundle; choose another"),
         (("site", "--results", "{tmp}", "--output", "{tmp}/site"), "no run (<experiment>/<run-id>/run.json)"),
+        (
+            ("workload", "from-log", "{binary}", "--output", "{tmp}/w"),
+            "vmtoll: {binary}: not a text; give an access log",
+        ),
+        (
+            ("untune", "--inventory", "/dev/null"),
+            "vmtoll: /dev/null: no host to restore; give an --inventory with hosts",
+        ),
+        (("replication", str(DEMO), "--output", "{binary}/page.html"), "vmtoll: {binary}: is a file, not a folder"),
+        (
+            ("notebook", "tails", "{tmp}"),
+            "vmtoll: {tmp}: neither a run nor a folder of runs; set RUN to results/<experi",
+        ),
         (("site", "--output", "/dev/null/site"), "vmtoll: /dev/null/site: Not a directory"),
         (
             ("publish", str(DEMO), "--output", "/dev/null/bundle", "--author", "A"),
@@ -159,7 +176,10 @@ def test_what_is_wrong_is_said_in_one_sentence(words: tuple[str, ...], said: str
     junk = tmp_path / "junk"
     junk.mkdir()
     (junk / "all-small.json").write_text("{")
-    done = vmtoll(*(word.format(tmp=tmp_path, junk=junk) for word in words), VMTOLL_STATE=str(tmp_path / "state"))
+    places = {"tmp": tmp_path, "junk": junk, "binary": junk / "binary"}
+    places["binary"].write_bytes(bytes(99))
+    said = re.sub(r"\{(tmp|binary)\}", lambda word: str(places[word[1]]), said)
+    done = vmtoll(*(word.format(**places) for word in words), VMTOLL_STATE=str(tmp_path / "state"))
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stderr
     assert "[Errno" not in done.stderr
@@ -184,7 +204,7 @@ def test_an_inventory_that_ansible_cannot_read_is_one_sentence(tmp_path: Path) -
     done = vmtoll("preflight", "--inventory", tmp_path / "hosts.yml", ANSIBLE_HOME="/dev/null/ansible")
     assert done.returncode == 2
     (sentence,) = done.stderr.splitlines()
-    assert "Unable to create local directories" in sentence
+    assert "unable to create local directories" in sentence
     assert sentence.endswith("; set ANSIBLE_HOME to a folder that can be written")
 
 
@@ -238,6 +258,8 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A run on a disk of its own that has no room left."""
     with mounted(tmp_path / "disk", 8) as disk:
         shutil.copytree(DEMO, disk / "results" / "demo" / "run")
+        line = '10.0.0.1 - - [22/Nov/2026:12:00:00 +0000] "GET /a.html HTTP/1.1" 200 1000 "-" "-"'
+        (disk / "log").write_text(f"{line}\n" * 9)
         fill(disk)
         yield disk
 
@@ -250,6 +272,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
         ("site --results {disk}/results --output {disk}/site", "site"),
         ("notebook metal_vs_kvm {disk}/results/demo/run", "results/demo/run/metal_vs_kvm.html"),
         ("report {disk}/results/demo/run", "results/demo/run/analysis.json"),
+        ("workload from-log {disk}/log --output {disk}/w --name shop", "w/shop.yml"),
         (
             "partition {disk}/results/demo/run --output {disk}/data --campaign c --testbed t",
             f"data/samples/campaign=c/testbed=t/experiment=demo/{DEMO.name}.parquet",

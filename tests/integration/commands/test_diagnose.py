@@ -113,5 +113,5 @@ def test_a_guest_or_a_libvirt_that_is_not_there_is_one_sentence(uri: str) -> Non
     assert "unknown guest 'wbe' (did you mean 'web'?)" in misspelt.stderr
     silent = diagnose("web", "--connect", "qemu:///session?socket=/nowhere")
     assert silent.returncode == 2
-    assert "name another URI with --connect" in silent.stderr
+    assert "start libvirtd, or give another --connect" in silent.stderr
     assert "Traceback" not in misspelt.stderr + silent.stderr

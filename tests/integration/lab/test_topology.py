@@ -74,9 +74,9 @@ def test_every_topology_has_unique_names_and_addresses(file: Path) -> None:
         (
             "mutli",
             [],
-            "Unknown topology 'mutli' (did you mean 'multi'?); allowed: machine-pairs, machines, multi, single.",
+            "unknown topology 'mutli' (did you mean 'multi'?); allowed: machine-pairs, machines, multi, single",
         ),
-        ("single", ["kvm-defualt"], "Unknown guest profile 'kvm-defualt' (did you mean 'kvm-default'?); allowed: kvm-"),
+        ("single", ["kvm-defualt"], "unknown guest profile 'kvm-defualt' (did you mean 'kvm-default'?); allowed: kvm-"),
     ],
 )
 def test_errors_for_unknown_names_list_the_known_ones(topology: str, profiles: list[str], said: str) -> None:

@@ -80,7 +80,7 @@ def test_names_file_line_and_key(run_dir: Path, keys: tuple[Any, ...], value: An
 
 def test_names_a_missing_key(run_dir: Path) -> None:
     _edit(run_dir, 2, lambda document: document.pop("scenario"))
-    with pytest.raises(LoadError, match=r"trials\.jsonl: line 2, key scenario: Field required"):
+    with pytest.raises(LoadError, match=r"trials\.jsonl: line 2, key scenario: is missing"):
         load_run(run_dir)
 
 
@@ -135,7 +135,7 @@ def test_refuses_another_schema_and_missing_keys(run_dir: Path) -> None:
         load_run(run_dir)
     del meta["accelerators"]
     path.write_text(json.dumps(meta))
-    with pytest.raises(LoadError, match=r"run\.json: key accelerators: Field required"):
+    with pytest.raises(LoadError, match=r"run\.json: key accelerators: is missing"):
         load_run(run_dir)
     path.write_text("[")
     with pytest.raises(LoadError, match=r"run\.json"):

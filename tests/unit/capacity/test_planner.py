@@ -422,8 +422,8 @@ def vmtoll(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     ("wrong", "said"),
     [
         ({"rate": "nan"}, "--rate"),
-        ({"p99_ms": "inf"}, "p99_ms: Input should be a finite number (got inf)"),
-        ({"watts": "inf"}, "watts: Input should be a finite number (got inf)"),
+        ({"p99_ms": "inf"}, "p99_ms: must be a finite number (got inf)"),
+        ({"watts": "inf"}, "watts: must be a finite number (got inf)"),
         ({"availability": "100"}, "--availability"),
         ({"spare": "-1"}, "--spare"),
     ],

@@ -57,9 +57,9 @@ def test_numbers_may_be_texts_and_one_cpu_a_number() -> None:
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"vmtoll_cpus": "2-"}, r"guest1: vmtoll_cpus is '2-': String should match"),
-        ({"vmtoll_memory_mib": 12}, r"guest1: vmtoll_memory_mib is 12: Input should be greater than or equal to 128"),
-        ({"vmtoll_state": "gone"}, r"guest1: vmtoll_state is 'gone': Input should be 'present' or 'absent'"),
+        ({"vmtoll_cpus": "2-"}, r"guest1: vmtoll_cpus is '2-': string should match"),
+        ({"vmtoll_memory_mib": 12}, r"guest1: vmtoll_memory_mib is 12: must be greater than or equal to 128"),
+        ({"vmtoll_state": "gone"}, r"guest1: vmtoll_state is 'gone': must be 'present' or 'absent'"),
         ({"vmtoll_vf": "3b:2.1"}, r"guest1: vmtoll_vf is '3b:2.1': .*a PCI address such as 0000:3b:02.1"),
         ({"ansible_host": "guest1.example"}, r"guest1: vmtoll_address, vmtoll_prefix: 'guest1.example/24' does not"),
         ({"vmtoll_environment": "kvm-default"}, r"vmtoll_environment is 'kvm-default' and vmtoll_profile 'kvm-tuned'"),
@@ -77,7 +77,7 @@ def test_a_mistake_is_named_with_host_and_variable(variables: dict[str, Any], sa
 
 def test_cpus_are_required() -> None:
     said = {key: value for key, value in SAID.items() if key != "vmtoll_cpus"}
-    with pytest.raises(InventoryError, match=r"guest1: vmtoll_cpus is missing\."):
+    with pytest.raises(InventoryError, match=r"guest1: vmtoll_cpus is missing$"):
         guest("guest1", said)
 
 

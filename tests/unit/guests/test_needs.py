@@ -43,26 +43,26 @@ def test_a_host_that_has_everything_lacks_nothing_for_any_profile() -> None:
 @pytest.mark.parametrize(
     ("fact", "profile", "said"),
     [
-        ({"kvm": "/dev/kvm: No such file"}, "kvm-default", "KVM does not work (/dev/kvm: No such file): switch virt"),
+        ({"kvm": "/dev/kvm: No such file"}, "kvm-default", "KVM does not work (/dev/kvm: No such file); switch virt"),
         (
             {"kvm": "/dev/kvm: no virtual machine can be made", "kvm_modules": ["kvm_pvm"], "kvm_flags": []},
             "kvm-default",
             "KVM does not work (/dev/kvm: no virtual machine can be made; /dev/kvm belongs to kvm_pvm, which is "
-            "neither kvm_intel nor kvm_amd): switch virt",
+            "neither kvm_intel nor kvm_amd); switch virt",
         ),
-        ({"vhost_net": False}, "kvm-default", "/dev/vhost-net is missing: modprobe vhost_net"),
-        ({"vhost_net": False}, "kvm-tuned", "/dev/vhost-net is missing: modprobe vhost_net"),
-        ({"hugetlbfs": False}, "kvm-hugepages", "no hugetlbfs is mounted: systemctl start dev-hugepages.mount"),
-        ({"macvtap": False}, "kvm-macvtap", "the host's kernel has no macvtap: modprobe macvtap"),
-        ({"interfaces": ["lo", "br0"]}, "kvm-macvtap", "there is no network card 'eth0': name one in vmtoll_uplink"),
-        ({"interfaces": ["lo"]}, "kvm-default", "there is no bridge br0: make it, or name another in vmtoll_bridge"),
-        ({"iommu": False}, "kvm-sriov", "the IOMMU is off: switch it on in the firmware"),
+        ({"vhost_net": False}, "kvm-default", "/dev/vhost-net is missing; modprobe vhost_net"),
+        ({"vhost_net": False}, "kvm-tuned", "/dev/vhost-net is missing; modprobe vhost_net"),
+        ({"hugetlbfs": False}, "kvm-hugepages", "no hugetlbfs is mounted; systemctl start dev-hugepages.mount"),
+        ({"macvtap": False}, "kvm-macvtap", "the host's kernel has no macvtap; modprobe macvtap"),
+        ({"interfaces": ["lo", "br0"]}, "kvm-macvtap", "there is no network card 'eth0'; name one in vmtoll_uplink"),
+        ({"interfaces": ["lo"]}, "kvm-default", "there is no bridge br0; make it, or name another in vmtoll_bridge"),
+        ({"iommu": False}, "kvm-sriov", "the IOMMU is off; switch it on in the firmware"),
         (
             {"vfs": {}},
             "kvm-sriov",
-            "there is no virtual function '0000:3b:02.1': name one in vmtoll_vf (there are: none;",
+            "there is no virtual function '0000:3b:02.1'; name one in vmtoll_vf (there are: none,",
         ),
-        ({"cpus": [0, 1, 2]}, "kvm-default", "the host has no CPU 3: vmtoll_cpus is 2-3"),
+        ({"cpus": [0, 1, 2]}, "kvm-default", "the host has no CPU 3, but vmtoll_cpus is 2-3; name CPUs"),
     ],
 )
 def test_missing_prerequisites_name_a_fix(fact: dict[str, Any], profile: str, said: str) -> None:
@@ -79,8 +79,8 @@ def test_huge_pages_are_counted_over_all_guests_but_those_that_run() -> None:
     two = [guest("kvm-hugepages", "one"), guest("kvm-tuned", "two")]
     assert lacking(two, COMPLETE) == []
     (found,) = lacking([*two, guest("kvm-hugepages", "three", memory_mib=512)], COMPLETE)
-    assert found.startswith("All guests together lack 512 MiB of free huge pages")
-    assert "vm.nr_hugepages with 256 more" in found
+    assert found.startswith("all guests together lack 512 MiB of free huge pages")
+    assert "raise vm.nr_hugepages by 256" in found
     assert lacking([*two, guest("kvm-hugepages", "three")], COMPLETE, running=["three"]) == []
 
 
@@ -88,7 +88,7 @@ def test_memory_is_counted_over_all_guests() -> None:
     nine = [guest("kvm-default", f"guest{n}") for n in range(9)]
     assert lacking(nine[:8], COMPLETE) == []
     (found,) = lacking(nine, COMPLETE)
-    assert found.startswith("All guests together: 9216 MiB are wanted and 8192 MiB of memory are available")
+    assert found.startswith("all guests together: 9216 MiB are wanted and 8192 MiB of memory are available")
 
 
 def test_emulation_needs_neither_kvm_nor_vhost() -> None:
@@ -99,7 +99,7 @@ def test_emulation_needs_neither_kvm_nor_vhost() -> None:
 def test_a_cpu_for_each_virtual_cpu_is_asked_for_by_pinning_alone() -> None:
     assert lacking([guest("kvm-default", vcpus=3)], COMPLETE) == []
     (found,) = lacking([guest("kvm-pinned", vcpus=3)], COMPLETE)
-    assert found == "one (kvm-pinned): 3 virtual CPUs cannot have a CPU each of vmtoll_cpus 2-3: name more of them."
+    assert found == "one (kvm-pinned): 3 virtual CPUs cannot have a CPU each of vmtoll_cpus 2-3; name more of them"
 
 
 def test_a_guest_to_be_removed_needs_nothing() -> None:

@@ -102,7 +102,7 @@ def test_only_kvm_hosts_of_selected_guests_count_under_a_limit() -> None:
 def test_a_wrong_value_is_one_error_and_the_other_machines_are_checked() -> None:
     lab = Lab(Path("lab.yml"), data(**changed("small", vmtoll_back_s="soon")))
     assert [(result.machine, result.level, result.found) for result in inventory.check(lab)] == [
-        ("small", "fail", "vmtoll_back_s is 'soon': Input should be a valid number, unable to parse string as a number")
+        ("small", "fail", "vmtoll_back_s is 'soon': must be a valid number")
     ]
     assert [host.name for host in lab.hosts] == ["load", "big", "host"]
 

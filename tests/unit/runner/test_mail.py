@@ -122,7 +122,7 @@ def test_lost_and_doubled_messages_void_a_trial() -> None:
             {"kind": "closed", "protocol": None, "keep_alive": False},
             "tool: smtp_source is for `kind: mail`; allowed: ab, ",
         ),
-        ({"users": 11}, "users: 11: input should be less than or equal to 10"),
+        ({"users": 11}, "users: 11: must be less than or equal to 10"),
         ({"crosscheck": "mailer"}, "crosscheck: a mail workload has none"),
         ({"page": "no-such-page.html"}, "page: unknown page 'no-such-page.html'"),
     ],

@@ -28,14 +28,14 @@ def test_values_have_types_whatever_ansible_made_of_them() -> None:
 @pytest.mark.parametrize(
     ("variables", "mistake"),
     [
-        ({"vmtoll_http_port": "web"}, "lab.yml: big: vmtoll_http_port is 'web': Input should be a valid integer"),
+        ({"vmtoll_http_port": "web"}, "lab.yml: big: vmtoll_http_port is 'web': must be a valid integer"),
         (
             {"vmtoll_revive": "virsh start x"},
-            "lab.yml: big: vmtoll_revive is 'virsh start x': Input should be a valid li",
+            "lab.yml: big: vmtoll_revive is 'virsh start x': must be a valid li",
         ),
-        ({"vmtoll_lab": "embeded"}, "lab.yml: big: vmtoll_lab is 'embeded': Input should be 'embedded' or 'hosts'"),
-        ({"vmtoll_workers": 0}, "lab.yml: big: vmtoll_workers is 0: Input should be greater than or equal to 1"),
-        ({"ansible_port": "ssh"}, "lab.yml: big: ansible_port is 'ssh': Input should be a valid integer"),
+        ({"vmtoll_lab": "embeded"}, "lab.yml: big: vmtoll_lab is 'embeded': must be 'embedded' or 'hosts'"),
+        ({"vmtoll_workers": 0}, "lab.yml: big: vmtoll_workers is 0: must be greater than or equal to 1"),
+        ({"ansible_port": "ssh"}, "lab.yml: big: ansible_port is 'ssh': must be a valid integer"),
     ],
 )
 def test_a_wrong_value_is_named_with_inventory_host_and_variable(variables: dict[str, Any], mistake: str) -> None:

@@ -63,9 +63,9 @@ def test_a_transport_has_its_own_scheme_port_and_alpn() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"http": "3"}, r"tiny.yml: http: '3': input should be '1.1' or '2'"),
-        ({"http": 2}, r"tiny.yml: http: 2: input should be '1.1' or '2'"),
-        ({"tls": "yes"}, r"tiny.yml: tls: 'yes': input should be a valid boolean"),
+        ({"http": "3"}, r"tiny.yml: http: '3': must be '1.1' or '2'"),
+        ({"http": 2}, r"tiny.yml: http: 2: must be '1.1' or '2'"),
+        ({"tls": "yes"}, r"tiny.yml: tls: 'yes': must be a valid boolean"),
         ({"http": "2", **H2LOAD}, r"tiny.yml: http: '2' needs `tls: true`, as in browsers$"),
         (
             {"http": "2", "tls": True, "keep_alive": False},
@@ -74,7 +74,7 @@ def test_a_transport_has_its_own_scheme_port_and_alpn() -> None:
         ({"tls": True, "tls_resumption": True}, r"tiny.yml: tls_resumption: needs `tls: true` and `keep_alive: false`"),
         ({"tls_resumption": True, "keep_alive": False}, r"tiny.yml: tls_resumption: needs `tls: true` and"),
         ({"streams": 5}, r"tiny.yml: streams: 5 need `http: '2'`; HTTP/1.1 has one request at a time"),
-        ({"streams": 101}, r"tiny.yml: streams: 101: input should be less than or equal to 100"),
+        ({"streams": 101}, r"tiny.yml: streams: 101: must be less than or equal to 100"),
         (
             {**RATE, "rate_rps": None, "share": 0.5, "capacity": {"tool": "h2load", "users": 2, "streams": 5}},
             r"tiny.yml: capacity.streams: 5 need `http: '2'`",

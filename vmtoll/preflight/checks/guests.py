@@ -51,10 +51,10 @@ def _needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence[str])
         described = [inventory.guest(guest) for guest in guests]
         lacks = needs.lacking(described, lab.script(host, needs.PROBE.read_text("utf-8")), running)
     except VmtollError as error:
-        yield fail(host.name, str(error).rstrip("."), "Correct it in the inventory.")
+        yield fail(host.name, str(error), "Correct it in the inventory.")
         return
     for lack in lacks:
-        observation, _, way_out = lack.rstrip(".").rpartition(": ")
+        observation, _, way_out = lack.rpartition("; ")
         yield fail(host.name, observation, f"{way_out[0].upper()}{way_out[1:]}.")
     if not lacks:
         yield ok(host.name, f"has what {', '.join(sorted({guest.profile for guest in described}))} need")
