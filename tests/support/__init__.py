@@ -1,1 +1,1 @@
-"""What tests share: synthetic runs, machines that are all this one, recorded outputs of tools."""
+"""Common parts of tests: synthetic runs, machines that are all this one, recorded outputs of tools."""

@@ -31,10 +31,10 @@ class Hit:
     @property
     def line(self) -> str:
         time = datetime.fromtimestamp(self.at_s, timezone(timedelta(hours=self.zone_h)))
-        said = "-" if self.status == 304 else str(self.body_bytes)
+        size = "-" if self.status == 304 else str(self.body_bytes)
         return (
             f'{self.client} - {self.user} [{time:%d/%b/%Y:%H:%M:%S %z}] "{self.method} {self.path} {self.version}" '
-            f'{self.status} {said} "{self.referrer}" "{self.agent}"'
+            f'{self.status} {size} "{self.referrer}" "{self.agent}"'
         )
 
 

@@ -41,35 +41,35 @@ def make_published(
 
     `workloads`: name → what differs from PAGE. `meta` goes over run.json, `experiment` over its experiment.
     """
-    known = {name: {"name": name} | PAGE | keys for name, keys in (workloads or {AB: {}}).items()}
-    for document in known.values():
+    documents = {name: {"name": name} | PAGE | keys for name, keys in (workloads or {AB: {}}).items()}
+    for document in documents.values():
         if document["kind"] != "closed":
             del document["users"]
 
     def spread(row: Row) -> list[Row]:
         rows = []
-        for name, document in known.items():
-            own = row | {"workload": name, "tool": document["tool"]}
+        for name, document in documents.items():
+            trial = row | {"workload": name, "tool": document["tool"]}
             if document["crosscheck"] is None:
                 # Without a cross-check the tool logs its service times itself.
                 prefix = "crosscheck_"
-                times = {k.removeprefix(prefix): v for k, v in own.items() if k.startswith(f"{prefix}service_time_")}
-                own = {key: value for key, value in own.items() if not key.startswith(prefix)} | times
+                times = {k.removeprefix(prefix): v for k, v in trial.items() if k.startswith(f"{prefix}service_time_")}
+                trial = {key: value for key, value in trial.items() if not key.startswith(prefix)} | times
             if row["load"].is_open:
                 loads: list[Row] = [{}]
             else:
                 users = document["users"] if isinstance(document["users"], list) else [document["users"]]
                 loads = [{"load": closed(count), "users": count} for count in users]
-            rows += [own | load | (per_workload or {}).get(name, {}) for load in loads]
+            rows += [trial | load | (per_workload or {}).get(name, {}) for load in loads]
         # Each workload's trials have their own places in the block.
-        rows = [one | {"order": 100 * row["order"] + index} for index, one in enumerate(rows)]
-        return [changed for one in rows for changed in (truth.change(one) if truth.change else [one])]
+        rows = [trial | {"order": 100 * row["order"] + index} for index, trial in enumerate(rows)]
+        return [changed for trial in rows for changed in (truth.change(trial) if truth.change else [trial])]
 
     path = make_run(parent, replace(truth, change=spread))
     document = json.loads((path / "run.json").read_text())
     document["experiment"] |= {"question": "which is faster?", "source": "An article", "claims": claims}
-    document["experiment"] |= {"workloads": list(known)} | experiment
-    document["workloads"] = known
+    document["experiment"] |= {"workloads": list(documents)} | experiment
+    document["workloads"] = documents
     document["site"] = {"name": "pages", "description": "made up by a test", "seed": 1, "pages": PAGES}
     document |= meta or {}
     (path / "run.json").write_text(json.dumps(document))

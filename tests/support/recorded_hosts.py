@@ -1,4 +1,4 @@
-"""What machines really showed of the hardware below them: files of /proc and /sys, CPUID, `systemd-detect-virt --vm`.
+"""Recorded signs of the hardware below machines: files of /proc and /sys, CPUID, `systemd-detect-virt --vm`.
 
 `tcg-…`: Debian 12 under `qemu-system-x86_64 -accel tcg` 7.2 with `-cpu max`, `max,-hypervisor`, `EPYC` and
 `EPYC,tcg-cpuid=off`, after `modprobe kvm_amd`. `firecracker-kvm_pvm`: a virtual machine of a cloud.
@@ -14,7 +14,7 @@ MACHINES = sorted(folder.name for folder in FOLDER.iterdir())
 
 
 def facts(machine: str) -> Facts:
-    """Those of the agent's facts that tell the hardware, of a recorded machine."""
+    """Facts of a recorded machine by which the agent tells the hardware."""
     root = FOLDER / machine
     models = [line for line in (root / "proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {

@@ -1,4 +1,4 @@
-"""What the tools really printed, as an adapter would get it."""
+"""Recorded output of the tools, as an adapter would get it."""
 
 import json
 from pathlib import Path
@@ -18,8 +18,8 @@ def recorded(name: str) -> tuple[Any, Output]:
     files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name not in {"meta.json", "stdout", "stderr"}}
     output = Output(stdout, stderr, meta["exit_status"], files, meta["timed_out"])
     if "protocol" in meta:
-        said = {key: meta[key] for key in ("protocol", "users", "requests", "message_bytes", "tag")}
-        return MailLoad(host="127.0.0.1", port=25, domain="vmail.test", password="", body_sha256="", **said), output
+        keys = {key: meta[key] for key in ("protocol", "users", "requests", "message_bytes", "tag")}
+        return MailLoad(host="127.0.0.1", port=25, domain="vmail.test", password="", body_sha256="", **keys), output
     urls, timeout_s = ["http://127.0.0.1/"], meta.get("timeout_s", 10.0)
     if "rate_rps" in meta:
         return OpenLoad(urls, meta["rate_rps"], meta["requests"], meta["keep_alive"], timeout_s), output

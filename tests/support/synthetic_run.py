@@ -58,7 +58,7 @@ def share(fraction: float, **keys: Any) -> Load:
 
 @dataclass
 class Truth:
-    """What the synthetic machines are like; ratios are guest/metal."""
+    """Properties of the synthetic machines; ratios are guest/metal."""
 
     servers: dict[str, float] = field(default_factory=lambda: {"nginx": 0.9})  # server → throughput ratio
     latency_ratio: float = 1.2
@@ -152,7 +152,7 @@ def record_of(row: Row) -> TrialRecord:
 
 def _of(row: Row, group: type, prefix: str = "") -> Row:
     """The fields of a group that the row has."""
-    return {one.name: row[prefix + one.name] for one in fields(group) if row.get(prefix + one.name) is not None}
+    return {f.name: row[prefix + f.name] for f in fields(group) if row.get(prefix + f.name) is not None}
 
 
 def _measurement(row: Row, role: Role, prefix: str, histogram: str | None) -> Measurement | None:
@@ -182,7 +182,7 @@ def failed(row: Row, code: Code, detail: str = "") -> Row:
 
 def found(row: Row, *findings: Finding | Code) -> Row:
     """The same trial with these findings; a code stands for a finding of the whole trial."""
-    return row | {"findings": tuple(one if isinstance(one, Finding) else Finding(one) for one in findings)}
+    return row | {"findings": tuple(f if isinstance(f, Finding) else Finding(f) for f in findings)}
 
 
 def limited(code: Code, *roles: Role) -> tuple[Finding, ...]:
@@ -197,11 +197,11 @@ def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Ar
         log = np.log(base) + sign * drift + rng.normal(0, truth.noise) + (np.log(ratio) if guest else 0.0)
         return round(float(np.exp(log)), 4)
 
-    place = list(truth.servers).index(server)
+    index = list(truth.servers).index(server)
     ratio = truth.servers[server]
-    rps = figure(8000 - 500 * place, ratio)
-    crosscheck_rps = figure(21000 - 2500 * place, ratio)
-    p50 = figure(300 + 40 * place, truth.latency_ratio, -1)
+    rps = figure(8000 - 500 * index, ratio)
+    crosscheck_rps = figure(21000 - 2500 * index, ratio)
+    p50 = figure(300 + 40 * index, truth.latency_ratio, -1)
     row: Row = {
         "run_id": RUN_ID, "block": block, "order": order, "attempt": 1,
         "arm": arm, "accelerator": truth.accelerator if guest else Accelerator.NONE,
@@ -220,17 +220,17 @@ def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Ar
         "crosscheck_service_time_p99_us": figure(1200, truth.latency_ratio, -1),
         "crosscheck_service_time_p999_us": figure(4000, truth.latency_ratio, -1),
         "server_cpu_user_s": 0.4, "server_cpu_system_s": 0.9,
-        "server_cpu_us_per_request": figure(45 + 9 * place, truth.cpu_ratio, -1),
-        "crosscheck_server_cpu_us_per_request": figure(40 + 8 * place, truth.cpu_ratio, -1),
-        "memory_pss_kib": int(figure(5200 + 4000 * place, 1.0)), "processes": 2 + place,
+        "server_cpu_us_per_request": figure(45 + 9 * index, truth.cpu_ratio, -1),
+        "crosscheck_server_cpu_us_per_request": figure(40 + 8 * index, truth.cpu_ratio, -1),
+        "memory_pss_kib": int(figure(5200 + 4000 * index, 1.0)), "processes": 2 + index,
         "client_cpu_s": 1.9, "client_cpu_share": 0.7, "crosscheck_client_cpu_share": 0.4, "steal_pct": 0.0,
         "bodies_checked": 16, "bodies_wrong": 0, "fixed_cost_s": 1.4, "findings": (),
     }  # fmt: skip
     if guest:
         row |= {
             "host_cpu_s": 4.1,
-            "host_cpu_us_per_request": figure(70 + 9 * place, truth.cpu_ratio, -1),
-            "crosscheck_host_cpu_us_per_request": figure(66 + 8 * place, truth.cpu_ratio, -1),
+            "host_cpu_us_per_request": figure(70 + 9 * index, truth.cpu_ratio, -1),
+            "crosscheck_host_cpu_us_per_request": figure(66 + 8 * index, truth.cpu_ratio, -1),
         }
     return row
 
@@ -238,9 +238,9 @@ def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Ar
 def _open(rng: np.random.Generator, truth: Truth, row: Row, drift: float) -> Row:
     """The same trial as an open loop: lognormal response times whose median grows as 1/(1 − utilisation)."""
     guest = row["arm"].environment in truth.guests
-    place = list(truth.servers).index(row["server"])
+    index = list(truth.servers).index(row["server"])
     ratio = truth.servers[row["server"]] if guest else 1.0
-    capacity = truth.open_capacity_rps * (1 - 0.1 * place) * ratio * float(np.exp(drift))
+    capacity = truth.open_capacity_rps * (1 - 0.1 * index) * ratio * float(np.exp(drift))
     load: Load = row["load"]
     offered = load.value * (capacity if load.kind is LoadKind.SHARE else 1.0)
     used = offered / capacity

@@ -20,8 +20,8 @@ def free_port() -> int:
 def data(**hosts: dict[str, Any]) -> dict[str, Any]:
     """An inventory, as ansible-inventory prints it: each host's `group`, and its variables."""
     tree: dict[str, Any] = {"_meta": {"hostvars": {}}}
-    for name, said in hosts.items():
-        variables = dict(said)
+    for name, given in hosts.items():
+        variables = dict(given)
         tree.setdefault(variables.pop("group"), {"hosts": []})["hosts"].append(name)
         tree["_meta"]["hostvars"][name] = variables
     return tree

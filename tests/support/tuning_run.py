@@ -40,7 +40,7 @@ LEVELS = {
 
 @dataclass
 class Tuning:
-    """How tuning steps are measured: which profiles, in how many blocks, with how much noise (sd of a log figure)."""
+    """Measurement of tuning steps: its profiles, number of blocks, and noise (sd of a log figure)."""
 
     guests: tuple[str, ...] = tuple(name for name in LEVELS if name != "metal")
     servers: tuple[str, ...] = ("nginx",)  # all alike

@@ -11,8 +11,8 @@ from vmtoll.model.document import Document
 
 @dataclass(frozen=True)
 class Item:
-    """One thing to disclose. `guest`: whether a virtual machine is asked too, or only the hardware below it;
-    `told`: whether a machine can tell it, or only who runs it; `example`: what to write in the inventory.
+    """One item to disclose. `guest`: whether a virtual machine reports it too, or only the hardware below it;
+    `told`: whether a machine can report it, or only its operator; `example`: what to write in the inventory.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Disclosed(Document):
 
 
 class Disclosure(Document):
-    """The block `disclosure` of run.json: who ran it, and machine → item → its text; what nobody told is absent.
-    `virtual`: the machines that are virtual, of which only some items are asked.
+    """The block `disclosure` of run.json: who ran it, and machine → item → its text; an unknown item is absent.
+    `virtual`: the machines that are virtual, which report only some items.
     """
 
     operator: str | None = None
@@ -59,12 +59,14 @@ class Disclosure(Document):
     virtual: list[str] = Field(default_factory=list)
 
     def missing(self, machine: str) -> list[Item]:
-        """The items that nobody disclosed of a machine."""
-        return [item for item in asked(machine in self.virtual) if item.name not in self.machines.get(machine, {})]
+        """Items of a machine that are not disclosed."""
+        return [
+            item for item in requested_items(machine in self.virtual) if item.name not in self.machines.get(machine, {})
+        ]
 
 
-def asked(virtual: bool) -> list[Item]:
-    """The items that a machine is asked for."""
+def requested_items(virtual: bool) -> list[Item]:
+    """Items of the disclosure that a machine reports."""
     return [item for item in ITEMS if item.guest or not virtual]
 
 

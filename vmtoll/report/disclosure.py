@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.disclosure import ITEMS, Disclosed, Disclosure, asked
+from vmtoll.model.disclosure import ITEMS, Disclosed, Disclosure, requested_items
 from vmtoll.report.page import environment, write
 
 PAGE = "disclosure.html"
@@ -60,5 +60,5 @@ def _cell(block: Disclosure, machine: str, name: str) -> tuple[str, str]:
     entry = block.machines[machine].get(name)
     if entry is not None:
         return entry.text, entry.source
-    is_asked = name in {item.name for item in asked(machine in block.virtual)}
+    is_asked = name in {item.name for item in requested_items(machine in block.virtual)}
     return (NOT_DISCLOSED, "none") if is_asked else (NOT_ASKED, "host")

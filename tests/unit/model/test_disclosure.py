@@ -2,7 +2,7 @@
 
 import pytest
 
-from vmtoll.model.disclosure import Disclosed, Disclosure, asked, merged
+from vmtoll.model.disclosure import Disclosed, Disclosure, merged, requested_items
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import HostVars
 
@@ -16,13 +16,13 @@ def test_the_inventory_overrides_the_machines_answers() -> None:
 
 
 def test_a_guest_is_not_asked_for_the_hardware_below_it() -> None:
-    assert {item.name for item in asked(False)} - {item.name for item in asked(True)} == {
+    assert {item.name for item in requested_items(False)} - {item.name for item in requested_items(True)} == {
         "firmware", "power_profile", "memory", "nic_firmware", "switch"
     }  # fmt: skip
 
 
 def test_undisclosed_items_are_missing() -> None:
-    told = {item.name: Disclosed(text="x", source="machine") for item in asked(True)}
+    told = {item.name: Disclosed(text="x", source="machine") for item in requested_items(True)}
     block = Disclosure(machines={"metal": told, "guest": told}, virtual=["guest"])
     assert [item.name for item in block.missing("metal")] == [
         "firmware",

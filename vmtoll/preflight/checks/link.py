@@ -22,7 +22,7 @@ _REFUSED = "Connection refused"
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """iperf3, one pair after the other, there and back; only between machines that nobody else uses."""
+    """iperf3, one pair after the other, there and back; only between machines that no other run uses."""
     for client, sut in lab.pairs():
         if not {client.name, sut.name} & lab.in_use:
             lab.say(f"preflight: load between {client.name} and {sut.name}, twice {SECONDS} s")
@@ -83,8 +83,8 @@ def judge(
     line_mbit = stated_mbit if stated_mbit is not None else nic_mbit
     if line_mbit is None or slower_mbit >= _LEAST * line_mbit:
         return ok(pair, observation)
-    whose = "vmtoll_link_mbit says" if stated_mbit is not None else "the interfaces could do"
-    observation = f"{observation}; {whose} {line_mbit:g}, the direction {slower} is slower"
+    line_source = "vmtoll_link_mbit says" if stated_mbit is not None else "the interfaces could do"
+    observation = f"{observation}; {line_source} {line_mbit:g}, the direction {slower} is slower"
     if sut.role == "kvm_guest":
         advice = "If its host reaches the rate, the guest's network device is the cause; else repair cable or switch."
         return warn(pair, observation, advice)

@@ -101,8 +101,8 @@ def _polling_text(step: Step) -> str:
 
 def worth_text(worth: Worth) -> str:
     """`lighttz, 10 users: requests per second: gains 340 req/s (4.2%) [200, 480]`."""
-    where = f"{worth.scenario.server}, {load_text(worth.scenario.load)}"
-    text = f"{where}: {METRIC_LABELS[worth.metric.name].label}: {step_text(worth.result, worth.metric)}"
+    scenario_text = f"{worth.scenario.server}, {load_text(worth.scenario.load)}"
+    text = f"{scenario_text}: {METRIC_LABELS[worth.metric.name].label}: {step_text(worth.result, worth.metric)}"
     return text + _size_text(worth.result, worth.metric)
 
 
