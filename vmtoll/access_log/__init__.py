@@ -1,4 +1,4 @@
-"""A workload out of an access log: what was asked for, how large, how often, over which connections.
+"""A workload out of an access log: the requested files, their sizes and frequencies, and the connections.
 
 `read` brings the log into a table without names, `traffic` says what it shows, `files` draws a site of the same
 sizes and weights, `write` makes the YAML files that the runner reads. Of the log's texts (addresses, paths, queries,

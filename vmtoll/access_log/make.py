@@ -53,7 +53,7 @@ class Made:
 def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callable[[str], None]) -> Made:
     """Write OUTPUT/<name>.yml, <name>-sweep.yml, sites/<name>.yml and <name>.summary.json.
 
-    The logs are one series, in any order. `tell` is told how far it is. The same lines give the same bytes. Raises
+    The logs are one series, in any order. `tell` gets the progress. The same lines give the same bytes. Raises
     LogError: for logs without a usable line, for a name that is taken.
     """
     files = _free(output, options.name)
@@ -89,9 +89,9 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
 
 @dataclass(frozen=True)
 class _Site:
-    """The files that were drawn, and what is to be said of the log (Objects.facts).
+    """The files that were drawn, and the summary of the log (Objects.facts).
 
-    `has_fewer_lines`: as many as were asked for would not fit. `is_kept_uncut`: without a cut that the user asked for
+    `has_fewer_lines`: the requested number would not fit. `is_kept_uncut`: without a cut that the user asked for
     the mean body would be the log's.
     """
 

@@ -15,7 +15,7 @@ BODY = "at_s IS NOT NULL AND method = 'GET' AND status IN (200, 206) AND body_by
 
 
 def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
-    """Everything that is to be said about the table `answers` (vmtoll.access_log.read), for a summary.
+    """Summary of the table `answers` (vmtoll.access_log.read).
 
     `idle_s`: a pause of a client after which its connection counts as closed.
     """

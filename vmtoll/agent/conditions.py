@@ -15,7 +15,7 @@ from vmtoll.agent.protocol import Clock, Ports, Survey
 
 CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _COUNTERS = ("RetransSegs", "OutSegs", "ListenOverflows", "ListenDrops", "TCPReqQFullDrop")
-# Kernel threads that work for whoever sends and receives: packets, and the memory of closed sockets (RCU). That is the
+# Kernel threads that work for all senders and receivers: packets, and the memory of closed sockets (RCU). That is the
 # server's own cost, or the load generator's.
 _NETWORK_THREADS = ("ksoftirqd/", "rcu_", "rcuog/", "rcuop/", "rcuos/")
 

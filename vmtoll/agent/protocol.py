@@ -134,7 +134,7 @@ class Ports(TypedDict):
 
 
 class Survey(TypedDict):
-    """Everybody who has used a CPU; see conditions.survey."""
+    """Processes that have used a CPU; see conditions.survey."""
 
     time_s: float
     idle_s: Counters

@@ -27,8 +27,8 @@ def thread_seconds(pid: str, vhost: Iterable[str]) -> dict[str, float]:
         if kind and spent:
             seconds[kind] += int(spent[0]) / 1e9
     others = max(0.0, process_ns(pid) / 1e9 - sum(seconds.values()))
-    beside = sum(process_ns(other) for other in vhost) / 1e9
-    return {"vcpu": seconds["vcpu"], "vhost": seconds["vhost"] + beside, "qemu": others}
+    vhost_s = sum(process_ns(other) for other in vhost) / 1e9
+    return {"vcpu": seconds["vcpu"], "vhost": seconds["vhost"] + vhost_s, "qemu": others}
 
 
 def kvm_counters(pid: str, domain: str, uri: str) -> dict[str, int]:

@@ -384,7 +384,7 @@ def _decide_level(chosen: Selection, claim: Claim) -> Decision:
 
 
 def refusals_of(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection], metric: str) -> Iterator[Reason]:
-    """Reasons for which these figures decide nothing, whatever they are."""
+    """Reasons why these figures decide nothing, whatever they are."""
     if any(not chosen.trials for chosen in selections):
         yield from _absences(run, sides, selections)
         return
@@ -421,7 +421,7 @@ def _absences(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selecti
 
 
 def why_skipped(run: Run, servers: tuple[str, ...]) -> Reason:
-    """Reason for which a run has skipped these servers: their release lacks them, or their source was not at hand."""
+    """Reason why a run has skipped these servers: their release lacks them, or their source was not at hand."""
     releases = [skip.release for skip in run.manifest.skipped if skip.server in servers and skip.release]
     if releases:
         return Reason(ReasonCode.NOT_SHIPPED, names=(releases[0], *servers))

@@ -118,7 +118,7 @@ class Evidence:
 
     @property
     def refusal(self) -> Because | None:
-        """Reason for which these figures decide nothing, whatever they are; None when they may."""
+        """Reason why these figures decide nothing, whatever they are; None when they may."""
         if self.effect is None:
             return self.empty
         if self.metric.is_tail:

@@ -272,7 +272,7 @@ class Pairs:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the tool gives such figures at all; one that never does on either side does not measure them."""
+        """Return whether the tool gives such figures; a tool that never does on either side does not measure them."""
         return any(side.is_measured for side in self.sides)
 
     @property

@@ -157,7 +157,7 @@ def _per_requests(name: str) -> OfTrial:
 
 
 def _over_seconds(name: str, factor: float = 1.0) -> OfTrial:
-    """Count in as many seconds as the source measured."""
+    """Amount in as many seconds as the source measured."""
     return _times(name, lambda _, figure: (figure.option("-seconds") or 0) * factor or None)
 
 

@@ -1,8 +1,8 @@
 """Cost of stopping early: `python -m vmtoll.benchmarks.until [PAGES]`.
 
 Simulates pages of four servers with five figures each, as `vmtoll.benchmarks.verdicts` does, measured with `until`: by
-the looks, shares, and stops of the program, each block as long as the servers that are still measured. Beside it the
-same pages with a fixed number of blocks. Writes docs/until.csv and the table in docs/statistics.md.
+the looks, shares, and stops of the program, each block as long as the servers that are still measured. Compares them
+with the same pages with a fixed number of blocks. Writes docs/until.csv and the table in docs/statistics.md.
 
 Equal figures are never called equivalent here, which would stop a run earlier.
 """

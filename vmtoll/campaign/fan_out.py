@@ -33,7 +33,7 @@ class Command:
 def fan_out(commands: Mapping[Task, Command], forks: int = FORKS) -> Generator[Task]:
     """Run all commands, as many test beds in parallel as there are forks; yield each task when its command has ended.
 
-    A command that fails ends like any other: its log says why. Whoever stops iterating, by Ctrl-C too, interrupts the
+    A command that fails ends like any other: its log says why. Stopping the iteration, by Ctrl-C too, interrupts the
     commands that still run and waits for them.
     """
     ended: SimpleQueue[Task] = SimpleQueue()

@@ -51,7 +51,7 @@ def keep(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Raises LoadError when a campaign or a test bed (`kind`) cannot be named so."""
+    """Check the name of a campaign or a test bed (`kind`). Raises LoadError."""
     if not NAME.fullmatch(name):
         raise LoadError(
             f"{kind} {name!r}: letters, digits, dot, dash and underscore only, for it becomes a folder's name"

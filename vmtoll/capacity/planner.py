@@ -70,7 +70,7 @@ class CapacityResult:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Everything that a run says about an objective. Without an objective only `scaling` has entries."""
+    """Results of a run for an objective. Without an objective only `scaling` has entries."""
 
     run_id: str
     slo: Slo | None

@@ -128,7 +128,7 @@ def _free(solution: object) -> list[bool]:
 
 
 def _errors(solution: object, variance: float) -> tuple[float | None, float | None, float | None]:
-    """From the Jacobian of the free parameters: one on its bound is no longer estimated."""
+    """Standard errors from the Jacobian of the free parameters; None for one on its bound, which is not estimated."""
     free = _free(solution)
     columns = solution.jac[:, free]  # type: ignore[attr-defined]
     squares = iter(np.diag(np.linalg.pinv(columns.T @ columns)) * variance)

@@ -13,7 +13,7 @@ _GET_API_VERSION, _CREATE_VM, _CREATE_VCPU = 0xAE00, 0xAE01, 0xAE41
 
 
 def kvm(device: str = "/dev/kvm") -> str:
-    """Reason for which KVM does not work; an empty text if a virtual machine with a virtual CPU can be made."""
+    """Reason why KVM does not work; an empty text if a virtual machine with a virtual CPU can be made."""
     try:
         opened = os.open(device, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -73,7 +73,7 @@ def online_cpus() -> list[int]:
 
 
 def facts() -> dict[str, object]:
-    """Everything that vmtoll/guests/needs.py looks at."""
+    """Facts that vmtoll/guests/needs.py uses."""
     now = memory()
     pages_free = now.get("HugePages_Free", 0) - now.get("HugePages_Rsvd", 0)
     return {

@@ -194,7 +194,7 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
 
 
 def check_memory(lab: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
-    """Raises UserError when this machine has too little memory for a lab."""
+    """Check this machine's memory. Raises UserError when it has too little for a lab."""
     fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
     free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, lab.memory_mib()
     if free_mib < need_mib:

@@ -80,7 +80,7 @@ def over_tls(load: ClosedLoad | OpenLoad) -> bool:
     return any(url.startswith("https:") for url in load.urls[:1])
 
 
-# What a tool can be told to send.
+# Kinds of load that a tool can send.
 ToolLoad = ClosedLoad | OpenLoad | MailLoad
 
 # The file with the body of an upload, in the tool's folder.
@@ -173,7 +173,7 @@ class Adapter:
     `lockstep`: all its users start at the first line of the URL list. `at_random`: it draws its URLs at random.
     `tls`: it speaks TLS 1.3 and takes a certificate that no authority has signed; `refused_for_tls`: why it is not used
     over TLS although it speaks it. `http2`: it speaks HTTP/2 inside of
-    TLS. `resumes`: it can resume TLS sessions, and does so only where it is told to.
+    TLS. `resumes`: it can resume TLS sessions, and does so only on request.
     `sends_bodies`: it can POST a body with each request (`body_bytes` of a load).
     `schedules`: it sends by the schedule of a load (`due_ns`); others send at even intervals alone.
     `ends`: it ends at an interrupt with what it has sent so far, and `parse` takes an Output that was `ended`.

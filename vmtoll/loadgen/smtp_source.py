@@ -2,7 +2,7 @@
 
 As a mail server of somebody else does, it speaks plain SMTP without a password, to mailboxes in turn (`-N`). It stops
 at the first reply that it did not expect, counts what was accepted (`-c`) and logs no times. Its Message-Ids end in
-the name that it is given, so that the messages of one load are told from all others.
+the name that it is given, which distinguishes the messages of one load from all others.
 """
 
 import re

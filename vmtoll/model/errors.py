@@ -1,4 +1,4 @@
-"""Everything that may go wrong for a reason that a user can act on, as one tree; each message is one sentence."""
+"""Errors with a cause that a user can act on, as one tree; each message is one sentence."""
 
 
 class VmtollError(Exception):
@@ -38,11 +38,11 @@ class SiteError(VmtollError):
 
 
 class LogError(VmtollError):
-    """Access logs cannot be used, or what shall be made of them cannot be written; no text of the log."""
+    """Access logs cannot be used, or their workload cannot be written; the message has no text of the log."""
 
 
 class ToolError(VmtollError):
-    """A load tool did not do what it was told; the message says what was seen instead."""
+    """A load tool did not follow its command line; the message says what vmtoll observed instead."""
 
 
 class CapacityError(ToolError):

@@ -1,4 +1,4 @@
-"""Progress of a run as typed events; what a person reads is made of them in vmtoll.commands.progress."""
+"""Progress of a run as typed events; vmtoll.commands.progress turns them into text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

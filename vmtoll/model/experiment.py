@@ -54,7 +54,7 @@ class TuningSteps(Document):
 
     @property
     def environments(self) -> list[str]:
-        """All of them, each once."""
+        """Environments of all steps, each once."""
         return list(dict.fromkeys(name for _, names in self.named() for name in names))
 
 

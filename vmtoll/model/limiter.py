@@ -5,7 +5,7 @@ from enum import StrEnum
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import METAL, TrialRecord
 
-FULL = 0.85  # of the CPU time of the server's cores; what the kernel does in nobody's name comes on top
+FULL = 0.85  # of the CPU time of the server's cores; kernel work that belongs to no process comes on top
 REACHED = 0.98  # of the offered rate
 
 

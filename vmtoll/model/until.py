@@ -38,7 +38,7 @@ class Standing(StrEnum):
 
 class Stop(StrEnum):
     """Reason why a run stopped. DECIDED: no comparison was left that more blocks would decide; NARROW: the same,
-    because of some the interval was narrow enough.
+    and the interval of some was narrow enough.
     """
 
     DECIDED = "decided"

@@ -23,7 +23,7 @@ from vmtoll.model.finding import ACCIDENTS, Finding
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord
 
-# Words of the project's own language, and accounts that many machines have: they give nobody away.
+# Words of the project's own language, and accounts that many machines have: they identify nobody.
 ORDINARY = frozenset({
     "client", "metal", "kvm", "guest", "host", "vm", "root", "user", "localhost", "sut", "none", "unknown", "address",
     "path", "id", "mac", "uuid", "key", "debian", "ubuntu", "admin", "ansible", "vagrant", "ec2-user",
@@ -126,7 +126,7 @@ def roles(hosts: dict[str, Facts]) -> dict[str, str]:
 
 
 def scrubber_of(run: Run) -> Scrubber:
-    """All that is known about the run's machines and users, and the words of the run that must stay."""
+    """Scrubber with the known names of the run's machines and users, and the words of the run that must stay."""
     names = roles(run.hosts)
     private = _private(run.path / PRIVATE)
     replacements = dict(names)

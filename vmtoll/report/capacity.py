@@ -102,13 +102,13 @@ def section(run: Run) -> dict[str, Any] | None:
 
 
 def document(assessment: Capacity) -> dict[str, Any]:
-    """Everything for `--json`: codes and numbers, and the deciding sentences; an interval without an end has null."""
+    """Document for `--json`: codes and numbers, and the deciding sentences; an interval without an end has null."""
     content: dict[str, Any] = json.loads(TypeAdapter(Capacity).dump_json(assessment))
     return content | {"sentences": list(sentences(assessment))}
 
 
 def lines(assessment: Capacity) -> Iterator[str]:
-    """Everything as text for a terminal, sentences first."""
+    """Lines for a terminal, sentences first."""
     yield from sentences(assessment)
     for result in assessment.results:
         yield f"\n{result.server} on {result.environment}, {result.workload} ({size_text(result.size)} each)"

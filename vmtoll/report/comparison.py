@@ -86,7 +86,7 @@ def _factor(ratio: float) -> str:
 
 
 def _is_small(ratio: float) -> bool:
-    """Whether a change reads better in percent."""
+    """Return whether a change reads better in percent."""
     return 0.5 < ratio < 2
 
 

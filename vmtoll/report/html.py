@@ -97,7 +97,7 @@ def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:
 
 
 def _kvm_module(run: Run) -> str:
-    """Whose /dev/kvm the KVM hosts have, where it is not the CPU's own: it explains why a guest is emulated."""
+    """Owner of the KVM hosts' /dev/kvm, if it is not the CPU's own module: it explains why a guest is emulated."""
     hosts = [facts for facts in run.hosts.values() if facts.get("role") == "kvm_host"]
     modules = sorted({module for facts in hosts if (module := foreign_kvm_module(facts))})
     return "".join(f" {words.module_text(module)}" for module in modules)

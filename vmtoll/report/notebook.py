@@ -136,7 +136,7 @@ def tables(parts: Iterable[tuple[str, pd.DataFrame]]) -> Shown:
 
 
 def table(frame: pd.DataFrame) -> Shown:
-    """All of its rows, without the index and with nothing cut short; four digits of each number."""
+    """All rows of a table, without the index and with nothing cut short; four digits of each number."""
     with pd.option_context("display.max_colwidth", None):
         inner = frame.to_html(index=False, border=0, justify="left", na_rep="–", float_format="{:,.4g}".format)
     scroll = "class='scroll' tabindex='0' role='group' aria-label='Table' style='overflow-x:auto'"

@@ -135,7 +135,7 @@ class Chart:
 
     @classmethod
     def of(cls, title: str, caption: str, texts: Iterable[str], figure: Figure, x: str = "", y: str = "") -> "Chart":
-        """With a text per curve or row as the alternative; `x` and `y` name the axes that all panels share."""
+        """Make a chart; a text per curve or row is the alternative; `x` and `y` name the axes that all panels share."""
         if x:
             figure.supxlabel(x, fontsize=10)
         if y:
@@ -200,7 +200,7 @@ def legend(figure: Figure, looks: Sequence[Look], *, lines: bool = False, marks:
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
-    """As many as fit side by side: up to three, or two of more labels; a legend fills column after column."""
+    """Number of columns that fit: up to three labels side by side, or two columns of more, filled one by one."""
     for columns in range(len(labels) if len(labels) <= 3 else 2, 1, -1):
         lines = -(-len(labels) // columns)
         widest = [max(map(len, labels[index : index + lines])) for index in range(0, len(labels), lines)]

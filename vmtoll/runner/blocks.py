@@ -19,7 +19,7 @@ Judge = Callable[[Path, Sequence[Look]], Sequence[Compared]]
 
 
 class Blocks(ABC):
-    """The blocks of a run, in order; a block is over when the next one is asked for.
+    """The blocks of a run, in order; a block is over when the caller takes the next one.
 
     `scheduled`, `total`: how many trials and blocks the run has, as far as that is known.
     """

@@ -92,7 +92,7 @@ def disclosure(session: Session) -> Disclosure:
 
 
 def disclosed(hosts: Iterable[Host], reported: Mapping[str, Mapping[str, str]]) -> Disclosure:
-    """Machine → its report, overridden by its variables vmtoll_disclosure and vmtoll_tuning."""
+    """Machine → its report, with its variables vmtoll_disclosure and vmtoll_tuning on top."""
     machines, operator, virtual = dict[str, dict[str, Disclosed]](), None, []
     for host in hosts:
         stated = dict(host.vars.disclosure or {})

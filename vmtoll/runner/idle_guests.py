@@ -59,7 +59,7 @@ def _same_machine(first: Host, second: Host) -> bool:
 
 
 def _pause(session: Session, guest: Host) -> Paused:
-    """Raises AgentError when libvirt cannot, HostLostError."""
+    """Pause a guest. Raises AgentError when libvirt cannot, HostLostError."""
     line, (host, domain) = session.line(guest), _domain(session, guest)
     ahead_s = clock_offset(line, _LOOKS).ahead_s
     line.hold()

@@ -18,8 +18,7 @@ from vmtoll.spec.server import read_server
 
 
 def check_inventory(resolved: Resolved, inventory: Inventory, experiment_file: Path, inventory_path: Path) -> None:
-    """The link is the one that is asked for, every client has a part, guests can be looked at from their hosts, and
-    what must boot can.
+    """Check the link, that every client has a part, the KVM host of each guest, and that machines can boot.
 
     Raises WrongLinkError, InventoryError, ExperimentError.
     """
@@ -90,7 +89,7 @@ def without_unshipped(
 ) -> Resolved:
     """The experiment without the servers that the release of any machine under test does not ship.
 
-    Nobody is asked for their release unless there is such a server. Raises ExperimentError when none is left,
+    vmtoll reads no machine's release unless there is such a server. Raises ExperimentError when none is left,
     HostLostError, AgentError.
     """
     not_in = {name: read_server(name, registry.servers_folder()).not_in for name in resolved.servers}

@@ -268,7 +268,7 @@ def _changed(run_dir: Path, resolved: Resolved) -> ExperimentError:
 
 
 def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:
-    """Return whether a run is one of the experiment, and everything it names, as the files are today."""
+    """Return whether the experiment, and everything it names, is the same today as when the run began."""
     return (recorded.experiment, recorded.workloads, recorded.site) == (
         resolved.experiment,
         dict(resolved.workloads),

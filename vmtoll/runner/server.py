@@ -16,7 +16,7 @@ from vmtoll.runner.loads import Driver
 
 BODIES = 4
 SERVER_LIMIT_S = 60.0
-# After so long without an answer the server is looked at: it may have ended.
+# Seconds without an answer after which the runner checks whether the server has ended.
 ANSWER_LIMIT_S = 1.0
 
 

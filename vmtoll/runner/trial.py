@@ -109,7 +109,7 @@ class Trial:
         self.tell(Phase.STARTING)
         server_cores, findings = self.serving.start()
         findings += self.serving.handshake()
-        if not cold:  # what is looked at would be in the server's own caches
+        if not cold:  # a check would fill the server's own caches
             self.serving.bodies("before")
         self.watch.start()
         self.neighbour.begin()
@@ -193,7 +193,7 @@ class Trial:
         sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
         table, conditions, findings = self.watch.stop(sources)
         self.session.store.keep(f"samples/{self.name}.csv", table)
-        # A cold start is what is asked for.
+        # The workload asks for a cold start.
         dropped = Code.WARMUP_DRIFT if self.driver.cold else None
         return conditions, [finding for finding in findings if finding.code is not dropped]
 

@@ -107,7 +107,7 @@ def from_data(
     """Typed hosts for these environments, of a guest's as many as `guests`, all on one KVM host.
 
     An environment that is `optional` may have no machine: then it is not among the inventory's. Raises
-    InventoryError when another has none, too few guests, or more machines than can be told apart, and for a variable
+    InventoryError when another has none, too few guests, or more machines than it can distinguish, and for a variable
     with a wrong value.
     """
     by_role = hosts_by_role(data, source)

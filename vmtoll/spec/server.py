@@ -132,7 +132,7 @@ def read_server(name: str, folder: Path = SERVER_BUILDS) -> ServerDefinition:
 
 
 def read_servers(folder: Path = SERVER_BUILDS) -> list[ServerDefinition]:
-    """All of them, by name. Raises ExperimentError."""
+    """All servers, by name. Raises ExperimentError."""
     return [read_server(name, folder) for name in _names(folder)]
 
 

@@ -117,7 +117,7 @@ def _load(path: Path, name: str, data: Keys, registry: Registry) -> Workload:
     return workload
 
 
-# Kinds whose arrivals are random where nothing else is said and their tools can.
+# Kinds whose arrivals are random by default, if their tools can send so.
 _AT_RANDOM = ("rate", "sweep", "search")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Makes a host's speed steady, and sets it back to what it was. Python 3.9, on the host."""
+"""Make a host's speed steady, and restore it. Python 3.9, on the host."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LackError(Exception):
 
 
 class Host:
-    """Everything that can be read and written, by its key: a file below `root`, or one of UNIT and PROFILE."""
+    """Host whose values are read and written by key: a file below `root`, or one of UNIT and PROFILE."""
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
@@ -72,7 +72,7 @@ class Host:
             return None
 
     def write(self, key: str, value: str) -> None:
-        """Raises OSError or CalledProcessError."""
+        """Write a value. Raises OSError or CalledProcessError."""
         if key == UNIT:
             subprocess.run(["systemctl", "start" if value == "active" else "stop", UNIT], check=True)
         elif key == PROFILE:

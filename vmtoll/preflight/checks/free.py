@@ -1,4 +1,4 @@
-"""Nobody else measures on the machines, and the servers' ports are free."""
+"""Check that no other run measures on the machines, and that the servers' ports are free."""
 
 import os
 from collections.abc import Iterator

@@ -62,7 +62,7 @@ def neighbour(remote: str) -> str | None:
 
 
 def seen(name: str) -> dict[str, Any]:
-    """All of it."""
+    """The route to a machine, by its name or address."""
     try:
         remote = socket.gethostbyname(name)
         address = own_address(remote)

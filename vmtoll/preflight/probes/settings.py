@@ -1,4 +1,4 @@
-"""Prints what makes this machine's speed vary by itself."""
+"""Print the settings by which this machine's speed varies."""
 
 from __future__ import annotations
 

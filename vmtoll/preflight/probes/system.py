@@ -1,4 +1,4 @@
-"""Prints the distribution, systemd's version and whether it started this machine."""
+"""Print the distribution, systemd's version and whether it started this machine."""
 
 from __future__ import annotations
 

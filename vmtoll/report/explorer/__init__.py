@@ -56,7 +56,7 @@ def _fill(draft: Path, runs: list[Entry], results: Path, bundles: Mapping[str, R
     """The pages of the runs and the index."""
     draft.mkdir(parents=True)
     for run in runs:
-        if run["id"] in bundles:  # a page of others is not shown: this one is made of their facts
+        if run["id"] in bundles:  # the site does not show others' pages: this page uses their facts
             write_disclosure(bundles[run["id"]], draft / "runs" / run["id"])
             continue
         for name in ("report", "disclosure"):

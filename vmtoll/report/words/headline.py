@@ -306,7 +306,7 @@ class _Part:
 
 
 def is_vague(verdict: Verdict) -> bool:
-    """Whether the ends of a ratio's deciding interval are so far apart that its size says little."""
+    """Return whether the ends of a ratio's deciding interval are so far apart that its size says little."""
     ends = verdict.adjusted
     if ends is None or not ends.low or ends.high is None or form_of([verdict]) != "times":
         return False

@@ -34,7 +34,7 @@ def figure(value: Any, unit: str) -> str:
 
 
 def signed(value: float) -> str:
-    """With its sign, as precisely as `number`."""
+    """Number with its sign, as precisely as `number`."""
     return ("+" if value > 0 else "−" if value < 0 else "") + number(abs(value))
 
 
