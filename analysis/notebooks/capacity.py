@@ -29,7 +29,7 @@ from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.planner import capacity, default_slo
 from vmtoll.model.trial import is_shape_only
 from vmtoll.report.capacity import ASSUMPTIONS, facts, more_sentences, scaling_text, sentences, size_text
-from vmtoll.report.notebook import charts, open_run, table, tables
+from vmtoll.report.notebook import charts, open_run, paragraphs, table, tables
 
 # %% tags=["parameters"]
 RUN = "../../results/tails"  # a run's folder, or an experiment's: then its last run
@@ -49,8 +49,7 @@ p99_ms = P99_MS or (deadline.p99_ms if deadline else None)
 slo = Slo(p99_ms, AVAILABILITY_PCT) if p99_ms else None
 demand = Demand(RATE_RPS, HEADROOM_PCT, SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS)
 found = capacity(run, slo, demand)
-for sentence in [*sentences(found), *more_sentences(found)]:
-    print(sentence)
+paragraphs([*sentences(found), *more_sentences(found)])
 
 # %% [markdown]
 # ## Figures
@@ -104,5 +103,4 @@ table(pd.DataFrame(rows))
 # ## Assumed
 
 # %%
-for assumption in found.assumptions:
-    print(f"- {ASSUMPTIONS[assumption]}")
+paragraphs(ASSUMPTIONS[assumption] for assumption in found.assumptions)

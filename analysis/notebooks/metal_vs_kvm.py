@@ -22,7 +22,7 @@ import pandas as pd
 
 from vmtoll.analysis.equality import Status, equality
 from vmtoll.analysis.verdict import analyse
-from vmtoll.report.notebook import charts, open_run, table
+from vmtoll.report.notebook import charts, open_run, paragraphs, table
 from vmtoll.report.words import METRIC_LABELS, estimate_text, p_value, scenario_labels, sentence, verdict_text
 
 # %% tags=["parameters"]
@@ -31,13 +31,14 @@ RUN = "../../results/demo"  # a run's folder, or an experiment's: then its last 
 # %%
 run = open_run(RUN)
 analysis = analyse(run)
-print(sentence(analysis))
+paragraphs([sentence(analysis)])
 
 # %% [markdown]
 # ## Verdicts
 #
 # Each row is one [scenario] and figure. The [verdict] is faster, slower, [equivalent],
-# [undecided] or [invalid]. Square brackets hold the [95% interval] over [blocks].
+# [undecided] or [invalid]. The [validity] of a trial is valid, [suspect] or invalid.
+# Invalid trials are excluded. Square brackets hold the [95% interval] over [blocks].
 # "At least" and "at most" are [bounds]. The last column is the p-value after [Holm's correction].
 #
 # [scenario]: ../../docs/glossary.md#term-scenario
@@ -45,6 +46,8 @@ print(sentence(analysis))
 # [equivalent]: ../../docs/glossary.md#term-equivalent
 # [undecided]: ../../docs/glossary.md#term-undecided
 # [invalid]: ../../docs/glossary.md#term-invalid
+# [suspect]: ../../docs/glossary.md#term-suspect
+# [validity]: ../../docs/glossary.md#term-validity
 # [95% interval]: ../../docs/glossary.md#term-interval
 # [blocks]: ../../docs/glossary.md#term-block
 # [bounds]: ../../docs/glossary.md#term-bound

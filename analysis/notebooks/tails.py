@@ -22,7 +22,7 @@ import pandas as pd
 
 from vmtoll.analysis.histograms import goodput_rps
 from vmtoll.analysis.verdict import analyse
-from vmtoll.report.notebook import charts, open_run, table
+from vmtoll.report.notebook import charts, open_run, paragraphs, table
 from vmtoll.report.plot import usable
 from vmtoll.report.words import disagreement_text, estimate_text, p_value, scenario_labels, sentence, verdict_text
 
@@ -34,17 +34,20 @@ DEADLINES_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 run = open_run(RUN)
 analysis = analyse(run)
 labels = scenario_labels(run)
-print(sentence(analysis))
+paragraphs([sentence(analysis)])
 
 # %% [markdown]
 # ## Verdicts on the 99th percentile, counted from the intended send
 #
-# The [verdict] is on the [p99] of the [response times]. Square brackets hold the
-# [95% interval] over [blocks]. The last column is the p-value after [Holm's correction].
+# The [verdict] is on the [p99] of the [response times]. The [validity] of a trial is valid,
+# [suspect] or invalid. Invalid trials are excluded.
+# Square brackets hold the [95% interval] over [blocks]. The last column is the p-value after [Holm's correction].
 #
 # [verdict]: ../../docs/glossary.md#term-verdict
 # [p99]: ../../docs/glossary.md#term-p99
 # [response times]: ../../docs/glossary.md#term-response-time
+# [suspect]: ../../docs/glossary.md#term-suspect
+# [validity]: ../../docs/glossary.md#term-validity
 # [95% interval]: ../../docs/glossary.md#term-interval
 # [blocks]: ../../docs/glossary.md#term-block
 # [Holm's correction]: ../../docs/glossary.md#term-holm

@@ -23,14 +23,15 @@ from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.paths import PROJECT
 from vmtoll.report.charts import draw_all
-from vmtoll.report.page import environment
+from vmtoll.report.page import environment, link_terms
 from vmtoll.report.plot import Chart, style
-from vmtoll.report.words import KVM_HARDWARE
+from vmtoll.report.words import GLOSSARY, KVM_HARDWARE
 
 FOLDER = PROJECT / "analysis" / "notebooks"
 PLAIN: Any = {
     "template_name": "basic", "exclude_input": True, "exclude_output_prompt": True, "exclude_anchor_links": True,
 }  # fmt: skip
+GLOSSARY_PAGE = "../../docs/glossary.md"  # seen from FOLDER
 # Where a notebook's link to a term leads in the project; in the page it leads to the page's glossary.
 GLOSSARY_LINK = re.compile(r'(?<=href=")[./]*/docs/glossary\.md(?=#term-([a-z0-9-]+)")')
 SOCKETS = Config({"KernelManager": {"transport": "ipc"}})  # to the kernel by files, not by ports of this machine
@@ -91,12 +92,12 @@ def _check(file: Path, declared: Mapping[str, Mapping[str, str]], parameters: Ma
 
 @dataclass(frozen=True)
 class Shown:
-    """HTML that a notebook shows when it is the last expression of a cell."""
+    """HTML that a notebook shows when it is the last expression of a cell; its terms link to the glossary."""
 
     html: str
 
     def _repr_html_(self) -> str:
-        return self.html
+        return link_terms(Markup(self.html), GLOSSARY, GLOSSARY_PAGE)
 
 
 def open_run(path: Path | str) -> Run:
@@ -128,6 +129,11 @@ def charts(run: Run, analysis: RunAnalysis, names: Collection[str]) -> Shown:
     with style():
         page = "".join(_figure(chart) for _, chart in draw_all(run, analysis, names))
     return Shown(page or f"<p>This run has nothing to draw for: {escape(', '.join(names))}.</p>")
+
+
+def paragraphs(sentences: Iterable[str]) -> Shown:
+    """Each sentence as a paragraph."""
+    return Shown("".join(f"<p>{escape(sentence)}</p>" for sentence in sentences))
 
 
 def tables(parts: Iterable[tuple[str, pd.DataFrame]]) -> Shown:

@@ -42,26 +42,30 @@ TERMS = {
     "noise-floor": "noise floor", "aa-arm": "A/A (?:arm|control)", "bound": "at (?:least|most)", "p99": "p99",
     "closed-loop": "closed loop", "open-loop": "open (?:loop|load)", "goodput": "goodput", "holm": "Holm",
     "boot": "one boot", "suspect": "suspect", "invalid": "invalid", "confirmed": "confirmed", "refuted": "refuted",
-    "inconclusive": "inconclusive here", "test-bed": "test beds?",
+    "inconclusive": "inconclusive here", "test-bed": "test beds?", "cross-check": "cross-check",
+    "client-limited": "client-limited", "link-limited": "link-limited", "background-cpu": "background CPU",
+    "rate-sweep": "rate sweeps?", "response-time": "response times?", "service-time": "service times?",
 }  # fmt: skip
+_NO_TERM = r"<(a|h[1-6])\b.*?</\1>|<[^>]*>"  # links, headings and tags
 _TERM = re.compile(
-    "|".join(rf"(?P<{name.replace('-', '_')}>\b(?:{term})\b)" for name, term in TERMS.items()), re.IGNORECASE
+    "|".join([_NO_TERM, *(rf"(?P<{name.replace('-', '_')}>\b(?:{term})\b)" for name, term in TERMS.items())]),
+    re.IGNORECASE | re.DOTALL,
 )
 
 
-def link_terms(text: str, names: Collection[str] = words.REPORT_TERMS) -> Markup:
-    """The text, in which the first use of each term links to its entry in the glossary of the page.
+def link_terms(text: str, names: Collection[str] = words.REPORT_TERMS, glossary: str = "") -> Markup:
+    """The text or Markup, in which the first use of each term links to its entry in the glossary.
 
-    `names`: the entries that the page has.
+    `names`: the entries that the glossary has; `glossary`: its address, unless it is on the same page.
     """
     linked: set[str] = set()
 
     def link(match: re.Match[str]) -> str:
-        name = str(match.lastgroup).replace("_", "-")
+        name = (match.lastgroup or "").replace("_", "-")
         if name in linked or name not in names:
             return match[0]
         linked.add(name)
-        return f'<a href="#term-{name}">{match[0]}</a>'
+        return f'<a href="{glossary}#term-{name}">{match[0]}</a>'
 
     return Markup(_TERM.sub(link, str(markupsafe.escape(text))))
 

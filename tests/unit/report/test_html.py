@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 from tests.support.synthetic_run import Row, Truth, closed, failed, found, limited, make_run
 from vmtoll.analysis.run import load_run
@@ -142,6 +143,11 @@ def test_terms_link_to_the_glossary(emulated: tuple[Path, str]) -> None:
     assert explained_terms == {"Undecided", "Noise floor, A/A arm"}
     assert link_terms("a noise floor of 2% <b>, noise floor") == (
         'a <a href="#term-noise-floor">noise floor</a> of 2% &lt;b&gt;, noise floor'
+    )
+    markup = Markup('<h3>The p99</h3><img alt="p99"><a href="#x">its p99</a><p>p99</p>')
+    assert link_terms(markup, glossary="g.md").partition("<p>")[::2] == (
+        '<h3>The p99</h3><img alt="p99"><a href="#x">its p99</a>',
+        '<a href="g.md#term-p99">p99</a></p>',
     )
 
 
