@@ -1,4 +1,4 @@
-# Verbs only: what they do stands in scripts/ and in the program `vmtoll` (.venv/bin/vmtoll --help).
+# Targets only: what they do is in scripts/ and in the program `vmtoll` (.venv/bin/vmtoll --help).
 .DEFAULT_GOAL := help
 VMTOLL := .venv/bin/vmtoll
 E ?= demo

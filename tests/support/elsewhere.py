@@ -9,7 +9,7 @@ from vmtoll.spec.catalog import Registry
 
 parser = argparse.ArgumentParser()
 parser.add_argument("project", type=Path)
-parser.add_argument("verb", choices=["run"])
+parser.add_argument("command", choices=["run"])
 parser.add_argument("experiment")
 parser.add_argument("--inventory", type=Path)
 parser.add_argument("--results", type=Path)
@@ -20,7 +20,7 @@ parser.add_argument("--resume", type=Path)
 
 def run() -> None:
     words = vars(parser.parse_args())
-    del words["verb"]
+    del words["command"]
     registry = Registry(words.pop("project"))
     print(f"run: {run_one(**words, registry=registry)}")
 

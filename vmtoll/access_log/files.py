@@ -85,7 +85,7 @@ def draw(entries: Sequence[Entry], lines: int) -> list[File]:
 
 def _pooled(pool: Sequence[tuple[Kind, float, int]], line: int) -> Iterator[File]:
     """A file for each stretch as long as `line`, out of a pool of (kind, mean size, length) in the order of sizes."""
-    filled, size = 0, 0.0  # of the stretch at hand
+    filled, size = 0, 0.0  # of the current stretch
     for kind, mean_bytes, length in pool:
         missing = line - filled
         if length < missing:

@@ -421,7 +421,7 @@ def _absences(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selecti
 
 
 def why_skipped(run: Run, servers: tuple[str, ...]) -> Reason:
-    """Reason why a run has skipped these servers: their release lacks them, or their source was not at hand."""
+    """Reason why a run has skipped these servers: their release lacks them, or their source was not available."""
     releases = [skip.release for skip in run.manifest.skipped if skip.server in servers and skip.release]
     if releases:
         return Reason(ReasonCode.NOT_SHIPPED, names=(releases[0], *servers))

@@ -55,7 +55,7 @@ MOST_BLOCKS = 12  # that a log has a line for: a run is one screen
 
 
 def lines_of(event: Event) -> list[str]:
-    """The lines of a log for an event; none for a step within a trial, and for a trial without an accident."""
+    """The lines of a log for an event; none for a step within a trial, and for a trial without `accidents`."""
     match event:
         case BlockEnded(block, blocks) if block < blocks and block % math.ceil(blocks / MOST_BLOCKS):
             return []
@@ -63,7 +63,7 @@ def lines_of(event: Event) -> list[str]:
             first = event.phase is Phase.CAPACITY and event.attempt == 1
             return [f"capacity: {_step(event)}"] if first else []
         case TrialEnded(record, number, trials, _, again):
-            return [f"trial {number} of {trials}: {_accident(record, again=again)}"] if record.accidents else []
+            return [f"trial {number} of {trials}: {_failure(record, again=again)}"] if record.accidents else []
         case RunEnded(run_dir, records):
             return [*summary(records), f"done: {run_dir}"]
     return [_line_of(event)]
@@ -200,7 +200,7 @@ def _step(event: TrialStep) -> str:
     return f"{event.spec.scenario.server} on {event.spec.arm}: {texts[event.phase]}"
 
 
-def _accident(record: TrialRecord, *, again: bool) -> str:
+def _failure(record: TrialRecord, *, again: bool) -> str:
     """`nginx on kvm-default: invalid (tool-failed): siege: …; vmtoll measures the trial again`."""
     codes = ", ".join(dict.fromkeys(finding.code.value for finding in record.findings))
     message = next((f": {finding.detail}" for finding in record.accidents if finding.detail), "")

@@ -1,4 +1,4 @@
-"""The command `replay`: a published experiment, run again on the machines at hand."""
+"""The command `replay`: a published experiment, run again on the available machines."""
 
 import re
 import sys

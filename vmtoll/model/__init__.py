@@ -1,1 +1,1 @@
-"""The vocabulary that every room shares; it imports nothing of vmtoll."""
+"""The vocabulary that every package shares; it imports nothing of vmtoll."""

@@ -105,7 +105,7 @@ class TrialStep:
 
 @dataclass(frozen=True)
 class TrialEnded:
-    """A trial's record is stored. `again`: it ended with an accident, and it or its block is measured again."""
+    """A trial's record is stored. `again`: it failed, and it or its block is measured again."""
 
     record: TrialRecord
     number: int

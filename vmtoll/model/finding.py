@@ -243,6 +243,6 @@ PACE_LIMITS = frozenset({Code.CLIENT_SATURATED, Code.LITTLES_LAW, Code.LINK_BOUN
 OPEN_PACE_LIMITS = PACE_LIMITS | {Code.CLIENT_STARVED, Code.RATE_NOT_REACHED, Code.CLIENT_LATE}
 # Findings that distort what they were seen in.
 DISTORTING = frozenset(code for code, kind in FINDINGS.items() if kind.influence is Influence.DISTORTS)
-# A trial that ends with one of these is tried again: an accident, not a finding about the server. A load that timed out
+# A trial that ends with one of these is tried again: a failure, not a finding about the server. A load that timed out
 # is none: the machine under test was too slow for it.
 ACCIDENTS = frozenset({Code.HOST_LOST, Code.TOOL_FAILED, Code.SERVER_FAILED})

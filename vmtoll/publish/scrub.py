@@ -213,7 +213,7 @@ def record(trial: TrialRecord, scrubber: Scrubber) -> TrialRecord:
 
 
 def _finding(finding: Finding, scrubber: Scrubber) -> Finding:
-    """The details of an accident come from other programs and may say anything: they are left out."""
+    """The details of a failure come from other programs and may say anything: they are left out."""
     return replace(
         finding,
         machine=finding.machine and scrubber.text(finding.machine),

@@ -13,8 +13,8 @@ MOST_ROUNDS = 2
 def due(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[TrialSpec, int] | None:
     """The next trial of a block and the number of the attempt; None when the block is done.
 
-    `records`: those of the block, in the order in which they were appended. A trial that ended with an accident is
-    tried again; a gate that fires is a finding, not an accident. After a machine was lost the whole block is measured
+    `records`: those of the block, in the order in which they were appended. A trial that ended with one of
+    ACCIDENTS is tried again; a gate that fires is none of them. After a machine was lost the whole block is measured
     again: a second attempt among the first attempts of its siblings would compare a fresh boot with an old one.
     """
     rounds: list[list[TrialRecord]] = [[]]

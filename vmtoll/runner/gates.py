@@ -76,7 +76,7 @@ STEP_S = 0.010
 SPREAD_PCT = 5.0
 SLOWER_PCT = 10.0
 STALL_S = 0.25
-# A gap that this many responses would have filled is no accident of a low rate.
+# A gap that this many responses would have filled is no effect of a low rate.
 STALL_RESPONSES = 20
 FAILED_SHARE = 0.001
 FINGERPRINT_KEYS = ("binary_sha256", "config_sha256", "workers")

@@ -56,7 +56,7 @@ def background_cpu(
 _SILENT = 0.1
 # Slices that a comparison of the beginning with the rest needs at least.
 _FEWEST = 12
-# Standard errors that the beginning must lie away from the rest, to be no accident of the files' sizes.
+# Standard errors that the beginning must lie away from the rest, to rule out chance in the files' sizes.
 _SURE = 3.0
 
 

@@ -31,7 +31,7 @@ class Session:
     """`content`: the site's files. `seen_whole`: (machine, server) whose every file has been compared with it.
 
     `paused`: guests by name; `not_paused`: those that cannot be; `guests_paused`: how many idle guests on the machine
-    of the trial at hand are paused, None where none idles there.
+    of the current trial are paused, None where none idles there.
     """
 
     run_id: str

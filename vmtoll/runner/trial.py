@@ -84,7 +84,7 @@ class Trial:
         return finding
 
     def _failed(self, planned: TrialRecord, finding: Finding) -> TrialRecord:
-        """The accident alone: whatever was measured before it is dropped."""
+        """The failure alone: whatever was measured before it is dropped."""
         return replace(planned, findings=(finding, *self._clean_up(finding.code)))
 
     def _clean_up(self, code: Code) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Servers that no distribution ships: measured when the user has their source archive at hand, else skipped.
+"""Servers that no distribution ships: measured when the user has their source archive, else skipped.
 
 `server.yml` names project, version and licence under `source`; the user's `sources.yml`, next to the README, says where
 the archive is and what it must be: `thttpd: {path: /home/me/thttpd-2.29.tar.gz, sha256: …}`.
@@ -60,6 +60,6 @@ def look(registry: Registry, servers: Sequence[str]) -> Sources:
         if server in archives:
             sources.versions[server] = f"{version_text}, archive {archives[server].sha256}"
         else:
-            why = f"source not at hand: {version_text} is in no distribution; say in {FILE} where its archive is"
+            why = f"source not available: {version_text} is in no distribution; say in {FILE} where its archive is"
             sources.skipped[server] = why
     return sources

@@ -37,7 +37,7 @@ RATIOS = (0.90, 0.88, 0.93, 0.86, 0.91)  # of the guest's throughput, test bed b
 
 
 def refuse_one(row: Row) -> list[Row]:
-    """Gates and accidents: an invalid trial, one that was tried twice, one that the client limited."""
+    """Gates and failures: an invalid trial, one that was tried twice, one that the client limited."""
     place = row["block"], row["arm"], row["server"], row["load"]
     if place == (2, GUEST, "nginx", CLOSED):
         return [failed(row, Code.FINGERPRINT)]

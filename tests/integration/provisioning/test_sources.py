@@ -151,7 +151,7 @@ def test_without_its_archive_it_is_skipped_with_a_sentence(
 ) -> None:
     events: list[Event] = []
     folder = run(named, inventory, tmp_path / "results", registry=project, listener=events.append)
-    why = "source not at hand: tiny-httpd 0.1 is in no distribution; say in sources.yml where its archive is"
+    why = "source not available: tiny-httpd 0.1 is in no distribution; say in sources.yml where its archive is"
     assert Skipped("tiny", why) in events
     assert json.loads((folder / "run.json").read_text())["skipped"] == [
         {"server": "tiny", "environment": None, "workload": None, "why": why, "release": None}
@@ -161,7 +161,7 @@ def test_without_its_archive_it_is_skipped_with_a_sentence(
 
 
 def test_an_experiment_of_skipped_servers_only_is_refused(project: Registry, named: Path, rewrite: Rewrite) -> None:
-    with pytest.raises(ExperimentError, match=r"none is left to measure: tiny: source not at hand: tiny-httpd 0.1"):
+    with pytest.raises(ExperimentError, match=r"none is left to measure: tiny: source not available: tiny-httpd 0.1"):
         plan(rewrite(servers=["tiny"], noise_floor=None), project)
 
 
@@ -181,7 +181,7 @@ def test_a_mistake_in_the_users_file_is_named(project: Registry, named: Path, te
 
 def test_only_the_archive_that_the_user_named_is_built(archive: dict[str, str], member: Build) -> None:
     program = "usr/local/sbin/tiny-httpd"
-    assert member(program, {}) == b"", "not at hand"
+    assert member(program, {}) == b"", "not available"
     assert member("etc/vmtoll/servers/tiny.json", {}) == b"", "nor provisioned"
     with pytest.raises(UserError, match=r"sources.yml: tiny.path: no file /nowhere"):
         member(program, {"tiny": {**archive, "path": "/nowhere"}})

@@ -101,7 +101,7 @@ def test_the_report_of_our_own_experiment_has_no_claims(tmp_path: Path) -> None:
 
 def test_the_notebook_shows_claims_and_figures(reported: Run) -> None:
     text = execute("replication", reported.path).read_text(encoding="utf-8")
-    for words in ("inconclusive here", "source of thttpd not at hand", "requests_per_second", "none of its figures"):
+    for words in ("inconclusive here", "source of thttpd not available", "requests_per_second", "none of its figures"):
         assert words in text, words
 
 

@@ -1,4 +1,4 @@
-"""An inventory that is a folder with one file per machine: the same machines for every verb, and a run on them."""
+"""An inventory that is a folder with one file per machine: the same machines for every command, and a run on them."""
 
 import json
 from pathlib import Path

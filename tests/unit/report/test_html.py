@@ -240,13 +240,13 @@ def test_a_server_that_was_skipped_keeps_its_row(tmp_path: Path) -> None:
     run = make_run(tmp_path, Truth(SERVERS))
     meta = json.loads((run / "run.json").read_text())
     meta["skipped"] = [
-        {"server": "thttpd", "why": "source not at hand: thttpd 2.29 is in no distribution"},
+        {"server": "thttpd", "why": "source not available: thttpd 2.29 is in no distribution"},
         {"server": "caddy", "workload": "tls-resumed", "why": "does not resume TLS sessions"},
     ]
     (run / "run.json").write_text(json.dumps(meta))
     text = report_of(run).read_text(encoding="utf-8")
     row = re.search(r'<tr><th scope="row">thttpd</th>.*?</tr>', text)
-    assert row and "source not at hand: thttpd 2.29" in row[0]
+    assert row and "source not available: thttpd 2.29" in row[0]
     scenario = re.search(r'<tr><th scope="row">caddy, tls-resumed</th>.*?</tr>', text)
     assert scenario and "does not resume TLS sessions" in scenario[0]
     assert Page(text).wrong == []

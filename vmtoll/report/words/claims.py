@@ -141,7 +141,7 @@ _REASONS: dict[ReasonCode, Callable[[Reason, Judged], str]] = {
         f"{plural(int(r.values['blocks']), 'block')}; an interval needs {r.values['needed']:.0f}"
     ),
     ReasonCode.ZERO_HAS_NO_RATIO: lambda r, c: "a figure of zero has no ratio",
-    ReasonCode.SOURCE_NOT_AT_HAND: lambda r, c: f"source of {_listed(r)} not at hand",
+    ReasonCode.SOURCE_NOT_AT_HAND: lambda r, c: f"source of {_listed(r)} not available",
     ReasonCode.NOT_SHIPPED: lambda r, c: f"{', '.join(r.names[1:])} not in {r.names[0]}",
     ReasonCode.NOT_MEASURED: lambda r, c: f"this run did not measure {_sided(r, c)}",
     ReasonCode.EMULATED: lambda r, c: "the guest was emulated (TCG), so none of its figures is a KVM figure",
