@@ -189,7 +189,7 @@ def test_only_the_archive_that_the_user_named_is_built(archive: dict[str, str], 
         member(program, {"tiny": {**archive, "sha256": "0" * 64}})
     first = member(program, {"tiny": archive})
     assert first.startswith(b"\x7fELF")
-    with pytest.raises(UserError, match=r"`sh -ec exit 3` ended with 3"):
+    with pytest.raises(UserError, match=r"`sh -ec exit 3` failed \(exit code 3\)"):
         member(program, {"tiny": archive}, make="exit 3")
     with pytest.raises(UserError, match=r"source.makes: the build made no other"):
         member(program, {"tiny": archive}, makes="other")
@@ -198,5 +198,5 @@ def test_only_the_archive_that_the_user_named_is_built(archive: dict[str, str], 
 def test_a_file_that_is_no_archive_is_refused(archive: dict[str, str], member: Build) -> None:
     Path(archive["path"]).write_bytes(b"<html>not found</html>")
     digest = hashlib.sha256(b"<html>not found</html>").hexdigest()
-    with pytest.raises(UserError, match=r"sources.yml: tiny.path: `tar -xf .*ended with 2"):
+    with pytest.raises(UserError, match=r"sources.yml: tiny.path: `tar -xf .*failed \(exit code 2\)"):
         member("any", {"tiny": {**archive, "sha256": digest}})
