@@ -8,8 +8,7 @@ from vmtoll.model.event import Event, Listener
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load
 from vmtoll.model.trial import Accelerator, Measurement, TrialRecord, from_json
-from vmtoll.provisioning import tools
-from vmtoll.runner.run import run
+from vmtoll.runner.run import plan, run
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 
@@ -44,8 +43,8 @@ def ignore(_: Event) -> None:
 def measure(
     experiment: Path, inventory: Path, results: Path, listener: Listener = ignore, registry: Registry | None = None
 ) -> tuple[Path, Records]:
-    """Run an experiment in the lab, which gets every load tool; its folder and every attempt's record."""
-    embedded.equip({tool["name"] for tool in tools.binaries()}, say)
+    """Run an experiment in the lab, which gets its load tools; its folder and every attempt's record."""
+    embedded.equip(plan(experiment, registry or Registry()).resolved.workloads.values(), say)
     folder = run(experiment, inventory, results, listener=listener, registry=registry)
     return folder, records_of(folder)
 

@@ -1,4 +1,4 @@
-"""What every machine of the lab is: reachable by key only, of one image, and left alone by a second provisioning."""
+"""What every machine of the lab is: reachable by key only, of one image, and left alone by provisioning."""
 
 import json
 import re
@@ -13,37 +13,38 @@ import yaml
 from tests.lab.the_lab import MACHINES, VMTOLL, Ssh
 from vmtoll.lab import embedded
 from vmtoll.lab.accelerator import probe
-from vmtoll.provisioning import tools
+from vmtoll.runner.run import plan
 from vmtoll.shell import say
+from vmtoll.spec.catalog import Registry
 
 pytestmark = pytest.mark.lab
 
-COMPILED = {tool["name"] for tool in tools.binaries()}
+# Those of the demo: h2load from its package, oha compiled.
+WORKLOADS = plan(Registry().experiment_file("demo")).resolved.workloads.values()
 
 
 @pytest.mark.parametrize(
     "machines", [("client", "metal"), pytest.param(("kvm",), marks=pytest.mark.guest_minutes)], ids=["metal", "guest"]
 )
 def test_provisioning_changes_nothing_but_the_compiled_tools(lab: Path, machines: Sequence[str]) -> None:
-    embedded.equip(COMPILED, say)
-    argv = [VMTOLL, "provision", "--limit", ",".join(machines)]
+    argv = [VMTOLL, "provision", "--limit", ",".join(machines), "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
-    recap = re.findall(r"^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", done.stdout, re.M)
-    assert sorted(name for name, *_ in recap) == sorted(machines), done.stdout[-3000:]
-    for name, ok, changed, unreachable, failed in recap:
-        assert int(ok) > 3, name
-        assert (changed, unreachable, failed) == ("0", "0", "0"), f"{name}: {done.stdout[-3000:]}"
+    assert done.returncode == 0, done.stderr[-3000:]
+    provisioned = json.loads(done.stdout)["machines"]
+    assert [machine["name"] for machine in provisioned] == sorted(machines)
+    tasks = {change["task"] for machine in provisioned for change in machine["changes"]}
+    assert tasks <= {"load_tools : Copy the load tools that were built on the controller"}
 
 
 def test_a_compiled_tool_is_copied_to_a_lab_without_it(lab: Path, ssh: Ssh) -> None:
-    embedded.equip(COMPILED, say)
+    embedded.equip(WORKLOADS, say)
     ssh("client", "rm /usr/local/bin/oha")
     built = json.loads((lab / "built.json").read_text())
     (lab / "built.json").write_text(json.dumps(built | {"tools": []}))
-    embedded.equip({"oha", "h2load"}, say)
+    embedded.equip(WORKLOADS, say)
     assert ssh("client", "oha --version")
-    assert len(json.loads((lab / "built.json").read_text())["tools"]) == 1
+    (copied,) = json.loads((lab / "built.json").read_text())["tools"]
+    assert copied.startswith("clients oha-")
 
 
 def test_up_twice_is_harmless(lab: Path, ssh: Ssh) -> None:

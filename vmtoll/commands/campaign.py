@@ -63,7 +63,7 @@ def campaign(
         print(json.dumps(_schedule(asked), indent=1, default=str, ensure_ascii=False) if as_json else _text(asked))
         return
     if not inventory:
-        embedded.equip({tool for planned in plans.values() for tool in planned.resolved.tools}, say)
+        embedded.equip((load for planned in plans.values() for load in planned.resolved.workloads.values()), say)
     code = asked.measure()
     if as_json:
         answer(result(asked), as_json=True)

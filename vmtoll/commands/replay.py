@@ -48,7 +48,7 @@ def replay(
     published = open_bundle(folder)
     machines = inventory or embedded.require()
     if not inventory:
-        embedded.equip({tool for workload in published.manifest.workloads.values() for tool in workload.tools}, say)
+        embedded.equip(published.manifest.workloads.values(), say)
     with Progress() as progress:
         again = measure_again(published.manifest, machines, results, blocks=blocks, resume=resume, listener=progress)
     print(conclude(again), file=sys.stderr)

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from vmtoll.lab.guests import for_role, host_key, make_guests
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator, HostVars
 from vmtoll.model.release import Release
+from vmtoll.model.workload import Workload
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.provisioning import archives, servers, tools
 from vmtoll.shell import Changes, lock, play
@@ -105,21 +106,38 @@ def ready(resolved: Resolved, say: Say) -> Path:
     with lock("lab"):
         if _set_link(resolved.experiment.link):
             say(f"the lab's link is {resolved.experiment.link} now")
-    equip(resolved.tools, say)
+    equip(resolved.workloads.values(), say)
     return inventory
 
 
-def equip(names: Collection[str], say: Say) -> None:
-    """Copy those of these load tools that vmtoll compiles to the machines of the lab that is up, where missing."""
-    present = _tool_keys()
-    missing = [tool for tool in tools.binaries() if tool["name"] in names and tool["key"] not in present]
+def equip(workloads: Iterable[Workload], say: Say) -> None:
+    """Copy the compiled load tools of these workloads to the machines of the lab that send them, where missing.
+
+    A workload with `client: localhost` is sent by the machines under test, any other one by the clients.
+    """
+    compiled, present = {tool["name"]: tool for tool in tools.binaries()}, _copied_tools()
+    missing: dict[str, set[str]] = {}
+    for workload in workloads:
+        group = "suts" if workload.client == "localhost" else "clients"
+        for name in compiled.keys() & workload.tools:
+            if _copied(group, compiled[name]) not in present:
+                missing.setdefault(group, set()).add(name)
     if not missing:
         return
-    tools.build(names)
+    tools.build(set().union(*missing.values()))
     with lock("lab"):
-        say(f"copying {', '.join(tool['name'] for tool in missing)} to the lab's machines")
-        play("load_tools.yml", "-e", json.dumps({"load_tools_binaries": missing}), inventory=INVENTORY, quiet=True)
-        _record(_built() | {"tools": [*_tool_keys(), *(tool["key"] for tool in missing)]})
+        for group, names in missing.items():
+            programs = [compiled[name] for name in sorted(names)]
+            say(f"copying {', '.join(sorted(names))} to the lab's {group}")
+            variables = json.dumps({"load_tools_binaries": programs})
+            play("load_tools.yml", "-e", variables, "--limit", group, inventory=INVENTORY, quiet=True)
+            copied = [_copied(group, program) for program in programs]
+            _record(_built() | {"tools": [*_copied_tools(), *copied]})
+
+
+def _copied(group: str, tool: Mapping[str, str]) -> str:
+    """Entry of the lab's record: this group of its inventory has this build of a tool."""
+    return f"{group} {tool['name']}-{tool['key']}"
 
 
 def _set_link(link: str) -> bool:
@@ -182,7 +200,8 @@ def provision(
         inventory=chosen, quiet=quiet, changes=changes,
     )  # fmt: skip
     if inventory is None and limit is None and not options:
-        _record(_built() | {"tools": [tool["key"] for tool in variables["load_tools_binaries"]]})
+        copied = [_copied(group, tool) for group in ("clients", "suts") for tool in variables["load_tools_binaries"]]
+        _record(_built() | {"tools": copied})
 
 
 def _own_release() -> Release:
@@ -228,10 +247,10 @@ def _built() -> dict[str, object]:
         return {}
 
 
-def _tool_keys() -> list[str]:
-    """The keys of the compiled load tools that the machines of the lab have."""
-    keys = _built().get("tools", [])
-    return keys if isinstance(keys, list) else []
+def _copied_tools() -> list[str]:
+    """Entries of the compiled load tools that the machines of the lab have."""
+    entries = _built().get("tools", [])
+    return entries if isinstance(entries, list) else []
 
 
 def _silent_machines() -> list[str]:

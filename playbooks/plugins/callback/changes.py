@@ -73,7 +73,7 @@ def _diffs(diff: Any) -> list[Any]:
 
 def _message(answer: dict[str, Any]) -> str:
     """Message of the task; of a loop its first item that failed; of a command its last line."""
-    part = next((item for item in answer.get("results", []) if item.get("failed")), answer)
+    part = next((item for item in answer.get("results", []) if item.get("failed") or item.get("unreachable")), answer)
     printed = str(part.get("stderr") or part.get("stdout") or "").strip()
     message = str(part.get("msg") or "")
     return printed.rpartition("\n")[2] if printed and message.startswith("non-zero return code") else message
