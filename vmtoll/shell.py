@@ -50,8 +50,10 @@ def _end(status: int) -> str:
 
 
 def _last(printed: str) -> str:
-    """The last line that a program printed."""
-    return " ".join(printed.strip().rpartition("\n")[2].split()).rstrip(".")
+    """The last line that a program printed; of make the last that is not its own."""
+    lines = printed.strip().splitlines() or [""]
+    line = next((line for line in reversed(lines) if not line.startswith("make")), lines[-1])
+    return " ".join(line.split()).rstrip(".")
 
 
 def _kept(printed: str, name: str) -> Path | None:

@@ -149,7 +149,7 @@ def test_a_full_disk_for_the_results_is_one_sentence_and_the_run_is_resumed(
             fill(small_disk)
 
     results = small_disk / "r"
-    with pytest.raises(ResultsError, match=r"the disk is full; what was measured is kept: .* go on with --resume /"):
+    with pytest.raises(ResultsError, match=r"the disk is full; what was measured is kept; .* go on with --resume /"):
         run(project.experiment_file("tiny"), inventory, results, registry=project, listener=inject)
     assert eventually_none_left(tmp_path)
     (run_dir,) = (results / "tiny").iterdir()
