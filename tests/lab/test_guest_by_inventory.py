@@ -110,7 +110,7 @@ def test_missing_host_prerequisites_are_named_and_nothing_is_made(made: Path, la
     done = subprocess.run([VMTOLL, "provision", "-i", file], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert (
-        f"box: {NAME} (kvm-step-pinned): there is no bridge br-none: make it, or name another in"
+        f"box: {NAME} (kvm-step-pinned): there is no bridge br-none; make it, or name another in"
         in done.stdout + done.stderr
     )
     assert "br-none" not in virsh(lab, "dumpxml", NAME)
