@@ -216,7 +216,7 @@ class Tuning:
         if any(now[name][key] != value for name in targets for key, value in targets[name].items()):
             self.save()
         for name in targets:
-            for key, value in SETTINGS[name](self.host, settings[name]).items():  # anew: CPUs may have gone
+            for key, value in SETTINGS[name](self.host, settings[name]).items():  # again: CPUs may have gone
                 self.put(name, key, value)
         if self.fixed:
             self.save()
