@@ -319,7 +319,7 @@ def test_check_config(tmp_path: Path, text: str, wrong: str) -> None:
 
 
 def test_the_example_of_the_readme(root: Path, tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```\n(.*?listen = .*?)^```", (HERE / "README.md").read_text(), re.M | re.S)
+    (example,) = re.findall(r"^```ini\n(.*?)^```", (HERE / "README.md").read_text(), re.M | re.S)
     config = tmp_path / "c.conf"
     config.write_text(example.replace("/srv/www", str(root)).replace("/var/log/lighttz", str(tmp_path)))
     subprocess.run([BINARY, "-c", config, "--check-config", *AS_WHO], check=True)
