@@ -177,6 +177,17 @@ def test_versions_are_compared_thing_by_thing() -> None:
     assert [(f.machine, f.level) for f in absent] == [("metal", "warn"), ("", "ok")]
 
 
+def test_a_machine_may_lack_a_tool_that_it_does_not_send_with() -> None:
+    may_lack = {"metal": ["oha"], "kvm": ["oha"]}
+    seen = {name: {"siege": "4.0", "oha": "ab12"} for name in ("client", "metal")} | {"kvm": {"siege": "4.0"}}
+    assert [f.level for f in versions.judge("load tools", seen, may_lack)] == ["ok"]
+    seen["metal"]["oha"] = "cd34"
+    (differ,) = versions.judge("load tools", seen, may_lack)
+    assert differ.found == "oha is ab12 on client, cd34 on metal"
+    (differ,) = versions.judge("load tools", {"client": {"siege": "4.0"}, "metal": {"siege": "4.0", "oha": "cd34"}})
+    assert differ.found == "oha is absent on client, cd34 on metal"
+
+
 def test_varying_settings_give_a_warning_with_a_fix() -> None:
     calm = {"governors": [], "turbo": False, "smt": "notsupported", "irqbalance": False}
     loose = {"governors": ["performance", "powersave"], "turbo": True, "smt": "on", "irqbalance": True}

@@ -1,6 +1,7 @@
 """Servers, sites and load tools are the same everywhere, once the machines are provisioned."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from vmtoll import loadgen
@@ -17,7 +18,10 @@ Versions = dict[str, str]
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Servers and sites on the systems under test, load tools on these and the clients."""
+    """Servers and sites on the systems under test, load tools on these and the clients.
+
+    A system under test may lack a compiled load tool: the embedded lab copies it to the machines that send with it.
+    """
     servers: dict[str, Versions] = {}
     programs: dict[str, Versions] = {}
 
@@ -31,7 +35,8 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
     yield from lab.on_each(lab.answering("client", *SUTS), look)
     yield from judge("servers and sites", servers)
-    yield from judge("load tools", programs)
+    compiled = [name for name in loadgen.names() if loadgen.get(name).package is None]
+    yield from judge("load tools", programs, may_lack=dict.fromkeys(servers, compiled))
 
 
 def _servers(facts: Mapping[str, Any]) -> Versions:
@@ -54,17 +59,23 @@ def _tools(lab: Lab, host: Host, packages: Mapping[str, str]) -> Versions:
     return versions
 
 
-def judge(kind: str, seen: Mapping[str, Versions]) -> Iterator[CheckResult]:
-    """Judge whether each item has one version on all machines that were seen."""
+def judge(
+    kind: str, seen: Mapping[str, Versions], may_lack: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> Iterator[CheckResult]:
+    """Judge whether each item has one version on all machines that were seen; `may_lack`: machine → items."""
     for machine in (machine for machine, versions in seen.items() if not versions):
         yield warn(machine, f"it has no {kind} yet", "`vmtoll provision` brings them.")
     provisioned = {machine: versions for machine, versions in seen.items() if versions}
-    items = sorted({item for versions in provisioned.values() for item in versions})
-    differ = [item for item in items if len({versions.get(item, _NONE) for versions in provisioned.values()}) > 1]
-    for item in differ:
-        versions_text = ", ".join(
-            f"{versions.get(item, _NONE)} on {machine}" for machine, versions in provisioned.items()
-        )
-        yield fail("", f"{item} is {versions_text}", "Run `vmtoll provision` for all of them.")
+    differ = False
+    for item in sorted({item for versions in provisioned.values() for item in versions}):
+        versions_of_item = {
+            machine: versions.get(item, _NONE)
+            for machine, versions in provisioned.items()
+            if item in versions or item not in may_lack.get(machine, ())
+        }
+        if len(set(versions_of_item.values())) > 1:
+            differ = True
+            versions_text = ", ".join(f"{version} on {machine}" for machine, version in versions_of_item.items())
+            yield fail("", f"{item} is {versions_text}", "Run `vmtoll provision` for all of them.")
     if provisioned and not differ:
         yield ok("", f"{kind} are the same on {', '.join(provisioned)}")
