@@ -43,6 +43,8 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     """
     if not path.exists():
         raise InventoryError(f"{path}: no such inventory; give a file or a folder with --inventory")
+    if (path / "run.json").exists():  # Ansible would take its tables for lists of hosts
+        raise InventoryError(f"{path}: the folder of a run, not an inventory; give an --inventory of hosts")
     environment = {
         **os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true",
         "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true",

@@ -416,6 +416,9 @@ def test_inventories_that_lack_something_are_refused(tmp_path: Path, inventory: 
         load_inventory(inventory, ["metal", "kvm-default"])
     with pytest.raises(InventoryError, match="no such inventory"):
         load_inventory(tmp_path / "none.yml", ["metal"])
+    (tmp_path / "run.json").touch()
+    with pytest.raises(InventoryError, match="the folder of a run, not an inventory"):
+        load_inventory(tmp_path, ["metal"])
     with pytest.raises(InventoryError, match="`clients` is empty"):
         from_data({}, ["metal"])
     guest = {"vmtoll_environment": "kvm-default", "vmtoll_kvm_host": "box"}
