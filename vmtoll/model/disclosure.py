@@ -12,14 +12,13 @@ from vmtoll.model.document import Document
 @dataclass(frozen=True)
 class Item:
     """One item to disclose. `guest`: whether a virtual machine reports it too, or only the hardware below it;
-    `told`: whether a machine can report it, or only its operator; `example`: what to write in the inventory.
+    `example`: what to write in the inventory.
     """
 
     name: str
     label: str
     example: str
     guest: bool = False
-    told: bool = True
 
 
 ITEMS = (
@@ -30,7 +29,7 @@ ITEMS = (
     Item("nic", "network card", "Intel E810-C, 100 Gbit/s", guest=True),
     Item("nic_firmware", "network card's firmware", "4.40 0x8001c967"),
     Item("nic_offloads", "network card's offloads and queues", "TSO, GSO, GRO on; 32 queues", guest=True),
-    Item("switch", "switch", "Arista 7060CX, one hop, MTU 1500", told=False),
+    Item("switch", "switch", "Arista 7060CX, one hop, MTU 1500"),
     Item("storage", "storage", "2 × Samsung PM9A3 1.9 TB, RAID 1, ext4", guest=True),
     Item("kernel", "kernel", "6.1.0-30 of 2025-09-01", guest=True),
     Item("packages", "packages", "qemu 7.2.22 of 2025-10-02", guest=True),
