@@ -58,8 +58,8 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 _MEASURE = {"demo", "run", "replay", "campaign"}
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         print(f"vmtoll {version('vmtoll')}")
         raise typer.Exit
 
@@ -110,7 +110,7 @@ def main(command: Callable[[], object] = _typed) -> NoReturn:
 
 
 def _print_in_any_encoding() -> None:
-    r"""Where stdout or stderr is not UTF-8, print what its encoding lacks as in JSON, \u00d7, instead of failing."""
+    r"""Print as in JSON (\u00d7) what the encoding of stdout or stderr lacks, instead of failing."""
     codecs.register_error(
         "vmtoll",
         lambda error: (json.dumps(error.object[error.start : error.end])[1:-1], error.end),  # type: ignore[attr-defined]
@@ -137,7 +137,8 @@ def _exit_code(command: Callable[[], object]) -> int:
     except OSError as error:
         if error.errno not in _FOR_THE_USER:
             raise
-        return _failed(": ".join(str(part) for part in (error.filename, _cause(error)) if part))
+        # Without a name it is a stream that was open: a file that was being written, or stdout.
+        return _failed(f"{error.filename or 'cannot read or write'}: {_cause(error)}")
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
@@ -149,14 +150,14 @@ def _exit_code(command: Callable[[], object]) -> int:
 
 
 def _cause(error: OSError) -> str | None:
-    """What the system says; where a folder was to be made, that a file is in the way."""
+    """The system's text of an error; of a folder that a file keeps from being made, that."""
     if isinstance(error, FileExistsError) and error.filename and Path(os.fsdecode(error.filename)).is_file():
         return "is a file, not a folder"
     return error.strerror
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether ^C is behind an error: a library that was loading or calling back may turn it into one of its own."""
+    """True where ^C is behind an error: a library that was loading may turn it into an error of its own."""
     while error and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -180,7 +181,7 @@ def _failed(message: str, code: int = 2) -> int:
 
 
 def _is_unread() -> bool:
-    """Whether the reader of stdout or stderr is gone; that stream then leads nowhere, or Python would complain last."""
+    """True where the reader of stdout or stderr is gone; that stream then leads nowhere, or Python would complain."""
     unread = False
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:

@@ -66,8 +66,8 @@ def _kept(printed: str, name: str) -> Path | None:
     return Path(stream.name)
 
 
-def _failure(what: str, cause: str, log: Path | None) -> str:
-    return ": ".join(filter(None, [what, cause])) + (f"; see {log}" if log else "")
+def _failure(program: str, cause: str, log: Path | None) -> str:
+    return ": ".join(filter(None, [program, cause])) + (f"; see {log}" if log else "")
 
 
 LONGEST = 300  # characters of a task's message in an error
@@ -91,7 +91,7 @@ class _Failure(TypedDict):
 
 
 class _Recorded(TypedDict):
-    """What playbooks/plugins/callback/changes.py writes."""
+    """The file that playbooks/plugins/callback/changes.py writes."""
 
     machines: Changes
     failures: list[_Failure]
@@ -130,11 +130,11 @@ def play(
         recorded: _Recorded = json.loads(record.read_text("utf-8")) if record.exists() else _NOTHING
     if done.returncode != 0:
         failed = next(iter(recorded["failures"]), None)
-        what = ": ".join([Path(playbook).name, *([failed["machine"], failed["task"]] if failed else [])])
+        program = ": ".join([Path(playbook).name, *([failed["machine"], failed["task"]] if failed else [])])
         cause = " ".join(failed["message"].split())[:LONGEST].rstrip(".") if failed else _end(done.returncode)
         if done.stdout is None:
-            raise UserError(f"{what}: {cause}; see Ansible's output above")
-        raise UserError(_failure(what, cause, _kept(done.stdout, Path(playbook).stem)))
+            raise UserError(f"{program}: {cause}; see Ansible's output above")
+        raise UserError(_failure(program, cause, _kept(done.stdout, Path(playbook).stem)))
     if changes is not None:
         for machine, of_machine in recorded["machines"].items():
             changes.setdefault(machine, []).extend(of_machine)

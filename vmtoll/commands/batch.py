@@ -41,7 +41,7 @@ class _Recorded(Document):
 
 
 class Batch:
-    """What `results/all-<scale>.json` holds: the finished run of each experiment, by name; whether all is done."""
+    """Content of `results/all-<scale>.json`: the finished run of each experiment, by name; whether all is done."""
 
     def __init__(self, results: Path, scale: Scale) -> None:
         self.results, self.file = results, results / f"all-{scale}.json"
@@ -91,7 +91,7 @@ def _read(file: Path) -> _Recorded:
 
 @dataclass(frozen=True)
 class Readers:
-    """What is written for readers: the report of a run, and the page over all of them."""
+    """The writers of pages: the report of a run, and the page over all of them."""
 
     report: Callable[[Path], Conclusion] = conclude
     page: Callable[[Sequence[Path], Path], Path] = replication_page

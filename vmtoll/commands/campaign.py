@@ -58,17 +58,19 @@ def campaign(
     plans = {name: plan(registry.experiment_file(name), scale=size) for name in dict.fromkeys(experiments)}
     folder = output or CAMPAIGNS / "_".join(plans)
     check_name("campaign", folder.name)
-    asked = Campaign(folder, dataset or folder / DATA, machines, plans, read_testbeds(machines, limit), forks)
+    campaign = Campaign(folder, dataset or folder / DATA, machines, plans, read_testbeds(machines, limit), forks)
     if dry_run:
-        print(json.dumps(_schedule(asked), indent=1, default=str, ensure_ascii=False) if as_json else _text(asked))
+        print(
+            json.dumps(_schedule(campaign), indent=1, default=str, ensure_ascii=False) if as_json else _text(campaign)
+        )
         return
     if not inventory:
         embedded.equip((load for planned in plans.values() for load in planned.resolved.workloads.values()), say)
-    code = asked.measure()
+    code = campaign.measure()
     if as_json:
-        answer(result(asked), as_json=True)
-    elif asked.page:
-        answer({"page": asked.page}, as_json=False)
+        answer(result(campaign), as_json=True)
+    elif campaign.page:
+        answer({"page": campaign.page}, as_json=False)
     raise SystemExit(code)
 
 
@@ -109,46 +111,46 @@ def campaign_report(
         answer({"page": write_page(dataset, campaign, output, memory_mb)}, as_json=False)
 
 
-def result(asked: "Campaign") -> dict[str, object]:
-    """What became of each run, for programs."""
+def result(campaign: "Campaign") -> dict[str, object]:
+    """The result of each run, for programs."""
     runs = [
-        {"testbed": task[0], "experiment": task[1], **asked.outcome(task).model_dump(mode="json")}
-        for task in asked.tasks
+        {"testbed": task[0], "experiment": task[1], **campaign.outcome(task).model_dump(mode="json")}
+        for task in campaign.tasks
     ]  # fmt: skip
-    return {"campaign": asked.folder, "dataset": asked.dataset, "page": asked.page, "runs": runs}
+    return {"campaign": campaign.folder, "dataset": campaign.dataset, "page": campaign.page, "runs": runs}
 
 
-def _schedule(asked: "Campaign") -> dict[str, object]:
-    """What --dry-run prints, for programs."""
+def _schedule(campaign: "Campaign") -> dict[str, object]:
+    """The output of --dry-run, for programs."""
     runs = [
         {
             "testbed": bed.name, "experiment": name, "trials": len(planned.trials),
-            "is_complete": asked.run_of((bed.name, name), "complete") is not None,
+            "is_complete": campaign.run_of((bed.name, name), "complete") is not None,
             "absent_environments": _absent(bed, planned), "total_s": round(planned.total_s, 1),
         }
-        for bed in asked.testbeds
-        for name, planned in asked.plans.items()
+        for bed in campaign.testbeds
+        for name, planned in campaign.plans.items()
     ]  # fmt: skip
-    beds = [{"name": bed.name, "hosts": list(bed.hosts)} for bed in asked.testbeds]
+    beds = [{"name": bed.name, "hosts": list(bed.hosts)} for bed in campaign.testbeds]
     return {
-        "campaign": asked.folder, "testbeds": beds, "parallel": min(asked.forks, len(beds)), "runs": runs,
-        "total_s": round(asked.total_s, 1),
+        "campaign": campaign.folder, "testbeds": beds, "parallel": min(campaign.forks, len(beds)), "runs": runs,
+        "total_s": round(campaign.total_s, 1),
     }  # fmt: skip
 
 
-def _text(asked: "Campaign") -> str:
+def _text(campaign: "Campaign") -> str:
     lines = list[str]()
-    for bed in asked.testbeds:
+    for bed in campaign.testbeds:
         lines.append(f"{bed.name:16}  {', '.join(bed.hosts)}")
-        for name, planned in asked.plans.items():
+        for name, planned in campaign.plans.items():
             absent = ", ".join(_absent(bed, planned))
-            done = asked.run_of((bed.name, name), "complete")
+            done = campaign.run_of((bed.name, name), "complete")
             state = "done" if done else f"no machine is {absent}" if absent else f"{planned.total_s / 60:.1f} minutes"
             lines.append(f"{'':16}  {name}: {len(planned.trials)} trials, {state}")
-    beds, minutes = len(asked.testbeds), asked.total_s / 60
-    parallel = min(asked.forks, beds)
-    lines.append(f"test beds: {beds}, {parallel} in parallel; runs: {len(asked.tasks)}; about {minutes:.0f} minutes")
-    return "\n".join([*lines, f"results in {asked.folder}"])
+    beds, minutes = len(campaign.testbeds), campaign.total_s / 60
+    parallel = min(campaign.forks, beds)
+    lines.append(f"test beds: {beds}, {parallel} in parallel; runs: {len(campaign.tasks)}; about {minutes:.0f} minutes")
+    return "\n".join([*lines, f"results in {campaign.folder}"])
 
 
 def _absent(bed: "Bed", planned: Plan) -> list[str]:

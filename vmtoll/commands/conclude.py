@@ -1,4 +1,4 @@
-"""What follows a run: its analysis, what people read, and the page over several runs."""
+"""The end of a run: its analysis, the pages and tables that people read, and the page over several runs."""
 
 import json
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def conclude(folder: Path) -> Conclusion:
 
 
 def judge(folder: Path, looks: Sequence[Look]) -> list[Compared]:
-    """What a look at a run that goes on finds of its comparisons. Raises LoadError."""
+    """Compare at a look at a run that goes on. Raises LoadError."""
     from vmtoll.analysis.until import look_at  # noqa: PLC0415
 
     return look_at(folder, looks)

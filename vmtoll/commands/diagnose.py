@@ -49,8 +49,8 @@ def diagnose(
     steps = domains.diagnose(answer["xml"], answer["facts"])
     lacking = list(dict.fromkeys(step.tuning for step in steps if step.state is State.LACKING))
     worth, runs = worth_of(lacking, tuning_runs(results), gained)
-    where = uri if inventory is None else f"{host.name} ({uri})"
-    diagnosis = Diagnosis(domain, where, answer["running"], steps, worth, runs)
+    host_text = uri if inventory is None else f"{host.name} ({uri})"
+    diagnosis = Diagnosis(domain, host_text, answer["running"], steps, worth, runs)
     if as_json:
         print(TypeAdapter(Diagnosis).dump_json(diagnosis, indent=1).decode())
     else:
@@ -77,7 +77,7 @@ def _host(guest: str, inventory: Path | None, kvm_host: str | None) -> tuple[Hos
 
 
 def read(host: Host, uri: str, domain: str) -> dict[str, Any]:
-    """What guests/guest_facts.py reads on the host. Raises UserError when libvirt or the domain is not there."""
+    """Read on the host by guests/guest_facts.py. Raises UserError when libvirt or the domain is not there."""
     files = {path.name: path.read_text("utf-8") for path in (domains.READER, needs.PROBE)}
     line = AgentLine(host)
     line.open(_LIMIT_S)

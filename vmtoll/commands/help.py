@@ -1,4 +1,4 @@
-"""What `--help` prints of a command: its text without line breaks, examples, exit codes; no value for a flag."""
+"""The text of `--help`: a command's description without line breaks, examples, exit codes; no value for a flag."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,13 +63,13 @@ def epilog(command: str = "") -> str:
 def _exits(command: str) -> str:
     """`0 done; 1 a check failed; …`; of the program itself with the commands that a code belongs to."""
     owners: dict[tuple[int, str], list[str]] = {}
-    for name, own in OWN_EXITS.items():
-        for item in own.items() if command in ("", name) else ():
+    for name, special in OWN_EXITS.items():
+        for item in special.items() if command in ("", name) else ():
             owners.setdefault(item, []).append(name)
     texts = {code: [text] for code, text in EXITS.items()}
     for (code, text), names in owners.items():
         texts.setdefault(code, []).append(text if command else f"{text} ({', '.join(names)})")
-    return "; ".join(f"{code} {', '.join(each)}" for code, each in sorted(texts.items()))
+    return "; ".join(f"{code} {', '.join(meanings)}" for code, meanings in sorted(texts.items()))
 
 
 def _unwrapped(text: str | None) -> str:

@@ -45,5 +45,5 @@ def summary(levels: Counter[Level]) -> str:
 
 
 def _line(check: str, result: CheckResult) -> str:
-    what = f"{result.found}. {result.advice}" if result.advice else result.found
-    return f"{result.level:4}  {check:9}  {result.machine or '-':14}  {what}"
+    text = f"{result.found}. {result.advice}" if result.advice else result.found
+    return f"{result.level:4}  {check:9}  {result.machine or '-':14}  {text}"

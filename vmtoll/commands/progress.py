@@ -91,7 +91,7 @@ def _line_of(
 
 
 def _note(event: MarginHidden | NotPaused) -> str:
-    """What a reader of the results should know."""
+    """The text of something that a reader of the results should know."""
     if isinstance(event, NotPaused):
         return f"{event.machine} idles during the trials and cannot be paused: {event.why}"
     return (
@@ -110,7 +110,7 @@ LONGEST_TEXT = 200  # characters of a finding in the summary: a program's messag
 
 
 def summary(records: Sequence[TrialRecord]) -> Iterator[str]:
-    """How many trials are valid, then a line for each code of their findings, the most frequent first."""
+    """The number of valid trials, then a line for each code of their findings, the most frequent first."""
     trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
     yield f"{trials}: {_counts(Counter(record.validity for record in records))}"
     with_code: dict[Code, list[TrialRecord]] = {}
@@ -118,8 +118,8 @@ def summary(records: Sequence[TrialRecord]) -> Iterator[str]:
         for code in record.codes:
             with_code.setdefault(code, []).append(record)
     for code, flagged in sorted(with_code.items(), key=lambda item: (-len(item[1]), item[0])):
-        where = _environments(flagged)
-        yield f"finding: {code.value}: {len(flagged)} of {trials} ({where}); worst {_worst(code, flagged)}"
+        environments = _environments(flagged)
+        yield f"finding: {code.value}: {len(flagged)} of {trials} ({environments}); worst {_worst(code, flagged)}"
 
 
 def _environments(records: Sequence[TrialRecord]) -> str:
@@ -141,7 +141,7 @@ def _worst(code: Code, records: Sequence[TrialRecord]) -> str:
 
 
 def _distance(finding: Finding) -> float:
-    """How far a figure is from its limit; some limits are the least that is allowed."""
+    """The distance of a figure from its limit; some limits are the least that is allowed."""
     return -1.0 if finding.value is None else abs(finding.value - (finding.limit or 0.0))
 
 
@@ -187,7 +187,7 @@ def _absence(event: MachineStep) -> str:
 
 
 def _step(event: TrialStep) -> str:
-    """What a trial is at: `nginx on kvm-default: siege measures`."""
+    """The current step of a trial: `nginx on kvm-default: siege measures`."""
     texts = {
         Phase.STARTING: "starting",
         Phase.CAPACITY: f"measuring the capacity with {event.tool}",

@@ -91,27 +91,27 @@ def _environments(inventory: Path) -> set[str]:
 
 def _possible(published: Manifest, registry: Registry, environments: set[str]) -> Manifest:
     """The manifest without what these machines and this checkout lack."""
-    asked, tools = published.experiment, set(registry.tools())
+    experiment, tools = published.experiment, set(registry.tools())
     workloads = {name: workload for name, workload in published.workloads.items() if tools.issuperset(workload.tools)}
     known = environments & set(registry.environments())
     kept = {
-        "environments": [name for name in asked.environments if name in known],
-        "servers": [name for name in asked.servers if name in registry.servers()],
-        "workloads": [name for name in asked.workloads if name in workloads],
+        "environments": [name for name in experiment.environments if name in known],
+        "servers": [name for name in experiment.servers if name in registry.servers()],
+        "workloads": [name for name in experiment.workloads if name in workloads],
     }
     for key, names in kept.items():
         if not names or (key == "environments" and (METAL not in names or len(names) < 2)):
             raise UserError(
-                f"experiment {asked.name} cannot run here: of its {key} ({', '.join(getattr(asked, key))}) "
+                f"experiment {experiment.name} cannot run here: of its {key} ({', '.join(getattr(experiment, key))}) "
                 f"these are available: {', '.join(names) or 'none'}"
             )
     others = {
-        "users": {name: users for name, users in asked.users.items() if name in workloads},
-        "noise_floor": _noise_floor(asked.noise_floor, kept["servers"], known),
-        "tuning_steps": _tuning_steps(asked.tuning_steps, known),
-        "claims": [claim for claim in asked.claims if _is_about(claim, kept, workloads)],
+        "users": {name: users for name, users in experiment.users.items() if name in workloads},
+        "noise_floor": _noise_floor(experiment.noise_floor, kept["servers"], known),
+        "tuning_steps": _tuning_steps(experiment.tuning_steps, known),
+        "claims": [claim for claim in experiment.claims if _is_about(claim, kept, workloads)],
     }
-    experiment = asked.model_copy(update=kept | others)
+    experiment = experiment.model_copy(update=kept | others)
     return published.model_copy(update={"experiment": experiment, "workloads": workloads})
 
 

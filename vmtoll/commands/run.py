@@ -123,7 +123,7 @@ def _previewed(
     resume: Path | None,
     until: Until | None,
 ) -> Plan:
-    """What the same command would measure without --dry-run; no machine is contacted and no file is written."""
+    """The plan of the same command without --dry-run; no machine is contacted and no file is written."""
     planned = _planned(experiment, inventory, scale, registry, until)
     if inventory:
         planned = on_machines(planned, inventory, registry, limit)
@@ -131,7 +131,7 @@ def _previewed(
 
 
 def _schedule(planned: Plan) -> dict[str, object]:
-    """What --dry-run prints, for programs. `total_s`: with `until` the most that it may take."""
+    """The output of --dry-run, for programs. `total_s`: with `until` the most that it may take."""
     trials = [
         {"block": trial.block, "order": trial.order, "arm": str(trial.arm), "server": trial.scenario.server,
          "workload": trial.scenario.workload, "load_kind": trial.scenario.load.kind.value,
@@ -164,7 +164,7 @@ def _print_plan(planned: Plan, *, resumed: bool) -> None:
 
 
 def _previewed_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str | None) -> dict[str, Plan | str]:
-    """What `run all` would measure, by experiment; why it would skip one: on an inventory with another link."""
+    """The plans of `run all` by experiment; of one that it would skip (a wrong link) the reason."""
     registry, previews = Registry(), dict[str, Plan | str]()
     for name, planned in plans.items():
         try:
@@ -175,7 +175,7 @@ def _previewed_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: s
 
 
 def _schedules(previews: Mapping[str, Plan | str]) -> dict[str, object]:
-    """What `run all --dry-run` prints, for programs."""
+    """The output of `run all --dry-run`, for programs."""
     experiments = [
         {"experiment": name, "skipped": planned}
         if isinstance(planned, str)

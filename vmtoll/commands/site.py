@@ -28,8 +28,8 @@ def site(
     from vmtoll.publish.contributed import admit, bundles  # noqa: PLC0415 (loads the analysis)
     from vmtoll.report.explorer import write_site  # noqa: PLC0415
 
-    own = [file.parent.name for file in results.glob("*/*/run.json") if file.parent.parent.name != "contributed"]
-    admitted, refused = admit(bundles(results, contributed or ()), own)
+    runs = [file.parent.name for file in results.glob("*/*/run.json") if file.parent.parent.name != "contributed"]
+    admitted, refused = admit(bundles(results, contributed or ()), runs)
     page = write_site(results, output, {item.name: item.run for item in admitted}, refused.append)
     for sentence in refused:
         print(f"vmtoll: refused: {sentence}", file=sys.stderr)
