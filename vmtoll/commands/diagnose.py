@@ -15,7 +15,7 @@ from vmtoll.guests.steps import gained
 from vmtoll.model.diagnosis import Diagnosis, State
 from vmtoll.model.errors import AgentError, UserError
 from vmtoll.model.inventory import Host
-from vmtoll.paths import RESULTS
+from vmtoll.paths import INVENTORY, RESULTS
 from vmtoll.runner.connection import AgentLine
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.inventory import hosts_by_role, read_inventory
@@ -96,6 +96,9 @@ def read(host: Host, uri: str, domain: str) -> dict[str, Any]:
         raise UserError(
             f"{host.name}: libvirt at {uri}: {cause[:1].lower()}{cause[1:]}; start libvirtd, or give another --connect"
         )
+    if "xml" not in answer and not answer["domains"]:
+        lab = f" (the embedded lab's is {INVENTORY})" if INVENTORY.exists() else ""
+        raise UserError(f"{host.name}: libvirt at {uri} has no guest; give another --connect, or an --inventory{lab}")
     if "xml" not in answer:
         raise UserError(f"{host.name}: libvirt at {uri}: {unknown('guest', domain, answer['domains'])}")
     return answer

@@ -115,3 +115,14 @@ def test_a_guest_or_a_libvirt_that_is_not_there_is_one_sentence(uri: str) -> Non
     assert silent.returncode == 2
     assert "start libvirtd, or give another --connect" in silent.stderr
     assert "Traceback" not in misspelt.stderr + silent.stderr
+
+
+def test_a_host_without_guests_is_said_to_have_none(uri: str, tmp_path: Path) -> None:
+    definition = tmp_path / "web.xml"
+    definition.write_text(dumped(uri))
+    subprocess.run(["virsh", "-c", uri, "undefine", "web"], check=True, capture_output=True)
+    try:
+        done = diagnose("web", "--connect", uri)
+    finally:
+        subprocess.run(["virsh", "-c", uri, "define", definition], check=True, capture_output=True)
+    assert (done.returncode, "has no guest; give another --connect" in done.stderr) == (2, True), done.stderr
