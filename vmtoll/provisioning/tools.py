@@ -1,4 +1,7 @@
-"""The load tools that Debian does not package: built once on the controller, kept under a key of their recipe."""
+"""The load tools that Debian does not package: built once on the controller, kept under a key of their recipe.
+
+`python -m vmtoll.provisioning.tools` builds all of them.
+"""
 
 import hashlib
 import os
@@ -48,3 +51,7 @@ def _key(folder: Path) -> str:
     for file in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".py"):
         digest.update(f"{file.name}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    build()
