@@ -57,4 +57,4 @@ def _needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence[str])
         observation, _, way_out = lack.rpartition("; ")
         yield fail(host.name, observation, f"{way_out[0].upper()}{way_out[1:]}.")
     if not lacks:
-        yield ok(host.name, f"has what {', '.join(sorted({guest.profile for guest in described}))} need")
+        yield ok(host.name, f"has what the profiles need: {', '.join(sorted({guest.profile for guest in described}))}")
