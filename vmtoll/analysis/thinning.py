@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy import stats
+from scipy.special import gammaln
 
 from vmtoll.analysis.histograms import Floats, read_histogram
 from vmtoll.analysis.percentiles import connect
@@ -75,7 +76,13 @@ def expected_percentile(values: Floats, counts: Floats, requests: int, percentil
     total = int(upto[-1])
     drawn = min(requests, total)
     rank = math.ceil(round(percentile * drawn, 9))
-    at_most = stats.hypergeom.sf(rank - 1, total, upto, drawn)
+    # The chance that the rank-th drawn is the k-th of all is C(k − 1, rank − 1) · C(total − k, drawn − rank), up to a
+    # factor. Forty standard deviations around its mean are as good as all k, and few.
+    mean, sd = rank / drawn * total, total * math.sqrt(max(percentile * (1 - percentile), 1 / drawn) / drawn)
+    k = np.arange(max(rank, math.floor(mean - 40 * sd)), min(total - drawn + rank, math.ceil(mean + 40 * sd)) + 1)
+    logs = gammaln(k) - gammaln(k - rank + 1) + gammaln(total - k + 1) - gammaln(total - k - drawn + rank + 1)
+    chances = np.exp(logs - logs.max())
+    at_most = np.interp(upto, np.append(k[0] - 1, k), np.append(0.0, np.cumsum(chances) / chances.sum()))
     return float(np.exp(np.log(np.maximum(values, 1.0)) @ np.diff(at_most, prepend=0.0)))
 
 
