@@ -6,6 +6,7 @@ The trial in its block is the sample, so n is the number of blocks, never the nu
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -132,7 +133,7 @@ def half_width(sd: float, n: int, alpha: float = ALPHA) -> float:
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, freedom: float) -> float:
     """The quantile of Student's distribution with these degrees of freedom."""
-    return float(stats.t.ppf(probability, freedom))
+    return float(special.stdtrit(freedom, probability))
 
 
 def walsh_averages(values: Floats) -> Floats:
@@ -216,10 +217,13 @@ def blocks_needed(effect: Paired, smallest: float, alpha: float = ALPHA) -> int 
     if effect.sd is None:
         return max(1, MIN_BLOCKS - effect.n)
     upper = effect.sd * math.sqrt((effect.n - 1) / float(stats.chi2.ppf(1 - POWER, effect.n - 1)))
-    for total in range(max(effect.n + 1, MIN_BLOCKS), MAX_BLOCKS + 1):
-        if _quantiles(freedom(total, effect.inflation), alpha) * upper / math.sqrt(total) <= smallest:
-            return total - effect.n
-    return None
+
+    def shown(total: int) -> bool:
+        return _quantiles(freedom(total, effect.inflation), alpha) * upper / math.sqrt(total) <= smallest
+
+    totals = range(max(effect.n + 1, MIN_BLOCKS), MAX_BLOCKS + 1)
+    first = bisect_left(totals, True, key=shown)  # more blocks never show less
+    return totals[first] - effect.n if first < len(totals) else None
 
 
 @dataclass(frozen=True)
