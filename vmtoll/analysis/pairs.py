@@ -551,23 +551,29 @@ def role_of(metric: Metric, chosen: Role, trials: Iterable[TrialRecord]) -> Role
     return Role.CROSSCHECK if logged else Role.PRIMARY
 
 
+def answered(trials: Sequence[TrialRecord], role: Role) -> list[tuple[int, int]]:
+    """(requests that succeeded, requests planned) of each trial that has counts."""
+    counts = []
+    for trial in trials:
+        measured = trial.measurement(role)
+        if measured is None or measured.requests is None:
+            continue
+        successful = measured.successful
+        if successful is None and measured.failed is not None:
+            successful = measured.requests - measured.failed
+        if successful is not None:
+            counts.append((successful, measured.requests))
+    return counts
+
+
 def availability(trials: Sequence[TrialRecord], role: Role) -> Share | None:
     """The share of planned requests that succeeded, with Wilson's 95% interval; None without a count.
 
     Over all trials of a side that have counts, those too that the gates refused: failures are what they were refused
     for. Requests of one trial fail together, so that the interval is the narrowest possible.
     """
-    total = successful = 0
-    for trial in trials:
-        measured = trial.measurement(role)
-        if measured is None or measured.requests is None:
-            continue
-        answered = measured.successful
-        if answered is None and measured.failed is not None:
-            answered = measured.requests - measured.failed
-        if answered is not None:
-            total += measured.requests
-            successful += answered
+    counts = answered(trials, role)
+    successful, total = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
     if total == 0:
         return None
     interval = wilson(successful, total)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
@@ -21,7 +23,6 @@ from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Scenario
 
 TRIALS = "trials.jsonl"
 _KINDS = {column["name"]: column["type"] for column in table_schema()["fields"]}
-_DTYPES = {"integer": "Int64", "number": "float64"}
 
 
 @dataclass(frozen=True)
@@ -134,14 +135,17 @@ def frame_of(trials: Sequence[TrialRecord]) -> pd.DataFrame:
     `scenario` and `record`.
     """
     rows = [flat(trial) for trial in trials]
-    series = {}
+    columns: dict[str, Any] = {}
     for name in COLUMNS:
-        values = [row[name] for row in rows]
-        dtype = _DTYPES.get(_KINDS[name], "object")
-        if dtype == "object":
-            values = ["" if value is None else value for value in values]
-        series[name] = pd.Series(values, dtype=dtype)
-    frame = pd.DataFrame(series)
+        values: list[Any] = [row[name] for row in rows]
+        match _KINDS[name]:
+            case "integer":
+                columns[name] = pd.array(values, dtype="Int64")
+            case "number":
+                columns[name] = np.array(values, dtype=float)
+            case _:
+                columns[name] = np.array(["" if value is None else value for value in values], dtype=object)
+    frame = pd.DataFrame(columns)
     for name in ("arm", "scenario"):
         frame[name] = pd.Series([getattr(trial, name) for trial in trials], dtype=object)
     frame["record"] = pd.Series(list(trials), dtype=object)

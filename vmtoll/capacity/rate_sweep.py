@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from vmtoll.analysis.histograms import growth_within
-from vmtoll.analysis.pairs import availability
+from vmtoll.analysis.pairs import answered, availability
 from vmtoll.analysis.run import Run, frame_of
 from vmtoll.analysis.statistics import ALPHA, CONFIDENCE, MIN_BLOCKS, half_width
 from vmtoll.capacity.estimate import End, Ends, Estimate, geometric
@@ -156,8 +156,7 @@ def available(records: Sequence[TrialRecord]) -> Estimate | None:
     pooled = availability(records, Role.PRIMARY)
     if pooled is None:
         return None
-    rows = frame_of(records)
-    shares = (rows["successful"] / rows["requests"]).dropna().astype(float)
+    shares = np.array([successful / planned for successful, planned in answered(records, Role.PRIMARY) if planned])
     half = half_width(float(shares.std(ddof=1)), len(shares)) if len(shares) > 1 else 1.0
     low, high = float(shares.mean()) - half, float(shares.mean()) + half
     struck = stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(CONFIDENCE, method="exact")
