@@ -29,9 +29,8 @@ def distribution(run_dir: Path, trials: pd.DataFrame) -> tuple[Floats, Floats] |
     histogram = merged(run_dir, trials)
     if histogram is None or not histogram.get_total_count():
         return None
-    steps = [(s.value_iterated_to, s.total_count_to_this_value) for s in histogram.get_recorded_iterator()]
-    values, counts = np.array(steps, dtype=float).T
-    return values, counts
+    values, counts = buckets(histogram)
+    return values, np.cumsum(counts)
 
 
 def goodput_rps(run_dir: Path, trials: pd.DataFrame, deadlines_ms: Sequence[float]) -> Floats | None:
@@ -76,6 +75,17 @@ def merged(run_dir: Path, trials: pd.DataFrame) -> HdrHistogram | None:
     for file in files[1:]:
         total.add(read_histogram(file))
     return total
+
+
+def buckets(histogram: HdrHistogram) -> tuple[Floats, Floats]:
+    """(the highest latency in µs that a bucket stands for, ascending; its count), of the buckets that are not empty.
+
+    As `get_recorded_iterator` has them, which looks at each of some 20,000 buckets by a call.
+    """
+    every = np.array(histogram.counts)
+    used = np.flatnonzero(every)
+    values = [histogram.get_highest_equivalent_value(histogram.get_value_from_index(int(index))) for index in used]
+    return np.array(values, dtype=float), every[used].astype(float)
 
 
 def read_histogram(file: Path) -> HdrHistogram:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import gammaln
 
-from vmtoll.analysis.histograms import Floats, read_histogram
+from vmtoll.analysis.histograms import Floats, buckets, read_histogram
 from vmtoll.analysis.percentiles import connect
 from vmtoll.model.finding import Role
 from vmtoll.model.trial import TrialRecord
@@ -45,11 +45,8 @@ def _logged(trial: TrialRecord) -> Role:
 
 
 def _from_histogram(file: Path) -> tuple[Floats, Floats] | None:
-    steps = [
-        (s.value_iterated_to, s.count_added_in_this_iter_step) for s in read_histogram(file).get_recorded_iterator()
-    ]
-    values, counts = np.array(steps, dtype=float).reshape(-1, 2).T
-    return (values, counts) if steps else None
+    values, counts = buckets(read_histogram(file))
+    return (values, counts) if values.size else None
 
 
 def _from_bundle(table: Path, trial: TrialRecord) -> tuple[Floats, Floats] | None:

@@ -12,7 +12,7 @@ import duckdb
 import pandas as pd
 from hdrh.histogram import HdrHistogram
 
-from vmtoll.analysis.histograms import read_histogram
+from vmtoll.analysis.histograms import buckets, read_histogram
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import fields, names
 from vmtoll.files import first_line
@@ -78,9 +78,9 @@ def write_trials(run: Run, path: Path) -> None:
 def write_histograms(run: Run, path: Path) -> None:
     """One row per attempt and bucket that is not empty."""
     counts = [
-        row | {"latency_us": bucket.value_iterated_to, "count": bucket.count_at_value_iterated_to}
+        row | {"latency_us": int(value_us), "count": int(count)}
         for row, histogram in histograms(run)
-        for bucket in histogram.get_recorded_iterator()
+        for value_us, count in zip(*buckets(histogram), strict=True)
     ]
     _write(pd.DataFrame(counts, columns=names("histograms")), "histograms", path)
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from vmtoll.analysis.histograms import distribution, goodput_rps, merged_percentiles
+from vmtoll.analysis.histograms import buckets, distribution, goodput_rps, merged_percentiles, read_histogram
 from vmtoll.model.finding import Role
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import BASELINE, Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
@@ -49,6 +49,16 @@ def latencies() -> list[list[Latencies]]:
     blocks = [[rng.lognormal(7 + 0.1 * b, 0.5, 2000).astype(np.int64) for _ in range(2)] for b in range(6)]
     blocks[3][1][:400] += 400_000
     return blocks
+
+
+def test_the_buckets_are_those_that_the_library_iterates(tmp_path: Path, latencies: list[list[Latencies]]) -> None:
+    _write(tmp_path, [[*latencies[3], np.array([0, 1, 2047, 2048, 3_599_999_999])]])
+    histogram_of_all = read_histogram(tmp_path / "histograms" / "b001-o001-a1.hdr")
+    values, counts = buckets(histogram_of_all)
+    steps = histogram_of_all.get_recorded_iterator()
+    assert list(zip(values, counts, strict=True)) == [
+        (step.value_iterated_to, step.count_at_value_iterated_to) for step in steps
+    ]
 
 
 def test_percentiles_are_of_all_requests(tmp_path: Path, latencies: list[list[Latencies]]) -> None:
