@@ -4,25 +4,16 @@ What the lab's host carries is run by the code that runs on real hosts. Where th
 that the path works, and not what KVM costs.
 """
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.lab.conftest import run_there
 from tests.lab.faults import measured
 from tests.lab.records import number, primary
-from tests.lab.the_lab import LAB, VMTOLL, Ssh
+from tests.lab.the_lab import Ssh
 from vmtoll.model.trial import BASELINE, Accelerator
 
-pytestmark = pytest.mark.lab
-
-
-@pytest.fixture(scope="module")
-def machines() -> Ssh:
-    """Bring the topology `machines` up; what runs a command on a machine of it."""
-    subprocess.run([VMTOLL, "lab", "up", "--topology", "machines"], check=True, stdin=subprocess.DEVNULL, timeout=1200)
-    return run_there(LAB)
+pytestmark = [pytest.mark.lab, pytest.mark.kvm]
 
 
 def test_the_host_is_a_separate_machine(machines: Ssh) -> None:
