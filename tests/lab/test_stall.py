@@ -2,7 +2,8 @@
 
 The truth: a request that is due `x` seconds after the stall began waits until its end. Of `T` seconds of requests
 at an even rate the slowest hundredth is what was due in the first `T / 100` seconds of the stall, so that the 99th
-percentile is the length of the stall less `T / 100` (what the server needs to catch up comes on top: some ms).
+percentile is the length of the stall less `T / 100`. What server and client need to catch up comes on top: some ms, and
+tens of them on a slow machine.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,7 @@ from tests.lab.faults import changed, measured, once
 from tests.lab.records import BY_INJECTION, number, primary, undisturbed
 from tests.lab.the_lab import Ssh
 from vmtoll import loadgen
-from vmtoll.analysis.histograms import merged_percentiles
+from vmtoll.analysis.histograms import goodput_rps, merged_percentiles
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Code
 
@@ -44,7 +45,7 @@ def true_p99_us(stalled_s: float) -> float:
 @pytest.mark.injects(Code.STALLED)
 @pytest.mark.parametrize("tool", LATE)
 def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, tool: str) -> None:
-    """From the tool over the stored histogram to the figure: p99 within 10% of the truth."""
+    """From the tool over the stored histogram to the figure: p99 at most 10% below the truth."""
     workload = {"kind": "rate", "tool": tool, "rate_rps": RATE_RPS, "deadline_ms": DEADLINE_MS, "users": None}
     stalled: list[Future[float]] = []
     with ThreadPoolExecutor() as pool:
@@ -53,13 +54,16 @@ def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, t
     truth_us = true_p99_us(stalled[0].result())
     load = primary(record)
     assert load.successful == load.requests == 8000, record.findings
-    assert number(load.response_time_p99_us) == pytest.approx(truth_us, rel=0.1)
+    assert 0.9 * truth_us < number(load.response_time_p99_us) < 1.2 * truth_us
     assert undisturbed(record) <= {Code.STALLED} | BY_INJECTION | LATE[tool]
-    merged = merged_percentiles((tmp_path / "results" / "latest").resolve(), pd.DataFrame({"record": [record]}))
-    assert merged and merged[2] == pytest.approx(truth_us, rel=0.1)
+    folder = (tmp_path / "results" / "latest").resolve()
+    trials = pd.DataFrame({"record": [record], "requests": 8000, "offered_rps": RATE_RPS})
+    merged = merged_percentiles(folder, trials)
+    assert merged and merged[2] == pytest.approx(number(load.response_time_p99_us), rel=0.01)
+    # Late is what was due in the stall, and then until the machine has caught up: as the stored latencies have it.
     late = RATE_RPS * (stalled[0].result() - DEADLINE_MS / 1000)
-    goodput_rps = number(load.throughput_rps) * (1 - late / 8000)
-    assert number(load.goodput_rps) == pytest.approx(goodput_rps, rel=0.1)
+    assert number(load.goodput_rps) < 1.02 * RATE_RPS * (1 - late / 8000)
+    assert goodput_rps(folder, trials, [DEADLINE_MS]) == pytest.approx(number(load.goodput_rps), rel=0.01)
     assert loadgen.get(tool).refused_for_tails is None
 
 
