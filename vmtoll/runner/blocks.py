@@ -3,8 +3,9 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
+from statistics import median
 
 from vmtoll.model.errors import ResultsError
 from vmtoll.model.event import Listener, LookEnded
@@ -40,7 +41,8 @@ class FixedBlocks(Blocks):
     """The number of blocks that the experiment fixes."""
 
     def __init__(self, trials: Sequence[TrialSpec], expected_s: float) -> None:
-        self._trials, self._expected_s, self._began = trials, expected_s, time.monotonic()
+        self._trials, self._expected_s = trials, expected_s
+        self._ends_s: dict[int, float] = {}  # trials done → when
         self.scheduled, self.total = len(trials), len({trial.block for trial in trials})
 
     def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
@@ -48,8 +50,10 @@ class FixedBlocks(Blocks):
             yield list(trials)
 
     def left_s(self, number: int, done: int) -> float:
-        spent_s = time.monotonic() - self._began
-        each_s = spent_s / done if done else self._expected_s / self.scheduled
+        self._ends_s.setdefault(done, time.monotonic())
+        took_s = [end_s - begin_s for begin_s, end_s in pairwise(self._ends_s.values())]
+        # The median: the first trials wait for what is done once, such as measuring the capacity.
+        each_s = median(took_s) if took_s else self._expected_s / self.scheduled
         return each_s * (self.scheduled - number + 1)
 
 

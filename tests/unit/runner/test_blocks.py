@@ -14,7 +14,7 @@ from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import BASELINE, Arm, Scenario
 from vmtoll.model.until import Compared, Look, Standing, Stop, Until
-from vmtoll.runner.blocks import BlocksUntil
+from vmtoll.runner.blocks import BlocksUntil, FixedBlocks
 from vmtoll.runner.run import Plan, plan
 from vmtoll.runner.session import Session
 from vmtoll.runner.store import Store
@@ -97,6 +97,16 @@ def test_a_scenario_that_is_known_is_measured_no_more(planned: Plan, tmp_path: P
     assert recorded.looks[0].open[0].scenarios[0].workload == "tiny"
     assert 0 < sum(look.share for look in recorded.looks) < 0.01, "next to no time is over"
     assert [(e.next_blocks, e.stopped) for e in events if isinstance(e, LookEnded)] == [(10, None), (None, Stop.NARROW)]
+
+
+def test_the_time_left_is_not_that_of_what_is_done_once(planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first trial waits for four minutes, the others take six seconds each."""
+    blocks = FixedBlocks(planned.trials, expected_s=7.0 * len(planned.trials))
+    clock_s = iter([0.0, 246.0, 252.0, 258.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock_s))
+    left_s = [blocks.left_s(done + 1, done) for done in range(4)]
+    trials = len(planned.trials)
+    assert left_s == [7.0 * trials, 246.0 * (trials - 1), 126.0 * (trials - 2), 6.0 * (trials - 3)]
 
 
 def test_a_run_stops_when_every_comparison_is_decided(planned: Plan, tmp_path: Path) -> None:
