@@ -20,14 +20,11 @@ from vmtoll.analysis.statistics import (
     Modes,
     Paired,
     autocorrelation,
-    clopper_pearson,
     fewest_requests,
     fisher,
-    mcnemar,
     noise_floor,
     paired,
     two_modes,
-    wilson,
     worst_case,
 )
 from vmtoll.analysis.statistics import Interval as LogInterval
@@ -35,7 +32,7 @@ from vmtoll.analysis.thinning import thinned
 from vmtoll.model.finding import DISTORTING, Code, Role, Validity
 from vmtoll.model.metric import LATENCY_P99, THROUGHPUT, Loop, Metric, loop_of
 from vmtoll.model.trial import BASELINE, Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import Reliability, Share, SideCounts, TrialShare
+from vmtoll.model.verdict import SideCounts
 
 Figure = Callable[[TrialRecord], float | None]
 UNEQUAL_REQUESTS = 1.2  # beyond it the percentile of the side with more requests is thinned
@@ -549,58 +546,3 @@ def role_of(metric: Metric, chosen: Role, trials: Iterable[TrialRecord]) -> Role
         return chosen
     logged = any(metric.value(trial, Role.CROSSCHECK) is not None for trial in trials)
     return Role.CROSSCHECK if logged else Role.PRIMARY
-
-
-def answered(trials: Sequence[TrialRecord], role: Role) -> list[tuple[int, int]]:
-    """(requests that succeeded, requests planned) of each trial that has counts."""
-    counts = []
-    for trial in trials:
-        measured = trial.measurement(role)
-        if measured is None or measured.requests is None:
-            continue
-        successful = measured.successful
-        if successful is None and measured.failed is not None:
-            successful = measured.requests - measured.failed
-        if successful is not None:
-            counts.append((successful, measured.requests))
-    return counts
-
-
-def availability(trials: Sequence[TrialRecord], role: Role) -> Share | None:
-    """The share of planned requests that succeeded, with Wilson's 95% interval; None without a count.
-
-    Over all trials of a side that have counts, those too that the gates refused: failures are what they were refused
-    for. Requests of one trial fail together, so that the interval is the narrowest possible.
-    """
-    counts = answered(trials, role)
-    successful, total = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
-    if total == 0:
-        return None
-    interval = wilson(successful, total)
-    return Share(successful, total, successful / total, interval.low, interval.high)
-
-
-def reliability(run: Run, scenario: Scenario, arm: Arm, baseline: Arm = BASELINE) -> Reliability | None:
-    """Number of each side's trials with figures at the first attempt, and in the end; None without a trial of both.
-
-    The p-value is McNemar's, over the blocks in which the first attempt of one side alone failed.
-    """
-    sides = [run.trials_of(scenario, each) for each in (baseline, arm)]
-    if not all(sides):
-        return None
-    first = [{t.block: t.attempt == 1 and t.validity is not Validity.INVALID for t in trials} for trials in sides]
-    both = first[0].keys() & first[1].keys()
-    only = [sum(first[a][block] and not first[b][block] for block in both) for a, b in ((0, 1), (1, 0))]
-    shares = []
-    for trials, at_first in zip(sides, first, strict=True):
-        interval = clopper_pearson(sum(at_first.values()), len(trials))
-        shares.append(
-            TrialShare(
-                trials=len(trials),
-                at_first=sum(at_first.values()),
-                valid=sum(trial.validity is not Validity.INVALID for trial in trials),
-                low=interval.low,
-                high=interval.high,
-            )
-        )
-    return Reliability(baseline=shares[0], compared=shares[1], p=mcnemar(only[0], only[1]))

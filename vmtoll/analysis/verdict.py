@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
+from vmtoll.analysis.availability import availability, reliability
 from vmtoll.analysis.claims import judge_claims
 from vmtoll.analysis.equality import OPEN, equality
 from vmtoll.analysis.judge import Evidence, clean_kind, in_ratio, judge, p_values, test, weights_of
@@ -15,12 +16,10 @@ from vmtoll.analysis.pairs import (
     Control,
     Pairs,
     as_series,
-    availability,
     choose_role,
     decisive,
     metric_side,
     pair_arms,
-    reliability,
     role_of,
 )
 from vmtoll.analysis.run import Run

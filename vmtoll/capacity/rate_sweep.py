@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from vmtoll.analysis.availability import availability, success_counts
 from vmtoll.analysis.histograms import growth_within
-from vmtoll.analysis.pairs import answered, availability
 from vmtoll.analysis.run import Run, frame_of
 from vmtoll.analysis.statistics import ALPHA, CONFIDENCE, MIN_BLOCKS, half_width
 from vmtoll.capacity.estimate import End, Ends, Estimate, geometric
@@ -156,7 +156,9 @@ def available(records: Sequence[TrialRecord]) -> Estimate | None:
     pooled = availability(records, Role.PRIMARY)
     if pooled is None:
         return None
-    shares = np.array([successful / planned for successful, planned in answered(records, Role.PRIMARY) if planned])
+    shares = np.array(
+        [successful / planned for successful, planned in success_counts(records, Role.PRIMARY) if planned]
+    )
     half = half_width(float(shares.std(ddof=1)), len(shares)) if len(shares) > 1 else 1.0
     low, high = float(shares.mean()) - half, float(shares.mean()) + half
     struck = stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(CONFIDENCE, method="exact")

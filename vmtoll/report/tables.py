@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from vmtoll.analysis import pairs
+from vmtoll.analysis import availability as shares
 from vmtoll.analysis.histograms import merged_percentiles
 from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.run import Run
@@ -181,7 +181,7 @@ def availability(run: Run) -> list[Available]:
         for scenario, label in scenario_labels(run).items()
         for arm in run.arms
         for role, tool in ((Role.PRIMARY, run.tool(scenario)), (Role.CROSSCHECK, run.crosscheck(scenario)))
-        if tool and (share := pairs.availability(run.trials_of(scenario, arm), role))
+        if tool and (share := shares.availability(run.trials_of(scenario, arm), role))
     ]
 
 

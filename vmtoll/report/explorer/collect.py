@@ -5,8 +5,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from vmtoll.analysis.availability import availability
 from vmtoll.analysis.equality import DECISIVE, machine, premises
-from vmtoll.analysis.pairs import availability
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Role, Validity
