@@ -45,7 +45,7 @@ def true_p99_us(stalled_s: float) -> float:
 @pytest.mark.injects(Code.STALLED)
 @pytest.mark.parametrize("tool", LATE)
 def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, tool: str) -> None:
-    """From the tool over the stored histogram to the figure: p99 at most 10% below the truth."""
+    """From the tool over the stored histogram to the figure: p99 within 10% of the truth."""
     workload = {"kind": "rate", "tool": tool, "rate_rps": RATE_RPS, "deadline_ms": DEADLINE_MS, "users": None}
     stalled: list[Future[float]] = []
     with ThreadPoolExecutor() as pool:
@@ -54,12 +54,12 @@ def test_an_honest_tool_reports_the_stall(lab: Path, ssh: Ssh, tmp_path: Path, t
     truth_us = true_p99_us(stalled[0].result())
     load = primary(record)
     assert load.successful == load.requests == 8000, record.findings
-    assert 0.9 * truth_us < number(load.response_time_p99_us) < 1.2 * truth_us
+    assert number(load.response_time_p99_us) == pytest.approx(truth_us, rel=0.1)
     assert undisturbed(record) <= {Code.STALLED} | BY_INJECTION | LATE[tool]
     folder = (tmp_path / "results" / "latest").resolve()
     trials = pd.DataFrame({"record": [record], "requests": 8000, "offered_rps": RATE_RPS})
     merged = merged_percentiles(folder, trials)
-    assert merged and merged[2] == pytest.approx(number(load.response_time_p99_us), rel=0.01)
+    assert merged and merged[2] == pytest.approx(truth_us, rel=0.1)
     # Late is what was due in the stall, and then until the machine has caught up: as the stored latencies have it.
     late = RATE_RPS * (stalled[0].result() - DEADLINE_MS / 1000)
     assert number(load.goodput_rps) < 1.02 * RATE_RPS * (1 - late / 8000)
