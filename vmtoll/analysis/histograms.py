@@ -82,10 +82,10 @@ def buckets(histogram: HdrHistogram) -> tuple[Floats, Floats]:
 
     As `get_recorded_iterator` has them, which looks at each of some 20,000 buckets by a call.
     """
-    every = np.array(histogram.counts)
-    used = np.flatnonzero(every)
+    counts = np.array(histogram.counts)
+    used = np.flatnonzero(counts)
     values = [histogram.get_highest_equivalent_value(histogram.get_value_from_index(int(index))) for index in used]
-    return np.array(values, dtype=float), every[used].astype(float)
+    return np.array(values, dtype=float), counts[used].astype(float)
 
 
 def read_histogram(file: Path) -> HdrHistogram:

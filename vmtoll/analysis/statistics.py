@@ -218,11 +218,11 @@ def blocks_needed(effect: Paired, smallest: float, alpha: float = ALPHA) -> int 
         return max(1, MIN_BLOCKS - effect.n)
     upper = effect.sd * math.sqrt((effect.n - 1) / float(stats.chi2.ppf(1 - POWER, effect.n - 1)))
 
-    def shown(total: int) -> bool:
+    def suffices(total: int) -> bool:
         return _quantiles(freedom(total, effect.inflation), alpha) * upper / math.sqrt(total) <= smallest
 
     totals = range(max(effect.n + 1, MIN_BLOCKS), MAX_BLOCKS + 1)
-    first = bisect_left(totals, True, key=shown)  # more blocks never show less
+    first = bisect_left(totals, True, key=suffices)  # more blocks never show less
     return totals[first] - effect.n if first < len(totals) else None
 
 
