@@ -26,7 +26,7 @@ setup-tests: ## the same, with what tests and linters need
 demo: setup ## bring the lab up, run the experiment `demo`, write its report (SUITE=trixie or bookworm)
 	@$(VMTOLL) demo
 
-check: ## linters and unit tests: no root, no lab, about four minutes (packages: setup-tests)
+check: ## linters and unit tests: no root, no lab, about three minutes (packages: setup-tests)
 	@scripts/check
 
 test: setup-tests ## every test: linters, unit and integration tests, the C server's, and the embedded lab
