@@ -73,7 +73,8 @@ def test_injected_faults_are_found(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
 def test_a_daemon_is_stopped_and_started_again(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     """A unit of the name irqbalance.service that only sleeps: what is tried is what systemd makes of it."""
     tree = yaml.safe_load((LAB / "inventory.yml").read_text())
-    tree["all"]["children"]["suts"]["children"]["metal"]["hosts"]["metal"]["vmtoll_tuning"] = {"irqbalance": "stopped"}
+    metal = tree["all"]["children"]["suts"]["children"]["metal_hosts"]["hosts"]["metal"]
+    metal["vmtoll_tuning"] = {"irqbalance": "stopped"}
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(yaml.safe_dump(tree))
     unit, state = "/run/systemd/system/irqbalance.service", "systemctl is-active irqbalance || true"
@@ -109,7 +110,7 @@ def test_causes_of_an_unreachable_machine_are_distinguished(lab: Path, tmp_path:
         hosts[name] = {"ansible_host": address, "ansible_user": "root",
                        "ansible_ssh_common_args": f"-F {tmp_path}/{name}.config"}  # fmt: skip
     hosts["no-python"]["ansible_python_interpreter"] = "/opt/python3"
-    there = Lab(Path("lab.yml"), {"_meta": {"hostvars": hosts}, "metal": {"hosts": list(hosts)}})
+    there = Lab(Path("lab.yml"), {"_meta": {"hostvars": hosts}, "metal_hosts": {"hosts": list(hosts)}})
     try:
         found = {finding.machine: finding for finding in reach.check(there)}
     finally:

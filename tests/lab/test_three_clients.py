@@ -34,7 +34,7 @@ def by(tmp_path: Path, multi: Ssh) -> Callable[..., Records]:
         tree = yaml.safe_load((LAB / "inventory.yml").read_text())
         groups = tree["all"]["children"]
         groups["clients"]["hosts"] = {name: groups["clients"]["hosts"][name] for name in clients}
-        machines = groups["suts"]["children"]["metal"]
+        machines = groups["suts"]["children"]["metal_hosts"]
         machines["hosts"] = {"metal1": machines["hosts"]["metal1"] | metal}
         del groups["cells"]
         folder = tmp_path / f"{len(clients)}{len(metal)}"

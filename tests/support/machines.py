@@ -128,7 +128,7 @@ def inventory(tmp_path: Path, project: Registry) -> Path:
         "all": {
             "children": {
                 "clients": {"hosts": {"client": hosts["client"]}},
-                "metal": {"hosts": {name: hosts[name] for name in ("metal", "metal-two")}},
+                "metal_hosts": {"hosts": {name: hosts[name] for name in ("metal", "metal-two")}},
             }
         }
     }

@@ -30,7 +30,7 @@ def data(**hosts: dict[str, Any]) -> dict[str, Any]:
 def here(tmp_path: Path, **more: dict[str, Any]) -> dict[str, Any]:
     """A client and a metal machine that are this one; `more`: host → further variables."""
     port, hosts = free_port(), dict[str, dict[str, Any]]()
-    for name, group in (("client", "clients"), ("metal", "metal")):
+    for name, group in (("client", "clients"), ("metal", "metal_hosts")):
         (tmp_path / name).mkdir(exist_ok=True)
         hosts[name] = {
             "group": group,

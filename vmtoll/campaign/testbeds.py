@@ -10,7 +10,7 @@ from vmtoll.spec.inventory import members, read_inventory
 
 GROUP = "cells"
 WHOLE = "whole"  # the one test bed of an inventory that names none
-ROLES = ("clients", "metal", "kvm_guests", "kvm_hosts")
+ROLES = ("clients", "metal_hosts", "kvm_guests", "kvm_hosts")
 
 
 @dataclass(frozen=True)

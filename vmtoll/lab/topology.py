@@ -17,7 +17,7 @@ from vmtoll.spec.catalog import unknown
 
 TOPOLOGIES = PLAYBOOKS / "topologies"
 # Where each kind of machine begins to count, in RFC 2544's range for benchmarks.
-_FIRST = {"clients": "198.18.0.10", "metal": "198.18.0.20", "guests": "198.18.0.30"}
+_FIRST = {"clients": "198.18.0.10", "metal_hosts": "198.18.0.20", "guests": "198.18.0.30"}
 _PREFIX, _SWITCH_ADDRESS = 15, "198.18.0.1"
 BRIDGE, UPLINK = "vt-br0", "vt-up"
 # Memory that a machine takes, in addition to a guest's own: QEMU and its translated code; systemd in a container.
@@ -110,7 +110,7 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> Shape:
         host_of |= {name: kvm_host for name in members if name not in host_of}
     machines = [
         {"name": name, "group": group, "address": address, "host": host_of.get(name, kvm_hosts[0])}
-        for group in ("clients", "metal")
+        for group in ("clients", "metal_hosts")
         for name, address in _addresses(group, described[group])
     ]
     profile_of = {name: profile for guests in on_hosts.values() for name, profile in guests.items()}
@@ -124,11 +124,11 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> Shape:
 def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str, Mapping[str, str]]) -> Shape:
     """A lab of virtual machines, each with its own kernel: `machines` are guests here, and an inventory like any other.
 
-    `metal` names the machine that each is; guests run inside of the KVM hosts, and are made by provisioning.
+    `metal_hosts` names the machine that each is; guests run inside of the KVM hosts, and are made by provisioning.
     Each has one virtual CPU: under emulation (QEMU 7.2) guests that start at the same moment on two stand still.
     """
-    machine_of = dict(described["metal"])
-    names = {"clients": described["clients"], "metal": machine_of.values()}
+    machine_of = dict(described["metal_hosts"])
+    names = {"clients": described["clients"], "metal_hosts": machine_of.values()}
     addresses = {name: address for group, names in names.items() for name, address in _addresses(group, names)}
     inside = {name: (host, profile) for host, guests in on_hosts.items() for name, profile in guests.items()}
     guests = {
@@ -170,7 +170,7 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
         "suts": {
             "vars": {"vmtoll_workers": 1},
             "children": {
-                "metal": {
+                "metal_hosts": {
                     "hosts": {
                         name: {"ansible_host": addresses[machine], "vmtoll_environment": "metal"}
                         for name, machine in machine_of.items()

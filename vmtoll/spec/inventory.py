@@ -15,7 +15,7 @@ from vmtoll.model.inventory import Host, Inventory, Role
 
 _GROUPS: tuple[tuple[str, Role], ...] = (
     ("clients", "client"),
-    ("metal", "metal"),
+    ("metal_hosts", "metal"),
     ("kvm_guests", "kvm_guest"),
     ("kvm_hosts", "kvm_host"),
 )
@@ -139,7 +139,8 @@ def _machines(candidates: Sequence[Host], environment: str, source: str, guests:
         present = sorted({str(host.vars.environment) for host in candidates})
         raise InventoryError(
             f"{source}: {len(matching)} hosts have vmtoll_environment {environment!r}, one is needed "
-            f"(choose with --limit); there are: {', '.join(present) or 'none'}"
+            f"(choose with --limit); in the groups `metal_hosts` and `kvm_guests` there are: "
+            f"{', '.join(present) or 'none'}"
         )
     needed = guests if on_one_host else 1
     if len(matching) < needed:

@@ -222,7 +222,7 @@ from vmtoll.runner.connection import AgentLine
 from vmtoll.spec.inventory import from_data
 machines = from_data({
     "_meta": {"hostvars": {"there": {"vmtoll_root": os.environ["ROOT"]}, "metal": {"vmtoll_environment": "metal"}}},
-    "clients": {"hosts": ["there"]}, "metal": {"hosts": ["metal"]},
+    "clients": {"hosts": ["there"]}, "metal_hosts": {"hosts": ["metal"]},
 }, ["metal"])
 line = AgentLine(machines.client)
 line.open()

@@ -194,7 +194,7 @@ def test_a_run_keeps_what_the_host_saw_of_each_trial(
     """The guest's server runs on this machine, next to an idle emulated QEMU."""
     tree = yaml.safe_load(inventory.read_text())
     groups = tree["all"]["children"]
-    guest = groups["metal"]["hosts"].pop("metal-two") | {"vmtoll_kvm_host": "box", "vmtoll_domain": "toll"}
+    guest = groups["metal_hosts"]["hosts"].pop("metal-two") | {"vmtoll_kvm_host": "box", "vmtoll_domain": "toll"}
     groups |= {"kvm_guests": {"hosts": {"guest": guest}}}
     groups |= {"kvm_hosts": {"hosts": {"box": {"ansible_connection": "local", "vmtoll_root": str(tmp_path)}}}}
     inventory.write_text(yaml.safe_dump(tree))

@@ -35,7 +35,7 @@ Hosts = dict[str, dict[str, Any]]
 
 def hosts_of(inventory: Path) -> Hosts:
     tree = yaml.safe_load(inventory.read_text())["all"]["children"]
-    return {**tree["clients"]["hosts"], **tree["metal"]["hosts"]}
+    return {**tree["clients"]["hosts"], **tree["metal_hosts"]["hosts"]}
 
 
 def copy_of(hosts: Hosts, folder: Path, suffix: str) -> Hosts:
@@ -56,7 +56,7 @@ def write_inventory(path: Path, groups: dict[str, Hosts]) -> Path:
     everyone = {name: variables for hosts in groups.values() for name, variables in hosts.items()}
     roles = {
         "clients": {n: v for n, v in everyone.items() if n.startswith("client")},
-        "metal": {n: v for n, v in everyone.items() if n.startswith("metal")},
+        "metal_hosts": {n: v for n, v in everyone.items() if n.startswith("metal")},
     }
     tree: dict[str, Any] = {role: {"hosts": hosts} for role, hosts in roles.items()}
     tree["cells"] = {"children": {bed: {"hosts": dict.fromkeys(hosts)} for bed, hosts in groups.items()}}

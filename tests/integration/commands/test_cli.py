@@ -64,7 +64,7 @@ def test_dry_run_reads_the_inventory(tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
     hosts = {name: {"ansible_host": f"{name}.invalid", "vmtoll_lab": "hosts"} for name in ("load1", "big1")}
     hosts["load1"]["vmtoll_link"], hosts["big1"]["vmtoll_environment"] = "unshaped", "metal"
-    groups = {"clients": {"hosts": {"load1": hosts["load1"]}}, "metal": {"hosts": {"big1": hosts["big1"]}}}
+    groups = {"clients": {"hosts": {"load1": hosts["load1"]}}, "metal_hosts": {"hosts": {"big1": hosts["big1"]}}}
     inventory.write_text(json.dumps(groups))
     refused = vmtoll("run", "demo", "--inventory", inventory, "--dry-run")
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -33,7 +33,7 @@ def by_machine(found: list[CheckResult]) -> dict[str, CheckResult]:
 def test_preflight_reports_unreachable_machines_and_checks_the_others(tmp_path: Path) -> None:
     closed, empty = free_port(), {"ansible_python_interpreter": "/nonexistent/python3"}
     tree = here(tmp_path, client=empty)
-    tree["metal"]["hosts"].append("gone")
+    tree["metal_hosts"]["hosts"].append("gone")
     tree["_meta"]["hostvars"]["gone"] = {"ansible_host": "127.0.0.1", "ansible_port": closed}
     with opened(tree) as (lab, found):
         said = by_machine(found)
@@ -192,7 +192,7 @@ def test_a_machine_lost_during_the_checks_is_a_finding(tmp_path: Path) -> None:
 
 def test_the_verb_prints_every_finding_and_its_exit_code_is_the_verdict(tmp_path: Path) -> None:
     path = tmp_path / "lab.yml"
-    tree, groups = here(tmp_path), {"clients": "client", "metal": "metal"}
+    tree, groups = here(tmp_path), {"clients": "client", "metal_hosts": "metal"}
     variables = tree["_meta"]["hostvars"]
     variables["metal"]["vmtoll_enviroment"] = "metal"
     path.write_text(yaml.safe_dump({"all": {"children": {g: {"hosts": {h: variables[h]}} for g, h in groups.items()}}}))

@@ -34,7 +34,7 @@ def bootable(inventory: Path, tmp_path: Path) -> Callable[..., Path]:
         python.write_text(CONTAINED)
         python.chmod(0o755)
         tree = yaml.safe_load(inventory.read_text())
-        for host in tree["all"]["children"]["metal"]["hosts"].values():
+        for host in tree["all"]["children"]["metal_hosts"]["hosts"].values():
             host |= {"ansible_python_interpreter": str(python), "vmtoll_reboot": reboot}
         inventory.write_text(yaml.safe_dump(tree))
         return inventory
@@ -96,7 +96,7 @@ def test_the_machine_that_runs_vmtoll_is_not_booted(
     tree = yaml.safe_load(inventory.read_text())
     far = {"ansible_connection": "ssh", "vmtoll_tuning": {"governor": "performance"}}
     for name in ("metal", "metal-two"):
-        tree["all"]["children"]["metal"]["hosts"][name] |= far
+        tree["all"]["children"]["metal_hosts"]["hosts"][name] |= far
     inventory.write_text(yaml.safe_dump(tree))
     with pytest.raises(InventoryError, match=r"metal: what `vmtoll tune` sets \(vmtoll_tuning\) is gone after a boot"):
         run(rewrite(boots=2), inventory, tmp_path / "r", registry=project)

@@ -50,11 +50,12 @@ def guests(inventory: Path, tmp_path: Path) -> Iterator[Path]:
     """The inventory with three guests of the environment `metal-two` on one KVM host."""
     tree = yaml.safe_load(inventory.read_text())
     children = tree["all"]["children"]
-    pattern = children["metal"]["hosts"].pop("metal-two")
+    pattern = children["metal_hosts"]["hosts"].pop("metal-two")
     told = {name: machine(tmp_path, pattern, name) for name in GUESTS}
     for name, variables in told.items():
         variables |= {"vmtoll_kvm_host": "host", "vmtoll_domain": name}
-    children["metal"]["hosts"]["metal"] = machine(tmp_path, children["metal"]["hosts"]["metal"], "metal-one")
+    metal = children["metal_hosts"]["hosts"]
+    metal["metal"] = machine(tmp_path, metal["metal"], "metal-one")
     children["kvm_guests"] = {"hosts": told}
     host = {"ansible_connection": "local", "vmtoll_libvirt_uri": "test:///default"}
     children["kvm_hosts"] = {"hosts": {"host": host}}

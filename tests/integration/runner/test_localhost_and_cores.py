@@ -44,7 +44,7 @@ def measured(project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrit
 
     def go(host: dict[str, Any] | None = None, **keys: Any) -> Records:
         tree = yaml.safe_load(inventory.read_text())
-        tree["all"]["children"]["metal"]["hosts"]["metal"] |= host or {}
+        tree["all"]["children"]["metal_hosts"]["hosts"]["metal"] |= host or {}
         inventory.write_text(yaml.safe_dump(tree))
         project.workload_file("tiny").write_text(yaml.safe_dump(without_none(**{**PAGE, **keys})))
         path = rewrite(blocks=1, environments=["metal"], noise_floor=None, duration_s=0.3)
@@ -55,7 +55,7 @@ def measured(project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrit
 
 @pytest.fixture
 def sut(inventory: Path) -> Iterator[AgentLine]:
-    variables = yaml.safe_load(inventory.read_text())["all"]["children"]["metal"]["hosts"]["metal"]
+    variables = yaml.safe_load(inventory.read_text())["all"]["children"]["metal_hosts"]["hosts"]["metal"]
     line = AgentLine(Host("metal", "metal", variables))
     line.open()
     yield line

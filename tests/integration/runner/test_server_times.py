@@ -37,7 +37,7 @@ def tell_metrics(root: Path, *, path: str = "/-/metrics") -> int:
 @pytest.fixture
 def metal(inventory: Path, tmp_path: Path) -> Iterator[AgentLine]:
     tell_metrics(tmp_path / "metal")
-    variables = yaml.safe_load(inventory.read_text())["all"]["children"]["metal"]["hosts"]["metal"]
+    variables = yaml.safe_load(inventory.read_text())["all"]["children"]["metal_hosts"]["hosts"]["metal"]
     line = AgentLine(Host("metal", "metal", variables))
     line.open()
     line.call("server_start", name="lighttz")

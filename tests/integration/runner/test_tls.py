@@ -65,7 +65,7 @@ def measured(
             spoil(readable_folder / MACHINES[1])
         tree = {
             "clients": {"hosts": {"client": hosts["client"]}},
-            "metal": {"hosts": {name: hosts[name] for name in MACHINES}},
+            "metal_hosts": {"hosts": {name: hosts[name] for name in MACHINES}},
         }
         inventory = tmp_path / "real.yml"
         inventory.write_text(yaml.safe_dump({"all": {"children": tree}}))

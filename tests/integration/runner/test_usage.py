@@ -34,7 +34,7 @@ def test_less_read_than_served_is_not_cold() -> None:
 
 @pytest.fixture
 def metal(inventory: Path) -> Iterator[AgentLine]:
-    variables = yaml.safe_load(inventory.read_text())["all"]["children"]["metal"]["hosts"]["metal"]
+    variables = yaml.safe_load(inventory.read_text())["all"]["children"]["metal_hosts"]["hosts"]["metal"]
     line = AgentLine(Host("metal", "metal", variables))
     line.open()
     yield line

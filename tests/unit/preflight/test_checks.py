@@ -15,7 +15,7 @@ from vmtoll.runner.connection import AgentLine, meaning
 
 GOOD = {
     "load": {"group": "clients", "vmtoll_link": "1gbit", "vmtoll_link_mbit": 1000},
-    "big": {"group": "metal", "vmtoll_environment": "metal"},
+    "big": {"group": "metal_hosts", "vmtoll_environment": "metal"},
     "small": {
         "group": "kvm_guests",
         "vmtoll_environment": "kvm-default",
@@ -42,7 +42,7 @@ def test_a_good_inventory_is_reported_as_good() -> None:
     ("hosts", "machine", "found", "advice"),
     [
         ({"big": GOOD["big"]}, "", "the group `clients` is empty", "sends the load"),
-        ({"load": GOOD["load"]}, "", "`metal` and `kvm_guests` are empty", "machines to be measured"),
+        ({"load": GOOD["load"]}, "", "`metal_hosts` and `kvm_guests` are empty", "machines to be measured"),
         (changed("big", vmtoll_environment=None), "big", "vmtoll_environment is not set", "metal, or the name"),
         (changed("big", vmtoll_environment="matel"), "big", "did you mean 'metal'", "Correct it"),
         (changed("small", vmtoll_domain=None), "small", "vmtoll_domain is not set", "KVM from emulation"),

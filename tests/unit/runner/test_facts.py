@@ -15,7 +15,7 @@ def test_a_guest_has_the_hardware_of_its_host_and_not_what_it_sees_itself() -> N
         {
             "_meta": {"hostvars": {"metal": {"vmtoll_environment": "metal"}, "guest": GUEST}},
             "clients": {"hosts": ["load"]},
-            "metal": {"hosts": ["metal"]},
+            "metal_hosts": {"hosts": ["metal"]},
             "kvm_guests": {"hosts": ["guest"]},
             "kvm_hosts": {"hosts": ["big"]},
         },

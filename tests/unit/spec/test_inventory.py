@@ -42,7 +42,7 @@ def test_a_wrong_value_is_named_with_inventory_host_and_variable(variables: dict
     data = {
         "_meta": {"hostvars": {"big": {"vmtoll_environment": "metal", **variables}}},
         "clients": {"hosts": ["load"]},
-        "metal": {"hosts": ["big"]},
+        "metal_hosts": {"hosts": ["big"]},
     }
     with pytest.raises(InventoryError) as refused:
         from_data(data, ["metal"], "lab.yml")

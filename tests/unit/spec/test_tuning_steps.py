@@ -43,7 +43,7 @@ def resolved(rewrite: Rewrite, wide: Registry, **steps: Any) -> Resolved:
 def inventory_of(*guests: str, optional: list[str]) -> Inventory:
     machines = {"m": "metal", **{f"host-of-{guest}": guest for guest in guests}}
     hostvars = {name: {"vmtoll_environment": environment} for name, environment in machines.items()}
-    data = {"_meta": {"hostvars": hostvars}, "clients": {"hosts": ["c"]}, "metal": {"hosts": list(machines)}}
+    data = {"_meta": {"hostvars": hostvars}, "clients": {"hosts": ["c"]}, "metal_hosts": {"hosts": list(machines)}}
     return from_data(data, ["metal", *PROFILES], optional=optional)
 
 

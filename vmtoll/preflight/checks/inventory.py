@@ -34,7 +34,7 @@ def _groups(lab: Lab) -> Iterator[CheckResult]:
         yield fail("", f"{lab.path}: the group `clients` is empty", "Name the machine there that sends the load.")
     if not lab.by_role["metal"] and not lab.by_role["kvm_guest"]:
         yield fail(
-            "", f"{lab.path}: the groups `metal` and `kvm_guests` are empty", "Name the machines to be measured."
+            "", f"{lab.path}: the groups `metal_hosts` and `kvm_guests` are empty", "Name the machines to be measured."
         )
 
 
