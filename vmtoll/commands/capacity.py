@@ -36,7 +36,7 @@ def capacity(
     from vmtoll.analysis.run import load_run  # noqa: PLC0415 (loads the analysis)
     from vmtoll.capacity import planner  # noqa: PLC0415
     from vmtoll.capacity.objective import Demand, Slo  # noqa: PLC0415
-    from vmtoll.report.capacity import NO_SWEEP, document, lines  # noqa: PLC0415
+    from vmtoll.report.capacity import document, lines, nothing_text  # noqa: PLC0415
 
     try:
         slo = Slo(p99_ms=p99_ms, availability_pct=availability)
@@ -47,7 +47,8 @@ def capacity(
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{first['loc'][0]}: {plain(first['msg'])} (got {first['input']})") from error
-    answer = planner.capacity(load_run(folder), slo, demand)
+    run = load_run(folder)
+    answer = planner.capacity(run, slo, demand)
     if answer.is_empty:
-        raise UserError(f"{folder}: {NO_SWEEP}")
+        raise UserError(f"{folder}: {nothing_text(run)}")
     print(json.dumps(document(answer), indent=1, ensure_ascii=False) if as_json else "\n".join(lines(answer)))

@@ -18,6 +18,7 @@ from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.planner import Assumption, Capacity, CapacityResult, capacity, default_slo
 from vmtoll.capacity.resources import Size
 from vmtoll.capacity.scaling import Over, Scaling
+from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import METAL, Accelerator, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, below_text, percent, plural
@@ -25,6 +26,10 @@ from vmtoll.report.words import DASH, KVM_HARDWARE, below_text, percent, plural
 NO_SWEEP = (
     "the run has no rate sweep of a single machine, so it gives no number of machines; measure one with vmtoll run"
     " tails, vmtoll run capacity, or vmtoll run capacity-search"
+)
+NO_CAPACITY = (
+    "no rate was measured, because the rates are shares of a capacity that stayed unknown ({cause}); measure again with"
+    " a faster client, or with several"
 )
 ASSUMPTIONS = {
     Assumption.EVEN_LOAD: "the load is spread evenly over all machines, and each is like the one that was measured,"
@@ -70,6 +75,13 @@ HEADINGS = (
     "cost per request", "notes",
 )  # fmt: skip
 Facts = Iterator[tuple[str, str]]
+
+
+def nothing_text(run: Run) -> str:
+    """Reason that a run gives no number of machines."""
+    findings = [finding for trial in run.trials for finding in trial.findings]
+    unknown = next((finding for finding in findings if finding.code is Code.CAPACITY_UNKNOWN), None)
+    return NO_CAPACITY.format(cause=unknown.detail) if unknown else NO_SWEEP
 
 
 def section(run: Run) -> dict[str, Any] | None:

@@ -23,11 +23,11 @@ from vmtoll.capacity.objective import Demand, Part, Slo
 from vmtoll.capacity.planner import Capacity, CapacityResult, capacity, default_slo
 from vmtoll.capacity.rate_sweep import available, rate_sweeps, unseen_share
 from vmtoll.cli import main
-from vmtoll.model.finding import Code
+from vmtoll.model.finding import Code, Finding
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
 from vmtoll.model.trial import Accelerator
-from vmtoll.report.capacity import binding_text, document, lines, note_text, sentences
+from vmtoll.report.capacity import binding_text, document, lines, note_text, nothing_text, sentences
 from vmtoll.report.explorer.collect import collect
 from vmtoll.report.html import render
 
@@ -395,6 +395,19 @@ def test_a_run_without_a_sweep_gives_no_number(tmp_path: Path, load: Load) -> No
     run = load_run(make_run(tmp_path, truth(loads=(load,))))
     assert default_slo(run) is None
     assert capacity(run, SLO).is_empty
+
+
+def test_a_sweep_of_an_unknown_capacity_says_what_left_it_unknown(tmp_path: Path) -> None:
+    """So it is where a client without keep-alive needs more CPU for a request than the server on metal."""
+
+    def unknown(row: Row) -> list[Row]:
+        measured = [key for key in row if key.endswith("_rps")]
+        refusal = Finding(Code.CAPACITY_UNKNOWN, detail="metal: client-saturated in 3 of 3 trials")
+        return [found(row, refusal) | dict.fromkeys(measured)]
+
+    run = load_run(make_run(tmp_path, truth(change=unknown)))
+    assert capacity(run, SLO).is_empty
+    assert "a capacity that stayed unknown (metal: client-saturated in 3 of 3 trials)" in nothing_text(run)
 
 
 @pytest.fixture(scope="module")
