@@ -36,6 +36,17 @@ def test_provisioning_changes_nothing_but_the_compiled_tools(lab: Path, machines
     assert tasks <= {"load_tools : Copy the load tools that were built on the controller"}
 
 
+def test_the_status_leaves_a_scripts_input_to_the_script(lab: Path) -> None:
+    said = subprocess.run(
+        ["bash", "-c", f"{VMTOLL} lab status >/dev/null; cat"],
+        input="the rest\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "the rest\n"
+
+
 def test_a_compiled_tool_is_copied_to_a_lab_without_it(lab: Path, ssh: Ssh) -> None:
     embedded.equip(WORKLOADS, say)
     ssh("client", "rm /usr/local/bin/oha")
