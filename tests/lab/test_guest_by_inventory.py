@@ -116,6 +116,14 @@ def test_missing_host_prerequisites_are_named_and_nothing_is_made(made: Path, la
     assert "br-none" not in virsh(lab, "dumpxml", NAME)
 
 
+def test_a_guest_whose_domain_has_changed_is_made_again(made: Path, lab: Path) -> None:
+    before = virsh(lab, "domid", NAME)
+    provision(inventory(made, lab, vmtoll_disk_cache="none"))
+    assert "cache='none'" in virsh(lab, "dumpxml", NAME)
+    assert virsh(lab, "domid", NAME) != before
+    assert {file.name for file in (made / "kvm-host").glob(f"{NAME}.*")} == {f"{NAME}.xml", f"{NAME}.qcow2"}
+
+
 def test_it_is_removed_without_a_trace(made: Path, lab: Path) -> None:
     provision(inventory(made, lab, vmtoll_state="absent"))
     assert NAME not in virsh(lab, "list", "--all", "--name")
