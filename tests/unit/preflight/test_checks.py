@@ -167,6 +167,15 @@ def test_devices_between_two_machines_are_named(there: dict[str, Any], back: dic
     assert finding.level == ("ok" if said == "one network segment" else "warn")
 
 
+def test_machines_of_several_releases_are_one_finding() -> None:
+    assert list(versions.judge_releases({"client": "Debian 13", "metal": "Debian 13"})) == []
+    seen = {"client": "Debian 13", "metal": "Debian 13", "kvm": "Debian 12"}
+    (differ,) = versions.judge_releases(seen)
+    assert differ.level == "fail"
+    assert differ.found == "Debian 13 on client, metal; Debian 12 on kvm"
+    assert "vmtoll provision --suite" in differ.advice
+
+
 def test_versions_are_compared_thing_by_thing() -> None:
     one, other = {"siege": "4.0", "oha": "ab12"}, {"siege": "4.1", "oha": "ab12"}
     assert [f.level for f in versions.judge("load tools", {"client": one, "metal": one})] == ["ok"]

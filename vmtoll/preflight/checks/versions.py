@@ -24,19 +24,35 @@ def check(lab: Lab) -> Iterator[CheckResult]:
     """
     servers: dict[str, Versions] = {}
     programs: dict[str, Versions] = {}
+    releases: dict[str, str] = {}
 
     def look(host: Host) -> list[CheckResult]:
         # "." is all sites: one digest over everything that the servers serve.
         facts = lab.lines[host.name].call("facts", _FACTS_LIMIT_S, **({"site": "."} if host.role in SUTS else {}))
+        releases[host.name] = facts["release"]
         programs[host.name] = _tools(lab, host, facts["packages"])
         if host.role in SUTS:
             servers[host.name] = _servers(facts)
         return []
 
     yield from lab.on_each(lab.answering("client", *SUTS), look)
-    yield from judge("servers and sites", servers)
     compiled = [name for name in loadgen.names() if loadgen.get(name).package is None]
-    yield from judge("load tools", programs, may_lack=dict.fromkeys(servers, compiled))
+    yield from judge_releases(releases)
+    for release in dict.fromkeys(releases.values()):
+        same = [name for name, its_release in releases.items() if its_release == release]
+        yield from judge("servers and sites", {name: servers[name] for name in same if name in servers})
+        yield from judge("load tools", {name: programs[name] for name in same}, dict.fromkeys(servers, compiled))
+
+
+def judge_releases(releases: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Judge whether all machines have one release; versions are compared among machines of one release alone."""
+    machines: dict[str, list[str]] = {}
+    for machine, release in releases.items():
+        machines.setdefault(release, []).append(machine)
+    if len(machines) > 1:
+        observation = "; ".join(f"{release} on {', '.join(names)}" for release, names in machines.items())
+        advice = "Their packages differ with it. `vmtoll provision --suite` sets that of a guest that vmtoll makes."
+        yield fail("", observation, advice)
 
 
 def _servers(facts: Mapping[str, Any]) -> Versions:
