@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.model.errors import UserError
-from vmtoll.spec.inventory import members, read_inventory
+from vmtoll.spec.inventory import GROUPS, members, read_inventory
 
 GROUP = "cells"
 WHOLE = "whole"  # the one test bed of an inventory that names none
-ROLES = ("clients", "metal_hosts", "kvm_guests", "kvm_hosts")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
 
 
 def _everyone(data: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(host for role in ROLES for host in members(data, role)))
+    return list(dict.fromkeys(host for group, _ in GROUPS for host in members(data, group)))
 
 
 def _bed(name: str, hosts: Sequence[str], matched: set[str], data: Mapping[str, Any]) -> Bed:

@@ -13,7 +13,7 @@ from typing import Any
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Inventory, Role
 
-_GROUPS: tuple[tuple[str, Role], ...] = (
+GROUPS: tuple[tuple[str, Role], ...] = (
     ("clients", "client"),
     ("metal_hosts", "metal"),
     ("kvm_guests", "kvm_guest"),
@@ -95,7 +95,7 @@ def hosts_by_role(data: Mapping[str, Any], source: str = "inventory") -> dict[Ro
     variables = data.get("_meta", {}).get("hostvars", {})
     return {
         role: [Host(name, role, variables.get(name, {}), source) for name in members(data, group)]
-        for group, role in _GROUPS
+        for group, role in GROUPS
     }
 
 
