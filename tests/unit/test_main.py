@@ -33,7 +33,7 @@ def test_numpy_does_without_avx2_on_an_emulated_cpu(
 
 
 def test_numpy_knows_the_name_of_what_it_is_to_avoid() -> None:
-    """Of one that it does not know it says so on stderr."""
+    """It warns of a name that it does not know."""
     argv = [sys.executable, "-W", "error", "-c", "import numpy; numpy.argsort(numpy.arange(100)[::-1])"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=os.environ | {VARIABLE: "X86_V3"})
     assert (done.returncode, done.stderr) == (0, "")

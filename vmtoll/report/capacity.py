@@ -28,8 +28,8 @@ NO_SWEEP = (
     " tails, vmtoll run capacity, or vmtoll run capacity-search"
 )
 NO_CAPACITY = (
-    "no rate was measured, because the rates are shares of a capacity that stayed unknown ({cause}); measure again with"
-    " a faster client, or with several"
+    "no rate was measured, because the rates are shares of a capacity that stayed unknown ({cause}): remove this"
+    " cause, for client-saturated with a faster client or several, and run it again"
 )
 ASSUMPTIONS = {
     Assumption.EVEN_LOAD: "the load is spread evenly over all machines, and each is like the one that was measured,"

@@ -398,7 +398,7 @@ def test_a_run_without_a_sweep_gives_no_number(tmp_path: Path, load: Load) -> No
 
 
 def test_a_sweep_of_an_unknown_capacity_says_what_left_it_unknown(tmp_path: Path) -> None:
-    """So it is where a client without keep-alive needs more CPU for a request than the server on metal."""
+    """A client without keep-alive may need more CPU for a request than the server on metal."""
 
     def unknown(row: Row) -> list[Row]:
         measured = [key for key in row if key.endswith("_rps")]
