@@ -176,6 +176,18 @@ def test_machines_of_several_releases_are_one_finding() -> None:
     assert "vmtoll provision --suite" in differ.advice
 
 
+def test_packages_are_compared_within_a_release_and_everything_else_across() -> None:
+    releases = {"metal": "Debian 13", "kvm": "Debian 12"}
+    metal, kvm = {"siege": "4.1", "h2o": "2", "oha": "ab12"}, {"siege": "4.0", "oha": "ab12"}
+    packaged = {"siege", "h2o"}
+    assert list(versions.judge("load tools", {"metal": metal, "kvm": kvm}, {}, releases, packaged)) == []
+    (differ,) = versions.judge("load tools", {"metal": metal, "kvm": kvm | {"oha": "cd34"}}, {}, releases, packaged)
+    assert differ.found == "oha is ab12 on metal, cd34 on kvm"
+    several = {"metal": metal, "other": metal | {"siege": "4.2"}, "kvm": kvm}
+    (differ,) = versions.judge("load tools", several, {}, releases | {"other": "Debian 13"}, packaged)
+    assert differ.found == "siege is 4.1 on metal, 4.2 on other"
+
+
 def test_versions_are_compared_thing_by_thing() -> None:
     one, other = {"siege": "4.0", "oha": "ab12"}, {"siege": "4.1", "oha": "ab12"}
     assert [f.level for f in versions.judge("load tools", {"client": one, "metal": one})] == ["ok"]

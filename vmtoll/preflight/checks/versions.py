@@ -25,6 +25,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
     servers: dict[str, Versions] = {}
     programs: dict[str, Versions] = {}
     releases: dict[str, str] = {}
+    packaged = {name for name in loadgen.names() if loadgen.get(name).package}
 
     def look(host: Host) -> list[CheckResult]:
         # "." is all sites: one digest over everything that the servers serve.
@@ -33,19 +34,18 @@ def check(lab: Lab) -> Iterator[CheckResult]:
         programs[host.name] = _tools(lab, host, facts["packages"])
         if host.role in SUTS:
             servers[host.name] = _servers(facts)
+            packaged.update(_packaged(facts))
         return []
 
     yield from lab.on_each(lab.answering("client", *SUTS), look)
-    compiled = [name for name in loadgen.names() if loadgen.get(name).package is None]
+    compiled = [name for name in loadgen.names() if name not in packaged]
     yield from judge_releases(releases)
-    for release in dict.fromkeys(releases.values()):
-        same = [name for name, its_release in releases.items() if its_release == release]
-        yield from judge("servers and sites", {name: servers[name] for name in same if name in servers})
-        yield from judge("load tools", {name: programs[name] for name in same}, dict.fromkeys(servers, compiled))
+    for kind, seen in (("servers and sites", servers), ("load tools", programs)):
+        yield from judge(kind, seen, dict.fromkeys(servers, compiled), releases, packaged)
 
 
 def judge_releases(releases: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Judge whether all machines have one release; versions are compared among machines of one release alone."""
+    """Judge whether all machines have one release. Where they have not, `judge` expects equal packages within each."""
     machines: dict[str, list[str]] = {}
     for machine, release in releases.items():
         machines.setdefault(release, []).append(machine)
@@ -53,6 +53,12 @@ def judge_releases(releases: Mapping[str, str]) -> Iterator[CheckResult]:
         observation = "; ".join(f"{release} on {', '.join(names)}" for release, names in machines.items())
         advice = "Their packages differ with it. `vmtoll provision --suite` sets that of a guest that vmtoll makes."
         yield fail("", observation, advice)
+
+
+def _packaged(facts: Mapping[str, Any]) -> set[str]:
+    """Items of `_servers` that come with a distribution's package, and so differ between releases."""
+    parts = "packages", "binary", "configuration", "worker count"
+    return {f"{name}'s {part}" for name, server in facts["servers"].items() if server["version"] for part in parts}
 
 
 def _servers(facts: Mapping[str, Any]) -> Versions:
@@ -76,22 +82,34 @@ def _tools(lab: Lab, host: Host, packages: Mapping[str, str]) -> Versions:
 
 
 def judge(
-    kind: str, seen: Mapping[str, Versions], may_lack: Mapping[str, Collection[str]] = MappingProxyType({})
+    kind: str,
+    seen: Mapping[str, Versions],
+    may_lack: Mapping[str, Collection[str]] = MappingProxyType({}),
+    releases: Mapping[str, str] = MappingProxyType({}),
+    packaged: Collection[str] = (),
 ) -> Iterator[CheckResult]:
-    """Judge whether each item has one version on all machines that were seen; `may_lack`: machine → items."""
+    """Judge whether each item has one version on all machines that were seen, and a packaged one on all of a release.
+
+    `may_lack`: machine → items; `releases`: machine → release.
+    """
     for machine in (machine for machine, versions in seen.items() if not versions):
         yield warn(machine, f"it has no {kind} yet", "`vmtoll provision` brings them.")
     provisioned = {machine: versions for machine, versions in seen.items() if versions}
     differ = False
-    for item in sorted({item for versions in provisioned.values() for item in versions}):
+    items = {
+        (item, releases.get(machine) if item in packaged else None)
+        for machine, versions in provisioned.items()
+        for item in versions
+    }
+    for item, release in sorted(items, key=str):
         versions_of_item = {
             machine: versions.get(item, _NONE)
             for machine, versions in provisioned.items()
-            if item in versions or item not in may_lack.get(machine, ())
+            if release in (None, releases.get(machine)) and (item in versions or item not in may_lack.get(machine, ()))
         }
         if len(set(versions_of_item.values())) > 1:
             differ = True
             versions_text = ", ".join(f"{version} on {machine}" for machine, version in versions_of_item.items())
             yield fail("", f"{item} is {versions_text}", "Run `vmtoll provision` for all of them.")
-    if provisioned and not differ:
+    if provisioned and not differ and len(set(map(releases.get, provisioned))) == 1:
         yield ok("", f"{kind} are the same on {', '.join(provisioned)}")
