@@ -5,12 +5,18 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
-/* A script that others keep from its CPU may take as many times lua_time. */
-enum { FIELDS_MAX = 16384, HOOK_EVERY = 10000, WALL_FACTOR = 20 };
+enum {
+    FIELDS_MAX = 16384,
+    WALL_FACTOR = 20, /* times lua_time, for a script that others keep from its CPU */
+    LOOKS = 10,       /* at the clock within lua_time */
+};
 
 struct script {
     const struct config *config;
@@ -52,16 +58,54 @@ static void *allocate(void *data, void *p, size_t old, size_t n)
     return q;
 }
 
-/* After the deadline every instruction fails, so that a pcall() in the script cannot go on. */
-static void on_count(lua_State *lua, lua_Debug *debug)
+static void out_of_time(lua_State *lua, lua_Debug *debug)
 {
     (void)debug;
-    const struct script *s = *(struct script **)lua_getextraspace(lua);
-    if (seconds(CLOCK_THREAD_CPUTIME_ID) < s->cpu_deadline &&
-        seconds(CLOCK_MONOTONIC) < s->wall_deadline)
-        return;
-    lua_sethook(lua, on_count, LUA_MASKCOUNT, 1);
     luaL_error(lua, "out of time");
+}
+
+static const struct script *running; /* NULL: none */
+
+/* Whenever the worker has used some CPU time. After a deadline every instruction fails, so that a
+ * pcall() in the script cannot go on. (lua_sethook() may be called by signal handlers.) */
+static void on_cpu_time(int number)
+{
+    const struct script *s = running;
+    (void)number;
+    if (s && (seconds(CLOCK_THREAD_CPUTIME_ID) >= s->cpu_deadline ||
+              seconds(CLOCK_MONOTONIC) >= s->wall_deadline))
+        lua_sethook(s->lua, out_of_time, LUA_MASKCOUNT, 1);
+}
+
+/* The kernel's timer also ends what spends its time within short calls of C functions, which a
+ * count of instructions does not. (By system calls: the C library's timers bring its threads.) */
+static bool start_timer(const struct config *config)
+{
+    int timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    struct sigaction action = {.sa_handler = on_cpu_time, .sa_flags = SA_RESTART};
+    long long ns = (long long)config->lua_time * 1000000 / LOOKS;
+    struct timespec look = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    struct itimerspec every = {look, look};
+    if (sigaction(SIGALRM, &action, NULL) == 0 &&
+        syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &timer) == 0 &&
+        syscall(SYS_timer_settime, timer, 0, &every, NULL) == 0)
+        return true;
+    fprintf(stderr, "lighttz: lua_time: no timer: %s\n", strerror(errno));
+    return false;
+}
+
+/* lua_pcall() within the bounds of time. */
+static int call_in_time(struct script *s, int arguments, int results)
+{
+    double time = (double)s->config->lua_time / 1000;
+    s->cpu_deadline = seconds(CLOCK_THREAD_CPUTIME_ID) + time;
+    s->wall_deadline = seconds(CLOCK_MONOTONIC) + time * (double)WALL_FACTOR;
+    running = s;
+    int status = lua_pcall(s->lua, arguments, results, 0);
+    running = NULL;
+    lua_sethook(s->lua, NULL, 0, 0);
+    return status;
 }
 
 /* setmetatable(), which is its upvalue, but for finalizers: no hook bounds them. */
@@ -99,14 +143,6 @@ static void open_libraries(lua_State *lua)
     lua_getglobal(lua, "setmetatable");
     lua_pushcclosure(lua, set_metatable, 1);
     lua_setglobal(lua, "setmetatable");
-}
-
-static void start_clock(struct script *s)
-{
-    double time = (double)s->config->lua_time / 1000;
-    s->cpu_deadline = seconds(CLOCK_THREAD_CPUTIME_ID) + time;
-    s->wall_deadline = seconds(CLOCK_MONOTONIC) + time * (double)WALL_FACTOR;
-    lua_sethook(s->lua, on_count, LUA_MASKCOUNT, HOOK_EVERY);
 }
 
 /* At most one line a second: clients choose how often a failing page is called. */
@@ -165,9 +201,8 @@ static bool load(struct script *s)
     if (s->lua == NULL)
         return failed(s, "loading");
     *(struct script **)lua_getextraspace(s->lua) = s;
-    start_clock(s);
     lua_pushcfunction(s->lua, prepare);
-    return lua_pcall(s->lua, 0, 0, 0) == LUA_OK || failed(s, "loading");
+    return call_in_time(s, 0, 0) == LUA_OK || failed(s, "loading");
 }
 
 static void unload(struct script *s)
@@ -183,7 +218,7 @@ struct script *script_open(const struct config *config)
     if (s == NULL)
         return NULL;
     s->config = config;
-    if (load(s))
+    if (start_timer(config) && load(s))
         return s;
     unload(s);
     free(s->text);
@@ -280,10 +315,9 @@ static bool answer(struct script *s, const struct request *r, struct str path, s
         return false;
     }
     lua_settop(s->lua, 0);
-    start_clock(s);
     lua_pushcfunction(s->lua, call);
     lua_pushlightuserdata(s->lua, &c);
-    int status = lua_pcall(s->lua, 1, 1, 0);
+    int status = call_in_time(s, 1, 1);
     if (status == LUA_OK)
         return true;
     failed(s, "handle()");

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wire import AS_WHO, BINARY, Server
+from abuse import cpu_ticks
+from wire import AS_WHO, BINARY, SANITIZED, Server
 
 SCRIPT = """
 local count = 0
@@ -110,6 +112,40 @@ def test_bounds(server: Server) -> None:
     assert server.get("/ten.txt").status == 200
     assert server.get("/lua/echo").status == 200, "what filled the memory is gone"
     assert server.workers() == workers
+
+
+# Each takes seconds in few instructions, most of them calls of C functions that are short one by one.
+LONG = {
+    "rep": "for i = 1, 9000 do string.rep('x', 8000000) end",
+    "gsub": "local t = string.rep('ab', 200000) for i = 1, 9000 do t:gsub('a', 'c') end",
+    "upper": "local t = string.rep('ab', 2000000) for i = 1, 9000 do t:upper() end",
+    "reverse": "local t = string.rep('ab', 2000000) for i = 1, 9000 do t:reverse() end",
+    "find": "local t = string.rep('a', 1000000) for i = 1, 9000 do t:find('[b]') end",
+    "format": "local t = string.rep('x', 3000000) for i = 1, 9000 do string.format('%s%s', t, t) end",
+    "concat": "local t = {} for i = 1, 100000 do t[i] = 'abcdefgh' end for i = 1, 9000 do table.concat(t, ',') end",
+    "sort": "local t = {9, 1, 8, 2, 7, 3, 6, 4, 5} for j = 1, 12 do table.move(t, 1, #t, #t + 1) end "
+    "for i = 1, 9000 do table.sort(table.move(t, 1, #t, 1, {})) end",
+    "comparison": "local t = {} for i = 1, 60000 do t[i] = -i end while true do "
+    "table.sort(t, function(a, b) return a > b end) table.sort(t, function(a, b) return a < b end) end",
+    "pcall": "while true do pcall(string.rep, 'x', 4000000) end",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_lua_time_bounds(root: Path, tmp_path: Path, name: str) -> None:
+    """The worker's CPU time is a small multiple of `lua_time`, and it serves on."""
+    path = tmp_path / "long.lua"
+    path.write_text(f"function handle() {LONG[name]} return 200 end")
+    limit_s = 0.5 if SANITIZED else 0.1
+    with Server(root, "--lua-script", str(path), "--lua-time", f"{limit_s * 1000:.0f}ms") as server:
+        (worker,) = server.workers()
+        before = cpu_ticks(worker)
+        (response,) = server.ask(b"GET /lua/ HTTP/1.1\r\nHost: x\r\n\r\n", timeout=60)
+        assert response.status == 500
+        assert (cpu_ticks(worker) - before) / os.sysconf("SC_CLK_TCK") < 5 * limit_s
+        assert "out of time" in server.messages()
+        assert server.get("/ten.txt").status == 200
+        assert server.workers() == [worker]
 
 
 def test_a_script_that_is_out_of_reach_recovers(root: Path, script: Path, tmp_path: Path) -> None:
