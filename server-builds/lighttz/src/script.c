@@ -108,6 +108,25 @@ static int call_in_time(struct script *s, int arguments, int results)
     return status;
 }
 
+/* xpcall(), but that the handler runs after the stack is unwound. Lua runs it within the hook that
+ * raised the error, where no other hook could end it. */
+static int xpcall(lua_State *lua)
+{
+    luaL_checktype(lua, 2, LUA_TFUNCTION);
+    lua_pushvalue(lua, 1);
+    lua_insert(lua, 3);
+    lua_pushboolean(lua, true);
+    lua_replace(lua, 1);
+    if (lua_pcall(lua, lua_gettop(lua) - 3, LUA_MULTRET, 0) == LUA_OK) {
+        lua_remove(lua, 2);
+    } else {
+        lua_pushboolean(lua, false);
+        lua_replace(lua, 1);
+        lua_pcall(lua, 1, LUA_MULTRET, 0); /* its own error, too, becomes the result */
+    }
+    return lua_gettop(lua);
+}
+
 /* setmetatable(), which is its upvalue, but for finalizers: no hook bounds them. */
 static int set_metatable(lua_State *lua)
 {
@@ -143,6 +162,8 @@ static void open_libraries(lua_State *lua)
     lua_getglobal(lua, "setmetatable");
     lua_pushcclosure(lua, set_metatable, 1);
     lua_setglobal(lua, "setmetatable");
+    lua_pushcfunction(lua, xpcall);
+    lua_setglobal(lua, "xpcall");
 }
 
 /* At most one line a second: clients choose how often a failing page is called. */

@@ -128,6 +128,8 @@ LONG = {
     "comparison": "local t = {} for i = 1, 60000 do t[i] = -i end while true do "
     "table.sort(t, function(a, b) return a > b end) table.sort(t, function(a, b) return a < b end) end",
     "pcall": "while true do pcall(string.rep, 'x', 4000000) end",
+    "xpcall": "xpcall(function() while true do end end, function() while true do end end)",
+    "xpcall of a C function": "while true do xpcall(string.rep, function(e) return e end, 'x', 4000000) end",
 }
 
 
@@ -146,6 +148,36 @@ def test_lua_time_bounds(root: Path, tmp_path: Path, name: str) -> None:
         assert "out of time" in server.messages()
         assert server.get("/ten.txt").status == 200
         assert server.workers() == [worker]
+
+
+def test_xpcall(root: Path, tmp_path: Path) -> None:
+    """The results, or false and what the handler makes of the error; an error of the handler is a result, too."""
+    path = tmp_path / "xpcall.lua"
+    path.write_text("""
+        local function handler(e) return "caught " .. tostring(e), "more" end
+        local function text(...)
+          local t = table.pack(...)
+          for i = 1, t.n do t[i] = tostring(t[i]) end
+          return table.concat(t, ",")
+        end
+        function handle()
+          local calls = {{math.max, 3, 1}, {error, "it", 0}, {error}, {pcall, error, "in", 0}}
+          local lines = {}
+          for i, call in ipairs(calls) do lines[i] = text(xpcall(call[1], handler, table.unpack(call, 2))) end
+          lines[5] = text(xpcall(error, error, "twice", 0))
+          lines[6] = text(pcall(xpcall, error, "no function"))
+          return 200, table.concat(lines, ";")
+        end
+    """)
+    with Server(root, "--lua-script", str(path)) as server:
+        assert server.get("/lua/").body.decode().split(";") == [
+            "true,3",
+            "false,caught it,more",
+            "false,caught nil,more",
+            "true,false,in",
+            "false,twice",
+            "false,bad argument #2 to 'xpcall' (function expected, got string)",
+        ]
 
 
 def test_a_script_that_is_out_of_reach_recovers(root: Path, script: Path, tmp_path: Path) -> None:
