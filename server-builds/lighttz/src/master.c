@@ -424,7 +424,10 @@ static bool turn(struct master *m)
         {.fd = m->signals, .events = POLLIN},
         {.fd = m->ready[0], .events = POLLIN},
         {.fd = m->successor_report, .events = POLLIN},
-        {.fd = m->first ? m->anchor : m->lifeline, .events = POLLIN},
+        {.fd = m->phase == STOPPING ? -1 /* nobody else closes it */
+               : m->first           ? m->anchor
+                                    : m->lifeline,
+         .events = POLLIN},
     };
     poll(fds, sizeof fds / sizeof *fds, patience(m));
     read_signals(m);

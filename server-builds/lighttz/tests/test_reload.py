@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from abuse import Load, ok, until
+from abuse import Load, cpu_ticks, ok, unread, until
 from wire import SANITIZED, Server, descendants, free_port, parent, read_responses, runs_a_loop
 
 SLOW = "local n = 0 for i = 1, {loops} do n = n + i end function handle() return 200, 'lua' end\n"
@@ -192,6 +192,36 @@ def test_stop_during_a_reload(root: Path, tmp_path: Path) -> None:
     below = descendants(server.process.pid)
     server.stop()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+
+
+def test_masters_wait_quietly_while_stopping(root: Path, tmp_path: Path) -> None:
+    """After a reload, with a transfer that is not read: all of them block for most of the time."""
+    site = Site(root, tmp_path, "workers = 1", "stop_timeout = 4s")
+    (tmp_path / "f.bin").write_bytes(b"x" * 30_000_000)
+    site.text = site.text.replace(str(root), str(tmp_path))
+    site.write(site.text)
+    with site.server.ready() as server:
+        for _ in range(2):
+            before = set(server.workers())
+            site.reload()
+            until(lambda: new_workers(server, before))  # noqa: B023
+        with server.connect() as s:
+            s.sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\n\r\n")
+            until(lambda: unread(s) > 30_000)
+            masters = {server.process.pid, server.master()}
+            server.process.send_signal(signal.SIGTERM)
+            until(lambda: _refuses(server))
+            spent, begin = sum(map(cpu_ticks, masters)), time.monotonic()
+            time.sleep(1.5)
+            share = (sum(map(cpu_ticks, masters)) - spent) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - begin)
+            assert len(masters) == 2 and share < 0.2
+
+
+def _refuses(server: Server) -> bool:
+    with contextlib.suppress(OSError):
+        server.connect().close()
+        return False
+    return True
 
 
 def test_the_end_of_the_first_master_ends_all(root: Path, tmp_path: Path) -> None:
