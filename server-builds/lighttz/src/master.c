@@ -18,8 +18,9 @@
 #include <unistd.h>
 
 /* Three descriptors that a master gives its successor: where to report that it serves, where to
- * tell the first master its process id, and what closes when the first master ends. */
-#define HANDOVER "LIGHTTZ_HANDOVER"
+ * announce itself to the first master, and what closes when the first master ends. A change of what
+ * is sent takes another name: binaries that would misread each other do not take over. */
+#define HANDOVER "LIGHTTZ_HANDOVER_2"
 
 enum { SUCCESSOR_S = 10, LOOKS = 3 /* of the watchdog before it kills */ };
 
@@ -37,6 +38,13 @@ enum phase {
     SERVING,
     RETIRED, /* the successor serves; our workers finish */
     STOPPING,
+};
+
+/* What a master that comes to serve tells the first one, whose configuration may be an older one.
+ */
+struct announcement {
+    pid_t pid;
+    unsigned long stop_timeout;
 };
 
 static struct master {
@@ -58,6 +66,7 @@ static struct master {
     pid_t successor;
     int successor_report; /* -1: it has reported, or there is none */
     time_t successor_limit;
+    unsigned long stop_timeout;        /* in ms; in the first master the longest of all */
     pid_t serving;                     /* in the first master when it has retired */
     pid_t workers[CONFIG_WORKERS_MAX]; /* 0: none */
     time_t started[CONFIG_WORKERS_MAX];
@@ -161,7 +170,7 @@ static void stop(struct master *m)
 {
     if (m->phase == STOPPING)
         return;
-    m->kill_at = now_s() + (time_t)(m->config->stop_timeout / 1000) + (m->serving ? 4 : 2);
+    m->kill_at = now_s() + (time_t)(m->stop_timeout / 1000) + (m->serving ? 4 : 2);
     if (m->phase == STARTING)
         close_fd(&m->gate[1]); /* workers stop waiting for it */
     m->phase = STOPPING;
@@ -295,19 +304,22 @@ static void look_at_successor(struct master *m, bool ended)
 /* In the first master: notes which master serves. False when none is left. */
 static bool hear_from_masters(struct master *m)
 {
-    pid_t pid;
+    struct announcement a;
     ssize_t n;
-    while ((n = read(m->anchor, &pid, sizeof pid)) == sizeof pid)
-        m->serving = pid;
+    while ((n = read(m->anchor, &a, sizeof a)) == sizeof a) {
+        m->serving = a.pid;
+        if (m->stop_timeout < a.stop_timeout)
+            m->stop_timeout = a.stop_timeout;
+    }
     return n != 0;
 }
 
 static void report_service(struct master *m)
 {
-    pid_t self = getpid();
+    struct announcement a = {getpid(), m->config->stop_timeout};
     ssize_t n = m->report < 0 ? 0 : write(m->report, "", 1);
     if (m->anchor >= 0)
-        n = write(m->anchor, &self, sizeof self);
+        n = write(m->anchor, &a, sizeof a);
     (void)n; /* a reader that has ended does not matter */
     close_fd(&m->report);
 }
@@ -522,6 +534,7 @@ int master_run(const struct config *config, char *const argv[])
 {
     struct master *m = &master;
     m->config = config;
+    m->stop_timeout = config->stop_timeout;
     m->argv = argv;
     m->binary = find_binary(argv[0]);
     m->stats = stats_map();

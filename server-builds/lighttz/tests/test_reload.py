@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from abuse import Load, cpu_ticks, ok, unread, until
-from wire import SANITIZED, Server, descendants, free_port, parent, read_responses, runs_a_loop
+from wire import SANITIZED, Server, descendants, free_port, parent, parse, read_all, read_responses, runs_a_loop
 
 SLOW = "local n = 0 for i = 1, {loops} do n = n + i end function handle() return 200, 'lua' end\n"
 
@@ -59,7 +59,7 @@ class Site:
         """The successor that `master` is starting, which has executed its binary; 0: none."""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             for pid in descendants(self.server.process.pid):
-                if parent(pid) == master and not runs_a_loop(pid) and b"LIGHTTZ_HANDOVER" in environment(pid):
+                if parent(pid) == master and not runs_a_loop(pid) and b"LIGHTTZ_HANDOVER_2" in environment(pid):
                     return pid
         return 0
 
@@ -222,6 +222,25 @@ def _refuses(server: Server) -> bool:
         server.connect().close()
         return False
     return True
+
+
+def test_a_reload_changes_stop_timeout(root: Path, tmp_path: Path) -> None:
+    """Also for the first master, which ends the service: a transfer has the time that was set last."""
+    (tmp_path / "f.bin").write_bytes(b"x" * 30_000_000)
+    site = Site(tmp_path, tmp_path, "workers = 1", "stop_timeout = 0")
+    with site.server.ready() as server:
+        before = set(server.workers())
+        site.write(site.text.replace("stop_timeout = 0", "stop_timeout = 60s"))
+        site.reload()
+        until(lambda: new_workers(server, before))
+        with server.connect(60) as s:
+            s.sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\n\r\n")
+            until(lambda: unread(s) > 30_000)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(8)  # longer than the first master waited by the configuration that it had read
+            assert server.process.poll() is None
+            (response,) = parse(read_all(s))
+            assert len(response.body) == 30_000_000
 
 
 def test_the_end_of_the_first_master_ends_all(root: Path, tmp_path: Path) -> None:
