@@ -198,7 +198,7 @@ bool server_check(const struct config *config)
 }
 
 /* The connections that the descriptors allow; some are for files and other uses. */
-unsigned long server_connections(const struct config *config)
+static unsigned long server_connections(const struct config *config)
 {
     struct rlimit files;
     unsigned long max = config->max_connections;
@@ -208,6 +208,19 @@ unsigned long server_connections(const struct config *config)
     unsigned long cached = config->cache_entries < limit / 4 ? config->cache_entries : limit / 4;
     unsigned long other = FILES_SPARE < limit / 2 ? FILES_SPARE : limit / 2;
     return max < limit - cached - other ? max : limit - cached - other;
+}
+
+void server_raise_limit(const struct config *config)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    unsigned long connections = server_connections(config);
+    if (connections < config->max_connections)
+        fprintf(stderr, "lighttz: max_connections is %lu: the limit of open files is %lu\n",
+                connections, (unsigned long)files.rlim_cur);
 }
 
 static bool start(struct server *s, const struct sockets *sockets)

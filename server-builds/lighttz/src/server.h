@@ -93,5 +93,5 @@ int server_run(const struct config *config, const struct sockets *sockets, struc
 /* Whether a worker could start; says why not. For a process that ends afterwards. */
 bool server_check(const struct config *config);
 
-/* How many connections a worker takes: `max_connections`, or fewer where descriptors are. */
-unsigned long server_connections(const struct config *config);
+/* Raises the limit of open files as far as it goes; says so if `max_connections` do not fit. */
+void server_raise_limit(const struct config *config);
