@@ -48,6 +48,9 @@ enum news successor_look(struct successor *s, bool ended);
 
 void successor_forget(struct successor *s);
 
+/* Tells systemd (Type=notify); nothing without it. */
+void notify_manager(const char *state);
+
 /* A pidfd of the process in `*process`, instead of what was there. */
 void process_open(int *process, pid_t pid);
 void process_signal(int process, int number);

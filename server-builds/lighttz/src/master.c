@@ -13,12 +13,13 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SUCCESSOR_S = 10 };
+enum {
+    SUCCESSOR_S = 10,
+    FORMER_MAX = 4, /* generations before the one that serves */
+};
 
 /*
  * A reload starts a successor: a new process, of the binary that lies at our place now, which reads
@@ -66,35 +67,20 @@ static struct master {
     int gate[2];  /* workers serve once it can be read; nobody reads it */
     struct handover handover;
     struct successor successor;
-    int serving;                /* in the first master, of another: its pidfd, or -1 */
+    /* In the first master: pidfds of the latest ones, in turn. */
+    int others[FORMER_MAX + 1];
+    unsigned generation;        /* how many came after the first */
     unsigned long stop_timeout; /* in ms; in the first master the longest of all */
     time_t kill_at;
 } master = {.signals = -1,
             .ready = {-1, -1},
             .gate = {-1, -1},
             .handover = {-1, -1, -1},
-            .successor = {0, -1, -1, 0},
-            .serving = -1};
+            .successor = {0, -1, -1, 0}};
 
 static time_t now_s(void)
 {
     return (time_t)clock_s(CLOCK_MONOTONIC);
-}
-
-/* Tells systemd (Type=notify); nothing without it. */
-static void notify(const char *state)
-{
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    if (path == NULL || strlen(path) >= sizeof a.sun_path)
-        return;
-    memcpy(a.sun_path, path, strlen(path));
-    if (path[0] == '@')
-        a.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-    sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&a, n);
-    close(fd);
 }
 
 /* In a worker. */
@@ -103,11 +89,13 @@ static void run_worker(int index, pid_t parent)
     struct master *m = &master;
     sigset_t none;
     struct gate gate = {m->ready[1], m->gate[0]};
-    int *const masters[] = {&m->signals,         &m->ready[0],          &m->gate[1],
-                            &m->handover.report, &m->handover.anchor,   &m->handover.lifeline,
-                            &m->serving,         &m->successor.process, &m->successor.report};
+    int *const masters[] = {&m->signals,           &m->ready[0],        &m->gate[1],
+                            &m->handover.report,   &m->handover.anchor, &m->handover.lifeline,
+                            &m->successor.process, &m->successor.report};
     for (size_t i = 0; i < sizeof masters / sizeof *masters; i++)
         close_fd(masters[i]);
+    for (int i = 0; i <= FORMER_MAX; i++)
+        close_fd(&m->others[i]);
     sockets_keep(&m->sockets, index);
     if (m->config->cpu_affinity && !cpu_pin(index))
         fprintf(stderr, "lighttz: cpu_affinity: %s\n", strerror(errno));
@@ -121,6 +109,11 @@ static void run_worker(int index, pid_t parent)
     exit(server_run(m->config, &m->sockets, &m->stats[index], m->stats, &gate));
 }
 
+static int *other(struct master *m, unsigned generation)
+{
+    return &m->others[generation % (FORMER_MAX + 1)];
+}
+
 static void stop(struct master *m)
 {
     m->kill_at = now_s() + (time_t)(m->stop_timeout / 1000) + (m->phase == RELAY ? 4 : 2);
@@ -128,7 +121,7 @@ static void stop(struct master *m)
         close_fd(&m->gate[1]); /* workers stop waiting for it */
     m->phase = STOPPING;
     if (m->first)
-        notify("STOPPING=1");
+        notify_manager("STOPPING=1");
     workers_signal(&m->workers, SIGTERM);
     if (m->successor.report >= 0)
         process_signal(m->successor.process, SIGTERM);
@@ -194,7 +187,7 @@ static void serve(struct master *m)
     handover_announce(&m->handover, m->config->stop_timeout);
     sandbox_trim();
     if (m->first)
-        notify("READY=1");
+        notify_manager("READY=1");
 }
 
 static void note_reload(struct master *m)
@@ -204,7 +197,7 @@ static void note_reload(struct master *m)
 
 static void pass_reload(struct master *m)
 {
-    process_signal(m->serving >= 0 ? m->serving : m->successor.process, SIGHUP);
+    process_signal(m->generation ? *other(m, m->generation) : m->successor.process, SIGHUP);
 }
 
 typedef void action(struct master *m);
@@ -238,17 +231,26 @@ static void look_at_successor(struct master *m, bool ended)
         end_reload(m);
 }
 
+/* In the first master: another one serves, and the oldest generation has had its time. */
+static void note_generation(struct master *m, const struct announcement *a)
+{
+    int *process = other(m, ++m->generation);
+    process_signal(*process, SIGTERM);
+    process_open(process, a->pid);
+    if (m->generation == FORMER_MAX + 1)
+        workers_signal(&m->workers, SIGTERM);
+    if (m->stop_timeout < a->stop_timeout)
+        m->stop_timeout = a->stop_timeout;
+}
+
 /* The first master hears which one serves, the others hear when it ends. */
 static void hear_from_masters(struct master *m)
 {
     int fd = m->first ? m->handover.anchor : m->handover.lifeline;
     struct announcement a;
     ssize_t n = -1;
-    while (fd >= 0 && (n = read(fd, &a, sizeof a)) == sizeof a) {
-        process_open(&m->serving, a.pid);
-        if (m->stop_timeout < a.stop_timeout)
-            m->stop_timeout = a.stop_timeout;
-    }
+    while (fd >= 0 && (n = read(fd, &a, sizeof a)) == sizeof a)
+        note_generation(m, &a);
     if (n == 0)
         happen(m, m->first ? SERVING_ENDED : FIRST_ENDED);
 }
@@ -336,7 +338,8 @@ static bool turn(struct master *m)
     }
     if (m->phase == STOPPING && now_s() >= m->kill_at) {
         workers_signal(&m->workers, SIGKILL);
-        process_signal(m->serving, SIGKILL);
+        for (int i = 0; i <= FORMER_MAX; i++)
+            process_signal(m->others[i], SIGKILL);
         return any && now_s() < m->kill_at + 2;
     }
     return m->phase == STOPPING ? any : m->phase != RETIRED || m->workers.running;
@@ -365,6 +368,7 @@ int master_run(const struct config *config, char *const argv[])
 {
     struct master *m = &master;
     m->config = config;
+    memset(m->others, -1, sizeof m->others);
     m->stop_timeout = config->stop_timeout;
     m->argv = argv;
     m->binary = handover_binary(argv[0]);

@@ -246,6 +246,23 @@ def test_a_reload_changes_stop_timeout(root: Path, tmp_path: Path) -> None:
         assert len(response.body) == 30_000_000
 
 
+def test_former_generations_are_bounded(root: Path, tmp_path: Path) -> None:
+    """Each has a reader that never reads: the four latest keep it, those before end within stop_timeout."""
+    (tmp_path / "f.bin").write_bytes(b"x" * 30_000_000)
+    site = Site(tmp_path, tmp_path, "workers = 1", "stop_timeout = 1s")
+    with site.server.ready() as server, contextlib.ExitStack() as stack:
+        workers = server.workers()
+        for _ in range(8):
+            s = stack.enter_context(server.connect())
+            s.sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\n\r\n")
+            until(lambda: unread(s) > 30_000)  # noqa: B023
+            site.reload()
+            until(lambda: set(server.workers()) - set(workers))  # noqa: B023
+            workers += set(server.workers()) - set(workers)
+        until(lambda: sorted(server.workers()) == sorted(workers[-5:]), 20)
+        until(lambda: len(descendants(server.process.pid)) == 10, 20)  # each worker and its master, which is no other's
+
+
 def test_the_end_of_the_first_master_ends_all(root: Path, tmp_path: Path) -> None:
     """Also when others serve since, and by SIGKILL."""
     site = Site(root, tmp_path, "workers = 2")
