@@ -121,6 +121,21 @@ def test_what_it_was_started_with(root: Path) -> None:
         assert server.get("/ten.txt").status == 200
 
 
+def test_closed_standard_streams(root: Path, tmp_path: Path) -> None:
+    """Messages do not go to the client whose socket would have their number."""
+    script = tmp_path / "site.lua"
+    script.write_text("function handle() error('on purpose') end")
+    flags = ["--root", str(root), "--workers", "1", "--lua-script", str(script)]
+    port = free_port()
+    shell = 'exec "$@" 0<&- 1>&- 2>&-'
+    server = Server(root, command=["sh", "-c", shell, "sh", str(BINARY), "--listen", f"127.0.0.1:{port}", *flags])
+    server.port = port
+    with server.ready():
+        (worker,) = server.workers()
+        assert {str(Path(f"/proc/{worker}/fd/{fd}").readlink()) for fd in range(3)} == {"/dev/null"}
+        assert [r.status for r in server.ask(b"GET /lua/ HTTP/1.1\r\nHost: x\r\n\r\n" * 3)] == [500] * 3
+
+
 def test_stop_finishes_what_is_in_flight(root: Path, workers: int) -> None:
     server = Server(root, "--workers", str(workers)).ready()
     with server.connect() as half, server.connect() as slow, server.connect() as idle:
