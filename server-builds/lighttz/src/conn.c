@@ -16,6 +16,7 @@ enum {
     SEND_PROGRESS = 4096, /* what a reader must take within send_timeout */
     LINGER_MS = 2000,
     REFUSALS_MAX = 64,
+    STATUS_MAX = 16, /* connections to the status page, beside max_connections */
 };
 
 #define TURN_SCRIPTS_S 0.001 /* what scripts may take before others have their turn */
@@ -86,6 +87,7 @@ static void conn_close(struct conn *c)
     }
     close(c->io.fd);
     s->connections--;
+    s->status_connections -= c->status_page;
     s->stats->count[CONNECTIONS_CLOSED]++;
     free(c);
     s->freed(s);
@@ -410,12 +412,14 @@ void conn_continue(struct server *s)
 
 void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool status_page)
 {
-    unsigned long max = s->max_connections;
-    bool full = s->connections >= max && !status_page && !conn_reclaim(s);
+    unsigned long others = s->connections - s->status_connections;
+    bool full = status_page ? s->status_connections >= STATUS_MAX
+                            : others >= s->max_connections && !conn_reclaim(s);
     s->stats->count[CONNECTIONS_REFUSED] += full;
     /* Refused clients linger briefly so that a reset does not discard the 503; their number is
      * limited. */
-    struct conn *c = full && s->connections >= max + REFUSALS_MAX ? NULL : calloc(1, sizeof *c);
+    bool drops = full && (status_page || others >= s->max_connections + REFUSALS_MAX);
+    struct conn *c = drops ? NULL : calloc(1, sizeof *c);
     if (c == NULL) {
         close(fd);
         return;
@@ -426,6 +430,7 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
     c->status_page = status_page;
     c->peer = *peer;
     s->connections++;
+    s->status_connections += status_page;
     s->stats->count[CONNECTIONS_ACCEPTED]++;
     if (full)
         refuse(c, 503);

@@ -105,7 +105,7 @@ static enum front begin(struct conn *c, const struct request *r, int status)
     stats->count[REQUESTS]++;
     stats->count[RESPONSES_2XX + status / 100 - 2]++;
     c->requests++;
-    bool keep = r && r->keep_alive && !c->closing && !c->server->stopping &&
+    bool keep = r && r->keep_alive && !c->closing && !c->server->stopping && !c->status_page &&
                 (limit == 0 || c->requests < limit);
     c->closing = !keep;
     /* A client that did not ask for the end may already be sending its next request. */

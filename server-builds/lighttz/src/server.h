@@ -48,6 +48,7 @@ struct server {
     struct listener listeners[LISTENERS_MAX];
     unsigned listener_count;
     unsigned long connections;
+    unsigned long status_connections; /* among them */
     unsigned long max_connections;
     unsigned long paused; /* not accepting for want of descriptors: what `connections` was then */
     bool stopping;

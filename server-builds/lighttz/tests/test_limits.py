@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from abuse import GET, until
+from abuse import GET, open_files, until
 from wire import SANITIZED, Server, parse, read_all, read_responses
 
 MIB = 1 << 20
@@ -81,6 +81,32 @@ def test_parts_of_heads_do_not_shut_others_out(root: Path) -> None:
             time.sleep(0.02)
             client.sendall(GET[-9:])
             assert read_responses(client, 1)[0].status == 200
+
+
+def test_the_status_port_does_not_shut_the_site_out(root: Path) -> None:
+    """Half requests there: a few are waited for, and the site has all of its connections."""
+    with Server(root, "--max-connections", "10") as server, contextlib.ExitStack() as stack:
+        for _ in range(60):
+            s = stack.enter_context(socket.create_connection(("127.0.0.1", server.status_port), 5))
+            s.sendall(GET[:-2])
+        clients = [stack.enter_context(server.connect()) for _ in range(10)]
+        for s in clients:
+            s.sendall(GET[:-9])
+        for s in clients:
+            s.sendall(GET[-9:])
+            assert read_responses(s, 1)[0].status == 200
+        (worker,) = server.workers()
+        assert open_files(worker) < 60
+
+
+def test_the_status_page_keeps_no_connection(root: Path) -> None:
+    """Idle ones would hold its few places."""
+    with Server(root) as server:
+        for _ in range(40):
+            with socket.create_connection(("127.0.0.1", server.status_port), 5) as s:
+                s.sendall(b"GET /-/status HTTP/1.1\r\nHost: x\r\n\r\n")
+                (response,) = parse(read_all(s))
+                assert response.status == 200 and response["Connection"] == "close"
 
 
 def test_scripts_in_a_pipeline_leave_others_their_turn(root: Path, script: Path) -> None:
