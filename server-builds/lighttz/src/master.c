@@ -179,7 +179,7 @@ static void retire(struct master *m)
 /* All workers are ready: from here on they serve, and so does whatever replaces them. */
 static void serve(struct master *m)
 {
-    if (!sockets_listen(&m->sockets) || write(m->gate[1], "", 1) != 1) {
+    if (!sockets_listen(&m->sockets, m->config) || write(m->gate[1], "", 1) != 1) {
         fail(m);
         return;
     }

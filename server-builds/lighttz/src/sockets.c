@@ -47,21 +47,9 @@ static struct socket_slot *find(struct sockets *s, const struct address *a, int 
     return NULL;
 }
 
-static void claim(struct socket_slot *slot, int worker, const struct config *config)
-{
-    slot->worker = worker;
-    fcntl(slot->fd, F_SETFL, O_NONBLOCK);
-    set(slot->fd, SOL_SOCKET, SO_REUSEPORT, 1);
-    /* Of the sockets at an address the kernel prefers the one with the CPU of the first packet. */
-    set(slot->fd, SOL_SOCKET, SO_INCOMING_CPU, config->cpu_affinity ? cpu_of(worker) : -1);
-    /* Accepted sockets inherit it: each response is one send, so there is nothing to wait for. */
-    set(slot->fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set(slot->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, config->defer_accept ? DEFER_S : 0);
-}
-
 /* The next worker's at an address: one that was passed, or a new one. The kernel binds none beside
  * a socket of another user, as the service manager's may be: all workers share that one then. */
-static bool add(struct sockets *s, const struct address *a, int worker, const struct config *config)
+static bool add(struct sockets *s, const struct address *a, int worker, bool status_page)
 {
     struct socket_slot *slot = find(s, a, UNCLAIMED);
     struct socket_slot *shared = find(s, a, 0);
@@ -69,13 +57,15 @@ static bool add(struct sockets *s, const struct address *a, int worker, const st
         return true;
     if (slot == NULL && s->count < SOCKETS_MAX) {
         slot = &s->slot[s->count];
+        if (shared)
+            set(shared->fd, SOL_SOCKET, SO_REUSEPORT, 1);
         *slot = (struct socket_slot){.address = *a, .fd = bind_at(a, worker == 0)};
         slot->activated = shared && shared->activated;
         s->count += slot->fd >= 0;
     }
     if (slot && slot->fd >= 0) {
-        slot->status_page = a == &config->status_listen;
-        claim(slot, worker, config);
+        slot->status_page = status_page;
+        slot->worker = worker;
         return true;
     }
     if (slot && shared && shared->activated) {
@@ -110,12 +100,12 @@ bool sockets_open(struct sockets *s, const struct config *config)
     struct listens listen = config->listen;
     bool ok = sockets_suffice(s, config);
     if (ok && config->status_listen.length)
-        ok = add(s, &config->status_listen, 0, config);
+        ok = add(s, &config->status_listen, 0, true);
     if (listen.count == 0)
         activated_addresses(s, &listen);
     for (int w = 0; ok && w < (int)config->workers; w++)
         for (unsigned i = 0; ok && i < listen.count; i++)
-            ok = add(s, &listen.address[i], w, config);
+            ok = add(s, &listen.address[i], w, false);
     unsigned kept = 0;
     for (unsigned i = 0; i < s->count; i++)
         if (s->slot[i].worker == UNCLAIMED)
@@ -126,13 +116,26 @@ bool sockets_open(struct sockets *s, const struct config *config)
     return ok;
 }
 
-bool sockets_listen(const struct sockets *s)
+/* Passed sockets are those of the generation before, too, which serves until now. */
+bool sockets_listen(const struct sockets *s, const struct config *config)
 {
-    for (unsigned i = 0; i < s->count; i++)
-        if (listen(s->slot[i].fd, BACKLOG)) {
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct socket_slot *slot = &s->slot[i];
+        bool one = slot->worker != EVERY_WORKER;
+        fcntl(slot->fd, F_SETFL, O_NONBLOCK);
+        /* Of the sockets at an address the kernel prefers the one with the CPU of the first packet.
+         */
+        set(slot->fd, SOL_SOCKET, SO_INCOMING_CPU,
+            config->cpu_affinity && one ? cpu_of(slot->worker) : -1);
+        /* Accepted sockets inherit it: each response is one send, so there is nothing to wait for.
+         */
+        set(slot->fd, IPPROTO_TCP, TCP_NODELAY, 1);
+        set(slot->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, config->defer_accept ? DEFER_S : 0);
+        if (listen(slot->fd, BACKLOG)) {
             fprintf(stderr, "lighttz: listen: %s\n", strerror(errno));
             return false;
         }
+    }
     return true;
 }
 

@@ -41,8 +41,8 @@ bool sockets_suffice(const struct sockets *s, const struct config *config);
  * what is missing and closes the rest. False after saying what cannot be had. */
 bool sockets_open(struct sockets *s, const struct config *config);
 
-/* Starts receiving connections; false after saying why not. */
-bool sockets_listen(const struct sockets *s);
+/* Starts receiving connections as configured; false after saying why not. */
+bool sockets_listen(const struct sockets *s, const struct config *config);
 
 /* Passes them on to the program that this process executes next; false with errno. */
 bool sockets_pass(const struct sockets *s);

@@ -366,24 +366,64 @@ def test_root_only_when_asked_for(root: Path) -> None:
         assert server.get("/ten.txt").status == 200
 
 
+def serve_on(root: Path, passed: list[socket.socket], *flags: str) -> Server:
+    """A server that is passed these sockets, as by systemd."""
+    held = range(100, 100 + len(passed))
+    for fd, s in zip(held, passed, strict=True):
+        os.dup2(s.fileno(), fd)
+    moves = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(held))
+    shell = f'exec {moves}; export LISTEN_FDS={len(passed)} LISTEN_PID=$$; exec "$@"'
+    server = Server(root, command=["bash", "-c", shell, "bash", str(BINARY), *flags], pass_fds=tuple(held))
+    for fd in held:
+        os.close(fd)
+    if passed[0].family == socket.AF_INET:
+        server.port = passed[0].getsockname()[1]
+    return server
+
+
+def bound() -> socket.socket:
+    """One that listens at a free port."""
+    passed = socket.socket()
+    passed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    passed.bind(("127.0.0.1", 0))
+    passed.listen(100)
+    return passed
+
+
+def test_a_failed_reload_leaves_the_sockets_as_they_are(root: Path, tmp_path: Path) -> None:
+    """They are those that serve, until the successor does."""
+    so_incoming_cpu = 49
+    options = ((socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT), (socket.SOL_SOCKET, so_incoming_cpu))
+    config = tmp_path / "lighttz.conf"
+    text = f"root = {root}\nworkers = 1\n"
+    config.write_text(text)
+    with bound() as passed:
+
+        def values() -> list[int]:
+            return [passed.getsockopt(*option) for option in options]
+
+        with serve_on(root, [passed], "-c", str(config)) as server:
+            until(lambda: values()[0] > 0)
+            before = values()
+            changed = text + "cpu_affinity = on\ndefer_accept = off\n"
+            config.write_text(changed + "access_log = /nowhere/log\n")
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: "stay in force" in server.messages())
+            assert values() == before and before[1] < 0
+            config.write_text(changed)
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: values()[0] == 0 <= values()[1])
+
+
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("listen", [True, False])
 def test_workers_of_a_passed_socket(root: Path, workers: int, listen: bool) -> None:
     """Each has a socket of its own beside it, so that a connection wakes up one of them; after a
     reload, too."""
-    with socket.socket() as passed:
-        passed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        passed.bind(("127.0.0.1", 0))
-        passed.listen(100)
+    with bound() as passed:
         port = passed.getsockname()[1]
-        os.dup2(passed.fileno(), 100)
-        shell = 'exec 3<&100 100<&-; export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@"'
-        flags = [str(BINARY), "--root", str(root), "--workers", str(workers)]
-        flags += ["--listen", f"127.0.0.1:{port}"] if listen else []
-        os.set_inheritable(100, True)
-        server = Server(root, command=["bash", "-c", shell, "bash", *flags], pass_fds=(100,))
-        os.close(100)
-    server.port = port
+        flags = ["--root", str(root), "--workers", str(workers)]
+        server = serve_on(root, [passed], *flags, *(["--listen", f"127.0.0.1:{port}"] if listen else []))
     with server.ready():
         for _ in range(2):
             until(lambda: len(server.workers()) == workers)
