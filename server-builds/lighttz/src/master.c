@@ -384,6 +384,7 @@ int master_run(const struct config *config, char *const argv[])
     sockets_inherit(&m->sockets);
     if (!sandbox_allows(config) || !sockets_open(&m->sockets, config))
         return 1;
+    sandbox_tell(config);
     workers_start(&m->workers, run_worker);
     if (m->workers.running < m->workers.wanted) {
         fprintf(stderr, "lighttz: fork: %s\n", strerror(errno));

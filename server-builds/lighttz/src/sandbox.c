@@ -4,11 +4,17 @@
 #include <grp.h>
 #include <libgen.h>
 #include <link.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
 #include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <linux/sockios.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -57,21 +63,49 @@ static bool allow_script(int rules, const char *path)
     return good;
 }
 
-bool sandbox_enter(const struct config *config, int root)
+static long landlock_version(void)
+{
+    return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+}
+
+/* What the kernel calls this machine; 0: the list below is not for it. */
+#if defined __x86_64__
+#define ARCHITECTURE AUDIT_ARCH_X86_64
+#elif defined __aarch64__
+#define ARCHITECTURE AUDIT_ARCH_AARCH64
+#else
+#define ARCHITECTURE 0
+#endif
+
+static bool has_filter(void)
+{
+    uint32_t action = SECCOMP_RET_ERRNO;
+    return ARCHITECTURE && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+}
+
+void sandbox_tell(const struct config *config)
+{
+    if (config->sandbox && landlock_version() < 1)
+        fprintf(stderr, "lighttz: no Landlock here: workers can read whatever their user can\n");
+    if (config->sandbox && !has_filter())
+        fprintf(stderr, "lighttz: no seccomp here: workers can make any system call\n");
+}
+
+static bool confine_files(const struct config *config, int root)
 {
     /* The kernel's headers may be older than the kernel: fields and rights by their ABI version. */
     struct {
         uint64_t fs;
         uint64_t net;
-    } handled = {.fs = (1U << 13) - 1, .net = 3};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (!config->sandbox)
-        return true;
-    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+        uint64_t scoped; /* abstract sockets, signals */
+    } handled = {.fs = (1U << 13) - 1, .net = 3, .scoped = 3};
+    long abi = landlock_version();
     if (abi < 1)
         return true;
-    handled.fs |= (abi >= 2 ? 1U << 13 : 0) | (abi >= 3 ? 1U << 14 : 0);
-    size_t size = abi >= 4 ? sizeof handled : sizeof handled.fs;
+    handled.fs |= (abi >= 2 ? 1U << 13 : 0) | (abi >= 3 ? 1U << 14 : 0) | (abi >= 5 ? 1U << 15 : 0);
+    size_t size = abi >= 6   ? sizeof handled
+                  : abi >= 4 ? offsetof(__typeof__(handled), scoped)
+                             : sizeof handled.fs;
     int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, size, 0);
     if (rules < 0) {
         fprintf(stderr, "lighttz: not confined: %s\n", strerror(errno));
@@ -84,6 +118,75 @@ bool sandbox_enter(const struct config *config, int root)
                 strerror(errno));
     close(rules);
     return good;
+}
+
+/* The system calls of a worker that serves; all others fail with EPERM. The kernel remembers which
+ * of these need no look at their arguments. (libev makes another epoll when it hears of a socket
+ * that was closed here and is open elsewhere.) */
+/* clang-format off */
+static const uint32_t calls[] = {
+    SYS_recvfrom, SYS_sendto, SYS_epoll_pwait, SYS_epoll_ctl, SYS_epoll_create1, SYS_accept4, SYS_close,
+    SYS_sendfile, SYS_openat2, SYS_newfstatat, SYS_fstat, SYS_pread64, SYS_read, SYS_write,
+    SYS_setsockopt, SYS_shutdown, SYS_clock_gettime, SYS_gettimeofday, SYS_getrandom, SYS_brk,
+    SYS_munmap, SYS_mremap, SYS_madvise, SYS_ppoll, SYS_rt_sigreturn, SYS_rt_sigprocmask,
+    SYS_restart_syscall, SYS_exit_group,
+#ifdef SYS_epoll_wait
+    SYS_epoll_wait, SYS_poll, SYS_time,
+#endif
+};
+/* clang-format on */
+
+/* Those whose `argument`, with `mask`, must be `value`. */
+static const struct {
+    uint32_t call;
+    uint32_t argument;
+    uint32_t mask;
+    uint32_t value;
+} checked[] = {{SYS_mmap, 2, PROT_EXEC, 0}, {SYS_ioctl, 1, UINT32_MAX, SIOCOUTQ}};
+
+enum { CALLS = sizeof calls / sizeof *calls, CHECKED = sizeof checked / sizeof *checked };
+
+#define AT(field) (uint32_t)offsetof(struct seccomp_data, field)
+
+static bool confine_calls(const struct config *config)
+{
+    struct sock_filter code[2 * CALLS + 6 * CHECKED + 8];
+    unsigned short n = 0;
+    const struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    const struct sock_filter deny = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT(arch));
+    code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
+    code[n++] = deny;
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT(nr));
+    for (unsigned i = 0; i < CALLS + 1; i++) {
+        if (i == CALLS && !config->lua_reload)
+            break;
+        uint32_t call = i < CALLS ? calls[i] : SYS_openat; /* the script's */
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1);
+        code[n++] = allow;
+    }
+    for (unsigned i = 0; i < CHECKED; i++) {
+        uint32_t low = AT(args) + (uint32_t)sizeof(uint64_t) * checked[i].argument;
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, checked[i].call, 0, 5);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, low);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, checked[i].mask);
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, checked[i].value, 0, 1);
+        code[n++] = allow;
+        code[n++] = deny;
+    }
+    code[n++] = deny;
+    struct sock_fprog program = {n, code};
+    if (!has_filter() || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                                 SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) == 0)
+        return true;
+    fprintf(stderr, "lighttz: no filter of system calls: %s\n", strerror(errno));
+    return true;
+}
+
+bool sandbox_enter(const struct config *config, int root)
+{
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return !config->sandbox || (confine_files(config, root) && confine_calls(config));
 }
 
 void sandbox_trim(void)

@@ -265,6 +265,7 @@ int main(void)
     test_dates();
     test_bodies();
     test_state();
+    test_sandbox();
     test_tags();
     test_types();
     test_text();
