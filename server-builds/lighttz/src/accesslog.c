@@ -4,20 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Whole lines of at most PIPE_BUF octets are what other writers to a pipe cannot tear. */
 enum { LINE_FIXED = 384, LINE_MAX_FILE = 49920, LINE_MAX_PIPE = PIPE_BUF, VALUES = 3 };
-
-/* Between its two parts stand the octets sent. */
-struct accesslog_line {
-    size_t split;
-    size_t n;
-    char text[];
-};
 
 bool accesslog_open(struct accesslog *log, const char *path, struct stats *stats)
 {
@@ -120,80 +112,57 @@ static struct str value_of(const struct request *r, enum field f)
     return r && request_has(r, f) ? r->value[f] : STR("");
 }
 
-/* All of a line but the octets and the time: it ends at the return value, and they come at `*split`
- * and at the end. */
-static size_t format(const struct accesslog *log, const struct sockaddr_in6 *peer,
-                     const struct request *r, int status, char *out, size_t *split)
+/* All of a line but the octets and the time, in memory of ours. */
+static struct accesslog_line format(const struct accesslog *log, const struct sockaddr_in6 *peer,
+                                    const struct request *r, int status, size_t most)
 {
-    size_t most = ((log->pipe ? LINE_MAX_PIPE : LINE_MAX_FILE) - LINE_FIXED) / VALUES;
+    static char out[LINE_MAX_FILE];
     char address[INET6_ADDRSTRLEN] = "-";
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
     bool six = peer->sin6_family == AF_INET6;
     if (six || peer->sin6_family == AF_INET)
         inet_ntop(peer->sin6_family, six ? (const void *)&peer->sin6_addr : &v4->sin_addr, address,
                   sizeof address);
+    most = (most - LINE_FIXED) / VALUES;
     size_t n = text_format(out, LINE_FIXED, "%s - - %s", address, log->date);
     n += put_quoted(out + n, r ? r->line : STR(""), most);
     n += text_format(out + n, LINE_FIXED, " %d", status);
-    *split = n;
-    n += put_quoted(out + n, value_of(r, FIELD_REFERER), most);
-    return n + put_quoted(out + n, value_of(r, FIELD_USER_AGENT), most);
+    struct accesslog_line line = {out, n, n};
+    line.n += put_quoted(out + line.n, value_of(r, FIELD_REFERER), most);
+    line.n += put_quoted(out + line.n, value_of(r, FIELD_USER_AGENT), most);
+    return line;
 }
 
-/* Adds a line in two parts, with the octets between them. */
-static void add(struct accesslog *log, struct str first, struct str second, uint64_t bytes,
-                double seconds)
+void accesslog_finish(struct accesslog *log, const struct accesslog_line *line, uint64_t bytes,
+                      double seconds)
 {
-    char *p = log->buffer;
-    size_t n = log->used;
-    if (n + first.n + second.n + LINE_FIXED > sizeof log->buffer) {
+    if (log->used + line->n + LINE_FIXED > sizeof log->buffer)
         flush(log);
-        n = log->used;
-    }
-    if (n + first.n + second.n + LINE_FIXED > sizeof log->buffer) {
+    if (log->used + line->n + LINE_FIXED > sizeof log->buffer) {
         log->stats->count[LOG_LINES_DROPPED]++;
         return;
     }
     uint64_t us = seconds > 0 ? (uint64_t)(seconds * 1e6) : 0;
-    memcpy(p + n, first.p, first.n);
-    n += first.n;
-    n += text_format(p + n, LINE_FIXED, " %lu", bytes);
-    memcpy(p + n, second.p, second.n);
-    n += second.n;
-    n += text_format(p + n, LINE_FIXED, " %lu.%06lu\n", us / 1000000, us % 1000000);
-    log->used = n;
+    char *p = log->buffer + log->used;
+    memcpy(p, line->text, line->split);
+    p += line->split;
+    p += text_format(p, LINE_FIXED, " %lu", bytes);
+    memcpy(p, line->text + line->split, line->n - line->split);
+    p += line->n - line->split;
+    p += text_format(p, LINE_FIXED, " %lu.%06lu\n", us / 1000000, us % 1000000);
+    log->used = (size_t)(p - log->buffer);
 }
 
 void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const struct request *r,
                    int status, uint64_t bytes, double seconds)
 {
-    static char text[LINE_MAX_FILE];
-    size_t split;
-    size_t n = format(log, peer, r, status, text, &split);
-    add(log, (struct str){text, split}, (struct str){text + split, n - split}, bytes, seconds);
+    size_t most = log->pipe ? LINE_MAX_PIPE : LINE_MAX_FILE;
+    struct accesslog_line line = format(log, peer, r, status, most);
+    accesslog_finish(log, &line, bytes, seconds);
 }
 
-struct accesslog_line *accesslog_begin(struct accesslog *log, const struct sockaddr_in6 *peer,
-                                       const struct request *r, int status)
+struct accesslog_line accesslog_begin(const struct accesslog *log, const struct sockaddr_in6 *peer,
+                                      const struct request *r, int status)
 {
-    static char text[LINE_MAX_FILE];
-    size_t split;
-    size_t n = format(log, peer, r, status, text, &split);
-    struct accesslog_line *line = malloc(sizeof *line + n);
-    if (line == NULL) {
-        log->stats->count[LOG_LINES_DROPPED]++;
-        return NULL;
-    }
-    line->split = split;
-    line->n = n;
-    memcpy(line->text, text, n);
-    return line;
-}
-
-void accesslog_finish(struct accesslog *log, struct accesslog_line *line, uint64_t bytes,
-                      double seconds)
-{
-    add(log, (struct str){line->text, line->split},
-        (struct str){line->text + line->split, line->n - line->split}, bytes, seconds);
-    free(line);
+    return format(log, peer, r, status, LINE_MAX_PIPE);
 }

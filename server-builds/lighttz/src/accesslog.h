@@ -16,8 +16,12 @@ struct accesslog {
     char buffer[65536];
 };
 
-/* The part of a line that is known when a response begins. */
-struct accesslog_line;
+/* What of a line is known before a response is out. */
+struct accesslog_line {
+    char *text; /* NULL: none */
+    size_t n;
+    size_t split; /* where the octets come that are sent; the time comes at the end */
+};
 
 /* `path` NULL: off. False with errno when it cannot be opened. */
 bool accesslog_open(struct accesslog *log, const char *path, struct stats *stats);
@@ -30,10 +34,10 @@ void accesslog_tick(struct accesslog *log, time_t now);
 void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const struct request *r,
                    int status, uint64_t bytes, double seconds);
 
-/* The line of a response that goes on, for accesslog_finish(); NULL when there is no memory. */
-struct accesslog_line *accesslog_begin(struct accesslog *log, const struct sockaddr_in6 *peer,
-                                       const struct request *r, int status);
+/* The line of a response that goes on, of at most 4 KiB, for accesslog_finish(). Its text is good
+ * until the next call. */
+struct accesslog_line accesslog_begin(const struct accesslog *log, const struct sockaddr_in6 *peer,
+                                      const struct request *r, int status);
 
-/* Adds the line and frees it. */
-void accesslog_finish(struct accesslog *log, struct accesslog_line *line, uint64_t bytes,
+void accesslog_finish(struct accesslog *log, const struct accesslog_line *line, uint64_t bytes,
                       double seconds);

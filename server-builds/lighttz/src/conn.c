@@ -1,4 +1,5 @@
 #include "conn.h"
+#include "clock.h"
 #include "keep.h"
 #include "output.h"
 #include "response.h"
@@ -7,7 +8,6 @@
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -301,9 +301,7 @@ static size_t take_requests(struct conn *c, char *p, size_t *n)
 
 static void count_time(struct server *s, unsigned long requests)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    s->answered = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    s->answered = clock_s(CLOCK_MONOTONIC);
     stats_time(s->stats, SERVICE_TIME, s->answered - s->now, requests);
 }
 

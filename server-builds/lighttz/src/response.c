@@ -1,6 +1,8 @@
 #include "response.h"
+#include "clock.h"
 #include "field.h"
 #include "httpdate.h"
+#include "keep.h"
 #include "output.h"
 #include "target.h"
 #include "text.h"
@@ -61,39 +63,54 @@ void response_clock(struct server *s)
                                     connection_line[f]);
 }
 
-/* How long ago this turn of the loop began: what was asked then is answered now. */
-static double since(double then)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9 - then;
-}
-
 /* A response that lies in memory is handed over at once. */
 static void log_request(struct conn *c, const struct request *r, int status, uint64_t bytes)
 {
     struct server *s = c->server;
     if (s->log.fd >= 0 && !c->status_page)
-        accesslog_add(&s->log, &c->peer, r, status, bytes, since(s->now));
+        accesslog_add(&s->log, &c->peer, r, status, bytes, clock_s(CLOCK_MONOTONIC) - s->now);
 }
 
-/* One whose body follows what was appended so far, and goes on: it is logged by respond_end(). */
-static void log_later(struct conn *c, const struct request *r, int status)
+/* Octets of the body that is logged which were sent so far. */
+static uint64_t body_sent(const struct conn *c)
+{
+    return c->sent > c->body_at ? c->sent - c->body_at : 0;
+}
+
+static void keep_line(struct conn *c, const struct request *r, int status)
 {
     struct server *s = c->server;
-    if (s->log.fd < 0 || c->status_page)
-        return;
-    c->body_at = output_end(c);
     c->asked = s->now;
     c->line = accesslog_begin(&s->log, &c->peer, r, status);
+    const char *text = c->line.text;
+    c->line.text = keep_resize(c, NULL, 0, c->line.n);
+    if (c->line.text)
+        memcpy(c->line.text, text, c->line.n);
+    else
+        s->stats->count[LOG_LINES_DROPPED]++;
+}
+
+/* Sends the body behind what was appended so far, a slice of `f` or parts. It is logged now when it
+ * is out, or else by respond_end(). */
+static void send_body(struct conn *c, const struct request *r, int status, struct file *f,
+                      off_t from, off_t to)
+{
+    c->body_at = output_end(c);
+    if (f)
+        output_file(c, f, from, to);
+    output_flush(c);
+    if (!output_waits(c))
+        log_request(c, r, status, body_sent(c));
+    else if (c->server->log.fd >= 0 && !c->status_page)
+        keep_line(c, r, status);
 }
 
 void respond_end(struct conn *c)
 {
-    uint64_t bytes = c->sent > c->body_at ? c->sent - c->body_at : 0;
-    if (c->line)
-        accesslog_finish(&c->server->log, c->line, bytes, since(c->asked));
-    c->line = NULL;
+    if (c->line.text == NULL)
+        return;
+    accesslog_finish(&c->server->log, &c->line, body_sent(c), clock_s(CLOCK_MONOTONIC) - c->asked);
+    c->line.text = keep_resize(c, c->line.text, c->line.n, 0);
 }
 
 /* Counts the response and decides whether the connection outlives it. */
@@ -214,9 +231,7 @@ void respond_file(struct conn *c, const struct request *r, struct file *f, bool 
         log_request(c, r, 200, body ? (uint64_t)f->size : 0);
     if (body && f->body == NULL) {
         output_append(c, whole);
-        log_later(c, r, 200);
-        output_file(c, f, 0, f->size);
-        output_flush(c);
+        send_body(c, r, 200, f, 0, f->size);
     } else if (more || s->out_length) {
         output_append(c, whole);
     } else {
@@ -247,8 +262,7 @@ static void respond_multipart(struct conn *c, const struct request *r, struct fi
                   "Content-Type: multipart/byteranges; boundary=%lx\r\n",
                   length, parts->boundary);
     output_append(c, f->after_type);
-    log_later(c, r, 206);
-    output_flush(c);
+    send_body(c, r, 206, NULL, 0, 0);
 }
 
 void respond_ranges(struct conn *c, const struct request *r, struct file *f,
@@ -269,9 +283,7 @@ void respond_ranges(struct conn *c, const struct request *r, struct file *f,
     output_format(c, "Content-Range: bytes %ld-%ld/%ld\r\nContent-Length: %ld\r\n", range->from,
                   range->to - 1, f->size, range->to - range->from);
     output_append(c, f->after_length);
-    log_later(c, r, 206);
-    output_file(c, f, range->from, range->to);
-    output_flush(c);
+    send_body(c, r, 206, f, range->from, range->to);
 }
 
 void respond_page(struct conn *c, const struct request *r)

@@ -1,4 +1,5 @@
 #include "script.h"
+#include "clock.h"
 #include "field.h"
 #include "text.h"
 #include <errno.h>
@@ -37,13 +38,6 @@ bool script_takes(const struct config *config, struct str path)
     return n && path.n >= n && memcmp(path.p, config->lua_prefix, n) == 0;
 }
 
-static double seconds(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static void *allocate(void *data, void *p, size_t old, size_t n)
 {
     struct script *s = data;
@@ -72,8 +66,8 @@ static void on_cpu_time(int number)
 {
     const struct script *s = running;
     (void)number;
-    if (s && (seconds(CLOCK_THREAD_CPUTIME_ID) >= s->cpu_deadline ||
-              seconds(CLOCK_MONOTONIC) >= s->wall_deadline))
+    if (s && (clock_s(CLOCK_THREAD_CPUTIME_ID) >= s->cpu_deadline ||
+              clock_s(CLOCK_MONOTONIC) >= s->wall_deadline))
         lua_sethook(s->lua, out_of_time, LUA_MASKCOUNT, 1);
 }
 
@@ -99,8 +93,8 @@ static bool start_timer(const struct config *config)
 static int call_in_time(struct script *s, int arguments, int results)
 {
     double time = (double)s->config->lua_time / 1000;
-    s->cpu_deadline = seconds(CLOCK_THREAD_CPUTIME_ID) + time;
-    s->wall_deadline = seconds(CLOCK_MONOTONIC) + time * (double)WALL_FACTOR;
+    s->cpu_deadline = clock_s(CLOCK_THREAD_CPUTIME_ID) + time;
+    s->wall_deadline = clock_s(CLOCK_MONOTONIC) + time * (double)WALL_FACTOR;
     running = s;
     int status = lua_pcall(s->lua, arguments, results, 0);
     running = NULL;
@@ -169,7 +163,7 @@ static void open_libraries(lua_State *lua)
 /* At most one line a second: clients choose how often a failing page is called. */
 static bool failed(struct script *s, const char *what)
 {
-    double now = seconds(CLOCK_MONOTONIC);
+    double now = clock_s(CLOCK_MONOTONIC);
     s->failures++;
     if (s->told > 0 && now < s->told + 1)
         return false;
@@ -350,8 +344,8 @@ static bool answer(struct script *s, const struct request *r, struct str path, s
 bool script_answer(struct script *s, const struct request *r, struct str path, struct str content,
                    struct script_reply *reply)
 {
-    double begin = seconds(CLOCK_MONOTONIC);
+    double begin = clock_s(CLOCK_MONOTONIC);
     bool good = answer(s, r, path, content, reply);
-    reply->seconds = seconds(CLOCK_MONOTONIC) - begin;
+    reply->seconds = clock_s(CLOCK_MONOTONIC) - begin;
     return good;
 }

@@ -1,4 +1,5 @@
 #include "server.h"
+#include "clock.h"
 #include "conn.h"
 #include "response.h"
 #include "sandbox.h"
@@ -6,7 +7,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -26,14 +26,12 @@ static struct server server; /* one per process: its pages cost nothing until th
 static void on_clock(struct ev_loop *loop, ev_check *check, int events)
 {
     struct server *s = &server;
-    struct timespec t;
     (void)check;
     (void)events;
     s->script_seconds = 0;
     if (s->answered > s->now) /* in the turn before */
         stats_time(s->stats, LOOP_LAG, s->answered - s->now, 1);
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    s->now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    s->now = clock_s(CLOCK_MONOTONIC);
     if (s->config->spin && !ev_is_pending(&s->spin)) { /* something else happened */
         s->spin_until = s->now + (double)s->config->spin / 1e6;
         ev_idle_start(loop, &s->spin);

@@ -109,6 +109,29 @@ def test_the_status_page_keeps_no_connection(root: Path) -> None:
                 assert response.status == 200 and response["Connection"] == "close"
 
 
+def test_log_lines_of_responses_in_progress_count(root: Path, tmp_path: Path) -> None:
+    """They are kept within `connection_memory`, and cut: long ones of many readers that stop do not fill the memory."""
+    log = tmp_path / "access.log"
+    (tmp_path / "f.bin").write_bytes(b"x" * 20_000_000)
+    fields = b"Referer: " + b"\x80" * 7000 + b"\r\nUser-Agent: " + b"\x80" * 7000
+    readers = 200 if SANITIZED else 600
+    flags = ["--access-log", str(log), "--connection-memory", "64k", "--stop-timeout", "0"]
+    with Server(tmp_path, *flags) as server, contextlib.ExitStack() as stack:
+        (worker,) = server.workers()
+        server.get("/f.bin")
+        before = resident(worker)
+        for _ in range(readers):
+            s = stack.enter_context(server.connect())
+            s.sendall(b"GET /f.bin HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\n\r\n")
+            assert s.recv(100).startswith(b"HTTP/1.1 200")
+        if not SANITIZED:
+            assert resident(worker) - before < readers * 10_000
+        assert server.counters()["connections_evicted"] >= readers - 65536 / 1000
+    lines = log.read_text().splitlines()[1:]
+    assert len(lines) == readers and max(map(len, lines)) < 4096
+    assert all(line.count('..."') == 2 for line in lines)
+
+
 def test_scripts_in_a_pipeline_leave_others_their_turn(root: Path, script: Path) -> None:
     """Each uses its time; who asks for a file waits for one of them at most, and all are answered."""
     with Server(root, "--lua-script", str(script)) as server, server.connect(60) as client:
