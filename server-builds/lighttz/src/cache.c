@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SHED_BATCH = 16, AGE = 10 /* times `revalidate`, and a second */ };
+enum {
+    SHED_BATCH = 16,
+    AGE_BATCH = 256,
+    AGE = 10, /* times `revalidate`, and a second */
+};
 
 struct cache {
     struct root root;
@@ -63,12 +67,16 @@ static void link_file(struct cache *c, struct file *f)
     c->bytes += file_weight(f);
 }
 
-void cache_age(struct cache *c, double now)
+bool cache_age(struct cache *c, double now)
 {
     double before = now - 1 - (double)AGE * (double)c->root.config->revalidate / 1000;
     struct file *f; /* the latest look first, but for second chances */
-    while ((f = TAILQ_LAST(&c->use, uses)) && f->checked < before)
+    for (int left = AGE_BATCH; left; left--) {
+        if ((f = TAILQ_LAST(&c->use, uses)) == NULL || f->checked >= before)
+            return false;
         unlink_file(c, f);
+    }
+    return true;
 }
 
 int cache_root(const struct cache *c)

@@ -23,8 +23,9 @@ int cache_get(struct cache *cache, struct str path, enum encoding encoding, doub
 /* The root itself, which descriptor stays the cache's. */
 int cache_root(const struct cache *cache);
 
-/* Closes files that nobody has asked for in a while; until then a deleted file takes room. */
-void cache_age(struct cache *cache, double now);
+/* Closes files that nobody has asked for in a while, a few in each turn of the loop; until then a
+ * deleted file takes room. Whether there may be more. */
+bool cache_age(struct cache *cache, double now);
 
 /* Closes unused descriptors when they run out; false when there is none. */
 bool cache_shed(struct cache *cache);

@@ -16,6 +16,7 @@ enum {
     SEND_PROGRESS = 4096, /* what a reader must take within send_timeout */
     LINGER_MS = 2000,
     REFUSALS_MAX = 64,
+    SWEEP_MAX = 256, /* deadlines that expire in one turn */
     STATUS_MAX = 16, /* connections to the status page, beside max_connections */
 };
 
@@ -469,24 +470,30 @@ static double timeout_of(const struct server *s, enum deadline kind)
     return (double)ms[kind] / 1000;
 }
 
-void conn_sweep(struct server *s)
+bool conn_sweep(struct server *s)
 {
     struct conn *c;
+    unsigned left = SWEEP_MAX;
     for (enum deadline kind = 0; kind < TIMED_DEADLINES; kind++) {
         double before = s->now - timeout_of(s, kind);
-        while ((c = TAILQ_FIRST(&s->waiting[kind])) && c->since <= before)
+        while (left && (c = TAILQ_FIRST(&s->waiting[kind])) && c->since <= before) {
             expire(c);
+            left--;
+        }
     }
     if (!s->stopping || s->now < s->idle_end)
-        return;
-    while (conn_reclaim(s))
-        continue;
+        return left == 0;
+    while (left && conn_reclaim(s))
+        left--;
     struct conn *next;
-    for (c = TAILQ_FIRST(&s->waiting[DEADLINE_HEAD]); c; c = next) {
+    for (c = TAILQ_FIRST(&s->waiting[DEADLINE_HEAD]); c && left; c = next) {
         next = TAILQ_NEXT(c, peers);
-        if (c->state == CONN_NEW)
+        if (c->state == CONN_NEW) {
             conn_close(c);
+            left--;
+        }
     }
+    return left == 0;
 }
 
 bool conn_reclaim(struct server *s)

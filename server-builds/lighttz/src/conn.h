@@ -76,8 +76,9 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
 /* Goes on with those that wait for their next turn, as far as this one's time lets it. */
 void conn_continue(struct server *s);
 
-/* Closes connections that have reached their deadline. */
-void conn_sweep(struct server *s);
+/* Closes connections that have reached their deadline, a few in each turn of the loop. Whether more
+ * have reached it. */
+bool conn_sweep(struct server *s);
 
 /* Closes the connection that has been idle longest; false when none is. */
 bool conn_reclaim(struct server *s);

@@ -125,14 +125,21 @@ static void on_accept(struct ev_loop *loop, ev_io *io, int events)
     accept_many((struct listener *)io, ACCEPT_BATCH);
 }
 
+/* What has come of age; what is left of it waits for the next turn, so that others have theirs. */
+static void sweep(struct server *s)
+{
+    bool more = conn_sweep(s);
+    if (cache_age(s->cache, s->now) || more)
+        ev_timer_start(s->loop, &s->turn);
+}
+
 static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct server *s = &server;
     (void)timer;
     (void)events;
     s->stats->ticks++;
-    conn_sweep(s);
-    cache_age(s->cache, s->now);
+    sweep(s);
     if (s->paused)
         resume(s);
     if (s->stopping && (s->connections == 0 || s->now >= s->stop_at))
@@ -145,6 +152,7 @@ static void on_turn(struct ev_loop *loop, ev_timer *timer, int events)
     (void)timer;
     (void)events;
     conn_continue(&server);
+    sweep(&server);
 }
 
 /* Finishes what is in flight: the next response of each connection says close. A successor on the

@@ -5,6 +5,7 @@
 #include "unit.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -132,7 +133,50 @@ static void test_buckets_of_the_cache(void)
     }
     check(found == FILES, "all files are in the cache", folder);
     check(behind < FILES, "files in a bucket", folder);
+    check(cache && cache_age(cache, 1e9) && cache_age(cache, 1e9), "what is old goes in turns", "");
+    unsigned turns = 2;
+    while (cache && turns < FILES && cache_age(cache, 1e9))
+        turns++;
+    check(turns == FILES / 256, "and all of it goes", "");
     remove_files(folder, FILES);
+}
+
+static void on_freed(struct server *s)
+{
+    (void)s;
+}
+
+/* Connections whose deadlines expire together are closed in several turns. */
+static void test_sweeps(void)
+{
+    enum { CLIENTS = 300, TURN = 256 };
+    static struct server s;
+    static struct stats stats;
+    static struct config config;
+    static const struct sockaddr_in6 peer;
+    int clients[CLIENTS];
+    config_defaults(&config);
+    s.config = &config;
+    s.stats = &stats;
+    s.log.fd = -1;
+    s.max_connections = CLIENTS;
+    s.loop = ev_loop_new(EVBACKEND_EPOLL);
+    s.freed = on_freed;
+    conn_prepare(&s);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        int fd[2] = {-1, -1};
+        check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd) == 0, "a pair of sockets",
+              "");
+        clients[i] = fd[0];
+        conn_open(&s, fd[1], &peer, false);
+    }
+    check(!conn_sweep(&s) && s.connections == CLIENTS, "before their time none is closed", "");
+    s.now += (double)config.header_timeout / 1000 + 1;
+    check(conn_sweep(&s) && s.connections == CLIENTS - TURN, "then some in one turn", "");
+    check(!conn_sweep(&s) && s.connections == 0, "and the rest in the next", "");
+    for (unsigned i = 0; i < CLIENTS; i++)
+        close(clients[i]);
+    ev_loop_destroy(s.loop);
 }
 
 void test_state(void)
@@ -140,4 +184,5 @@ void test_state(void)
     test_timings();
     test_memory_of_connections();
     test_buckets_of_the_cache();
+    test_sweeps();
 }
