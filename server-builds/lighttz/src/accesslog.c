@@ -53,20 +53,18 @@ static void flush_pipe(struct accesslog *log)
     log->used = 0;
 }
 
-/* Drops what a FIFO does not take, but keeps the rest of a line that was begun, so that the next
- * line starts on its own. */
+/* Drops what the file does not take. The rest of a line that was begun would come behind lines of
+ * other workers: it is dropped, too, and the next to be written is the end of that line. */
 static void flush_file(struct accesslog *log)
 {
+    size_t end = log->torn; /* octets of it */
     ssize_t n = log->used ? write(log->fd, log->buffer, log->used) : 0;
-    size_t done = n > 0 ? (size_t)n : 0;
-    char *rest = log->buffer + done;
-    size_t left = log->used - done;
-    bool torn = done ? rest[-1] != '\n' : log->torn;
-    size_t kept = left && torn ? (size_t)((char *)memchr(rest, '\n', left) - rest) + 1 : 0;
-    count_lost(log, rest + kept, left - kept);
-    memmove(log->buffer, rest, kept);
-    log->used = kept;
-    log->torn = kept > 0;
+    size_t done = n > 0 ? (size_t)n : end;
+    count_lost(log, log->buffer + done, log->used - done);
+    if (n > 0)
+        log->torn = log->buffer[done - 1] != '\n';
+    log->buffer[0] = '\n';
+    log->used = log->torn;
 }
 
 static void flush(struct accesslog *log)

@@ -10,7 +10,7 @@ struct accesslog {
     int fd; /* -1: off */
     bool pipe;
     size_t used;
-    bool torn; /* the buffer starts in the middle of a line */
+    bool torn; /* the file ends within a line of ours, and the buffer starts with its end */
     struct stats *stats;
     char date[32]; /* "[06/Nov/1994:08:49:37 +0000]" */
     char buffer[65536];

@@ -3,8 +3,10 @@
 #include "keep.h"
 #include "stats.h"
 #include "unit.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -141,6 +143,53 @@ static void test_buckets_of_the_cache(void)
     remove_files(folder, FILES);
 }
 
+static void add_line(struct accesslog *log)
+{
+    static const struct sockaddr_in6 peer;
+    accesslog_add(log, &peer, NULL, 200, 10, 0);
+}
+
+/* Two workers write into one file, which for a while takes half of a line of the first one. */
+static void test_torn_lines(void)
+{
+    enum { LINES = 20, WHOLE = 3 };
+    char path[] = "/tmp/lighttz-unit-XXXXXX";
+    char text[4096];
+    static struct accesslog logs[2];
+    static struct stats stats;
+    struct rlimit before;
+    int fd = mkstemp(path);
+    getrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_IGN);
+    check(accesslog_open(&logs[0], path, &stats) && accesslog_open(&logs[1], path, &stats),
+          "the log opens", path);
+    add_line(&logs[0]);
+    size_t length = logs[0].used;
+    for (int i = 1; i < LINES; i++)
+        add_line(&logs[0]);
+    struct rlimit full = {WHOLE * length + length / 2, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &full);
+    accesslog_tick(&logs[0], 0);
+    accesslog_tick(&logs[0], 1); /* it is full still */
+    check(stats.count[LOG_LINES_DROPPED] == LINES - WHOLE, "the torn line is lost, too", "");
+    setrlimit(RLIMIT_FSIZE, &before);
+    accesslog_tick(&logs[0], 2);
+    for (int i = 0; i < LINES; i++)
+        add_line(&logs[i % 2]);
+    accesslog_tick(&logs[1], 3);
+    accesslog_tick(&logs[0], 3);
+    ssize_t n = read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    unsigned whole = 0;
+    unsigned others = 0;
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && rest;)
+        *(strncmp(line, "- - - ", 6) == 0 && strstr(line, " 0.000000") ? &whole : &others) += 1;
+    check(whole == WHOLE + LINES && others == 1, "one line is torn and all others are whole", text);
+    close(fd);
+    unlink(path);
+}
+
 static void on_freed(struct server *s)
 {
     (void)s;
@@ -184,5 +233,6 @@ void test_state(void)
     test_timings();
     test_memory_of_connections();
     test_buckets_of_the_cache();
+    test_torn_lines();
     test_sweeps();
 }
