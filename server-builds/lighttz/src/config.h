@@ -3,6 +3,7 @@
 
 #include "mime.h"
 #include <netinet/in.h>
+#include <sys/un.h>
 
 enum { CONFIG_LISTEN_MAX = 8, CONFIG_WORKERS_MAX = 64 };
 
@@ -11,6 +12,7 @@ struct address {
         struct sockaddr any;
         struct sockaddr_in v4;
         struct sockaddr_in6 v6;
+        struct sockaddr_un un; /* of a socket that was passed */
     } sa;
     socklen_t length; /* 0: none */
     const char *text; /* for messages */

@@ -151,7 +151,6 @@ static void inherit(struct sockets *s, int fd, bool activated)
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     if (getsockname(fd, &a->sa.any, &a->length))
         return;
-    a->length = a->length < sizeof a->sa ? a->length : sizeof a->sa; /* a long path is cut off */
     s->count++;
 }
 

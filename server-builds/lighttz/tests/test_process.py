@@ -437,6 +437,32 @@ def test_workers_of_a_passed_socket(root: Path, workers: int, listen: bool) -> N
             until(lambda: len(server.workers()) == workers and not set(before) & set(server.workers()))  # noqa: B023
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_passed_sockets_of_long_paths(root: Path, tmp_path: Path, workers: int) -> None:
+    """Two that differ only at the end are two, also after a reload."""
+    paths = [tmp_path / f"a-long-name-of-a-socket-{i}" for i in range(2)]
+    with contextlib.ExitStack() as stack:
+        passed = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in paths]
+        for s, path in zip(passed, paths, strict=True):
+            s.bind(str(path))
+            s.listen(100)
+        server = serve_on(root, passed, "--root", str(root), "--workers", str(workers))
+        stack.callback(server.stop)
+        for s in passed:
+            s.close()
+        for _ in range(2):
+            until(lambda: len(server.workers()) == workers)
+            for path in paths * 4:
+                with socket.socket(socket.AF_UNIX) as client:
+                    client.settimeout(10)
+                    client.connect(str(path))
+                    client.sendall(GET)
+                    assert read_responses(client, 1)[0].status == 200
+            before = server.workers()
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: len(server.workers()) == workers and not set(before) & set(server.workers()))  # noqa: B023
+
+
 def _listening(pid: int, port: int) -> list[str]:
     """The inodes of its sockets that listen at the port."""
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
