@@ -77,5 +77,6 @@ bool condition_if_range(const struct request *r, const struct file *f)
         return false;
     if (value.n && value.p[0] == '"')
         return str_eq(value, f->etag);
-    return !f->weak && httpdate_parse(value) == f->modified; /* a weak tag is no date: no match */
+    time_t date = httpdate_parse(value); /* -1 for what is no date, as a weak tag */
+    return !f->weak && date != -1 && date == f->modified;
 }

@@ -257,3 +257,12 @@ def test_dates_far_away(tmp_path: Path, when: int) -> None:
     with Server(tmp_path) as server:
         data = server.raw(b"GET /f.txt HTTP/1.1\r\nHost: x\r\n\r\n")
         assert re.search(rb"\r\nLast-Modified: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n", data)
+
+
+def test_if_range_that_is_no_date(tmp_path: Path) -> None:
+    """Also for a file whose time is that of an invalid date."""
+    (tmp_path / "f.txt").write_text("0123456789")
+    os.utime(tmp_path / "f.txt", (-1, -1))
+    with Server(tmp_path) as server:
+        for value, status in (("nonsense", 200), (server.get("/f.txt")["ETag"], 206)):
+            assert server.get("/f.txt", "Range: bytes=0-1", f"If-Range: {value}").status == status
