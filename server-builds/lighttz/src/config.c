@@ -145,7 +145,7 @@ static const char *read_address(void *slot, const char *value)
     const char *colon = strrchr(value, ':');
     size_t n = colon ? (size_t)(colon - value) : 0;
     bool six = n >= 2 && value[0] == '[' && value[n - 1] == ']';
-    bool good = read_number(&port, colon ? colon + 1 : value, plain) && port < 65536;
+    bool good = read_number(&port, colon ? colon + 1 : value, plain) && port && port < 65536;
     good = good && n < sizeof host;
     snprintf(host, sizeof host, "%.*s", (int)n - 2 * six, value + six);
     *a = (struct address){.text = value, .length = six ? sizeof a->sa.v6 : sizeof a->sa.v4};
@@ -159,7 +159,7 @@ static const char *read_address(void *slot, const char *value)
         a->sa.v4.sin_port = htons((uint16_t)port);
         good = good && (any || inet_pton(AF_INET, host, &a->sa.v4.sin_addr) == 1);
     }
-    return good ? NULL : "expected ADDRESS:PORT with a numeric address";
+    return good ? NULL : "expected ADDRESS:PORT with a numeric address and a port from 1 to 65535";
 }
 
 static const char *read_listen(void *slot, const char *value)

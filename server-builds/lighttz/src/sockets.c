@@ -36,12 +36,16 @@ static int bind_at(const struct address *a, bool first)
     return -1;
 }
 
+static bool same(const struct address *a, const struct address *b)
+{
+    return a->length == b->length && memcmp(&a->sa, &b->sa, a->length) == 0;
+}
+
 static struct socket_slot *find(struct sockets *s, const struct address *a, int worker)
 {
     for (unsigned i = 0; i < s->count; i++) {
         struct socket_slot *slot = &s->slot[i];
-        if (slot->worker == worker && slot->address.length == a->length &&
-            memcmp(&slot->address.sa, &a->sa, a->length) == 0)
+        if (slot->worker == worker && same(&slot->address, a))
             return slot;
     }
     return NULL;
@@ -87,6 +91,12 @@ static void activated_addresses(struct sockets *s, struct listens *listen)
 
 bool sockets_suffice(const struct sockets *s, const struct config *config)
 {
+    for (unsigned i = 0; i < config->listen.count; i++)
+        if (same(&config->listen.address[i], &config->status_listen)) {
+            fprintf(stderr, "lighttz: %s: listen and status_listen are the same; change one\n",
+                    config->status_listen.text);
+            return false;
+        }
     for (unsigned i = 0; i < s->count; i++)
         if (s->slot[i].activated)
             return true;

@@ -33,7 +33,7 @@ struct sockets {
  * predecessor passed by sockets_pass(). */
 void sockets_inherit(struct sockets *s);
 
-/* Whether there is an address to listen at; says so if not. */
+/* Whether there is an address to listen at that is not the status page's; says so if not. */
 bool sockets_suffice(const struct sockets *s, const struct config *config);
 
 /* Has a socket for each worker and address: of those that were passed it takes what is at the

@@ -309,6 +309,8 @@ def test_reload_of_a_wrong_configuration(root: Path, tmp_path: Path) -> None:
         ("# c\n\nroots = /\n", ":3: roots: unknown setting"),
         ("workers = 0\n", ":1: workers: expected a value from 1 to 64"),
         ("listen = localhost:80\n", ":1: listen: expected ADDRESS:PORT with a numeric address"),
+        ("listen = 127.0.0.1:0\n", ":1: listen: expected ADDRESS:PORT with a numeric address and a port from 1"),
+        ("listen = 8080\nstatus_listen = 8080\nroot = /\n", "8080: listen and status_listen are the same"),
         ("spin = 11ms\n", ":1: spin: expected a value from 0 to 10000"),
         ("idle_timeout = 5 minutes\n", ":1: idle_timeout: expected a time"),
         ("root = /\n", "no listen is set"),

@@ -232,6 +232,6 @@ def test_loaded_once_or_every_time(root: Path, script: Path) -> None:
 def test_a_script_that_does_not_load(root: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.lua"
     wrong.write_text("function handle(")
-    flags = ["--root", str(root), "--listen", "127.0.0.1:0", "--lua-script", str(wrong), *AS_WHO]
+    flags = ["--root", str(root), "--listen", "127.0.0.1:8080", "--lua-script", str(wrong), *AS_WHO]
     done = subprocess.run([BINARY, *flags], capture_output=True, text=True, check=False, timeout=10)
     assert done.returncode == 1 and "wrong.lua:1:" in done.stderr
