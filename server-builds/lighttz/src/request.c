@@ -405,6 +405,8 @@ long request_parse(const char *p, size_t n, size_t *scanned, const struct reques
             r->line = line;
         if (r->refusal == 0)
             r->refusal = at == first ? parse_line(r) : good ? parse_field(r, line) : 400;
+        if (r->refusal == 431) /* what else comes would be read again with each line */
+            return -431;
     }
     *scanned = at;
     return wait(p, n, at, first, limits);

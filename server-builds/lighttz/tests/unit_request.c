@@ -151,6 +151,8 @@ static void test_limits(void)
     size_t n = (size_t)sprintf(text, "GET / HTTP/1.1\r\nHost: a\r\n");
     for (int i = 0; i < REQUEST_FIELDS_MAX; i++)
         n += (size_t)sprintf(text + n, "a:\r\n");
+    check(status_of(text, n - 2, &r) == -1, "a hundred fields are read on", "");
+    check(status_of(text, n, &r) == 431, "one more is refused at once", "");
     n += (size_t)sprintf(text + n, "\r\n");
     check(status_of(text, n, &r) == 431, "too many fields", "");
 }
