@@ -160,15 +160,17 @@ static void open_libraries(lua_State *lua)
     lua_setglobal(lua, "xpcall");
 }
 
-/* At most one line a second: clients choose how often a failing page is called. */
-static bool failed(struct script *s, const char *what)
+/* At most one line a second, with the error that Lua left unless `why` is known: clients choose how
+ * often a failing page is called. */
+static bool failed(struct script *s, const char *what, const char *why)
 {
     double now = clock_s(CLOCK_MONOTONIC);
     s->failures++;
     if (s->told > 0 && now < s->told + 1)
         return false;
     bool text = s->lua && lua_type(s->lua, -1) == LUA_TSTRING;
-    const char *why = text ? lua_tostring(s->lua, -1) : s->lua ? "an error" : "out of memory";
+    if (why == NULL)
+        why = text ? lua_tostring(s->lua, -1) : s->lua ? "an error" : "out of memory";
     fprintf(stderr, "lighttz: %s: %s: %.500s", s->config->lua_script, what, why);
     fprintf(stderr, s->failures > 1 ? " (%lu failures)\n" : "\n", s->failures);
     s->failures = 0;
@@ -201,7 +203,7 @@ static bool read_text(struct script *s)
     s->length = n > 0 ? (size_t)n : 0;
     bool good = f && !ferror(f);
     if (!good)
-        fprintf(stderr, "lighttz: %s: %s\n", s->config->lua_script, strerror(errno));
+        failed(s, "reading", strerror(errno));
     if (f)
         fclose(f);
     return good;
@@ -214,10 +216,10 @@ static bool load(struct script *s)
         return false;
     s->lua = lua_newstate(allocate, s);
     if (s->lua == NULL)
-        return failed(s, "loading");
+        return failed(s, "loading", NULL);
     *(struct script **)lua_getextraspace(s->lua) = s;
     lua_pushcfunction(s->lua, prepare);
-    return call_in_time(s, 0, 0) == LUA_OK || failed(s, "loading");
+    return call_in_time(s, 0, 0) == LUA_OK || failed(s, "loading", NULL);
 }
 
 static void unload(struct script *s)
@@ -335,7 +337,7 @@ static bool answer(struct script *s, const struct request *r, struct str path, s
     int status = call_in_time(s, 1, 1);
     if (status == LUA_OK)
         return true;
-    failed(s, "handle()");
+    failed(s, "handle()", NULL);
     if (status == LUA_ERRMEM) /* what it keeps would fail every later call */
         unload(s);
     return false;

@@ -186,13 +186,16 @@ def test_stolen_time_is_not_the_scripts(root: Path, script: Path) -> None:
         assert read_responses(client, 1)[0].status == 200
 
 
-def test_failures_of_scripts_are_told_once_a_second(root: Path, script: Path) -> None:
+@pytest.mark.parametrize("kind", ["an error", "a missing file"])
+def test_failures_of_scripts_are_told_once_a_second(root: Path, script: Path, kind: str) -> None:
     script.write_text("function handle() error('on purpose') end")
-    with Server(root, "--lua-script", str(script)) as server:
+    with Server(root, "--lua-script", str(script), "--lua-reload", "on") as server:
+        if kind == "a missing file":
+            script.unlink()
         for _ in range(50):
             assert server.get("/lua/").status == 500
         time.sleep(1.1)
         assert server.get("/lua/").status == 500
-        lines = [line for line in server.messages().splitlines() if "on purpose" in line]
+        lines = [line for line in server.messages().splitlines() if str(script) in line]
         assert 2 <= len(lines) <= 4
         assert sum(int(line.split("(")[-1].split()[0]) if "failures)" in line else 1 for line in lines) == 51
