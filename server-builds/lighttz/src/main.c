@@ -31,7 +31,7 @@ int main(int argc, char *argv[])
     case COMMAND_CHECK:
         if (!master_check(&config))
             return 1;
-        puts("The configuration is right.");
+        puts("The configuration is valid.");
         return 0;
     case COMMAND_RUN:
         return master_run(&config, argv);
