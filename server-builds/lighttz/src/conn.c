@@ -1,5 +1,6 @@
 #include "conn.h"
 #include "clock.h"
+#include "input.h"
 #include "keep.h"
 #include "output.h"
 #include "response.h"
@@ -19,8 +20,6 @@ enum {
     SWEEP_MAX = 256, /* deadlines that expire in one turn */
     STATUS_MAX = 16, /* connections to the status page, beside max_connections */
 };
-
-#define TURN_SCRIPTS_S 0.001 /* what scripts may take before others have their turn */
 
 /* What a connection in each state waits for, and how long. The time for a head or a body runs from
  * its start, not from its latest octet: a state with the deadline of the one before goes on with
@@ -108,114 +107,6 @@ void conn_prepare(struct server *s)
     body_use(resize_body);
 }
 
-/* Refuses an incomplete request; all that is known of it is whether it is HEAD. */
-static void refuse_part(struct conn *c, const char *p, size_t n, int status)
-{
-    struct str part = n ? str_from((struct str){p, n}, request_empty_lines(p, n)) : STR("");
-    bool head = str_starts(part, STR("HEAD "));
-    struct request r = {.method = head ? METHOD_HEAD : METHOD_UNKNOWN};
-    struct str line = str_before(part, '\r');
-    if (line.n < part.n)
-        r.line = line;
-    respond_refusal(c, &r, status);
-}
-
-/* Empty lines, as some clients send behind a body: no request that has begun. */
-static bool is_empty_line(const char *p, size_t n)
-{
-    return n && request_empty_lines(p, n) == n;
-}
-
-static struct request_limits limits_of(const struct config *config)
-{
-    return (struct request_limits){config->max_line, config->max_head};
-}
-
-/* The length of the next head, checked; 0 when more of it is needed, or it was refused. */
-static size_t take_head(struct conn *c, const char *p, size_t n, struct request *r)
-{
-    const struct config *config = c->server->config;
-    struct request_limits limits = limits_of(config);
-    long end = request_parse(p, n, &c->scanned, &limits, r);
-    if (end == 0)
-        return 0;
-    c->scanned = 0;
-    if (end < 0) {
-        refuse_part(c, p, n, (int)-end);
-        return 0;
-    }
-    int status = r->refusal ? r->refusal : r->length > config->max_body ? 413 : 0;
-    if (status) {
-        respond_refusal(c, r, status);
-        return 0;
-    }
-    body_start(&c->body, r, serve_needs_body(c, r));
-    if (c->body.state != BODY_DONE && serve_before_body(c, r, n > (size_t)end))
-        return 0;
-    return (size_t)end;
-}
-
-/* Whether all of the body has come; otherwise more is needed, or it was refused. */
-static bool take_body(struct conn *c, const struct request *r, const char *p, size_t n,
-                      size_t *used)
-{
-    struct body *b = &c->body;
-    *used = body_skip(b, p, n);
-    int status = b->state == BODY_NO_MEMORY                         ? 503
-                 : b->state == BODY_BAD                             ? 400
-                 : b->total + b->left > c->server->config->max_body ? 413
-                                                                    : 0;
-    if (status)
-        respond_refusal(c, r, status);
-    return status == 0 && b->state == BODY_DONE;
-}
-
-/* Answers the request at the start of the `*n` octets of input. Returns the octets used: all when
- * it was refused; 0 when more is needed, or another turn. Then `*n` is what to keep, since octets
- * of a body are dropped as they come. */
-static size_t take_request(struct conn *c, char *p, size_t *n)
-{
-    struct request r;
-    size_t body;
-    struct request_limits limits = limits_of(c->server->config);
-    if (c->head_length) /* the same head once more, instead of keeping what was read of it */
-        request_parse(p, c->head_length, &(size_t){0}, &limits, &r);
-    else
-        c->head_length = take_head(c, p, *n, &r);
-    size_t head = c->head_length;
-    bool whole = head && take_body(c, &r, p + head, *n - head, &body);
-    if (c->closing)
-        return *n;
-    if (head == 0)
-        return 0;
-    c->waits_turn =
-        whole && c->server->script_seconds >= TURN_SCRIPTS_S && serve_calls_script(c, &r);
-    if (!whole || c->waits_turn) {
-        *n -= body;
-        memmove(p + head, p + head + body, *n - head);
-        return 0;
-    }
-    c->head_length = 0;
-    become(c, CONN_WORK);
-    c->server->spent++;
-    serve(c, &r, head + body < *n);
-    body_free(&c->body);
-    return head + body;
-}
-
-/* Keeps input for later; `p` is not in `c->in`. False when there is no memory. */
-static bool keep_input(struct conn *c, const char *p, size_t n)
-{
-    char *in = keep_resize(c, c->in, c->in_length, n);
-    if (n && in == NULL)
-        return false;
-    c->in = in;
-    c->in_length = n;
-    if (n)
-        memcpy(in, p, n);
-    return true;
-}
-
 /* The last response is out. */
 static void finish(struct conn *c)
 {
@@ -227,7 +118,7 @@ static void finish(struct conn *c)
 
 static void wait_for_input(struct conn *c)
 {
-    bool none = c->in_length == 0 || is_empty_line(c->in, c->in_length);
+    bool none = c->in_length == 0 || input_is_empty_line(c->in, c->in_length);
     if (c->head_length)
         become(c, CONN_BODY);
     else if (none && c->requests)
@@ -291,10 +182,17 @@ static size_t take_requests(struct conn *c, char *p, size_t *n)
     size_t used = 1;
     c->server->spent = 0;
     while (at < *n && used && may_go_on(c)) {
+        struct request r;
         size_t left = *n - at;
-        used = take_request(c, p + at, &left);
+        used = input_take(c, p + at, &left, &r);
         *n = at + left;
         at += used;
+        if (used && !c->closing) {
+            become(c, CONN_WORK);
+            c->server->spent++;
+            serve(c, &r, at < *n);
+            body_free(&c->body);
+        }
         c->waits_turn = c->waits_turn || (at < *n && c->server->spent >= TURN_REQUESTS);
     }
     return at;
@@ -314,13 +212,13 @@ static void process(struct conn *c, size_t n)
     unsigned long requests = c->requests;
     size_t at = take_requests(c, in, &n);
     if (c->eof && may_go_on(c)) {
-        if (at < n && !is_empty_line(in + at, n - at))
-            refuse_part(c, in + at, n - at, 400); /* the rest of it will never come */
+        if (at < n && !input_is_empty_line(in + at, n - at))
+            input_refuse(c, in + at, n - at, 400); /* the rest of it will never come */
         c->closing = true;
         c->linger = false;
         at = n;
     }
-    if (!c->closing && !keep_input(c, in + at, n - at)) {
+    if (!c->closing && !input_keep(c, in + at, n - at)) {
         if (output_waits(c)) /* nothing may come between the parts of a response */
             c->failed = true;
         else
@@ -333,7 +231,7 @@ static void process(struct conn *c, size_t n)
     s->out_length = 0;
     c->linger = c->linger || (c->closing && at < n);
     if (c->closing)
-        keep_input(c, NULL, 0);
+        input_keep(c, NULL, 0);
     settle(c);
 }
 
@@ -344,18 +242,10 @@ static void drain(struct conn *c)
         conn_close(c);
 }
 
-/* Copies what was kept to where the next input goes; its length. */
-static size_t restore_input(struct conn *c)
-{
-    if (c->in_length)
-        memcpy(c->server->in, c->in, c->in_length);
-    return c->in_length;
-}
-
 static void on_readable(struct conn *c)
 {
     char *in = c->server->in;
-    size_t n = restore_input(c);
+    size_t n = input_restore(c);
     ssize_t got = recv(c->io.fd, in + n, IN_SIZE - n, 0);
     c->eof = got == 0;
     if (got >= 0)
@@ -370,7 +260,7 @@ static void on_writable(struct conn *c)
 {
     if (output_flush(c)) {
         become(c, CONN_WORK);
-        process(c, restore_input(c));
+        process(c, input_restore(c));
     } else {
         settle(c);
     }
@@ -392,7 +282,7 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
 
 static void refuse(struct conn *c, int status)
 {
-    refuse_part(c, c->in, c->in_length, status);
+    input_refuse(c, c->in, c->in_length, status);
     process(c, 0);
 }
 
@@ -404,7 +294,7 @@ void conn_continue(struct server *s)
     TAILQ_FOREACH (c, waiting, peers)
         left++;
     while (left-- && s->script_seconds < TURN_SCRIPTS_S && (c = TAILQ_FIRST(waiting)))
-        process(c, restore_input(c));
+        process(c, input_restore(c));
     if (!TAILQ_EMPTY(waiting))
         ev_timer_start(s->loop, &s->turn);
 }

@@ -1,8 +1,8 @@
 #include "request.h"
+#include "host.h"
 #include "scan.h"
-#include <arpa/inet.h>
 
-enum { TCHAR = 1, VALUE = 2, TARGET = 4, HOST = 8 };
+enum { TCHAR = 1, TARGET = 2 };
 enum { EMPTY_LINES_MAX = 4, NAME_MAX_LENGTH = 19, VERSION_LENGTH = 10 /* " HTTP/1.1" and a CR */ };
 
 static unsigned char classes[256]; /* a bit per class that the octet is in */
@@ -16,23 +16,20 @@ static void add(unsigned char class, const char *octets)
 /* Before main(), and never written again. */
 __attribute__((constructor)) static void fill_classes(void)
 {
-    for (unsigned c = 0; c < 256; c++)
-        classes[c] = c == '\t' || (c >= ' ' && c != 0x7f) ? VALUE : 0; /* with obs-text */
-    add(TCHAR | TARGET | HOST,
+    add(TCHAR | TARGET,
         "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!$%&'*+-._~");
     add(TCHAR, "#^`|");
     add(TARGET, "()*,/:;=?@[]^{|}");
-    add(HOST, "(),;=");
 }
 
-static bool is(char c, unsigned class)
+static bool in_class(char c, unsigned class)
 {
     return (classes[(unsigned char)c] & class) != 0;
 }
 
 bool is_tchar(char c)
 {
-    return is(c, TCHAR);
+    return in_class(c, TCHAR);
 }
 
 /* How many octets at the start of `s` are of `class`, which has all letters and what lies from '-'
@@ -41,17 +38,17 @@ static inline size_t span(struct str s, unsigned class, char last)
 {
     const char *end = s.p + s.n;
     const char *p = scan_word(s.p, end, last);
-    while (p < end && is(*p, class))
+    while (p < end && in_class(*p, class))
         p++;
     return (size_t)(p - s.p);
 }
 
 /* Cuts `n` octets off `s`, which must not be none, and the `end` behind them. */
-static inline bool take(struct str *s, size_t n, char end, struct str *taken)
+static inline bool cut(struct str *s, size_t n, char end, struct str *piece)
 {
     if (n == 0 || n == s->n || s->p[n] != end)
         return false;
-    *taken = (struct str){s->p, n};
+    *piece = (struct str){s->p, n};
     *s = str_from(*s, n + 1);
     return true;
 }
@@ -77,41 +74,6 @@ static enum method method_of(struct str s)
         if (str_eq(s, methods[i].name))
             return methods[i].method;
     return METHOD_UNKNOWN;
-}
-
-/* The length of "[" IPv6address "]" at the start of `s`; 0 when it is none. */
-static size_t literal(struct str s)
-{
-    char text[INET6_ADDRSTRLEN] = "";
-    struct in6_addr address;
-    struct str inside = str_before(str_from(s, 1), ']');
-    if (inside.n + 1 == s.n || inside.n >= sizeof text || memchr(inside.p, '\0', inside.n))
-        return 0;
-    memcpy(text, inside.p, inside.n);
-    return inet_pton(AF_INET6, text, &address) == 1 ? inside.n + 2 : 0;
-}
-
-/* The length of a reg-name or an IPv4 address at the start of `s`; 0 when it has a bad escape. */
-static size_t reg_name(struct str s)
-{
-    size_t n = 0;
-    for (; n < s.n && is(s.p[n], HOST); n++)
-        if (s.p[n] == '%' && str_escape(s, n) < 0)
-            return 0;
-    return n;
-}
-
-/* uri-host [ ":" [ port ] ], no user. An http URI has a host, which Host repeats (9110 4.2.1, 7.2).
- */
-static bool host_valid(struct str s)
-{
-    uint64_t number = 0;
-    bool six = s.n && s.p[0] == '[';
-    size_t n = six ? literal(s) : reg_name(s);
-    struct str port = str_from(s, n);
-    if (n == 0 || (port.n && port.p[0] != ':'))
-        return false;
-    return port.n < 2 || (str_number(str_from(port, 1), &number) && number < 65536);
 }
 
 /* The part of an absolute-form target after the authority; false when it is not one. */
@@ -161,30 +123,30 @@ static int parse_version(struct request *r, struct str v)
 static int parse_line(struct request *r)
 {
     struct str rest = r->line;
-    if (!take(&rest, span(rest, TCHAR, '-'), ' ', &r->name))
+    if (!cut(&rest, span(rest, TCHAR, '-'), ' ', &r->name))
         return 400;
     r->method = method_of(r->name);
-    if (!take(&rest, span(rest, TARGET, '9'), ' ', &r->target))
+    if (!cut(&rest, span(rest, TARGET, '9'), ' ', &r->target))
         return 400;
     int status = parse_version(r, rest);
     return status ? status : parse_target(r);
 }
 
 /* In order of length. */
-static const struct str names[FIELD_OTHER] = {STR_INIT("host"),
-                                              STR_INIT("range"),
-                                              STR_INIT("expect"),
-                                              STR_INIT("referer"),
-                                              STR_INIT("if-match"),
-                                              STR_INIT("if-range"),
-                                              STR_INIT("connection"),
-                                              STR_INIT("user-agent"),
-                                              STR_INIT("if-none-match"),
-                                              STR_INIT("content-length"),
-                                              STR_INIT("accept-encoding"),
-                                              STR_INIT("if-modified-since"),
-                                              STR_INIT("transfer-encoding"),
-                                              STR_INIT("if-unmodified-since")};
+static const struct str field_names[FIELD_OTHER] = {STR_INIT("host"),
+                                                    STR_INIT("range"),
+                                                    STR_INIT("expect"),
+                                                    STR_INIT("referer"),
+                                                    STR_INIT("if-match"),
+                                                    STR_INIT("if-range"),
+                                                    STR_INIT("connection"),
+                                                    STR_INIT("user-agent"),
+                                                    STR_INIT("if-none-match"),
+                                                    STR_INIT("content-length"),
+                                                    STR_INIT("accept-encoding"),
+                                                    STR_INIT("if-modified-since"),
+                                                    STR_INIT("transfer-encoding"),
+                                                    STR_INIT("if-unmodified-since")};
 
 /* By length, where the names of that length begin; elsewhere FIELD_HOST, which is of another. */
 static enum field first_of_length[NAME_MAX_LENGTH + 1];
@@ -192,7 +154,7 @@ static enum field first_of_length[NAME_MAX_LENGTH + 1];
 __attribute__((constructor)) static void fill_lengths(void)
 {
     for (enum field f = FIELD_OTHER; f-- > 0;)
-        first_of_length[names[f].n] = f;
+        first_of_length[field_names[f].n] = f;
 }
 
 /* Equality of `n` octets of tokens, at most eight, but for the case of letters. With the bit of
@@ -220,8 +182,8 @@ static bool same_name(const char *p, const char *name, size_t n)
 static enum field field_of(struct str s)
 {
     enum field f = s.n <= NAME_MAX_LENGTH ? first_of_length[s.n] : FIELD_OTHER;
-    for (; f < FIELD_OTHER && names[f].n == s.n; f++)
-        if (same_name(s.p, names[f].p, s.n))
+    for (; f < FIELD_OTHER && field_names[f].n == s.n; f++)
+        if (same_name(s.p, field_names[f].p, s.n))
             return f;
     return FIELD_OTHER;
 }
@@ -309,7 +271,7 @@ static int parse_field(struct request *r, struct str s)
 {
     struct str name;
     struct str value = s;
-    if (!take(&value, span(s, TCHAR, '-'), ':', &name))
+    if (!cut(&value, span(s, TCHAR, '-'), ':', &name))
         return 400;
     value = str_trim(value);
     if (r->count == REQUEST_FIELDS_MAX)
@@ -339,8 +301,8 @@ static int too_long(const char *p, size_t start, size_t end, size_t first,
 }
 
 /* Of the line that has not come whole yet, which starts at `at`. */
-static long wait(const char *p, size_t n, size_t at, size_t first,
-                 const struct request_limits *limits)
+static long incomplete(const char *p, size_t n, size_t at, size_t first,
+                       const struct request_limits *limits)
 {
     const char *cr = at < n ? memchr(p + at, '\r', n - at) : NULL;
     if (cr && cr + 1 < p + n)
@@ -348,7 +310,7 @@ static long wait(const char *p, size_t n, size_t at, size_t first,
     return -too_long(p, at, n, first, limits);
 }
 
-static void start(struct request *r, const char *p)
+static void clear(struct request *r, const char *p)
 {
     r->http_1_0 = r->keep_alive = r->expects_continue = r->chunked = false;
     r->refusal = 0;
@@ -376,14 +338,14 @@ long request_parse(const char *p, size_t n, size_t *scanned, const struct reques
                    struct request *r)
 {
     size_t first = request_empty_lines(p, n);
-    start(r, p);
+    clear(r, p);
     if (n == first || (n == first + 1 && p[first] == '\r'))
         return 0;
-    if (!is(p[first], TCHAR))
+    if (!in_class(p[first], TCHAR))
         return -400;
     size_t at = *scanned > first ? *scanned : first;
     if (at > first && memchr(p + at, '\n', n - at) == NULL)
-        return wait(p, n, at, first, limits);
+        return incomplete(p, n, at, first, limits);
     bool good;
     const char *next;
     for (at = first; (next = line_end(p + at, p + n, &good)) != NULL; at = (size_t)(next - p)) {
@@ -409,5 +371,5 @@ long request_parse(const char *p, size_t n, size_t *scanned, const struct reques
             return -431;
     }
     *scanned = at;
-    return wait(p, n, at, first, limits);
+    return incomplete(p, n, at, first, limits);
 }

@@ -15,6 +15,8 @@ enum {
     SIGNALS = 3,
 };
 
+#define TURN_SCRIPTS_S 0.001 /* what scripts may take before others have their turn */
+
 /* Each kind has one timeout, so a list in order of setting is in order of expiry: a sweep looks at
  * the first only, and setting one costs a few pointers. */
 enum deadline {
