@@ -8,6 +8,7 @@ import contextlib
 import os
 import random
 import re
+import signal
 import threading
 import time
 from collections import Counter
@@ -22,7 +23,15 @@ from wire import BINARY, Server
 
 pytestmark = pytest.mark.skipif("faults" not in BINARY.name, reason="this build has no injected faults")
 SECONDS = float(os.environ.get("FAULTS_SECONDS", "5"))
-SCRIPT = 'function handle(r) return 200, string.rep(r.query, 1000) .. r.body, {["Content-Type"] = "text/plain"} end'
+SCRIPT = """
+function handle(r)
+  local good, text = xpcall(string.rep, function(e) return "handled " .. e end, r.query, 1000)
+  if not good then error(text) end
+  return 200, text .. r.body, {["Content-Type"] = "text/plain"}
+end
+"""
+AGENT = b"User-Agent: " + b"\x80" * 1500 + b"\r\n"
+LINE = re.compile(r'127\.0\.0\.1 - - \[[^]]+\] "[^"]*" \d{3} \d+ "-" "[^"]*" \d+\.\d{6}')
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ def requests_of(root: Path) -> list[Request]:
     requests = [Request(b"GET /none HTTP/1.1\r\nHost: x\r\n\r\n", 404)]
     for name in ("ten.txt", "small.bin", "large.bin", "page.css", "bare/file.txt"):
         content = (root / name).read_bytes()
-        line = f"GET /{name} HTTP/1.1\r\nHost: x\r\n".encode()
+        line = f"GET /{name} HTTP/1.1\r\nHost: x\r\n".encode() + AGENT
         first, last = len(content) // 3, len(content) // 2
         requests += [
             Request(line + b"\r\n", 200, content),
@@ -134,17 +143,31 @@ def test_what_is_sent_under_faults_is_right(
     script, log = tmp_path / "site.lua", tmp_path / "log"
     script.write_text(SCRIPT)
     flags = ["--revalidate", "10ms", "--cache-entries", "6", "--lua-script", str(script), "--lua-time", "10s"]
+    flags += ["--connection-memory", "256k", "--stop-timeout", "2s"]
     with Server(root, *flags, "--access-log", str(log)) as server:
-        workers = server.workers()
+        before = set(server.workers())
         with clients(server, requests_of(root), 6) as outcome:
-            time.sleep(SECONDS / 2)
+            time.sleep(SECONDS / 4)
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: set(server.workers()) - before, 20)
+            (worker,) = set(server.workers()) - before
+            time.sleep(SECONDS / 4)
         assert not outcome.wrong
-        assert server.workers() == workers
+        assert worker in server.workers()
         until(lambda: _connections(server) == 1)
-    faults = dict(re.findall(r"faults: (\w+) (\d+)", server.messages()))
+        with clients(server, requests_of(root), 6) as last:  # while it stops
+            until(lambda: last.octets)
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait(20)
+        assert not last.wrong
+    lines = log.read_text().splitlines()
+    assert len(lines) > 50 and not [line for line in lines if not LINE.fullmatch(line)]
+    faults = Counter[str]()
+    for name, count in re.findall(r"faults: (\w+) (\d+)", server.messages()):
+        faults[name] += int(count)
     print(os.environ["FAULTS_SEED"], outcome.answers, outcome.octets, outcome.broken, faults)
     assert outcome.answers[200] > 50 and outcome.answers[206] > 10 and outcome.octets > 1_000_000
-    injected = {name for name, count in faults.items() if int(count)}
+    injected = {name for name, count in faults.items() if count}
     expected = {"accept4", "recv", "send", "sendfile", "pread", "fstat", "openat2", "calloc", "realloc"}
     assert injected >= (expected if rate == 10 else {"recv", "send"})
 
