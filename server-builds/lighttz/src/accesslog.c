@@ -1,5 +1,5 @@
 #include "accesslog.h"
-#include "text.h"
+#include "scan.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -82,27 +82,48 @@ void accesslog_tick(struct accesslog *log, time_t now)
         return;
     flush(log);
     if (gmtime_r(&now, &tm))
-        strftime(log->date, sizeof log->date, "[%d/%b/%Y:%H:%M:%S +0000]", &tm);
+        log->date_length =
+            strftime(log->date, sizeof log->date, " - - [%d/%b/%Y:%H:%M:%S +0000]", &tm);
+}
+
+static char *put(char *p, struct str s)
+{
+    return (char *)memcpy(p, s.p, s.n) + s.n;
+}
+
+/* A number of at least so many digits. */
+static char *put_number(char *p, uint64_t value, int least)
+{
+    char digits[20];
+    char *first = digits + sizeof digits;
+    for (; value || least > 0; value /= 10, least--)
+        *--first = (char)('0' + value % 10);
+    return put(p, (struct str){first, (size_t)(digits + sizeof digits - first)});
 }
 
 /* Adds a quoted field. Quotes, backslashes and unprintable octets become \xHH, so that a line stays
  * one line; a field of more than `most` octets is cut and ends with "...". */
-static size_t put_quoted(char *out, struct str s, size_t most)
+static char *put_quoted(char *p, struct str s, size_t most)
 {
-    size_t n = text_format(out, 3, s.n ? " \"" : " \"-");
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        if (n + 4 > most) {
-            n += text_format(out + n, 3, "...");
+    static const char hex[] = "0123456789abcdef";
+    const char *last = p + most - 8; /* of what may be begun */
+    p = put(p, s.n ? STR(" \"") : STR(" \"-"));
+    while (s.n) {
+        size_t room = last > p ? (size_t)(last - p) : 0;
+        size_t n = (size_t)(scan_quotable(s.p, s.p + s.n) - s.p);
+        p = put(p, (struct str){s.p, n < room ? n : room});
+        s = str_from(s, n < room ? n : room);
+        if (s.n == 0)
+            break;
+        if (p >= last) {
+            p = put(p, STR("..."));
             break;
         }
-        if (c >= ' ' && c < 0x7f && c != '"' && c != '\\')
-            out[n++] = s.p[i];
-        else
-            n += text_format(out + n, 4, "\\x%02x", c);
+        unsigned char c = (unsigned char)s.p[0];
+        p = put(p, (struct str){(const char[]){'\\', 'x', hex[c >> 4], hex[c & 15]}, 4});
+        s = str_from(s, 1);
     }
-    out[n++] = '"';
-    return n;
+    return put(p, STR("\""));
 }
 
 static struct str value_of(const struct request *r, enum field f)
@@ -110,57 +131,94 @@ static struct str value_of(const struct request *r, enum field f)
     return r && request_has(r, f) ? r->value[f] : STR("");
 }
 
-/* All of a line but the octets and the time, in memory of ours. */
-static struct accesslog_line format(const struct accesslog *log, const struct sockaddr_in6 *peer,
-                                    const struct request *r, int status, size_t most)
+size_t accesslog_address(const struct sockaddr_in6 *peer, char out[ACCESSLOG_ADDRESS])
 {
-    static char out[LINE_MAX_FILE];
-    char address[INET6_ADDRSTRLEN] = "-";
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
     bool six = peer->sin6_family == AF_INET6;
-    if (six || peer->sin6_family == AF_INET)
-        inet_ntop(peer->sin6_family, six ? (const void *)&peer->sin6_addr : &v4->sin_addr, address,
-                  sizeof address);
-    most = (most - LINE_FIXED) / VALUES;
-    size_t n = text_format(out, LINE_FIXED, "%s - - %s", address, log->date);
-    n += put_quoted(out + n, r ? r->line : STR(""), most);
-    n += text_format(out + n, LINE_FIXED, " %d", status);
-    struct accesslog_line line = {out, n, n};
-    line.n += put_quoted(out + line.n, value_of(r, FIELD_REFERER), most);
-    line.n += put_quoted(out + line.n, value_of(r, FIELD_USER_AGENT), most);
-    return line;
+    if (!six && peer->sin6_family != AF_INET)
+        return (size_t)(put(out, STR("-")) - out);
+    inet_ntop(peer->sin6_family, six ? (const void *)&peer->sin6_addr : &v4->sin_addr, out,
+              ACCESSLOG_ADDRESS);
+    return strlen(out);
+}
+
+/* A line in two parts, between which the octets come that were sent, and the time behind them. Each
+ * of the three values has at most `most` octets. */
+static char *put_first(char *p, const struct accesslog *log, struct str address,
+                       const struct request *r, int status, size_t most)
+{
+    p = put(p, address);
+    p = put(p, (struct str){log->date, log->date_length});
+    p = put_quoted(p, r ? r->line : STR(""), most);
+    *p++ = ' ';
+    return put_number(p, (uint64_t)status, 1);
+}
+
+static char *put_second(char *p, const struct request *r, size_t most)
+{
+    p = put_quoted(p, value_of(r, FIELD_REFERER), most);
+    return put_quoted(p, value_of(r, FIELD_USER_AGENT), most);
+}
+
+static char *put_bytes(char *p, uint64_t bytes)
+{
+    *p++ = ' ';
+    return put_number(p, bytes, 1);
+}
+
+static char *put_time(char *p, double seconds)
+{
+    uint64_t us = seconds > 0 ? (uint64_t)(seconds * 1e6) : 0;
+    *p++ = ' ';
+    p = put_number(p, us / 1000000, 1);
+    *p++ = '.';
+    p = put_number(p, us % 1000000, 6);
+    *p++ = '\n';
+    return p;
+}
+
+/* Room for a line whose values have `n` octets; NULL: it is lost. */
+static char *reserve(struct accesslog *log, size_t n)
+{
+    if (log->used + n + LINE_FIXED > sizeof log->buffer)
+        flush(log);
+    if (log->used + n + LINE_FIXED <= sizeof log->buffer)
+        return log->buffer + log->used;
+    log->stats->count[LOG_LINES_DROPPED]++;
+    return NULL;
+}
+
+void accesslog_add(struct accesslog *log, struct str address, const struct request *r, int status,
+                   uint64_t bytes, double seconds)
+{
+    size_t most = (size_t)((log->pipe ? LINE_MAX_PIPE : LINE_MAX_FILE) - LINE_FIXED) / VALUES;
+    size_t n = value_of(r, FIELD_REFERER).n + value_of(r, FIELD_USER_AGENT).n;
+    n = 4 * (n + (r ? r->line.n : 0)); /* each octet as \xHH */
+    char *p = reserve(log, n < VALUES * most ? n : VALUES * most);
+    if (p == NULL)
+        return;
+    p = put_first(p, log, address, r, status, most);
+    p = put_second(put_bytes(p, bytes), r, most);
+    log->used = (size_t)(put_time(p, seconds) - log->buffer);
+}
+
+struct accesslog_line accesslog_begin(const struct accesslog *log, struct str address,
+                                      const struct request *r, int status)
+{
+    static char text[LINE_MAX_PIPE];
+    const size_t most = (LINE_MAX_PIPE - LINE_FIXED) / VALUES;
+    char *split = put_first(text, log, address, r, status, most);
+    char *end = put_second(split, r, most);
+    return (struct accesslog_line){text, (size_t)(end - text), (size_t)(split - text)};
 }
 
 void accesslog_finish(struct accesslog *log, const struct accesslog_line *line, uint64_t bytes,
                       double seconds)
 {
-    if (log->used + line->n + LINE_FIXED > sizeof log->buffer)
-        flush(log);
-    if (log->used + line->n + LINE_FIXED > sizeof log->buffer) {
-        log->stats->count[LOG_LINES_DROPPED]++;
+    char *p = reserve(log, line->n);
+    if (p == NULL)
         return;
-    }
-    uint64_t us = seconds > 0 ? (uint64_t)(seconds * 1e6) : 0;
-    char *p = log->buffer + log->used;
-    memcpy(p, line->text, line->split);
-    p += line->split;
-    p += text_format(p, LINE_FIXED, " %lu", bytes);
-    memcpy(p, line->text + line->split, line->n - line->split);
-    p += line->n - line->split;
-    p += text_format(p, LINE_FIXED, " %lu.%06lu\n", us / 1000000, us % 1000000);
-    log->used = (size_t)(p - log->buffer);
-}
-
-void accesslog_add(struct accesslog *log, const struct sockaddr_in6 *peer, const struct request *r,
-                   int status, uint64_t bytes, double seconds)
-{
-    size_t most = log->pipe ? LINE_MAX_PIPE : LINE_MAX_FILE;
-    struct accesslog_line line = format(log, peer, r, status, most);
-    accesslog_finish(log, &line, bytes, seconds);
-}
-
-struct accesslog_line accesslog_begin(const struct accesslog *log, const struct sockaddr_in6 *peer,
-                                      const struct request *r, int status)
-{
-    return format(log, peer, r, status, LINE_MAX_PIPE);
+    p = put_bytes(put(p, (struct str){line->text, line->split}), bytes);
+    p = put(p, (struct str){line->text + line->split, line->n - line->split});
+    log->used = (size_t)(put_time(p, seconds) - log->buffer);
 }

@@ -317,7 +317,8 @@ void conn_open(struct server *s, int fd, const struct sockaddr_in6 *peer, bool s
     c->server = s;
     c->deadline = DEADLINES;
     c->status_page = status_page;
-    c->peer = *peer;
+    if (s->log.fd >= 0)
+        c->address_length = (unsigned char)accesslog_address(peer, c->address);
     s->connections++;
     s->status_connections += status_page;
     s->stats->count[CONNECTIONS_ACCEPTED]++;

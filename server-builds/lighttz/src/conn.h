@@ -58,12 +58,13 @@ struct conn {
     struct file *file; /* and after it, this slice of a file */
     off_t at;
     off_t end;
-    struct parts *parts;        /* and after it, these */
-    uint64_t sent;              /* octets, in all */
-    uint64_t body_at;           /* `sent` when the body of the response that is logged begins */
-    double asked;               /* when its request came */
-    struct accesslog_line line; /* of it */
-    struct sockaddr_in6 peer;   /* or a sockaddr_in, for the log */
+    struct parts *parts;          /* and after it, these */
+    uint64_t sent;                /* octets, in all */
+    uint64_t body_at;             /* `sent` when the body of the response that is logged begins */
+    double asked;                 /* when its request came */
+    struct accesslog_line line;   /* of it */
+    unsigned char address_length; /* of the peer, for the log */
+    char address[ACCESSLOG_ADDRESS];
 };
 
 /* Call it once, before the first connection. */

@@ -63,12 +63,17 @@ void response_clock(struct server *s)
                                     connection_line[f]);
 }
 
+static struct str address_of(const struct conn *c)
+{
+    return (struct str){c->address, c->address_length};
+}
+
 /* A response that lies in memory is handed over at once. */
 static void log_request(struct conn *c, const struct request *r, int status, uint64_t bytes)
 {
     struct server *s = c->server;
     if (s->log.fd >= 0 && !c->status_page)
-        accesslog_add(&s->log, &c->peer, r, status, bytes, clock_s(CLOCK_MONOTONIC) - s->now);
+        accesslog_add(&s->log, address_of(c), r, status, bytes, clock_s(CLOCK_MONOTONIC) - s->now);
 }
 
 /* Octets of the body that is logged which were sent so far. */
@@ -81,7 +86,7 @@ static void keep_line(struct conn *c, const struct request *r, int status)
 {
     struct server *s = c->server;
     c->asked = s->now;
-    c->line = accesslog_begin(&s->log, &c->peer, r, status);
+    c->line = accesslog_begin(&s->log, address_of(c), r, status);
     const char *text = c->line.text;
     c->line.text = keep_resize(c, NULL, 0, c->line.n);
     if (c->line.text)

@@ -53,6 +53,26 @@ static inline const char *scan_control_16(const char *p, const char *end)
 }
 #endif
 
+/* The first octet from `p` on that a quoted text must not have as it is, or `end`: what is not
+ * printable ASCII, a quote or a backslash. */
+static inline const char *scan_quotable(const char *p, const char *end)
+{
+#ifdef __SSE2__
+    while (end - p >= 16) {
+        __m128i x = scan_load(p);
+        __m128i bad = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')),
+                                   _mm_cmpeq_epi8(x, _mm_set1_epi8('\\')));
+        int marks = _mm_movemask_epi8(_mm_andnot_si128(bad, scan_within(x, ' ', '~' - ' ')));
+        if (marks != 0xffff)
+            return p + __builtin_ctz(~(unsigned)marks);
+        p += end - p >= 32 || end - p == 16 ? 16 : end - p - 16; /* the last piece overlaps */
+    }
+#endif
+    while (p < end && *p >= ' ' && *p <= '~' && *p != '"' && *p != '\\')
+        p++;
+    return p;
+}
+
 /* Where the octets of a field value end: the first control octet that is no HTAB, or `end`. */
 static inline const char *scan_text(const char *p, const char *end)
 {

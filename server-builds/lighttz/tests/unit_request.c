@@ -235,6 +235,11 @@ static void test_scanning(void)
                 while (text < end &&
                        (*text == '\t' || ((unsigned char)*text >= ' ' && *text != 0x7f)))
                     text++;
+                const char *plain = p;
+                while (plain < end && *plain >= ' ' && *plain < 0x7f && *plain != '"' &&
+                       *plain != '\\')
+                    plain++;
+                check(scan_quotable(p, end) == plain, "what is escaped in the log", "");
                 check(scan_control_8(p, end) == control, "control octet, eight at a time", "");
                 check(scan_text(p, end) == text, "end of a text", "");
                 for (const char *q = scan_word(p, end, '-'); q-- > p;)
