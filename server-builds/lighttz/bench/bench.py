@@ -26,9 +26,10 @@ from peers import LIGHTTZ, PEERS
 
 HERE = Path(__file__).resolve().parent.parent
 MODES = ["keep", "close", "pipe"]
-SIZES = {"357 B": 357, "4 KB": 4096, "9 KB": 9216, "100 KB": 102400}
+SIZES = {"357 B": 357, "4 KB": 4096, "9 KB": 9216, "30 KB": 30720, "100 KB": 102400}
 FILES = 2000  # of 4 KB, the site of many files
 SPIN = "lighttz, spin"
+PROBES = ("limit", "limit, sendfile")  # the faster one is the limit
 LOOPS = ("epoll", "libev", "uring", "uring-receive")
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -147,6 +148,7 @@ class Bench:
         self.start("lighttz", [str(HERE / "build/lighttz"), "-c", "{conf}"], LIGHTTZ)
         for size, octets in SIZES.items():
             self.start(f"limit {size}", [str(HERE / "build/limit"), "{port}", str(octets)])
+            self.start(f"limit, sendfile {size}", [str(HERE / "build/limit"), "{port}", str(octets), "sendfile"])
         for name, argv, config in PEERS:
             if not self.args.only or name in self.args.only:
                 self.start(name, argv, config)
@@ -178,23 +180,24 @@ class Bench:
         )
 
     def names(self) -> list[str]:
-        return [n for n in self.servers if not n.startswith("limit ") and n != SPIN]
+        return [n for n in self.servers if not n.startswith("limit") and n != SPIN]
 
     def run_cells(self, cells: list[Cell]) -> None:
         for cell in cells:
-            probes = [] if cell.mode == "pipe" else [f"limit {cell.size}"]  # it answers each receive once
+            # They answer each receive once.
+            probes = [] if cell.mode == "pipe" else [f"{probe} {cell.size}" for probe in PROBES]
             every = [self.servers[n] for n in (*probes, *self.names())]
             for server in every:
                 self.load(server, cell, ms=100)
             for i in range(self.args.rounds):
                 for server in every[i % len(every) :] + every[: i % len(every)]:
-                    name = "limit" if server.name.startswith("limit ") else server.name
+                    name = server.name.removesuffix(f" {cell.size}")
                     self.samples.setdefault((name, cell), []).append(self.load(server, cell, ms=self.args.ms))
 
     def table(self, title: str, cells: list[Cell], value: Callable[[list[Sample]], float], digits: int = 1) -> None:
         print(f"\n{title}\n\n| server | " + " | ".join(map(str, cells)) + " |")
         print("|---" * (len(cells) + 1) + "|")
-        for name in ["limit", *self.names()]:
+        for name in [*PROBES, *self.names()]:
             row = [self.samples.get((name, cell)) for cell in cells]
             texts = [f"{value(r):.{digits}f}" if r else "–" for r in row]
             print(f"| {name} | " + " | ".join(texts) + " |")
@@ -204,7 +207,7 @@ class Bench:
         print("\nCPU per request of lighttz as a multiple of each other's (median and range over rounds)\n")
         print("| against | " + " | ".join(map(str, cells)) + " |")
         print("|---" * (len(cells) + 1) + "|")
-        for name in ["limit", *self.names()[1:]]:
+        for name in [*PROBES, *self.names()[1:]]:
             texts = []
             for cell in cells:
                 ours, theirs = (self.samples.get((n, cell), []) for n in ("lighttz", name))

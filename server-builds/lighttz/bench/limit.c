@@ -1,11 +1,13 @@
 /* The limit probe: what this machine's kernel and one core give at best. Raw epoll, a fixed
- * response, one receive and one send per request; a body beyond 32 KiB by sendfile. Not a server.
+ * response, one receive and one send per request; a body beyond 32 KiB, or any by "sendfile", with
+ * that. Not a server.
  *
- *   limit PORT BODY_SIZE */
+ *   limit PORT BODY_SIZE [sendfile] */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,7 @@ static size_t size;
 static int body_fd = -1;
 static off_t left[FDS]; /* of a body that the socket did not take whole */
 
-static void make_response(size_t body)
+static void make_response(size_t body, bool by_sendfile)
 {
     response = calloc(1, body + 512);
     head = (size_t)sprintf(
@@ -33,7 +35,7 @@ static void make_response(size_t body)
         "Content-Length: %zu\r\nContent-Type: application/octet-stream\r\n\r\n",
         body);
     size = body;
-    if (body < SENDFILE_FROM)
+    if (body < SENDFILE_FROM && !by_sendfile)
         return;
     body_fd = memfd_create("body", 0);
     if (body_fd < 0 || write(body_fd, response + head, body) != (ssize_t)body)
@@ -104,10 +106,10 @@ static void serve(int loop, int fd, int fresh)
 int main(int argc, char *argv[])
 {
     struct epoll_event events[EVENTS];
-    if (argc != 3)
+    if (argc != 3 && argc != 4)
         return 2;
     signal(SIGPIPE, SIG_IGN);
-    make_response((size_t)atol(argv[2]));
+    make_response((size_t)atol(argv[2]), argc == 4);
     int listener = listen_on(atoi(argv[1]));
     int loop = epoll_create1(0);
     watch(loop, EPOLL_CTL_ADD, listener, EPOLLIN);
