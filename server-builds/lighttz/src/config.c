@@ -203,7 +203,7 @@ static const struct setting settings[] = {
     {"revalidate", read_time, AT(revalidate), 0, DAY, "1s", "how long a cached file is trusted"},
     {"cache_entries", read_count, AT(cache_entries), 1, 1000000, "2048", "files kept, per worker"},
     {"cache_bytes", read_size, AT(cache_bytes), 0, -1UL, "64m", "memory for them, per worker"},
-    {"cache_file", read_size, AT(cache_file), 0, 65536, "32k", "largest file sent from memory"},
+    {"cache_file", read_size, AT(cache_file), 0, 65536, "12k", "largest file sent from memory"},
     {"lua_script", read_path, AT(lua_script), 0, 0, NULL, "for dynamic responses, or off"},
     {"lua_prefix", read_string, AT(lua_prefix), 0, 0, "/lua/", "paths that the script answers"},
     {"lua_reload", read_switch, AT(lua_reload), 0, 0, "off", "load the script for every request"},

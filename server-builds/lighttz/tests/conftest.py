@@ -28,7 +28,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "a b&c.txt": b"odd name",
         "page.css": b"body { color: black }\n" * 20,
         "large.bin": os.urandom(300_000),
-        "small.bin": os.urandom(30_000),
+        "small.bin": os.urandom(12_000),
     }
     for name, content in files.items():
         path = site / name

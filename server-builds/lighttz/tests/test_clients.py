@@ -44,7 +44,7 @@ def test_deep_pipeline(server: Server, root: Path) -> None:
 
 def test_ranges_in_a_deep_pipeline(server: Server, root: Path) -> None:
     """Parts of a file sent from memory and of one sent from its descriptor, more than the socket takes."""
-    ranges = [(0, 9), (100, 20_099), (29_999, 29_999)]
+    ranges = [(0, 9), (100, 10_099), (11_999, 11_999)]
     text = ",".join(f"{first}-{last}" for first, last in ranges)
     field = f"Host: x\r\nRange: bytes={text}\r\n\r\n".encode()
     names = ["small.bin", "large.bin"]

@@ -100,11 +100,17 @@ def test_the_cache_drops_what_was_read_longest_ago(tmp_path: Path, flags: list[s
         assert answers == [b"%s %4d" % (word, i) * 625 for word, i in zip(words, reversed(range(20)), strict=True)]
 
 
-@pytest.mark.parametrize(("size", "descriptors"), [("1999", 1), ("2000", 0)])
-def test_larger_files_are_sent_from_a_descriptor(tmp_path: Path, size: str, descriptors: int) -> None:
-    (tmp_path / "f.bin").write_bytes(b"a" * 2000)
-    with Server(tmp_path, "--cache-file", size) as server:
-        assert server.get("/f.bin").body == b"a" * 2000
+@pytest.mark.parametrize(
+    ("octets", "flags", "descriptors"),
+    [(2000, ["--cache-file", "1999"], 1), (2000, ["--cache-file", "2000"], 0), (12289, [], 1), (12288, [], 0)],
+)
+def test_larger_files_are_sent_from_a_descriptor(
+    tmp_path: Path, octets: int, flags: list[str], descriptors: int
+) -> None:
+    """By default those above 12 KiB."""
+    (tmp_path / "f.bin").write_bytes(b"a" * octets)
+    with Server(tmp_path, *flags) as server:
+        assert server.get("/f.bin").body == b"a" * octets
         (worker,) = server.workers()
         links = [fd.readlink() for fd in Path(f"/proc/{worker}/fd").iterdir()]
         assert links.count(tmp_path / "f.bin") == descriptors
