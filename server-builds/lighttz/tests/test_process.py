@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from abuse import GET, LARGE, Load, cpu_ticks, ok, open_files, unread, until
-from wire import AS_WHO, BINARY, HERE, Server, free_port, parent, parse, read_all, read_responses
+from wire import AS_WHO, BINARY, HERE, Server, free_port, listening, parent, parse, read_all, read_responses
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -429,8 +429,8 @@ def test_workers_of_a_passed_socket(root: Path, workers: int, listen: bool) -> N
     with server.ready():
         for _ in range(2):
             until(lambda: len(server.workers()) == workers)
-            until(lambda: all(_listening(pid, port) for pid in server.workers()))
-            sockets = [_listening(pid, port) for pid in server.workers()]
+            until(lambda: all(listening(pid, port) for pid in server.workers()))
+            sockets = [listening(pid, port) for pid in server.workers()]
             assert [len(own) for own in sockets] == [1] * workers
             assert len({own[0] for own in sockets}) == workers
             assert {server.get("/ten.txt").status for _ in range(10)} == {200}
@@ -463,14 +463,6 @@ def test_passed_sockets_of_long_paths(root: Path, tmp_path: Path, workers: int) 
             before = server.workers()
             server.process.send_signal(signal.SIGHUP)
             until(lambda: len(server.workers()) == workers and not set(before) & set(server.workers()))  # noqa: B023
-
-
-def _listening(pid: int, port: int) -> list[str]:
-    """The inodes of its sockets that listen at the port."""
-    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-    inodes = {row[9] for row in rows if row[3] == "0A" and int(row[1].partition(":")[2], 16) == port}
-    links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
-    return [link for link in links if link.startswith("socket:[") and link[8:-1] in inodes]
 
 
 def test_cpu_affinity(root: Path) -> None:

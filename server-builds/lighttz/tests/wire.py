@@ -219,6 +219,14 @@ def runs_a_loop(pid: int) -> bool:
     return False
 
 
+def listening(pid: int, port: int) -> list[str]:
+    """The inodes of its sockets that listen at the port."""
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    inodes = {row[9] for row in rows if row[3] == "0A" and int(row[1].partition(":")[2], 16) == port}
+    links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    return [link for link in links if link.startswith("socket:[") and link[8:-1] in inodes]
+
+
 def stat_fields(pid: int) -> list[str]:
     """From the third field of /proc/PID/stat on."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
