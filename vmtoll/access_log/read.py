@@ -7,12 +7,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import duckdb
 
+from vmtoll.access_log.traffic import one_row
 from vmtoll.files import first_line
 from vmtoll.model.errors import LogError
 
@@ -27,6 +29,7 @@ _LINE = r'^([^ ]+) [^ ]+ [^ ]+ \[([^\]]+)\] "((?:[^"\\]|\\.)*)" ([0-9]{3} (?:[0-
 
 # The kind of file that stands for a suffix; every other suffix, and none, is a page.
 _BEGIN_BYTES = 65_536  # of a file, to tell a text
+_SHORT_BYTES = 20  # so long and without zeros a line is text
 _SUFFIXES = {
     "gif": "gif png ico bmp",
     "jpeg": "jpg jpeg",
@@ -40,25 +43,39 @@ _SUFFIXES = {
     "mp3 mp4 m4a m4v mov avi mkv webm ogg wav flac ts ttf otf eot swf",
 }
 
-# Latin-1, because any byte may stand in a log; the delimiter is a byte that none has, so that a line is one column.
-# A blank line is no line: where a file has both LF and CRLF, DuckDB 2.0 sees one behind each CRLF. (Its option
-# `new_line` would see none, and lose a line of ten million.)
-_STAGE = r"""
-CREATE TABLE answers AS
+# A line is one column, because the delimiter is a noncharacter. A blank line is no line: where a file has both LF and
+# CRLF, DuckDB 2.0 sees one behind each CRLF. (Its option `new_line` would see none, and lose a line of ten million.)
+_FILES = """
+SELECT filename, CAST(NULL AS BIGINT) AS number, line
+FROM read_csv($files, auto_detect = false, header = false, delim = '\U0010fffe', quote = '', escape = '',
+              columns = {'line': 'VARCHAR'}, strict_mode = false, encoding = $encoding, filename = true,
+              parallel = false, store_rejects = true)
+"""
+# Any octet but 80 to 9F (hexadecimal) is Latin-1 to DuckDB. Logs with these are UTF-8, or DuckDB rejects the line.
+_ENCODINGS = ("latin-1", "utf-8")
+# Lines that DuckDB did not read: too long to be held (2 MB), or no UTF-8. Of these it keeps the text, with a question
+# mark for each octet that it cannot read.
+_REJECTED = """
+CREATE TEMP TABLE rejected AS
+SELECT file_path AS filename, CAST(line AS BIGINT) AS number,
+       CASE WHEN bool_and(error_type = 'INVALID ENCODING')
+            THEN ltrim(any_value(csv_line), chr(10) || chr(13)) END AS line
+FROM reject_errors JOIN reject_scans USING (scan_id, file_id) GROUP BY ALL
+"""
+_ROWS = r"""
 WITH lines AS (
-    SELECT filename, line, regexp_extract(line, '{pattern}', ['client', 'time', 'request', 'answer']) AS part
-    FROM read_csv($files, auto_detect = false, header = false, delim = '\x01', quote = '', escape = '',
-                  columns = {{'line': 'VARCHAR'}}, strict_mode = false, encoding = 'latin-1', filename = true,
-                  store_rejects = true)
+    SELECT filename, number, line,
+           regexp_extract(line, '{pattern}', ['client', 'time', 'request', 'answer']) AS part
+    FROM ({source})
 ),
 split AS (
-    SELECT filename, line, part.client AS client, part.request AS request, part.answer AS answer,
+    SELECT filename, number, line, part.client AS client, part.request AS request, part.answer AS answer,
            CAST(epoch(try_strptime(part.time, '%d/%b/%Y:%H:%M:%S %z')) AS BIGINT) AS at_s,
            split_part(split_part(part.request, ' ', 2), '?', 1) AS path
     FROM lines
 ),
 named AS (SELECT *, lower(split_part(path, '.', -1)) AS suffix FROM split)
-SELECT filename, at_s, line IS NULL AS is_blank,
+SELECT filename, number, at_s, line IS NULL AND number IS NULL AS is_blank,
        hash($salt, client, split_part(line, '"', 6)) AS client,
        hash($salt, path) AS object,
        CASE {kinds} ELSE 'html' END AS kind,
@@ -71,6 +88,26 @@ SELECT filename, at_s, line IS NULL AS is_blank,
        TRY_CAST(answer[:3] AS SMALLINT) AS status,
        coalesce(TRY_CAST(answer[5:] AS BIGINT), 0) AS body_bytes
 FROM named
+"""
+# File and number of the first malformed lines of each file: the row's place among the file's rows, and as many lines
+# more as were rejected before it.
+_FIRST_MALFORMED = f"""
+WITH begun AS (SELECT filename, min(rowid) AS row FROM answers WHERE number IS NULL GROUP BY filename),
+skipped AS (
+    SELECT filename, number - row_number() OVER (PARTITION BY filename ORDER BY number) AS rows_before FROM rejected
+),
+placed AS (
+    SELECT filename, first.row - begun.row + 1 AS place
+    FROM (SELECT filename, unnest(min(rowid, {SHOWN})) AS row FROM answers
+          WHERE at_s IS NULL AND NOT is_blank AND number IS NULL GROUP BY filename) AS first
+    JOIN begun USING (filename)
+)
+SELECT placed.filename, place + count(rows_before) AS number
+FROM placed LEFT JOIN skipped ON placed.filename = skipped.filename AND rows_before < place
+GROUP BY placed.filename, place
+UNION ALL
+SELECT filename, unnest(min(number, {SHOWN})) FROM answers
+WHERE at_s IS NULL AND number IS NOT NULL GROUP BY filename
 """
 
 
@@ -97,8 +134,9 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[str], None]) -> Lines:
-    """Make the table `answers`: one row a line, each file's in a row and in order; `at_s` is null where malformed.
+    """Make the table `answers`: one row a line; `at_s` is null where malformed.
 
+    The rows of a file are consecutive and in order, but rejected lines come last, with their number.
     `at_s`: seconds since the epoch; `client`, `object`: hashes of address and agent, and of the path without its
     query; `kind`: of workloads.sites; `body_bytes`: of the answer. Raises LogError.
     """
@@ -111,7 +149,15 @@ def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[s
     paths = [re.sub(r"([*?\[])", r"[\1]", str(file)) for file in files]  # DuckDB takes them for patterns
     tell(f"reading {len(files)} file{'s' * (len(files) > 1)}, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB")
     with _told(db, tell), _explained():
-        db.execute(_STAGE.format(pattern=_LINE, kinds=kinds), {"files": paths, "salt": secrets.randbits(63)})
+        salt = secrets.randbits(63)
+        rows = partial(_ROWS.format, pattern=_LINE, kinds=kinds)
+        for encoding in _ENCODINGS:
+            values = {"files": paths, "salt": salt, "encoding": encoding}
+            with suppress(duckdb.InvalidInputException) if encoding != _ENCODINGS[-1] else nullcontext():
+                db.execute(f"CREATE TABLE answers AS {rows(source=_FILES)}", values)
+                break
+        db.execute(_REJECTED)
+        db.execute(f"INSERT INTO answers {rows(source='FROM rejected')}", {"salt": salt})
     with _explained():
         return _count(db, files)
 
@@ -121,7 +167,8 @@ def _check(file: Path) -> None:
     try:
         with file.open("rb") as stream:
             begin = stream.read(_BEGIN_BYTES)
-        if b"\0" in begin and b'] "' not in begin and file.suffix not in {".gz", ".zst"}:  # a crash may leave zeros
+        is_text = any(len(line) > _SHORT_BYTES and b"\0" not in line for line in begin.split(b"\n"))
+        if b"\0" in begin and not is_text and file.suffix not in {".gz", ".zst"}:  # a crash may leave zeros
             raise LogError(f"{file}: not a text; give an access log in the combined format, plain, .gz or .zst")
         if file.suffix == ".zst":
             done = subprocess.run(["zstd", "--test", "--quiet", file], capture_output=True, text=True, check=False)
@@ -136,25 +183,9 @@ def _check(file: Path) -> None:
 
 def _count(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Lines:
     position = {str(file): number for number, file in enumerate(files, start=1)}
-    query = """
-        SELECT filename, min(rowid), count(*) FILTER (NOT is_blank), count(*) FILTER (at_s IS NULL AND NOT is_blank)
-        FROM answers GROUP BY filename
-    """
-    counted = {position[name]: rest for name, *rest in db.execute(query).fetchall()}
-    # Lines too long to be held (2 MB) are not in the table at all.
-    query = "SELECT file_path, line FROM reject_errors JOIN reject_scans USING (scan_id, file_id) ORDER BY ALL"
-    too_long = [(position[name], int(line)) for name, line in db.execute(query).fetchall()]
-    query = f"SELECT filename, min(rowid, {SHOWN}) FROM answers WHERE at_s IS NULL AND NOT is_blank GROUP BY filename"
-    first = list(too_long)
-    for name, rows in db.execute(query).fetchall():
-        number = position[name]
-        for row in sorted(rows):
-            line = int(row) - counted[number][0] + 1
-            for _, skipped in (entry for entry in too_long if entry[0] == number):
-                line += skipped <= line
-            first.append((number, line))
-    total = sum(int(rows) for _, rows, _ in counted.values()) + len(too_long)
-    malformed = sum(int(bad) for _, _, bad in counted.values()) + len(too_long)
+    query = "SELECT count(*), count(*) FILTER (at_s IS NULL) FROM answers WHERE NOT is_blank"
+    total, malformed = map(int, one_row(db, query))
+    first = [(position[name], int(number)) for name, number in db.execute(_FIRST_MALFORMED).fetchall()]
     named = ", ".join(map(str, files))
     if total == 0:
         raise LogError(f"{named}: empty; give an access log with at least one line")
