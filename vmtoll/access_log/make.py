@@ -198,11 +198,11 @@ def _workloads(summary: Summary, options: Options) -> Iterator[str]:
     transport = ({"tls": True} if options.tls or shows_tls else {}) | ({"http": "2"} if http2 else {})
     keep_alive = http2 or connections["keep_alive_share"] >= 0.5
     capacity = {"tool": "h2load" if keep_alive else "oha", "users": 10}  # h2load cannot close a connection
-    peak = {"crosscheck": "oha", "arrivals": "constant", "rate_rps": float(f"{summary['peak_minute']['rate_rps']:.4g}")}
+    peak = {"crosscheck": "oha", "arrivals": "constant", "rate_rps": float(f"{summary['plan']['rate_rps']:.4g}")}
     sweep = {"shares": [0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0], "capacity": capacity}
     note = "# Made of an access log, but for deadline_ms: set it to what your users are promised.\n"
     for kind, loads, keys in (
-        ("rate", "the rate of the log's busiest minute", peak),
+        ("rate", f"the rate of {'the busiest minute of a log' if summary['peak_minute'] else 'a whole log'}", peak),
         ("sweep", "rising shares of the closed-loop capacity", sweep),
     ):
         head = {"description": f"requests for the site {name} at {loads}", "kind": kind, "site": name, "tool": "vegeta"}

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 
 Summary = dict[str, Any]  # what NAME.summary.json holds, or a part of it
+MINUTE_S, HOUR_S = 60, 3600
 PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
 # A file's own answers; the sizes of others say nothing about files.
 BODY = "at_s IS NOT NULL AND method = 'GET' AND status IN (200, 206) AND body_bytes > 0"
@@ -17,16 +18,20 @@ BODY = "at_s IS NOT NULL AND method = 'GET' AND status IN (200, 206) AND body_by
 def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     """Summary of the table `answers` (vmtoll.access_log.read).
 
-    `idle_s`: a pause of a client after which its connection counts as closed.
+    `idle_s`: a pause of a client after which its connection counts as closed. `peak_minute` is None where the log
+    covers less. `plan`: the rate to plan for, of the busiest minute, or of all that such a log covers.
     """
     requests, first_s, last_s, unchanged = one_row(
         db, "SELECT count(*), min(at_s), max(at_s), count(*) FILTER (status = 304) FROM answers WHERE at_s IS NOT NULL"
     )
+    covered_s = last_s - first_s + 1
+    minute = _peak(db, MINUTE_S, last_s) if covered_s >= MINUTE_S else None
+    whole = {"start": _time(first_s), "window_s": covered_s, "requests": requests, "rate_rps": requests / covered_s}
     return {
-        "requests": requests, "first_at": _time(first_s), "last_at": _time(last_s),
-        "rate_mean_rps": requests / (last_s - first_s + 1),
-        "peak_second": _peak(db, 1), "peak_minute": _peak(db, 60),
-        "hours": [{"start": _time(hour * 3600), "requests": n, "rate_rps": n / 3600} for hour, n in _counted(db, 3600)],
+        "requests": requests, "first_at": _time(first_s), "last_at": _time(last_s), "covered_s": covered_s,
+        "rate_mean_rps": requests / covered_s,
+        "peak_second": _peak(db, 1, last_s), "peak_minute": minute, "plan": minute or whole,
+        "hours": list(_hours(db, first_s, last_s)),
         "status": {str(status): n for status, n in db.execute(_STATUSES).fetchall()},
         "not_modified_share": unchanged / requests, "connections": connections(db, idle_s), "body_bytes": _bodies(db),
     }  # fmt: skip
@@ -93,15 +98,25 @@ def _runs(db: duckdb.DuckDBPyConnection, idle_s: int) -> Iterator[int]:
         yield open_n
 
 
-def _counted(db: duckdb.DuckDBPyConnection, step_s: int) -> list[tuple[int, int]]:
-    query = "SELECT at_s // $step AS slot, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY slot ORDER BY slot"
-    return [(int(slot), int(n)) for slot, n in db.execute(query, {"step": step_s}).fetchall()]
+def _hours(db: duckdb.DuckDBPyConnection, first_s: int, last_s: int) -> Iterator[Summary]:
+    """Each hour of the clock with a request; its rate is that of the time that the log covers of it."""
+    query = f"SELECT at_s // {HOUR_S} AS hour, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY hour ORDER BY hour"
+    for hour, n in db.execute(query).fetchall():
+        start_s = hour * HOUR_S
+        covered_s = min(start_s + HOUR_S, last_s + 1) - max(start_s, first_s)
+        yield {"start": _time(start_s), "requests": n, "covered_s": covered_s, "rate_rps": n / covered_s}
 
 
-def _peak(db: duckdb.DuckDBPyConnection, step_s: int) -> Summary:
-    query = "SELECT at_s // $step AS slot, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY slot"
-    slot, n = one_row(db, f"{query} ORDER BY n DESC, slot LIMIT 1", step=step_s)
-    return {"start": _time(slot * step_s), "requests": n, "rate_rps": n / step_s}
+def _peak(db: duckdb.DuckDBPyConnection, window_s: int, last_s: int) -> Summary:
+    """The busiest of all windows of `window_s` seconds within the log, which begin at any second."""
+    query = f"""
+        SELECT at_s, sum(n) OVER (ORDER BY at_s RANGE BETWEEN CURRENT ROW AND {window_s - 1} FOLLOWING) AS most
+        FROM (SELECT at_s, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY at_s)
+        ORDER BY most DESC, at_s LIMIT 1
+    """
+    start_s, n = one_row(db, query)
+    start_s = min(start_s, last_s + 1 - window_s)  # a window beyond the log's end would be covered in part
+    return {"start": _time(start_s), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
 
 
 def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:

@@ -39,7 +39,7 @@ def from_log(
 ) -> None:
     """Turn an access log into a workload and a site of the same sizes, weights and rates.
 
-    Writes OUTPUT/NAME.yml (the rate of the busiest minute), NAME-sweep.yml (rising shares of what a machine can
+    Writes OUTPUT/NAME.yml (the rate of the busiest 60 s), NAME-sweep.yml (rising shares of what a machine can
     do), sites/NAME.yml and NAME.summary.json. No address, path, query, referrer or user agent of the log is in them.
     """
     from vmtoll import access_log  # noqa: PLC0415 (loads duckdb)
@@ -60,12 +60,14 @@ def from_log(
 def _lines(seen: "Summary") -> Iterator[str]:
     malformed, site, connections, body = seen["malformed"], seen["site"], seen["connections"], seen["body_bytes"]
     yield f"lines:        {seen['lines']:,}, of which {malformed['lines']:,} malformed{_where(seen)}"
-    yield f"time:         {seen['first_at']} to {seen['last_at']}"
+    yield f"time:         {seen['first_at']} to {seen['last_at']}, {seen['covered_s']:,} s"
     second, minute = seen["peak_second"], seen["peak_minute"]
+    busiest = f"the busiest minute {minute['rate_rps']:.4g} (60 s from {minute['start']}), " if minute else ""
     yield (
-        f"rate:         {seen['rate_mean_rps']:.3g} requests/s on average; the busiest minute {minute['rate_rps']:.3g} "
-        f"({minute['start']}), the busiest second {second['requests']} ({second['start']})"
+        f"rate:         {seen['rate_mean_rps']:.3g} requests/s on average; {busiest}the busiest second "
+        f"{second['requests']} ({second['start']})"
     )
+    yield from _plan(seen)
     yield from _by_hour(seen["hours"])
     yield (
         f"connections:  {connections['requests_per_connection_mean']:.3g} requests each on average (median "
@@ -99,6 +101,21 @@ def _lines(seen: "Summary") -> Iterator[str]:
         )
 
 
+def _plan(seen: "Summary") -> Iterator[str]:
+    """The rate to plan for, and what it leaves out."""
+    plan, second = seen["plan"], seen["peak_second"]
+    if seen["peak_minute"] is None:
+        yield (
+            f"warning:      the log covers {seen['covered_s']} s, which is no minute; the workload has its mean rate, "
+            "not a peak; give a log that covers the busiest hour of a week"
+        )
+        return
+    yield (
+        f"plan for:     {plan['rate_rps']:.4g} requests/s, the busiest minute; plan for the busiest second "
+        f"({second['requests'] / plan['rate_rps']:.3g} times as many) only if your objective holds for each second"
+    )
+
+
 def _where(seen: "Summary") -> str:
     """The first malformed lines, by file (its place among the arguments) and line."""
     first = seen["malformed"]["first"]
@@ -108,9 +125,11 @@ def _where(seen: "Summary") -> str:
 
 def _by_hour(hours: "Sequence[Summary]") -> Iterator[str]:
     """The mean rate of each hour of the day that the log has, over all its days; eight hours a line."""
-    rates: dict[str, list[float]] = {}
+    totals: dict[str, list[int]] = {}
     for hour in hours:
-        rates.setdefault(hour["start"][11:13], []).append(hour["rate_rps"])
-    cells = [f"{hour}h {sum(each) / len(each):<7.3g}" for hour, each in sorted(rates.items())]
+        total = totals.setdefault(hour["start"][11:13], [0, 0])
+        total[0] += hour["requests"]
+        total[1] += hour["covered_s"]
+    cells = [f"{hour}h {requests / covered_s:<7.3g}" for hour, (requests, covered_s) in sorted(totals.items())]
     for first in range(0, len(cells), 8):
         yield f"{'' if first else 'by hour UTC:':13} {' '.join(cells[first : first + 8]).rstrip()}"

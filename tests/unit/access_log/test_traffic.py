@@ -1,0 +1,58 @@
+"""Rates of a log: every window that a rate is of lies within the log."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.logs import BEGIN_S, Hit, write
+from vmtoll.access_log.read import database, read
+from vmtoll.access_log.traffic import Summary, traffic
+
+
+def seen(log: Path, times_s: Sequence[int]) -> Summary:
+    with database() as db:
+        read(db, [write(log, [Hit(at_s) for at_s in times_s])], lambda said: None)
+        return traffic(db, 5)
+
+
+@pytest.mark.parametrize("begin_s", [25, 55, 0, 3595])
+@pytest.mark.parametrize("seconds", [1, 10, 59])
+def test_a_log_below_a_minute_has_no_busiest_minute(tmp_path: Path, begin_s: int, seconds: int) -> None:
+    """Wherever the edges of the clock's minutes and hours lie, each rate is that of the log: 20 requests a second."""
+    found = seen(tmp_path / "a.log", [BEGIN_S + begin_s + second for second in range(seconds) for _ in range(20)])
+    assert found["covered_s"] == seconds
+    assert found["peak_minute"] is None
+    assert (found["plan"]["window_s"], found["plan"]["rate_rps"]) == (seconds, 20)
+    assert found["rate_mean_rps"] == found["peak_second"]["rate_rps"] == 20
+    assert {hour["rate_rps"] for hour in found["hours"]} == {20}
+
+
+@pytest.mark.parametrize("edge_s", [0, 7, 15, 30, 59])
+def test_a_peak_over_an_edge_of_the_clock_is_whole(tmp_path: Path, edge_s: int) -> None:
+    """A minute of 30 requests a second among ten of one."""
+    quiet = [BEGIN_S + second for second in range(600)]
+    busy = [BEGIN_S + 240 + edge_s + second for second in range(60) for _ in range(29)]
+    minute = seen(tmp_path / "a.log", sorted(quiet + busy))["peak_minute"]
+    assert (minute["requests"], minute["window_s"], minute["rate_rps"]) == (1800, 60, 30)
+    assert minute["start"] == f"2026-03-01T10:04:{edge_s:02}Z"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_busiest_minute_is_the_busiest_of_all(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    times = sorted(BEGIN_S + int(rng.betavariate(2, 3) * 400) for _ in range(rng.choice([5, 300])))
+    found, counts = seen(tmp_path / "a.log", times), Counter(times)
+    starts = range(times[0], times[-1] - 58)
+    assert found["peak_minute"]["requests"] == max(sum(counts[s + i] for i in range(60)) for s in starts)
+    assert found["peak_second"]["requests"] == max(counts.values())
+
+
+def test_an_hour_at_the_edge_of_a_log_is_of_the_time_that_it_covers(tmp_path: Path) -> None:
+    found = seen(tmp_path / "a.log", [BEGIN_S + 3000 + second // 2 for second in range(2 * 1200)])
+    assert [(h["start"][11:16], h["covered_s"], h["rate_rps"]) for h in found["hours"]] == [
+        ("10:00", 600, 2),
+        ("11:00", 600, 2),
+    ]
