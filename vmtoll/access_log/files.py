@@ -15,6 +15,7 @@ EMPTY = """at_s IS NOT NULL AND (
     OR (method = 'GET' AND status IN (200, 204, 206) AND body_bytes = 0 ))"""
 _LEFT_OUT = f"""
 SELECT CASE WHEN NOT is_http THEN 'not_http' WHEN method = 'other' THEN 'other_methods'
+            WHEN status = 0 THEN 'unanswered'
             WHEN status < 400 THEN 'redirects_and_others' WHEN status < 500 THEN 'client_errors'
             ELSE 'server_errors' END AS why, count(*)
 FROM answers WHERE at_s IS NOT NULL AND NOT (({BODY}) OR ({EMPTY})) GROUP BY why ORDER BY why

@@ -13,7 +13,7 @@ import yaml
 
 from vmtoll.access_log.files import File, Objects, draw
 from vmtoll.access_log.read import Lines, database, read
-from vmtoll.access_log.traffic import Summary, traffic
+from vmtoll.access_log.traffic import ANSWERED, Summary, one_row, traffic
 from vmtoll.files import write_durably
 from vmtoll.model.errors import LogError
 
@@ -62,6 +62,12 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
         lines = read(db, logs, tell)
         tell(f"{lines.total:,} lines read; counting")
         seen = traffic(db, options.idle_s)
+        (unsized,) = one_row(db, f"SELECT count(*) FROM answers WHERE {ANSWERED} AND body_bytes = 0")
+        if unsized and not seen["body_bytes"]["answers"]:
+            raise LogError(
+                f"{', '.join(map(str, logs))}: none of {unsized:,} answers to GET requests has a size; let the server "
+                "log the octets of bodies, and give a log from then on"
+            )
         site = _site_of(db, options.lines, options.largest_bytes or seen["body_bytes"].get("p100", 1))
         if site.deviates and options.largest_bytes:
             uncut = _site_of(db, options.lines, seen["body_bytes"]["p100"])
@@ -174,15 +180,18 @@ def _free(output: Path, name: str) -> list[Path]:
 
 
 def _summary(logs: int, lines: Lines, seen: Summary, site: _Site, options: Options) -> Summary:
-    malformed = [{"log": log, "line": line} for log, line in lines.first_malformed]
+    malformed = {
+        "lines": lines.malformed, "share": lines.malformed / lines.total,
+        "first": [line._asdict() for line in lines.first_malformed],
+    }  # fmt: skip
     described = {
         "files": len(site.files), "lines": site.lines, "has_fewer_lines": site.has_fewer_lines,
         "total_bytes": site.total_bytes, "body_bytes_mean": site.mean_bytes, "mean_body_deviates": site.deviates,
-        "misjudged": site.misjudged, "of": {**site.facts, "share": site.facts["requests"] / seen["requests"]},
+        "misjudged": site.misjudged, "of": {**site.facts, "share": site.facts["requests"] / lines.total},
     }  # fmt: skip
     return {
         "name": options.name, "logs": logs, "lines": lines.total,
-        "malformed": {"lines": lines.malformed, "first": malformed}, **seen, "site": described,
+        "formats": lines.formats, "malformed": malformed, **seen, "site": described,
     }  # fmt: skip
 
 

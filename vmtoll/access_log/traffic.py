@@ -12,7 +12,8 @@ Summary = dict[str, Any]  # what NAME.summary.json holds, or a part of it
 MINUTE_S, HOUR_S = 60, 3600
 PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
 # A file's own answers; the sizes of others say nothing about files.
-BODY = "at_s IS NOT NULL AND method = 'GET' AND status IN (200, 206) AND body_bytes > 0"
+ANSWERED = "at_s IS NOT NULL AND method = 'GET' AND status IN (200, 206)"
+BODY = f"{ANSWERED} AND body_bytes > 0"
 
 
 def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
@@ -30,7 +31,7 @@ def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     return {
         "requests": requests, "first_at": _time(first_s), "last_at": _time(last_s), "covered_s": covered_s,
         "rate_mean_rps": requests / covered_s,
-        "peak_second": _peak(db, 1, last_s), "peak_minute": minute, "plan": minute or whole,
+        "peak_second": _peak(db, 1, last_s, per_s=10), "peak_minute": minute, "plan": minute or whole,
         "hours": list(_hours(db, first_s, last_s)),
         "status": {str(status): n for status, n in db.execute(_STATUSES).fetchall()},
         "not_modified_share": unchanged / requests, "connections": connections(db, idle_s), "body_bytes": _bodies(db),
@@ -107,16 +108,20 @@ def _hours(db: duckdb.DuckDBPyConnection, first_s: int, last_s: int) -> Iterator
         yield {"start": _time(start_s), "requests": n, "covered_s": covered_s, "rate_rps": n / covered_s}
 
 
-def _peak(db: duckdb.DuckDBPyConnection, window_s: int, last_s: int) -> Summary:
-    """The busiest of all windows of `window_s` seconds within the log, which begin at any second."""
-    query = f"""
-        SELECT at_s, sum(n) OVER (ORDER BY at_s RANGE BETWEEN CURRENT ROW AND {window_s - 1} FOLLOWING) AS most
-        FROM (SELECT at_s, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY at_s)
-        ORDER BY most DESC, at_s LIMIT 1
+def _peak(db: duckdb.DuckDBPyConnection, window_s: int, last_s: int, per_s: int = 1) -> Summary:
+    """The busiest of all windows of `window_s` seconds within the log, which begin at any of `per_s` parts of a second.
+
+    Such parts are tenths; a log of whole seconds has the first of each alone.
     """
-    start_s, n = one_row(db, query)
-    start_s = min(start_s, last_s + 1 - window_s)  # a window beyond the log's end would be covered in part
-    return {"start": _time(start_s), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
+    query = f"""
+        SELECT slot, sum(n) OVER (ORDER BY slot RANGE BETWEEN CURRENT ROW AND {window_s * per_s - 1} FOLLOWING) AS most
+        FROM (SELECT at_s * {per_s} + tenth * {per_s} // 10 AS slot, count(*) AS n
+              FROM answers WHERE at_s IS NOT NULL GROUP BY slot)
+        ORDER BY most DESC, slot LIMIT 1
+    """
+    start, n = one_row(db, query)
+    start = min(start, (last_s + 1 - window_s) * per_s)  # a window beyond the log's end would be covered in part
+    return {"start": _time(start / per_s), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
 
 
 def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:
@@ -145,5 +150,6 @@ def one_row(db: duckdb.DuckDBPyConnection, query: str, **values: object) -> tupl
     return tuple(row)
 
 
-def _time(at_s: int) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _time(at_s: float) -> str:
+    text = datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+    return text.removesuffix(".000") + "Z"

@@ -14,6 +14,8 @@ from vmtoll.shell import say
 if TYPE_CHECKING:
     from vmtoll.access_log.traffic import Summary
 
+MALFORMED_TOLD = 0.01  # of the lines; above it is a warning
+
 app = typer.Typer(cls=Group, help="Create workloads from access logs.", epilog=epilog("workload"), no_args_is_help=True)
 
 
@@ -21,7 +23,7 @@ app = typer.Typer(cls=Group, help="Create workloads from access logs.", epilog=e
 def from_log(
     logs: Annotated[
         list[Path],
-        typer.Argument(help="Access logs in the combined format, plain, .gz or .zst; a series in any order."),
+        typer.Argument(help="Access logs in any usual format, plain, .gz or .zst; a series in any order."),
     ],
     output: Annotated[Path, typer.Option(help="Output folder (use workloads/ so that `vmtoll run` finds them).")],
     name: Annotated[str, typer.Option(help="Name of the workload and of its site.")] = "from-log",
@@ -60,6 +62,14 @@ def from_log(
 def _lines(seen: "Summary") -> Iterator[str]:
     malformed, site, connections, body = seen["malformed"], seen["site"], seen["connections"], seen["body_bytes"]
     yield f"lines:        {seen['lines']:,}, of which {malformed['lines']:,} malformed{_where(seen)}"
+    if malformed["share"] > MALFORMED_TOLD:
+        shapes = ", ".join(f"{line['shape']!r}" for line in malformed["first"])
+        yield (
+            f"warning:      {malformed['share']:.1%} of the lines are malformed, so rates and mix lack them; they "
+            f"have the shapes {shapes}"
+        )
+    shares = (f"{name} {n / seen['requests']:.1%}" for name, n in seen["formats"].items())
+    yield f"format:       {', '.join(shares) if len(seen['formats']) > 1 else next(iter(seen['formats']))}"
     yield f"time:         {seen['first_at']} to {seen['last_at']}, {seen['covered_s']:,} s"
     second, minute = seen["peak_second"], seen["peak_minute"]
     busiest = f"the busiest minute {minute['rate_rps']:.4g} (60 s from {minute['start']}), " if minute else ""
@@ -90,7 +100,7 @@ def _lines(seen: "Summary") -> Iterator[str]:
     )
     left = ", ".join(f"{n:,} {why.replace('_', ' ')}" for why, n in of["left_out"].items())
     cut = f"; {of['cut']:,} bodies cut to the largest size allowed" if of["cut"] else ""
-    yield f"stands for:   {of['share']:.1%} of the requests{f' (left out: {left})' if left else ''}{cut}"
+    yield f"stands for:   {of['share']:.1%} of the lines{f' (left out: {left})' if left else ''}{cut}"
     if misjudged := site["misjudged"]:
         share = site["body_bytes_mean"] / of["body_bytes_mean"]
         yield (

@@ -272,15 +272,28 @@ def test_malformed_lines_are_counted_and_named(tmp_path: Path) -> None:
             good.line.replace("/index.html", '/a\\"b.html'),
             good.line.partition('" 200')[0],
             good.line.replace('" 200 1000', '" 200 12x'),
+            *[good] * 30,
         ],
     )
+    shapes = ["?", '9.9.9.9 - - [9/a/9:9:9:9 +9] "a /a.a a/9.9" 9 9 "-" "a/9.9 (a9; a a9_9) a/9.9"']
     with database() as db:
         lines = read(db, [first, second], lambda said: None)
-    assert (lines.total, lines.malformed) == (15, 7)
-    assert list(lines.first_malformed) == [(1, 3), (2, 2), (2, 3)]
+    assert (lines.total, lines.malformed) == (45, 6)
+    assert list(lines.first_malformed) == [(1, 3, "too long"), (2, 2, shapes[0]), (2, 3, shapes[1])]
     with database() as db:
         lines = read(db, [second], lambda said: None)
-    assert list(lines.first_malformed) == [(1, 2), (1, 3), (1, 4)]
+    assert list(lines.first_malformed) == [(1, 2, shapes[0]), (1, 3, shapes[1]), (1, 4, shapes[1])]
+
+
+@pytest.mark.parametrize(("malformed", "warns"), [(1, False), (2, True)])
+def test_malformed_lines_lower_the_share_and_warn_with_examples(tmp_path: Path, malformed: int, warns: bool) -> None:
+    """Of 100 lines one may be malformed."""
+    lines = [*(Hit(BEGIN_S + i) for i in range(100 - malformed)), *["GET /planted 200"] * malformed]
+    command = [VMTOLL, "workload", "from-log", write(tmp_path / "a.log", lines), "--output", tmp_path / "out"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"stands for:   {100 - malformed}.0% of the lines" in printed
+    assert ("warning:      2.0% of the lines are malformed, " in printed) is warns
+    assert ("have the shapes 'a /a 9', 'a /a 9'" in printed) is warns
 
 
 AGENT_IN = Hit(0).agent
@@ -308,7 +321,12 @@ def test_line_ends_of_either_kind_and_a_last_line_without_one(tmp_path: Path, en
     ("content", "options", "said"),
     [
         ([], {}, "empty; give an access log"),
-        (["hello", "world"], {}, r"no usable line of 2; give an access log in the combined format"),
+        (
+            ["hello", "world"],
+            {},
+            r"line 1 is in no known format \(a\), and so are 2 of 2 lines; each line needs a time,",
+        ),
+        ([Hit(BEGIN_S, body_bytes=0)], {}, "none of 1 answers to GET requests has a size; let the server log"),
         ([Hit(BEGIN_S, method="POST"), Hit(BEGIN_S, status=500)], {}, "none of 2 requests is a GET"),
         ([Hit(BEGIN_S)], {"name": "Über"}, "--name Über: give lower-case letters"),
         ([Hit(BEGIN_S)], {"name": "taken"}, r"taken\.yml exists; remove it, or give another --name"),
@@ -415,7 +433,7 @@ def test_a_site_that_cannot_keep_the_bytes_says_what_it_misjudges(
     ) in done.stdout
     if advice:
         uncut = subprocess.run([*command[:4], "--output", tmp_path / "uncut"], capture_output=True, check=True)
-        assert b"warning" not in uncut.stdout, "the advice is true"
+        assert b"misjudges" not in uncut.stdout, "the advice is true"
 
 
 @pytest.mark.parametrize(

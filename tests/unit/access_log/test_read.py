@@ -52,6 +52,6 @@ def test_lines_of_several_encodings_keep_their_order_and_numbers(tmp_path: Path)
     log = write(tmp_path / "a.log", [*several * 50, b"malformed", *several, b"malformed \xff\x80", good, b"malformed"])
     lines, parsed = rows(log, "status, body_bytes, object")
     assert (lines.total, lines.malformed) == (208, 3)
-    assert list(lines.first_malformed) == [(1, 201), (1, 206), (1, 208)]
+    assert list(lines.first_malformed) == [(1, 201, "a"), (1, 206, "a ??"), (1, 208, "a")]
     assert len(parsed) == 205
     assert len({row[2] for row in parsed}) == 5

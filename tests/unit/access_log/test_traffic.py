@@ -56,3 +56,18 @@ def test_an_hour_at_the_edge_of_a_log_is_of_the_time_that_it_covers(tmp_path: Pa
         ("10:00", 600, 2),
         ("11:00", 600, 2),
     ]
+
+
+def test_the_busiest_second_of_a_log_with_fractions_begins_at_any_tenth(tmp_path: Path) -> None:
+    """Ten requests over the edge of a second, and one in each second around."""
+    times = [
+        "14:00:00.100",
+        "14:00:01.100",
+        *(f"14:00:{1 + n // 10:02}.{n % 10}00" for n in range(15, 25)),
+        "14:00:05.000",
+    ]
+    line = '192.0.2.1 - - [2025-06-03T{}Z] "GET / HTTP/1.1" 200 5000'
+    with database() as db:
+        read(db, [write(tmp_path / "a.log", [line.format(time) for time in times])], lambda said: None)
+        second = traffic(db, 5)["peak_second"]
+    assert second == {"start": "2025-06-03T14:00:02.500Z", "window_s": 1, "requests": 10, "rate_rps": 10}
