@@ -12,6 +12,7 @@ import duckdb
 import yaml
 
 from vmtoll.access_log.files import File, Objects, draw
+from vmtoll.access_log.headers import take_off
 from vmtoll.access_log.read import Lines, database, read
 from vmtoll.access_log.traffic import ANSWERED, Summary, one_row, traffic
 from vmtoll.files import write_durably
@@ -61,6 +62,7 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
     with database() as db:
         lines = read(db, logs, tell)
         tell(f"{lines.total:,} lines read; counting")
+        headers = take_off(db)
         seen = traffic(db, options.idle_s)
         (unsized,) = one_row(db, f"SELECT count(*) FROM answers WHERE {ANSWERED} AND body_bytes = 0")
         if unsized and not seen["body_bytes"]["answers"]:
@@ -77,7 +79,7 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
             f"{', '.join(map(str, logs))}: none of {seen['requests']:,} requests is a GET that was answered with a "
             "file (200, 206 or 304); there is nothing to make a site of"
         )
-    summary = _summary(len(logs), lines, seen, site, options)
+    summary = _summary(len(logs), lines, seen | {"headers": headers}, site, options)
     texts = [*_workloads(summary, options), _site(site.files, summary), json.dumps(summary, indent=1) + "\n"]
     try:
         (output / "sites").mkdir(parents=True, exist_ok=True)

@@ -88,6 +88,11 @@ def _lines(seen: "Summary") -> Iterator[str]:
         if share := connections[f"http_{version}_share"]:
             yield f"HTTP/{version}:       {share:.1%} of the requests"
     yield f"304s:         {seen['not_modified_share']:.1%} of the requests"
+    if headers := seen["headers"]:
+        yield (
+            f"headers:      the log counts them with the bodies ({headers['bodiless_bytes']:,} bytes of an answer "
+            f"without a body); vmtoll took {headers['full_bytes']:,} bytes off each answer with one"
+        )
     if body["answers"]:
         sizes = ", ".join(f"p{p} {body[f'p{p}']:,}" for p in (10, 50, 90, 99))
         yield f"bodies:       {sizes}, largest {body['p100']:,} bytes"
