@@ -5,7 +5,7 @@ sizes and weights, `write` makes the YAML files that the runner reads. Of the lo
 referrers, agents) only hashes are kept, with a new salt each time, in a temporary database; no output has even those.
 """
 
-from vmtoll.access_log.make import Made, Options, from_log
+from vmtoll.access_log.make import DEADLINE_MS, Made, Options, from_log
 from vmtoll.model.errors import LogError
 
-__all__ = ["LogError", "Made", "Options", "from_log"]
+__all__ = ["DEADLINE_MS", "LogError", "Made", "Options", "from_log"]

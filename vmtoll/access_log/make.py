@@ -21,6 +21,7 @@ from vmtoll.model.errors import LogError
 # Every machine holds the site, and its manifest is made in memory.
 LARGEST_SITE_BYTES = 512 * 2**20
 MEAN_BODY_WITHIN = 0.05  # of the log's
+DEADLINE_MS = 50.0  # if the user names none
 _LINK_MBIT = 1000  # that is misjudged where the mean body is not within
 _LINES_WITHIN = 1.05  # of the most lines that fit
 _ROUNDED_UP_BYTES = 2  # the most by which whole bytes, and one byte for an empty body, can raise a mean
@@ -32,6 +33,7 @@ _SUFFIX = {"jpeg": "jpg"}
 class Options:
     """`lines`: of the URL list, fewer where the site would be too large; `idle_s`: see traffic.connections.
 
+    `deadline_ms`: within which users expect an answer; None: 50 ms, which the files' heads say to replace.
     `largest_bytes`: larger bodies are cut to it. None: none is cut, unless the mean body alone would be too large a
     site. `tls`: what wrote the log listened for TLS.
     """
@@ -41,6 +43,7 @@ class Options:
     idle_s: int = 5
     largest_bytes: int | None = None
     tls: bool = False
+    deadline_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -211,13 +214,16 @@ def _workloads(summary: Summary, options: Options) -> Iterator[str]:
     capacity = {"tool": "h2load" if keep_alive else "oha", "users": 10}  # h2load cannot close a connection
     peak = {"crosscheck": "oha", "arrivals": "constant", "rate_rps": float(f"{summary['plan']['rate_rps']:.4g}")}
     sweep = {"shares": [0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0], "capacity": capacity}
-    note = "# Made of an access log, but for deadline_ms: set it to what your users are promised.\n"
+    is_given = options.deadline_ms is not None
+    note = f"# Made of an access log{'' if is_given else ', but for deadline_ms: set it to what your users expect'}.\n"
     for kind, loads, keys in (
         ("rate", f"the rate of {'the busiest minute of a log' if summary['peak_minute'] else 'a whole log'}", peak),
         ("sweep", "rising shares of the closed-loop capacity", sweep),
     ):
         head = {"description": f"requests for the site {name} at {loads}", "kind": kind, "site": name, "tool": "vegeta"}
-        yield note + _yaml(head | keys | {"deadline_ms": 50, "keep_alive": keep_alive} | transport)
+        yield note + _yaml(
+            head | keys | {"deadline_ms": options.deadline_ms or DEADLINE_MS, "keep_alive": keep_alive} | transport
+        )
 
 
 def _site(drawn: Sequence[File], summary: Summary) -> str:

@@ -37,6 +37,13 @@ def from_log(
     tls: Annotated[
         bool, typer.Option("--tls", help="The log's listener speaks TLS. Lines of HTTP/2 or 3 show it anyway.")
     ] = False,
+    deadline_ms: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="Objective of your users in milliseconds, the workloads' `deadline_ms` [default: 50].",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn an access log into a workload and a site of the same sizes, weights and rates.
@@ -47,12 +54,19 @@ def from_log(
     from vmtoll import access_log  # noqa: PLC0415 (loads duckdb)
 
     largest = None if largest_kib is None else largest_kib * 1024
-    options = access_log.Options(name=name, lines=lines, idle_s=idle_s, largest_bytes=largest, tls=tls)
+    options = access_log.Options(
+        name=name, lines=lines, idle_s=idle_s, largest_bytes=largest, tls=tls, deadline_ms=deadline_ms
+    )
     made = access_log.from_log(logs, output, options, say)
     if as_json:
         print(json.dumps(made.summary, indent=1))
         return
     print("\n".join([*_lines(made.summary), *(f"wrote: {file}" for file in made.files)]))
+    if deadline_ms is None:
+        print(
+            f"next: set deadline_ms ({access_log.DEADLINE_MS:g} ms) in {name}.yml and {name}-sweep.yml to the "
+            "objective of your users, which no log has; --deadline-ms writes it"
+        )
     print(
         f"next: name {name} or {name}-sweep under `workloads` of an experiment, and provision the "
         "machines again, for they need the site"

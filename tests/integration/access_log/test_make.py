@@ -495,6 +495,21 @@ def test_without_keep_alive_the_tools_close_too(project: Registry, tmp_path: Pat
         assert load_workloads(name, project)[name].keep_alive is False
 
 
+@pytest.mark.parametrize(("words", "deadline_ms"), [((), 50), (("--deadline-ms", "200"), 200)])
+def test_the_objective_of_the_user_is_that_of_the_workloads(
+    project: Registry, tmp_path: Path, words: tuple[str, ...], deadline_ms: float
+) -> None:
+    log = write(tmp_path / "a.log", day(50))
+    command = [VMTOLL, "workload", "from-log", log, "--output", project.root / "workloads", *words]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for name in ("from-log", "from-log-sweep"):
+        workload = load_workloads(name, project)[name]
+        assert isinstance(workload, RateWorkload | SweepWorkload)
+        assert workload.deadline_ms == deadline_ms
+        assert ("but for deadline_ms" in (project.root / f"workloads/{name}.yml").read_text()) is (not words)
+    assert ("next: set deadline_ms (50 ms) in from-log.yml and from-log-sweep.yml" in printed) is (not words)
+
+
 def test_the_experiment_of_the_page_on_planning_fits_what_is_made_of_a_log(project: Registry, tmp_path: Path) -> None:
     """The page's own commands: the workload gets the name that one gives, the shell writes what the next one says."""
     page = (PROJECT / "docs" / "planning.md").read_text(encoding="utf-8")
