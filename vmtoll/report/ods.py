@@ -9,11 +9,13 @@ import json
 import math
 import numbers as abstract
 import re
+import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pandas as pd
@@ -68,16 +70,25 @@ def write_ods(run: Run, analysis: RunAnalysis) -> Path:
 
 
 def write_sheets(path: Path, sheets: Iterable[Sheet]) -> None:
-    """Write (name, rows) pairs as one spreadsheet; the mimetype comes first and uncompressed, as the format asks."""
+    """Write (name, rows) pairs as one spreadsheet; the mimetype comes first and uncompressed, as the format asks.
+
+    The XML goes through a temporary file: where its size is known, and below 2 GiB, the ZIP is a plain one, without the
+    fields of ZIP64, which some readers do not know.
+    """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr(zipfile.ZipInfo("mimetype", EPOCH), MIMETYPE, zipfile.ZIP_STORED)
         archive.writestr(_deflated("META-INF/manifest.xml"), _MANIFEST)
-        with archive.open(_deflated("content.xml"), "w", force_zip64=True) as content:
-            content.write(_HEAD.encode())
+        with TemporaryFile(dir=path.parent) as xml:
+            xml.write(_HEAD.encode())
             for name, rows in sheets:
                 for chunk in _sheet(name, rows):
-                    content.write(chunk.encode("utf-8", "replace"))
-            content.write(_TAIL.encode())
+                    xml.write(chunk.encode("utf-8", "replace"))
+            xml.write(_TAIL.encode())
+            content = _deflated("content.xml")
+            content.file_size = xml.tell()
+            xml.seek(0)
+            with archive.open(content, "w") as handle:
+                shutil.copyfileobj(xml, handle)
 
 
 def csv_rows(path: Path, columns: Fields) -> Iterator[Row]:
@@ -102,15 +113,18 @@ def _deflated(name: str) -> zipfile.ZipInfo:
 
 
 def _sheet(name: str, rows: Iterable[Row]) -> Iterator[str]:
-    yield f'<table:table table:name="{_attribute(name)}">'
+    """Parts of a table. By the schema of OpenDocument it has columns, a row and in each row a cell."""
     remaining = iter(rows)
+    heading = list(next(remaining, ())) or [None]
+    yield f'<table:table table:name="{_attribute(name)}"><table:table-column'
+    yield f' table:number-columns-repeated="{len(heading)}"/>{_row(heading)}'
     while chunk := list(islice(remaining, ROWS_PER_WRITE)):
         yield "".join([_row(row) for row in chunk])
     yield "</table:table>"
 
 
 def _row(row: Row) -> str:
-    cells = "".join([_CELLS.get(type(value), _other)(value) for value in row])
+    cells = "".join([_CELLS.get(type(value), _other)(value) for value in row]) or _EMPTY
     return f"<table:table-row>{cells}</table:table-row>"
 
 

@@ -68,8 +68,33 @@ def test_package(tmp_path: Path) -> None:
         assert archive.read("mimetype").decode() == MIMETYPE
         for name in ("content.xml", "META-INF/manifest.xml"):
             ElementTree.fromstring(archive.read(name))
+        # No field of ZIP64 (version 4.5), which some readers do not know.
+        assert {(info.extract_version, info.extra) for info in archive.infolist()} == {(20, b"")}
     before = path.read_bytes()
     assert _write(path.parent).read_bytes() == before
+
+
+TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+
+
+@pytest.mark.parametrize("awkward", [False, True])
+def test_every_table_is_what_the_schema_asks_for(tmp_path: Path, awkward: bool) -> None:
+    """OpenDocument 1.2, 9.1.2 to 9.1.4: columns first, then rows of one cell or more."""
+    path = tmp_path / "awkward.ods"
+    if awkward:
+        write_sheets(path, [("empty", []), ("no cells", [[]]), ("rows without cells", [["a", "b"], [], ["c"]])])
+    else:
+        path = _write(make_run(tmp_path, Truth({"nginx": 0.9})))
+    with zipfile.ZipFile(path) as archive:
+        tables = ElementTree.fromstring(archive.read("content.xml")).findall(f".//{TABLE}table")
+    assert len(tables) == (3 if awkward else 4)
+    for table in tables:
+        columns, *rows = table
+        assert columns.tag == f"{TABLE}table-column"
+        assert columns.get(f"{TABLE}number-columns-repeated") == str(len(rows[0]))
+        assert {row.tag for row in rows} == {f"{TABLE}table-row"}
+        assert min(len(row) for row in rows) >= 1
+        assert {cell.tag for row in rows for cell in row} == {f"{TABLE}table-cell"}
 
 
 def test_awkward_cells(tmp_path: Path) -> None:
