@@ -13,7 +13,13 @@ from vmtoll.shell import say
 def publish(
     folder: RunArgument,
     output: Annotated[Path, typer.Option(help="Folder of the bundle; an earlier bundle there is replaced.")],
-    author: Annotated[list[str] | None, typer.Option(help="Author to cite (repeatable).")] = None,
+    author: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'GIVEN FAMILY <ORCID>'",
+            help="Author to cite, with or without ORCID; also 'Family, Given' and '{Organization}' (repeatable).",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a run as a data package without machine names, for others to read, check, cite and re-run."""

@@ -13,6 +13,7 @@ from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError
 from vmtoll.model.trial import TrialRecord, to_json
 from vmtoll.publish import package, scrub, tables
+from vmtoll.publish.authors import Author, author_of
 from vmtoll.publish.package import PACKAGE, TABLES
 from vmtoll.publish.seal import SUMS, seal, verify
 from vmtoll.report.disclosure import write_disclosure
@@ -28,8 +29,10 @@ def publish(
     """Write the bundle of a complete run to `output`; the same run gives the same bytes. Returns `output`.
 
     It is written under another name and renamed at the end: what was interrupted never looks finished, and ^C leaves
-    nothing behind. An earlier bundle is replaced, any other folder is refused. Raises LoadError.
+    nothing behind. An earlier bundle is replaced, any other folder is refused. `authors`: see `author_of`. Raises
+    LoadError, and UserError for an author.
     """
+    named = [author_of(text) for text in authors]
     output = output.resolve()
     if (run_dir / SUMS).exists():
         raise LoadError(f"{run_dir}: a bundle already; give a run, results/<experiment>/<run-id>")
@@ -39,7 +42,7 @@ def publish(
     _may_write(output)
     with replacing(output) as draft:
         draft.mkdir(parents=True)
-        _fill(draft, run, authors, say)
+        _fill(draft, run, named, say)
         say("checking every row against its schema")
         package.validate(draft)
         seal(draft)
@@ -68,7 +71,7 @@ def _may_write(output: Path) -> None:
         raise LoadError(f"{error}; choose another --output, or remove {output}") from None
 
 
-def _fill(folder: Path, run: Run, authors: Sequence[str], say: Callable[[str], None]) -> None:
+def _fill(folder: Path, run: Run, authors: Sequence[Author], say: Callable[[str], None]) -> None:
     if not (run.path / scrub.PRIVATE).exists():
         say(f"{run.path} has no {scrub.PRIVATE}: read the texts, no user and no host name is known for certain")
     names = scrub.roles(run.hosts)
@@ -102,13 +105,13 @@ def _without_histograms(record: TrialRecord) -> TrialRecord:
     )
 
 
-def _scrubbed(run: Run, names: dict[str, str], authors: Sequence[str]) -> Run:
+def _scrubbed(run: Run, names: dict[str, str], authors: Sequence[Author]) -> Run:
     """The run without names: what is derived from it can name nothing either. The authors stand for who ran it."""
     scrubber = scrub.scrubber_of(run)
     domains = scrub.domains(run, scrubber)
     return replace(
         run,
-        manifest=scrub.manifest(run, scrubber, ", ".join(authors)),
+        manifest=scrub.manifest(run, scrubber, ", ".join(author.name for author in authors)),
         hosts={names[name]: scrub.facts(facts, scrubber, domains) for name, facts in run.hosts.items()},
         records=tuple(scrub.record(record, scrubber) for record in run.records),
     )

@@ -13,6 +13,7 @@ from vmtoll.analysis.run import TRIALS, Run
 from vmtoll.analysis.schema import fields, schema
 from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import RunAnalysis
+from vmtoll.publish.authors import Author
 from vmtoll.publish.seal import digest
 from vmtoll.report.tables import HOST_FACTS
 from vmtoll.report.words import KVM_HARDWARE, sentence
@@ -38,7 +39,7 @@ _DOCUMENTS = (
 )  # fmt: skip
 
 
-def write(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[str]) -> None:
+def write(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[Author]) -> None:
     """Write the four documents into a folder that holds the tables already. `run` is scrubbed."""
     described = _datapackage(folder, run, analysis, authors)
     text = json.dumps(described, indent=1, ensure_ascii=False)
@@ -74,7 +75,7 @@ def _abstract(run: Run, analysis: RunAnalysis) -> str:
     return f"{run.manifest.experiment.question} {sentence(analysis)}"
 
 
-def _datapackage(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[str]) -> Resource:
+def _datapackage(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[Author]) -> Resource:
     resources = [
         *map(_table, TABLES),
         *map(_large_table, LARGE_TABLES),
@@ -89,7 +90,7 @@ def _datapackage(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequenc
         "title": _title(run),
         "description": _abstract(run, analysis),
         "version": "1.0.0", "created": run.manifest.ended_at or run.manifest.started_at, "licenses": [LICENCE],
-        "contributors": [{"title": author, "roles": ["author"]} for author in authors],
+        "contributors": [author.contributor for author in authors],
         "keywords": KEYWORDS, "resources": resources,
     }  # fmt: skip
 
@@ -120,12 +121,12 @@ def _schema(table: str) -> Mapping[str, object]:
     return {**schema(table), "fields": columns}
 
 
-def _citation(run: Run, analysis: RunAnalysis, authors: Sequence[str]) -> str:
+def _citation(run: Run, analysis: RunAnalysis, authors: Sequence[Author]) -> str:
     """Citation File Format 1.2.0."""
     content = {
         "cff-version": "1.2.0", "message": "Please cite this data set as below.", "type": "dataset",
         "title": _title(run), "abstract": _abstract(run, analysis),
-        "authors": [{"name": author} for author in authors], "version": run.manifest.run_id,
+        "authors": [author.citation for author in authors], "version": run.manifest.run_id,
         "date-released": (run.manifest.ended_at or run.manifest.started_at)[:10],
         "license": LICENCE["name"], "keywords": KEYWORDS,
     }  # fmt: skip

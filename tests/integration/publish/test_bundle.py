@@ -221,7 +221,7 @@ def test_every_figure_has_a_column() -> None:
 def test_the_bundle_can_be_cited(bundle: Path, copy: Path) -> None:
     citation = yaml.safe_load((bundle / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["cff-version"] == "1.2.0"
-    assert citation["authors"] == [{"name": "A. Author"}]
+    assert citation["authors"] == [{"family-names": "Author", "given-names": "A."}]
     assert citation["license"] == _package(bundle)["licenses"][0]["name"] == "CC-BY-4.0"
     assert citation["version"] == DEMO.name
     assert citation["date-released"] == f"{DEMO.name[:4]}-{DEMO.name[4:6]}-{DEMO.name[6:8]}"
