@@ -7,7 +7,7 @@ import typer
 import yaml
 
 from vmtoll.commands.answer import answer
-from vmtoll.commands.options import JsonOption, RunArgument
+from vmtoll.commands.options import JsonOption, RunArgument, RunOutputOption
 from vmtoll.model.errors import UserError
 
 
@@ -18,15 +18,19 @@ def notebook(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Override a notebook parameter (repeatable)."),
     ] = None,
+    output: RunOutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a notebook of analysis/notebooks on a run, without a browser, and write its page next to the report.
 
     Its cell `parameters` has what can be set: `vmtoll notebook capacity RUN --set RATE_RPS=500`.
     """
+    from vmtoll.publish.seal import check_writable  # noqa: PLC0415
     from vmtoll.report.notebook import execute  # noqa: PLC0415 (loads the analysis)
 
-    answer({"notebook": execute(name, folder, dict(map(_parameter, chosen or [])))}, as_json=as_json)
+    check_writable(output or folder, "write elsewhere: --output FOLDER")
+    page = execute(name, folder, dict(map(_parameter, chosen or [])), output)
+    answer({"notebook": page}, as_json=as_json)
 
 
 def _parameter(text: str) -> tuple[str, Any]:

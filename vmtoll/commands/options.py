@@ -21,6 +21,14 @@ def _until_of(text: str) -> Until:
         ) from None
 
 
+def _resumable(folder: Path | None) -> Path | None:
+    from vmtoll.publish.seal import check_writable  # noqa: PLC0415 (few commands need it)
+
+    if folder:
+        check_writable(folder, "resume the run that it was published from, or measure again: vmtoll replay")
+    return folder
+
+
 InventoryOption = Annotated[
     Path | None,
     typer.Option(
@@ -49,11 +57,16 @@ UntilOption = Annotated[
     ),
 ]
 ResumeOption = Annotated[
-    Path | None, typer.Option(help="Folder of an interrupted run to resume.", exists=True, file_okay=False)
+    Path | None,
+    typer.Option(help="Folder of an interrupted run to resume.", exists=True, file_okay=False, callback=_resumable),
 ]
 ResultsOption = Annotated[Path, typer.Option(help="Folder that holds the results.")]
 RunArgument = Annotated[
     Path, typer.Argument(help="Folder of a run: results/<experiment>/<run-id>.", exists=True, file_okay=False)
+]
+RunOutputOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder to write to; default: the run's own. A bundle is read-only and needs one."),
 ]
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.", exists=True, file_okay=False)]
 

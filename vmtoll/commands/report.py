@@ -1,10 +1,36 @@
 """The command `report`."""
 
+import shutil
+from pathlib import Path
+
 from vmtoll.commands.conclude import conclude
-from vmtoll.commands.options import JsonOption, RunArgument
+from vmtoll.commands.options import JsonOption, RunArgument, RunOutputOption
+from vmtoll.model.errors import UserError
 
 
-def report(folder: RunArgument, as_json: JsonOption = False) -> None:
-    """Write the report of a run again: analysis.json, report.html, trials.csv, trials.ods."""
-    conclusion = conclude(folder)
+def report(folder: RunArgument, output: RunOutputOption = None, as_json: JsonOption = False) -> None:
+    """Write the report of a run again: analysis.json, report.html, trials.csv, trials.ods.
+
+    With --output, the run is copied there first, without the load tools' raw output.
+    """
+    from vmtoll.publish.seal import check_writable  # noqa: PLC0415
+
+    check_writable(output or folder, "write elsewhere: --output FOLDER")
+    conclusion = conclude(_copied(folder, output) if output else folder)
     print(conclusion.to_json() if as_json else conclusion)
+
+
+def _copied(folder: Path, output: Path) -> Path:
+    """Copy a run, or what a bundle has of one, to a new folder; returns it. Raises LoadError for a damaged bundle."""
+    from vmtoll.files import replacing  # noqa: PLC0415
+    from vmtoll.publish.bundle import open_run  # noqa: PLC0415 (loads the analysis)
+    from vmtoll.publish.package import DESCRIPTION  # noqa: PLC0415
+    from vmtoll.publish.seal import SUMS, is_bundle  # noqa: PLC0415
+
+    if output.exists():
+        raise UserError(f"--output {output}: exists; give a new folder, for the run is copied there")
+    open_run(folder)
+    left_out = (SUMS, *DESCRIPTION) if is_bundle(folder) else ("raw",)
+    with replacing(output) as draft:
+        shutil.copytree(folder, draft, ignore=shutil.ignore_patterns(*left_out))
+    return output

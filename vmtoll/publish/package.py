@@ -19,8 +19,9 @@ from vmtoll.report.tables import HOST_FACTS
 from vmtoll.report.words import KVM_HARDWARE, sentence
 
 TEMPLATES = Path(__file__).parents[1] / "report" / "templates"
+DESCRIPTION = ("datapackage.json", "CITATION.cff", "README.md", "LICENSE")  # what makes a bundle of a run
 TABLES = ("trials", "summaries", "verdicts", "percentiles")
-PACKAGE = "datapackage.json"
+PACKAGE = DESCRIPTION[0]
 LARGE_TABLES = ("samples", "histograms", "seconds")
 LICENCE = {
     "name": "CC-BY-4.0", "title": "Creative Commons Attribution 4.0 International",

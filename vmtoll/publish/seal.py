@@ -36,6 +36,16 @@ def verify(folder: Path) -> None:
             raise LoadError(f"{file}: changed since it was published; its checksum is not that of {SUMS}")
 
 
+def is_bundle(folder: Path) -> bool:
+    return (folder / SUMS).exists()
+
+
+def check_writable(folder: Path, way_out: str) -> None:
+    """Raise LoadError for a bundle: one more file, or a changed one, and no verb would take it for whole."""
+    if is_bundle(folder):
+        raise LoadError(f"{folder}: a bundle is read-only; {way_out}")
+
+
 def digest(file: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as handle:

@@ -42,8 +42,12 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
-def execute(name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None = None) -> Path:
-    """Run a notebook on a run and write `<name>.html`, without its code, into the run's folder; returns its path.
+def execute(
+    name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None = None, output: Path | None = None
+) -> Path:
+    """Run a notebook on a run and write `<name>.html`, without its code, into `output`; returns its path.
+
+    `output` is the run's folder if it is None.
 
     `parameters` take the place of those in its parameters cell. Raises LoadError when there is no such notebook or
     parameter or a cell of it fails; nothing is written then.
@@ -67,13 +71,14 @@ def execute(name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None
                 raise LoadError(error.evalue) from error
             raise LoadError(f"{FOLDER / name}.py: cell {error.exec_count}: {error.ename}: {error.evalue}") from error
         body, _ = HTMLExporter(**PLAIN).from_filename(str(done))  # type: ignore[no-untyped-call]
-    path = run / f"{name}.html"
+    path = (output or run) / f"{name}.html"
     page = environment().get_template("notebook.html.j2")
     text = page.render(
         title=f"{run.name}: {name}", body=Markup(GLOSSARY_LINK.sub("", body)),
         terms=list(dict.fromkeys(GLOSSARY_LINK.findall(body))),
         margin=read_manifest(_folder_of_run(run) / "run.json").experiment.margin,
     )  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
     return path

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.committed_run import DEMO
 from vmtoll.paths import PROJECT
+from vmtoll.publish.seal import verify
 
 
 def vmtoll(*words: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -33,6 +34,33 @@ def test_a_bundle_compares_with_its_own_run(bundle: Path) -> None:
     found = json.loads(vmtoll("compare", DEMO, bundle, "--json").stdout)
     assert found["counts"] == {"reproduced": 4}
     assert all(scenario["other_differences"] == [] for scenario in found["scenarios"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["report BUNDLE", "notebook replication BUNDLE", "notebook replication BUNDLE --output BUNDLE",
+     f"notebook replication {DEMO} --output BUNDLE", "run demo --resume BUNDLE", "run demo --resume BUNDLE --dry-run",
+     "replay BUNDLE --resume BUNDLE"],
+)  # fmt: skip
+def test_a_bundle_is_read_only(bundle: Path, words: str) -> None:
+    refused = vmtoll(*(str(bundle) if word == "BUNDLE" else word for word in words.split()))
+    assert refused.returncode == 2
+    assert f"vmtoll: {bundle}: a bundle is read-only; " in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    verify(bundle)
+
+
+def test_reports_and_notebooks_of_a_bundle_are_written_elsewhere(bundle: Path, tmp_path: Path) -> None:
+    done = vmtoll("report", bundle, "--output", tmp_path / "copy", "--json")
+    assert done.returncode == 0, done.stderr
+    assert all(Path(json.loads(done.stdout)[key]).is_file() for key in ("analysis", "report", "table", "spreadsheet"))
+    assert not (tmp_path / "copy/SHA256SUMS").exists()
+    again = vmtoll("report", bundle, "--output", tmp_path / "copy")
+    assert (again.returncode, again.stderr.count("exists; give a new folder")) == (2, 1)
+    page = vmtoll("notebook", "replication", bundle, "--output", tmp_path / "pages")
+    assert page.stdout == f"notebook: {tmp_path}/pages/replication.html\n"
+    assert vmtoll("notebook", "replication", tmp_path / "copy").returncode == 0
+    verify(bundle)
 
 
 def test_a_result_that_is_not_reproduced_is_an_exit_code(bundle: Path, tmp_path: Path) -> None:
