@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from vmtoll.model.columns import unit_of
 from vmtoll.paths import PROJECT
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
@@ -13,6 +14,11 @@ PAGE = (PROJECT / "docs" / "published-experiments.md").read_text(encoding="utf-8
 PUBLISHED = PROJECT / "results" / "published"
 with (PUBLISHED / "figures.csv").open(encoding="utf-8", newline="") as handle:
     FIGURES = list(csv.DictReader(handle))
+# From the unit of a published figure to that of the metric that a claim is about.
+FACTORS = {
+    ("1/s", "1/s"): 1, ("1", "1"): 1, ("percent", "%"): 1, ("ms", "ms"): 1, ("KiB", "KiB"): 1, ("MB/s", "MB/s"): 1,
+    ("KB/s", "MB/s"): 1e-3, ("byte/s", "MB/s"): 1e-6, ("s", "s"): 1, ("s", "ms"): 1e3,
+}  # fmt: skip
 
 
 def published() -> list[str]:
@@ -52,9 +58,11 @@ def test_the_source_and_the_figures_are_those_of_the_data_package(name: str) -> 
     experiment = at(name, "full").experiment
     if figures:
         assert experiment.source == figures[0]["source"]
-    known = {float(row["value"]) for row in figures}
     for claim in experiment.claims:
-        assert set(claim.published) <= known, claim.says
+        unit = unit_of(claim.metric)
+        known = [float(row["value"]) * FACTORS[row["unit"], unit] for row in figures if (row["unit"], unit) in FACTORS]
+        for value in claim.published:
+            assert any(value == pytest.approx(figure, rel=1e-9) for figure in known), f"{claim.says}: {value} {unit}"
 
 
 @pytest.mark.parametrize("name", sorted({row["experiment"] for row in FIGURES}))
