@@ -6,6 +6,7 @@ import typer
 
 from vmtoll.commands.options import JsonOption, RunArgument
 from vmtoll.model.agreement import Status, to_json
+from vmtoll.model.errors import UserError
 
 if TYPE_CHECKING:
     from vmtoll.analysis.run import Run
@@ -27,6 +28,8 @@ def compare(
     """Compare two runs or bundles: does the second reproduce the first?"""
     from vmtoll.publish.bundle import open_run  # noqa: PLC0415 (loads the analysis)
 
+    if first.resolve() == second.resolve():
+        raise UserError(f"{first} and {second} are one folder; give two runs or bundles")
     raise SystemExit(show(open_run(first), open_run(second), between_runs_pct, as_json=as_json))
 
 

@@ -1,9 +1,11 @@
 """The command `replay`: a published experiment, run again on the available machines."""
 
+import json
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from vmtoll.commands import compare
 from vmtoll.commands.conclude import conclude, judge
 from vmtoll.commands.options import BundleArgument, InventoryOption, JsonOption, ResultsOption, ResumeOption
 from vmtoll.commands.progress import Progress
+from vmtoll.commands.run import print_plan, schedule
 from vmtoll.lab import embedded
 from vmtoll.model.errors import SiteError, UserError
 from vmtoll.model.event import Listener
@@ -24,7 +27,7 @@ from vmtoll.model.site import Site
 from vmtoll.model.trial import METAL
 from vmtoll.model.workload import ClosedWorkload, Workload, listed
 from vmtoll.paths import RESULTS
-from vmtoll.runner.run import run
+from vmtoll.runner.run import Plan, on_machines, plan, run, unmeasured
 from vmtoll.shell import say
 from vmtoll.sites import load_site
 from vmtoll.spec.catalog import Registry
@@ -39,6 +42,7 @@ def replay(
     blocks: Annotated[int | None, typer.Option(min=1, help="Fewer or more blocks than were published.")] = None,
     resume: ResumeOption = None,
     results: ResultsOption = RESULTS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the schedule and the time it will take.")] = False,
     between_runs_pct: compare.BetweenRunsOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,6 +50,13 @@ def replay(
     from vmtoll.publish.bundle import open_bundle, open_run  # noqa: PLC0415 (loads the analysis)
 
     published = open_bundle(folder)
+    if dry_run:
+        planned = preview(published.manifest, inventory, blocks=blocks, resume=resume)
+        if as_json:
+            print(json.dumps(schedule(planned), indent=1, ensure_ascii=False))
+        else:
+            print_plan(planned, resumed=resume is not None)
+        return
     machines = inventory or embedded.require()
     if not inventory:
         embedded.equip(published.manifest.workloads.values(), say)
@@ -71,7 +82,30 @@ def measure_again(
     when nothing is left or the site is another one, VmtollError as every run does.
     """
     registry = registry or Registry()
-    possible = _possible(published, registry, _environments(inventory))
+    with _prepared(published, registry, _environments(inventory), blocks) as (file, project):
+        return run(file, inventory, results, resume, listener=listener, registry=project, judge=judge)
+
+
+def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, resume: Path | None) -> Plan:
+    """The plan of `measure_again`, without contact to a machine; without an inventory, for all environments.
+
+    Raises UserError as `measure_again` does.
+    """
+    registry = Registry()
+    environments = _environments(inventory) if inventory else set(registry.environments())
+    with _prepared(published, registry, environments, blocks) as (file, project):
+        planned = plan(file, project)
+        if inventory:
+            planned = on_machines(planned, inventory, project, None)
+        return unmeasured(planned, resume) if resume else planned
+
+
+@contextmanager
+def _prepared(
+    published: Manifest, registry: Registry, environments: set[str], blocks: int | None
+) -> Iterator[tuple[Path, Registry]]:
+    """A folder with what is possible of the published experiment: the experiment's file, and the folder's registry."""
+    possible = _possible(published, registry, environments)
     if blocks is not None:
         experiment = possible.experiment
         purpose = "smoke" if blocks < SMALLEST_BLOCKS else experiment.purpose
@@ -79,9 +113,7 @@ def measure_again(
         possible = possible.model_copy(update={"experiment": experiment})
     _check_site(published.site, registry)
     with tempfile.TemporaryDirectory(prefix="vmtoll-replay-") as folder:
-        file = _write_project(Path(folder), possible, registry)
-        project = Registry(Path(folder))
-        return run(file, inventory, results, resume, listener=listener, registry=project, judge=judge)
+        yield _write_project(Path(folder), possible, registry), Registry(Path(folder))
 
 
 def _environments(inventory: Path) -> set[str]:

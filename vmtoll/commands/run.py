@@ -71,9 +71,9 @@ def run(
         registry = Registry()
         preview = _previewed(experiment, inventory, registry, limit=limit, scale=scale, resume=resume, until=until)
         if as_json:
-            print(json.dumps(_schedule(preview), indent=1, ensure_ascii=False))
+            print(json.dumps(schedule(preview), indent=1, ensure_ascii=False))
         else:
-            _print_plan(preview, resumed=resume is not None)
+            print_plan(preview, resumed=resume is not None)
         return
     folder = run_one(experiment, inventory, results, limit=limit, scale=scale, resume=resume, until=until)
     conclusion = conclude(folder)
@@ -130,7 +130,7 @@ def _previewed(
     return unmeasured(planned, resume) if resume else planned
 
 
-def _schedule(planned: Plan) -> dict[str, object]:
+def schedule(planned: Plan) -> dict[str, object]:
     """The output of --dry-run, for programs. `total_s`: with `until` the most that it may take."""
     trials = [
         {"block": trial.block, "order": trial.order, "arm": str(trial.arm), "server": trial.scenario.server,
@@ -142,7 +142,7 @@ def _schedule(planned: Plan) -> dict[str, object]:
     return {"trials": trials, "skipped": skipped, "total_s": round(planned.total_s, 1)}
 
 
-def _print_plan(planned: Plan, *, resumed: bool) -> None:
+def print_plan(planned: Plan, *, resumed: bool) -> None:
     from vmtoll.report.words import load_text  # noqa: PLC0415 (loads pandas)
 
     for trial in planned.trials:

@@ -29,7 +29,11 @@ def lines(result: RunComparison) -> Iterator[str]:
                 yield f"        {metric_reason(metric)}"
         if scenario.other_differences and not scenario.facts:
             yield f"    other differences: {', '.join(fact.fact for fact in scenario.other_differences)}"
-    yield ", ".join(f"{count} {STATUSES[status]}" for status, count in result.counts.items())
+    statuses = STATUSES
+    if result.published.run_id == result.again.run_id:
+        statuses = STATUSES | {Status.REPRODUCED: "identical"}
+        yield f"both are run {result.published.run_id}: that its copies agree reproduces nothing"
+    yield ", ".join(f"{count} {statuses[status]}" for status, count in result.counts.items())
 
 
 def scenario_reason(scenario: ScenarioResult) -> str:

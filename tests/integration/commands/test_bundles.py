@@ -30,7 +30,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_bundle_compares_with_its_own_run(bundle: Path) -> None:
     done = vmtoll("compare", bundle, DEMO)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "4 reproduced"
+    said = [f"both are run {DEMO.name}: that its copies agree reproduces nothing", "4 identical"]
+    assert done.stdout.splitlines()[-2:] == said
     found = json.loads(vmtoll("compare", DEMO, bundle, "--json").stdout)
     assert found["counts"] == {"reproduced": 4}
     assert all(scenario["other_differences"] == [] for scenario in found["scenarios"])
@@ -60,6 +61,25 @@ def test_reports_and_notebooks_of_a_bundle_are_written_elsewhere(bundle: Path, t
     page = vmtoll("notebook", "replication", bundle, "--output", tmp_path / "pages")
     assert page.stdout == f"notebook: {tmp_path}/pages/replication.html\n"
     assert vmtoll("notebook", "replication", tmp_path / "copy").returncode == 0
+    verify(bundle)
+
+
+def test_a_run_is_not_compared_with_itself() -> None:
+    done = vmtoll("compare", DEMO, DEMO / "." / ".." / DEMO.name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "are one folder; give two runs or bundles" in done.stderr
+
+
+def test_a_replay_shows_its_schedule_first(bundle: Path) -> None:
+    """Without machines: for all environments that the published run had."""
+    done = vmtoll("replay", bundle, "--dry-run", "--blocks", "2")
+    assert done.returncode == 0, done.stderr
+    *trials, total = done.stdout.splitlines()
+    assert len(trials) == 2 * 2 * (2 * 2 + 1)
+    assert total.startswith("20 trials, about ")
+    schedule = json.loads(vmtoll("replay", bundle, "--dry-run", "--blocks", "2", "--json").stdout)
+    assert {trial["arm"] for trial in schedule["trials"]} >= {"metal"}
+    assert len(schedule["trials"]) == 20
     verify(bundle)
 
 
