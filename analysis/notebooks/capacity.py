@@ -78,7 +78,7 @@ laws = pd.DataFrame(
     | {"text": scaling_text(s)}
     for s in found.scaling
 )
-table(laws) if len(laws) else print("This run has no such sweep.")
+table(laws)
 
 # %% [markdown]
 # ## Other rates

@@ -15,6 +15,8 @@ import pandas as pd
 import papermill
 from markupsafe import Markup
 from nbconvert import HTMLExporter
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 from traitlets.config import Config
 
 from vmtoll.analysis.run import Run, load_run, read_manifest
@@ -57,7 +59,7 @@ def execute(
     run = Path(run_dir).resolve()
     with tempfile.TemporaryDirectory() as folder:
         source, done = Path(folder) / "source.ipynb", Path(folder) / "done.ipynb"
-        jupytext.write(jupytext.read(FOLDER / f"{name}.py"), source)
+        jupytext.write(_as_script(jupytext.read(FOLDER / f"{name}.py"), name), source)
         chosen = dict(parameters or {})
         if chosen:
             _check(FOLDER / f"{name}.py", papermill.inspect_notebook(source), chosen)
@@ -70,7 +72,9 @@ def execute(
             if error.ename == LoadError.__name__:
                 raise LoadError(error.evalue) from error
             raise LoadError(f"{FOLDER / name}.py: cell {error.exec_count}: {error.ename}: {error.evalue}") from error
-        body, _ = HTMLExporter(**PLAIN).from_filename(str(done))  # type: ignore[no-untyped-call]
+        body, _ = HTMLExporter(**PLAIN).from_notebook_node(  # type: ignore[no-untyped-call]
+            _without_empty_sections(jupytext.read(done))
+        )
     path = (output or run) / f"{name}.html"
     page = environment().get_template("notebook.html.j2")
     text = page.render(
@@ -82,6 +86,36 @@ def execute(
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
     return path
+
+
+def _as_script(notebook: NotebookNode, name: str) -> NotebookNode:
+    """The notebook with `__file__`, as a script has it: DuckDB, in Jupyter, asks for a progress bar's package."""
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    first.source = f"__file__ = {name + '.py'!r}\n{first.source}"
+    return notebook
+
+
+def _without_empty_sections(notebook: NotebookNode) -> NotebookNode:
+    """The notebook without headings, and what follows them, under which no cell shows anything; it says which."""
+    sections: list[list[NotebookNode]] = [[]]
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            sections.append([])
+        sections[-1].append(cell)
+    title, *rest = sections
+    empty = [section for section in rest if not any(_shows(cell) for cell in section)]
+    notebook.cells = [*title, *(cell for section in rest if section not in empty for cell in section)]
+    if empty:
+        headings = "; ".join(section[0].source.partition("\n")[0].removeprefix("## ") for section in empty)
+        text = f"This run has nothing to show for: {headings}."
+        notebook.cells.append(new_markdown_cell(text))  # type: ignore[no-untyped-call]
+    return notebook
+
+
+def _shows(cell: NotebookNode) -> bool:
+    """Return whether a cell has an output that a reader sees."""
+    outputs = cell.get("outputs", ())
+    return any(str(output.get("text") or output.get("data", {}).get("text/html", "")).strip() for output in outputs)
 
 
 def _check(file: Path, declared: Mapping[str, Mapping[str, str]], parameters: Mapping[str, Any]) -> None:
@@ -130,10 +164,10 @@ def _warned(run: Run) -> Run:
 
 
 def charts(run: Run, analysis: RunAnalysis, names: Collection[str]) -> Shown:
-    """The charts of these files of vmtoll/report/charts, in the order of the report; says so when there are none."""
+    """The charts of these files of vmtoll/report/charts, in the order of the report."""
     with style():
         page = "".join(_figure(chart) for _, chart in draw_all(run, analysis, names))
-    return Shown(page or f"<p>This run has nothing to draw for: {escape(', '.join(names))}.</p>")
+    return Shown(page)
 
 
 def paragraphs(sentences: Iterable[str]) -> Shown:
@@ -143,11 +177,13 @@ def paragraphs(sentences: Iterable[str]) -> Shown:
 
 def tables(parts: Iterable[tuple[str, pd.DataFrame]]) -> Shown:
     """Each table under its heading."""
-    return Shown("".join(f"<h3>{escape(heading)}</h3>{table(frame).html}" for heading, frame in parts))
+    return Shown("".join(f"<h3>{escape(heading)}</h3>{table(frame).html}" for heading, frame in parts if len(frame)))
 
 
 def table(frame: pd.DataFrame) -> Shown:
-    """All rows of a table, without the index and with nothing cut short; four digits of each number."""
+    """All rows of a table, without the index and with nothing cut short; four digits of each number. Empty without."""
+    if not len(frame):
+        return Shown("")
     with pd.option_context("display.max_colwidth", None):
         inner = frame.to_html(index=False, border=0, justify="left", na_rep="–", float_format="{:,.4g}".format)
     scroll = "class='scroll' tabindex='0' role='group' aria-label='Table' style='overflow-x:auto'"

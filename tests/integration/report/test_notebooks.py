@@ -20,6 +20,8 @@ from tests.support.synthetic_run import Truth, closed, make_run, share
 from vmtoll.cli import main
 from vmtoll.model.errors import LoadError
 from vmtoll.model.hardware import Hardware
+from vmtoll.model.load import Load
+from vmtoll.publish.bundle import publish
 from vmtoll.report.notebook import FOLDER, GLOSSARY_PAGE, execute, names, table
 from vmtoll.report.words import GLOSSARY
 
@@ -43,7 +45,11 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SAYS = {
-    "capacity": ["the run has no rate sweep of a single machine", "vmtoll run capacity,", "This run has no such sweep"],
+    "capacity": [
+        "the run has no rate sweep of a single machine",
+        "vmtoll run capacity,",
+        "nothing to show for: Figures; ",
+    ],
     "metal_vs_kvm": ["Overhead: requests per second", "Requests per second by block"],
     "replication": ["repeats no published experiment"],
     "tails": ["Response times from the intended send", "Correct answers per second within other deadlines"],
@@ -53,6 +59,29 @@ SAYS = {
 @pytest.mark.parametrize("name", names())
 def test_runs_headless_on_the_committed_run(name: str, demo: Path) -> None:
     check(execute(name, demo), SAYS.get(name, []))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return publish(DEMO, tmp_path_factory.mktemp("published") / "bundle")
+
+
+@pytest.mark.parametrize("name", names())
+def test_runs_on_a_bundle(name: str, bundle: Path, tmp_path: Path) -> None:
+    check(execute(name, bundle, output=tmp_path), [])
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("load", [closed(), share(0.7)])
+def test_no_heading_is_empty(name: str, load: Load, tmp_path: Path) -> None:
+    """Of a run of one kind of load, which some notebooks have little to say of; they say for what."""
+    page = execute(name, make_run(tmp_path, Truth({"nginx": 0.9}, loads=(load,)))).read_text(encoding="utf-8")
+    content = re.sub(r"<style.*?</style>", "", page.partition('<h2 id="glossary"')[0], flags=re.DOTALL)
+    for section in re.split(r"<h2\b", content)[1:]:
+        shown = re.sub(r"<[^>]*>", " ", section.partition("</h2>")[2])
+        assert "<td" in section or "<img" in section or len(shown.split()) > 20, section[:300]
+    for cells in re.findall(r"<table.*?</table>", content, re.DOTALL):
+        assert "<td" in cells, "no table without a row"
 
 
 @pytest.mark.parametrize("name", ["capacity", "metal_vs_kvm"])
