@@ -58,7 +58,7 @@ def up(link: str, say: Say, shape: topology.Shape | None = None, release: Releas
         variables: dict[str, Any] = {
             "embedded_lab_image": str(folder),
             "embedded_lab_guest_disk": disk,
-            **shape.variables(),
+            **shape.variables(release),
             **_guests_and_cpus(shape, kind),
         }
         _play("up", embedded_lab_link=link, **variables)
@@ -186,11 +186,12 @@ def provision(
 ) -> None:
     """Run site.yml against an inventory (default: the embedded lab's), or those of it that `limit` matches.
 
-    Guests that it describes by a profile are made first, of this release. `changes`: as in shell.play.
+    Guests that it describes by a profile are made first, of this release (default: release_of_guests). `changes`: as in
+    shell.play.
     """
     chosen = inventory or require()
     data = read_inventory(chosen, limit)
-    release = release or (suite.of_guests() if inventory else _own_release())
+    release = release or release_of_guests(data, chosen)
     removed = make_guests(data, chosen, options, release, changes=changes)
     tools.build()
     variables = archives.variables(_policy(data, chosen))
@@ -209,16 +210,23 @@ def _own_release() -> Release:
     return suite.chosen(str(_built().get("suite", "")))
 
 
+def release_of_guests(inventory: dict[str, Any], path: Path) -> Release:
+    """The release that an inventory chooses for its guests, else as suite.of_guests. Raises UserError."""
+    return suite.of_guests(_uniform(inventory, path, "suite"))
+
+
 def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
     """Take what is alike for all servers from the inventory; raises UserError where hosts disagree."""
-    hosts = [HostVars.read(name, facts, str(path)) for name, facts in inventory["_meta"]["hostvars"].items()]
-    ports = {host.http_port for host in hosts if "http_port" in host.model_fields_set}
-    workers = {host.workers for host in hosts if "workers" in host.model_fields_set}
-    for name, values in (("vmtoll_http_port", ports), ("vmtoll_workers", workers)):
-        if len(values) > 1:
-            raise UserError(f"{path}: {name} must be the same on every host, but it is {sorted(values)}")
-    defaults = HostVars()
-    return servers.Policy(port=(ports or {defaults.http_port}).pop(), workers=(workers or {defaults.workers}).pop())
+    return servers.Policy(port=_uniform(inventory, path, "http_port"), workers=_uniform(inventory, path, "workers"))
+
+
+def _uniform(inventory: dict[str, Any], path: Path, name: str) -> Any:
+    """The value of vmtoll_<name>, its default where no host sets it. Raises UserError where hosts disagree."""
+    hosts = [HostVars.read(host, facts, str(path)) for host, facts in inventory["_meta"]["hostvars"].items()]
+    values = {getattr(host, name) for host in hosts if name in host.model_fields_set}
+    if len(values) > 1:
+        raise UserError(f"{path}: vmtoll_{name} must be the same on every host, but it is {sorted(values)}")
+    return values.pop() if values else getattr(HostVars(), name)
 
 
 def require() -> Path:

@@ -19,7 +19,7 @@ def chosen(suite: str | None = None) -> Release:
 
 
 def of_guests(suite: str | None = None, os_release: Path = OS_RELEASE) -> Release:
-    """The release of guests for hosts of an inventory: as asked, else this machine's own, else the newest.
+    """The release of guests of an inventory: of this suite or VMTOLL_SUITE, else of this machine, else the newest.
 
     Metal and guest of an inventory have the packages of their own releases, which must be the same to be compared.
     Raises UserError for an unknown suite.

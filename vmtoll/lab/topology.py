@@ -12,6 +12,7 @@ from vmtoll.guests import profiles
 from vmtoll.guests.inventory import Guest
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
+from vmtoll.model.release import Release
 from vmtoll.paths import LAB, PLAYBOOKS, VM_IMAGES
 from vmtoll.spec.catalog import unknown
 
@@ -50,10 +51,12 @@ class Shape:
         """Kind of the profiles of `guests`."""
         return "machines" if self.inventory else "guests"
 
-    def variables(self) -> dict[str, object]:
-        """Variables of the role embedded_lab."""
-        parts = ("machines", "guests", "kvm_hosts", "cells", "inventory")
+    def variables(self, release: Release) -> dict[str, object]:
+        """Variables of the role embedded_lab. Guests inside of virtual machines get the release of the machines."""
+        parts = ("machines", "guests", "kvm_hosts", "cells")
+        everywhere = self.inventory.get("all", {}).get("vars", {}) | {"vmtoll_suite": release.suite}
         return {f"embedded_lab_{part}": getattr(self, part) for part in parts} | {
+            "embedded_lab_inventory": {"all": self.inventory["all"] | {"vars": everywhere}} if self.inventory else {},
             "embedded_lab_bridge": BRIDGE,
             "embedded_lab_uplink": UPLINK,
             "embedded_lab_prefix": _PREFIX,

@@ -96,6 +96,9 @@ class GuestVariables(Variables):
     prefix: int | None = _variable(None, _MADE, "prefix length of the address; unset: DHCP", "bits", ge=1, le=128)
     gateway: str = _variable("", _MADE, "router, where `vmtoll_prefix` is set")
     disk_cache: str = _variable("none", _MADE, "libvirt's cache mode of the disk")
+    suite: str = _variable(
+        "", f"{_MADE}, the same", "release of Debian: `trixie` or `bookworm`; empty: the controller's own"
+    )
 
 
 class HostVars(GuestVariables):

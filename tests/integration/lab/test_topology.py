@@ -12,6 +12,7 @@ from vmtoll.guests.inventory import Guest, guest
 from vmtoll.lab import topology
 from vmtoll.lab.guests import for_role
 from vmtoll.model.errors import InventoryError, UserError
+from vmtoll.model.release import RELEASES
 from vmtoll.shell import play
 from vmtoll.spec.inventory import load_inventory
 
@@ -27,7 +28,7 @@ def rendered(folder: Path, shape: topology.Shape) -> Path:
     """The inventory that the role writes for a shape."""
     playbook = folder / "render.yml"
     playbook.write_text(RENDER)
-    variables = {"embedded_lab_folder": str(folder), "embedded_lab_link": "20mbit", **shape.variables()}
+    variables = {"embedded_lab_folder": str(folder), "embedded_lab_link": "20mbit", **shape.variables(RELEASES[0])}
     play(str(playbook), "-e", json.dumps(variables), quiet=True)
     return folder / "inventory.yml"
 
@@ -131,6 +132,7 @@ def test_a_lab_of_virtual_machines_is_an_inventory_of_hosts(tmp_path: Path) -> N
     assert all(host.vars.lab == "hosts" and not host.is_local for host in machines.hosts())
     made = guest(machines.suts["kvm-default"])
     assert (made.accelerator, made.bridge, made.cpu_list) == ("kvm", "br0", [0])
+    assert made.suite == RELEASES[0].suite, "the guest has the release of the machines"
 
 
 def test_a_kvm_host_has_memory_for_all_its_guests() -> None:
