@@ -1,5 +1,6 @@
 """What every machine of the lab is: reachable by key only, of one image, and left alone by provisioning."""
 
+import hashlib
 import json
 import re
 import stat
@@ -13,6 +14,7 @@ import yaml
 from tests.lab.the_lab import MACHINES, VMTOLL, Ssh
 from vmtoll.lab import embedded
 from vmtoll.lab.accelerator import probe
+from vmtoll.provisioning import tools
 from vmtoll.runner.run import plan
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
@@ -45,6 +47,12 @@ def test_the_status_leaves_a_scripts_input_to_the_script(lab: Path) -> None:
         check=True,
     )
     assert said.stdout == "the rest\n"
+
+
+def test_the_client_has_every_compiled_tool_when_the_lab_is_up(ssh: Ssh) -> None:
+    for tool in tools.binaries():
+        digest = hashlib.sha256(Path(tool["binary"]).read_bytes()).hexdigest()
+        assert ssh("client", f"sha256sum /usr/local/bin/{tool['name']}").split()[0] == digest
 
 
 def test_a_compiled_tool_is_copied_to_a_lab_without_it(lab: Path, ssh: Ssh) -> None:

@@ -10,6 +10,7 @@ from vmtoll.commands.options import JsonOption, SuiteOption
 from vmtoll.lab import embedded, image, machine_disk
 from vmtoll.lab import topology as topologies
 from vmtoll.lab.suite import chosen
+from vmtoll.provisioning import tools
 from vmtoll.shell import say
 
 app = typer.Typer(
@@ -52,6 +53,7 @@ def build_image(
     release = chosen(suite)
     folder = image.ensure(say, release)
     if machines:
+        tools.build()
         machine_disk.ensure(folder, say)
     if as_json:
         print(json.dumps({"image": str(folder), "suite": release.suite}, indent=2))

@@ -4,14 +4,15 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from vmtoll.guests import kvm_host, needs
 from vmtoll.lab import accelerator, image, machine_disk, suite, topology
 from vmtoll.lab.guests import for_role, host_key, make_guests
-from vmtoll.model.errors import UserError
+from vmtoll.model.errors import UserError, VmtollError
 from vmtoll.model.inventory import GuestAccelerator, HostVars
 from vmtoll.model.release import Release
 from vmtoll.model.workload import Workload
@@ -34,40 +35,56 @@ def need_root() -> None:
 def up(link: str, say: Say, shape: topology.Shape | None = None, release: Release | None = None) -> None:
     """Bring a lab up (default: the topology `single`) with the clients' links at `link`, its machines of a release.
 
-    One of this shape and release that is up and answers only gets that link; another one is replaced.
+    One of this shape and release that is up and answers only gets that link; another one is replaced. Its clients have
+    every load tool.
     """
     if not LINK.fullmatch(link):
         raise UserError(f"--link {link!r}: not a rate; give `unshaped`, or a rate such as `100mbit` or `1gbit`")
     shape = shape or topology.shape()
     _check_link(link, virtual=bool(shape.inventory))
     release = release or _own_release()
-    folder = image.ensure(say, release)
+    with ThreadPoolExecutor() as pool:
+        compiling = pool.submit(tools.build)
+        try:
+            folder = image.ensure(say, release)
+        except VmtollError:
+            if not compiling.done():
+                say("there is no image; why follows when the load tools are compiled")
+            raise
+        compiling.result()
     disk = machine_disk.ensure(folder, say).name if shape.inventory else image.DISK
     with lock("lab"):
-        requested, built = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}, _built()
-        if all(built.get(key) == value for key, value in requested.items()) and not _silent_machines():
-            _set_link(link)
-            say(f"the lab is up, its link {link}")
-            return
-        if LAB.exists():
-            _play("down")  # its memory is free then
-        topology.check_memory(shape)
-        kind, why = accelerator.probe(folder / "vmlinuz")
-        say(f"accelerator: {kind} ({why}{needs.module_text(kvm_host.facts())})")
-        say("building the lab" + "; what is emulated takes half a minute each to boot" * (kind == "tcg"))
-        variables: dict[str, Any] = {
-            "embedded_lab_image": str(folder),
-            "embedded_lab_guest_disk": disk,
-            **shape.variables(release),
-            **_guests_and_cpus(shape, kind),
-        }
-        _play("up", embedded_lab_link=link, **variables)
-        if shape.inventory:
-            say("making the guests inside of the KVM hosts")
-            make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
-        (LAB / "variables.json").write_text(json.dumps(variables))
-        _record(requested | {"link": link})
+        requested = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}
+        _build(link, shape, release, requested, say)
+        _bring({"clients": [tool["name"] for tool in tools.binaries()]}, say)
         say(f"the lab is up, its link {link}")
+
+
+def _build(link: str, shape: topology.Shape, release: Release, requested: dict[str, object], say: Say) -> None:
+    """Build the lab whose record has what is requested, or give the one that is up this link."""
+    built, folder, disk = _built(), Path(str(requested["image"])), requested["disk"]
+    if all(built.get(key) == value for key, value in requested.items()) and not _silent_machines():
+        _set_link(link)
+        return
+    if LAB.exists():
+        _play("down")  # its memory is free then
+    topology.check_memory(shape)
+    kind, why = accelerator.probe(folder / "vmlinuz")
+    say(f"accelerator: {kind} ({why}{needs.module_text(kvm_host.facts())})")
+    say("building the lab" + "; what is emulated takes half a minute each to boot" * (kind == "tcg"))
+    variables: dict[str, Any] = {
+        "embedded_lab_image": str(folder),
+        "embedded_lab_guest_disk": disk,
+        **shape.variables(release),
+        **_guests_and_cpus(shape, kind),
+    }
+    _play("up", embedded_lab_link=link, **variables)
+    if shape.inventory:
+        say("making the guests inside of the KVM hosts")
+        make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
+    (LAB / "variables.json").write_text(json.dumps(variables))
+    carried = [_copied("clients", tool) for tool in tools.binaries()] if shape.inventory else []
+    _record(requested | {"link": link, "tools": carried})
 
 
 def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str, object]:
@@ -115,24 +132,26 @@ def equip(workloads: Iterable[Workload], say: Say) -> None:
 
     A workload with `client: localhost` is sent by the machines under test, any other one by the clients.
     """
-    compiled, present = {tool["name"]: tool for tool in tools.binaries()}, _copied_tools()
-    missing: dict[str, set[str]] = {}
+    compiled = {tool["name"] for tool in tools.binaries()}
+    wanted: dict[str, set[str]] = {}
     for workload in workloads:
         group = "suts" if workload.client == "localhost" else "clients"
-        for name in compiled.keys() & workload.tools:
-            if _copied(group, compiled[name]) not in present:
-                missing.setdefault(group, set()).add(name)
-    if not missing:
-        return
-    tools.build(set().union(*missing.values()))
+        wanted.setdefault(group, set()).update(compiled.intersection(workload.tools))
     with lock("lab"):
-        for group, names in missing.items():
-            programs = [compiled[name] for name in sorted(names)]
-            say(f"copying {', '.join(sorted(names))} to the lab's {group}")
-            variables = json.dumps({"load_tools_binaries": programs})
+        _bring(wanted, say)
+
+
+def _bring(wanted: Mapping[str, Collection[str]], say: Say) -> None:
+    """Copy compiled load tools to a group of the lab's inventory, those that it has not."""
+    compiled = {tool["name"]: tool for tool in tools.binaries()}
+    for group, names in wanted.items():
+        missing = [compiled[name] for name in sorted(names) if _copied(group, compiled[name]) not in _copied_tools()]
+        if missing:
+            tools.build([tool["name"] for tool in missing])
+            say(f"copying {', '.join(tool['name'] for tool in missing)} to the lab's {group}")
+            variables = json.dumps({"load_tools_binaries": missing})
             play("load_tools.yml", "-e", variables, "--limit", group, inventory=INVENTORY, quiet=True)
-            copied = [_copied(group, program) for program in programs]
-            _record(_built() | {"tools": [*_copied_tools(), *copied]})
+            _record(_built() | {"tools": [*_copied_tools(), *(_copied(group, tool) for tool in missing)]})
 
 
 def _copied(group: str, tool: Mapping[str, str]) -> str:

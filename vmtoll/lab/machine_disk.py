@@ -10,6 +10,7 @@ import yaml
 
 from vmtoll.lab.image import DBUS_ID, IMAGES, Say, make_disk
 from vmtoll.paths import CACHE, VM_IMAGES
+from vmtoll.provisioning import tools
 from vmtoll.shell import lock, run
 
 RECIPE = VM_IMAGES / "machine.yml"
@@ -18,7 +19,8 @@ RECIPE = VM_IMAGES / "machine.yml"
 def ensure(image: Path, say: Say) -> Path:
     """Make the disk for the image in this folder where it is not there yet; its file.
 
-    The guests' image lies in it where provisioning looks for it, so that a KVM host of the lab has it already.
+    The guests' image lies in it where provisioning looks for it, so that a KVM host of the lab has it already. The load
+    tools that are compiled lie where clients have them; `tools.build` must have made them.
     """
     disk = image / _name()
     with lock("image"):
@@ -28,6 +30,7 @@ def ensure(image: Path, say: Say) -> Path:
                 old.unlink()
             images = Path("var/lib/libvirt/images/vmtoll") / image.name
             carried = {image / name: images / name for name in ("guest.qcow2", "vmlinuz", "initrd.img")}
+            carried |= {Path(tool["binary"]): Path("usr/local/bin", tool["name"]) for tool in tools.binaries()}
             build(image, disk, yaml.safe_load(RECIPE.read_text()), carried)
     return disk
 
@@ -35,6 +38,7 @@ def ensure(image: Path, say: Say) -> Path:
 def _name() -> str:
     """File name of the disk, by the digest of all that decides its content but the image, in whose folder it lies."""
     digest = hashlib.sha256(RECIPE.read_bytes() + Path(__file__).read_bytes())
+    digest.update(" ".join(tool["binary"] for tool in tools.binaries()).encode())
     return f"machine-{digest.hexdigest()[:8]}.qcow2"
 
 

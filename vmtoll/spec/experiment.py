@@ -75,11 +75,6 @@ class Resolved:
     skipped: Sequence[Skipped] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def tools(self) -> set[str]:
-        """The load tools of its workloads."""
-        return {tool for workload in self.workloads.values() for tool in workload.tools}
-
     def measures(self, server: str, workload: str) -> bool:
         """Return whether this workload is sent to this server."""
         return not any(skip.server == server and skip.workload in (None, workload) for skip in self.skipped)
