@@ -1,4 +1,4 @@
-"""libvirt's domains on this machine: paused and resumed."""
+"""libvirt's domains on this machine: paused and resumed. One that is so already is left so."""
 
 from __future__ import annotations
 
@@ -34,12 +34,15 @@ class Domains:
 
 
 def virsh(uri: str, verb: str, domain: str) -> str:
-    """Return virsh's output. Raises RuntimeError with its message when it fails or does not answer."""
+    """Return virsh's output. Raises RuntimeError with its message when it fails or does not answer.
+
+    To resume a domain that runs is no failure: another process may have done so since it was seen paused.
+    """
     argv = ["env", "LC_ALL=C", "virsh", "-c", uri, verb, domain]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(f"virsh {verb} {domain}: {error}") from error
-    if done.returncode:
+    if done.returncode and "already running" not in done.stderr:
         raise RuntimeError(f"virsh {verb} {domain}: {' '.join((done.stderr or done.stdout).split())[:300]}")
     return done.stdout.strip()

@@ -94,9 +94,17 @@ def _power_off(session: Session, guest: Host) -> None:
     _order(session.line(guest), [["systemctl", "poweroff", "--no-block"]])
     virsh, deadline = ["virsh", "-c", kvm_host.libvirt_uri], time.monotonic() + POWEROFF_S
     state: dict[str, Any] = {"argv": [*virsh, "domstate", str(guest.vars.domain)], "env": {"LC_ALL": "C"}}
-    while session.line(kvm_host).call("exec", 60, **state)["stdout"].strip() != "shut off":
+
+    def is_off() -> bool:
+        return bool(session.line(kvm_host).call("exec", 60, **state)["stdout"].strip() == "shut off")
+
+    while not is_off():
         if time.monotonic() > deadline:
-            _order(session.line(kvm_host), [[*virsh, "destroy", str(guest.vars.domain)]])
+            try:
+                _order(session.line(kvm_host), [[*virsh, "destroy", str(guest.vars.domain)]])
+            except VmtollError:
+                if not is_off():  # else it went off by itself in the meantime
+                    raise
             return
         time.sleep(0.5)
 

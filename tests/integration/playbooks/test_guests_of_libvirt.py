@@ -1,0 +1,157 @@
+"""The role kvm_guest makes and removes guests of a real libvirt, also where a guest changes by itself meanwhile."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from vmtoll.agent.domains import Domains
+from vmtoll.agent.domains import virsh as ask
+from vmtoll.paths import PLAYBOOKS
+from vmtoll.shell import Changes, play
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="libvirtd on folders of its own needs root"),
+    pytest.mark.skipif(not shutil.which("libvirtd", path="/usr/sbin"), reason="libvirtd is not installed"),
+]
+
+FILES = PLAYBOOKS / "roles" / "embedded_lab" / "files"
+# It boots nothing: QEMU's firmware looks for a disk.
+DOMAIN = """<domain type='qemu'>
+  <name>one</name>
+  <memory unit='MiB'>64</memory>
+  <os><type arch='x86_64' machine='pc'>hvm</type></os>
+  <devices><emulator>/usr/bin/qemu-system-x86_64</emulator><memballoon model='none'/></devices>
+</domain>
+"""
+PLAY = "- hosts: localhost\n  connection: local\n  roles: [kvm_guest]\n"
+# What happens to the guest right after the role has read its state.
+MEANWHILE = """\
+#!/bin/sh
+virsh --connect "{uri}" "$@"
+status=$?
+[ "$1" != domstate ] || virsh --connect "{uri}" {verb} one >/dev/null
+exit $status
+"""
+
+Make = Callable[..., set[str]]
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A libvirtd as the lab has it, on folders of its own."""
+    folder = tmp_path_factory.mktemp("libvirt")
+    for name in ("etc", "lib", "cache", "log", "run"):
+        (folder / name).mkdir()
+    for name in ("libvirtd.conf", "qemu.conf"):
+        shutil.copy(FILES / name, folder / "etc")
+    uri = f"qemu+unix:///system?socket={folder}/run/libvirt-sock"
+    argv = ["unshare", "--mount", "sh", FILES / "libvirtd.sh", folder]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as daemon:
+        deadline = time.monotonic() + 60
+        while subprocess.run(["virsh", "-c", uri, "version"], capture_output=True, check=False).returncode:
+            assert daemon.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        yield uri
+        subprocess.run(["virsh", "-c", uri, "destroy", "one"], capture_output=True, check=False)
+        daemon.terminate()
+
+
+def state(uri: str) -> str:
+    """The guest's state by libvirt; empty where there is none."""
+    argv = ["virsh", "-c", uri, "domstate", "one"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def virsh(uri: str, *words: str) -> None:
+    subprocess.run(["virsh", "-c", uri, *words], capture_output=True, check=True)
+
+
+@pytest.fixture
+def make(uri: str, tmp_path: Path) -> Iterator[Make]:
+    """Run the role for one guest; the tasks that changed something. `meanwhile`: virsh's verb after each look."""
+    image = tmp_path / "image"
+    image.mkdir()
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image / "guest.qcow2", "1M"], check=True)
+    for name in ("key.pub", "host_key"):
+        (tmp_path / name).write_text("key\n")
+    (tmp_path / "play.yml").write_text(PLAY)
+
+    def run(meanwhile: str = "", state: str = "present", xml: str = DOMAIN) -> set[str]:
+        command = ["virsh", "--connect", uri]
+        if meanwhile:
+            wrapper = tmp_path / "virsh"
+            wrapper.write_text(MEANWHILE.format(uri=uri, verb=meanwhile))
+            wrapper.chmod(0o755)
+            command = [str(wrapper)]
+        variables = {
+            "kvm_guest_list": [{"name": "one", "state": state, "xml": xml, "public_key": str(tmp_path / "key.pub")}],
+            "kvm_guest_virsh": ["env", "LC_ALL=C", *command],
+            "kvm_guest_folder": str(tmp_path / "guests"),
+            "kvm_guest_image": str(image),
+            "kvm_guest_host_key": str(tmp_path / "host_key"),
+        }
+        changes: Changes = {}
+        play(str(tmp_path / "play.yml"), "-e", json.dumps(variables), changes=changes)
+        return {change["task"].removeprefix("kvm_guest : ") for change in changes["localhost"]}
+
+    yield run
+    subprocess.run(["virsh", "-c", uri, "destroy", "one"], capture_output=True, check=False)
+    subprocess.run(["virsh", "-c", uri, "undefine", "one"], capture_output=True, check=False)
+
+
+def test_a_guest_is_made_once_and_removed_once(uri: str, make: Make) -> None:
+    assert "Start the guest" in make()
+    assert state(uri) == "running"
+    assert make() == set()
+    assert "End and forget the guest" in make(state="absent")
+    assert state(uri) == ""
+    assert make(state="absent") == set()
+
+
+def test_a_guest_that_starts_by_itself_meanwhile_is_up(uri: str, make: Make) -> None:
+    make()
+    virsh(uri, "destroy", "one")
+    assert make("start") == set()
+    assert state(uri) == "running"
+
+
+def test_a_paused_guest_goes_on(uri: str, make: Make) -> None:
+    make()
+    virsh(uri, "suspend", "one")
+    make()
+    assert state(uri) == "running"
+
+
+@pytest.mark.parametrize("meanwhile", ["destroy", "undefine"])
+def test_a_guest_is_removed_whatever_happens_to_it_meanwhile(uri: str, make: Make, meanwhile: str) -> None:
+    make()
+    make(meanwhile, state="absent")
+    assert state(uri) == ""
+
+
+def test_a_guest_that_is_paused_meanwhile_is_made_again(uri: str, make: Make) -> None:
+    make()
+    make("suspend", xml=DOMAIN.replace(">64<", ">80<"))
+    assert state(uri) == "running"
+
+
+def test_the_agent_leaves_a_guest_alone_that_goes_on_already(uri: str, make: Make) -> None:
+    make()
+    domains = Domains()
+    domains.pause("one", uri)
+    domains.pause("one", uri)
+    virsh(uri, "resume", "one")
+    domains.resume("one", uri)
+    domains.resume_left("one", uri)
+    assert not domains.paused
+    assert ask(uri, "domstate", "one") == "running"
+    virsh(uri, "destroy", "one")
+    with pytest.raises(RuntimeError, match=r"virsh resume one: .*not running"):
+        domains.resume("one", uri)
