@@ -283,7 +283,7 @@ def _copied_tools() -> list[str]:
 def _silent_machines() -> list[str]:
     config = LAB / "ssh_config"
     names = [line.split()[1] for line in config.read_text().splitlines() if re.fullmatch(r"Host [a-z0-9-]+", line)]
-    reach = ["ssh", "-n", "-F", str(config), "-o", "ConnectTimeout=20"]  # several emulated guests are slow
+    reach = ["ssh", "-n", "-F", str(config), "-o", f"ConnectTimeout={topology.SSH_S}"]
     return [
         name for name in names if subprocess.run([*reach, name, "true"], capture_output=True, check=False).returncode
     ]

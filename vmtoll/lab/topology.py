@@ -28,6 +28,10 @@ _MACHINE_MIB = 100
 # preflight asks a client for 512 MiB.
 _OWN_MIB = 1280
 _THIS = "this-machine"
+# How long a run waits for a virtual machine or a guest inside of it: on two busy cores a boot takes minutes.
+_BACK_S = 1800
+# How long SSH may take to connect: its keys are exchanged by emulated CPUs, of a guest twice over.
+SSH_S = 90
 
 
 @dataclass(frozen=True)
@@ -188,9 +192,11 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
     everywhere = {
         "ansible_user": "root",
         "ansible_ssh_private_key_file": str(LAB / "key"),
-        "ansible_ssh_common_args": f"-F {LAB}/ssh_config",
+        "ansible_ssh_common_args": f"-F {LAB}/ssh_config -o ConnectTimeout={SSH_S}",
+        "ansible_ssh_timeout": SSH_S,
         "kvm_guest_known_hosts": str(LAB / "known_hosts"),
         "vmtoll_lab": "hosts",
+        "vmtoll_back_s": _BACK_S,
         "vmtoll_link": "unshaped",
         "vmtoll_http_port": 8080,
     }

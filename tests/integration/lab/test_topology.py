@@ -130,6 +130,9 @@ def test_a_lab_of_virtual_machines_is_an_inventory_of_hosts(tmp_path: Path) -> N
         ("host", "198.18.0.20"),
     ]
     assert all(host.vars.lab == "hosts" and not host.is_local for host in machines.hosts())
+    for host in machines.hosts():
+        timeouts = [word for word in host.argv() if word.startswith("ConnectTimeout=")]
+        assert timeouts[0] == f"ConnectTimeout={topology.SSH_S}", "ssh takes the first of two"
     made = guest(machines.suts["kvm-default"])
     assert (made.accelerator, made.bridge, made.cpu_list) == ("kvm", "br0", [0])
     assert made.suite == RELEASES[0].suite, "the guest has the release of the machines"

@@ -96,6 +96,7 @@ def make(uri: str, tmp_path: Path) -> Iterator[Make]:
             "kvm_guest_folder": str(tmp_path / "guests"),
             "kvm_guest_image": str(image),
             "kvm_guest_host_key": str(tmp_path / "host_key"),
+            "kvm_guest_one_by_one": False,
         }
         changes: Changes = {}
         play(str(tmp_path / "play.yml"), "-e", json.dumps(variables), changes=changes)

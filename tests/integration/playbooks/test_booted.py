@@ -1,0 +1,51 @@
+"""A guest that boots is waited for as long as its console grows."""
+
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from vmtoll.paths import PLAYBOOKS
+
+BOOTED = PLAYBOOKS / "roles" / "kvm_guest" / "files" / "booted.sh"
+# As systemd of Debian 13 and 12 print it.
+ENDS = [
+    "[\x1b[0;32m  OK  \x1b[0m] Reached target \x1b[0;1;39mmulti-user.target\x1b[0m - Multi-User System.\r\n",
+    "[  OK  ] Reached target Multi-User System.\r\n",
+]
+
+
+def booted(console: Path, silence_s: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", BOOTED, console, str(silence_s)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_slow_guest_is_waited_for_longer_than_it_may_be_silent(tmp_path: Path, end: str) -> None:
+    console, silence_s, lines = tmp_path / "console.log", 3, 5
+
+    def boot() -> None:
+        for line in [*["Starting something…\r\n"] * lines, end]:
+            time.sleep(1)
+            with console.open("a") as stream:
+                stream.write(line)
+
+    guest, began = threading.Thread(target=boot), time.monotonic()
+    guest.start()
+    assert booted(console, silence_s).returncode == 0
+    guest.join()
+    assert time.monotonic() - began > silence_s
+
+
+def test_a_guest_that_hangs_is_reported_with_the_last_lines_of_its_console(tmp_path: Path) -> None:
+    console = tmp_path / "console.log"
+    console.write_text("Welcome to Debian\r\nKernel panic - not syncing: no init\r\n")
+    done = booted(console, 1)
+    assert done.returncode == 1
+    assert "nothing new for 1 s" in done.stderr
+    assert "not syncing: no init" in done.stderr
+
+
+def test_a_guest_without_a_console_is_reported(tmp_path: Path) -> None:
+    assert "No such file" in booted(tmp_path / "none", 1).stderr
