@@ -61,7 +61,9 @@ def build(image: Path, disk: Path, recipe: Mapping[str, Any], carried: Mapping[P
         run([*enter, "apt-get", "-q", "update"], log=log)
         run([*enter, "apt-get", "-qy", "--no-install-recommends", "install", *recipe["include"]], log=log)
         run([*enter, "apt-get", "clean"], log=log)
-        run(["systemctl", f"--root={root}", "unmask", *recipe["unmask"]], log=log)
+        for verb in ("unmask", "disable"):
+            for unit in recipe.get(verb, []):
+                run(["systemctl", f"--root={root}", verb, unit], log=log)
         for path in (
             *root.glob("var/lib/apt/lists/*_*"),
             *root.glob("etc/ssh/ssh_host_*"),
