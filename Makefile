@@ -12,7 +12,7 @@ export VMTOLL_SUITE := $(SUITE)
 endif
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo check test test-long test-kvm lint lab-up lab-down lab-status provision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
+.PHONY: help setup setup-tests demo check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -32,8 +32,14 @@ check: ## linters and unit tests: no root, no lab, about three minutes (packages
 test: setup-tests ## every test: linters, unit and integration tests, the C server's, and the embedded lab
 	@scripts/test
 
-test-long: setup-tests ## the same, more of the guest, and labs of other shapes: guests of every profile, three clients, two test beds
+test-long: setup-tests ## the same, more of the guest, and labs of other shapes: guests of every profile, three clients, two test beds, the demo on an emulated controller
 	@scripts/test --long
+
+test-ci: setup-tests ## what CI runs: test, then test-kvm-quick
+	@scripts/test --ci
+
+test-kvm-quick: setup-tests ## one virtual machine as KVM host, one guest: provisioning twice, a trial on each (minutes)
+	@scripts/test --kvm-quick
 
 test-kvm: setup-tests ## labs of virtual machines: KVM hosts with kernels of their own, guests of every profile under KVM
 	@scripts/test --kvm

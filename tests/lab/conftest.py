@@ -32,7 +32,7 @@ def run_there(lab: Path) -> Ssh:
 
     def run(machine: str, command: str) -> str:
         argv = ["ssh", "-F", str(lab / "ssh_config"), machine, command]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=1200).stdout.strip()
 
     return run
 

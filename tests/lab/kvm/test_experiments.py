@@ -1,36 +1,62 @@
-"""The experiments on several guests of one host, as shipped at small scale, under KVM."""
+"""The experiments on several guests of one host, as shipped at small scale but for one block, under KVM."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.lab.kvm.machines import up, vmtoll
+from tests.lab.kvm.guests import SEEN, domain_of, look
+from tests.lab.kvm.machines import INVENTORY, up
 from tests.lab.records import number, primary, records_of
-from tests.lab.the_lab import LAB
+from vmtoll.commands.conclude import conclude
+from vmtoll.commands.run import run_one
 from vmtoll.model.finding import Validity
 from vmtoll.model.trial import Accelerator
+from vmtoll.paths import PROJECT
+from vmtoll.spec.catalog import Registry
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
 
-# Experiment -> the guests that it needs on one host.
-GUESTS = {
-    "tuning-steps": "kvm-2009,kvm-virtio-nvhost,kvm-default,kvm-multiqueue",
-    "consolidation": "kvm-default,kvm-default",
-    "noisy-neighbour": "kvm-default,kvm-default",
-    "storage": "kvm-default,kvm-virtio-scsi,kvm-ide",
-}
+STEPS = "kvm-2009,kvm-virtio-nvhost,kvm-default,kvm-multiqueue"
+OTHERS = "kvm-default,kvm-default,kvm-virtio-scsi,kvm-ide"
+# Experiment → the guests of its lab; those with the same follow each other and share it.
+GUESTS = {"tuning-steps": STEPS, "consolidation": OTHERS, "noisy-neighbour": OTHERS, "storage": OTHERS}
+# Experiment → the profiles that it measures.
+MEASURED = {
+    "tuning-steps": set(STEPS.split(",")), "consolidation": {"kvm-default"}, "noisy-neighbour": {"kvm-default"},
+    "storage": {"kvm-default", "kvm-virtio-scsi", "kvm-ide"},
+}  # fmt: skip
 WITH_VHOST = {"kvm-default", "kvm-multiqueue", "kvm-virtio-scsi", "kvm-ide"}
+
+
+def of_one_block(root: Path, experiment: str) -> Registry:
+    """This project, where the experiment at small scale has one block."""
+    root.mkdir()
+    (root / "vmtoll").symlink_to(PROJECT / "vmtoll")
+    for name in ("server-builds", "vm-images"):
+        (root / name).symlink_to(PROJECT / name)
+    shutil.copytree(PROJECT / "workloads", root / "workloads")
+    file = root / "workloads" / "experiments" / f"{experiment}.yml"
+    document = yaml.safe_load(file.read_text())
+    document["scales"]["small"]["blocks"] = 1
+    file.write_text(yaml.safe_dump(document))
+    return Registry(root)
 
 
 @pytest.mark.parametrize("experiment", GUESTS)
 def test_it_is_measured_with_what_kvm_counts(tmp_path: Path, experiment: str) -> None:
     """Exits and the CPU of virtual CPUs, of QEMU and of vhost threads are those of a real KVM."""
-    up("machines", GUESTS[experiment])
-    vmtoll("run", experiment, "--scale", "small", "--inventory", LAB / "inventory.yml", "--results", tmp_path)
-    folder = (tmp_path / "latest").resolve()
+    machines = up("machines", GUESTS[experiment])
+    for profile in set(GUESTS[experiment].split(",")):
+        if domain_of(profile) not in SEEN:
+            SEEN[domain_of(profile)] = look(machines, profile, profile)
+    registry = of_one_block(tmp_path / "project", experiment)
+    folder = run_one(experiment, INVENTORY, tmp_path / "results", scale="small", registry=registry)
+    conclude(folder)
     records = records_of(folder)
-    assert {str(record.arm) for record in records} >= set(GUESTS[experiment].split(",")) | {"metal"}
+    assert {str(record.arm) for record in records} >= MEASURED[experiment] | {"metal"}
     assert len(records) >= json.loads((folder / "run.json").read_text())["trials_planned"]
     used = [r for r in records if r.validity is not Validity.INVALID and r.arm.environment != "metal"]
     assert used

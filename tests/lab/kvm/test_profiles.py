@@ -1,7 +1,5 @@
 """Guests of every profile under KVM, looked at from inside and from their host."""
 
-import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.lab.kvm.guests import SEEN, Seen, domain_of, look
+from tests.lab.kvm.machines import restore
 from tests.lab.the_lab import LAB, Ssh
 from vmtoll.guests import profiles
 from vmtoll.lab.guests import make_guests
@@ -17,27 +17,15 @@ from vmtoll.spec.inventory import read_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
 
-LOOK = """
-import json, os, pathlib
-disk = next(line.split()[0] for line in open("/proc/mounts") if line.split()[1] == "/")
-way = pathlib.Path("/sys/class/block", os.path.basename(os.path.realpath(disk))).resolve()
-print(json.dumps({
-    "nic": pathlib.Path("/sys/class/net/eth0/device/driver").resolve().name,
-    "disk": [(folder / "driver").resolve().name for folder in way.parents if (folder / "driver").exists()],
-    "queues": len(list(pathlib.Path("/sys/class/net/eth0/queues").glob("rx-*"))),
-    "cmdline": open("/proc/cmdline").read().split(),
-}))
-"""
-
 
 @dataclass(frozen=True)
 class Expected:
-    """Drivers that the guest sees, and how often a word stands in its domain."""
+    """Drivers that the guest sees, its virtual CPUs, each with a queue (0: as many as CPUs), a word of its domain."""
 
     nic: str = "virtio_net"
     disk: str = "virtio_blk"
     vhost: bool = True
-    queues: int = 1
+    vcpus: int = 0
     word: str = "<memballoon model='none'/>"
 
 
@@ -45,10 +33,10 @@ PROFILES = {
     "kvm-2009": Expected("e1000", "ata_piix", vhost=False),
     "kvm-virtio-nvhost": Expected(vhost=False),
     "kvm-default": Expected(),
-    "kvm-multiqueue": Expected(queues=2),
+    "kvm-multiqueue": Expected(vcpus=2),
     "kvm-pinned": Expected(word="<vcpupin vcpu='0' cpuset='0'/>"),
     "kvm-hugepages": Expected(word="<hugepages/>"),
-    "kvm-step-multiqueue": Expected(queues=2),
+    "kvm-step-multiqueue": Expected(vcpus=2),
     "kvm-step-pinned": Expected(word="<vcpupin vcpu='0' cpuset='0'/>"),
     "kvm-step-hugepages": Expected(word="<hugepages/>"),
     "kvm-halt-poll": Expected(word="idle=poll"),
@@ -69,6 +57,8 @@ def test_every_profile_is_tested() -> None:
 @pytest.fixture(scope="module")
 def host(machines: Ssh) -> Iterator[Ssh]:
     """The host without its guest, with huge pages for one and a card for macvtap; as it was afterwards."""
+    restore()
+    SEEN.setdefault(domain_of("kvm-default"), look(machines, "guest", "guest"))
     machines("host", "virsh -c qemu:///system destroy guest; virsh -c qemu:///system undefine guest")
     machines("host", "ip link add up0 type veth peer name sw-up && ip link set sw-up master br0 up")
     machines("host", "ip link set up0 up")
@@ -87,33 +77,35 @@ def of_one_guest(folder: Path, profile: str, state: str = "present") -> Path:
     environment = {"vmtoll_environment": profile, "vmtoll_profile": profile, "vmtoll_domain": NAME, "vmtoll_mac": ""}
     hosts.clear()
     hosts[NAME] = own | environment | {"ansible_host": ADDRESS, "vmtoll_uplink": "up0", "vmtoll_state": state}
-    if PROFILES[profile].queues > 1:
-        hosts[NAME]["vmtoll_vcpus"] = 2
+    hosts[NAME]["vmtoll_vcpus"] = PROFILES[profile].vcpus
     file = folder / f"{profile}-{state}.yml"
     file.write_text(yaml.safe_dump(tree))
     return file
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_the_guest_matches_its_profile(host: Ssh, tmp_path: Path, profile: str) -> None:
-    expected = PROFILES[profile]
-    there, gone = of_one_guest(tmp_path, profile), of_one_guest(tmp_path, profile, "absent")
+def seen_anew(host: Ssh, folder: Path, profile: str) -> Seen:
+    """Make a guest of this profile, look at it, remove it."""
+    there, gone = of_one_guest(folder, profile), of_one_guest(folder, profile, "absent")
     try:
         make_guests(read_inventory(there), there, [], chosen(), quiet=True)
-        domain = host("host", f"virsh -c qemu:///system dumpxml {NAME}")
-        assert "<domain type='kvm'" in domain
-        assert expected.word in domain
-        reach = ["ssh", "-F", LAB / "ssh_config", ADDRESS, "python3", "-"]
-        seen = json.loads(subprocess.run(reach, input=LOOK, capture_output=True, text=True, check=True).stdout)
-        assert seen["nic"] == expected.nic
-        assert expected.disk in seen["disk"]
-        assert seen["queues"] == expected.queues
-        assert ("idle=poll" in seen["cmdline"]) == (profile in ("kvm-halt-poll", "kvm-tuned"))
-        assert (host("host", "ps -eLo comm | grep -c '^vhost-' || true") != "0") == expected.vhost
-        if "<hugepages/>" in domain:
-            free = int(host("host", "awk '/HugePages_Free/ { print $2 }' /proc/meminfo"))
-            rest = int(host("host", "awk '/HugePages_Rsvd/ { print $2 }' /proc/meminfo"))
-            assert free - rest < 20, "its memory lies in them"
+        return look(host, NAME, ADDRESS)
     finally:
         make_guests(read_inventory(gone), gone, [], chosen(), quiet=True)
-    assert NAME not in host("host", "virsh -c qemu:///system list --all --name")
+        assert NAME not in host("host", "virsh -c qemu:///system list --all --name")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_guest_matches_its_profile(host: Ssh, tmp_path: Path, profile: str) -> None:
+    """Profiles that come to the same domain on the lab's host share a guest, also those of the experiments' labs."""
+    expected = PROFILES[profile]
+    domain = domain_of(profile, expected.vcpus)
+    seen = SEEN[domain] if domain in SEEN else SEEN.setdefault(domain, seen_anew(host, tmp_path, profile))
+    assert "<domain type='kvm'" in seen.domain
+    assert expected.word in seen.domain
+    assert seen.nic == expected.nic
+    assert expected.disk in seen.disk
+    assert seen.queues == max(1, expected.vcpus)
+    assert ("idle=poll" in seen.cmdline) == (profile in ("kvm-halt-poll", "kvm-tuned"))
+    assert seen.vhost == expected.vhost
+    if "<hugepages/>" in seen.domain:
+        assert seen.free_huge_pages < 20, "its memory lies in them"

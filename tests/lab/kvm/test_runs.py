@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.lab.faults import measured, once
-from tests.lab.kvm.machines import vmtoll
+from tests.lab.kvm.machines import INVENTORY, LIBVIRT, restore, vmtoll
 from tests.lab.records import Records, finding, number, primary, records_of
 from tests.lab.the_lab import LAB, Ssh
 from vmtoll.model.event import Phase
@@ -19,7 +19,6 @@ from vmtoll.model.trial import Accelerator
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
 
-INVENTORY = LAB / "inventory.yml"
 # Long enough for something to happen in the middle of a load.
 EXPERIMENT: dict[str, Any] = {"environments": ["kvm-default"], "duration_s": 8.0}
 
@@ -30,6 +29,7 @@ REBOOT = "setsid sh -c 'sleep 1; systemctl reboot --force --force' >/dev/null 2>
 @pytest.fixture(scope="module")
 def folder(machines: Ssh, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of `smoke` by the command line."""
+    restore()
     results = tmp_path_factory.mktemp("results")
     vmtoll("run", "smoke", "--inventory", INVENTORY, "--results", results)
     return (results / "latest").resolve()
@@ -100,16 +100,24 @@ def test_the_guest_is_pulled_down(machines: Ssh, tmp_path: Path) -> None:
 def test_the_hosts_cable_is_pulled(machines: Ssh, tmp_path: Path) -> None:
     """For half a minute; the guest lives on behind it."""
     boot = machines("guest", "cat /proc/sys/kernel/random/boot_id")
-    lab = ["virsh", "-c", f"qemu+unix:///system?socket={LAB}/libvirt/run/libvirt-sock"]
-    card = subprocess.run([*lab, "domiflist", "host"], check=True, capture_output=True, text=True).stdout
+    card = subprocess.run([*LIBVIRT, "domiflist", "host"], check=True, capture_output=True, text=True).stdout
     mac = card.split()[-1]
 
     def pull() -> None:
-        subprocess.run([*lab, "domif-setlink", "host", mac, "down"], check=True, capture_output=True)
-        back = [*lab, "domif-setlink", "host", mac, "up"]
+        subprocess.run([*LIBVIRT, "domif-setlink", "host", mac, "down"], check=True, capture_output=True)
+        back = [*LIBVIRT, "domif-setlink", "host", mac, "up"]
         threading.Timer(30.0, lambda: subprocess.run(back, check=True, capture_output=True)).start()
 
     records = pulled(tmp_path, pull)
     lost_and_again(records)
     assert finding(records[0], Code.HOST_LOST).detail
     assert machines("guest", "cat /proc/sys/kernel/random/boot_id") == boot
+
+
+def test_a_machine_that_hangs_is_reset_for_the_next_test(machines: Ssh) -> None:
+    boot = machines("client", "cat /proc/sys/kernel/random/boot_id")
+    crash = "echo 0 >/proc/sys/kernel/panic; echo c >/proc/sysrq-trigger"
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(["ssh", "-F", LAB / "ssh_config", "client", crash], timeout=20, check=False)
+    assert restore() == ["client"]
+    assert machines("client", "cat /proc/sys/kernel/random/boot_id") != boot

@@ -16,7 +16,7 @@ from vmtoll.lab.suite import of_guests
 from vmtoll.paths import CACHE, PROJECT
 from vmtoll.shell import run, say
 
-PATIENCE_S = 300
+PATIENCE_S = 3600
 RECIPE = {
     "include": [line for line in (PROJECT / "packages.txt").read_text().splitlines() if line and line[0] != "#"]
     + ["cargo-web", "golang-go", "libvirt-daemon-system"],
@@ -60,7 +60,7 @@ def booted(folder: Path, memory_mib: int = 8192) -> Iterator[list[str]]:
     argv += ["-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net"]
     argv += [word for value in firmware for word in ("-smbios", f"type=11,{value}")]
     reach = ["ssh", "-i", str(key), "-p", str(port), "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR",
-             "-o", f"UserKnownHostsFile={folder}/known", "-o", "ConnectTimeout=20", "root@127.0.0.1"]  # fmt: skip
+             "-o", f"UserKnownHostsFile={folder}/known", "-o", "ConnectTimeout=90", "root@127.0.0.1"]  # fmt: skip
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as machine:
         try:
             deadline = time.monotonic() + PATIENCE_S
