@@ -10,7 +10,7 @@ from typing import Literal
 BANNER = b"Linux version"
 # The modules of KVM itself, each with the flag of the CPU that it needs: built into the kernel they are there without.
 MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
-OWN_PATIENCE_S = 30.0  # with one of them, on a host that may be slow
+OWN_PATIENCE_S = 150.0  # with one of them, on a host that may be slow: itself emulated, and busy
 PATIENCE_S = 8.0  # with another module, which may never boot a kernel
 
 Accelerator = Literal["kvm", "tcg"]

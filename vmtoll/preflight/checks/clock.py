@@ -13,7 +13,7 @@ ORDER = 50
 # whole seconds only.
 _WORTHLESS_S = 2.0
 _LOOKS = 12
-_LIMIT_S = 30.0
+_LIMIT_S = 120.0
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:

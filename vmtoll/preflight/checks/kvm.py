@@ -11,7 +11,7 @@ from vmtoll.guests.needs import module_text
 from vmtoll.lab import accelerator
 from vmtoll.model.inventory import Host
 from vmtoll.paths import LAB
-from vmtoll.preflight.lab import Lab
+from vmtoll.preflight.lab import PATIENCE_S, Lab
 from vmtoll.preflight.result import CheckResult, Level, ok
 
 ORDER = 80
@@ -39,7 +39,7 @@ def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
     words = [f"{json.loads((LAB / 'built.json').read_text())['image']}/vmlinuz"] if embedded else []
     probe = (Path(__file__).parents[1] / "probes" / "kvm.py").read_text("utf-8")
     files = {"accelerator.py": inspect.getsource(accelerator), "kvm_host.py": inspect.getsource(kvm_host)}
-    seen = lab.script(host, probe, *words, limit_s=40, files=files)
+    seen = lab.script(host, probe, *words, limit_s=accelerator.OWN_PATIENCE_S + PATIENCE_S, files=files)
     yield judge(host.name, seen, embedded=embedded)
 
 

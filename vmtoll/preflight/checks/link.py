@@ -16,8 +16,8 @@ SECONDS = 2
 # What TCP leaves of a line's rate at an MTU of 1500 is 94 %.
 _LEAST = 0.85
 _MOST = 1.05
-_PATIENCE_S = 10.0
-_LIMIT_S = 30.0
+_PATIENCE_S = 30.0
+_LIMIT_S = 120.0
 _REFUSED = "Connection refused"
 
 

@@ -11,7 +11,7 @@ from vmtoll.runner.connection import AgentLine, meaning
 
 ORDER = 20
 _SSH_FAILED = 255
-_LIMIT_S = 60.0
+_LIMIT_S = 180.0
 _OLDEST = (3, 9)
 
 
