@@ -46,14 +46,15 @@ def ports(address: str, port: int) -> Ports:
     return {"used": used, "available": high - low + 1}
 
 
-def idle_s() -> dict[str, float]:
-    """CPU → seconds in which nothing ran on it, those that the hypervisor stole included."""
-    seconds_by_cpu = {}
+def idle_and_stolen_s() -> tuple[dict[str, float], dict[str, float]]:
+    """CPU → seconds in which nothing ran on it, those that the hypervisor stole included; CPU → the stolen ones."""
+    idle_by_cpu, stolen_by_cpu = {}, {}
     for line in read("/proc/stat").splitlines():
         fields = line.split()
         if fields and re.fullmatch(r"cpu\d+", fields[0]):
-            seconds_by_cpu[fields[0][3:]] = sum(int(fields[i]) for i in (4, 5, 8)) / TICKS
-    return seconds_by_cpu
+            idle_by_cpu[fields[0][3:]] = sum(int(fields[i]) for i in (4, 5, 8)) / TICKS
+            stolen_by_cpu[fields[0][3:]] = int(fields[8]) / TICKS
+    return idle_by_cpu, stolen_by_cpu
 
 
 def mhz() -> float | None:
@@ -69,15 +70,17 @@ def _namespace(pid: str) -> str:
     return ""
 
 
-def mask_of(pid: str) -> int:
-    """The CPUs that a process may use, a bit each; none when it is gone."""
-    with contextlib.suppress(OSError):
-        return sum(1 << cpu for cpu in os.sched_getaffinity(int(pid)))
-    return 0
+def mask_of(*pids: str) -> int:
+    """The CPUs that one of these processes may use, a bit each; none of those that are gone."""
+    mask = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            mask |= sum(1 << cpu for cpu in os.sched_getaffinity(int(pid)))
+    return mask
 
 
 def survey(measured_pids: Iterable[str]) -> Survey:
-    """Every process that has used a CPU, and seconds that each CPU was idle.
+    """Every process that has used a CPU, and seconds that each CPU was idle, or stolen.
 
     `processes`: pid → (name, CPU seconds with those of children waited for, CPUs as a bit mask, PID namespace,
     whether it is ours). Ours are `measured_pids` (the server, the guest), all processes that this agent's parent has
@@ -99,9 +102,11 @@ def survey(measured_pids: Iterable[str]) -> Survey:
             pid = table[pid][2]
         return pid == harness
 
+    time_s, (idle_s, steal_s) = time.monotonic(), idle_and_stolen_s()
     return {
-        "time_s": time.monotonic(),
-        "idle_s": idle_s(),
+        "time_s": time_s,
+        "idle_s": idle_s,
+        "steal_s": steal_s,
         "cpus": mask_of("0"),
         "namespace": _namespace("self"),
         "processes": {

@@ -241,7 +241,12 @@ class Agent:
         if server:
             server_process = self.server(server)
             counted = server_process.pids()
-            seen["server"] = {**server_process.cpu(counted), "pss_kib": pss_kib(counted), "processes": len(counted)}
+            seen["server"] = {
+                **server_process.cpu(counted),
+                "pss_kib": pss_kib(counted),
+                "processes": len(counted),
+                "cpus": mask_of(*counted),
+            }
         pids = {name: self.qemu_of(name) for name in (*domains, *neighbours)}
         vhost = {name: other_vhost_threads(pid) for name, pid in pids.items()}
         counted += [*pids.values(), *(thread for threads in vhost.values() for thread in threads)]

@@ -138,6 +138,7 @@ class Survey(TypedDict):
 
     time_s: float
     idle_s: Counters
+    steal_s: Counters
     cpus: int
     namespace: str
     processes: dict[str, tuple[str, float, int, str, bool]]
@@ -153,10 +154,11 @@ class CpuTimes(TypedDict):
 
 
 class ServerUsage(CpuTimes):
-    """Resources that a server has used, and its memory now."""
+    """Resources that a server has used, and its memory now; `cpus`: those that it may use, a bit mask."""
 
     pss_kib: int
     processes: int
+    cpus: int
 
 
 class DomainUsage(TypedDict, total=False):

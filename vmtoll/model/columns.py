@@ -76,7 +76,13 @@ _IDENTITY = (
     ("guests", "integer", "machines under test that shared the load; their CPU and memory are added up"),
     ("started_at", "datetime", "start of the measured load, UTC, ISO 8601"),
 )
-_FIGURES = [figure for figure in fields(Measurement) if figure.metadata]
+_OF_TRIAL = [figure for group in (Resources, Conditions, Counts) for figure in fields(group)]
+_OF_TOOL = [figure for figure in fields(Measurement) if figure.metadata]
+# Column prefix → role, figures. What the trial's own tool shares with the whole trial is one column: it is the same.
+_FIGURES = {
+    "": (Role.PRIMARY, [f for f in _OF_TOOL if f.name not in {of_trial.name for of_trial in _OF_TRIAL}]),
+    CROSSCHECK: (Role.CROSSCHECK, _OF_TOOL),
+}
 _UNITS = {"s": "s", "ms": "ms", "us": "µs", "rps": "1/s", "pct": "%", "kib": "KiB", "mb": "MB", "j": "J"}
 _TYPES = {"int | None": "integer", "float | None": "number", "str | None": "string"}
 _REQUIRED = {name for name, _, _ in _IDENTITY} - {"load_guests", "neighbour_kind", "neighbour_value"} | {"validity"}
@@ -98,10 +104,11 @@ def table_schema() -> Schema:
     """The Data Package schema of trials.csv: each column's name, type, unit and description."""
     columns = [_column(name, kind, "", text) for name, kind, text in _IDENTITY]
     columns += [_figure(figure) for figure in fields(Offered)]
-    for prefix, source in (("", ""), (CROSSCHECK, "cross-check: ")):
+    for prefix, (role, figures) in _FIGURES.items():
+        source = "cross-check: " if role is Role.CROSSCHECK else ""
         columns.append(_column(f"{prefix}tool", "string", "", f"{source}load tool"))
-        columns += [_figure(figure, prefix, source) for figure in _FIGURES]
-    columns += [_figure(figure) for group in (Resources, Conditions, Counts) for figure in fields(group)]
+        columns += [_figure(figure, prefix, source) for figure in figures]
+    columns += [_figure(figure) for figure in _OF_TRIAL]
     columns += [_column(*column) for column in _LAST]
     return {
         "$schema": "https://datapackage.org/profiles/2.0/tableschema.json",
@@ -162,10 +169,10 @@ def flat(record: TrialRecord) -> dict[str, Cell]:
         "clients": record.clients, "guests": record.guests, "started_at": record.started_at,
     }  # fmt: skip
     row |= vars(record.offered)
-    for prefix, role in (("", Role.PRIMARY), (CROSSCHECK, Role.CROSSCHECK)):
+    for prefix, (role, figures) in _FIGURES.items():
         measured = record.measurement(role)
         row[f"{prefix}tool"] = measured.tool if measured else None
-        row |= {prefix + figure.name: getattr(measured, figure.name, None) for figure in _FIGURES}
+        row |= {prefix + figure.name: getattr(measured, figure.name, None) for figure in figures}
     row |= vars(record.resources) | vars(record.conditions) | vars(record.counts)
     codes = [f"{f.code}@crosscheck" if f.role is Role.CROSSCHECK else str(f.code) for f in record.findings]
     row |= {"fixed_cost_s": record.fixed_cost_s, "validity": record.validity.value}

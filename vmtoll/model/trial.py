@@ -113,6 +113,17 @@ _LOOP_LAG = (
     "length of the turns of the server's event loop: how long the next event may wait. By the server's own histogram; "
     "empty for a server without one"
 )
+_STEAL = "CPU time that the SUT's hypervisor took away, of the CPUs that the server may use"
+_BACKGROUND = (
+    "CPU time of processes other than the server and the load generator on the machine under test, of the CPUs that "
+    "the server may use"
+)
+_HOST_BACKGROUND = (
+    "CPU time of processes outside the measurement on the host's CPUs under the SUT; empty for a SUT of its own"
+)
+_MHZ_SPREAD = "how far the CPUs' clock rate sank below its highest, if governed"
+_CLOCK_STEP = "largest step of any machine's wall clock"
+_WARMUP_SLOWER = "how much slower the first third was than the rest; 0 if by chance"
 _CONNECT = "time to open a connection, of tools that log it (oha)"
 _FIRST_RESPONSE = "time from the open connection to the first byte of the body, of tools that log it (oha)"
 
@@ -174,6 +185,7 @@ class Measurement:
     response_time_p999_us: float | None = figure(f"open loop: 99.9th percentile of the {_RESPONSE_TIME}")
     response_time_max_us: float | None = figure(f"open loop: longest {_RESPONSE_TIME}")
     lateness_p99_us: float | None = figure("open loop: 99th percentile of the tool's own delay; in the response time")
+    lateness_max_us: float | None = figure("open loop: longest of the tool's own delays; in the response time")
     connect_mean_ms: float | None = figure(f"closed loop: mean {_CONNECT}")
     connect_max_ms: float | None = figure(f"closed loop: longest {_CONNECT}")
     connect_min_ms: float | None = figure(f"closed loop: shortest {_CONNECT}")
@@ -205,6 +217,22 @@ class Measurement:
     server_loop_lag_p50_us: float | None = figure(f"median {_LOOP_LAG}")
     server_loop_lag_p99_us: float | None = figure(f"99th percentile of the {_LOOP_LAG}")
     server_loop_lag_p999_us: float | None = figure(f"99.9th percentile of the {_LOOP_LAG}")
+    steal_pct: float | None = figure(_STEAL)
+    host_steal_pct: float | None = figure(
+        "CPU time that the host's own hypervisor took away, of the host's CPUs under the SUT; empty for a SUT without "
+        "a host"
+    )
+    background_cpu_pct: float | None = figure(_BACKGROUND)
+    host_background_cpu_pct: float | None = figure(_HOST_BACKGROUND)
+    cpus: int | None = figure(
+        "CPUs of the machine under test that `steal_pct` and `background_cpu_pct` are shares of; several machines: of "
+        "the one with most background CPU"
+    )
+    host_cpus: int | None = figure("CPUs of the host that `host_steal_pct` and `host_background_cpu_pct` are shares of")
+    cpu_mhz_spread_pct: float | None = figure(_MHZ_SPREAD)
+    clock_step_ms: float | None = figure(_CLOCK_STEP)
+    warmup_slower_pct: float | None = figure(_WARMUP_SLOWER)
+    retransmitted_segments: int | None = figure("TCP segments sent again, of client or SUT, whichever is more")
 
     @property
     def logs_service_times(self) -> bool:
@@ -234,7 +262,7 @@ class Resources:
     host_vhost_cpu_us_per_request: float | None = figure("guests: the same of the kernel's vhost threads (network)")
     host_irqs_per_request: float | None = figure("guests: all interrupts of the KVM host, per request")
     guest_irqs_per_request: float | None = figure("guests: interrupts that the guest itself counted, per request")
-    steal_pct: float | None = figure("CPU time that the SUT's hypervisor took away")
+    steal_pct: float | None = figure(_STEAL)
     link_used_pct: float | None = figure(
         "share of the client's line rate; several clients: of the busiest; empty for an unshaped or unused link"
     )
@@ -251,24 +279,20 @@ class Conditions:
         "CPU time of processes other than the load generator on the client's CPUs; several clients: the worst. "
         "Empty when the client is on the machine under test"
     )
-    background_cpu_pct: float | None = figure(
-        "CPU time of processes other than the server and the load generator on the machine under test"
-    )
-    host_background_cpu_pct: float | None = figure(
-        "CPU time of processes outside the measurement on the host's CPUs under the SUT; empty for a SUT of its own"
-    )
-    cpu_mhz_spread_pct: float | None = figure("how far the CPUs' clock rate sank below its highest, if governed")
+    background_cpu_pct: float | None = figure(_BACKGROUND)
+    host_background_cpu_pct: float | None = figure(_HOST_BACKGROUND)
+    cpu_mhz_spread_pct: float | None = figure(_MHZ_SPREAD)
     guests_paused: int | None = figure(
         "idle guests on the physical machine under test, paused during the trial; empty where none idled there"
     )
-    clock_step_ms: float | None = figure("largest step of any machine's wall clock")
+    clock_step_ms: float | None = figure(_CLOCK_STEP)
     retransmitted_pct: float | None = figure("TCP segments sent again, of client or SUT, whichever is more")
     listen_drops: int | None = figure("connections that the SUT's kernel turned away at a full listen queue")
     ports_used_pct: float | None = figure(
         "the client's local ports in use or in TIME_WAIT toward the server, of all; several clients: the worst"
     )
     longest_gap_ms: float | None = figure("longest time without any data at the client, ±50 ms; several: the worst")
-    warmup_slower_pct: float | None = figure("how much slower the first third was than the rest; 0 if by chance")
+    warmup_slower_pct: float | None = figure(_WARMUP_SLOWER)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,15 @@
 """Conditions on the machines while a load ran, and the gates that they fire."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from vmtoll.agent.protocol import Reading, Samples
 from vmtoll.model.finding import Code, Finding, Role
-from vmtoll.model.trial import Conditions
+from vmtoll.model.trial import Conditions, Measurement
 from vmtoll.runner import gates, interference
-from vmtoll.runner.interference import BackgroundCpu, background_cpu
-from vmtoll.runner.usage import Usage
+from vmtoll.runner.interference import BackgroundCpu, background_cpu, steal_pct
+from vmtoll.runner.usage import Usage, server_cpus
 
 # Machine name → what its sampler gave.
 Series = Mapping[str, Samples]
@@ -54,21 +55,45 @@ class Names:
             pairs[self.host] = (load.before.host, load.after.host)
         return pairs
 
+    def cpus(self, load: ObservedLoad, name: str) -> int:
+        """CPUs of a machine that count, a bit each: those that the server may use; of a client all that it has."""
+        reading = self.readings(load)[name][1]
+        return server_cpus(reading) if name in self.suts else reading["survey"]["cpus"]
+
+    def host_cpus(self, load: ObservedLoad, name: str) -> int | None:
+        """CPUs of `host` that a machine runs on, a bit each; None for a machine that is not on it."""
+        guest = load.after.host["domains"].get(self.suts.get(name, "")) if load.after.host else None
+        if self.host is None or not (guest or name in self.contained):
+            return None
+        return guest["cpus"] if guest else self.cpus(load, name)
+
     @property
     def together(self) -> str:
         """Names of the machines under test, for observations of all of them together."""
         return ", ".join(self.suts)
 
 
-def judge(
-    load: ObservedLoad, names: Names, series: Series, sources: Mapping[str, str]
-) -> tuple[Conditions, list[Finding]]:
-    """The conditions, None where nothing here can tell, and the findings.
-
-    `sources`: machine name → its clock source at the start of the run.
+@dataclass(frozen=True)
+class Seen:
+    """What the machines went through during one load: `conditions`, in which None is what nothing here can tell;
+    `figures`, further ones of its measurement, by name; `findings`.
     """
-    client_pct, sut_pct, host_pct, findings = _background(load, names)
-    lost_pct, drops, ports_pct, fired = _network(load, names)
+
+    conditions: Conditions
+    figures: Mapping[str, float | int | None]
+    findings: Sequence[Finding]
+
+    def added_to(self, measured: Measurement) -> Measurement:
+        """The measurement of this load with the conditions that it was made in."""
+        shared = {field.name for field in fields(Measurement)}
+        conditions = {name: value for name, value in vars(self.conditions).items() if name in shared}
+        return replace(measured, **conditions, **self.figures)  # type: ignore[arg-type]
+
+
+def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str, str]) -> Seen:
+    """What one load went through. `sources`: machine name → its clock source at the start of the run."""
+    client_pct, sut, host, findings = _background(load, names)
+    lost_pct, segments, drops, ports_pct, fired = _network(load, names)
     findings += fired
     step_ms, fired = _clocks(load, names, sources)
     findings += fired
@@ -78,8 +103,8 @@ def judge(
     findings += fired
     conditions = Conditions(
         client_background_cpu_pct=client_pct,
-        background_cpu_pct=sut_pct,
-        host_background_cpu_pct=host_pct,
+        background_cpu_pct=sut.share_pct,
+        host_background_cpu_pct=host.share_pct if host else None,
         cpu_mhz_spread_pct=spread_pct,
         clock_step_ms=step_ms,
         retransmitted_pct=lost_pct,
@@ -88,22 +113,38 @@ def judge(
         longest_gap_ms=gap_ms,
         warmup_slower_pct=slower_pct,
     )
-    return conditions, findings
+    figures = {
+        "steal_pct": load.after.steal_pct(load.before),
+        "host_steal_pct": _host_steal_pct(load, names),
+        "cpus": sut.cpus,
+        "host_cpus": host.cpus if host else None,
+        "retransmitted_segments": segments,
+    }
+    return Seen(conditions, figures, findings)
 
 
-def _background(load: ObservedLoad, names: Names) -> tuple[float | None, float, float | None, list[Finding]]:
-    """Background CPU on the clients, on the machines under test and on their host, in percent."""
+def _host_steal_pct(load: ObservedLoad, names: Names) -> float | None:
+    """Time stolen from the host, on its CPUs under a machine under test, in percent; of several machines the most."""
+    if not load.before.host or not load.after.host:
+        return None
+    surveys = load.before.host["survey"], load.after.host["survey"]
+    cpus = [cpus for name in names.suts if (cpus := names.host_cpus(load, name)) is not None]
+    return max((steal_pct([(*surveys, mask)]) for mask in cpus), default=None)
+
+
+def _background(
+    load: ObservedLoad, names: Names
+) -> tuple[float | None, BackgroundCpu, BackgroundCpu | None, list[Finding]]:
+    """Background CPU on the clients, in percent; on the machine under test that has most of it; on the host below."""
     surveys = {name: (old["survey"], new["survey"]) for name, (old, new) in names.readings(load).items()}
     namespaces = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
 
     def outside(name: str) -> BackgroundCpu | None:
         """Background CPU on one machine's CPUs as the machine below sees it; None without one."""
-        guest = load.after.host["domains"].get(names.suts.get(name, "")) if load.after.host else None
-        if names.host is None or not (guest or name in names.contained):
-            return None
-        return background_cpu(*surveys[names.host], guest["cpus"] if guest else surveys[name][1]["cpus"], namespaces)
+        cpus = names.host_cpus(load, name)
+        return None if cpus is None else background_cpu(*surveys[str(names.host)], cpus, namespaces)
 
-    inside = {name: background_cpu(*surveys[name]) for name in names.suts}
+    inside = {name: background_cpu(*surveys[name], names.cpus(load, name)) for name in names.suts}
     on_host = {name: seen for name in names.suts if (seen := outside(name))}
     findings = [f for name, seen in inside.items() for f in gates.background_cpu(seen, load.tool, name)]
     for name, seen in on_host.items():
@@ -114,12 +155,12 @@ def _background(load: ObservedLoad, names: Names) -> tuple[float | None, float, 
         worst = around if around and around.spent_s > client.spent_s else client
         client_pct = max(worst.share_pct, client_pct or 0.0)
         findings += gates.client_starved(worst, load.role, load.tool, str(name if worst is client else names.host))
-    sut_pct = max(seen.share_pct for seen in inside.values())
-    return client_pct, sut_pct, max((seen.share_pct for seen in on_host.values()), default=None), findings
+    by_share = attrgetter("share_pct")
+    return client_pct, max(inside.values(), key=by_share), max(on_host.values(), key=by_share, default=None), findings
 
 
-def _network(load: ObservedLoad, names: Names) -> tuple[float, int, float, list[Finding]]:
-    """Segments sent again in percent, connections turned away, local ports in use in percent."""
+def _network(load: ObservedLoad, names: Names) -> tuple[float, int, int, float, list[Finding]]:
+    """Segments sent again in percent and their number, connections turned away, local ports in use in percent."""
     readings = names.readings(load)
     grown = {
         name: {key: readings[name][1]["network"][key] - old for key, old in readings[name][0]["network"].items()}
@@ -136,7 +177,8 @@ def _network(load: ObservedLoad, names: Names) -> tuple[float, int, float, list[
     for name, (used, available) in ports.items():
         findings += gates.ports_exhausted(used, available, load.tool, name)
     used_pct = max(100 * used / available for used, available in ports.values())
-    return max(lost.values()), int(sum(drops.values())), used_pct, findings
+    segments = max(g["RetransSegs"] for g in grown.values())
+    return max(lost.values()), segments, int(sum(drops.values())), used_pct, findings
 
 
 def _clocks(load: ObservedLoad, names: Names, sources: Mapping[str, str]) -> tuple[float, list[Finding]]:

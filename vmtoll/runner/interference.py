@@ -1,7 +1,7 @@
 """Check that responses kept coming, by the bytes that the client received, a few times a second."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +13,15 @@ from vmtoll.agent.protocol import Survey
 class BackgroundCpu:
     """`share_pct`: CPU time of processes outside the measurement, in percent of what the CPUs have; `idle_pct` alike.
 
-    `spent_s` is the same in seconds; `process` names the one that took most of it, None where there is none.
+    `spent_s` is the same in seconds; `process` names the one that took most of it, None where there is none. `cpus`:
+    how many CPUs these are shares of.
     """
 
     share_pct: float
     idle_pct: float
     spent_s: float
     process: str | None
+    cpus: int = 1
 
 
 def background_cpu(
@@ -48,7 +50,20 @@ def background_cpu(
     spent_s = max(0.0, min(sum(outside.values()), unexplained_s))
     whole_s = elapsed_s * len(ids) / 100
     most = max(outside, key=outside.__getitem__, default=None)
-    return BackgroundCpu(spent_s / whole_s, idle_s / whole_s, spent_s, most)
+    return BackgroundCpu(spent_s / whole_s, idle_s / whole_s, spent_s, most, len(ids))
+
+
+def steal_pct(surveys: Iterable[tuple[Survey, Survey, int]]) -> float:
+    """CPU time that hypervisors took away from machines, all together, in percent of what their CPUs have.
+
+    `surveys`: of each machine before and after, and the bit mask of the CPUs that count.
+    """
+    stolen_s = whole_s = 0.0
+    for before, after, mask in surveys:
+        ids = [cpu for cpu in after["steal_s"] if mask >> int(cpu) & 1]
+        stolen_s += sum(after["steal_s"][cpu] - before["steal_s"][cpu] for cpu in ids)
+        whole_s += (after["time_s"] - before["time_s"]) * len(ids)
+    return 100 * stolen_s / whole_s if whole_s > 0 else 0.0
 
 
 # Below this share of the mean a slice holds no response: what is left is the line to the agent, and the handshakes of

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from vmtoll.agent.protocol import Samples
 from vmtoll.model.errors import AgentError
 from vmtoll.model.finding import Finding, Role
-from vmtoll.model.trial import Conditions
 from vmtoll.runner.clients import Part
-from vmtoll.runner.conditions import Names, ObservedLoad, Sender, judge
+from vmtoll.runner.conditions import Names, ObservedLoad, Seen, Sender, judge
 from vmtoll.runner.connection import Pending
 from vmtoll.runner.server_times import ServerTimes, parse
 from vmtoll.runner.session import Machines
@@ -62,20 +61,20 @@ class Watch:
         }
         self.loads.append(ObservedLoad(role, tool, before, after, senders))
 
-    def stop(self, sources: Mapping[str, str]) -> tuple[bytes, Conditions, list[Finding]]:
-        """The per-second series as CSV, the conditions of the first load, and the findings of all.
+    def stop(self, sources: Mapping[str, str]) -> tuple[bytes, dict[Role, Seen], list[Finding]]:
+        """The per-second series as CSV, what the machines went through during each load, and the findings of all.
 
         `sources`: machine name → its clock source at the start of the run. Raises AgentError, HostLostError.
         """
         pending = [(line.host, line.ask("sample_stop")) for line in self.machines.all]
         series: dict[str, Samples] = {host.name: answer.wait(_LIMIT_S) for host, answer in pending}
-        judged = [judge(load, self.names, series, sources) for load in self.loads]
+        seen = {load.role: judge(load, self.names, series, sources) for load in self.loads}
         findings: list[Finding] = []
-        for _, fired in judged:
+        for load in seen.values():
             reported = {(finding.code, finding.role) for finding in findings}
-            findings += [finding for finding in fired if (finding.code, finding.role) not in reported]
+            findings += [finding for finding in load.findings if (finding.code, finding.role) not in reported]
         table = to_csv([(host.name, str(host.role), series[host.name]["counters"]) for host, _ in pending])
-        return table, judged[0][0], findings
+        return table, seen, findings
 
 
 def _page(pending: Pending) -> str | None:

@@ -9,11 +9,12 @@ import numpy as np
 
 from vmtoll.model.errors import AgentError, CapacityError, HostLostError, ToolError, ToolTimeoutError
 from vmtoll.model.event import Phase
-from vmtoll.model.finding import Code, Finding
-from vmtoll.model.trial import Conditions, Resources, TrialRecord
+from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.trial import Resources, TrialRecord
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, RampWorkload, Workload
 from vmtoll.runner import closed_loop, gates, latency, mail, open_loop, usage
 from vmtoll.runner.capacity import targets, whole
+from vmtoll.runner.conditions import Seen
 from vmtoll.runner.loads import Driver, ToolRun
 from vmtoll.runner.measurement import Measured, utc
 from vmtoll.runner.neighbour import Neighbour
@@ -118,7 +119,7 @@ class Trial:
         used_pct, resources = self._lines_used_pct(run), measured.resources()
         neighbour_rps, saturated = self.neighbour.end(run)
         self.serving.bodies("after")
-        conditions, seen = self._conditions()
+        seen, fired_meanwhile = self._seen()
         fired = [
             *findings,
             *measured.findings,
@@ -127,7 +128,7 @@ class Trial:
             *(self._not_cold(resources, measured) if cold else []),
             *saturated,
             *gates.wrong_bodies(self.serving.wrong),
-            *seen,
+            *fired_meanwhile,
         ]
         self._keep_latencies(measured)
         self._keep_telemetry(measured)
@@ -137,14 +138,16 @@ class Trial:
             started_at=utc(run.done.started_at_s),
             findings=tuple(fired),
             offered=measured.offered,
-            measurements=measured.with_histogram(f"histograms/{self.name}.hdr"),
+            measurements=tuple(
+                seen[load.role].added_to(load) for load in measured.with_histogram(f"histograms/{self.name}.hdr")
+            ),
             resources=replace(
                 resources,
                 server_cores=server_cores,
                 link_used_pct=max(used_pct.values(), default=None),
                 neighbour_rps=neighbour_rps,
             ),
-            conditions=replace(conditions, guests_paused=self.session.guests_paused),
+            conditions=replace(seen[Role.PRIMARY].conditions, guests_paused=self.session.guests_paused),
             counts=replace(
                 measured.counts, bodies_checked=self.serving.checked or None, bodies_wrong=len(self.serving.wrong)
             ),
@@ -188,14 +191,14 @@ class Trial:
                 used_pct[name] = mbit(reading, new.suts[name], run.done.wall_s) / sut_mbit * 100
         return used_pct
 
-    def _conditions(self) -> tuple[Conditions, list[Finding]]:
-        """Conditions on the machines, and their findings; the per-second samples are kept."""
+    def _seen(self) -> tuple[dict[Role, Seen], list[Finding]]:
+        """What the machines went through during each load, and the findings; the per-second samples are kept."""
         sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
-        table, conditions, findings = self.watch.stop(sources)
+        table, seen, findings = self.watch.stop(sources)
         self.session.store.keep(f"samples/{self.name}.csv", table)
         # The workload asks for a cold start.
         dropped = Code.WARMUP_DRIFT if self.driver.cold else None
-        return conditions, [finding for finding in findings if finding.code is not dropped]
+        return seen, [finding for finding in findings if finding.code is not dropped]
 
     def _keep_latencies(self, measured: Measured) -> None:
         """One histogram for each client of the run that is logged, and all of them by second."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from vmtoll.agent.protocol import Counters, Reading
 from vmtoll.model.trial import Measurement, Resources
 from vmtoll.runner.connection import AgentLine
+from vmtoll.runner.interference import steal_pct
 from vmtoll.runner.session import Machines
 
 _LIMIT_S = 30.0
@@ -49,11 +50,15 @@ class Usage:
         return float(sum(domain["total_s"] for domain in self.host["domains"].values()))
 
     def steal_pct(self, before: "Usage") -> float:
-        """Stolen share of the machines' CPU time since `before`, in percent."""
-        stolen_s = grown(before, self, lambda sut: sut["machine"]["steal_s"])
-        kinds = ("steal_s", "user_s", "system_s", "idle_s")
-        whole_s = grown(before, self, lambda sut: sum(sut["machine"][kind] for kind in kinds))
-        return 100 * stolen_s / whole_s if whole_s > 0 else 0.0
+        """Stolen share of the time of the CPUs that the server may use since `before`, all machines, in percent."""
+        return steal_pct(
+            (before.suts[name]["survey"], sut["survey"], server_cpus(sut)) for name, sut in self.suts.items()
+        )
+
+
+def server_cpus(sut: Reading) -> int:
+    """CPUs that the server may use, a bit each; of a machine without its processes, those of the agent."""
+    return sut["server"]["cpus"] or sut["survey"]["cpus"]
 
 
 def mbit(before: Reading, after: Reading, wall_s: float) -> float:

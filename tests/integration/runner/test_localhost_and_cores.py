@@ -139,8 +139,13 @@ def test_a_server_has_the_cores_it_is_given_and_all_of_them_the_next_time(sut: A
 
 
 def test_the_record_has_how_many_cores_the_server_had(measured: Measured) -> None:
-    assert [record.resources.server_cores for record in measured(cores=1)] == [1]
-    assert [record.resources.server_cores for record in measured()] == [CORES]
+    """Conditions are shares of these cores, too."""
+
+    def cores_of(records: Records) -> list[tuple[int | None, int | None]]:
+        return [(record.resources.server_cores, primary(record).cpus) for record in records]
+
+    assert cores_of(measured(cores=1)) == [(1, 1)]
+    assert cores_of(measured()) == [(CORES, CORES)]
 
 
 DIES = "import socket\ns = socket.create_server(('127.0.0.1', {}))\nfor _ in range(3): s.accept()"

@@ -106,7 +106,8 @@ def test_each_guest_is_judged_with_its_name() -> None:
     load = ObservedLoad(Role.PRIMARY, "vegeta", before, after, {"client": Sender(0.0, 3.0, 1000.0)})
     names = Names({"one": "toll-1", "two": "toll-2"}, "host", frozenset())
     series = {name: {"counters": [], "pulse": steady(60)} for name in ("client", "one", "two", "host")}
-    conditions, findings = judge(load, names, series, dict.fromkeys(series, "tsc"))
+    seen = judge(load, names, series, dict.fromkeys(series, "tsc"))
+    conditions, findings = seen.conditions, seen.findings
     burnt_pct = conditions.host_background_cpu_pct
     assert burnt_pct == pytest.approx(50.0)
     assert findings == [
@@ -126,9 +127,10 @@ def test_usage_of_several_guests_is_summed() -> None:
             "system_s": 1.0 * times,
             "pss_kib": 100,
             "processes": 3,
+            "cpus": 0b01,
         }
-        machine = {"steal_s": 1.0 * times, "user_s": 1.0 * times, "system_s": 1.0 * times, "idle_s": 7.0 * times}
-        guest = {"server": server, "machine": machine, "read_kib": 1000 * times, "interrupts": {"LOC": times}}
+        at_that_time = {**survey(10.0 * times, {"0": 9.0 * times, "1": 0.0}), "steal_s": {"0": 1.0 * times, "1": 0.0}}
+        guest = {"server": server, "survey": at_that_time, "read_kib": 1000 * times, "interrupts": {"LOC": times}}
         host = {"domains": {"toll-1": domain, "toll-2": domain}, "read_kib": 5000 * times, "interrupts": {}}
         return Usage({"client": {}}, {"one": guest, "two": guest}, host)
 

@@ -11,7 +11,7 @@ import pytest
 from vmtoll.agent import conditions as agent
 from vmtoll.agent.sampler import Sampler
 from vmtoll.model.finding import Code, Finding, Role, Validity
-from vmtoll.model.trial import Conditions
+from vmtoll.model.trial import Conditions, Measurement
 from vmtoll.runner import gates, interference
 from vmtoll.runner.conditions import Names, ObservedLoad, Sender, judge
 from vmtoll.runner.interference import BackgroundCpu, background_cpu
@@ -24,8 +24,11 @@ QUIET = BackgroundCpu(share_pct=0.9, idle_pct=0, spent_s=0.018, process=None)
 
 def survey(time_s: float, idle_s: dict[str, float], **processes: list[Any]) -> dict[str, Any]:
     """`processes`: p<pid> = [name, CPU seconds, CPU mask, namespace, ours]."""
-    table = {pid[1:]: row for pid, row in processes.items()}
-    return {"time_s": time_s, "idle_s": idle_s, "cpus": 0b11, "namespace": "pid:[1]", "processes": table}
+    table, steal_s = {pid[1:]: row for pid, row in processes.items()}, dict.fromkeys(idle_s, 0.0)
+    return {
+        "time_s": time_s, "idle_s": idle_s, "steal_s": steal_s, "cpus": 0b11, "namespace": "pid:[1]",
+        "processes": table,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -190,6 +193,7 @@ def reading(time_s: float, **changes: Any) -> dict[str, Any]:
         "network": dict.fromkeys(("RetransSegs", "OutSegs", "ListenOverflows", "ListenDrops", "TCPReqQFullDrop"), 0),
         "ports": {"used": 3, "available": 100},
         "survey": {**survey(time_s, {"0": time_s, "1": time_s}), "cpus": 0b01},
+        "server": {"cpus": 0b01},
     }
     return {**plain, **changes}
 
@@ -209,9 +213,9 @@ def test_a_quiet_load_has_figures_and_no_finding() -> None:
         "client": {"counters": [], "pulse": steady(40)},
         "metal": {"counters": [], "pulse": []},
     }
-    conditions, findings = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
-    assert findings == []
-    assert conditions == Conditions(
+    seen = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
+    assert seen.findings == []
+    assert seen.conditions == Conditions(
         client_background_cpu_pct=0.0,
         background_cpu_pct=0.0,
         host_background_cpu_pct=None,
@@ -223,6 +227,57 @@ def test_a_quiet_load_has_figures_and_no_finding() -> None:
         longest_gap_ms=0.0,
         warmup_slower_pct=0.0,
     )
+    assert seen.figures == {
+        "steal_pct": 0.0, "host_steal_pct": None, "cpus": 1, "host_cpus": None, "retransmitted_segments": 0,
+    }  # fmt: skip
+
+
+def test_each_measurement_has_the_conditions_of_its_own_load() -> None:
+    """Only the cross-check is disturbed: somebody burns a quarter of the server's two CPUs, and segments are lost."""
+    burnt = survey(3, {"0": 0.0, "1": 0.0}, p7=["yes", 1.5, 0b11, "a", False])
+    network = {**reading(3)["network"], "RetransSegs": 5, "OutSegs": 1000}
+    disturbed = reading(3, survey=burnt, network=network, server={"cpus": 0b11})
+    series = {name: {"counters": [], "pulse": steady(60)} for name in ("client", "metal")}
+    measured = {}
+    for role, after in {Role.PRIMARY: reading(3), Role.CROSSCHECK: disturbed}.items():
+        load = sent("oha", ["client"], reading(0), after, role)
+        seen = judge(load, ALONE, series, dict.fromkeys(series, "tsc"))
+        measured[role] = seen.added_to(Measurement(role=role, tool="oha", transactions=7))
+    first, second = measured.values()
+    assert (first.background_cpu_pct, first.cpus, first.retransmitted_segments) == (0.0, 1, 0)
+    assert (second.background_cpu_pct, second.cpus, second.retransmitted_segments) == (pytest.approx(25.0), 2, 5)
+    assert (second.transactions, second.warmup_slower_pct, second.clock_step_ms) == (7, 0.0, 0.0)
+
+
+def test_only_the_cpus_that_the_server_may_use_count() -> None:
+    """Of four CPUs the server may use the first. A process held to the last burns it, and its hypervisor takes half."""
+    idle, busy = {str(cpu): 0.0 for cpu in range(4)}, {"0": 2.0, "1": 3.0, "2": 3.0, "3": 1.5}
+    before = {**survey(0, idle), "cpus": 0b1111}
+    after = {**survey(3, busy, p7=["yes", 1.5, 0b1000, "a", False]), "cpus": 0b1111}
+    after["steal_s"] = {"0": 0.03, "1": 0.0, "2": 0.0, "3": 1.5}
+    old, new = (reading(at, survey=at_that_time) for at, at_that_time in ((0, before), (3, after)))
+    series = {name: {"counters": [], "pulse": steady(60)} for name in ("client", "metal")}
+    seen = judge(sent("oha", ["client"], old, new), ALONE, series, dict.fromkeys(series, "tsc"))
+    assert seen.findings == []
+    assert (seen.conditions.background_cpu_pct, seen.figures["cpus"]) == (0.0, 1)
+    assert seen.figures["steal_pct"] == pytest.approx(1.0)
+
+
+def test_the_host_of_a_guest_has_its_own_steal() -> None:
+    """The guest runs on two of the host's three CPUs; the host's hypervisor took a tenth of these, and all else of the
+    third.
+    """
+    host = [{**reading(at), "survey": survey(at, dict.fromkeys("012", float(at)))} for at in (0, 3)]
+    host[1]["survey"]["steal_s"] = {"0": 3.0, "1": 0.6, "2": 0.0}
+    before, after = (
+        Usage({"client": reading(at)}, {"guest": reading(at)}, {**seen, "domains": {"toll": {"cpus": 0b110}}})
+        for at, seen in zip((0, 3), host, strict=True)
+    )
+    load = ObservedLoad(Role.PRIMARY, "oha", before, after, {"client": Sender(0.0, 3.0, 1000.0)})
+    series = {name: {"counters": [], "pulse": steady(60)} for name in ("client", "guest", "host")}
+    seen = judge(load, Names({"guest": "toll"}, "host", frozenset()), series, dict.fromkeys(series, "tsc"))
+    assert (seen.figures["host_steal_pct"], seen.figures["host_cpus"]) == (pytest.approx(10.0), 2)
+    assert (seen.figures["steal_pct"], seen.figures["cpus"]) == (0.0, 1)
 
 
 BURNT = {**survey(3, {"0": 0.0, "1": 0.0}, p7=["yes", 1.5, 0b01, "a", False]), "cpus": 0b01}
@@ -232,7 +287,7 @@ def starved(*clients: str, role: Role) -> list[tuple[Code, Role | None]]:
     """What is found when somebody burns half of the one core of metal and of each client, whichever there are."""
     load = sent("h2load", clients, reading(0), reading(3, survey=BURNT), role)
     series = {name: {"counters": [], "pulse": steady(60)} for name in (*clients, "metal")}
-    return [(f.code, f.role) for f in judge(load, ALONE, series, dict.fromkeys(series, "tsc"))[1]]
+    return [(f.code, f.role) for f in judge(load, ALONE, series, dict.fromkeys(series, "tsc")).findings]
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -256,7 +311,8 @@ def test_each_of_several_clients_is_judged_with_its_name() -> None:
     silent = [1000.0] * 25 + [0.0] * 10 + [1000.0] * 25
     series = {name: {"counters": [], "pulse": steady(60)} for name in (*clients, "metal")}
     series["client3"]["pulse"] = pulses(silent)
-    conditions, findings = judge(load, ALONE, series, dict.fromkeys(series, "tsc"))
+    seen = judge(load, ALONE, series, dict.fromkeys(series, "tsc"))
+    conditions, findings = seen.conditions, seen.findings
     assert [(f.code, f.machine, f.detail) for f in findings] == [
         (Code.CLIENT_STARVED, "client2", ""),
         (Code.PORTS_EXHAUSTED, "client2", "95/100"),
@@ -277,9 +333,10 @@ def test_a_clock_rate_that_sinks_is_named_with_its_machine(client: str) -> None:
         "client": {"counters": [], "pulse": steady(60)},
         "metal": {"counters": rows, "pulse": steady(60)},
     }
-    conditions, [finding] = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
+    seen = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
+    [finding] = seen.findings
     assert (finding.code, finding.machine) == (Code.FREQUENCY_SPREAD, "metal")
-    assert finding.value == conditions.cpu_mhz_spread_pct == pytest.approx(10.0)
+    assert finding.value == seen.conditions.cpu_mhz_spread_pct == pytest.approx(10.0)
 
 
 def test_three_percent_of_a_short_load_are_seen() -> None:
@@ -326,7 +383,8 @@ def test_cpu_time_that_the_gates_may_miss(load_s: float, hidden_pct: float) -> N
 def test_the_agent_reads_this_machine() -> None:
     seen = agent.survey([])
     assert seen["cpus"] > 0
-    assert set(seen["idle_s"])
+    assert set(seen["idle_s"]) == set(seen["steal_s"])
+    assert all(0 <= seen["steal_s"][cpu] <= idle_s for cpu, idle_s in seen["idle_s"].items())
     assert all(len(row) == 5 for row in seen["processes"].values())
     assert abs(agent.clock()["ahead_s"] - agent.clock()["ahead_s"]) < 0.001
     assert agent.network()["OutSegs"] >= 0
