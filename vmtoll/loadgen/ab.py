@@ -1,13 +1,15 @@
 """ab: the closed loop of most published experiments. One page, again and again, over HTTP/1.0, also inside of TLS.
 
 It exits 0 when every answer is a 404, counts an answer of another length than the first one as failed, and stops at
-the first connection that breaks. It logs no requests; `-e` has every whole percentile in milliseconds to the µs.
+the first connection that breaks. It logs no requests; `-e` has every whole percentile in milliseconds to the µs, and of
+up to 50 requests a 99th from beyond the end of its list of times: `sound` leaves it out.
 """
 
 import re
 
 from vmtoll.loadgen.base import (
     BODY,
+    NUMBER,
     Adapter,
     ClosedLoad,
     Command,
@@ -24,11 +26,11 @@ from vmtoll.model.transport import PROTOCOL
 _PERCENTILES = "percentiles.csv"
 _HEADING = b"Percentage served,Time in ms\n"
 _FIELDS = {
-    "elapsed_s": r"Time taken for tests:\s+([0-9.]+) seconds",
+    "elapsed_s": rf"Time taken for tests:\s+{NUMBER} seconds",
     "complete": r"Complete requests:\s+(\d+)",
     "failed": r"Failed requests:\s+(\d+)",
     "transferred": r"Total transferred:\s+(\d+) bytes",
-    "mean_ms": r"Time per request:\s+([0-9.]+) \[ms\] \(mean\)",
+    "mean_ms": rf"Time per request:\s+{NUMBER} \[ms\] \(mean\)",
 }
 
 

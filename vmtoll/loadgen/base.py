@@ -1,7 +1,10 @@
 """Loads, commands and results of load tools, and the properties that an adapter declares of its tool."""
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -136,7 +139,8 @@ class ToolResult:
     fill.
 
     Closed loop: service times of all requests. Open loop: response times, from the intended send, of the requests that
-    succeeded; `lateness_us` is how long after its intended time each was sent, if the tool reports it.
+    succeeded; `lateness_us` is how long after its intended time each was sent, if the tool reports it. `dropped`: how
+    many figures that the tool printed `sound` has left out.
     """
 
     transactions: int
@@ -155,6 +159,43 @@ class ToolResult:
     late: int = 0  # given up at the load's timeout, where that is a deadline (`ramp`)
     unsent: int = 0  # never sent, because the client had no descriptor or port left
     columns: Mapping[str, float] = field(default_factory=dict)
+    dropped: int = 0
+
+
+# Names of percentiles → requests of a thousand that took no longer.
+PER_MILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
+_PERCENTILE = re.compile(rf"\w+_({'|'.join(PER_MILLE)})_us")
+_AVERAGES = ("elapsed_s", "transferred_mb", "availability_pct", "response_time_mean_ms", "concurrency", "longest_ms",
+             "shortest_ms")  # fmt: skip
+# A number as C's printf writes it, also one that is none.
+NUMBER = r"(-?(?:[0-9.]+|nan|inf))"
+
+
+def fewest(percentile: str) -> int:
+    """Requests that a percentile needs, so that it is not just the largest value: 2, 10, 100, 1000."""
+    return 1000 // (1000 - PER_MILLE[percentile])
+
+
+def sound(result: ToolResult) -> ToolResult:
+    """The result without the printed figures that cannot be: `nan` and `inf`, percentiles of fewer requests than they
+    need, and all percentiles of a kind that do not rise with their share.
+    """
+    numbers = {name: value for name in _AVERAGES if (value := getattr(result, name)) is not None}
+    odd = {name for name, value in numbers.items() if not math.isfinite(value)}
+    columns = {name: value for name, value in result.columns.items() if math.isfinite(value)}
+    kinds: dict[str, dict[str, float]] = {}
+    for name in [name for name in columns if _PERCENTILE.fullmatch(name)]:
+        kind, percentile, _ = name.rsplit("_", 2)
+        value = columns.pop(name)
+        if result.transactions >= fewest(percentile):
+            kinds.setdefault(kind, {})[percentile] = value
+    for kind, values in kinds.items():
+        in_order = [values[percentile] for percentile in PER_MILLE if percentile in values]
+        if all(low <= high for low, high in pairwise(in_order)):
+            columns |= {f"{kind}_{percentile}_us": value for percentile, value in values.items()}
+    dropped = result.dropped + len(odd) + len(result.columns) - len(columns)
+    missing = {name: 0.0 if name == "elapsed_s" else None for name in odd}
+    return replace(result, **missing, columns=columns, dropped=dropped)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,18 +11,18 @@ It sends no bodies: httperf reads them from session files only (`--wsesslog`), n
 import re
 from urllib.parse import urlsplit
 
-from vmtoll.loadgen.base import Adapter, Command, OpenLoad, Output, ToolResult, last_words, require
+from vmtoll.loadgen.base import NUMBER, Adapter, Command, OpenLoad, Output, ToolResult, last_words, require
 from vmtoll.model.errors import ToolError
 
 # Requests on a connection that is kept alive: autobench's own default.
 _CALLS = 10
 _LINES = {
-    "total": r"Total: connections (\d+) requests (\d+) replies (\d+) test-duration ([0-9.]+) s",
-    "connections": r"Connection rate: ([0-9.]+) conn/s ",
-    "requests": r"Request rate: ([0-9.]+) req/s ",
-    "replies": r"Reply rate \[replies/s\]: min (\S+) avg (\S+) max (\S+) stddev (\S+) \((\d+) samples\)",
-    "time": r"Reply time \[ms\]: response ([0-9.]+) transfer ([0-9.]+)",
-    "size": r"Reply size \[B\]: header ([0-9.]+) content ([0-9.]+) ",
+    "total": rf"Total: connections (\d+) requests (\d+) replies (\d+) test-duration {NUMBER} s",
+    "connections": rf"Connection rate: {NUMBER} conn/s ",
+    "requests": rf"Request rate: {NUMBER} req/s ",
+    "replies": rf"Reply rate \[replies/s\]: min {NUMBER} avg {NUMBER} max {NUMBER} stddev {NUMBER} \((\d+) samples\)",
+    "time": rf"Reply time \[ms\]: response {NUMBER} transfer {NUMBER}",
+    "size": rf"Reply size \[B\]: header {NUMBER} content {NUMBER} ",
     "status": r"Reply status: 1xx=(\d+) 2xx=(\d+) 3xx=(\d+) 4xx=(\d+) 5xx=(\d+)",
     "errors": r"Errors: total (\d+) client-timo (\d+) socket-timo (\d+) connrefused (\d+) connreset (\d+)",
     "unsent": r"Errors: fd-unavail (\d+) addrunavail (\d+) ftab-full (\d+) other (\d+)",

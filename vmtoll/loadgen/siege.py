@@ -8,7 +8,18 @@ User i starts at line i × lines ÷ users of the URL list.
 import math
 import re
 
-from vmtoll.loadgen.base import BODY, Adapter, ClosedLoad, Command, Output, ToolResult, body_file, last_words, require
+from vmtoll.loadgen.base import (
+    BODY,
+    NUMBER,
+    Adapter,
+    ClosedLoad,
+    Command,
+    Output,
+    ToolResult,
+    body_file,
+    last_words,
+    require,
+)
 from vmtoll.model.errors import ToolError
 
 # A complete file: `-R` replaces the system's default whole, so nothing is left to what a machine has there.
@@ -92,7 +103,7 @@ def parse(load: ClosedLoad, output: Output) -> ToolResult:
     text = output.stderr + "\n" + output.stdout
     figures: dict[str, float] = {}
     for name, label in _FIELDS.items():
-        match = re.search(rf"^{label}:\s+([0-9.]+)\s*(?:hits|%|secs|MB|trans/sec|MB/sec)?\s*$", text, re.MULTILINE)
+        match = re.search(rf"^{label}:\s+{NUMBER}\s*(?:hits|%|secs|MB|trans/sec|MB/sec)?\s*$", text, re.MULTILINE)
         if not match:
             raise ToolError(f"siege: its summary has no line {label!r}; {last_words(output)}")
         figures[name] = float(match[1])

@@ -24,7 +24,8 @@ def may_count(record: TrialRecord) -> bool:
 
 def p99_of_planned_us(record: TrialRecord) -> float | None:
     """The response time in µs within which 99% of the planned requests were answered with success; infinite where
-    fewer were, and where the load was not answered in time. None without percentiles or counts.
+    fewer were, and where the load was not answered in time. None without response times or counts. Of fewer than 100
+    requests it is the longest: a record has no p99 of so few.
 
     The percentiles of a record are those of the answered requests. With failures the rank that is looked for lies
     higher among these: between two recorded percentiles the logarithm of the time is interpolated over the normal
@@ -33,7 +34,7 @@ def p99_of_planned_us(record: TrialRecord) -> float | None:
     measured = record.primary
     if Code.TIMED_OUT in record.codes:
         return math.inf
-    if measured is None or measured.response_time_p99_us is None:
+    if measured is None or (measured.response_time_p99_us is None and measured.response_time_max_us is None):
         return None
     planned, successful = measured.requests, measured.successful
     if not planned or successful is None:

@@ -198,6 +198,10 @@ class Measurement:
     reply_rps_mean: float | None = figure("ramp: mean of the same readings")
     reply_rps_max: float | None = figure("ramp: highest of the same readings")
     reply_rps_stddev: float | None = figure("ramp: standard deviation of the same readings")
+    dropped_figures: int | None = figure(
+        "figures of the tool's own summary that cannot be and were left out: `nan`, `inf`, a percentile of fewer "
+        "requests than it needs, percentiles that do not rise"
+    )
     client_cpu_s: float | None = figure("CPU of the tool, of all clients")
     client_cpu_share: float | None = figure("the tool's CPU, of its threads' limit; of the client nearest to it")
     start_spread_ms: float | None = figure(
@@ -236,7 +240,7 @@ class Measurement:
 
     @property
     def logs_service_times(self) -> bool:
-        return self.service_time_p99_us is not None
+        return self.service_time_p50_us is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,6 +227,7 @@ def merged(parts: Sequence[Part]) -> ToolResult:
         late=sum(result.late for result in results),
         unsent=sum(result.unsent for result in results),
         columns=_columns(results, answered),
+        dropped=sum(result.dropped for result in results),
     )
 
 

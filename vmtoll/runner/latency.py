@@ -7,24 +7,21 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
+from vmtoll.loadgen.base import PER_MILLE, fewest
 from vmtoll.model.errors import ToolError
 
 HIGHEST_US = 3_600_000_000
-PER_MILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
 
 
 def summary(kind: str, latencies_us: NDArray[np.int64]) -> dict[str, float]:
-    """`<kind>_{mean,p50,p90,p99,p999}_us` of the exact values; nothing when there are none."""
+    """`<kind>_{mean,p50,p90,p99,p999}_us` of the exact values: nothing when there are none, and no percentile of fewer
+    than it needs. Nearest rank, so that each is a value that was seen.
+    """
     if len(latencies_us) == 0:
         return {}
     ordered = np.sort(latencies_us)
-    named = {f"{kind}_{name}_us": _nearest(ordered, share) for name, share in PER_MILLE.items()}
+    named = {f"{kind}_{name}_us": _nearest(ordered, name) for name in PER_MILLE if len(ordered) >= fewest(name)}
     return {f"{kind}_mean_us": float(np.mean(ordered)), **named}
-
-
-def percentile_us(values_us: NDArray[np.int64], per_mille: int) -> float:
-    """Nearest rank, so that it is a value that was seen."""
-    return _nearest(np.sort(values_us), per_mille)
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,8 @@ def steady(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], users: i
     return Steady(answered / span_us * 1e6, float(within_us[within_us > 0].sum()) / span_us)
 
 
-def _nearest(ordered: NDArray[np.int64], per_mille: int) -> float:
-    return float(ordered[-(-len(ordered) * per_mille // 1000) - 1])
+def _nearest(ordered: NDArray[np.int64], percentile: str) -> float:
+    return float(ordered[-(-len(ordered) * PER_MILLE[percentile] // 1000) - 1])
 
 
 def histogram(latencies_us: NDArray[np.int64]) -> bytes:

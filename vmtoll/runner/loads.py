@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from vmtoll import loadgen
 from vmtoll.loadgen import ClosedLoad, OpenLoad, ToolLoad, ToolResult
+from vmtoll.loadgen.base import sound
 from vmtoll.model.capacity import CapacityEstimate
 from vmtoll.model.errors import ToolError
 from vmtoll.model.event import Phase
@@ -222,7 +223,7 @@ class Driver:
                 self.session.store.keep(f"{file_name}.{file}.gz", data)
         for execution in done.parts:
             try:
-                result = loadgen.get(tool).parse(execution.load, execution.output)
+                result = sound(loadgen.get(tool).parse(execution.load, execution.output))
             except ToolError as error:
                 raise type(error)(f"{execution.client}: {error}") if several else error from None
             parts.append(Part(execution, on_our_clock(execution, result) if several else result))

@@ -78,6 +78,7 @@ def measurement(run: ToolRun, per_s: float) -> Measurement:
         transferred_mb=result.transferred_mb,
         throughput_rps=result.transactions / per_s,
         throughput_mb_per_s=None if result.transferred_mb is None else result.transferred_mb / per_s,
+        dropped_figures=result.dropped,
         client_cpu_s=done.cpu_s,
         client_cpu_share=done.cpu_share,
         start_spread_ms=None if run.start_spread_s is None else run.start_spread_s * 1000,

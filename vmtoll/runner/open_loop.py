@@ -91,9 +91,10 @@ def _measurement(driver: Driver, run: ToolRun, deadline_ms: float) -> Measuremen
         measurement(run, elapsed_s),
         goodput_rps=int(np.count_nonzero(latencies_us <= deadline_ms * 1000)) / _intended_s(run),
         response_time_max_us=float(latencies_us.max()) if len(latencies_us) else None,
-        lateness_p99_us=None if result.lateness_us is None else latency.percentile_us(result.lateness_us, 990),
-        lateness_max_us=None if result.lateness_us is None else float(result.lateness_us.max()),
     )
+    if result.lateness_us is not None and len(result.lateness_us):
+        lateness_p99_us = latency.summary("lateness", result.lateness_us).get("lateness_p99_us")
+        measured = replace(measured, lateness_p99_us=lateness_p99_us, lateness_max_us=float(result.lateness_us.max()))
     if result.transferred_mb is None and isinstance(run.load, OpenLoad):
         measured = replace(measured, transferred_mb=_bodies_mb(driver, run.load, result.successful))
     return with_figures(measured, latency.summary("response_time", latencies_us))

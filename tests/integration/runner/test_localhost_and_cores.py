@@ -181,6 +181,23 @@ def test_the_published_number_is_sent_at_full_scale_only(
     assert plan(path, project, scale="full").total_s < 10, "the number counts, not the duration"
 
 
+def test_fifty_requests_have_no_p99(project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite) -> None:
+    """ab prints one from beyond the end of its list."""
+    project.workload_file("tiny").write_text(yaml.safe_dump({**PAGE, "requests": 50}))
+    path = rewrite(
+        blocks=None, warmup_s=None, duration_s=None, environments=["metal"], noise_floor=None,
+        scales={"full": {"blocks": 1, "warmup_s": 0.05, "duration_s": 60.0}},
+    )  # fmt: skip
+    run_dir = run(path, inventory, tmp_path / "results", registry=project, scale="full")
+    [record] = records_of(run_dir)
+    own = primary(record)
+    assert (own.transactions, own.service_time_p99_us, own.dropped_figures) == (50, None, 1)
+    assert own.service_time_p50_us and own.service_time_p90_us and own.logs_service_times
+    with (run_dir / "trials.csv").open(encoding="utf-8", newline="") as handle:
+        [row] = csv.DictReader(handle)
+    assert (row["service_time_p99_us"], row["dropped_figures"]) == ("", "1")
+
+
 def test_users_share_the_requests_equally(project: Registry) -> None:
     path = project.workload_file("tiny")
     path.write_text(yaml.safe_dump({**PAGE, "requests": 1234}))

@@ -1,5 +1,6 @@
 """ab and httperf, the tools of the published experiments, against output that they really printed."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.support.recordings import parse, recorded
 from vmtoll import loadgen
 from vmtoll.loadgen import ClosedLoad, OpenLoad, Output
+from vmtoll.loadgen.base import sound
 from vmtoll.model.errors import ToolError
 
 
@@ -20,6 +22,47 @@ def test_ab_all_well() -> None:
     shares = [seen.columns[f"service_time_p{share}_us"] for share in (50, 90, 99)]
     assert shares == sorted(shares) and shares[0] < seen.longest_ms * 1000
     assert parse("ab-close").successful == 600
+
+
+def test_ab_has_no_percentile_of_fewer_requests_than_it_needs() -> None:
+    """Of 50 requests ab reads the 99th percentile from beyond the end of its list: less than its median."""
+    seen = parse("ab-few")
+    assert seen.columns["service_time_p99_us"] < seen.columns["service_time_p50_us"]
+    kept = sound(seen)
+    assert kept.columns == {name: seen.columns[name] for name in ("service_time_p50_us", "service_time_p90_us")}
+    assert (kept.dropped, kept.transactions, kept.longest_ms) == (1, 50, seen.longest_ms)
+    assert sound(parse("ab-good")) == parse("ab-good")
+
+
+@pytest.mark.parametrize(
+    ("requests", "percentiles"), [(1, []), (2, ["p50"]), (10, ["p50", "p90"]), (99, ["p50", "p90"]), (100, None)]
+)
+def test_the_fewest_requests_of_each_percentile(requests: int, percentiles: list[str] | None) -> None:
+    seen = replace(parse("ab-good"), transactions=requests)
+    expected = seen.columns if percentiles is None else {f"service_time_{name}_us" for name in percentiles}
+    assert set(sound(seen).columns) == set(expected)
+
+
+def test_percentiles_that_do_not_rise_are_dropped_all_and_counted() -> None:
+    seen = parse("ab-good")
+    fallen = {**seen.columns, "service_time_p90_us": seen.columns["service_time_p50_us"] / 2, "connection_rps": 7.0}
+    kept = sound(replace(seen, columns=fallen))
+    assert (kept.columns, kept.dropped) == ({"connection_rps": 7.0}, 3)
+
+
+def test_what_is_no_number_is_missing_and_counted() -> None:
+    """httperf and siege print averages of nothing as `-nan`, or as `inf`."""
+    load, output = recorded("httperf-good")
+    stdout = output.stdout.replace("stddev 0.0 (1 samples)", "stddev -nan (1 samples)")
+    stdout = stdout.replace("Reply time [ms]: response 1.8", "Reply time [ms]: response nan")
+    assert stdout.count("nan") == 2
+    kept = sound(loadgen.get("httperf").parse(load, replace(output, stdout=stdout)))
+    assert (kept.response_time_mean_ms, kept.dropped, kept.elapsed_s) == (None, 2, 5.5)
+    assert set(kept.columns) == {"connection_rps", "request_rps", "reply_rps_min", "reply_rps_mean", "reply_rps_max"}
+    load, output = recorded("siege-refused")
+    stderr = re.sub(r"(Response time:\s+)[0-9.]+", r"\1inf", output.stderr)
+    kept = sound(loadgen.get("siege").parse(load, replace(output, stderr=stderr)))
+    assert (kept.response_time_mean_ms, kept.dropped) == (None, 1)
 
 
 def test_ab_exits_0_on_404_and_names_each_twice_but_it_counts_once() -> None:

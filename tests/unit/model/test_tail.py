@@ -51,6 +51,13 @@ def test_no_tail_without_figures() -> None:
     assert p99_of_planned_us(with_primary(uncounted)) is None
 
 
+def test_all_of_fewer_than_100_requests_must_be_answered() -> None:
+    few = measured(np.arange(1, 61), 60)
+    assert few.response_time_p99_us is None, "60 requests have no p99"
+    assert p99_of_planned_us(with_primary(few)) == 60
+    assert p99_of_planned_us(with_primary(replace(few, requests=61))) == math.inf
+
+
 def test_a_load_that_was_not_answered_in_time_is_infinitely_slow() -> None:
     timed_out = made(findings=(Finding(Code.TIMED_OUT),))
     assert may_count(timed_out)

@@ -198,6 +198,14 @@ def test_percentiles_are_values_that_were_seen() -> None:
     assert latency.summary("service_time", values[:0]) == {}
 
 
+def test_a_percentile_of_fewer_requests_than_it_needs_is_none() -> None:
+    values = np.arange(1, 1001, dtype=np.int64)
+    of_999, of_99, of_one = (latency.summary("response_time", values[:n]) for n in (999, 99, 1))
+    assert of_999.keys() == {f"response_time_{name}_us" for name in ("mean", "p50", "p90", "p99")}
+    assert of_99.keys() == {f"response_time_{name}_us" for name in ("mean", "p50", "p90")}
+    assert of_one == {"response_time_mean_us": 1.0}
+
+
 def test_the_histogram_can_be_read_and_merged() -> None:
     values = np.array([0, 100, 100, 5000, 250_000], dtype=np.int64)
     read = HdrHistogram.decode(latency.histogram(values))
