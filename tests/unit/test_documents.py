@@ -243,7 +243,7 @@ _TICKS = {1.0: "1 s", 1e-2: "10 ms", 1e-3: "1 ms", 1e-6: "1 µs", 1e-9: "1 ns"}
 # When a gate fires, with the limits of vmtoll/runner/gates.py.
 _FIRES: Mapping[Code, str] = {
     Code.CLIENT_SATURATED: f"the tool used more than {gates.CLIENT_SHARE:.0%} of the CPU time that its threads could "
-    "have had; `ramp`: a request found no free descriptor or port",
+    "have had (no gate for a single user). `ramp`: a request found no free descriptor or port",
     Code.CLIENT_STARVED: f"background processes used more than {gates.CLIENT_BACKGROUND_PCT:g}% of the client's CPUs "
     f"and more than {gates.AT_REST_S * 1e3:g} ms, and less than {gates.CLIENT_IDLE_PCT:g}% was idle",
     Code.RATE_NOT_REACHED: f"the client kept to less than {gates.RATE_REACHED:.0%} of the rate when it was furthest "

@@ -77,6 +77,11 @@ class MailLoad:
     body_sha256: str
     timeout_s: float = 30.0
 
+    @property
+    def in_flight(self) -> int:
+        """Sessions that are under way at any moment."""
+        return self.users
+
 
 def over_tls(load: ClosedLoad | OpenLoad) -> bool:
     """Return whether a load goes over TLS; all of its URLs have one scheme."""

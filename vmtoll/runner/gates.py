@@ -4,7 +4,7 @@ What the fields of a finding hold, by code. Where `role` is not named it is None
 the load tool during whose load it was seen. `a -> b`: the reference, then what was seen.
 
 client-saturated     value: share of the CPU time that the tool's threads could have had; limit: 0.85; role, tool,
-                     machine: the client; process: the neighbour's tool, where its CPU counts with it.
+                     machine: the client; process: the neighbour's tool, where its CPU counts with it. Not of one user.
                      Ramp: value: requests for which no descriptor or port was left; limit: requests planned; detail:
                      `unsent`
 client-starved       value: background CPU in % of the client's CPUs; limit: 2; role, tool, machine: the client or its
@@ -91,10 +91,20 @@ def hidden_pct(load_s: float) -> float:
 
 
 def client_saturated(
-    share: float | None, role: Role, tool: str, machine: str, neighbour_tool: str | None = None
+    share: float | None,
+    role: Role,
+    tool: str,
+    machine: str,
+    neighbour_tool: str | None = None,
+    *,
+    in_flight: int | None = None,
 ) -> list[Finding]:
-    """The tool used more than 85 % of the CPU time its threads could have had."""
-    if share is None or share <= CLIENT_SHARE:
+    """The tool used more than 85 % of the CPU time its threads could have had.
+
+    `in_flight`: requests that a closed loop has under way. One alone is no limit: nothing waits for the client but the
+    client itself, so its CPU time per request, which the measurement has, is all that the figure contains of it.
+    """
+    if share is None or share <= CLIENT_SHARE or in_flight == 1:
         return []
     return [Finding(Code.CLIENT_SATURATED, share, CLIENT_SHARE, role, tool, machine, neighbour_tool)]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtoll.loadgen import ToolResult
+from vmtoll.loadgen import OpenLoad, ToolResult
 from vmtoll.model.finding import Finding, Role
 from vmtoll.model.trial import Counts, Measurement, Offered, Resources
 from vmtoll.runner import gates, latency
@@ -98,11 +98,17 @@ def with_service_times(measured: Measurement, latencies_us: NDArray[np.int64] | 
 
 def findings(run: ToolRun) -> list[Finding]:
     """Requests that failed, a tool that was its own bottleneck, and clients that did not begin together."""
-    seen = run.result
+    seen, in_flight = run.result, None if isinstance(run.load, OpenLoad) else run.load.in_flight
     return [
         *gates.failed_requests(
             run.load.requests, seen.transactions, seen.successful, seen.failed, run.role, run.tool
         ),
-        *(f for p in run.parts for f in gates.client_saturated(p.done.cpu_share, run.role, run.tool, p.client)),
+        *(
+            finding
+            for part in run.parts
+            for finding in gates.client_saturated(
+                part.done.cpu_share, run.role, run.tool, part.client, in_flight=in_flight
+            )
+        ),
         *gates.start_spread(run.start_spread_s, run.done.wall_s, run.role, run.tool),
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle, islice
 
 import numpy as np
@@ -9,8 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from vmtoll.loadgen import ClosedLoad, OpenLoad, Output, ToolLoad, ToolResult
+from vmtoll.model.finding import Code, Role
 from vmtoll.runner import latency
 from vmtoll.runner.clients import Execution, Part, deal, joint, merged, on_our_clock, start_spread_s
+from vmtoll.runner.loads import ToolRun
+from vmtoll.runner.measurement import findings, measurement
+from vmtoll.runner.usage import Usage
 
 URLS = [f"http://metal/{n}" for n in range(40)]
 
@@ -123,6 +128,18 @@ def test_counts_are_added_and_percentiles_are_of_all_latencies() -> None:
     assert len(whole.lateness_us) == 3000
     assert whole.concurrency == pytest.approx(sum(int(log.sum()) for log in logs) / 1e6 / whole.elapsed_s)
     assert whole.columns == {"connect_max_ms": 1000.0, "connect_mean_ms": pytest.approx(1.0, rel=0.01)}
+
+
+@pytest.mark.parametrize(("users", "codes"), [(1, []), (2, [Code.CLIENT_SATURATED])])
+def test_a_single_user_is_no_limit_of_its_client(users: int, codes: list[Code]) -> None:
+    """Nothing waits for its client but the client itself, however busy that is."""
+    load = ClosedLoad(URLS, users, 10, keep_alive=True)
+    execution = replace(done("c1", 100.0, 1.0), load=load, cpu_s=0.99, cpu_share=0.99)
+    result, unread = ToolResult(10, 10, 0, 1.0), Usage({}, {}, None)
+    part, whole = Part(execution, result), joint([execution])
+    run = ToolRun(Role.PRIMARY, "h2load", load, whole, [part], result, unread, unread)
+    assert [finding.code for finding in findings(run)] == codes
+    assert measurement(run, 1.0).client_cpu_s == 0.99
 
 
 def test_a_value_missing_from_one_client_is_missing_in_the_sum() -> None:

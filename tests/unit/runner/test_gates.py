@@ -25,8 +25,9 @@ PRIMARY, CROSSCHECK = Role.PRIMARY, Role.CROSSCHECK
             Finding(Code.CLIENT_SATURATED, 0.86, 0.85, PRIMARY, "siege", "client"),
         ),
         (
-            gates.client_saturated(None, CROSSCHECK, "h2load", "client"),
-            gates.client_saturated(0.99, CROSSCHECK, "h2load", "client"),
+            gates.client_saturated(None, CROSSCHECK, "h2load", "client")
+            + gates.client_saturated(0.99, CROSSCHECK, "h2load", "client", in_flight=1),
+            gates.client_saturated(0.99, CROSSCHECK, "h2load", "client", in_flight=2),
             Finding(Code.CLIENT_SATURATED, 0.99, 0.85, CROSSCHECK, "h2load", "client"),
         ),
         (
