@@ -17,11 +17,19 @@ class WrongLinkError(InventoryError):
     """The client's link is not the one that the experiment was made for."""
 
 
-class HostLostError(VmtollError):
+class MachineError(VmtollError):
+    """Something went wrong on a machine; `machine` is its name, None where it is not known."""
+
+    def __init__(self, message: str, machine: str | None = None) -> None:
+        super().__init__(message)
+        self.machine = machine
+
+
+class HostLostError(MachineError):
     """A machine no longer answers."""
 
 
-class AgentError(VmtollError):
+class AgentError(MachineError):
     """The agent answered that an operation failed."""
 
 
@@ -41,8 +49,10 @@ class LogError(VmtollError):
     """Access logs cannot be used, or their workload cannot be written; the message has no text of the log."""
 
 
-class ToolError(VmtollError):
-    """A load tool did not follow its command line; the message says what vmtoll observed instead."""
+class ToolError(MachineError):
+    """A load tool did not follow its command line; the message says what vmtoll observed instead. `machine`: the client
+    that it ran on.
+    """
 
 
 class CapacityError(ToolError):

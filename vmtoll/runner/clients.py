@@ -9,7 +9,7 @@ import contextlib
 import gzip
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,7 +97,7 @@ class Sending:
         try:
             done: Done = self.pending.wait((limit_s or self.limit_s) + _TRAVEL_S, watch)
         except AgentError as error:
-            raise ToolError(str(error)) from error
+            raise ToolError(str(error), error.machine) from error
         packed = {name: base64.b64decode(text) for name, text in done["files"].items()}
         output = Output(
             stdout=done["stdout"],
@@ -309,6 +309,15 @@ def check_clients(resolved: Resolved, inventory: Inventory) -> None:
                 )
 
 
+@contextlib.contextmanager
+def on_client(name: str, prefix: str = "") -> Iterator[None]:
+    """Name the client, and put `prefix` in front of the message, in a ToolError that is raised meanwhile."""
+    try:
+        yield
+    except ToolError as error:
+        raise type(error)(f"{prefix}{error}", name) from error
+
+
 @dataclass(frozen=True)
 class Joint:
     """One load that all clients have sent. `wall_s`: from the first start to the last end, on our clock.
@@ -326,7 +335,8 @@ class Joint:
     def require(self, label: str) -> None:
         """Raise ToolError when a client's tool was killed."""
         for part in self.parts:
-            require(part.output, label if len(self.parts) == 1 else f"{label} on {part.client}")
+            with on_client(part.client):
+                require(part.output, label if len(self.parts) == 1 else f"{label} on {part.client}")
 
 
 def joint(parts: Sequence[Execution]) -> Joint:

@@ -61,7 +61,7 @@ class Pending:
         while True:
             for line in (self._line, *watch):
                 if line.lost_because:
-                    raise HostLostError(f"{line.host.name}: {line.lost_because}")
+                    raise line.lost()
             try:
                 reply = self._answers.get(timeout=max(0.0, min(0.1, deadline - time.monotonic())))
             except queue.Empty:
@@ -71,7 +71,8 @@ class Pending:
             if "lost" in reply:
                 continue
             if "error" in reply:
-                raise AgentError(f"{self._line.host.name}: {self.op}: {reply['error']}")
+                name = self._line.host.name
+                raise AgentError(f"{name}: {self.op}: {reply['error']}", name)
             return reply.get("result")
 
 
@@ -106,7 +107,8 @@ class AgentLine:
                 process_group=None if self.host.is_local else 0,
             )
         except OSError as error:
-            raise HostLostError(f"{self.host.name}: {argv[0]} cannot be started: {error.strerror}") from error
+            self.lost_because = f"{argv[0]} cannot be started: {error.strerror}"
+            raise self.lost() from error
         self._process, self._pending, self._noise, self.lost_because = process, {}, [], ""
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
         threading.Thread(target=self._overhear, args=(process,), daemon=True).start()
@@ -118,12 +120,12 @@ class AgentLine:
             if self.host.is_local or process.poll() != _SSH_FAILED:
                 raise
             self.lost_because = ": ".join(meaning(self.host, "\n".join(self._noise)))
-            raise HostLostError(f"{self.host.name}: {self.lost_because}") from None
+            raise self.lost() from None
 
     def ask(self, op: str, **args: Any) -> Pending:
         """Send a request; wait for its answer later. Raises HostLostError when the line is down."""
         if self.lost_because:
-            raise HostLostError(f"{self.host.name}: {self.lost_because}")
+            raise self.lost()
         pending = Pending(self, op)
         number = next(self._ids)
         with self._lock:
@@ -134,6 +136,10 @@ class AgentLine:
     def call(self, op: str, timeout_s: float = 30.0, **args: Any) -> Any:
         """Ask and wait; see Pending.wait."""
         return self.ask(op, **args).wait(timeout_s)
+
+    def lost(self) -> HostLostError:
+        """The error of a line that is down."""
+        return HostLostError(f"{self.host.name}: {self.lost_because}", self.host.name)
 
     def give_up(self, reason: str) -> None:
         """Mark the machine as lost and end the process that reaches it."""

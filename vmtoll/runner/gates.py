@@ -37,7 +37,9 @@ fingerprint          machine; process: the server; detail: the keys that differ,
                      `TLS cipher: a -> b`: what it is configured to, and what a handshake came to; of a certificate
                      the digest on the reference machine, and here
 capacity-unknown, timed-out, tool-failed, server-failed, host-lost
-                     detail: the message; process: `cleanup` where it came while a failed trial was cleaned up
+                     detail: the message; process: `cleanup` where it came while a failed trial was cleaned up; machine:
+                     the client that the tool ran on; the server's; the one that was lost, and of a guest its host where
+                     that was lost as well. None where it is not known, and of an unknown capacity
 """
 
 import math

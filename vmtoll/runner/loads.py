@@ -17,7 +17,18 @@ from vmtoll.model.trial import Offered, TrialSpec
 from vmtoll.model.workload import ClosedWorkload, OpenWorkload, SharedHostWorkload, Workload
 from vmtoll.runner import usage
 from vmtoll.runner.arrivals import poisson_ns, seed_of
-from vmtoll.runner.clients import Fleet, Joint, Part, bound_s, merged, on_our_clock, passes, senders, start_spread_s
+from vmtoll.runner.clients import (
+    Fleet,
+    Joint,
+    Part,
+    bound_s,
+    merged,
+    on_client,
+    on_our_clock,
+    passes,
+    senders,
+    start_spread_s,
+)
 from vmtoll.runner.observation import Watch
 from vmtoll.runner.server_times import ServerTimes, grown
 from vmtoll.runner.session import Session, Steps
@@ -56,6 +67,15 @@ class ToolRun:
     def start_spread_s(self) -> float | None:
         """Seconds between the first and the last client's begin; None with one client."""
         return start_spread_s(self.parts)
+
+
+def parsed(tool: str, done: Joint) -> list[ToolResult]:
+    """What each client's tool printed. Raises ToolError, which names the client."""
+    results = []
+    for execution in done.parts:
+        with on_client(execution.client, f"{execution.client}: " if len(done.parts) > 1 else ""):
+            results.append(sound(loadgen.get(tool).parse(execution.load, execution.output)))
+    return results
 
 
 class Driver:
@@ -174,9 +194,7 @@ class Driver:
             done.require(f"{tool} (warm-up)")
             spent_s += done.wall_s
             # Failures are quick: a server that is being lost would leave a rate that no later load could keep up.
-            served = sum(
-                loadgen.get(tool).parse(execution.load, execution.output).successful for execution in done.parts
-            )
+            served = sum(result.successful for result in parsed(tool, done))
             if not served:
                 raise ToolError(f"{tool}: every warm-up request failed")
             rate_rps = served / done.wall_s
@@ -221,11 +239,7 @@ class Driver:
                 self.session.store.keep(f"{file_name}.{kind}", text.encode())
             for file, data in execution.packed.items():
                 self.session.store.keep(f"{file_name}.{file}.gz", data)
-        for execution in done.parts:
-            try:
-                result = sound(loadgen.get(tool).parse(execution.load, execution.output))
-            except ToolError as error:
-                raise type(error)(f"{execution.client}: {error}") if several else error from None
+        for execution, result in zip(done.parts, parsed(tool, done), strict=True):
             parts.append(Part(execution, on_our_clock(execution, result) if several else result))
         return parts
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtoll import loadgen
 from vmtoll.loadgen import MailLoad, ToolResult
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Role
@@ -14,7 +13,7 @@ from vmtoll.model.trial import Counts, Offered
 from vmtoll.model.workload import MailWorkload
 from vmtoll.runner import gates
 from vmtoll.runner.clients import Joint, merged
-from vmtoll.runner.loads import Driver, ToolRun
+from vmtoll.runner.loads import Driver, ToolRun, parsed
 from vmtoll.runner.measurement import Measured, findings, measurement, with_service_times
 
 PORTS = {"smtp": 25, "submission": 587, "imap": 143, "pop3": 110}
@@ -117,8 +116,8 @@ def _rate_rps(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s
     done = driver.run(workload.tool, load, expected_s)
     done.require(f"{workload.tool} (warm-up)")
     waited_s = _drained(driver) if workload.sends else 0.0
-    [sent] = done.parts  # mail is sent by one client
-    return load.requests / _busy_s(loadgen.get(workload.tool).parse(load, sent.output), done, waited_s)
+    [result] = parsed(workload.tool, done)  # mail is sent by one client
+    return load.requests / _busy_s(result, done, waited_s)
 
 
 def _drained(driver: Driver) -> float:

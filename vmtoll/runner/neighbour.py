@@ -59,7 +59,8 @@ class Neighbour:
         try:
             self.driver.client.call("interrupt", label=_LABEL)
         except AgentError as error:
-            raise ToolError(f"{error}: the neighbour's {self.tool} ended before the trial") from error
+            complaint = f"{error}: the neighbour's {self.tool} ended before the trial"
+            raise ToolError(complaint, error.machine) from error
         done = self.sending.wait(self.driver.machines.all, _END_S)
         done = replace(done, output=replace(done.output, ended=True))
         [part] = self.driver.read(self.tool, joint([done]), _LABEL)

@@ -26,7 +26,7 @@ def wait_until_booted(line: AgentLine) -> None:
         # Of a machine that goes down the bus goes first: in the midst of an answer (unknown), then for good.
         if state["stdout"].strip() in ("stopping", "unknown") or "Connection refused" in state["stderr"]:
             line.give_up("it is shutting down")
-            raise HostLostError(f"{line.host.name}: it is shutting down")
+            raise line.lost()
 
 
 QUICK_S = 10.0
@@ -83,7 +83,7 @@ def _bring_back(session: Session, host: Host, line: AgentLine) -> None:
             return _open(line, OPEN_S)
         except HostLostError as error:
             if time.monotonic() > deadline:
-                raise HostLostError(f"{error}; {complaint}" if complaint else str(error)) from error
+                raise HostLostError(f"{error}; {complaint}" if complaint else str(error), host.name) from error
         time.sleep(0.5)
 
 

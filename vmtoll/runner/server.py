@@ -70,7 +70,10 @@ class Serving:
             "tls_handshake", host=host.seen_from(client.host), port=transport.port(host.port), alpn=transport.alpn,
             limit_s=SERVER_LIMIT_S,
         )  # fmt: skip
-        agreed: Handshake = answer.wait(SERVER_LIMIT_S + 30, [line])
+        try:
+            agreed: Handshake = answer.wait(SERVER_LIMIT_S + 30, [line])
+        except AgentError as error:
+            raise AgentError(str(error), host.name) from error  # the client told of it
         after: KernelTls = line.call("tls_kernel", name=self.server)
         seen = {**agreed, "kernel": before["sessions"] != after["sessions"]}
         certificate = certificate_of(self.server, [self.session.reference, *self.session.facts.values()])
@@ -109,10 +112,10 @@ class Serving:
             try:
                 answer: Bodies = pending.wait(SERVER_LIMIT_S + 60, [sut])
                 return answer
-            except AgentError:
+            except AgentError as error:
                 sut.call("server_check", name=self.server)
                 if time.monotonic() > deadline:
-                    raise
+                    raise AgentError(str(error), sut.host.name) from error  # the client told of it
 
     def stop(self) -> None:
         """Stop it everywhere. Raises AgentError, HostLostError."""

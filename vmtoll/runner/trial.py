@@ -15,6 +15,7 @@ from vmtoll.model.workload import ClosedWorkload, MailWorkload, RampWorkload, Wo
 from vmtoll.runner import closed_loop, gates, latency, mail, open_loop, usage
 from vmtoll.runner.capacity import targets, whole
 from vmtoll.runner.conditions import Seen
+from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.loads import Driver, ToolRun
 from vmtoll.runner.measurement import Measured, utc
 from vmtoll.runner.neighbour import Neighbour
@@ -30,6 +31,16 @@ STOP_LIMIT_S = 90.0
 
 def _code_of(error: ToolError) -> Code:
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Code.TOOL_FAILED)
+
+
+def lost_machine(error: HostLostError, host: AgentLine | None) -> str | None:
+    """The name of the machine that was lost: the one that the error names, or its host where that is lost as well."""
+    if host:
+        try:
+            host.call("ping", PING_LIMIT_S)
+        except HostLostError as of_host:
+            return of_host.machine
+    return error.machine
 
 
 class Trial:
@@ -67,12 +78,18 @@ class Trial:
         try:
             record = self._measure(planned)
         except HostLostError as error:
-            record = self._failed(planned, Finding(Code.HOST_LOST, detail=str(error)))
+            record = self._failed(planned, self._lost(error))
         except ToolError as error:
-            record = self._failed(planned, self._or_lost(Finding(_code_of(error), detail=str(error))))
+            failed = Finding(_code_of(error), machine=error.machine, detail=str(error))
+            record = self._failed(planned, self._or_ended(self._or_lost(failed)))
         except AgentError as error:
-            record = self._failed(planned, self._or_lost(Finding(Code.SERVER_FAILED, detail=str(error))))
+            failed = Finding(Code.SERVER_FAILED, machine=error.machine, detail=str(error))
+            record = self._failed(planned, self._or_lost(failed))
         return replace(record, fixed_cost_s=time.monotonic() - begin - self.driver.loaded_s)
+
+    def _lost(self, error: HostLostError, also: str = "") -> Finding:
+        machine = lost_machine(error, self.driver.machines.host)
+        return Finding(Code.HOST_LOST, machine=machine, detail=f"{error}{also}")
 
     def _or_lost(self, finding: Finding) -> Finding:
         """HOST_LOST when a machine is gone or about to go: then that is why the tool or the server failed."""
@@ -81,7 +98,18 @@ class Trial:
                 line.call("ping", PING_LIMIT_S)
                 wait_until_booted(line)
             except HostLostError as error:
-                return Finding(Code.HOST_LOST, detail=f"{error}; {finding.detail}")
+                return self._lost(error, f"; {finding.detail}")
+        return finding
+
+    def _or_ended(self, finding: Finding) -> Finding:
+        """SERVER_FAILED when a server has ended: then that is why the tool failed."""
+        for line in self.driver.machines.serving if finding.code is Code.TOOL_FAILED else ():
+            try:
+                line.call("server_check", PING_LIMIT_S, name=self.spec.scenario.server)
+            except AgentError as error:
+                return Finding(Code.SERVER_FAILED, machine=error.machine, detail=f"{error}; {finding.detail}")
+            except HostLostError as error:
+                return self._lost(error, f"; {finding.detail}")
         return finding
 
     def _failed(self, planned: TrialRecord, finding: Finding) -> TrialRecord:
@@ -100,7 +128,7 @@ class Trial:
                 try:
                     line.call(op, STOP_LIMIT_S, **args)
                 except (AgentError, HostLostError) as error:
-                    findings.append(Finding(code, process="cleanup", detail=str(error)))
+                    findings.append(Finding(code, machine=line.host.name, process="cleanup", detail=str(error)))
         return findings
 
     def _measure(self, planned: TrialRecord) -> TrialRecord:

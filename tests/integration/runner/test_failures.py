@@ -16,7 +16,7 @@ from tests.support.local_server import server_pids
 from tests.support.records import assert_sound, records_of
 from tests.support.small_disk import fill, mounted
 from vmtoll import cli
-from vmtoll.model.errors import AgentError, InventoryError, ResultsError
+from vmtoll.model.errors import AgentError, HostLostError, InventoryError, ResultsError
 from vmtoll.model.event import Absence, Event, MachineStep, Phase, TrialEnded, TrialStep
 from vmtoll.model.finding import Code
 from vmtoll.model.inventory import Host
@@ -25,6 +25,7 @@ from vmtoll.runner.connection import AgentLine
 from vmtoll.runner.recovery import take
 from vmtoll.runner.run import run
 from vmtoll.runner.session import Session
+from vmtoll.runner.trial import lost_machine
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.inventory import load_inventory
 
@@ -71,6 +72,7 @@ def test_a_full_disk_on_the_client_is_named_and_the_run_continues(
     assert [(r.block, r.attempt) for r in records] == [(1, 1), (1, 2), (2, 1)]
     for record in records[:2]:
         assert record.codes == {Code.TOOL_FAILED}
+        assert record.findings[0].machine == "client"
         assert record.findings[0].detail.startswith(f"client: exec: the disk of {small_disk} is full")
         assert record.measurements == ()
     assert_sound(records[2:])
@@ -138,7 +140,21 @@ def test_a_block_that_lost_a_machine_is_measured_again_as_a_whole(
     made = [(*record.key, record.attempt) for record in records]
     assert made == [(1, 1, 1), (1, 2, 1), (1, 1, 2), (1, 2, 2), (2, 1, 1), (2, 2, 1)]
     assert records[1].codes == {Code.HOST_LOST}
+    assert records[1].findings[0].machine == records[1].arm.environment
+    assert not records[0].accidents, "the first trial was repeated although nothing had failed in it"
     assert_sound(record for record in records if record is not records[1])
+
+
+def test_a_guest_that_went_with_its_host_does_not_count_as_lost(inventory: Path) -> None:
+    machines = load_inventory(inventory, ["metal"])
+    host, error = AgentLine(machines.client), HostLostError("guest: the agent ended", "guest")
+    host.open()
+    try:
+        assert lost_machine(error, host) == lost_machine(error, None) == "guest"
+        host.give_up("the SSH connection was cut")
+        assert lost_machine(error, host) == host.host.name
+    finally:
+        host.close()
 
 
 def test_a_full_disk_for_the_results_is_one_sentence_and_the_run_is_resumed(

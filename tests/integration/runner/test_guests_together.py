@@ -174,8 +174,8 @@ def test_a_neighbour_whose_server_dies_voids_the_trial(measured: Measured, tmp_p
     dies = f"import socket\ns = socket.create_server(('127.0.0.1', {spec['port']}))\nfor _ in range(3): s.accept()"
     path.write_text(json.dumps({**spec, "command": ["python3", "-c", dies]}))
     _, records = measured(["metal-two"], **RATE, neighbour={"rate_rps": 50})
-    assert [[(f.code, f.detail) for f in record.findings] for record in records] == [
-        [(Code.SERVER_FAILED, "guest-2: server_check: lighttz has ended")]
+    assert [[(f.code, f.machine, f.detail) for f in record.findings] for record in records] == [
+        [(Code.SERVER_FAILED, "guest-2", "guest-2: server_check: lighttz has ended")]
     ] * 2
 
 

@@ -100,6 +100,7 @@ def test_a_remote_client_does_need_it(measured: Measured, monkeypatch: pytest.Mo
     for record in measured(NOBODY):
         assert record.client is ClientPlace.REMOTE
         assert record.codes == {Code.SERVER_FAILED}
+        assert record.findings[0].machine == "metal", "the client told of it"
         message = record.findings[0].detail
         assert "http://127.0.0.9:" in message and "does not answer" in message
 

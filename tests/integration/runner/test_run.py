@@ -256,6 +256,7 @@ def test_a_machine_that_vanishes_fails_the_trial_and_the_run_continues(
     assert (failed.attempt, failed.validity) == (1, Validity.INVALID)
     assert failed.codes == {Code.HOST_LOST}
     assert failed.findings[0].detail
+    assert failed.findings[0].machine == "metal"
     assert failed.measurements == ()
     assert failed.arm == Arm("metal")
     assert good.attempt == 2
@@ -279,8 +280,9 @@ def test_a_server_lost_in_a_warm_up_leaves_no_rate_behind(
     run_dir = run(project.experiment_file("tiny"), inventory, tmp_path / "r", registry=project, listener=pull)
     failed, good = records_of(run_dir)
     assert failed.attempt == 1
-    assert failed.codes == {Code.TOOL_FAILED}
-    assert failed.findings[0].detail.startswith("h2load: finished 0 of ")
+    assert failed.codes == {Code.SERVER_FAILED}
+    assert failed.findings[0].machine == "metal"
+    assert failed.findings[0].detail.startswith("metal: server_check: lighttz has ended; h2load: finished 0 of ")
     assert good.attempt == 2
     assert_sound([good])
 
@@ -363,6 +365,7 @@ def test_a_server_that_does_not_start_is_tried_twice(
     for record in records:
         assert record.codes == {Code.SERVER_FAILED}
         assert record.findings[0].detail.startswith("metal: server_start: lighttz ended without")
+        assert record.findings[0].machine == "metal"
 
 
 @pytest.mark.parametrize("missing", ["server", "link"])

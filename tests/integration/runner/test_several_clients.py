@@ -158,6 +158,7 @@ def test_a_client_that_dies_voids_the_trial_and_is_brought_back(measured: Measur
     assert (failed.attempt, failed.clients) == (1, 3)
     assert failed.codes == {Code.HOST_LOST}
     assert failed.findings[0].detail.startswith("client2: ")
+    assert failed.findings[0].machine == "client2"
     assert failed.measurements == ()
     assert good.attempt == 2
     assert_sound([good])
