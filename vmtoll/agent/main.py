@@ -270,14 +270,20 @@ class Agent:
             raise RuntimeError(f"no QEMU process of the domain {domain}")
         return pid
 
-    def op_sample_start(self, interval_s: float = 1.0, pulse_s: float | None = None, loopback: bool = False) -> None:
+    def op_sample_start(
+        self,
+        interval_s: float = 1.0,
+        pulse_s: float | None = None,
+        loopback: bool = False,
+        mhz_s: float | None = None,
+    ) -> None:
         self.op_sample_stop()
-        self.sampler = Sampler(interval_s, pulse_s, loopback)
+        self.sampler = Sampler(interval_s, pulse_s, loopback, mhz_s)
 
     def op_sample_stop(self) -> Samples:
         """Samples taken so far; see Sampler.stop."""
         sampler, self.sampler = self.sampler, None
-        return sampler.stop() if sampler else {"counters": [], "pulse": [], "cpu_s": 0.0}
+        return sampler.stop() if sampler else {"counters": [], "mhz": [], "pulse": [], "cpu_s": 0.0}
 
     def op_http_check(
         self, host: str, port: int, files: Sequence[File], limit_s: float = 30.0, *, tls: bool = False

@@ -186,9 +186,12 @@ class Reading(TypedDict, total=False):
 
 
 class Samples(TypedDict):
-    """Samples, oldest first. `pulse`: time in s, bytes received so far; `cpu_s`: CPU time of the sampling."""
+    """Samples, oldest first. `mhz`: time in s, clock rate, where the kernel governs it; `pulse`: time in s, bytes
+    received so far; `cpu_s`: CPU time of the sampling.
+    """
 
     counters: list[Counters]
+    mhz: list[tuple[float, float]]
     pulse: list[tuple[float, float]]
     cpu_s: float
 

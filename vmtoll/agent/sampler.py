@@ -12,23 +12,22 @@ from vmtoll.agent.machine import counters
 from vmtoll.agent.protocol import Samples
 
 
-def sample() -> dict[str, float]:
-    """The counters; `mhz` where the kernel governs the clock rate."""
-    rate = mhz()
-    return {**counters(), **({} if rate is None else {"mhz": rate})}
-
-
 class Sampler:
-    """Counters every `interval_s`; with `pulse_s`, also the bytes received so far, that often.
+    """Counters every `interval_s`; with `pulse_s`, also the bytes received so far, that often; every `mhz_s` the clock
+    rate, where the kernel governs it.
 
-    These are of every interface but the loopback, or of the loopback alone.
+    The bytes are of every interface but the loopback, or of the loopback alone.
     """
 
-    def __init__(self, interval_s: float, pulse_s: float | None, loopback: bool = False) -> None:
-        self.interval_s = interval_s
-        self.tick_s = pulse_s or interval_s
-        self.counters = [sample()]
+    def __init__(
+        self, interval_s: float, pulse_s: float | None = None, loopback: bool = False, mhz_s: float | None = None
+    ) -> None:
+        self.interval_s, self.pulse_s, self.mhz_s = interval_s, pulse_s, mhz_s or interval_s
+        self.counters = [counters()]
         self.pulse: list[tuple[float, float]] = []
+        self.mhz: list[tuple[float, float]] = []
+        self._note_mhz()
+        self.tick_s = min(interval_s, pulse_s or interval_s, self.mhz_s if self.mhz else interval_s)
         files = [p for p in Path("/sys/class/net").glob("*/statistics/rx_bytes") if (p.parts[4] == "lo") == loopback]
         self.received = [os.open(path, os.O_RDONLY) for path in files] if pulse_s else []
         self.enough = threading.Event()
@@ -39,11 +38,19 @@ class Sampler:
     def _loop(self) -> None:
         began = time.monotonic()
         while not self.enough.wait(self.tick_s):
-            if self.tick_s < self.interval_s:
+            if self.pulse_s:
                 self.pulse.append((time.time(), sum(int(os.pread(file, 32, 0)) for file in self.received)))
-            if time.monotonic() - began >= self.interval_s * len(self.counters):
-                self.counters.append(sample())
+            elapsed_s = time.monotonic() - began
+            if self.mhz and elapsed_s >= self.mhz_s * len(self.mhz):
+                self._note_mhz()
+            if elapsed_s >= self.interval_s * len(self.counters):
+                self.counters.append(counters())
         self.cpu_s = time.thread_time()
+
+    def _note_mhz(self) -> None:
+        rate = mhz()
+        if rate is not None:
+            self.mhz.append((time.time(), rate))
 
     def stop(self) -> Samples:
         """End the sampling; what it gave."""
@@ -51,4 +58,6 @@ class Sampler:
         self.thread.join()
         for file in self.received:
             os.close(file)
-        return {"counters": [*self.counters, sample()], "pulse": self.pulse, "cpu_s": self.cpu_s}
+        self._note_mhz()
+        last = counters()
+        return {"counters": [*self.counters, last], "mhz": self.mhz, "pulse": self.pulse, "cpu_s": self.cpu_s}

@@ -295,7 +295,9 @@ class Conditions:
     ports_used_pct: float | None = figure(
         "the client's local ports in use or in TIME_WAIT toward the server, of all; several clients: the worst"
     )
-    longest_gap_ms: float | None = figure("longest time without any data at the client, ±50 ms; several: the worst")
+    longest_gap_ms: float | None = figure(
+        "longest time without any data at the client, ±50 ms (loads under 2 s: ±20 ms); several: the worst"
+    )
     warmup_slower_pct: float | None = figure(_WARMUP_SLOWER)
 
 

@@ -197,9 +197,8 @@ def _frequency(load: ObservedLoad, names: Names, series: Series) -> tuple[float 
     spreads = {}
     for name, (old, new) in names.readings(load).items():
         begin_s, end_s = old["machine"]["time_s"], new["machine"]["time_s"]
-        rows = [row for row in series[name]["counters"] if begin_s <= row["time_s"] <= end_s and "mhz" in row]
-        if (name in names.suts or name == names.host) and len(rows) > 1:
-            rates = [row["mhz"] for row in rows]
+        rates = [mhz for time_s, mhz in series[name]["mhz"] if begin_s <= time_s <= end_s]
+        if (name in names.suts or name == names.host) and len(rates) > 1:
             spreads[name] = 100 * (1 - min(rates) / max(rates))
     findings = [f for name, spread_pct in spreads.items() for f in gates.frequency_spread(spread_pct, load.tool, name)]
     return max(spreads.values(), default=None), findings

@@ -70,7 +70,7 @@ def steal_pct(surveys: Iterable[tuple[Survey, Survey, int]]) -> float:
 # connections that a tool opens while the server stands still, which the kernel answers in its place.
 _SILENT = 0.1
 # Slices that a comparison of the beginning with the rest needs at least.
-_FEWEST = 12
+FEWEST_SLICES = 12
 # Standard errors that the beginning must lie away from the rest, to rule out chance in the files' sizes.
 _SURE = 3.0
 
@@ -113,7 +113,7 @@ def slower_start_pct(parts: Sequence[Slice]) -> float | None:
     Welch's t of the rates; None with too few slices to tell.
     """
     third = len(parts) // 3
-    if third < _FEWEST // 3:
+    if third < FEWEST_SLICES // 3:
         return None
     rates = np.array([part.size_bytes / part.length_s for part in parts])
     first, rest = rates[:third], rates[third:]

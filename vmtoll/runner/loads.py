@@ -97,7 +97,10 @@ class Driver:
         self.machines = session.machines(self.arm, self.scenario.load, self.fleet.lines)
         self.client, self.sut = self.fleet.first, self.machines.suts[0]
         self.transport = self.workload.transport
-        self.watch = Watch(self.machines, self.scenario.server, self.transport.port(self.sut.host.port))
+        port, shortest_s = self.transport.port(self.sut.host.port), self.experiment.duration_s
+        if self.workload.crosscheck:
+            shortest_s = min(shortest_s, self.experiment.crosscheck_s)
+        self.watch = Watch(self.machines, self.scenario.server, port, 0.0 if self.cold else shortest_s)
         self.loaded_s = 0.0
         self.capacity: CapacityEstimate | None = None
 

@@ -76,6 +76,17 @@ def test_the_client_on_the_machine_itself_needs_no_address(measured: Measured, t
         assert {line["host"] for line in csv.DictReader(handle)} == {"metal"}
 
 
+def test_a_load_of_two_thirds_of_a_second_is_long_enough_for_its_gates(
+    project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
+) -> None:
+    """The pulse of most such loads was too coarse to compare their beginning with the rest."""
+    project.workload_file("tiny").write_text(yaml.safe_dump({**PAGE, "client": "localhost"}))
+    path = rewrite(blocks=2, environments=["metal"], noise_floor=None, duration_s=0.65)
+    for record in records_of(run(path, inventory, tmp_path / "results", registry=project)):
+        assert primary(record).warmup_slower_pct is not None
+        assert record.conditions.longest_gap_ms is not None
+
+
 def test_the_tool_must_be_on_every_machine_that_sends_and_the_same(
     project: Registry, inventory: Path, rewrite: Rewrite
 ) -> None:

@@ -105,7 +105,7 @@ def test_each_guest_is_judged_with_its_name() -> None:
     )
     load = ObservedLoad(Role.PRIMARY, "vegeta", before, after, {"client": Sender(0.0, 3.0, 1000.0)})
     names = Names({"one": "toll-1", "two": "toll-2"}, "host", frozenset())
-    series = {name: {"counters": [], "pulse": steady(60)} for name in ("client", "one", "two", "host")}
+    series = {name: {"counters": [], "mhz": [], "pulse": steady(60)} for name in ("client", "one", "two", "host")}
     seen = judge(load, names, series, dict.fromkeys(series, "tsc"))
     conditions, findings = seen.conditions, seen.findings
     burnt_pct = conditions.host_background_cpu_pct

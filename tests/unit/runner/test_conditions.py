@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from vmtoll.model.trial import Conditions, Measurement
 from vmtoll.runner import gates, interference
 from vmtoll.runner.conditions import Names, ObservedLoad, Sender, judge
 from vmtoll.runner.interference import BackgroundCpu, background_cpu
+from vmtoll.runner.observation import PULSE_S, SHORT_MHZ_S, SHORT_PULSE_S
 from vmtoll.runner.usage import Usage
 
 BUSY = BackgroundCpu(share_pct=50, idle_pct=0, spent_s=1.0, process="yes (pid 7)")
@@ -210,8 +212,8 @@ def sent(
 def test_a_quiet_load_has_figures_and_no_finding() -> None:
     load = sent("siege", ["client"], reading(0), reading(2))
     series: dict[str, dict[str, Any]] = {
-        "client": {"counters": [], "pulse": steady(40)},
-        "metal": {"counters": [], "pulse": []},
+        "client": {"counters": [], "mhz": [], "pulse": steady(40)},
+        "metal": {"counters": [], "mhz": [], "pulse": []},
     }
     seen = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
     assert seen.findings == []
@@ -237,7 +239,7 @@ def test_each_measurement_has_the_conditions_of_its_own_load() -> None:
     burnt = survey(3, {"0": 0.0, "1": 0.0}, p7=["yes", 1.5, 0b11, "a", False])
     network = {**reading(3)["network"], "RetransSegs": 5, "OutSegs": 1000}
     disturbed = reading(3, survey=burnt, network=network, server={"cpus": 0b11})
-    series = {name: {"counters": [], "pulse": steady(60)} for name in ("client", "metal")}
+    series = {name: {"counters": [], "mhz": [], "pulse": steady(60)} for name in ("client", "metal")}
     measured = {}
     for role, after in {Role.PRIMARY: reading(3), Role.CROSSCHECK: disturbed}.items():
         load = sent("oha", ["client"], reading(0), after, role)
@@ -256,7 +258,7 @@ def test_only_the_cpus_that_the_server_may_use_count() -> None:
     after = {**survey(3, busy, p7=["yes", 1.5, 0b1000, "a", False]), "cpus": 0b1111}
     after["steal_s"] = {"0": 0.03, "1": 0.0, "2": 0.0, "3": 1.5}
     old, new = (reading(at, survey=at_that_time) for at, at_that_time in ((0, before), (3, after)))
-    series = {name: {"counters": [], "pulse": steady(60)} for name in ("client", "metal")}
+    series = {name: {"counters": [], "mhz": [], "pulse": steady(60)} for name in ("client", "metal")}
     seen = judge(sent("oha", ["client"], old, new), ALONE, series, dict.fromkeys(series, "tsc"))
     assert seen.findings == []
     assert (seen.conditions.background_cpu_pct, seen.figures["cpus"]) == (0.0, 1)
@@ -274,7 +276,7 @@ def test_the_host_of_a_guest_has_its_own_steal() -> None:
         for at, seen in zip((0, 3), host, strict=True)
     )
     load = ObservedLoad(Role.PRIMARY, "oha", before, after, {"client": Sender(0.0, 3.0, 1000.0)})
-    series = {name: {"counters": [], "pulse": steady(60)} for name in ("client", "guest", "host")}
+    series = {name: {"counters": [], "mhz": [], "pulse": steady(60)} for name in ("client", "guest", "host")}
     seen = judge(load, Names({"guest": "toll"}, "host", frozenset()), series, dict.fromkeys(series, "tsc"))
     assert (seen.figures["host_steal_pct"], seen.figures["host_cpus"]) == (pytest.approx(10.0), 2)
     assert (seen.figures["steal_pct"], seen.figures["cpus"]) == (0.0, 1)
@@ -286,7 +288,7 @@ BURNT = {**survey(3, {"0": 0.0, "1": 0.0}, p7=["yes", 1.5, 0b01, "a", False]), "
 def starved(*clients: str, role: Role) -> list[tuple[Code, Role | None]]:
     """What is found when somebody burns half of the one core of metal and of each client, whichever there are."""
     load = sent("h2load", clients, reading(0), reading(3, survey=BURNT), role)
-    series = {name: {"counters": [], "pulse": steady(60)} for name in (*clients, "metal")}
+    series = {name: {"counters": [], "mhz": [], "pulse": steady(60)} for name in (*clients, "metal")}
     return [(f.code, f.role) for f in judge(load, ALONE, series, dict.fromkeys(series, "tsc")).findings]
 
 
@@ -309,7 +311,7 @@ def test_each_of_several_clients_is_judged_with_its_name() -> None:
     before, after = Usage(old, {"metal": reading(0)}, None), Usage(new, {"metal": quiet}, None)
     load = ObservedLoad(Role.PRIMARY, "oha", before, after, senders)
     silent = [1000.0] * 25 + [0.0] * 10 + [1000.0] * 25
-    series = {name: {"counters": [], "pulse": steady(60)} for name in (*clients, "metal")}
+    series = {name: {"counters": [], "mhz": [], "pulse": steady(60)} for name in (*clients, "metal")}
     series["client3"]["pulse"] = pulses(silent)
     seen = judge(load, ALONE, series, dict.fromkeys(series, "tsc"))
     conditions, findings = seen.conditions, seen.findings
@@ -327,11 +329,11 @@ def test_each_of_several_clients_is_judged_with_its_name() -> None:
 @pytest.mark.parametrize("client", ["client", "metal"])
 def test_a_clock_rate_that_sinks_is_named_with_its_machine(client: str) -> None:
     """The lab's machines do not govern theirs, so this fault is injected into the series."""
-    rows = [{"time_s": float(second), "mhz": 3000.0 - 100 * second} for second in range(4)]
+    rates = [(float(second), 3000.0 - 100 * second) for second in range(4)]
     load = sent("siege", [client], reading(0), reading(3))
     series: dict[str, dict[str, Any]] = {
-        "client": {"counters": [], "pulse": steady(60)},
-        "metal": {"counters": rows, "pulse": steady(60)},
+        "client": {"counters": [], "mhz": [], "pulse": steady(60)},
+        "metal": {"counters": [], "mhz": rates, "pulse": steady(60)},
     }
     seen = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
     [finding] = seen.findings
@@ -391,11 +393,39 @@ def test_the_agent_reads_this_machine() -> None:
     assert agent.ports("127.0.0.1", 1)["available"] > 0
 
 
-def test_sampling_costs_less_than_a_hundredth_of_a_core() -> None:
+def test_a_load_of_two_thirds_of_a_second_has_enough_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the second, and 20 times a second, the gates on clock rate and warm-up saw nothing of most such loads. This
+    machine may not govern its clock rate, so that one is injected.
+    """
+    monkeypatch.setattr("vmtoll.agent.sampler.mhz", lambda: 3000.0)
+    sampler = Sampler(1.0, SHORT_PULSE_S, mhz_s=SHORT_MHZ_S)
+    began_s = time.time()
+    assert not sampler.enough.wait(0.65)
+    ended_s = time.time()
+    taken = sampler.stop()
+    rates, pulse = (
+        [time_s for time_s, _ in series if began_s <= time_s <= ended_s] for series in (taken["mhz"], taken["pulse"])
+    )
+    assert len(rates) >= 4
+    assert len(pulse) > 2 * interference.FEWEST_SLICES
+    assert len(taken["counters"]) == 2
+
+
+def test_a_slow_start_of_a_short_load_is_a_drift() -> None:
+    """0.65 s, the first fifth of a second at half of the rate."""
+    sizes = [500.0 + 20 * (i % 2) if i < 11 else 1000.0 + 40 * (i % 2) for i in range(32)]
+    pulse = [(i * SHORT_PULSE_S, total) for i, total in enumerate(itertools.accumulate(sizes, initial=0.0))]
+    assert interference.slower_start_pct(interference.slices(pulse, 0.0, 0.65)) == pytest.approx(50, abs=2)
+    twenty_a_second = interference.slices(pulses(sizes[:11]), 0.0, 0.65)
+    assert interference.slower_start_pct(twenty_a_second) is None
+
+
+@pytest.mark.parametrize("pulse_s", [PULSE_S, SHORT_PULSE_S])
+def test_sampling_costs_less_than_a_hundredth_of_a_core(pulse_s: float) -> None:
     """The client's sampler, counters and interference, as a ratio of its CPU time to the wall clock."""
     shares = []
     for _ in range(3):  # what others take of this CPU meanwhile is counted as the sampler's on a virtual machine
-        sampler = Sampler(1.0, 0.05)
+        sampler = Sampler(1.0, pulse_s)
         done = sampler.enough.wait(3.0)
         taken = sampler.stop()
         assert not done
