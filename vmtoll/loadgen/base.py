@@ -144,7 +144,8 @@ class ToolResult:
     fill.
 
     Closed loop: service times of all requests. Open loop: response times, from the intended send, of the requests that
-    succeeded; `lateness_us` is how long after its intended time each was sent, if the tool reports it. `dropped`: how
+    succeeded; `lateness_us` is how long after its intended time each was sent, if the tool reports it, and `behind_us`,
+    if its log has that alone, how much later after the first request than planned the last one was sent. `dropped`: how
     many figures that the tool printed `sound` has left out.
     """
 
@@ -161,6 +162,7 @@ class ToolResult:
     latencies_us: NDArray[np.int64] | None = None
     sent_us: NDArray[np.int64] | None = None
     lateness_us: NDArray[np.int64] | None = None
+    behind_us: float | None = None
     late: int = 0  # given up at the load's timeout, where that is a deadline (`ramp`)
     unsent: int = 0  # never sent, because the client had no descriptor or port left
     columns: Mapping[str, float] = field(default_factory=dict)

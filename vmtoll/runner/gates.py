@@ -9,11 +9,13 @@ client-saturated     value: share of the CPU time that the tool's threads could 
                      `unsent`
 client-starved       value: background CPU in % of the client's CPUs; limit: 2; role, tool, machine: the client or its
                      host; process: which took most
-rate-not-reached     value: share of its rate that the client had kept to when it was furthest behind; limit: 0.98;
-                     role: primary; tool, machine: the client; detail: the rate offered to it
+rate-not-reached     value: share of its rate that the client had kept to when it was furthest behind (oha: at its last
+                     request), n / (n + rate × delay) of its n requests; limit: 0.98; role, tool, machine: the client;
+                     detail: the rate offered to it
 client-late          value: p99 of the client's delay in µs; limit: a tenth of the p99 of the response time; role, tool
 start-spread         value: ms between the clients' first requests; limit: ms; role, tool
-littles-law          value: requests in flight; limit: users of this client; role: primary; tool, machine: the client
+littles-law          value: requests in flight; limit: users of this client, times their streams; role: primary; tool,
+                     machine: the client
 mean-over-p99        value: mean in µs; limit: p99 in µs; role, tool; detail: `service_time` or `response_time`
 link-bound           value: % of the line rate; limit: 90; machine
 retransmits          value: % of the segments sent; limit: 0.1; tool, machine
@@ -27,10 +29,11 @@ clock-source         tool, machine; detail: `tsc -> hpet`
 clock-stepped        value: s, signed; limit: 0.01; tool, machine
 warmup-drift         value: % that the first third was slower; limit: 10; tool, machine: those under test, `a, b`
 stalled              value: s without a response; limit: s; tool, machine: those under test, `a, b`
-not-cold             value: MB read; limit: MB that had to be read; machine
+not-cold             value: MB read; limit: MB that had to be read, 95% of those served; machine
 sysctl               machine; detail: `name: 4096 -> 128`, several separated by `; `
 failed-requests      value: requests without success; limit: the most that leave the trial suspect, 0.1% of those
-                     planned; role, tool; detail: `successful/planned`
+                     planned (`requests` of the measurement; of a ramp those that were not late); role, tool; detail:
+                     `successful/planned`
 wrong-body           value: wrong bodies; limit: 0; detail: the first one
 lost-mail            value: messages lost or doubled; limit: 0; role: primary; Counts has the figures
 fingerprint          machine; process: the server; detail: the keys that differ, or `content_digest: a -> b`, or
@@ -131,16 +134,19 @@ def client_starved(background: BackgroundCpu, role: Role, tool: str, machine: st
     ]
 
 
-def rate_not_reached(requests: int, rate_rps: float, most_late_us: float, tool: str, machine: str) -> list[Finding]:
+def rate_not_reached(
+    requests: int, rate_rps: float, most_late_us: float, role: Role, tool: str, machine: str
+) -> list[Finding]:
     """An open loop fell behind by more than 2 % of its requests: its latest one left `most_late_us` late.
 
-    Not the last one alone: a client that stood still in the middle and made up for it sent another load.
+    Not the last one alone, where the tool tells of each: a client that stood still in the middle and made up for it
+    sent another load.
     """
     reached = requests / (requests + rate_rps * max(most_late_us, 0) / 1e6)
     if reached >= RATE_REACHED:
         return []
     offered = f"{rate_rps:.10g}"
-    return [Finding(Code.RATE_NOT_REACHED, reached, RATE_REACHED, Role.PRIMARY, tool, machine, detail=offered)]
+    return [Finding(Code.RATE_NOT_REACHED, reached, RATE_REACHED, role, tool, machine, detail=offered)]
 
 
 def client_late(measurement: Measurement) -> list[Finding]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtoll.loadgen import OpenLoad
+from vmtoll.loadgen import OpenLoad, ToolResult
 from vmtoll.model.errors import ToolError
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Finding, Role
@@ -37,9 +37,9 @@ def measure(driver: Driver, workload: OpenWorkload) -> Measured:
         load = driver.opened(rate_rps, experiment.crosscheck_s)
         runs.append(driver.measured(Role.CROSSCHECK, tool, load, experiment.crosscheck_s))
     measurements = tuple(_measurement(driver, run, workload.deadline_ms) for run in runs)
-    fired = _rate_not_reached(runs[0]) + gates.mean_over_p99(measurements[0])
+    fired = gates.mean_over_p99(measurements[0])
     for run, measured in zip(runs, measurements, strict=True):
-        fired += findings(run) + gates.client_late(measured)
+        fired += findings(run) + _rate_not_reached(run) + gates.client_late(measured)
     return Measured(load_offered, runs, measurements, fired)
 
 
@@ -61,18 +61,19 @@ def offered(driver: Driver, workload: OpenWorkload) -> Offered:
 
 def _rate_not_reached(run: ToolRun) -> list[Finding]:
     """Findings of each client on its part of the rate."""
-    return [
-        finding
-        for part in run.parts
-        if part.result.lateness_us is not None and len(part.result.lateness_us) and isinstance(part.done.load, OpenLoad)
-        for finding in gates.rate_not_reached(
-            part.done.load.requests,
-            part.done.load.rate_rps,
-            float(part.result.lateness_us.max()),
-            run.tool,
-            part.client,
-        )
-    ]
+    fired: list[Finding] = []
+    for part in run.parts:
+        load, late_us = part.done.load, _most_late_us(part.result)
+        if isinstance(load, OpenLoad) and late_us is not None:
+            fired += gates.rate_not_reached(load.requests, load.rate_rps, late_us, run.role, run.tool, part.client)
+    return fired
+
+
+def _most_late_us(result: ToolResult) -> float | None:
+    """The longest delay of a request by its client; of a tool that does not report it, the delay of the last one."""
+    if result.lateness_us is None or not len(result.lateness_us):
+        return result.behind_us
+    return float(result.lateness_us.max())
 
 
 def _latencies(run: ToolRun) -> NDArray[np.int64]:
@@ -94,7 +95,7 @@ def _measurement(driver: Driver, run: ToolRun, deadline_ms: float) -> Measuremen
     )
     if result.lateness_us is not None and len(result.lateness_us):
         lateness_p99_us = latency.summary("lateness", result.lateness_us).get("lateness_p99_us")
-        measured = replace(measured, lateness_p99_us=lateness_p99_us, lateness_max_us=float(result.lateness_us.max()))
+        measured = replace(measured, lateness_p99_us=lateness_p99_us, lateness_max_us=_most_late_us(result))
     if result.transferred_mb is None and isinstance(run.load, OpenLoad):
         measured = replace(measured, transferred_mb=_bodies_mb(driver, run.load, result.successful))
     return with_figures(measured, latency.summary("response_time", latencies_us))

@@ -11,7 +11,7 @@ import yaml
 from hdrh.histogram import HdrHistogram
 
 from tests.support.records import assert_sound, crosscheck, primary, records_of
-from vmtoll.model.finding import Code
+from vmtoll.model.finding import Code, Role
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import Arm, TrialRecord, from_json
 from vmtoll.runner.run import run
@@ -79,6 +79,14 @@ def test_a_rate_is_offered_and_answered_from_the_intended_send(measured: Callabl
         )
         assert own.goodput_rps is not None and record.offered.offered_rps is not None
         assert own.goodput_rps / record.offered.offered_rps == pytest.approx(within / 200, abs=0.011)
+
+
+def test_a_rate_that_a_tool_cannot_send_is_found_for_each_tool(measured: Callable[..., Any]) -> None:
+    """oha queues requests on time and sends them late: by its response times it kept any rate."""
+    _, records = measured(kind="rate", rate_rps=100_000)
+    for record in records:
+        fell = [(f.role, f.tool, f.machine) for f in record.findings if f.code is Code.RATE_NOT_REACHED]
+        assert fell == [(Role.PRIMARY, "vegeta", "client"), (Role.CROSSCHECK, "oha", "client")]
 
 
 def test_bodies_are_counted_by_the_manifest_where_the_tool_does_not(measured: Callable[..., Any]) -> None:

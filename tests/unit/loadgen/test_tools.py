@@ -206,6 +206,19 @@ def test_oha_all_well() -> None:
     assert seen.concurrency and 3 < seen.concurrency <= 5
 
 
+def test_oha_that_fell_behind_its_rate_is_known_by_its_log() -> None:
+    """By the actual starts; the times count from its own queueing, and tell nothing of it."""
+    load, output = recorded("oha-good")
+    kept = parse("oha-good").behind_us
+    assert kept is not None and abs(kept) < 3000
+    heading, *lines = output.files["requests.csv"].decode().splitlines()
+    slower = [f"{2 * float(start)},{rest}" for start, _, rest in (line.partition(",") for line in lines)]
+    log = "\n".join([heading, *slower, ""]).encode()
+    behind = loadgen.get("oha").parse(load, replace(output, files={"requests.csv": log})).behind_us
+    assert behind == pytest.approx(1e6 * load.requests / load.rate_rps, rel=0.05), "twice the planned time"
+    assert parse("oha-closed").behind_us is parse("oha-refused").behind_us is None
+
+
 def test_oha_reports_times_to_connect_and_to_the_first_byte() -> None:
     _, output = recorded("oha-closed")
     rows = [[float(cell) for cell in line.split(b",")] for line in output.files["requests.csv"].splitlines()[1:]]

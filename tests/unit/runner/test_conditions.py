@@ -97,8 +97,8 @@ def survey(time_s: float, idle_s: dict[str, float], **processes: list[Any]) -> d
             Finding(Code.SYSCTL, machine="m", detail="a: 1 -> 2"),
         ),
         (
-            gates.rate_not_reached(1000, 1000, 20_000, "vegeta", "c"),
-            gates.rate_not_reached(1000, 1000, 250_000, "vegeta", "c"),
+            gates.rate_not_reached(1000, 1000, 20_000, Role.PRIMARY, "vegeta", "c"),
+            gates.rate_not_reached(1000, 1000, 250_000, Role.PRIMARY, "vegeta", "c"),
             Finding(Code.RATE_NOT_REACHED, 0.8, 0.98, Role.PRIMARY, "vegeta", "c", detail="1000"),
         ),
         (
@@ -117,7 +117,9 @@ def test_gate(quiet: list[Finding], loud: list[Finding], expected: Finding) -> N
 
 
 def test_a_rate_is_reached_at_98_percent() -> None:
-    assert [f.code for f in gates.rate_not_reached(1000, 1000, 21_000, "vegeta", "c")] == [Code.RATE_NOT_REACHED]
+    [finding] = gates.rate_not_reached(1000, 1000, 21_000, Role.CROSSCHECK, "vegeta", "c")
+    assert (finding.code, finding.role) == (Code.RATE_NOT_REACHED, Role.CROSSCHECK)
+    assert (1 / (finding.value or 1) - 1) * 1000 / 1000 == pytest.approx(0.021), "the delay, of n requests at a rate"
 
 
 def test_background_cpu_is_what_neither_we_nor_our_namespaces_used() -> None:

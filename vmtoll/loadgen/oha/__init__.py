@@ -1,11 +1,13 @@
 """oha: the open loop's cross-check, and a cheap closed loop that can do without keep-alive.
 
 Its `--latency-correction` counts a response time from the moment the request was queued, so requests that wait for a
-connection count their wait. How late oha itself queued them it does not tell; vegeta does. It draws URLs at random.
+connection count their wait. How late oha itself queued them it does not tell; vegeta does. Its log has the actual
+starts, so whether it kept its rate is known: by the time between the first and the last. It draws URLs at random.
 Over TLS every connection of its makes a full handshake.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vmtoll.loadgen.base import (
     BODY,
@@ -85,8 +87,15 @@ def parse(load: ClosedLoad | OpenLoad, output: Output) -> ToolResult:
         concurrency=float(took_s.sum()) / elapsed_s if closed else None,
         latencies_us=(took_s[counted] * 1e6).astype(np.int64),
         sent_us=(sent_s[counted] * 1e6).astype(np.int64),
+        behind_us=_behind_us(load, sent_s) if isinstance(load, OpenLoad) else None,
         columns=_phases(log) if closed else {},
     )
+
+
+def _behind_us(load: OpenLoad, sent_s: NDArray[np.float64]) -> float | None:
+    """How late the last request left, by the plan and the first; None without any."""
+    planned_s = (load.requests - 1) / load.rate_rps
+    return (float(sent_s.max() - sent_s.min()) - planned_s) * 1e6 if len(sent_s) else None
 
 
 def _phases(log: Log) -> dict[str, float]:
