@@ -75,7 +75,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the machines went through during one load: `conditions`, in which None is what nothing here can tell;
+    """Observations of the machines during one load: `conditions`, in which None is what nothing here can tell;
     `figures`, further ones of its measurement, by name; `findings`.
     """
 
@@ -91,7 +91,7 @@ class Seen:
 
 
 def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str, str]) -> Seen:
-    """What one load went through. `sources`: machine name → its clock source at the start of the run."""
+    """Observations of one load. `sources`: machine name → its clock source at the start of the run."""
     client_pct, sut, host, findings = _background(load, names)
     lost_pct, segments, drops, ports_pct, fired = _network(load, names)
     findings += fired

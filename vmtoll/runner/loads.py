@@ -70,7 +70,7 @@ class ToolRun:
 
 
 def parsed(tool: str, done: Joint) -> list[ToolResult]:
-    """What each client's tool printed. Raises ToolError, which names the client."""
+    """Result of each client's tool. Raises ToolError, which names the client."""
     results = []
     for execution in done.parts:
         with on_client(execution.client, f"{execution.client}: " if len(done.parts) > 1 else ""):

@@ -220,7 +220,7 @@ class Trial:
         return used_pct
 
     def _seen(self) -> tuple[dict[Role, Seen], list[Finding]]:
-        """What the machines went through during each load, and the findings; the per-second samples are kept."""
+        """Observations of the machines during each load, and the findings; the per-second samples are kept."""
         sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
         table, seen, findings = self.watch.stop(sources)
         self.session.store.keep(f"samples/{self.name}.csv", table)

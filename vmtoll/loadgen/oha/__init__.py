@@ -93,7 +93,7 @@ def parse(load: ClosedLoad | OpenLoad, output: Output) -> ToolResult:
 
 
 def _behind_us(load: OpenLoad, sent_s: NDArray[np.float64]) -> float | None:
-    """How late the last request left, by the plan and the first; None without any."""
+    """Delay of the last request, by the plan and the first one; None without any."""
     planned_s = (load.requests - 1) / load.rate_rps
     return (float(sent_s.max() - sent_s.min()) - planned_s) * 1e6 if len(sent_s) else None
 
