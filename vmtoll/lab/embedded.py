@@ -47,17 +47,17 @@ def up(link: str, say: Say, shape: topology.Shape | None = None, release: Releas
         compiling = pool.submit(tools.build)
         try:
             folder = image.ensure(say, release)
+            disk = machine_disk.ensure(folder, say).name if shape.inventory else image.DISK
+            with lock("lab"):
+                requested = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}
+                _build(link, shape, release, requested, say)
+                compiling.result()
+                _bring({"clients": [tool["name"] for tool in tools.binaries()]}, say)
         except VmtollError:
             if not compiling.done():
-                say("there is no image; why follows when the load tools are compiled")
+                say("the lab did not come up; why follows when the load tools are compiled")
             raise
-        compiling.result()
-    disk = machine_disk.ensure(folder, say).name if shape.inventory else image.DISK
-    with lock("lab"):
-        requested = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}
-        _build(link, shape, release, requested, say)
-        _bring({"clients": [tool["name"] for tool in tools.binaries()]}, say)
-        say(f"the lab is up, its link {link}")
+    say(f"the lab is up, its link {link}")
 
 
 def _build(link: str, shape: topology.Shape, release: Release, requested: dict[str, object], say: Say) -> None:
