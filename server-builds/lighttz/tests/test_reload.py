@@ -118,7 +118,7 @@ def test_slow_workers_are_waited_for(root: Path, tmp_path: Path) -> None:
     script.write_text(SLOW.format(loops=10))
     site = Site(root, tmp_path, "workers = 2", f"lua_script = {script}", "lua_time = 20s")
     with site.server.ready() as server:
-        script.write_text(SLOW.format(loops=24_000_000 if SANITIZED else 60_000_000))
+        script.write_text(SLOW.format(loops=60_000_000))
         before = set(server.workers())
         site.reload()
         longest = loading = 0.0
@@ -173,7 +173,7 @@ def test_a_reload_asked_for_during_another(root: Path, tmp_path: Path) -> None:
     site = Site(root, tmp_path, "workers = 1", f"lua_script = {script}", "lua_time = 20s")
     second = free_port()
     with site.server.ready() as server:
-        script.write_text(SLOW.format(loops=24_000_000 if SANITIZED else 60_000_000))
+        script.write_text(SLOW.format(loops=60_000_000))
         master = server.master()
         site.reload()
         until(lambda: (pid := site.candidate(master)) and descendants(pid))  # it has a worker, which reads the script
@@ -197,7 +197,7 @@ def test_stop_during_a_reload(root: Path, tmp_path: Path) -> None:
     script.write_text(SLOW.format(loops=1))
     site = Site(root, tmp_path, "workers = 2", f"lua_script = {script}", "lua_time = 20s")
     server = site.server.ready()
-    script.write_text(SLOW.format(loops=24_000_000 if SANITIZED else 60_000_000))
+    script.write_text(SLOW.format(loops=60_000_000))
     master = server.master()
     site.reload()
     until(lambda: site.candidate(master))
