@@ -1,0 +1,1 @@
+"""Estimators and tests. They know numbers alone: no trial, no run, no machine."""

@@ -1,0 +1,33 @@
+"""Shares of trials and of requests, and how many requests a percentile needs."""
+
+import math
+
+from scipy import stats
+
+from vmtoll.statistics.student import Interval
+from vmtoll.statistics.thresholds import CONFIDENCE
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """The exact two-sided p of McNemar's test: pairs in which only the one side, or only the other, succeeded."""
+    n = only_first + only_second
+    return float(stats.binomtest(only_first, n).pvalue) if n else 1.0
+
+
+def clopper_pearson(successes: int, trials: int) -> Interval:
+    """The exact 95% interval of a share (Clopper and Pearson 1934); fractions."""
+    interval = stats.binomtest(successes, trials).proportion_ci(CONFIDENCE, method="exact")
+    return Interval(float(interval.low), float(interval.high))
+
+
+def wilson(successes: int, trials: int) -> Interval:
+    """Wilson's 95% interval of a share (Wilson 1927, without continuity correction); fractions."""
+    interval = stats.binomtest(successes, trials).proportion_ci(CONFIDENCE, method="wilson")
+    return Interval(float(interval.low), float(interval.high))
+
+
+def fewest_requests(percentile: float) -> int:
+    """The fewest requests that have a percentile (a fraction) of their own, 1 ÷ (1 − q): 100 for p99, 1,000 for p99.9.
+    Of fewer it is the slowest of all.
+    """
+    return math.ceil(round(1 / (1 - percentile), 6))

@@ -1,0 +1,219 @@
+"""Means of autocorrelated blocks, each an exact Student's t at a known correlation, averaged over the possible ones.
+
+Blocks of one boot are taken as a first-order process: x_b = θ + e_b with corr(e_a, e_b) = ρ^|a − b|. The transformation
+of Prais and Winsten (1954) makes them independent, so that at a known ρ the mean of n blocks has Student's t with
+exactly n − 1 degrees of freedom. ρ is not known: each value of RHOS counts by its restricted likelihood (Patterson and
+Thompson 1971) over all series of a page, because one machine in one stretch of time made them all.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from vmtoll.statistics.thresholds import SKEWED, SPREAD_FLOOR
+
+Floats = npt.NDArray[np.float64]
+
+RHOS: Floats = np.arange(10) / 10
+PRIOR: Floats = np.array([1.0] * 9 + [2.0]) / 11  # 0.9 stands for all beyond it as well
+INDEPENDENT: Floats = np.array([1.0] + [0.0] * 9)
+_NO_SPREAD = 1e-18  # of a sum of squares: below it all blocks are alike, and rounding is what is left
+_FEWEST_COMMON = 4  # blocks of two series whose correlation says anything
+_MANY = 200
+_STEPS: Floats = np.linspace(0, 1, 33)[:, None]  # of a round of the search for a limit
+_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Series:
+    """Figures by block: the same unit of all, log ratios mostly. Blocks ascend."""
+
+    blocks: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.blocks)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Several series at each ρ of RHOS. `mean`, `error` (standard), `information` (Σw²), `likelihood` (log, REML) have
+    the shape (series, RHOS); `freedom` and `varies` (its blocks are not all alike) the shape (series,). A series of
+    fewer than two blocks has an infinite error.
+    """
+
+    mean: Floats
+    error: Floats
+    information: Floats
+    likelihood: Floats
+    freedom: Floats
+    varies: npt.NDArray[np.bool_]
+
+    @property
+    def sd(self) -> Floats:
+        """The standard deviation of a block at each ρ, shape (series, RHOS)."""
+        return np.asarray(self.error * np.sqrt(self.information))
+
+
+def _whitened(values: Floats, blocks: Sequence[int]) -> tuple[Floats, Floats, Floats]:
+    """z, shape (series, RHOS, n); w, shape (RHOS, n); Σ log(1 − φ²), shape (RHOS,)."""
+    phi = RHOS[:, None] ** np.diff(blocks)
+    root = np.sqrt(1 - phi**2)
+    first = values[:, None, :1].repeat(len(RHOS), axis=1)
+    z = np.concatenate([first, (values[:, None, 1:] - phi * values[:, None, :-1]) / root], axis=2)
+    w = np.concatenate([np.ones((len(RHOS), 1)), (1 - phi) / root], axis=1)
+    return z, w, 2 * np.log(root).sum(axis=1)
+
+
+def fit(series: Sequence[Series], floor: float = SPREAD_FLOOR) -> Fits:
+    """Fit each series at each ρ. `floor`: the least standard deviation of a block, in the unit of the series."""
+    shape = (len(series), len(RHOS))
+    mean, error, information, likelihood = (np.full(shape, fill) for fill in (0.0, np.inf, 1.0, 0.0))
+    freedom, varies = np.ones(len(series)), np.zeros(len(series), dtype=bool)
+    by_blocks: dict[tuple[int, ...], list[int]] = {}
+    for index, each in enumerate(series):
+        by_blocks.setdefault(each.blocks, []).append(index)
+    for blocks, rows in by_blocks.items():
+        n = len(blocks)
+        if n == 0:
+            continue
+        values = np.array([series[row].values for row in rows], dtype=float)
+        z, w, log_root = _whitened(values, blocks)
+        weight = (w**2).sum(axis=1)
+        mean[rows] = (z * w).sum(axis=2) / weight
+        information[rows] = weight
+        if n == 1:
+            continue
+        squares = ((z - mean[rows][:, :, None] * w) ** 2).sum(axis=2)
+        least = np.maximum(squares, (n - 1) * max(floor, 1e-12) ** 2)
+        error[rows] = np.sqrt(least / (n - 1) / weight)
+        freedom[rows], varies[rows] = n - 1, squares[:, 0] > _NO_SPREAD
+        log_squares = np.log(np.maximum(squares, _NO_SPREAD))
+        likelihood[rows] = -(log_root + np.log(weight) + (n - 1) * log_squares) / 2
+    return Fits(mean, error, information, likelihood, freedom, varies)
+
+
+def autocorrelation(series: Sequence[Series]) -> Floats:
+    """The weights of RHOS for a page of these series, which sum to 1; those of PRIOR where none of them varies.
+
+    Series of one server move together, so that many count as fewer (`_worth`). No test decides whether blocks are
+    correlated at all: a page of one comparison leaves it open, and has wide intervals.
+    """
+    usable = [each for each in series if each.n > 2]
+    fits = fit(usable)
+    usable = [each for each, varies in zip(usable, fits.varies, strict=True) if varies]
+    if not usable:
+        return PRIOR
+    total = fits.likelihood[fits.varies].sum(axis=0)
+    log_weights = np.log(PRIOR) + _worth(usable, int(total.argmax())) / len(usable) * (total - total.max())
+    weights = np.exp(log_weights - log_weights.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _worth(series: Sequence[Series], rho: int) -> float:
+    """How many independent series these are worth: K / (1 + (K − 1) · excess), where the excess is how far the mean
+    squared correlation of their whitened residuals lies above that of independent ones, 1 / (n − 1).
+    """
+    count = len(series)
+    blocks = {block: column for column, block in enumerate(sorted({b for each in series for b in each.blocks}))}
+    residuals, present = np.zeros((count, len(blocks))), np.zeros((count, len(blocks)))
+    for row, each in enumerate(series):
+        columns = [blocks[block] for block in each.blocks]
+        z, w, _ = _whitened(np.array([each.values]), each.blocks)
+        z_row, w_row = z[0, rho], w[rho]
+        residuals[row, columns] = z_row - (z_row @ w_row) / (w_row @ w_row) * w_row
+        present[row, columns] = 1
+    common = present @ present.T
+    squares = residuals**2 @ present.T
+    i, j = np.triu_indices(count, 1)
+    usable = (common[i, j] >= _FEWEST_COMMON) & (squares[i, j] > _NO_SPREAD) & (squares[j, i] > _NO_SPREAD)
+    i, j = i[usable], j[usable]
+    if not i.size:
+        return 1.0
+    r_squared = (residuals @ residuals.T)[i, j] ** 2 / (squares[i, j] * squares[j, i])
+    chance = 1 / (common[i, j] - 1)
+    excess = max(0.0, float(((r_squared - chance) / (1 - chance)).mean()))
+    return count / (1 + (count - 1) * excess)
+
+
+def below(fits: Fits, weights: Floats, limit: Floats | float = 0.0) -> Floats:
+    """p of the hypothesis that each mean is `limit` or more, shape (series,) or (…, series), as the limits; small where
+    it lies below.
+    """
+    t = (fits.mean - np.asarray(limit)[..., None]) / fits.error
+    return np.asarray((weights * special.stdtr(fits.freedom[:, None], t)).sum(axis=-1))
+
+
+def above(fits: Fits, weights: Floats, limit: Floats | float = 0.0) -> Floats:
+    """p of the hypothesis that each mean is `limit` or less, shape (series,); small where it lies above."""
+    t = (np.asarray(limit)[..., None] - fits.mean) / fits.error
+    return np.asarray((weights * special.stdtr(fits.freedom[:, None], t)).sum(axis=-1))
+
+
+def lower_limit(fits: Fits, weights: Floats, level: Floats) -> Floats:
+    """The largest limit that each mean lies above with p ≤ `level`, shape (series,); −∞ without a spread."""
+    return _limit(fits, weights, level, -1)
+
+
+def upper_limit(fits: Fits, weights: Floats, level: Floats) -> Floats:
+    """The smallest limit that each mean lies below with p ≤ `level`, shape (series,); ∞ without a spread."""
+    return _limit(fits, weights, level, 1)
+
+
+def _limit(fits: Fits, weights: Floats, level: Floats, side: int) -> Floats:
+    """By search between the nearest and the farthest of the limits at the single values of ρ, many points at a time."""
+    counts = np.broadcast_to(weights > 0, fits.mean.shape)
+    known = np.isfinite(fits.error).all(axis=1) & (level > 0)
+    safe = np.where(known, level, 0.5)
+    reach = -special.stdtrit(fits.freedom[:, None], safe[:, None]) * np.where(np.isfinite(fits.error), fits.error, 0.0)
+    ends = side * fits.mean + reach
+    near, far = np.where(counts, ends, np.inf).min(axis=1), np.where(counts, ends, -np.inf).max(axis=1)
+    for _ in range(_ROUNDS):
+        points = near + _STEPS * (far - near)
+        p = below(fits, weights, points) if side > 0 else above(fits, weights, -points)
+        first, row = np.clip((p > safe).sum(axis=0), 1, len(_STEPS) - 1), np.arange(len(safe))
+        near, far = points[first - 1, row], points[first, row]
+    return np.asarray(np.where(known, side * far, side * np.inf))
+
+
+def reach(sd: Floats, freedom: float, weights: Floats, blocks: int, level: float) -> float:
+    """How far from zero the mean of so many blocks in a row must lie for p = `level`, one-sided. `sd`: of a block at
+    each ρ; `freedom`: of the t distribution.
+    """
+    fits = Fits(
+        np.zeros((1, len(RHOS))), sd[None] / np.sqrt(1 + (blocks - 1) * (1 - RHOS) / (1 + RHOS))[None],
+        np.ones((1, len(RHOS))), np.zeros((1, len(RHOS))), np.array([freedom]), np.array([True]),
+    )  # fmt: skip
+    return float(upper_limit(fits, weights, np.array([level]))[0])
+
+
+def is_skewed(series: Series) -> bool:
+    """Whether the blocks are more skewed than normal ones once in a hundred times; never below three."""
+    if series.n < 3 or np.ptp(series.values) == 0:
+        return False
+    return bool(abs(_skewness(np.array(series.values))) > _skewness_limit(series.n))
+
+
+def _skewness(values: Floats) -> Floats:
+    """The third standardised moment over the last axis."""
+    centred = values - values.mean(axis=-1, keepdims=True)
+    return np.asarray((centred**3).mean(axis=-1) / (centred**2).mean(axis=-1) ** 1.5)
+
+
+@lru_cache(maxsize=256)
+def _skewness_limit(n: int) -> float:
+    """The absolute skewness that 99% of normal samples of n do not exceed: by 20,000 of them, the same each time, and
+    from 200 on by its normal limit (Fisher 1930).
+    """
+    if n >= _MANY:
+        return float(special.ndtri(1 - SKEWED / 2)) * math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
+    rng = np.random.default_rng(n)
+    rows = max(1, 200_000 // n)
+    skews = [_skewness(rng.normal(size=(rows, n))) for _ in range(-(-20_000 // rows))]
+    return float(np.quantile(np.abs(np.concatenate(skews)), 1 - SKEWED))
