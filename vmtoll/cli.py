@@ -29,6 +29,7 @@ from vmtoll.commands.replay import replay
 from vmtoll.commands.replication import replication
 from vmtoll.commands.report import report
 from vmtoll.commands.run import run
+from vmtoll.commands.show import show
 from vmtoll.commands.site import site
 from vmtoll.model.errors import VmtollError
 
@@ -77,7 +78,7 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Lab": {"lab": lab.app},
     "Measure": {"demo": demo, "run": run, "list": list_names, "campaign": campaign.campaign},
     "Read": {
-        "report": report, "notebook": notebook, "site": site, "replication": replication,
+        "show": show, "report": report, "notebook": notebook, "site": site, "replication": replication,
         "campaign-report": campaign.campaign_report, "partition": campaign.partition,
     },
     "Plan": {"capacity": capacity, "workload": workload.app},

@@ -39,7 +39,7 @@ paragraphs([sentence(analysis)])
 # Each row is one [scenario] and figure. The [verdict] is faster, slower, [equivalent],
 # [undecided] or [invalid]. The [validity] of a trial is valid, [suspect] or invalid.
 # Invalid trials are excluded. Square brackets hold the [95% interval] over [blocks].
-# "At least" and "at most" are [bounds]. The last column is the p-value after [Holm's correction].
+# "At least" is a [bound]. The last column is the p-value after [Holm's correction].
 #
 # [scenario]: ../../docs/glossary.md#term-scenario
 # [verdict]: ../../docs/glossary.md#term-verdict
@@ -50,7 +50,7 @@ paragraphs([sentence(analysis)])
 # [validity]: ../../docs/glossary.md#term-validity
 # [95% interval]: ../../docs/glossary.md#term-interval
 # [blocks]: ../../docs/glossary.md#term-block
-# [bounds]: ../../docs/glossary.md#term-bound
+# [bound]: ../../docs/glossary.md#term-bound
 # [Holm's correction]: ../../docs/glossary.md#term-holm
 
 # %%
@@ -61,7 +61,7 @@ verdicts = pd.DataFrame(
         "environment": comparison.arm,
         "figure": METRIC_LABELS[name].label,
         "verdict": verdict_text(verdict),
-        "estimate [95%]": estimate_text(verdict) or "–",
+        "ratio (interval)": estimate_text(verdict) or "–",
         "p, Holm": p_value(verdict.tests.difference_holm),
     }
     for comparison in analysis.comparisons

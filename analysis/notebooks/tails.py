@@ -24,7 +24,7 @@ from vmtoll.analysis.histograms import goodput_rps
 from vmtoll.analysis.verdict import analyse
 from vmtoll.report.notebook import charts, open_run, paragraphs, table
 from vmtoll.report.plot import usable
-from vmtoll.report.words import disagreement_text, estimate_text, p_value, scenario_labels, sentence, verdict_text
+from vmtoll.report.words import estimate_text, p_value, scenario_labels, sentence, verdict_text
 
 # %% tags=["parameters"]
 RUN = "../../results/tails"  # a run's folder, or an experiment's: then its last run
@@ -59,33 +59,13 @@ verdicts = pd.DataFrame(
         "scenario": labels[comparison.scenario],
         "environment": comparison.arm,
         "verdict": verdict_text(tail),
-        "estimate [95%]": estimate_text(tail) or "–",
+        "ratio (interval)": estimate_text(tail) or "–",
         "p, Holm": p_value(tail.tests.difference_holm),
     }
     for comparison, tail in tails
     if tail.applies
 )
 table(verdicts)
-
-# %% [markdown]
-# ## Where closed and open loop disagree
-#
-# A [closed loop] hides stalls: its percentiles are [service times].
-#
-# [closed loop]: ../../docs/glossary.md#term-closed-loop
-# [service times]: ../../docs/glossary.md#term-service-time
-
-# %%
-disagreements = pd.DataFrame(
-    {
-        "server": item.server,
-        "closed": verdict_text(item.closed.verdict),
-        "open": verdict_text(item.open.verdict),
-        "why": disagreement_text(item),
-    }
-    for item in analysis.disagreements
-)
-table(disagreements)
 
 # %%
 charts(run, analysis, ["percentiles", "ecdf", "goodput", "knee", "heat"])

@@ -224,6 +224,7 @@ def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Ar
         "crosscheck_server_cpu_us_per_request": figure(40 + 8 * index, truth.cpu_ratio, -1),
         "memory_pss_kib": int(figure(5200 + 4000 * index, 1.0)), "processes": 2 + index,
         "client_cpu_s": 1.9, "client_cpu_share": 0.7, "crosscheck_client_cpu_share": 0.4, "steal_pct": 0.0,
+        "background_cpu_pct": 0.0,
         "bodies_checked": 16, "bodies_wrong": 0, "fixed_cost_s": 1.4, "findings": (),
     }  # fmt: skip
     if guest:

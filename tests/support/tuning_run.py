@@ -65,7 +65,9 @@ def make_tuning(parent: Path, tuning: Tuning) -> Path:
         rps = truth.rps / slow * noise[0]
         figures: dict[str, Any] = {"throughput_rps": rps, "crosscheck_throughput_rps": rps}
         if "response_time_p99_us" in row:
-            figures = {"response_time_p99_us": truth.p99_us * noise[0], "throughput_rps": row["throughput_rps"]}
+            parts = {"p50": 0.3, "p90": 0.6, "p99": 1.0, "p999": 2.5, "max": 4.0}
+            times = {f"response_time_{name}_us": part * truth.p99_us * noise[0] for name, part in parts.items()}
+            figures = times | {"throughput_rps": row["throughput_rps"]}
         if environment in tuning.guests:
             figures |= {"host_cpu_us_per_request": truth.host_us * noise[1]}
             figures |= {"host_exits_per_request": truth.host_us / 10, "host_vcpu_cpu_us_per_request": truth.host_us / 2}

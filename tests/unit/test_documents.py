@@ -14,13 +14,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.committed_run import DEMO
 from vmtoll import loadgen
+from vmtoll.analysis.run import load_run
+from vmtoll.analysis.verdict import analyse
 from vmtoll.guests import profiles
 from vmtoll.model.finding import FINDINGS, Code, Influence
 from vmtoll.model.hardware import Hardware
 from vmtoll.paths import PROJECT
 from vmtoll.preflight.checks import inventory as check
 from vmtoll.preflight.lab import Lab
+from vmtoll.report.terminal import rows_of, summary
 from vmtoll.report.words import GLOSSARY, USUAL_MARGIN, percent
 from vmtoll.runner import gates
 from vmtoll.spec.catalog import Registry
@@ -286,6 +290,15 @@ _INFLUENCES = {
     Influence.EXCLUDES: "excludes", Influence.BOUNDS: "bounds", Influence.DISTORTS: "distorts",
     Influence.SYMPTOM: "is a symptom",
 }  # fmt: skip
+
+
+def _demo() -> str:
+    """What `vmtoll show` prints of the committed demo."""
+    run = load_run(DEMO)
+    analysis = analyse(run)
+    return summary(run, analysis, rows_of(analysis)).plain
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "faults in the lab": lambda: _gates(injected=True),
     "faults in readings": lambda: _gates(injected=False),
@@ -302,6 +315,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "TLS of load tools": _tls_tools,
     "TLS of servers": _tls_servers,
     "uploads": _uploads,
+    "the demo on a terminal": lambda: f"```\n$ vmtoll show {DEMO.relative_to(PROJECT)}\n{_demo()}\n```",
 }
 
 
@@ -318,6 +332,13 @@ def test_generated_tables_are_up_to_date() -> None:
     assert {name for _, name, _ in found} == set(TABLES)
     for document, name, table in found:
         assert table == TABLES[name](), f"{document}: write the table {name!r} anew"
+
+
+def test_the_readme_begins_with_what_the_demo_prints() -> None:
+    others = ("$", "vmtoll: ", "…", "report: ")
+    shown = [line for line in blocks(README, "")[0].splitlines() if not line.startswith(others)]
+    assert len(shown) > 3
+    assert set(shown) <= set(_demo().splitlines())
 
 
 # Words for which the glossary has another, and phrases that hide who does what.

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.statistics import clopper_pearson, mcnemar, wilson
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.trial import BASELINE, Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import Reliability, Share, TrialShare
+from vmtoll.statistics.proportions import clopper_pearson, mcnemar, wilson
 
 
 def success_counts(trials: Sequence[TrialRecord], role: Role) -> list[tuple[int, int]]:

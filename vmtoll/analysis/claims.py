@@ -6,26 +6,29 @@ A side is any selection of trials; a block's figure is the median over its cells
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from statistics import median
 
 import numpy as np
 
 from vmtoll.analysis.judge import in_ratio, region
-from vmtoll.analysis.pairs import Figure, Pairs, Side, side
+from vmtoll.analysis.pairs import Bounds, Measure, Side, TrialOutcome, less_limited, sides_of
 from vmtoll.analysis.run import Run, by_block
-from vmtoll.analysis.statistics import ALPHA, Interval, half_width, trimmed_2009
+from vmtoll.analysis.sets import OPEN_ENDED, Nature, Possible, Quantity
 from vmtoll.model.columns import CROSSCHECK, flat, table_schema
 from vmtoll.model.experiment import Claim, ClaimSide, Estimator
 from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role, Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.metric import THROUGHPUT
 from vmtoll.model.trial import Accelerator, TrialRecord
 from vmtoll.model.verdict import ClaimResult, Estimate, EstimatorUsed, Level, Outcome, Reason, ReasonCode, Region
 from vmtoll.model.workload import listed
+from vmtoll.statistics.series import Floats, Series, autocorrelation, fit, lower_limit, upper_limit
+from vmtoll.statistics.student import Interval
+from vmtoll.statistics.thresholds import ALPHA, MIN_BLOCKS, NATURAL_FACTOR, SPREAD_FLOOR
 
-MIN_CLAIM_BLOCKS = 3  # two blocks have an interval in name only: t(0.975, 1) = 12.7
+Figure = Callable[[TrialRecord], float | None]
 KNEE = 0.9  # a step is served while this share of what it offers comes back in time
 # What counts failures is known best from the trials that were refused for them. Metric → how a block's cells become
 # one figure: nothing that failed in one of them may hide behind the others.
@@ -36,20 +39,41 @@ COUNTS_FAILURES = frozenset(metric for metric, combine in OF_FAILURES.items() if
 FAILURE_FINDINGS = frozenset({Code.FAILED_REQUESTS, Code.LOST_MAIL, Code.WRONG_BODY})
 # What counts messages and bytes, not time: emulation makes it slow, not wrong.
 SOUND_UNDER_EMULATION = frozenset({"messages_lost", "messages_doubled", "bodies_wrong"})
+_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 PER_RUN = frozenset({"server_cpu_user_s", "server_cpu_system_s"})  # seconds over all requests of a trial
 UNITS = {column["name"]: column["unit"] for column in table_schema()["fields"]}
 UNITS |= {"peak_goodput_rps": "1/s", "goodput_knee_rps": "1/s"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection(Side):
+@dataclass(frozen=True)
+class Selection:
     """The figures of some trials, by block, for a metric: a column of trials.csv, or a figure of a whole rate sweep.
-
-    `alpha`: one less the confidence of its interval; 0 before the first look of a run that goes on until it knows.
+    `figures`: as measured; `low`, `high`: as far as findings and lost trials allow, which may have more blocks;
+    `limited`: trials that the client or the link limited; `open_blocks`: those in which that leaves an end open.
     """
 
     metric: str
-    alpha: float = ALPHA
+    outcomes: tuple[TrialOutcome, ...]
+    figures: Mapping[int, float]
+    low: Mapping[int, float]
+    high: Mapping[int, float]
+    limited: tuple[TrialRecord, ...] = ()
+    limits: frozenset[Code] = frozenset()
+    open_blocks: frozenset[int] = frozenset()
+
+    @property
+    def trials(self) -> list[TrialRecord]:
+        return [outcome.trial for outcome in self.outcomes]
+
+    @property
+    def used(self) -> list[TrialRecord]:
+        """The trials that have a figure."""
+        return [outcome.trial for outcome in self.outcomes if outcome.possible]
+
+    @property
+    def refused(self) -> frozenset[Code]:
+        """The findings of trials without a figure."""
+        return frozenset(code for outcome in self.outcomes if not outcome.possible for code in outcome.trial.codes)
 
     @property
     def emulation(self) -> ReasonCode | None:
@@ -64,62 +88,62 @@ class Selection(Side):
         """The most cores that the server had; 0 where the run does not say."""
         return max((trial.resources.server_cores or 0 for trial in self.trials), default=0)
 
-    @property
-    def proves_more(self) -> bool:
-        """Return whether its figure proves that the server reaches it or more.
-
-        If the client or the link was the bottleneck, the server could have done more: a rate is then a lower bound and
-        a time an upper one.
-        """
-        return not self.limited or not _is_time(self.metric)
-
-    @property
-    def proves_less(self) -> bool:
-        """Return whether its figure proves that the server reaches it or less."""
-        return not self.limited or _is_time(self.metric)
-
-    @cached_property
-    def interval(self) -> Interval | None:
-        """Student's interval of the mean over blocks, in the metric's unit; None below MIN_CLAIM_BLOCKS."""
-        values = np.array(list(self.figures.values()), dtype=float)
-        if len(values) < MIN_CLAIM_BLOCKS or not self.alpha:
-            return None
-        half = half_width(float(values.std(ddof=1)), len(values), self.alpha)
-        return Interval(float(values.mean()) - half, float(values.mean()) + half)
-
 
 @dataclass(frozen=True)
 class Ratio:
-    """One selection over another: the geometric mean over blocks with its paired-t interval, of 95% where the number of
-    blocks was fixed.
-
-    A limit on the side of the numerator leaves a rate's ratio too small (only `proves_more`), one on the other too
-    large.
+    """One selection over another: the geometric mean over blocks, with the interval over whatever findings allow, of
+    95% where the number of blocks was fixed; None below three. `limited`: in every block the client or the link set a
+    figure.
     """
 
     estimate: Estimate
     blocks: int
-    proves_more: bool = True
-    proves_less: bool = True
+    limited: bool = False
 
     def region(self, limit: float) -> Region:
         """Position of the interval relative to 1/limit and limit; ACROSS without an interval."""
         low, high = self.estimate.low, self.estimate.high
-        if low is None or high is None:
-            return Region.ACROSS
-        return region(low, high, 1 / limit, limit, more=self.proves_more, less=self.proves_less)
+        return Region.ACROSS if low is None or high is None else region(low, high, 1 / limit, limit)
 
 
-def ratio(run: Run, of: Selection, over: Selection) -> Ratio | None:
-    """`of` ÷ `over` over the blocks that both have; None when there is none or a figure is not above zero."""
-    pairs = Pairs(over, of)
-    effect, alpha = pairs.effect, ALPHA * run.share_of(pairs.blocks)
-    if effect is None:
+def log_ratios(of: Selection, over: Selection) -> Bounds | None:
+    """log(`of` ÷ `over`) by block; None without a block, or where a figure is not above zero."""
+    if not of.figures.keys() & over.figures.keys() or min(*of.figures.values(), *over.figures.values()) <= 0:
         return None
-    has_interval = effect.n >= MIN_CLAIM_BLOCKS and alpha > 0
-    half = effect.half_width(alpha) if has_interval else 0.0
-    estimate = in_ratio(effect.mean, Interval(effect.mean - half, effect.mean + half) if has_interval else None)
-    return Ratio(estimate, effect.n, of.proves_more and over.proves_less, of.proves_less and over.proves_more)
+
+    def logs(numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Series:
+        blocks = sorted(numerator.keys() & denominator.keys())
+        return Series(tuple(blocks), tuple(math.log(numerator[b] / denominator[b]) for b in blocks))
+
+    return Bounds(logs(of.low, over.high), logs(of.figures, over.figures), logs(of.high, over.low))
+
+
+def ratio(run: Run, of: Selection, over: Selection, correlation: Floats) -> Ratio | None:
+    """`of` ÷ `over` over the blocks that both have; None when there is none or a figure is not above zero.
+    `correlation`: the weights of the autocorrelation of this run's blocks.
+    """
+    bounds = log_ratios(of, over)
+    if bounds is None:
+        return None
+    interval = _interval(bounds.low, bounds.high, correlation, ALPHA * run.share_of(bounds.mid.blocks))
+    mean = float(fit([bounds.mid]).mean[0] @ correlation)
+    blocks = set(bounds.mid.blocks)
+    return Ratio(in_ratio(mean, interval), bounds.mid.n, (of.open_blocks | over.open_blocks) >= blocks)
+
+
+def _interval(
+    low: Series, high: Series, correlation: Floats, alpha: float, floor: float = SPREAD_FLOOR
+) -> Interval | None:
+    """From the lower limit of the lows to the upper limit of the highs; None below three blocks or before a look."""
+    if min(low.n, high.n) < MIN_BLOCKS or not alpha:
+        return None
+    if not floor and np.ptp(low.values) == np.ptp(high.values) == 0:  # counts, which no noise moves
+        return Interval(low.values[0], high.values[0])
+    level = np.array([alpha / 2])
+    return Interval(
+        float(lower_limit(fit([low], floor), correlation, level)[0]),
+        float(upper_limit(fit([high], floor), correlation, level)[0]),
+    )
 
 
 def select(run: Run, of: ClaimSide) -> list[TrialRecord]:
@@ -143,18 +167,86 @@ def names_of(of: ClaimSide) -> tuple[Sequence[str], Sequence[str], Sequence[str]
 
 
 def selection(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Selection:
-    """The figures of these trials by block; `of_trial` gives each trial's own, for a metric named `metric`.
+    """The figures of these trials by block, alone; see `selections`."""
+    return selections(run, [trials], metric, of_trial)[0]
+
+
+def selections(
+    run: Run, sides: Sequence[Sequence[TrialRecord]], metric: str, of_trial: Figure
+) -> list[Selection]:  # fmt: skip
+    """The figures of one or two sides by block; `of_trial` gives each trial's own, for a metric named `metric`.
 
     Where several cells match, a block's figure is the median over them (see OF_FAILURES for what counts failures),
     and a block that lacks one is left out.
     """
-    role = _role(metric, trials)
-    whole = side(
-        trials, of_trial, limits=_limits(run, trials, metric), role=role, usable=_usable(metric), positive=False
+    every = [trial for side in sides for trial in side]
+    measure = _measure(run, every, metric, of_trial)
+    paired = sides_of(run, sides[0], sides[1] if len(sides) > 1 else (), measure)[: len(sides)]
+    return [_selection(side, metric, of_trial) for side in paired]
+
+
+def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
+    is_count = side.measure.quantity.nature is Nature.COUNT
+    outcomes = tuple(_counted(outcome, metric, of_trial) if is_count else outcome for outcome in side.outcomes)
+    side = Side(outcomes, side.measure)
+    values = {outcome.trial.key: outcome.possible for outcome in outcomes if outcome.possible}
+    figures = _by_block(side, metric, {key: found.value for key, found in values.items()})
+    ends = []
+    for name, is_worse in (("low", side.measure.higher_is_better), ("high", not side.measure.higher_is_better)):
+        of_trials = {
+            key: (min if name == "low" else max)(getattr(found, name), getattr(found.without_client, name))
+            for key, found in values.items()
+        }
+        if values and is_worse and not is_count:
+            worst = (min if name == "low" else max)(found.value for found in values.values())
+            lost = worst / NATURAL_FACTOR if name == "low" else worst * NATURAL_FACTOR
+            of_trials |= {o.trial.key: lost for o in outcomes if not o.possible and o.lost}
+        ends.append(_by_block(side, metric, of_trials))
+    least, most = (min(figures.values()), max(figures.values())) if figures else (0.0, 0.0)
+    if is_count:
+        least, most = -math.inf, math.inf
+    return Selection(
+        metric,
+        outcomes,
+        figures,
+        {block: max(value, least / NATURAL_FACTOR) for block, value in ends[0].items()},
+        {block: min(value, most * NATURAL_FACTOR) for block, value in ends[1].items()},
+        tuple(side.limited),
+        frozenset(code for t in side.limited for code in side.measure.limits & t.limits(side.measure.role)),
+        frozenset(
+            o.trial.block for o in outcomes if o.possible and OPEN_ENDED & o.possible.widths.keys()
+        ),
+    )  # fmt: skip
+
+
+def _counted(outcome: TrialOutcome, metric: str, of_trial: Figure) -> TrialOutcome:
+    """A count has no set; what counts failures is known best from trials that were refused for them."""
+    refused = {finding.code for finding in outcome.trial.findings if finding.severity is Validity.INVALID}
+    usable = not refused or (metric in OF_FAILURES and refused <= FAILURE_FINDINGS)
+    value = of_trial(outcome.trial) if usable else None
+    return TrialOutcome(outcome.trial, None if value is None else Possible(value, value, value))
+
+
+def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Measure:
+    prefix, _, name = metric.removeprefix(CROSSCHECK).removesuffix("_us").rpartition("_")
+    percentile = _PERCENTILES.get(name, 0.0) if metric.endswith("_us") else 0.0
+    if _is_rate(metric):
+        nature = Nature.RATE
+    elif percentile:
+        nature = Nature.PERCENTILE
+    elif metric.endswith(("_mean_ms", "_mean_us")):
+        nature = Nature.MEAN
+    else:
+        nature = Nature.CPU if metric.endswith("cpu_us_per_request") else Nature.COUNT
+    quantity = Quantity(
+        nature,
+        percentile,
+        prefix,
+        unit_s=1e6 if metric.endswith("_us") else 1e3,
+        is_open=any(trial.scenario.load.is_open for trial in trials),
+        prescribed=frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW},
     )
-    figures = _by_block(whole, metric, of_trial)
-    alpha = ALPHA * run.share_of(figures)
-    return Selection(**(vars(whole) | {"metric": metric, "figures": figures, "alpha": alpha}))
+    return Measure(of_trial, quantity, _role(metric, trials), _is_rate(metric), _limits(run, trials, metric))
 
 
 def column_of(metric: str) -> Figure:
@@ -180,14 +272,6 @@ def _role(metric: str, trials: Sequence[TrialRecord]) -> Role:
     return Role.CROSSCHECK if timed else Role.PRIMARY
 
 
-def _usable(metric: str) -> Callable[[TrialRecord], bool]:
-    def usable(trial: TrialRecord) -> bool:
-        refused = {finding.code for finding in trial.findings if finding.severity is Validity.INVALID}
-        return not refused or (metric in OF_FAILURES and refused <= FAILURE_FINDINGS)
-
-    return usable
-
-
 def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[Code]:
     """The findings that bound this metric. A link whose rate the experiment prescribes is part of what it asks, and
     users that pause are part of the tool that the source used as well.
@@ -206,15 +290,20 @@ def _is_rate(metric: str) -> bool:
     return metric.endswith(("_rps", "_mb_per_s")) or metric in {"transactions", "transferred_mb"}
 
 
-def _by_block(whole: Side, metric: str, of_trial: Figure) -> dict[int, float]:
-    """Block → one figure over the cells; in a metric of SWEEPS a sweep is one cell."""
+def _by_block(side: Side, metric: str, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
+    """Block → one figure over the cells, from the figure of each trial by its key; in a metric of SWEEPS a sweep is one
+    cell. A block that lacks a cell which another has is left out.
+    """
     cells: dict[int, dict[object, float]] = {}
-    for block, members in by_block(whole.used).items():
+    for block, members in by_block([trial for trial in side.trials if trial.key in values]).items():
         if metric in SWEEPS:
             ordered = sorted(members, key=_sweep)
-            cells[block] = {key: SWEEPS[metric](list(steps)) for key, steps in groupby(ordered, key=_sweep)}
+            cells[block] = {
+                key: SWEEPS[metric]([(t.offered.offered_rps or math.nan, values[t.key]) for t in steps])
+                for key, steps in groupby(ordered, key=_sweep)
+            }
         else:
-            cells[block] = {(t.arm, t.scenario): value for t in members if (value := of_trial(t)) is not None}
+            cells[block] = {(t.arm, t.scenario): values[t.key] for t in members}
     every = {cell for figures in cells.values() for cell in figures}
     combine = OF_FAILURES.get(metric, median)
     return {
@@ -238,15 +327,18 @@ def knee_rps(steps: Iterable[tuple[float, float]]) -> float:
     return served
 
 
-def _goodput(step: TrialRecord) -> float:
-    return (step.primary and step.primary.goodput_rps) or 0.0
-
-
-# Figures of a whole rate sweep.
-SWEEPS: Mapping[str, Callable[[Sequence[TrialRecord]], float]] = {
-    "peak_goodput_rps": lambda steps: max(map(_goodput, steps)),
-    "goodput_knee_rps": lambda steps: knee_rps((s.offered.offered_rps or math.nan, _goodput(s)) for s in steps),
+# Figures of a whole rate sweep, of its steps: offered rate and goodput.
+SWEEPS: Mapping[str, Callable[[Sequence[tuple[float, float]]], float]] = {
+    "peak_goodput_rps": lambda steps: max(goodput for _, goodput in steps),
+    "goodput_knee_rps": knee_rps,
 }
+
+
+def trimmed_2009(values: Sequence[float]) -> float | None:
+    """The estimator of the 2009 experiment: of the first six runs drop the best and the worst, average the other four.
+    In the unit of the values; None when there are fewer than six.
+    """
+    return float(np.sort(np.asarray(values, dtype=float)[:6])[1:5].mean()) if len(values) >= 6 else None
 
 
 def estimate(figures: Sequence[float], estimator: Estimator) -> Level:
@@ -282,7 +374,7 @@ def decide(seen: Ratio, published: float, within_pct: float | None, margin: floa
 
     Direction: confirmed when the whole interval lies on the published side of 1; refuted when it lies on the other,
     or within the margin where the published one does not. Equality: confirmed when the whole interval lies within
-    ±`within_pct`, refuted when it lies outside. A bound (see Ratio) decides only in the direction it proves.
+    ±`within_pct`, refuted when it lies outside.
     """
     if seen.estimate.low is None:
         return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(seen.blocks))
@@ -291,7 +383,7 @@ def decide(seen: Ratio, published: float, within_pct: float | None, margin: floa
         location, claimed = seen.region(limit), Region.WITHIN
     else:
         limit, location, claimed = _direction(seen, published, margin)
-    missed = Outcome.INCONCLUSIVE if location in (Region.ACROSS, Region.BOUND) else Outcome.REFUTED
+    missed = Outcome.INCONCLUSIVE if location is Region.ACROSS else Outcome.REFUTED
     reason = Reason(ReasonCode.INTERVAL, {"limit": limit})
     return Decision(Outcome.CONFIRMED if location is claimed else missed, location, reason)
 
@@ -308,12 +400,38 @@ def _direction(seen: Ratio, published: float, margin: float) -> tuple[float, Reg
 
 
 def _few_blocks(blocks: int) -> Reason:
-    return Reason(ReasonCode.FEW_BLOCKS, {"blocks": blocks, "needed": MIN_CLAIM_BLOCKS})
+    return Reason(ReasonCode.FEW_BLOCKS, {"blocks": blocks, "needed": MIN_BLOCKS})
 
 
-def judge_claims(run: Run) -> list[ClaimResult]:
-    """The claims of the run's experiment, in its order; none for an experiment that has none."""
-    return [_judge(run, claim) for claim in run.manifest.experiment.claims]
+def judge_claims(run: Run, correlation: Floats | None = None) -> list[ClaimResult]:
+    """The claims of the run's experiment, in its order; none for an experiment that has none. `correlation`: the
+    weights of the autocorrelation of the run's blocks, by default what the claims' own ratios tell of it.
+    """
+    chosen = [(claim, _selections(run, claim)) for claim in run.manifest.experiment.claims]
+    if correlation is None:
+        correlation = correlation_of([each for _, each in chosen if len(each) == 2])
+    return [_judge(run, claim, each, correlation) for claim, each in chosen]
+
+
+def correlation_of(pairs: Iterable[Sequence[Selection]]) -> Floats:
+    """The weights of the autocorrelation of blocks, by the ratios of these selections."""
+    bounds = [log_ratios(of, over) for of, over in pairs]
+    return autocorrelation([each.mid for each in bounds if each])
+
+
+def _selections(run: Run, claim: Claim) -> list[Selection]:
+    """The sides of a claim. Rates are the cross-check's where the client or the link limited the tool more often, as in
+    a verdict.
+    """
+    sides = (claim.of, claim.over) if claim.over else (claim.of,)
+    trials = [select(run, named) for named in sides]
+    chosen = selections(run, trials, claim.metric, column_of(claim.metric))
+    if claim.metric != THROUGHPUT.field:
+        return chosen
+    cheaper = selections(run, trials, CROSSCHECK + claim.metric, column_of(CROSSCHECK + claim.metric))
+    counts = [(sum(len(s.used) for s in each), sum(len(s.limited) for s in each)) for each in (chosen, cheaper)]
+    closed = not any(trial.scenario.load.is_open for side in trials for trial in side)
+    return cheaper if closed and less_limited(*counts) is Role.CROSSCHECK else chosen
 
 
 def count_outcomes(results: Sequence[ClaimResult]) -> dict[Outcome, int]:
@@ -321,45 +439,45 @@ def count_outcomes(results: Sequence[ClaimResult]) -> dict[Outcome, int]:
     return {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
 
 
-def _judge(run: Run, claim: Claim) -> ClaimResult:
+def _judge(run: Run, claim: Claim, chosen: Sequence[Selection], correlation: Floats) -> ClaimResult:
     sides = (claim.of, claim.over) if claim.over else (claim.of,)
-    selections = [selection(run, select(run, named), claim.metric, column_of(claim.metric)) for named in sides]
     estimator = run.manifest.experiment.published_estimator
-    seen = ratio(run, *selections) if len(selections) == 2 else None
-    reasons = tuple(refusals_of(run, sides, selections, claim.metric))
+    seen = ratio(run, chosen[0], chosen[1], correlation) if len(chosen) == 2 else None
+    reasons = tuple(refusals_of(run, sides, chosen, claim.metric))
     if reasons:
         decision = Decision(Outcome.INCONCLUSIVE, None, reasons[0])
     else:
-        decision = _decide(run, claim, selections, seen)
-        reasons = (decision.reason, *_notes(run, sides, selections))
+        decision = _decide(run, claim, chosen, seen, correlation)
+        reasons = (decision.reason, *_notes(run, sides, chosen))
     return ClaimResult(
         says=claim.says,
         metric=claim.metric,
         unit=UNITS.get(claim.metric, ""),
         sides=sides,
         published=tuple(claim.published),
-        levels=tuple(estimate(list(chosen.figures.values()), estimator) for chosen in selections),
+        levels=tuple(estimate(list(each.figures.values()), estimator) for each in chosen),
         published_ratio=_ratio_of(claim.published),
         ratio=seen.estimate if seen else None,
-        proves_more=seen.proves_more if seen else selections[0].proves_more,
-        proves_less=seen.proves_less if seen else selections[0].proves_less,
-        blocks=seen.blocks if seen else len(selections[0].figures),
+        limited=seen.limited if seen else set(chosen[0].figures) <= chosen[0].open_blocks,
+        blocks=seen.blocks if seen else len(chosen[0].figures),
         outcome=decision.outcome,
         region=decision.region,
         reasons=reasons,
     )
 
 
-def _decide(run: Run, claim: Claim, selections: Sequence[Selection], seen: Ratio | None) -> Decision:
+def _decide(
+    run: Run, claim: Claim, chosen: Sequence[Selection], seen: Ratio | None, correlation: Floats
+) -> Decision:  # fmt: skip
     if claim.over is None:
-        return _decide_level(selections[0], claim)
+        return _decide_level(run, chosen[0], claim, correlation)
     if seen is None:
         return Decision(Outcome.INCONCLUSIVE, None, Reason(ReasonCode.ZERO_HAS_NO_RATIO))
     return decide(seen, _published_ratio(claim.published), claim.within_pct, run.manifest.experiment.margin)
 
 
-def _decide_level(chosen: Selection, claim: Claim) -> Decision:
-    """One side against a level: the 95% interval of its mean decides.
+def _decide_level(run: Run, chosen: Selection, claim: Claim, correlation: Floats) -> Decision:
+    """One side against a level: the interval of its mean decides, over whatever findings allow.
 
     Of what counts failures, at most `at_most`: one block with more refutes it, whatever the mean.
     """
@@ -368,15 +486,16 @@ def _decide_level(chosen: Selection, claim: Claim) -> Decision:
         if beyond:
             values = {"most": max(beyond), "blocks": float(len(chosen.figures))}
             return Decision(Outcome.REFUTED, Region.ABOVE, Reason(ReasonCode.FAILURES_IN_A_BLOCK, values))
-    if chosen.interval is None:
+    low, high = (Series(tuple(end), tuple(end.values())) for end in (chosen.low, chosen.high))
+    interval = _interval(low, high, correlation, ALPHA * run.share_of(chosen.figures), floor=0.0)
+    if interval is None:
         return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(len(chosen.figures)))
-    low, high = chosen.interval.low, chosen.interval.high
     at_least = claim.at_least is not None
     limit = next(level for level in (claim.at_least, claim.at_most) if level is not None)
     # At the limit itself the claim is confirmed.
-    above = (low >= limit if at_least else low > limit) and chosen.proves_more
-    below = (high < limit if at_least else high <= limit) and chosen.proves_less
-    reason = Reason(ReasonCode.LEVEL, {"low": low, "high": high, "limit": limit})
+    above = interval.low >= limit if at_least else interval.low > limit
+    below = interval.high < limit if at_least else interval.high <= limit
+    reason = Reason(ReasonCode.LEVEL, {"low": interval.low, "high": interval.high, "limit": limit})
     if not above and not below:
         return Decision(Outcome.INCONCLUSIVE, Region.ACROSS, reason)
     outcome = Outcome.CONFIRMED if above == at_least else Outcome.REFUTED

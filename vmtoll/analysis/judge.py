@@ -1,176 +1,166 @@
-"""Judge pairs: the only module that decides on a difference, on equality, or on a bound.
+"""Judge a page of comparisons: the only module that decides on a difference, on equality, or that it cannot.
 
-A run's verdicts, its tuning steps, its claims and campaigns are all decided here; they differ in the unit that n counts
-(blocks, boots, test beds) and in whether a margin of equivalence applies.
+A run's verdicts, its tuning steps, its claims, campaigns, replays and the simulations in docs are all decided here.
+They differ in the unit that a series counts (blocks, boots, test beds) and in whether a margin of equivalence applies.
+Everything is in advantage: a log ratio above zero where the compared side is better. In pseudo-code:
+
+    for each comparison:                        # pairs, sets
+        low, mid, high = advantage by block: worst against best, as measured, best against worst
+        lost trials count in the series in which they count against their side
+    weight[ρ] = prior · likelihood of all mids of the page          # series.autocorrelation
+    for each comparison:
+        p_better = Σρ weight · T(−mean(low) / error(low))           # none of it is owed to findings
+        p_worse  = Σρ weight · T(+mean(high) / error(high))
+        if the mids are skewed, and a side has replicates: the larger of each and that of the first replicates
+        p = 2 · min(p_better, p_worse)
+        p_unequal = 2 · max(P(low ≤ −margin), P(high ≥ margin))
+    Holm over the comparisons of the page that can be tested, by weight and share of the look
+    every = in every block low > F (or high < −F), where F = 2, or A² where two A/A trials differ by A; 4 A² of 4 blocks
+    kind = equivalent       if p_unequal survives
+           faster, slower   if p survives, or every
+           undecided        else, because of: no look yet, few blocks, limit, findings, noise
+    interval = lower limit of the lows, upper limit of the highs, at the level that Holm left: where it rejects it
+               excludes zero, where it does not it contains it; by every block alone there is none, but a range
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from vmtoll.analysis.pairs import Pairs
-from vmtoll.analysis.statistics import (
-    ALPHA,
-    MIN_BLOCKS,
-    Adjusted,
-    Interval,
-    Paired,
-    Tested,
-    blocks_needed,
-    detectable,
-    judge_family,
-)
+import numpy as np
+from scipy import special, stats
+
+from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import Metric
-from vmtoll.model.verdict import Because, Bound, Estimate, Kind, Region, Tests
+from vmtoll.model.verdict import Because, Estimate, Kind, Region
+from vmtoll.statistics.holm import Adjusted, holm
+from vmtoll.statistics.series import (
+    INDEPENDENT,
+    RHOS,
+    Fits,
+    Floats,
+    Series,
+    above,
+    autocorrelation,
+    below,
+    fit,
+    is_skewed,
+    lower_limit,
+    reach,
+    upper_limit,
+)
+from vmtoll.statistics.student import Interval
+from vmtoll.statistics.thresholds import (
+    ALPHA,
+    CORRELATED,
+    ENOUGH_EVERY_BLOCKS,
+    EVERY_BLOCK_FACTOR,
+    FACTOR_OF_FEW,
+    FEW_EVERY_BLOCKS,
+    MARGIN,
+    MAX_BLOCKS,
+    MIN_BLOCKS,
+    MIN_BOOTS,
+    MIN_EQUIVALENT_BLOCKS,
+    MIN_EQUIVALENT_BOOTS,
+    POWER,
+    PRIMARY_SHARE,
+    UNKNOWN_NOISE,
+)
 
-MIN_TEST_BEDS = 5  # of a campaign: among fewer, one odd host decides
-MIN_BOOTS = 2
-MARGIN = 0.02  # what is planned for where no margin of equivalence applies
-PRIMARY_SHARE = 0.5  # of the errors of a page, for its primary metrics
+_HOPELESS = math.log(1000)  # a difference of that size is no figure to plan with
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Basis of a judgement.
+    """One comparison of a page. `bounds`: by block; `boots`: block → boot; `first`: the bounds of one trial a side,
+    where there are replicates; `noise`: the largest log ratio of two A/A trials in any block, None without a control;
+    `apart`: by how much the bounds are widened for a control that differs from itself; `share`: of ALPHA that this look
+    may spend, 0 before the first; `limited`: the client or the link left an end open in every block; `capped`: see
+    Pairs; `excluded`: why it is not judged at all.
 
-    `effect`: the log ratio compared ÷ baseline over `minimum` units or more, each of `unit_blocks` blocks; `limited`:
-    of the baseline and of the compared side, the share of units that are client-limited or link-limited; `void`: the
-    same, of units whose figures say nothing then; `late`: the delay of late clients is taken off the effect;
-    `delay_decides`: nothing is left of it then; `empty`: why there is none; `whole_slower_side`: if most of
-    the slower side is limited so, no test decides, not even one that finds no difference.
-
-    `veto`: why the effect may not be that of the two sides. `lost_more`: −1 where the baseline lost clearly more of its
-    trials, 1 where the compared side did, else 0; `lost_once`: any block lost one side alone; `worst`, `worst_retried`:
-    the interval if these trials had been the worst of all. `two_modes`: the ratio is one of two; `single`: the effect
-    of one trial a side in each block then, symmetric between equal sides where a mean of two replicates less one trial
-    is skewed, which a t test takes for a difference. `share`: of the 5% that this look may spend, 1 where there is no
-    other.
+    `fewest`: units for a difference and for equivalence; `independent`: the units are not a series in time.
     """
 
     metric: Metric
-    effect: Paired | None
-    same: Paired | None = None
-    limited: tuple[float, float] = (0.0, 0.0)
-    void: tuple[float, float] = (0.0, 0.0)
-    late: bool = False
-    delay_decides: bool = False
-    minimum: int = MIN_BLOCKS
-    empty: Because | None = None
-    whole_slower_side: bool = False
-    veto: Because | None = None
-    lost_more: int = 0
-    lost_once: bool = False
-    worst: Interval | None = None
-    worst_retried: Interval | None = None
-    two_modes: bool = False
-    single: Paired | None = None
-    unit_blocks: int = 1
+    bounds: Bounds
+    boots: Mapping[int, int] = field(default_factory=dict)
+    first: Bounds | None = None
+    noise: float | None = None
+    apart: float = 0.0
     share: float = 1.0
+    limited: bool = False
+    capped: tuple[bool, bool] = (False, False)
+    excluded: Because | None = None
+    fewest: tuple[int, int] = (MIN_BLOCKS, MIN_EQUIVALENT_BLOCKS)
+    independent: bool = False
 
-    @classmethod
-    def of(cls, pairs: Pairs, metric: Metric, *, whole_slower_side: bool = False, share: float = 1.0) -> Self:
-        """The evidence of the pairs of a run; the unit is the block, or the boot where there are several."""
-        baseline, compared = pairs.limited
-        voiding = metric.limits - metric.delaying if pairs.without_delay else metric.limits
-        void = pairs.limited_by(voiding) if metric.is_tail else (0, 0)
-        boots = len(pairs.by_boot)
-        enough = boots > 1 and pairs.n >= MIN_BLOCKS
-        return cls(
-            metric,
-            pairs.effect,
-            pairs.control.same if pairs.control else None,
-            (baseline / max(pairs.n, 1), compared / max(pairs.n, 1)),
-            void=(void[0] / max(pairs.n, 1), void[1] / max(pairs.n, 1)),
-            late=pairs.without_delay,
-            delay_decides=pairs.delay_decides,
-            minimum=MIN_BOOTS if enough else MIN_BLOCKS,
-            empty=None if pairs.n else _why_empty(pairs),
-            whole_slower_side=whole_slower_side,
-            veto=Because.DISTORTED if pairs.n and pairs.distorted else None,
-            lost_more=0 if pairs.lost_more is None else -1 if pairs.lost_more is pairs.baseline else 1,
-            lost_once=any(pairs.lost),
-            worst=pairs.worst_case(metric),
-            worst_retried=pairs.worst_case(metric, retried=True),
-            two_modes=pairs.modes is not None,
-            single=pairs.single,
-            unit_blocks=max(1, round(pairs.n / boots)) if enough else 1,
-            share=share,
-        )
+    @cached_property
+    def has_boots(self) -> bool:
+        """Return whether the units are boots: what a boot draws stays for its blocks (Kalibera and Jones 2013)."""
+        return len({self.boots.get(block, 1) for block in self.bounds.mid.blocks}) > 1
 
     @property
-    def advantage(self) -> float:
-        """The effect, above zero where the compared side is the better."""
-        mean = self.effect.mean if self.effect else 0.0
-        return mean if self.metric.higher_is_better else -mean
+    def fewest_units(self) -> tuple[int, int]:
+        return (MIN_BOOTS, MIN_EQUIVALENT_BOOTS) if self.has_boots else self.fewest
 
     @property
-    def by_speed(self) -> tuple[float, float]:
-        """`limited` of the faster and of the slower side."""
-        baseline, compared = self.limited
-        return (compared, baseline) if self.advantage > 0 else (baseline, compared)
+    def unit_blocks(self) -> int:
+        """Blocks of a unit."""
+        boots = len({self.boots.get(block, 1) for block in self.bounds.mid.blocks})
+        return max(1, round(self.bounds.mid.n / boots)) if self.has_boots else 1
 
-    @property
-    def control_differs(self) -> float:
-        """Difference of the A/A control from itself, a log ratio above zero; 0 where chance explains it."""
-        p = self.same.p_difference if self.same else None
-        return abs(self.same.mean) if self.same and p is not None and p < ALPHA else 0.0
+    def units(self, series: Series) -> Series:
+        """The series by boot, or as it is."""
+        if not self.has_boots:
+            return series
+        by_boot: dict[int, list[float]] = {}
+        for block, value in zip(series.blocks, series.values, strict=True):
+            by_boot.setdefault(self.boots.get(block, 1), []).append(value)
+        return Series(tuple(by_boot), tuple(float(np.mean(values)) for values in by_boot.values()))
 
-    @property
-    def refusal(self) -> Because | None:
-        """Reason why these figures decide nothing, whatever they are; None when they may."""
-        if self.effect is None:
-            return self.empty
-        if self.metric.is_tail:
-            limited = Because.LIMITED_TAIL if max(self.void) > 0.5 or self.delay_decides else None
-        elif self.whole_slower_side:
-            limited = Because.LIMITED_ON_THE_SLOWER_SIDE if self.by_speed[1] > 0.5 else None
-        else:
-            limited = Because.LIMITED_ON_BOTH_SIDES if min(self.limited) > 0.5 else None
-        return limited or self.veto
-
-    @property
-    def testable(self) -> Paired | None:
-        """The effect, when a test of it may decide: it is not refused, has enough units, and a look was due."""
-        enough = self.effect and self.effect.n >= self.minimum and self.share > 0
-        return self.effect if enough and not self.refusal else None
-
-
-def _why_empty(pairs: Pairs) -> Because | None:
-    if not pairs.is_measured:
-        return Because.NOT_MEASURED
-    counts = pairs.counts
-    if any(count.few for count in counts):
-        return Because.FEW_REQUESTS
-    if pairs.unequal:
-        return Because.UNEQUAL_REQUESTS
-    if any(count.invalid for count in counts):
-        return Because.NO_VALID_PAIR
-    return Because.NO_FIGURES if any(count.empty for count in counts) else None
+    def stretches(self) -> list[Series]:
+        """The mids of each boot, a series of their own."""
+        mid = self.bounds.mid
+        boots = [self.boots.get(block, 1) for block in mid.blocks]
+        rows = [(b, v, boot) for b, v, boot in zip(mid.blocks, mid.values, boots, strict=True)]
+        return [
+            Series(tuple(b for b, _, at in rows if at == boot), tuple(v for _, v, at in rows if at == boot))
+            for boot in dict.fromkeys(boots)
+        ]
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Fields of a Verdict, which says what they are."""
+    """The result of one comparison; logs of advantage. `estimate`: as measured; `interval`: the one that decided, at
+    `level` (1 − confidence), None where every block decided, or too few; `blocks_range`: the least and the largest
+    advantage of any block, the nearer end as far as findings allow; `half_width`: of the 95% interval by sampling
+    alone; `standard_error`: of the mean by sampling alone, the geometric mean over ρ, since the arithmetic one is that
+    of the largest ρ; `mean_low`, `mean_high`: the means of the lows and of the highs.
+
+    `also_different`: an equivalent pair that differs for sure. `capped`: an end of the interval, or of the range, rests
+    on a natural limit, and may lie beyond. `blocks_needed`, `detectable`: see a Verdict.
+    """
 
     kind: Kind
     because: Because | None = None
-    bound: Bound | None = None
+    by_every_block: bool = False
+    also_different: bool = False
+    estimate: float | None = None
+    mean_low: float | None = None
+    mean_high: float | None = None
+    interval: Interval | None = None
+    level: float | None = None
+    blocks_range: Interval | None = None
+    capped: tuple[bool, bool] = (False, False)
+    half_width: float | None = None
+    standard_error: float | None = None
+    units: int = 0
     blocks_needed: int | None = None
     detectable: float | None = None
-    adjusted: Estimate | None = None
-    confidence: float | None = None
-
-
-def test(
-    family: Sequence[Evidence], margin: float | None, weights: Sequence[float] | None = None
-) -> list[Tested | None]:
-    """Test a family against zero and against ±`margin` (a fraction; None: no equivalence), Holm over all of it.
-
-    `weights`: of each comparison in Holm's correction; all alike without.
-    """
-    shares = [evidence.share or 1.0 for evidence in family]
-    return judge_family([evidence.testable for evidence in family], _limit(margin), weights, shares)
+    difference: Adjusted | None = None
+    equivalence: Adjusted | None = None
 
 
 def weights_of(metrics: Sequence[Metric]) -> list[float]:
@@ -184,138 +174,334 @@ def weights_of(metrics: Sequence[Metric]) -> list[float]:
     return [PRIMARY_SHARE / primary if metric.is_primary else others for metric in metrics]
 
 
-def judge(evidence: Evidence, tested: Tested | None, margin: float | None) -> Judgement:
-    """Decide. `tested` is what the family's tests say of it, None when it is not testable.
+class Page:
+    """Comparisons that are judged together. `margin`: of equivalence, a fraction, None where none applies.
 
-    Equivalent when both intervals lie within ±margin, faster or slower when the t interval excludes zero, each only
-    where the claim survives Holm in its family, and does not owe itself to the trials that one side lost.
+    `weights`: of Holm, by default those of the metrics; `correlation`: of the blocks, where others than these
+    comparisons tell it.
     """
-    if evidence.refusal:
-        return Judgement(Kind.INVALID, evidence.refusal)
-    effect = evidence.effect
-    if effect is None or tested is None:
-        lacking = evidence.minimum - (effect.n if effect else 0)
-        return Judgement(Kind.UNDECIDED, blocks_needed=lacking if lacking > 0 else None)
-    because = None
-    if margin is not None and tested.equivalence.holds:
-        if any(evidence.limited):
-            return Judgement(Kind.INVALID, Because.LIMITED_SO_NO_EQUALITY)
-        because = _why_not_equivalent(evidence, _limit(margin))
-        if because is None:
-            return _with_interval(Judgement(Kind.EQUIVALENT), effect, tested.equivalence)
-    if because is None and tested.difference.holds:
-        decided = _different(evidence, tested.difference.step)
-        return decided if decided.kind is Kind.INVALID else _with_interval(decided, effect, tested.difference)
-    alpha = ALPHA / tested.difference.step
-    more = None if because else blocks_needed(effect, _limit(margin) or _limit(MARGIN), alpha)
-    seen = detectable(effect, alpha)
-    undecided = Judgement(
-        Kind.UNDECIDED,
-        because,
-        blocks_needed=None if more is None else more * evidence.unit_blocks,
-        detectable=None if seen is None else math.expm1(seen),
-    )
-    return _with_interval(undecided, effect, tested.difference)
+
+    def __init__(
+        self, page: Sequence[Evidence], margin: float | None, weights: Sequence[float] | None = None,
+        correlation: Floats | None = None,
+    ) -> None:  # fmt: skip
+        self.all, self.margin = page, margin
+        self.tested = [evidence for evidence in page if evidence.excluded is None]
+        self.weights = weights or weights_of([evidence.metric for evidence in self.tested])
+        if correlation is None:
+            series = [each for e in self.tested if not e.independent for each in e.stretches()]
+            correlation = autocorrelation(series) if series else INDEPENDENT
+        self.correlation = correlation
+
+    def decide(self) -> list[Kind]:
+        """The kinds alone, of the comparisons that can be tested."""
+        return [self._kind(index) for index in range(len(self.tested))]
+
+    def judge(self) -> list[Judgement]:
+        """Every comparison of the page, in its order."""
+        tested = iter(range(len(self.tested)))
+        return [
+            Judgement(Kind.NOT_JUDGED, evidence.excluded) if evidence.excluded else self._judgement(next(tested))
+            for evidence in self.all
+        ]
+
+    # ---- p-values, for all comparisons at once
+
+    @cached_property
+    def rhos(self) -> Floats:
+        """The weights of RHOS of each comparison, shape (comparisons, RHOS)."""
+        rows = [INDEPENDENT if e.has_boots or e.independent else self.correlation for e in self.tested]
+        return np.array(rows).reshape(len(rows), len(RHOS))
+
+    def _fit(self, name: str, *, first: bool = False) -> Fits:
+        bounds = [(e.first or e.bounds) if first else e.bounds for e in self.tested]
+        return fit([e.units(getattr(b, name)) for e, b in zip(self.tested, bounds, strict=True)])
+
+    @cached_property
+    def _low(self) -> Fits:
+        return self._fit("low")
+
+    @cached_property
+    def _mid(self) -> Fits:
+        return self._fit("mid")
+
+    @cached_property
+    def _high(self) -> Fits:
+        return self._fit("high")
+
+    @cached_property
+    def skewed(self) -> list[bool]:
+        """Whether a comparison's blocks are skewed, and its first replicates count as well."""
+        return [e.first is not None and not e.has_boots and is_skewed(e.bounds.mid) for e in self.tested]
+
+    @cached_property
+    def _first(self) -> tuple[Fits, Fits]:
+        """The lows and the highs of first replicates where the mids are skewed, else those of all."""
+        if not any(self.skewed):
+            return self._low, self._high
+        bounds = [e.first if use and e.first else e.bounds for e, use in zip(self.tested, self.skewed, strict=True)]
+        return (
+            fit([e.units(b.low) for e, b in zip(self.tested, bounds, strict=True)]),
+            fit([e.units(b.high) for e, b in zip(self.tested, bounds, strict=True)]),
+        )
+
+    def _enough(self, fits: Fits, which: int) -> Floats:
+        fewest = np.array([e.fewest_units[which] for e in self.tested])
+        return np.asarray(np.isfinite(fits.error).all(axis=1) & (fits.freedom + 1 >= fewest))
+
+    @cached_property
+    def _p(self) -> Floats:
+        low, high = self._low, self._high
+        first_low, first_high = self._first
+        better = np.maximum(above(low, self.rhos), above(first_low, self.rhos))
+        worse = np.maximum(below(high, self.rhos), below(first_high, self.rhos))
+        better, worse = (
+            np.where(self._enough(fits, 0), p, 1.0) for fits, p in ((low, better), (high, worse))
+        )  # fmt: skip
+        return np.asarray(np.minimum(1.0, 2 * np.minimum(better, worse)))
+
+    @cached_property
+    def _p_unequal(self) -> Floats:
+        if self.margin is None:
+            return np.ones(len(self.tested))
+        limit = math.log1p(self.margin)
+        outside = np.maximum(above(self._low, self.rhos, -limit), below(self._high, self.rhos, limit))
+        enough = np.logical_and(self._enough(self._low, 1), self._enough(self._high, 1))
+        return np.asarray(np.where(enough, np.minimum(1.0, 2 * outside), 1.0))
+
+    @cached_property
+    def difference(self) -> list[Adjusted]:
+        """Each comparison's p of no difference, and what Holm makes of it."""
+        return holm(self._p.tolist(), self.weights, [e.share for e in self.tested])
+
+    @cached_property
+    def equivalence(self) -> list[Adjusted]:
+        """Each comparison's p of a difference beyond the margin, and what Holm makes of it."""
+        return holm(self._p_unequal.tolist(), self.weights, [e.share for e in self.tested])
+
+    @property
+    def mean_correlation(self) -> float:
+        """The expected ρ of successive blocks."""
+        return float(self.correlation @ RHOS)
+
+    # ---- decisions
+
+    def _factor(self, evidence: Evidence, blocks: int) -> float:
+        """The log ratio that every block must exceed; infinite where there are too few."""
+        noise = math.log(UNKNOWN_NOISE) if evidence.noise is None else abs(evidence.noise)
+        if blocks < max(FEW_EVERY_BLOCKS, evidence.fewest[0]):
+            return math.inf
+        if blocks < ENOUGH_EVERY_BLOCKS:
+            return math.log(FACTOR_OF_FEW) + 2 * noise
+        doubled = math.log(2) if self.mean_correlation >= CORRELATED else 0.0
+        return max(math.log(EVERY_BLOCK_FACTOR), 2 * noise) + doubled
+
+    def _every_block(self, evidence: Evidence, *, as_measured: bool = False) -> int:
+        """1 where the compared side is better in every block, whatever the findings allow, −1 where it is worse."""
+        bounds = evidence.bounds
+        low, high = (bounds.mid, bounds.mid) if as_measured else (bounds.low, bounds.high)
+        if not evidence.share:
+            return 0
+        if low.n and min(low.values) > self._factor(evidence, low.n):
+            return 1
+        return -1 if high.n and max(high.values) < -self._factor(evidence, high.n) else 0
+
+    def _kind(self, index: int) -> Kind:
+        if self.equivalence[index].rejects:
+            return Kind.EQUIVALENT
+        if self.difference[index].rejects:
+            return Kind.FASTER if self._low.mean[index] @ self.rhos[index] > 0 else Kind.SLOWER
+        every = self._every_block(self.tested[index])
+        return {0: Kind.UNDECIDED, 1: Kind.FASTER, -1: Kind.SLOWER}[every]
+
+    def _judgement(self, index: int) -> Judgement:
+        evidence, kind = self.tested[index], self._kind(index)
+        difference, equivalence = self.difference[index], self.equivalence[index]
+        by_every_block = kind in (Kind.FASTER, Kind.SLOWER) and not difference.rejects
+        adjusted = equivalence if kind is Kind.EQUIVALENT else difference
+        limits = self.interval(index, adjusted.level, with_first=kind is not Kind.EQUIVALENT)
+        interval = None if by_every_block else _finite(limits, evidence.bounds, kind)
+        mid = evidence.bounds.mid
+        judged = Judgement(
+            kind,
+            by_every_block=by_every_block,
+            also_different=kind is Kind.EQUIVALENT and difference.rejects and _excludes_zero(interval),
+            estimate=self._mean(self._mid, mid, index),
+            mean_low=self._mean(self._low, evidence.bounds.low, index),
+            mean_high=self._mean(self._high, evidence.bounds.high, index),
+            interval=interval,
+            level=adjusted.level if interval else None,
+            blocks_range=_range(evidence.bounds, kind),
+            capped=_open_ends(evidence.capped, limits) if interval else evidence.capped,
+            half_width=float(self.half_widths[index]) if math.isfinite(self.half_widths[index]) else None,
+            standard_error=self._standard_error(index),
+            units=evidence.units(mid).n,
+            difference=difference,
+            equivalence=equivalence if self.margin is not None else None,
+        )
+        if kind is not Kind.UNDECIDED:
+            assert by_every_block or kind is Kind.EQUIVALENT or _excludes_zero(interval)
+            return judged
+        assert not _excludes_zero(interval)
+        needed, detectable = self._plan(index)
+        return replace(judged, because=self._because(index), blocks_needed=needed, detectable=detectable)
+
+    def _mean(self, fits: Fits, series: Series, index: int) -> float | None:
+        return float(fits.mean[index] @ self.rhos[index]) if series.n else None
+
+    def interval(self, index: int, level: float, *, with_first: bool = True) -> Interval | None:
+        """From the lower limit of a comparison's lows to the upper limit of its highs, in logs; an end is infinite
+        where its series has too few units, and there is none where both have. `with_first`: as far as first replicates
+        of skewed blocks reach.
+        """
+        if level <= 0:
+            return None
+        half, rhos = np.array([level / 2]), self.rhos[[index]]
+        ends = []
+        for fits, first, limit, side in (
+            (self._low, self._first[0], lower_limit, -1), (self._high, self._first[1], upper_limit, 1),
+        ):  # fmt: skip
+            both = [_row(each, index) for each in ((fits, first) if with_first else (fits,))]
+            farthest = max(side * float(limit(each, rhos, half)[0]) for each in both)
+            ends.append(side * farthest if self._enough(fits, 0)[index] else side * math.inf)
+        return None if np.isinf(ends).all() else Interval(*ends)
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """The mean advantage of each comparison as measured, in logs."""
+        return np.asarray((self._mid.mean * self.rhos).sum(axis=1))
+
+    @cached_property
+    def half_widths(self) -> Floats:
+        """Half of each comparison's 95% interval by sampling alone, in logs; infinite of a single unit."""
+        level = np.full(len(self.tested), ALPHA / 2)
+        low, high = (limit(self._mid, self.rhos, level) for limit in (lower_limit, upper_limit))
+        return np.asarray((high - low) / 2)
+
+    def _standard_error(self, index: int) -> float | None:
+        error = self._mid.error[index]
+        return math.exp(float(np.log(error) @ self.rhos[index])) if np.isfinite(error).all() else None
+
+    def _because(self, index: int) -> Because:
+        evidence = self.tested[index]
+        if not evidence.share:
+            return Because.NO_LOOK_YET
+        if max(evidence.units(s).n for s in (evidence.bounds.low, evidence.bounds.high)) < evidence.fewest_units[0]:
+            return Because.FEW_BLOCKS
+        if evidence.limited:
+            return Because.LIMIT
+        mid, rhos = _row(self._mid, index), self.rhos[[index]]
+        p = 2 * min(float(above(mid, rhos)[0]), float(below(mid, rhos)[0]))
+        limit = math.log1p(self.margin or 0.0)
+        p_unequal = 2 * max(float(above(mid, rhos, -limit)[0]), float(below(mid, rhos, limit)[0]))
+        settled = (
+            p < self.difference[index].level or (self.margin and p_unequal < self.equivalence[index].level)
+            or self._every_block(evidence, as_measured=True)
+        )  # fmt: skip
+        return Because.FINDINGS if settled else Because.NOISE
+
+    def _plan(self, index: int) -> tuple[int | None, float | None]:
+        """How many more blocks show the margin, and what these could have shown, both with 80% power; None where no
+        number helps, and where no difference that a person would plan for could be shown.
+        """
+        evidence, level = self.tested[index], self.difference[index].level or ALPHA
+        mid, rhos = _row(self._mid, index), self.rhos[[index]]
+        units = evidence.units(evidence.bounds.mid)
+        fewest = max(evidence.fewest_units)
+        if units.n < 2:
+            return max(1, fewest - units.n) * evidence.unit_blocks, None
+        sd = mid.sd[0]
+        seen = [_least_shown(sd, units.n - 1, rhos, units.n, level)]
+        if math.isfinite(factor := self._factor(evidence, evidence.bounds.mid.n)):
+            spread = float(np.std(evidence.bounds.mid.values, ddof=1))
+            seen.append(factor + spread * float(special.ndtri(POWER ** (1 / evidence.bounds.mid.n))))
+        upper = sd * math.sqrt((units.n - 1) / float(stats.chi2.ppf(1 - POWER, units.n - 1)))
+        smallest = math.log1p(self.margin or MARGIN)
+        low, high = max(units.n, fewest - 1), MAX_BLOCKS
+        if low >= high:
+            return None, _in_reach(min(seen))
+        while high - low > 1:  # more blocks never show less
+            middle = (low + high) // 2
+            shown = _least_shown(upper, middle - 1, rhos, middle, level) <= smallest
+            low, high = (low, middle) if shown else (middle, high)
+        suffices = _least_shown(upper, high - 1, rhos, high, level) <= smallest
+        needed = (high - units.n) * evidence.unit_blocks if suffices else None
+        return needed, _in_reach(min(seen))
 
 
-def _why_not_equivalent(evidence: Evidence, limit: float) -> Because | None:
-    """Reason against equivalence although the t interval lies within the margin; None without any."""
-    if evidence.lost_more:
-        return Because.UNEQUAL_LOSSES
-    if evidence.lost_once and not _within(evidence.worst, limit):
-        return Because.LOSSES_DECIDE
-    if evidence.control_differs > limit:
-        return Because.CONTROL_DIFFERS
-    if evidence.two_modes:
-        return Because.TWO_MODES
-    rank = evidence.effect.signed_rank if evidence.effect else None
-    return Because.SKEWED if rank and not _within(rank, limit) else None
+def _in_reach(log: float) -> float | None:
+    """A difference as a fraction; None where it is hopeless."""
+    return math.expm1(log) if log < _HOPELESS else None
 
 
-def _within(interval: Interval | None, limit: float) -> bool:
-    return interval is not None and -limit < interval.low and interval.high < limit
+def _row(fits: Fits, index: int) -> Fits:
+    rows = [index]
+    return Fits(
+        fits.mean[rows], fits.error[rows], fits.information[rows], fits.likelihood[rows], fits.freedom[rows],
+        fits.varies[rows],
+    )  # fmt: skip
 
 
-def _different(evidence: Evidence, step: float) -> Judgement:
-    fast, slow = evidence.by_speed
-    bound = Bound.AT_LEAST if evidence.late else None
-    if not evidence.metric.is_tail:
-        if slow > 0.5:
-            return Judgement(Kind.INVALID, Because.LIMITED_ON_THE_SLOWER_SIDE)
-        if slow and fast:
-            return Judgement(Kind.INVALID, Because.LIMITED_ON_BOTH_SIDES)
-        bound = Bound.AT_LEAST if fast else (Bound.AT_MOST if slow else None)
-    faster = evidence.advantage > 0
-    if evidence.lost_more == (1 if faster else -1) and not (
-        evidence.worst_retried and evidence.effect and _agrees(evidence.worst_retried, evidence.effect.mean)
-    ):
-        return Judgement(Kind.UNDECIDED, Because.UNEQUAL_LOSSES, bound)
-    if abs(evidence.advantage) <= evidence.control_differs:
-        return Judgement(Kind.UNDECIDED, Because.CONTROL_DIFFERS, bound)
-    if evidence.single and (evidence.single.p_difference or 0.0) * step >= ALPHA:
-        return Judgement(Kind.UNDECIDED, Because.TWO_MODES, bound)
-    return Judgement(Kind.FASTER if faster else Kind.SLOWER, bound=bound)
+def _least_shown(sd: Floats, freedom: int, rhos: Floats, blocks: int, level: float) -> float:
+    """The difference that so many blocks show with 80% power at `level`."""
+    return reach(sd, freedom, rhos, blocks, level / 2) + reach(sd, freedom, rhos, blocks, 1 - POWER)
 
 
-def _agrees(interval: Interval, mean: float) -> bool:
-    """Return whether an interval lies on the same side of zero as the effect."""
-    return interval.low > 0 if mean > 0 else interval.high < 0
-
-
-def _with_interval(judgement: Judgement, effect: Paired, adjusted: Adjusted) -> Judgement:
-    """The judgement with the interval of the level that Holm left to this comparison."""
-    if effect.sd is None:
-        return judgement
-    alpha = ALPHA / adjusted.step
-    half = effect.half_width(alpha)
-    interval = in_ratio(effect.mean, Interval(effect.mean - half, effect.mean + half))
-    return replace(judgement, adjusted=interval, confidence=1 - alpha)
-
-
-def clean_kind(pairs: Pairs, metric: Metric, tested: Tested | None, margin: float) -> Kind | None:
-    """Judgement by the pairs in which nothing distorts a trial, at the levels of the whole; None for too few."""
-    evidence = Evidence.of(pairs.clean, metric)
-    clean = evidence.testable
-    if clean is None or tested is None:
+def _finite(limits: Interval | None, bounds: Bounds, kind: Kind) -> Interval | None:
+    """The interval of a verdict: of one that is decided an end without a limit lies at the farthest block."""
+    if limits is None or (kind is Kind.UNDECIDED and math.isinf(limits.high - limits.low)):
         return None
-    ps = (clean.p_difference or 0.0, clean.p_equivalence(_limit(margin)) or 0.0)
-    steps = (tested.difference.step, tested.equivalence.step)
-    again = [Adjusted(p, min(1.0, p * step), step) for p, step in zip(ps, steps, strict=True)]
-    return judge(evidence, Tested(tested.size, *again), margin).kind
+    low, high = limits.low, limits.high
+    if math.isinf(low):
+        low = min(high, *bounds.low.values, *bounds.mid.values)
+    if math.isinf(high):
+        high = max(low, *bounds.high.values, *bounds.mid.values)
+    return Interval(low, high)
 
 
-def _limit(margin: float | None) -> float:
-    return 0.0 if margin is None else math.log1p(margin)
+def _open_ends(capped: tuple[bool, bool], limits: Interval | None) -> tuple[bool, bool]:
+    ends = (limits.low, limits.high) if limits else (0.0, 0.0)
+    return capped[0] or math.isinf(ends[0]), capped[1] or math.isinf(ends[1])
 
 
-def p_values(effect: Paired | None, tested: Tested | None, family: int) -> Tests:
-    """The p-values of an effect, and after Holm among `family` comparisons."""
-    return Tests(
-        family=family,
-        difference=effect.p_difference if effect else None,
-        difference_holm=tested.difference.holm if tested else None,
-        equivalence=tested.equivalence.p if tested else None,
-        equivalence_holm=tested.equivalence.holm if tested else None,
-    )
+def _excludes_zero(interval: Interval | None) -> bool:
+    return interval is not None and (interval.low > 0 or interval.high < 0)
 
 
-def in_ratio(mean: float, interval: Interval | None) -> Estimate:
-    """A log ratio with its interval, as a ratio."""
-    if interval is None:
-        return Estimate(math.exp(mean))
-    return Estimate(math.exp(mean), math.exp(interval.low), math.exp(interval.high))
+def _range(bounds: Bounds, kind: Kind) -> Interval | None:
+    """The least and the largest advantage of a block; the end nearer to zero is what the findings leave of it."""
+    if not bounds.mid.n:
+        return None
+    low, high = min(bounds.mid.values), max(bounds.mid.values)
+    if kind is Kind.FASTER and bounds.low.n:
+        low = min(bounds.low.values)
+    if kind is Kind.SLOWER and bounds.high.n:
+        high = max(bounds.high.values)
+    return Interval(low, high)
 
 
-def region(low: float, high: float, least: float, most: float, *, more: bool = True, less: bool = True) -> Region:
-    """Location of an interval relative to `least` and `most`.
-
-    `more`, `less`: whether a figure above, or below, something proves what it shows; where it would have to and does
-    not, it is only a BOUND.
+def widening(controls: Sequence[Evidence]) -> list[float]:
+    """By how much each A/A control differs from itself for sure, in logs: the nearer end of its interval, 0 where it
+    contains zero. The controls of a page share the 5% evenly: a step of Holm's would make one's width jump at another's
+    verdict.
     """
+    page, level = Page(controls, None), ALPHA / max(1, len(controls))
+    intervals = [page.interval(index, level) if d.p < level else None for index, d in enumerate(page.difference)]
+    return [min(abs(each.low), abs(each.high)) if each and _excludes_zero(each) else 0.0 for each in intervals]
+
+
+def in_ratio(log: float, interval: Interval | None = None, sign: int = 1) -> Estimate:
+    """An advantage with its interval as a ratio, compared ÷ baseline; `sign`: −1 where less is better."""
+    if interval is None:
+        return Estimate(math.exp(sign * log))
+    low, high = sorted((math.exp(sign * interval.low), math.exp(sign * interval.high)))
+    return Estimate(math.exp(sign * log), low, high)
+
+
+def region(low: float, high: float, least: float, most: float) -> Region:
+    """Location of an interval relative to `least` and `most`."""
     if low > most:
-        return Region.ABOVE if more else Region.BOUND
+        return Region.ABOVE
     if high < least:
-        return Region.BELOW if less else Region.BOUND
-    if least <= low and high <= most:
-        return Region.WITHIN if more and less else Region.BOUND
-    return Region.ACROSS
+        return Region.BELOW
+    return Region.WITHIN if least <= low and high <= most else Region.ACROSS

@@ -7,14 +7,15 @@ from statistics import median
 import numpy as np
 
 from vmtoll.analysis.judge import in_ratio
-from vmtoll.analysis.pairs import Pairs, Side, role_of, side
+from vmtoll.analysis.pairs import Measure, pair, role_of, sides_of
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.statistics import fewest_requests, paired
+from vmtoll.analysis.sets import Nature, Quantity
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import Load, NeighbourLoad
 from vmtoll.model.metric import LATENCY_P99, Loop, loop_of
 from vmtoll.model.trial import Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import Estimate
+from vmtoll.statistics.student import mean_of
 
 # What is followed over the loads, by kind of loop: how much came through, and the tail; fields of Measurement.
 FOLLOWED = {Loop.OPEN: ("goodput_rps", "response_time_p99_us"), Loop.CLOSED: ("throughput_rps", "service_time_p99_us")}
@@ -30,20 +31,22 @@ class NeighbourStep:
     answered_rps: float | None
     trials: tuple[TrialRecord, ...]
 
-    def side(self, field: str) -> Side:
-        """A field of the measurement by block."""
-        role = Role.PRIMARY
-        if field == LATENCY_P99.field:
-            role = role_of(LATENCY_P99, role, self.trials)
-        fewest = fewest_requests(0.99) if field.endswith("p99_us") else 0
-        return side(self.trials, lambda trial: getattr(trial.measurement(role), field, None), role=role, fewest=fewest)
+    def measure(self, field: str) -> Measure:
+        """A field of the measurement, as a measure."""
+        role = role_of(LATENCY_P99, Role.PRIMARY, self.trials) if field == LATENCY_P99.field else Role.PRIMARY
+        is_tail = field.endswith("_p99_us")
+        quantity = Quantity(
+            Nature.PERCENTILE if is_tail else Nature.RATE, 0.99 if is_tail else 0.0, field.removesuffix("_p99_us"),
+            unit_s=1e6, is_open=field.startswith("response"),
+        )  # fmt: skip
+        return Measure(lambda trial: getattr(trial.measurement(role), field, None), quantity, role, not is_tail)
 
-    def level(self, field: str) -> Estimate | None:
+    def level(self, run: Run, field: str) -> Estimate | None:
         """The geometric mean of a field, with its interval over blocks, in the field's unit; None without a figure."""
-        figures = list(self.side(field).figures.values())
+        figures = [v for v in sides_of(run, self.trials, (), self.measure(field))[0].figures.values() if v > 0]
         if not figures:
             return None
-        level = paired(np.log(figures))
+        level = mean_of(np.log(figures))
         return in_ratio(level.mean, level.t)
 
 
@@ -62,13 +65,16 @@ class Curve:
         """See FOLLOWED."""
         return FOLLOWED[loop_of(self.load)]
 
-    def effect(self, step: NeighbourStep, field: str) -> Estimate | None:
+    def effect(self, run: Run, step: NeighbourStep, field: str) -> Estimate | None:
         """Ratio of a field under the neighbour's load to none in the same block; None where either lacks one."""
-        quiet = self.steps[0]
+        quiet, measure = self.steps[0], step.measure(field)
         if quiet.load.value or quiet is step:
             return None
-        effect = Pairs(quiet.side(field), step.side(field)).effect
-        return in_ratio(effect.mean, effect.t) if effect else None
+        ratios = pair(run, quiet.trials, step.trials, measure).bounds.mid.values
+        if not ratios:
+            return None
+        effect = mean_of(ratios)
+        return in_ratio(effect.mean, effect.t, measure.sign)
 
 
 def curves_of(run: Run) -> list[Curve]:

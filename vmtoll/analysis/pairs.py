@@ -1,127 +1,152 @@
-"""Pair two sides of a run block by block: any two arms, or any two selections of trials, for one figure.
+"""Pair two sides of a run block by block: the effects that the blocks of a comparison may have had.
 
-What was left out is kept with its reason, per side; so is what distorts figures, and what is client-limited or
-link-limited.
+A side is any selection of trials. Each trial becomes the values that its figure may have had (`sets`), or counts as
+lost; a block has the mean of its replicates; a pair has the worst of one side against the best of the other.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import groupby
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy import stats
 
-from vmtoll.analysis.run import Run
-from vmtoll.analysis.statistics import (
-    MIN_BLOCKS,
-    Autocorrelation,
-    Modes,
-    Paired,
-    autocorrelation,
-    fewest_requests,
-    fisher,
-    noise_floor,
-    paired,
-    two_modes,
-    worst_case,
+from vmtoll.analysis.run import Run, by_block
+from vmtoll.analysis.sets import (
+    LOST,
+    NONE,
+    NOT_COMPARABLE,
+    OPEN_ENDED,
+    Disturbance,
+    Nature,
+    Possible,
+    Quantity,
+    disturbance,
+    least,
+    possible,
 )
-from vmtoll.analysis.statistics import Interval as LogInterval
-from vmtoll.analysis.thinning import thinned
-from vmtoll.model.finding import DISTORTING, Code, Role, Validity
-from vmtoll.model.metric import LATENCY_P99, THROUGHPUT, Loop, Metric, loop_of
-from vmtoll.model.trial import BASELINE, Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import SideCounts
+from vmtoll.analysis.thinning import expected_percentile
+from vmtoll.model.finding import ACCIDENTS, Code, Role, Validity
+from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, THROUGHPUT, Loop, Metric, loop_of
+from vmtoll.model.trial import BASELINE, Arm, Measurement, Scenario, TrialRecord
+from vmtoll.model.verdict import Cause, SideCounts
+from vmtoll.statistics.proportions import fewest_requests
+from vmtoll.statistics.series import Series, is_skewed
+from vmtoll.statistics.thresholds import NATURAL_FACTOR
 
-Figure = Callable[[TrialRecord], float | None]
 UNEQUAL_REQUESTS = 1.2  # beyond it the percentile of the side with more requests is thinned
-UNEQUAL_SHARE = 0.1  # how far the shares of lost trials may be apart for two sides to have lost alike
-UNEQUAL_BLOCKS = 2  # or by how many blocks
-DISTORTED_SHARE = 1 / 3  # of the pairs
-LARGEST_DELAY = 0.99  # share of a percentile that is subtracted: a figure stays above zero
-SUSPICIOUS = 0.05  # p of Fisher's test that one side is distorted more often
+_LOG_NATURAL = math.log(NATURAL_FACTOR)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is compared of a trial: `value` of it, by the measurement of a `role`; `limits`: findings that say that the
+    client or the link set it.
+    """
+
+    value: Callable[[TrialRecord], float | None]
+    quantity: Quantity
+    role: Role = Role.PRIMARY
+    higher_is_better: bool = True
+    limits: frozenset[Code] = frozenset()
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else −1."""
+        return 1 if self.higher_is_better else -1
+
+    def is_limited(self, trial: TrialRecord) -> bool:
+        """Return whether the client or the link set a trial's figure. A single user sets its own pace by design."""
+        codes = self.limits & trial.limits(self.role)
+        return bool(codes - {Code.CLIENT_SATURATED} if trial.offered.users == 1 else codes)
+
+
+def measure_of(metric: Metric, role: Role, *, is_open: bool) -> Measure:
+    """The measure of a metric, under an open or a closed loop."""
+    nature = Nature.RATE if metric.higher_is_better else Nature.CPU if metric in (CPU, HOST_CPU) else Nature.PERCENTILE
+    quantity = Quantity(
+        nature, metric.percentile or 0.0, metric.field.removesuffix("_p99_us"), unit_s=1e6, is_open=is_open
+    )
+    return Measure(lambda trial: metric.value(trial, role), quantity, role, metric.higher_is_better, metric.limits)
+
+
+@dataclass(frozen=True)
+class TrialOutcome:
+    """One trial on its side. `possible`: its figure, None without one; `lost`: how many lost trials it counts for, its
+    earlier attempts among them; `at_best`: the figure of a trial that is lost, because its requests failed, and was
+    never better than that; `comparable`: False where a finding says that the sides are not the same thing.
+    """
+
+    trial: TrialRecord
+    possible: Possible | None = None
+    lost: int = 0
+    at_best: float | None = None
+    comparable: bool = True
 
 
 @dataclass(frozen=True)
 class Side:
-    """Trials of one side, the last attempts. `figures`: block → figure; `used`: the trials behind them; `limited`:
-    those of them that are client-limited or link-limited, by their findings `limits`; `distorting`: findings that may
-    make this figure something else; `role`: whose figures they are; `few`: trials with too few requests;
-    `values`: the figures of `used`, one by one. The others are left out: they are invalid, or have no figure.
-    `is_measured`: the tool gave the figure in any trial, or answered no request in all of them.
-    """
+    """One side: its trials with what became of them, all blocks."""
 
-    trials: tuple[TrialRecord, ...]
-    used: tuple[TrialRecord, ...]
-    limited: tuple[TrialRecord, ...]
-    limits: frozenset[Code]
-    figures: Mapping[int, float]
-    role: Role = Role.PRIMARY
-    distorting: frozenset[Code] = frozenset()
-    few: int = 0
-    values: tuple[float, ...] = ()
-    is_measured: bool = True
+    outcomes: tuple[TrialOutcome, ...]
+    measure: Measure
 
     @property
-    def refused(self) -> Counter[Code]:
-        """The findings that made trials invalid, each with the number of trials."""
-        return Counter(code for trial in self.trials for code in _refusing(trial))
+    def trials(self) -> list[TrialRecord]:
+        return [outcome.trial for outcome in self.outcomes]
 
-    def counts(self, blocks: Collection[int]) -> SideCounts:
-        """Counts of the trials by outcome; those that were used, in these blocks."""
-        used = [trial for trial in self.used if trial.block in blocks]
-        invalid = sum(trial.validity is Validity.INVALID for trial in self.trials if trial not in self.used)
+    @property
+    def used(self) -> list[TrialRecord]:
+        """The trials that have a figure."""
+        return [outcome.trial for outcome in self.outcomes if outcome.possible]
+
+    @cached_property
+    def limited(self) -> list[TrialRecord]:
+        """Trials with a figure that the client or the link set."""
+        return [trial for trial in self.used if self.measure.is_limited(trial)]
+
+    @cached_property
+    def figures(self) -> Mapping[int, float]:
+        """Block → the mean of its replicates, geometric where all are above zero."""
+        return {block: mean_figure([p.value for p in found]) for block, found in self.by_block.items()}
+
+    @cached_property
+    def by_block(self) -> Mapping[int, list[Possible]]:
+        """Block → the figures of its trials."""
+        blocks: dict[int, list[Possible]] = {}
+        for outcome in sorted(self.outcomes, key=lambda outcome: outcome.trial.key):
+            if outcome.possible:
+                blocks.setdefault(outcome.trial.block, []).append(outcome.possible)
+        return blocks
+
+    @property
+    def counts(self) -> SideCounts:
+        """Counts of the trials by what became of them."""
+        used, role = self.used, self.measure.role
         return SideCounts(
-            trials=len(self.trials),
+            trials=len(self.outcomes),
             used=len(used),
             suspect=sum(trial.validity is Validity.SUSPECT for trial in used),
-            invalid=invalid,
-            empty=len(self.trials) - len(self.used) - invalid,
-            few=self.few,
-            retried=sum(trial.attempt > 1 for trial in self.trials),
-            limited=self.limited_in(blocks),
-            distorted=len(self.distorted_in(blocks)),
-            findings=_by_frequency(code for trial in used for code in trial.codes),
-            excluded_by=_by_frequency(self.refused.elements()),
-            requests=tuple(n for trial in used if (n := requests_of(trial, self.role)) is not None),
-        )
-
-    def limited_in(self, blocks: Collection[int]) -> int:
-        """Number of trials of these blocks that are client-limited or link-limited."""
-        return sum(trial.block in blocks for trial in self.limited)
-
-    def limited_blocks(self, blocks: Collection[int]) -> int:
-        """Number of these blocks that have a client-limited or link-limited trial."""
-        return len({trial.block for trial in self.limited} & set(blocks))
-
-    def distorted_in(self, blocks: Collection[int]) -> list[TrialRecord]:
-        """The used trials of these blocks whose figure something else may have made."""
-        return [t for t in self.used if t.block in blocks and self.distorting & t.limits(self.role)]
-
-    @property
-    def lost_blocks(self) -> frozenset[int]:
-        """The blocks in which every trial of this side is invalid."""
-        blocks = {trial.block for trial in self.trials} - set(self.figures)
-        return frozenset(b for b in blocks if any(_is_lost(t) for t in self.trials if t.block == b))
-
-    @property
-    def retried_blocks(self) -> frozenset[int]:
-        """The blocks in which a trial of this side needed a second attempt."""
-        return frozenset(trial.block for trial in self.trials if trial.attempt > 1)
-
-    @property
-    def troubled(self) -> float:
-        """The share of the trials that are invalid, or needed a second attempt."""
-        return sum(_is_lost(trial) or trial.attempt > 1 for trial in self.trials) / max(len(self.trials), 1)
+            lost=sum(outcome.possible is None and outcome.lost > 0 for outcome in self.outcomes),
+            second_attempts=sum(outcome.possible is not None and outcome.lost > 0 for outcome in self.outcomes),
+            incomparable=sum(not outcome.comparable for outcome in self.outcomes),
+            limited=len(self.limited),
+            findings=_by_frequency(code for trial in used for code in trial.limits(role)),
+            excluded_by=_by_frequency(
+                f.code for o in self.outcomes if not o.possible for f in o.trial.findings
+                if f.severity is Validity.INVALID or f.code in NOT_COMPARABLE
+            ),
+            requests=tuple(n for trial in used if (n := requests_of(trial, role)) is not None),
+        )  # fmt: skip
 
 
-def _refusing(trial: TrialRecord) -> set[Code]:
-    return {finding.code for finding in trial.findings if finding.severity is Validity.INVALID}
-
-
-def _is_lost(trial: TrialRecord) -> bool:
-    return trial.validity is Validity.INVALID
+def mean_figure(values: Sequence[float]) -> float:
+    """The geometric mean, or the arithmetic one where a figure is not above zero."""
+    if len(values) == 1:
+        return values[0]
+    return float(np.exp(np.log(values).mean()) if min(values) > 0 else np.mean(values))
 
 
 def _by_frequency(codes: Iterable[Code]) -> dict[Code, int]:
@@ -136,141 +161,174 @@ def requests_of(trial: TrialRecord, role: Role) -> int | None:
     return measured.requests if measured.transactions is None else measured.transactions
 
 
-def side(
-    trials: Sequence[TrialRecord],
-    figure: Figure,
-    *,
-    limits: frozenset[Code] = frozenset(),
-    distorting: frozenset[Code] = frozenset(),
-    role: Role = Role.PRIMARY,
-    usable: Callable[[TrialRecord], bool] = lambda trial: trial.validity is not Validity.INVALID,
-    positive: bool = True,
-    fewest: int = 0,
-) -> Side:
-    """A side of these trials. `figure`: of a trial; `usable`: which trials may have one; `positive`: a figure that is
-    not above zero is none, because it has no logarithm; `fewest`: the requests below which a trial has no figure.
+def sides_of(
+    run: Run, baseline: Sequence[TrialRecord], compared: Sequence[TrialRecord], measure: Measure
+) -> tuple[Side, Side]:
+    """Both sides with what became of each trial; block by block, because what both went through widens nothing."""
+    trials, outcomes = [by_block(side) for side in (baseline, compared)], list[list[TrialOutcome]]([[], []])
+    for block in sorted({*trials[0], *trials[1]}):
+        members = [side.get(block, []) for side in trials]
+        seen = [[d for t in side if (d := _disturbance(run, t, measure.role))] for side in members]
+        common = least(seen)
+        of_block = [[_outcome(run, trial, measure, common) for trial in side] for side in members]
+        if measure.quantity.nature is Nature.PERCENTILE:
+            of_block = _of_equal_requests(run, of_block, measure)
+        for side, found in zip(outcomes, of_block, strict=True):
+            side.extend(found)
+    return Side(tuple(outcomes[0]), measure), Side(tuple(outcomes[1]), measure)
 
-    Several trials of a block are replicates: their geometric mean counts, or their mean where zero is a figure.
+
+def _disturbance(run: Run, trial: TrialRecord, role: Role) -> Disturbance | None:
+    """What a trial went through, computed once for all figures."""
+    key = (trial.name, role)
+    if key not in run.disturbances:
+        measured = trial.measurement(role)
+        run.disturbances[key] = disturbance(trial, measured) if measured else None
+    return run.disturbances[key]
+
+
+def _outcome(run: Run, trial: TrialRecord, measure: Measure, common: Disturbance) -> TrialOutcome:
+    findings = [finding for finding in trial.findings if finding.role in (measure.role, None)]
+    lost = sum(_is_own_accident(run, attempt) for attempt in run.earlier.get(trial.key, ()))
+    if any(finding.code in NOT_COMPARABLE for finding in findings):
+        return TrialOutcome(trial, comparable=False, lost=lost)
+    if any(finding.code in LOST for finding in findings):
+        return TrialOutcome(trial, lost=lost + (_is_own_accident(run, trial) or not _is_accident(trial)))
+    value, seen = _value(trial, measure), _disturbance(run, trial, measure.role)
+    if any(f.code is Code.FAILED_REQUESTS and f.severity is Validity.INVALID for f in findings):
+        is_time_or_rate = measure.quantity.nature is not Nature.CPU  # failing may have saved CPU, and took time
+        return TrialOutcome(trial, lost=lost + 1, at_best=value if is_time_or_rate else None)
+    if value is None:
+        return TrialOutcome(trial, lost=lost)
+    excess = seen.beyond(common) if seen else NONE
+    return TrialOutcome(trial, possible(trial, measure.role, value, measure.quantity, excess, run.latencies), lost)
+
+
+def _value(trial: TrialRecord, measure: Measure) -> float | None:
+    """The figure of a trial; a percentile of fewer requests than have one, or out of order with others, is none."""
+    value, measured = measure.value(trial), trial.measurement(measure.role)
+    if value is None or measured is None or measure.quantity.nature is not Nature.PERCENTILE:
+        return value
+    enough = (requests_of(trial, measure.role) or math.inf) >= fewest_requests(measure.quantity.percentile)
+    return value if enough and is_ordered(measured, measure.quantity.prefix) else None
+
+
+def is_ordered(measured: Measurement, prefix: str) -> bool:
+    """Return whether p50 ≤ p90 ≤ p99, as far as the tool gave them; one that did not counted something else."""
+    figures = [getattr(measured, f"{prefix}_{name}_us", None) for name in ("p50", "p90", "p99")]
+    known = [value for value in figures if value is not None]
+    return known == sorted(known)
+
+
+def _is_accident(trial: TrialRecord) -> bool:
+    return any(finding.code in ACCIDENTS for finding in trial.findings)
+
+
+def _is_own_accident(run: Run, trial: TrialRecord) -> bool:
+    """Return whether an attempt ended in an accident of its own side, or of nobody known; not by the loss of a client
+    or a host that serves both sides, nor of another machine of the block. A tool that fails may do so for its server.
     """
-    measured = [(trial, value) for trial in trials if usable(trial) and (value := figure(trial)) is not None]
-    enough = [(trial, value) for trial, value in measured if (requests_of(trial, role) or fewest) >= fewest]
-    used = [(trial, value) for trial, value in enough if not positive or value > 0]
-    limited = tuple(trial for trial, _ in used if limits & trial.limits(role))
-    by_block = groupby(sorted(used, key=lambda item: item[0].block), key=lambda item: item[0].block)
-    return Side(
-        trials=tuple(trials),
-        used=tuple(trial for trial, _ in used),
-        limited=limited,
-        limits=frozenset(code for trial in limited for code in limits & trial.limits(role)),
-        figures={block: _mean([value for _, value in members], positive=positive) for block, members in by_block},
-        role=role,
-        distorting=distorting - limits,
-        few=len(measured) - len(enough),
-        values=tuple(value for _, value in used),
-        is_measured=not any(requests_of(trial, role) for trial in trials)
-        or any(figure(trial) is not None for trial in trials),
+    return any(
+        f.code in ACCIDENTS and not (f.code is Code.HOST_LOST and run.is_foreign(f.machine, trial.arm))
+        for f in trial.findings
     )
 
 
-def _mean(values: Sequence[float], *, positive: bool) -> float:
-    if len(values) == 1:
-        return values[0]
-    return float(np.exp(np.log(values).mean()) if positive else np.mean(values))
+def _of_equal_requests(run: Run, sides: list[list[TrialOutcome]], measure: Measure) -> list[list[TrialOutcome]]:
+    """One block, its percentiles of about equally many requests: a percentile of fewer is too low on average.
+
+    Where one side has over a fifth more requests than the other, its trials count with the percentile that a random
+    choice of as many of their requests has on average; without their histograms it may lie as low as the lower 95%
+    limit of that choice.
+    """
+    counts = [[requests_of(o.trial, measure.role) or 0 for o in side if o.possible] for side in sides]
+    if not all(counts) or min(map(min, counts)) == 0:
+        return sides
+    fewest = min(map(min, counts))
+    if max(map(max, counts)) <= UNEQUAL_REQUESTS * fewest:
+        return sides
+    return [
+        [_thinned(run, outcome, measure, fewest) for outcome in side] if max(of_side) > UNEQUAL_REQUESTS * fewest
+        else side
+        for side, of_side in zip(sides, counts, strict=True)
+    ]  # fmt: skip
 
 
-def metric_side(trials: Sequence[TrialRecord], metric: Metric, role: Role) -> Side:
-    """The same for a metric, by the measurement of a role; a percentile of too few requests is no figure."""
-    return side(
-        trials,
-        lambda trial: metric.value(trial, role),
-        limits=metric.limits,
-        distorting=DISTORTING - metric.undisturbed_by,
-        role=role,
-        fewest=fewest_requests(metric.percentile) if metric.percentile else 0,
-    )
+def _thinned(run: Run, outcome: TrialOutcome, measure: Measure, requests: int) -> TrialOutcome:
+    found, percentile = outcome.possible, measure.quantity.percentile
+    if found is None:
+        return outcome
+    if logged := run.latencies(outcome.trial, measure.role):
+        values, upto = logged
+        thinner = expected_percentile(values, upto, requests, percentile)
+        scale = thinner / found.value
+        return replace(outcome, possible=replace(
+            found, low=found.low * scale, value=thinner, high=found.high * scale
+        ))  # fmt: skip
+    rank = math.ceil(percentile * requests)
+    lowest = float(stats.beta.ppf(0.025, rank, requests - rank + 1))
+    measured = outcome.trial.measurement(measure.role)
+    names = ((0.9, "p90"), (0.5, "p50"))
+    known = (
+        getattr(measured, f"{measure.quantity.prefix}_{name}_us", None) for at, name in names if at <= lowest
+    )  # fmt: skip
+    low = min(next((float(value) for value in known if value is not None), 0.0), found.low)
+    down = math.log(found.value / low) if low > 0 else math.inf
+    widths: dict[Code | Cause, tuple[float, float]] = {**found.widths, Cause.UNEQUAL_REQUESTS: (down, 0.0)}
+    return replace(outcome, possible=replace(found, low=low, widths=widths))
+
+
+# ---- pairs
 
 
 @dataclass(frozen=True)
-class Control:
-    """An A/A control against its own environment, in the units of the pairs. `server`: which one it ran, None where it
-    is that of the pairs; `arm`: the control's.
+class Bounds:
+    """The advantage of the compared side by block, in logs, above zero where it is better. `low` has the worst of it
+    against the best of the baseline, and its lost trials; `high` the other way round.
     """
 
-    same: Paired
-    arm: Arm
-    server: str | None = None
+    low: Series
+    mid: Series
+    high: Series
 
-    @property
-    def floor(self) -> float:
-        """The largest effect that it cannot rule out; 0 without an interval."""
-        return noise_floor(self.same) or 0.0
+    def widened(self, log: float) -> "Bounds":
+        """With both ends moved apart by as much."""
+        return Bounds(_moved(self.low, -log), self.mid, _moved(self.high, log))
+
+
+def _moved(series: Series, log: float) -> Series:
+    return Series(series.blocks, tuple(value + log for value in series.values))
+
+
+@dataclass(frozen=True)
+class Block:
+    """One side in one block, in logs, the larger the better. `bad` has the lost trials in it, `good` has not; None
+    where nothing is known of it. `lost`: how much of `bad` is due to lost trials, beside one that has a figure.
+    """
+
+    bad: float | None
+    mid: float | None
+    good: float | None
+    lost: float = 0.0
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two sides, block by block. `effect`: the log ratio compared ÷ baseline. `unequal`: blocks without a pair, because
-    one side's percentile is of too many more requests. `series`: how much successive blocks of the page are alike, None
-    where nobody asked (see `as_series`). `single`: the effect of one trial a side in each block, where the pairs fall
-    into two modes: the mean of two trials less one trial is skewed then. `without_delay`: the delay of late clients
-    is subtracted from the figures of the slower side; `delay_decides`: which side that is depends on the delay.
+    """Two sides, block by block. `bounds`: over all replicates; `first`: over the first of each side alone, None where
+    no side has two, or the blocks are not skewed; `capped`: of the low and of the high series, whether a natural limit
+    or a lost trial made an end.
     """
 
     baseline: Side
     compared: Side
-    control: Control | None = field(default=None, kw_only=True)
-    unequal: int = field(default=0, kw_only=True)
-    series: Autocorrelation | None = field(default=None, kw_only=True)
-    single: Paired | None = field(default=None, kw_only=True)
-    without_delay: bool = field(default=False, kw_only=True)
-    delay_decides: bool = field(default=False, kw_only=True)
-
-    @cached_property
-    def blocks(self) -> tuple[int, ...]:
-        """The blocks in which both sides have a figure."""
-        return tuple(block for block in self.baseline.figures if block in self.compared.figures)
-
-    @cached_property
-    def boots(self) -> Mapping[int, int]:
-        """Block → the boot of the machines in it."""
-        return {trial.block: trial.boot for side in self.sides for trial in side.used if trial.block in self.blocks}
-
-    @cached_property
-    def logs(self) -> tuple[float, ...] | None:
-        """The log ratio of each block; None without a pair, or where a figure is not above zero."""
-        under, over = ([side.figures[block] for block in self.blocks] for side in self.sides)
-        if not self.blocks or min(*under, *over) <= 0:
-            return None
-        return tuple(math.log(high / low) for low, high in zip(under, over, strict=True))
-
-    @cached_property
-    def effect(self) -> Paired | None:
-        """Over blocks; over the means of boots where there are two of them or more, because what a boot draws (where
-        pages and interrupts lie) stays for all of its blocks (Kalibera and Jones 2013). Blocks whose differences hang
-        together have the wider interval of an autocorrelated series.
-        """
-        if self.logs is None:
-            return None
-        if len(self.by_boot) > 1:
-            return paired([float(np.mean(logs)) for logs in self.by_boot.values()])
-        return paired(self.logs, self.series.inflation if self.series else 1.0)
-
-    @cached_property
-    def by_boot(self) -> Mapping[int, Sequence[float]]:
-        """Boot → the log ratios of its blocks."""
-        boots: dict[int, list[float]] = {}
-        for block, log in zip(self.blocks, self.logs or (), strict=False):
-            boots.setdefault(self.boots[block], []).append(log)
-        return boots
-
-    @cached_property
-    def modes(self) -> Modes | None:
-        """Two groups of blocks, where the ratio is one of two."""
-        return two_modes(self.logs) if self.logs else None
+    bounds: Bounds
+    blocks: tuple[Mapping[int, Block], Mapping[int, Block]]
+    first: Bounds | None = None
+    capped: tuple[bool, bool] = (False, False)
 
     @property
-    def is_measured(self) -> bool:
-        """Return whether the tool gives such figures; a tool that never does on either side does not measure them."""
-        return any(side.is_measured for side in self.sides)
+    def measure(self) -> Measure:
+        return self.compared.measure
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -278,101 +336,142 @@ class Pairs:
 
     @property
     def n(self) -> int:
-        return len(self.blocks)
+        """Blocks in which both sides have a figure."""
+        return self.bounds.mid.n
+
+    @cached_property
+    def boots(self) -> Mapping[int, int]:
+        """Block → the boot of the machines in it."""
+        return {trial.block: trial.boot for side in self.sides for trial in side.trials}
 
     @property
     def limited(self) -> tuple[int, int]:
         """Number of pairs that are client-limited or link-limited, for each side."""
-        return self.baseline.limited_blocks(self.blocks), self.compared.limited_blocks(self.blocks)
-
-    @property
-    def limits(self) -> frozenset[Code]:
-        """The findings that say so of trials of the pairs."""
-        return frozenset(
-            code
-            for side in self.sides
-            for trial in side.limited
-            if trial.block in self.blocks
-            for code in side.limits & trial.limits(side.role)
-        )
-
-    def limited_by(self, codes: Collection[Code]) -> tuple[int, int]:
-        """Number of pairs, for each side, in which a trial has one of these findings among its limits."""
-        baseline, compared = (
-            len({t.block for t in side.limited if not t.limits(side.role).isdisjoint(codes)} & set(self.blocks))
-            for side in self.sides
-        )
+        baseline, compared = (len({t.block for t in side.limited} & set(self.bounds.mid.blocks)) for side in self.sides)
         return baseline, compared
 
-    @cached_property
-    def clean_blocks(self) -> tuple[int, ...]:
-        """The blocks in which nothing distorts a trial of either side."""
-        distorted = {trial.block for side in self.sides for trial in side.distorted_in(self.blocks)}
-        return tuple(block for block in self.blocks if block not in distorted)
-
     @property
-    def distorted(self) -> bool:
-        """Return whether too many pairs are distorted for the effect to be that of the two sides.
+    def open_blocks(self) -> frozenset[int]:
+        """The blocks in which the client or the link leaves an end of either side open."""
+        return frozenset(
+            block for side in self.sides for block, found in side.by_block.items()
+            if any(OPEN_ENDED & p.widths.keys() and max(max(w) for w in p.widths.values()) == math.inf for p in found)
+        )  # fmt: skip
 
-        That is more than a third of them, or those of one side more often than chance explains.
+    def widths(self) -> tuple[dict[Code | Cause, float], dict[Code | Cause, float]]:
+        """How far each doubt by itself moves the mean of the lows down, and that of the highs up: logs, over the blocks
+        of the pairs. An open end counts as the natural limit.
         """
-        if self.n - len(self.clean_blocks) > DISTORTED_SHARE * self.n:
-            return True
-        used = [[trial for trial in side.used if trial.block in self.blocks] for side in self.sides]
-        hits = [len(side.distorted_in(self.blocks)) for side in self.sides]
-        return fisher((hits[0], hits[1]), (len(used[0]), len(used[1]))) < SUSPICIOUS
+        ends: tuple[dict[Code | Cause, float], ...] = defaultdict(float), defaultdict(float)
+        most = max(self.bounds.mid.values, default=0.0) - min(self.bounds.mid.values, default=0.0) + _LOG_NATURAL
+        for block in self.bounds.mid.blocks:
+            for index, side in enumerate(self.sides):
+                members = side.by_block[block]
+                for each in members:
+                    for cause, (down, up) in each.widths.items():
+                        bad, good = (down, up) if self.measure.sign > 0 else (up, down)
+                        # The worst of the compared side makes the lows, that of the baseline the highs.
+                        ends[1 - index][cause] += min(bad, most) / len(members) / self.n
+                        ends[index][cause] += min(good, most) / len(members) / self.n
+                if lost := self.blocks[index][block].lost:
+                    ends[1 - index][Cause.SECOND_ATTEMPTS] += lost / self.n
+        for index, series in ((1, self.bounds.low), (0, self.bounds.high)):
+            lost_blocks = [
+                v for b, v in zip(series.blocks, series.values, strict=True) if b not in self.blocks_of_pairs
+            ]
+            if lost_blocks:
+                within = [v for b, v in zip(series.blocks, series.values, strict=True) if b in self.blocks_of_pairs]
+                apart = np.mean(within) - np.mean(series.values) if within else 0.0
+                ends[1 - index][Cause.LOST] += abs(float(apart))
+        return {c: w for c, w in ends[0].items() if w > 0}, {c: w for c, w in ends[1].items() if w > 0}
 
-    def within(self, blocks: Collection[int]) -> "Pairs":
-        """The pairs of these blocks alone; what became of the other trials stays known."""
-        figures = [{b: value for b, value in side.figures.items() if b in blocks} for side in self.sides]
-        return replace(
-            self,
-            baseline=replace(self.baseline, figures=figures[0]),
-            compared=replace(self.compared, figures=figures[1]),
+    @cached_property
+    def blocks_of_pairs(self) -> frozenset[int]:
+        return frozenset(self.bounds.mid.blocks)
+
+
+def pair(
+    run: Run, baseline: Sequence[TrialRecord], compared: Sequence[TrialRecord], measure: Measure
+) -> Pairs:  # fmt: skip
+    """Pair two selections of trials."""
+    sides = sides_of(run, baseline, compared, measure)
+    blocks = _blocks(sides[0]), _blocks(sides[1])
+    bounds, capped = _bounds(blocks)
+    if any(outcome.possible and outcome.possible.bare for side in sides for outcome in side.outcomes):
+        bare, _ = _bounds((_blocks(sides[0], bare=True), _blocks(sides[1], bare=True)))
+        bounds = Bounds(_each(min, bounds.low, bare.low), bounds.mid, _each(max, bounds.high, bare.high))
+    return Pairs(*sides, bounds, blocks, capped=capped)
+
+
+def _each(choose: Callable[[float, float], float], first: Series, second: Series) -> Series:
+    return Series(first.blocks, tuple(map(choose, first.values, second.values)))
+
+
+def _bounds(blocks: tuple[Mapping[int, Block], Mapping[int, Block]]) -> tuple[Bounds, tuple[bool, bool]]:
+    mids = [block.mid for side in blocks for block in side.values() if block.mid is not None]
+    if not mids:
+        return Bounds(Series((), ()), Series((), ()), Series((), ())), (False, False)
+    floor, ceiling = min(mids) - _LOG_NATURAL, max(mids) + _LOG_NATURAL
+    lows, middles, highs = {}, {}, {}
+    capped = [False, False]
+    for number in sorted(blocks[0].keys() & blocks[1].keys()):
+        base, other = blocks[0][number], blocks[1][number]
+        if other.bad is not None and base.good is not None:
+            capped[0] |= other.mid is None or other.lost > 0
+            lows[number] = max(other.bad, floor) - min(base.good, ceiling)
+            capped[0] |= other.bad < floor or base.good > ceiling
+        if other.good is not None and base.bad is not None:
+            capped[1] |= base.mid is None or base.lost > 0
+            highs[number] = min(other.good, ceiling) - max(base.bad, floor)
+            capped[1] |= other.good > ceiling or base.bad < floor
+        if base.mid is not None and other.mid is not None:
+            middles[number] = other.mid - base.mid
+    low, middle, high = (Series(tuple(each), tuple(each.values())) for each in (lows, middles, highs))
+    return Bounds(low, middle, high), (capped[0], capped[1])
+
+
+def _blocks(side: Side, *, bare: bool = False) -> dict[int, Block]:
+    """`bare`: without the client's own CPU time."""
+    if bare:
+        side = Side(
+            tuple(replace(o, possible=o.possible and o.possible.without_client) for o in side.outcomes), side.measure
         )
+    sign, found = side.measure.sign, [o.possible for o in side.outcomes if o.possible]
+    if not found:
+        return {}
+    worst = min(sign * math.log(p.value) for p in found) - _LOG_NATURAL
+    blocks: dict[int, list[TrialOutcome]] = {}
+    for outcome in side.outcomes:
+        blocks.setdefault(outcome.trial.block, []).append(outcome)
+    return {number: _block(members, sign, worst) for number, members in blocks.items()}
 
-    @cached_property
-    def clean(self) -> "Pairs":
-        """The pairs in which nothing distorts a trial of either side."""
-        return self.within(self.clean_blocks)
 
-    @property
-    def lost(self) -> tuple[int, int]:
-        """Blocks in which only the baseline, and only the compared side, lost all of its trials."""
-        first, second = (side.lost_blocks for side in self.sides)
-        return len(first - second), len(second - first)
+def _block(members: Sequence[TrialOutcome], sign: int, worst: float) -> Block:
+    found = [outcome.possible for outcome in members if outcome.possible]
+    lost = [worst for outcome in members for _ in range(outcome.lost)]
+    at_best = [sign * _log(o.at_best) for o in members if o.at_best is not None and not o.possible]
+    ends = [sorted((sign * _log(p.low), sign * _log(p.high))) for p in found]
+    bad = [end[0] for end in ends] + lost
+    good = [end[1] for end in ends] + at_best
+    mid = [sign * _log(p.value) for p in found]
+    without = _mean([end[0] for end in ends])
+    due = (without or 0.0) - (_mean(bad) or 0.0) if lost and found else 0.0
+    return Block(_mean(bad), _mean(mid), _mean(good), due if math.isfinite(due) else 0.0)
 
-    @property
-    def lost_more(self) -> Side | None:
-        """The side that lost trials, or needed second attempts, clearly more often than the other; None without one.
 
-        Clearly: in two blocks' worth of trials or more, or by more than a tenth of all.
-        """
-        first, second = (side.troubled for side in self.sides)
-        blocks = len({trial.block for side in self.sides for trial in side.trials})
-        apart = abs(first - second)
-        if apart <= UNEQUAL_SHARE and apart * blocks < UNEQUAL_BLOCKS:
-            return None
-        return self.baseline if first > second else self.compared
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values and not _mixed(values) else -math.inf if values else None
 
-    def worst_case(self, metric: Metric, *, retried: bool = False) -> LogInterval | None:
-        """The interval if lost trials had been the worst of all; `retried`: also those that were tried again."""
-        lost = [side.lost_blocks | (side.retried_blocks if retried else frozenset()) for side in self.sides]
-        only = [lost[0] - lost[1], lost[1] - lost[0]]
-        logs = [log for b, log in zip(self.blocks, self.logs or (), strict=False) if b not in only[0] | only[1]]
-        baseline, compared = len(only[0]), len(only[1])
-        low, high = (compared, baseline) if metric.higher_is_better else (baseline, compared)
-        return worst_case(logs, low, high)
 
-    @property
-    def noise_floor(self) -> float | None:
-        """The largest effect that the control cannot rule out between an environment and itself."""
-        return noise_floor(self.control.same) if self.control else None
+def _mixed(values: Sequence[float]) -> bool:
+    return math.inf in values and -math.inf in values
 
-    @property
-    def counts(self) -> tuple[SideCounts, SideCounts]:
-        """Counts of each side's trials by outcome."""
-        return self.baseline.counts(self.blocks), self.compared.counts(self.blocks)
+
+def _log(value: float) -> float:
+    return math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
+
+
+# ---- two arms of a run
 
 
 def replicates(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
@@ -382,136 +481,19 @@ def replicates(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
 
 def pair_arms(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Role, baseline: Arm = BASELINE) -> Pairs:
     """Two arms of a run in one scenario. The A/A control of an environment joins its side as a second replicate."""
-    control = noisiest(find_control(run, scenario, each, metric, role) for each in (baseline, arm))
-
-    def pairs_of(trials_of: Callable[[Scenario, Arm], list[TrialRecord]]) -> Pairs:
-        sides = [metric_side(trials_of(scenario, each), metric, role) for each in (baseline, arm)]
-        return Pairs(*sides, control=control)
-
-    pairs = pairs_of(run.trials_of if arm.environment == baseline.environment else partial(replicates, run))
-    if pairs.modes:
-        pairs = replace(pairs, single=pairs_of(run.trials_of).effect)
-    return of_equal_requests(run, pairs, metric.percentile) if metric.percentile else pairs
-
-
-def of_equal_requests(run: Run, pairs: Pairs, percentile: float) -> Pairs:
-    """The same pairs with percentiles of about equally many requests: a percentile of fewer is too low on average.
-
-    Where one side of a block has over a fifth more requests than the other, its trials count with the percentile that
-    a random choice of as many of their requests has on average; without their histograms the block has no pair.
-    """
-    figures: list[dict[int, float]] = [dict(side.figures) for side in pairs.sides]
-    unequal = 0
-    for block in pairs.blocks:
-        used = [[trial for trial in side.used if trial.block == block] for side in pairs.sides]
-        counts = [
-            [requests_of(trial, side.role) or 0 for trial in trials]
-            for side, trials in zip(pairs.sides, used, strict=True)
-        ]
-        fewest = min(min(numbers) for numbers in counts)
-        if fewest == 0 or max(max(each) for each in counts) <= UNEQUAL_REQUESTS * fewest:
-            continue
-        for side, trials, of_side, values in zip(pairs.sides, used, counts, figures, strict=True):
-            if max(of_side) <= UNEQUAL_REQUESTS * fewest:
-                continue
-            thinner = [thinned(run.path, trial, side.role, fewest, percentile) for trial in trials]
-            thinned_values = [value for value in thinner if value is not None]
-            if len(thinned_values) < len(thinner):
-                del values[block]
-                unequal += 1
-            else:
-                values[block] = _mean(thinned_values, positive=True)
-    baseline, compared = (replace(side, figures=values) for side, values in zip(pairs.sides, figures, strict=True))
-    return replace(pairs, baseline=baseline, compared=compared, unequal=unequal)
-
-
-def as_series(family: Sequence[Pairs]) -> list[Pairs]:
-    """The pairs of a page, with the autocorrelation of its successive blocks.
-
-    If blocks resemble their predecessors, the cause is one machine in one stretch of time: twenty comparisons show it
-    where one does not. Boots decide by their means, and need none.
-    """
-    single = [pairs for pairs in family if pairs.logs and len(pairs.by_boot) < 2]
-    blocks = Counter(pairs.blocks for pairs in single).most_common(1)
-    series_of_logs = [pairs.logs or () for pairs in single if pairs.blocks == blocks[0][0]]
-    series = autocorrelation(series_of_logs) if series_of_logs else None
-    return [replace(pairs, series=series) if len(pairs.by_boot) < 2 else pairs for pairs in family]
-
-
-def decisive(pairs: Pairs, metric: Metric) -> Pairs:
-    """The pairs that a verdict rests on: where the client or the link limited trials of both sides, those whose slower
-    side was free, if six are left. A bound needs a slower side that is known. Of a tail, the pairs without the delay of
-    a late client on the slower side.
-    """
-    if pairs.effect is None:
+    measure = measure_of(metric, role, is_open=scenario.load.is_open)
+    single = [run.trials_of(scenario, each) for each in (baseline, arm)]
+    if arm.environment == baseline.environment:
+        return pair(run, single[0], single[1], measure)
+    double = [replicates(run, scenario, each) for each in (baseline, arm)]
+    pairs = pair(run, double[0], double[1], measure)
+    has_replicates = len(double[0]) + len(double[1]) > len(single[0]) + len(single[1])
+    if not has_replicates or not is_skewed(pairs.bounds.mid):
         return pairs
-    slower = pairs.compared if (pairs.effect.mean < 0) == metric.higher_is_better else pairs.baseline
-    if metric.is_tail:
-        return _without_delay(pairs, slower, metric) if any(pairs.limited_by(metric.delaying)) else pairs
-    if min(pairs.limited) == 0:
-        return pairs
-    limited = {trial.block for trial in slower.limited}
-    free = pairs.within([block for block in pairs.blocks if block not in limited])
-    return free if free.n >= MIN_BLOCKS else pairs
+    return replace(pairs, first=pair(run, single[0], single[1], measure).bounds)
 
 
-def _without_delay(pairs: Pairs, slower: Side, metric: Metric) -> Pairs:
-    """The same pairs, with the delay of late clients taken off the slower side; `delay_decides` if no effect is left.
-
-    Each trial of the slower side whose client was late has the percentile of its response time less that of the
-    client's delay: about the least that the server needed. The faster side needed at most what was measured, so the
-    difference is at least the one that is left.
-
-    No pair is left out: a client counts as late where its delay is a tenth of the response time, so the pairs without a
-    late client would be those in which the slower side happened to be slow.
-    """
-    logs: dict[int, list[float]] = {}
-    for trial, value in zip(slower.used, slower.values, strict=True):
-        is_late = not trial.limits(slower.role).isdisjoint(metric.delaying)
-        share = min(_delay_us(trial, slower.role) / value, LARGEST_DELAY) if is_late else 0.0
-        logs.setdefault(trial.block, []).append(math.log1p(-share))
-    figures = {block: value * math.exp(np.mean(logs[block])) for block, value in slower.figures.items()}
-    least = replace(slower, figures=figures)
-    baseline, compared = (least if side is slower else side for side in pairs.sides)
-    undelayed = replace(pairs, baseline=baseline, compared=compared, without_delay=True)
-    before, after = (each.effect.mean if each.effect else 0.0 for each in (pairs, undelayed))
-    return undelayed if before * after > 0 else replace(pairs, delay_decides=True)
-
-
-def _delay_us(trial: TrialRecord, role: Role) -> float:
-    measured = trial.measurement(role)
-    return (measured.lateness_p99_us if measured else None) or 0.0
-
-
-def noisiest(controls: Iterable[Control | None]) -> Control | None:
-    """The control with the highest noise floor, where each side of a comparison has one."""
-    return max((control for control in controls if control), key=lambda control: control.floor, default=None)
-
-
-def find_control(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Role) -> Control | None:
-    """The control of an arm's environment that tells this scenario's noise.
-
-    Where the scenario has none: the noisiest of other servers under the same load, else of the same kind of loop.
-    """
-    named = (scenario.workload, scenario.load)
-    same_load = [other for other in run.compared if other != scenario and (other.workload, other.load) == named]
-    same_loop = [other for other in run.compared if loop_of(other.load) is loop_of(scenario.load)]
-    for candidates in ([scenario], same_load, same_loop):
-        controls = [control_in(run, candidate, arm, metric, role) for candidate in candidates]
-        if control := noisiest(controls):
-            return replace(control, server=None) if candidates == [scenario] else control
-    return None
-
-
-def control_in(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Role) -> Control | None:
-    """The control of an arm's environment in one scenario, against the first replicate; None without an interval."""
-    control = Arm(arm.environment, 2)
-    first, second = (metric_side(run.trials_of(scenario, each), metric, role) for each in (arm, control))
-    same = Pairs(first, second).effect
-    return Control(same, control, scenario.server) if same and same.t else None
-
-
-def choose_role(run: Run, scenario: Scenario, arm: Arm) -> Role:
+def choose_role(run: Run, scenario: Scenario, arm: Arm, baseline: Arm = BASELINE) -> Role:
     """Role whose figures are compared: the primary's, unless the (cheaper) cross-check was limited no more often.
 
     The primary's count as well if neither the client nor the link limited it. In an open loop it is always the
@@ -519,13 +501,17 @@ def choose_role(run: Run, scenario: Scenario, arm: Arm) -> Role:
     """
     if loop_of(scenario.load) is Loop.OPEN:
         return Role.PRIMARY
-    primary, crosscheck = (_throughput(run, scenario, arm, role) for role in (Role.PRIMARY, Role.CROSSCHECK))
-    return less_limited((primary.n, sum(primary.limited)), (crosscheck.n, sum(crosscheck.limited)))
-
-
-def _throughput(run: Run, scenario: Scenario, arm: Arm, role: Role) -> Pairs:
-    baseline, compared = (metric_side(run.trials_of(scenario, each), THROUGHPUT, role) for each in (BASELINE, arm))
-    return Pairs(baseline, compared)
+    counts = []
+    for role in (Role.PRIMARY, Role.CROSSCHECK):
+        measure = measure_of(THROUGHPUT, role, is_open=False)
+        sides = [
+            {t.block: measure.is_limited(t) for t in run.trials_of(scenario, each) if measure.value(t)
+             and t.validity is not Validity.INVALID}
+            for each in (baseline, arm)
+        ]  # fmt: skip
+        common = sides[0].keys() & sides[1].keys()
+        counts.append((len(common), sum(side[block] for side in sides for block in common)))
+    return less_limited(counts[0], counts[1])
 
 
 def less_limited(primary: tuple[int, int], crosscheck: tuple[int, int]) -> Role:
@@ -546,3 +532,14 @@ def role_of(metric: Metric, chosen: Role, trials: Iterable[TrialRecord]) -> Role
         return chosen
     logged = any(metric.value(trial, Role.CROSSCHECK) is not None for trial in trials)
     return Role.CROSSCHECK if logged else Role.PRIMARY
+
+
+def is_measured(sides: Collection[Side]) -> bool:
+    """Return whether the tool gives such figures: one that answered requests on some side, and never has the figure,
+    does not measure it.
+    """
+    return any(
+        any(side.measure.value(trial) is not None for trial in side.trials)
+        or not any(requests_of(trial, side.measure.role) for trial in side.trials)
+        for side in sides
+    )

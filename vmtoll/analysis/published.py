@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtoll.analysis.claims import Selection, column_of, decide, estimate, ratio, select, selection, why_skipped
+from vmtoll.analysis.claims import (
+    Selection,
+    column_of,
+    correlation_of,
+    decide,
+    estimate,
+    ratio,
+    select,
+    selection,
+    why_skipped,
+)
 from vmtoll.analysis.run import Run
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.load import Load
@@ -15,6 +25,7 @@ from vmtoll.model.trial import METAL, TrialRecord
 from vmtoll.model.verdict import Estimate, EstimatorUsed, Level, Outcome, Reason, ReasonCode, Region, Shape
 from vmtoll.model.workload import ClosedWorkload, RampWorkload, SweepWorkload, Workload, listed
 from vmtoll.paths import PROJECT
+from vmtoll.statistics.series import Floats
 
 FIGURES = PROJECT / "results" / "published" / "figures.csv"
 SIZE_TOLERANCE = 0.05  # of a page: 4 KB are 4,000 bytes to one and 4,096 to another
@@ -276,7 +287,11 @@ def replication(run: Run, published: Path = FIGURES) -> list[Point]:
     for candidate in candidates:
         if candidate.selection is not None:
             groups.setdefault(candidate.group, []).append(candidate)
-    return [_shaped(run, candidate, groups.get(candidate.group, [])) for candidate in candidates]
+    correlation = correlation_of(
+        (each.selection, group[0].selection)
+        for group in groups.values() for each in group[1:] if each.selection and group[0].selection
+    )  # fmt: skip
+    return [_shaped(run, candidate, groups.get(candidate.group, []), correlation) for candidate in candidates]
 
 
 def _candidate(run: Run, figure: PublishedFigure) -> _Candidate:
@@ -330,7 +345,7 @@ def _level(run: Run, figure: PublishedFigure, measured: Selection) -> Level:
     return estimate(values, run.manifest.experiment.published_estimator)
 
 
-def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate]) -> Point:
+def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate], correlation: Floats) -> Point:
     """The point with its shape against the first of its group."""
     point, measured = candidate.point, candidate.selection
     if measured is None or not group:
@@ -341,7 +356,7 @@ def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate]) -> Poi
     base = first.selection
     if base is None or measured.emulation or base.emulation:
         return point
-    seen = ratio(run, measured, base)
+    seen = ratio(run, measured, base, correlation)
     values = (point.figure.value, first.point.figure.value)
     if seen is None or min(values) <= 0:
         return replace(point, reasons=(Reason(ReasonCode.ZERO_HAS_NO_RATIO), *point.reasons))

@@ -12,11 +12,15 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
+from vmtoll.analysis.histograms import Floats
+from vmtoll.analysis.sets import Disturbance
+from vmtoll.analysis.thinning import latencies
 from vmtoll.files import cause_of
 from vmtoll.model.columns import COLUMNS, flat, table_schema
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import LoadError
 from vmtoll.model.facts import Facts
+from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, from_json, last_attempts
@@ -76,6 +80,44 @@ class Run:
             groups.setdefault((trial.scenario, trial.arm), []).append(trial)
         return groups
 
+    @cached_property
+    def earlier(self) -> Mapping[tuple[int, int], list[TrialRecord]]:
+        """The attempts at each trial before its last, by the trial's key."""
+        attempts: dict[tuple[int, int], list[TrialRecord]] = {}
+        for record in self.records:
+            attempts.setdefault(record.key, []).append(record)
+        return {key: ordered[:-1] for key, ordered in attempts.items() if len(ordered) > 1}
+
+    def is_foreign(self, machine: str | None, arm: Arm) -> bool:
+        """Return whether a machine is known and does not belong to an arm alone: a client, the machine of another
+        environment, or a host that carries more than one.
+        """
+        facts = self.hosts.get(machine or "")
+        if facts is None or facts.get("environment") == arm.environment:
+            return False
+        guests = {each.environment for each in self.arms if self.accelerator(each) is not Accelerator.NONE}
+        alone = facts.get("role") == "kvm_host" and self.manifest.lab != "embedded" and guests == {arm.environment}
+        return not alone
+
+    @cached_property
+    def disturbances(self) -> dict[tuple[str, Role], Disturbance | None]:
+        """What each measurement went through, by the trial's name, as far as somebody has asked."""
+        return {}
+
+    @cached_property
+    def _latencies(self) -> dict[tuple[str, Role], tuple[Floats, Floats] | None]:
+        return {}
+
+    def latencies(self, trial: TrialRecord, role: Role) -> tuple[Floats, Floats] | None:
+        """(latencies in µs, ascending; how many requests took at most that long) of one measurement; None without a
+        histogram. Read once. Raises LoadError.
+        """
+        key = (trial.name, role)
+        if key not in self._latencies:
+            logged = latencies(self.path, trial, role)
+            self._latencies[key] = None if logged is None else (logged[0], np.cumsum(logged[1]))
+        return self._latencies[key]
+
     def share_of(self, blocks: Collection[int]) -> float:
         """Share of the 5% that a comparison of these blocks may spend.
 
@@ -98,6 +140,10 @@ class Run:
     def crosscheck(self, scenario: Scenario) -> str | None:
         """The tool of its cross-check; None without one."""
         return self.manifest.workloads[scenario.workload].crosscheck
+
+    def tool_of(self, scenario: Scenario, role: Role) -> str | None:
+        """The tool of a measurement."""
+        return self.tool(scenario) if role is Role.PRIMARY else self.crosscheck(scenario)
 
     @property
     def local(self) -> list[str]:

@@ -56,20 +56,10 @@ def _from_bundle(table: Path, trial: TrialRecord) -> tuple[Floats, Floats] | Non
     return (values, counts) if values.size else None
 
 
-def thinned(run_dir: Path, trial: TrialRecord, role: Role, requests: int, percentile: float) -> float | None:
-    """The percentile (a fraction) in µs of `requests` of a trial's requests: the geometric mean over all choices.
-
-    None without a histogram.
-    """
-    logged = latencies(run_dir, trial, role)
-    return None if logged is None else expected_percentile(*logged, requests, percentile)
-
-
-def expected_percentile(values: Floats, counts: Floats, requests: int, percentile: float) -> float:
+def expected_percentile(values: Floats, upto: Floats, requests: int, percentile: float) -> float:
     """exp of the mean logarithm of the nearest-rank percentile of `requests` values drawn without return from these;
-    that of all of them where there are no more.
+    that of all of them where there are no more. `upto`: how many are at most each of the values.
     """
-    upto = np.cumsum(counts)
     total = int(upto[-1])
     drawn = min(requests, total)
     rank = math.ceil(round(percentile * drawn, 9))
@@ -83,13 +73,13 @@ def expected_percentile(values: Floats, counts: Floats, requests: int, percentil
     return float(np.exp(np.log(np.maximum(values, 1.0)) @ np.diff(at_most, prepend=0.0)))
 
 
-def rank_interval(values: Floats, counts: Floats, percentile: float) -> tuple[float, float] | None:
+def rank_interval(values: Floats, upto: Floats, percentile: float) -> tuple[float, float] | None:
     """The 95% interval of a percentile by order statistics (Hahn and Meeker 1991, section 5.2), without any assumption
     on the distribution: ranks B⁻¹(0.025; n, q) and B⁻¹(0.975; n, q) + 1. None below ln 0.025 ÷ ln q values.
 
-    It takes requests as independent; those behind one stall are not, so it is the narrowest possible.
+    `upto`: how many are at most each of the values. It takes requests as independent; those behind one stall are not,
+    so it is the narrowest possible.
     """
-    upto = np.cumsum(counts)
     total = int(upto[-1])
     low, high = (int(stats.binom.ppf(p, total, percentile)) for p in (0.025, 0.975))
     if low < 1 or high + 1 > total:

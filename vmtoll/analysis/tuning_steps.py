@@ -4,31 +4,22 @@
 base in one thing with that base. Metal is the level to reach.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from vmtoll.analysis.hypervisor import host_view
-from vmtoll.analysis.judge import Evidence, judge, p_values, test, weights_of
-from vmtoll.analysis.pairs import (
-    Pairs,
-    Side,
-    as_series,
-    choose_role,
-    control_in,
-    metric_side,
-    noisiest,
-    of_equal_requests,
-    replicates,
-)
+from vmtoll.analysis.judge import Page
+from vmtoll.analysis.judged import controls_of, evidence_of, judged_fields
+from vmtoll.analysis.pairs import choose_role, measure_of, pair_arms, replicates, sides_of
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.statistics import Tested
 from vmtoll.model.experiment import TuningSteps
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric, loop_of
 from vmtoll.model.trial import BASELINE, Arm, Scenario
-from vmtoll.model.verdict import Because, Gain, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
+from vmtoll.model.verdict import Estimate, Gain, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
 
 METRICS = (THROUGHPUT, TAIL, HOST_CPU, CPU)
 
@@ -43,34 +34,7 @@ class Step:
     over: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One step in one scenario and metric, by the ratio of its levels; what it gives back is shown in the metric's
-    unit. `share`: of the 5% that its look may spend.
-    """
-
-    step: Step
-    scenario: Scenario
-    metric: Metric
-    pairs: Pairs
-    share: float = 1.0
-
-    @property
-    def evidence(self) -> Evidence:
-        evidence = Evidence.of(self.pairs, self.metric, whole_slower_side=True, share=self.share)
-        return evidence if evidence.effect else replace(evidence, empty=evidence.empty or Because.NO_VALID_PAIR)
-
-    def level(self, side: Side) -> float | None:
-        """The mean of a side over the blocks of both."""
-        return level([side.figures[block] for block in self.pairs.blocks])
-
-    def gain(self, effect: float) -> float:
-        """A log ratio as a gain in the metric's unit, seen from where the step starts."""
-        change = (self.level(self.pairs.baseline) or 0.0) * float(np.expm1(effect))
-        return change if self.metric.higher_is_better else -change
-
-
-def level(values: list[float]) -> float | None:
+def level(values: Sequence[float]) -> float | None:
     """The geometric mean over blocks, so that the ratios of steps multiply; None without a block."""
     return float(np.exp(np.log(values).mean())) if values else None
 
@@ -90,16 +54,6 @@ def steps_of(declared: TuningSteps, measured: Collection[str]) -> list[Step]:
     if base is None or base not in measured:
         return steps
     return steps + [Step(StepKind.SINGLE, base, profile) for profile in declared.single if profile in measured]
-
-
-def measure(run: Run, scenario: Scenario, metric: Metric, role: Role, step: Step) -> Measured:
-    """One step in the scenario's blocks that have both profiles; its control is the noisiest of metal and of both."""
-    arms = [Arm(step.before), Arm(step.after)]
-    before, after = (metric_side(replicates(run, scenario, arm), metric, role) for arm in arms)
-    controls = (control_in(run, scenario, arm, metric, role) for arm in (BASELINE, *arms))
-    pairs = Pairs(before, after, control=noisiest(controls))
-    pairs = of_equal_requests(run, pairs, metric.percentile) if metric.percentile else pairs
-    return Measured(step, scenario, metric, pairs, run.share_of(pairs.blocks))
 
 
 def tuning_steps(run: Run) -> TuningResult | None:
@@ -132,20 +86,23 @@ def _measured(
     run: Run, roles: Mapping[Scenario, Role], steps: list[Step]
 ) -> dict[Scenario, dict[Metric, list[TuningStep]]]:
     """Every step in every metric that says something under a scenario's load: all of them are one family."""
+    controls = controls_of(run, roles)
     family = [
-        measure(run, scenario, metric, role, step)
+        (step, scenario, metric, pair_arms(run, scenario, Arm(step.after), metric, role, Arm(step.before)))
         for metric in METRICS
         for scenario, role in roles.items()
         if loop_of(scenario.load) in metric.loops
         for step in steps
     ]
-    series = as_series([member.pairs for member in family])
-    family = [replace(member, pairs=pairs) for member, pairs in zip(family, series, strict=True)]
-    tests = test([member.evidence for member in family], None, weights_of([member.metric for member in family]))
+    evidence = [
+        evidence_of(run, pairs, metric, controls.get((metric.name, loop_of(scenario.load))))
+        for _, scenario, metric, pairs in family
+    ]
+    page = Page(evidence, None)
     results: dict[Scenario, dict[Metric, list[TuningStep]]] = {}
-    for member, tested in zip(family, tests, strict=True):
-        of_scenario = results.setdefault(member.scenario, {})
-        of_scenario.setdefault(member.metric, []).append(_result(member, tested, len(family)))
+    for (step, scenario, metric, pairs), evident, judgement in zip(family, evidence, page.judge(), strict=True):
+        fields = judged_fields(pairs, evident, judgement, page)
+        results.setdefault(scenario, {}).setdefault(metric, []).append(_result(step, metric, fields))
     return results
 
 
@@ -156,7 +113,7 @@ def _metrics(
         metric.name: StepMetric(
             metric=metric,
             role=role,
-            tool=(run.tool(scenario) if role is Role.PRIMARY else run.crosscheck(scenario)) or "",
+            tool=run.tool_of(scenario, role) or "",
             levels=_levels(run, scenario, metric, role, profiles),
             steps=tuple(results.get(metric, ())),
         )
@@ -172,35 +129,24 @@ def _role(run: Run, scenario: Scenario, profiles: list[str]) -> Role:
 
 
 def _levels(run: Run, scenario: Scenario, metric: Metric, role: Role, profiles: list[str]) -> dict[str, float]:
-    levels = {}
+    levels, measure = {}, measure_of(metric, role, is_open=scenario.load.is_open)
     for arm in (BASELINE, *map(Arm, profiles)):
-        figures = metric_side(replicates(run, scenario, arm), metric, role).figures
+        figures = sides_of(run, replicates(run, scenario, arm), (), measure)[0].figures
         if (value := level(list(figures.values()))) is not None:
             levels[arm.environment] = value
     return levels
 
 
-def _result(measured: Measured, tested: Tested | None, family: int) -> TuningStep:
-    """A step counts when it survives Holm in its family."""
-    pairs, step = measured.pairs, measured.step
-    effect, floor = pairs.effect, pairs.noise_floor
-    judgement = judge(measured.evidence, tested, None)
-    start, end = (measured.level(side) for side in pairs.sides)
+def _result(step: Step, metric: Metric, fields: Mapping[str, Any]) -> TuningStep:
+    """A step counts when it survives Holm in its family. What it gives back is seen from where it starts."""
+    start, end = fields["baseline"].level, fields["compared"].level
+    estimate: Estimate | None = fields["estimate"]
     gain = None
-    if effect:
-        ends = sorted(measured.gain(end) for end in (effect.t.low, effect.t.high)) if effect.t else [None, None]
-        gain = Gain(measured.gain(effect.mean), *ends)
+    if estimate and start:
+        sign = 1 if metric.higher_is_better else -1
+        ends = [None if e is None else sign * start * (e - 1) for e in (estimate.low, estimate.high)]
+        gain = Gain(sign * start * (estimate.ratio - 1), *(ends if sign > 0 else ends[::-1]))
     return TuningStep(
-        step=step.kind,
-        before=Arm(step.before),
-        after=Arm(step.after),
-        over=step.over,
-        start=start,
-        end=end,
-        gain=gain,
-        ratio=end / start if end and start else None,
-        blocks=pairs.n,
-        noise_floor=None if floor is None else abs(measured.gain(floor)),
-        tests=p_values(effect, tested, family),
-        **vars(judgement),
-    )
+        step=step.kind, before=Arm(step.before), after=Arm(step.after), over=step.over, start=start, end=end, gain=gain,
+        **fields,
+    )  # fmt: skip

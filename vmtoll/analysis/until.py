@@ -10,19 +10,18 @@ from vmtoll.analysis.claims import names_of
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.experiment import ClaimSide
-from vmtoll.model.trial import BASELINE, Scenario
+from vmtoll.model.metric import Metric
+from vmtoll.model.trial import BASELINE, Arm, Scenario
 from vmtoll.model.until import Compared, Look, Standing
 from vmtoll.model.verdict import (
     Because,
     ClaimResult,
     Estimate,
+    Judged,
     Kind,
     Outcome,
     ReasonCode,
-    Region,
     RunAnalysis,
-    TuningStep,
-    Verdict,
 )
 from vmtoll.model.workload import listed
 
@@ -49,36 +48,28 @@ def _verdicts(analysis: RunAnalysis, enough_pct: float) -> Iterator[Compared]:
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
             if verdict.applies:
-                half_pct = half_width_pct(verdict.estimate)
-                yield Compared(
-                    standing=_standing(verdict, half_pct, enough_pct),
-                    metric=verdict.metric.name,
-                    scenarios=[comparison.scenario],
-                    arms=[BASELINE, comparison.arm],
-                    half_width_pct=half_pct,
-                )
+                yield _compared(verdict, enough_pct, verdict.metric, comparison.scenario, [BASELINE, comparison.arm])
 
 
 def _steps(analysis: RunAnalysis, enough_pct: float) -> Iterator[Compared]:
     for scenario in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
         for metric in scenario.metrics.values():
             for step in metric.steps:
-                half_pct = _half_width_of_step_pct(step)
-                yield Compared(
-                    standing=_standing(step, half_pct, enough_pct),
-                    metric=metric.metric.name,
-                    scenarios=[scenario.scenario],
-                    arms=[step.before, step.after],
-                    half_width_pct=half_pct,
-                )
+                yield _compared(step, enough_pct, metric.metric, scenario.scenario, [step.before, step.after])
 
 
-def _standing(judged: Verdict | TuningStep, half_pct: float | None, enough_pct: float) -> Standing:
-    """Standing of a judgement: if something else may have made a difference, it may be gone in the blocks to come."""
-    if judged.kind is Kind.INVALID:
-        return Standing.OPEN if judged.because is Because.DISTORTED else Standing.REFUSED
-    if judged.kind is not Kind.UNDECIDED:
+def _compared(judged: Judged, enough_pct: float, metric: Metric, scenario: Scenario, arms: list[Arm]) -> Compared:
+    half_pct = None if judged.half_width is None else 100 * judged.half_width
+    standing = _standing(judged, half_pct, enough_pct)
+    return Compared(standing=standing, metric=metric.name, scenarios=[scenario], arms=arms, half_width_pct=half_pct)
+
+
+def _standing(judged: Judged, half_pct: float | None, enough_pct: float) -> Standing:
+    """Standing of a judgement: what findings left open may be shown by the blocks to come."""
+    if judged.is_decided:
         return Standing.DECIDED
+    if judged.kind is Kind.NOT_JUDGED or judged.because is Because.LIMIT:
+        return Standing.REFUSED
     return Standing.NARROW if half_pct is not None and half_pct <= enough_pct else Standing.OPEN
 
 
@@ -87,13 +78,6 @@ def half_width_pct(estimate: Estimate | None) -> float | None:
     if estimate is None or estimate.low is None or estimate.high is None:
         return None
     return 50 * (estimate.high - estimate.low) / estimate.ratio
-
-
-def _half_width_of_step_pct(step: TuningStep) -> float | None:
-    gain, end = step.gain, step.end
-    if gain is None or gain.low is None or gain.high is None or not end:
-        return None
-    return 50 * (gain.high - gain.low) / end
 
 
 def _half_width_of_claim_pct(claim: ClaimResult) -> float | None:
@@ -120,7 +104,7 @@ def _claims(run: Run, analysis: RunAnalysis, enough_pct: float) -> Iterator[Comp
 def _of_claim(claim: ClaimResult, half_pct: float | None, enough_pct: float) -> Standing:
     if claim.outcome is not Outcome.INCONCLUSIVE:
         return Standing.DECIDED
-    if claim.region is Region.BOUND or claim.reasons[0].code not in _FOR_WANT_OF_BLOCKS:
+    if claim.limited or claim.reasons[0].code not in _FOR_WANT_OF_BLOCKS:
         return Standing.REFUSED
     return Standing.NARROW if half_pct is not None and half_pct <= enough_pct else Standing.OPEN
 

@@ -1,8 +1,8 @@
 """Time and memory that the analysis of a large campaign takes: `python -m vmtoll.benchmarks.campaign [ROWS]`.
 
 Makes a dataset of fifty test beds in a temporary folder, the same each time: ROWS rows of histograms (default: 200
-million), 2,000 buckets to a trial, and samples of three machines for a minute each; then measures campaign_figures in a
-process of its own. The files are in the page cache by then, as far as it holds them.
+million), 2,000 buckets to a trial, samples of three machines for a minute each, and each run's verdicts; then measures
+campaign_figures in a process of its own. The files are in the page cache by then, as far as it holds them.
 """
 
 import sys
@@ -24,7 +24,7 @@ RUN_ROWS = TRIALS * BUCKETS
 _TRIALS = """
 SELECT $run AS run_id, 1 + n // 8 AS block, 1 + n % 8 AS "order", 1 AS attempt,
        if(n % 2 = 0, 'metal', 'kvm-default') AS environment, 1 AS replicate,
-       if(n % 2 = 0, 'none', 'kvm') AS accelerator,
+       if(n % 2 = 0, 'none', 'kvm') AS accelerator, 'native' AS hardware,
        ['apache-prefork', 'lighttpd', 'lighttz', 'nginx'][1 + n % 8 // 2] AS server, 'site' AS workload,
        'vegeta' AS tool, 'rate' AS load_kind, 1000 AS load_value, 'valid' AS validity,
        (1000 + 10 * $testbed) * if(n % 2 = 0, 1, 1.2) * (1 + (hash(n, $run) % 1000) / 1e5) AS response_time_p99_us,
@@ -44,7 +44,29 @@ SELECT $run AS run_id, 1 + n // 8 AS block, 1 + n % 8 AS "order", 1 AS attempt, 
 FROM range({trials}) AS numbers(n), range({seconds}) AS seconds(second),
      (SELECT unnest(['client', 'metal', 'kvm_guest']) AS role)
 """
-_TABLES = {"trials": _TRIALS, "histograms": _HISTOGRAMS, "samples": _SAMPLES}
+_COMPARED = """
+SELECT $run AS run_id, server, 'site' AS workload, 'rate' AS load_kind, 1000 AS load_value, 'vegeta' AS tool,
+       'metal' AS baseline, 'kvm-default' AS compared, 'kvm' AS accelerator, 'native' AS hardware, metric,
+       'primary' AS role, 'vegeta' AS measured_by, 1.2 * (1 + (hash(server, metric, $run) % 1000) / 1e5) AS ratio,
+       0.0001 * $testbed AS own
+FROM (SELECT unnest(['apache-prefork', 'lighttpd', 'lighttz', 'nginx']) AS server),
+     (SELECT unnest(['tail', 'cpu']) AS metric)
+"""
+_VERDICTS = f"""
+SELECT * EXCLUDE (ratio, own), ratio + own AS ratio, ratio + own - 0.01 AS mean_low, ratio + own + 0.01 AS mean_high,
+       'slower' AS kind, 0.9 * ratio AS low, 1.1 * ratio AS high, 0.01 AS level, 0.005 AS standard_error, 0 AS widened,
+       false AS open_low, false AS open_high, {{blocks}} AS blocks, {{blocks}} AS baseline_used,
+       {{blocks}} AS compared_used, 0 AS baseline_limited, 0 AS compared_limited
+FROM ({_COMPARED})
+"""
+_EFFECTS = f"""
+SELECT * EXCLUDE (ratio, own, number), 1 + number AS block, 1 AS boot, ratio + own AS mid, ratio + own - 0.01 AS low,
+       ratio + own + 0.01 AS high, 2 AS n
+FROM ({_COMPARED}), range({{blocks}}) AS blocks(number)
+"""
+_TABLES = {
+    "trials": _TRIALS, "histograms": _HISTOGRAMS, "samples": _SAMPLES, "verdicts": _VERDICTS, "effects": _EFFECTS,
+}  # fmt: skip
 
 
 def make(folder: Path, rows: int) -> int:
@@ -63,7 +85,7 @@ def make(folder: Path, rows: int) -> int:
 
 def _write(database: duckdb.DuckDBPyConnection, table: str, query: str, values: dict[str, object], file: Path) -> None:
     """The query's rows with all columns of the schema, in its order; what it does not make is empty."""
-    made = query.format(trials=TRIALS, buckets=BUCKETS, seconds=SECONDS)
+    made = query.format(trials=TRIALS, buckets=BUCKETS, seconds=SECONDS, blocks=BLOCKS)
     none = ", ".join(f'NULL::{TYPES[field["type"]]} AS "{field["name"]}"' for field in fields(table))
     rows = f"SELECT * FROM (SELECT {none} WHERE false) UNION ALL BY NAME ({made})"
     database.execute(f"COPY ({rows}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)", values)

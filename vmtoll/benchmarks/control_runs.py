@@ -9,21 +9,21 @@ import csv
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from vmtoll.analysis.judge import Evidence, judge, test, weights_of
-from vmtoll.analysis.pairs import as_series, choose_role, pair_arms
+from vmtoll.analysis.judge import Page
+from vmtoll.analysis.judged import evidence_of
+from vmtoll.analysis.pairs import choose_role, pair_arms
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.benchmarks import write_measured
 from vmtoll.benchmarks.verdicts import FOLDER
 from vmtoll.model.finding import Validity
 from vmtoll.model.metric import METRICS, loop_of
 from vmtoll.model.trial import BASELINE, Arm
-from vmtoll.model.verdict import Kind
+from vmtoll.model.verdict import DIFFERENT, Kind
 
 CONTROL = Arm(BASELINE.environment, 2)
-DIFFERENT = (Kind.FASTER, Kind.SLOWER)
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,15 @@ def control_run(run: Run) -> ControlRun | None:
     """Result of a run's control against its own environment; None where there is none."""
     scenarios = [scenario for scenario in run.compared if run.trials_of(scenario, CONTROL)]
     compared = [
-        (metric, replace(pair_arms(run, scenario, CONTROL, metric, choose_role(run, scenario, CONTROL)), control=None))
+        (metric, pair_arms(run, scenario, CONTROL, metric, choose_role(run, scenario, CONTROL)))
         for scenario in scenarios
         for metric in METRICS.values()
         if loop_of(scenario.load) in metric.loops
     ]
     if not compared:
         return None
-    metrics = [metric for metric, _ in compared]
-    evidence = list(map(Evidence.of, as_series([pairs for _, pairs in compared]), metrics))
-    margin = run.manifest.experiment.margin
-    tests = test(evidence, margin, weights_of(metrics))
-    verdicts = Counter(judge(item, tested, margin).kind for item, tested in zip(evidence, tests, strict=True))
+    page = Page([evidence_of(run, pairs, metric, None) for metric, pairs in compared], run.manifest.experiment.margin)
+    verdicts = Counter(judgement.kind for judgement in page.judge())
     trials = [trial for scenario in scenarios for arm in (BASELINE, CONTROL) for trial in run.trials_of(scenario, arm)]
     valid = sum(trial.validity is Validity.VALID for trial in trials)
     blocks = len({trial.block for trial in trials})
@@ -67,7 +64,7 @@ def control_run(run: Run) -> ControlRun | None:
 
 def table(runs: Sequence[ControlRun]) -> str:
     """A Markdown table: a row for each experiment."""
-    lines = ["| experiment | runs | blocks | trials, valid | comparisons | equivalent | undecided | invalid "
+    lines = ["| experiment | runs | blocks | trials, valid | comparisons | equivalent | undecided | not judged "
              "| different | pages with any |", "|---|" + "---|" * 9]  # fmt: skip
     for name in sorted({run.experiment for run in runs}):
         of_experiment = [run for run in runs if run.experiment == name]
@@ -75,7 +72,7 @@ def table(runs: Sequence[ControlRun]) -> str:
         cells = [
             f"`{name}`", len(of_experiment), "–".join(map(str, sorted({run.blocks for run in of_experiment}))),
             f"{sum(run.trials for run in of_experiment)}, {sum(run.valid for run in of_experiment)}", kinds.total(),
-            kinds[Kind.EQUIVALENT], kinds[Kind.UNDECIDED], kinds[Kind.INVALID],
+            kinds[Kind.EQUIVALENT], kinds[Kind.UNDECIDED], kinds[Kind.NOT_JUDGED],
             sum(kinds[kind] for kind in DIFFERENT), sum(run.alarms > 0 for run in of_experiment),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")

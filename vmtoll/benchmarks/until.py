@@ -10,7 +10,6 @@ Equal figures are never called equivalent here, which would stop a run earlier.
 import csv
 import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -18,15 +17,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
-from vmtoll.analysis.statistics import ALPHA, autocorrelation, two_modes
-from vmtoll.benchmarks import write_measured
-from vmtoll.benchmarks.verdicts import CONTROL, FOLDER, GUEST, METAL, SERVERS, Floats, Noise, p_values, survives, trials
+from vmtoll.benchmarks import verdicts, write_measured
+from vmtoll.benchmarks.verdicts import FOLDER, SERVERS, Floats, Noise, trials
 from vmtoll.model.until import Look, next_look, share_of
+from vmtoll.model.verdict import DIFFERENT
+from vmtoll.statistics.student import Interval
 
 PAGES = 1000
-NOISES = (Noise.NORMAL, Noise.HEAVY, Noise.DRIFTING, Noise.AUTOCORRELATED, Noise.BIMODAL)
+NOISES = (Noise.NORMAL, Noise.HEAVY, Noise.DRIFTING, Noise.AUTOCORRELATED, Noise.PERSISTENT, Noise.BIMODAL)
 FIRST = 6
 MOST = 54  # blocks of all servers that the time is enough for
 HALF_WIDTHS = (0.02, 0.01)
@@ -38,17 +37,16 @@ Ints = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page at its last look. `different`: which comparisons it calls so; `half_widths`: of the 95% intervals;
-    `decisive`: of the intervals that decided; `blocks`: of each comparison; `work`: blocks of all servers, by their
-    time.
+class Stopped:
+    """A page at its last look. `different`: which comparisons it calls so; `means`, `half_widths`: of the 95% intervals
+    by sampling alone, in logs; `decisive`: the interval that decided on the first; `work`: blocks of all servers, by
+    their time.
     """
 
     different: Bools
     means: Floats
     half_widths: Floats
-    decisive: Floats
-    blocks: Ints
+    decisive: Interval | None
     work: float
 
 
@@ -74,40 +72,17 @@ class Design:
     power: float
 
 
-def judged(logs: Floats, blocks: Ints, shares: Floats, shift: float = 0.0) -> Page:
+def judged(logs: Floats, blocks: Ints, shares: Floats, shift: float = 0.0) -> Stopped:
     """Judge a page, shape (comparisons, blocks, arms), of which each comparison has its own number of `blocks` and its
     own share of the 5%. `shift`: added to the guest's figures of the first comparison.
     """
-    count = len(blocks)
-    p, means, errors, freedom, single = (np.zeros(count) for _ in range(5))
-    same = np.zeros(count, dtype=bool)
-    usual = Counter(blocks.tolist()).most_common(1)[0][0]
-    pairs = logs[..., GUEST] - (logs[..., METAL] + logs[..., CONTROL]) / 2
-    pairs[0] += shift
-    series = autocorrelation(pairs[blocks == usual, :usual])
-    inflation = series.inflation if series else 1.0
-    for n in set(blocks.tolist()):
-        rows = blocks == n
-        of_rows = pairs[rows, :n]
-        p[rows], means[rows] = (each[0] for each in p_values(of_rows[None], np.array([[inflation]])))
-        freedom[rows] = max(1.0, n / inflation - 1) if inflation > 1 else n - 1
-        errors[rows] = of_rows.std(axis=1, ddof=1) * math.sqrt(inflation / n)
-        control = logs[rows, :n, CONTROL] - logs[rows, :n, METAL]
-        control_p, control_means = (each[0] for each in p_values(control[None], np.ones((1, 1))))
-        same[rows] = (control_p < ALPHA) & (np.abs(means[rows]) <= np.abs(control_means))
-        alone = logs[rows, :n, GUEST] - logs[rows, :n, METAL]
-        alone[np.flatnonzero(rows) == 0] += shift
-        single[rows] = p_values(alone[None], np.ones((1, 1)))[0][0]
-    holds, steps = (each[0] for each in survives((p / shares)[None]))
-    steps = steps / shares
-    holds &= ~same
-    for comparison in np.flatnonzero(holds & (single * steps >= ALPHA)):
-        holds[comparison] = two_modes(pairs[comparison, : blocks[comparison]]) is None
-    half_widths, decisive = (special.stdtrit(freedom, 1 - alpha / 2) * errors for alpha in (ALPHA, ALPHA / steps))
-    return Page(holds, means, half_widths, decisive, blocks, float(blocks.mean()))
+    page = verdicts.judged(logs, shift=shift, share=shares.tolist(), measured=blocks.tolist())
+    different = np.array([kind in DIFFERENT for kind in page.decide()])
+    decisive = page.interval(0, page.difference[0].level)
+    return Stopped(different, page.estimates, page.half_widths, decisive, float(blocks.mean()))
 
 
-def until(logs: Floats, half_width: float, shift: float = 0.0) -> Page:
+def until(logs: Floats, half_width: float, shift: float = 0.0) -> Stopped:
     """A page that is measured until every comparison differs or is narrow enough, or the time is spent."""
     figures = len(logs) // SERVERS
     active, blocks = np.ones(SERVERS, dtype=bool), np.zeros(SERVERS, dtype=np.intp)
@@ -128,7 +103,7 @@ def until(logs: Floats, half_width: float, shift: float = 0.0) -> Page:
             return page
 
 
-def fixed(logs: Floats, blocks: int, shift: float = 0.0) -> Page:
+def fixed(logs: Floats, blocks: int, shift: float = 0.0) -> Stopped:
     """A page with this number of blocks."""
     count = len(logs)
     return judged(logs, np.full(count, blocks, dtype=np.intp), np.ones(count), shift)
@@ -145,7 +120,7 @@ def designs(noise: Noise, pages: int) -> list[Design]:
 
 
 def _design(noise: Noise, half_width: float, blocks: int, logs: Floats, shift: float) -> Design:
-    def measure(page: Floats, by: float = 0.0) -> Page:
+    def measure(page: Floats, by: float = 0.0) -> Stopped:
         return fixed(page, blocks, by) if blocks else until(page, half_width, by)
 
     equal, different = [measure(page) for page in logs], [measure(page, shift) for page in logs]
@@ -162,7 +137,9 @@ def _design(noise: Noise, half_width: float, blocks: int, logs: Floats, shift: f
         wrong=share([bool(page.different.any()) for page in equal]),
         coverage=share([float((np.abs(page.means) <= page.half_widths).mean()) for page in equal]),
         coverage_different=share([abs(page.means[0] - shift) <= page.half_widths[0] for page in different]),
-        coverage_decisive=share([abs(page.means[0] - shift) <= page.decisive[0] for page in different]),
+        coverage_decisive=share(
+            [page.decisive is None or page.decisive.low <= shift <= page.decisive.high for page in different]
+        ),
         power=share([bool(page.different[0]) for page in different]),
     )
 

@@ -1,17 +1,18 @@
 """Error rate and power of a page: `python -m vmtoll.benchmarks.verdicts [EXPERIMENTS]`.
 
 Simulates pages of two equal sides, with four servers and five figures each (eight of the twenty primary), under
-several kinds of noise, and judges them as `vmtoll.analysis.judge` does, all at once; a test compares the two. Writes
-docs/operating-characteristics.csv and .svg and the table in docs/statistics.md.
+several kinds of noise, and has `vmtoll.analysis.judge` judge them. Writes docs/operating-characteristics.csv and .svg
+and the table in docs/statistics.md.
 
-The figures are independent of each other, which is the worst case for the errors of a page. Each block has metal, its
-A/A control and the guest.
+The figures are independent of each other, which is the worst case for the errors of a page. Each block has metal, the
+guest, and an A/A control of one server.
 """
 
 import csv
+import math
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -19,25 +20,30 @@ import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
-from scipy import special
 
-from vmtoll.analysis.judge import weights_of
-from vmtoll.analysis.statistics import ALPHA, autocorrelation, two_modes
-from vmtoll.benchmarks import write_measured
-from vmtoll.model.metric import METRICS
+from vmtoll.analysis.judge import Evidence, Page, widening
+from vmtoll.analysis.pairs import Bounds
+from vmtoll.benchmarks import timed, write_measured
+from vmtoll.model.metric import METRICS, Metric
+from vmtoll.model.verdict import DIFFERENT
 from vmtoll.paths import PROJECT
+from vmtoll.statistics.series import Series
+from vmtoll.statistics.thresholds import ALPHA, POWER
 
 EXPERIMENTS = 2000
-BLOCKS = (6, 10, 20, 40)
+CEILING = 2.0  # log ratio where the search for a difference that is found ends: 639%
+BLOCKS = (3, 6, 10, 20, 40)
 CV = 0.02  # of a trial
 SERVERS = 4
-PHI = 0.5
 BOOTS = 5
 BOOT_SD = 0.01
 SLOW = 0.7  # the second mode of the bimodal noise
 SLOW_SHARE = 0.1
-WEIGHTS = np.array(weights_of([*METRICS.values()] * SERVERS))
+COMPARISONS = SERVERS * len(METRICS)
 METAL, CONTROL, GUEST = range(3)
+MISSED = (2.0, 3.0, 10.0)  # how many times as slow
+MISSED_NOISE = (0.02, 0.1, 0.2)  # standard deviation of a trial
+MISSED_BLOCKS = (6, 8, 10)
 FOLDER = PROJECT / "docs"
 
 Floats = npt.NDArray[np.float64]
@@ -47,19 +53,23 @@ class Noise(StrEnum):
     """The noise of a trial, each of standard deviation CV where not said otherwise.
 
     HEAVY: Student's t with 3 degrees of freedom. DRIFTING: besides normal noise a random walk over the trials of the
-    run, half a CV a trial, their order drawn in each block. AUTOCORRELATED: each arm its own first-order process over
-    blocks, with φ = 0.5. BIMODAL: besides normal noise, one trial in ten is slower by 30%, on both sides. ONE_BOOT:
-    each environment has an effect of its boot, of 1%, in all blocks. BOOTS: the same, drawn again in each of five
-    boots.
+    run, half a CV a trial, their order drawn in each block. AUTOCORRELATED: and PERSISTENT: each arm its own
+    first-order process over blocks. BIMODAL: besides normal noise, one trial in ten is slower by 30%, on both sides.
+    ONE_BOOT: each environment has an effect of its boot, of 1%, in all blocks. BOOTS: the same, drawn again in each of
+    five boots.
     """
 
     NORMAL = "normal"
     HEAVY = "heavy-tailed"
     DRIFTING = "drifting"
-    AUTOCORRELATED = "autocorrelated"
+    AUTOCORRELATED = "autocorrelated, φ 0.5"
+    PERSISTENT = "autocorrelated, φ 0.8"
     BIMODAL = "bimodal"
     ONE_BOOT = "one boot"
     BOOTS = "five boots"
+
+
+PHI = {Noise.AUTOCORRELATED: 0.5, Noise.PERSISTENT: 0.8}
 
 
 @dataclass(frozen=True)
@@ -67,8 +77,9 @@ class Characteristic:
     """Characteristics of pages with `blocks` blocks each. `false_alarms`: the share with any wrong "faster" or
     "slower".
 
-    `detectable`: the smallest difference of one throughput that four of five pages find, a fraction; None where no page
-    should be asked, because it is sure of differences that are none.
+    `detectable`: the smallest difference of one throughput that four of five pages find, a fraction; infinite where
+    none below CEILING is found so often; None where no page should be asked, because it is sure of differences that are
+    none.
     """
 
     noise: Noise
@@ -78,18 +89,18 @@ class Characteristic:
     detectable: float | None
 
 
-def trials(rng: np.random.Generator, noise: Noise, experiments: int, blocks: int) -> Floats:
-    """Log figures of equal sides, shape (experiments, comparisons, blocks, arms)."""
-    shape = (experiments, len(WEIGHTS), blocks, 3)
+def trials(rng: np.random.Generator, noise: Noise, experiments: int, blocks: int, sd: float = CV) -> Floats:
+    """Log figures of equal sides, shape (experiments, comparisons, blocks, arms); `sd`: of a trial."""
+    shape = (experiments, COMPARISONS, blocks, 3)
     if noise is Noise.HEAVY:
-        return np.asarray(CV * rng.standard_t(3, shape) / np.sqrt(3))
-    logs = rng.normal(0, CV, shape)
+        return np.asarray(sd * rng.standard_t(3, shape) / np.sqrt(3))
+    logs = rng.normal(0, sd, shape)
     if noise is Noise.DRIFTING:
-        walk = rng.normal(0, CV / 2, (*shape[:2], 3 * blocks)).cumsum(axis=2).reshape(shape)
+        walk = rng.normal(0, sd / 2, (*shape[:2], 3 * blocks)).cumsum(axis=2).reshape(shape)
         return np.asarray(logs + rng.permuted(walk, axis=3))
-    if noise is Noise.AUTOCORRELATED:
+    if phi := PHI.get(noise):
         for block in range(1, blocks):
-            logs[:, :, block] = PHI * logs[:, :, block - 1] + np.sqrt(1 - PHI**2) * logs[:, :, block]
+            logs[:, :, block] = phi * logs[:, :, block - 1] + np.sqrt(1 - phi**2) * logs[:, :, block]
     if noise is Noise.BIMODAL:
         logs += np.log(SLOW) * (rng.random(shape) < SLOW_SHARE)
     if noise in (Noise.ONE_BOOT, Noise.BOOTS):
@@ -105,53 +116,47 @@ def boot_of(blocks: int, boots: int) -> npt.NDArray[np.intp]:
     return np.arange(blocks) * boots // blocks
 
 
-def differs(logs: Floats, boots: int = 1, shift: float = 0.0) -> npt.NDArray[np.bool_]:
-    """Return which comparisons a page calls different, shape (experiments, comparisons), as the engine does without a
-    margin.
+def judged(
+    logs: Floats, boots: int = 1, shift: float = 0.0, share: Sequence[float] | None = None,
+    measured: Sequence[int] | None = None,
+) -> Page:  # fmt: skip
+    """A page of these log figures, shape (comparisons, blocks, arms), as the program judges it. The A/A control is of
+    the first server, in every block.
 
-    `shift`: added to the guest's figures of the first comparison, a throughput.
+    `shift`: added to the guest's figures of the first comparison, a throughput; `share`: of ALPHA, and `measured`:
+    blocks, of each comparison.
     """
-    pairs = logs[..., GUEST] - (logs[..., METAL] + logs[..., CONTROL]) / 2
-    single = logs[..., GUEST] - logs[..., METAL]
-    same, inflation = logs[..., CONTROL] - logs[..., METAL], np.ones((len(pairs), 1))
-    of_block = boot_of(pairs.shape[2], boots)
-    if boots > 1:
-        pairs, same = (
-            np.stack([each[..., of_block == boot].mean(axis=2) for boot in range(boots)], axis=2)
-            for each in (pairs, same)
-        )
-        single = pairs
-    else:
-        correlations = [autocorrelation(page) for page in pairs]
-        inflation = np.array([[each.inflation if each else 1.0] for each in correlations])
-    p, means = p_values(pairs, inflation, shift)
-    control_p, control = p_values(same, np.ones_like(inflation))
-    holds, steps = survives(p)
-    holds &= ~((control_p < ALPHA) & (np.abs(means) <= np.abs(control)))
-    for page, comparison in np.argwhere(holds & (p_values(single, np.ones_like(inflation), shift)[0] * steps >= ALPHA)):
-        holds[page, comparison] = two_modes(pairs[page, comparison]) is None
-    return np.asarray(holds)
+    boot = dict(enumerate((boot_of(logs.shape[1], boots) + 1).tolist(), start=1))
+    metrics = list(METRICS.values())
+    rows = [row[:n] for row, n in zip(logs, measured or [logs.shape[1]] * len(logs), strict=True)]
+    controls = [
+        _evidence(metric, boot, row[:, CONTROL] - row[:, METAL]) for metric, row in zip(metrics, rows, strict=False)
+    ]
+    apart = widening(controls)
+    noise = [max(map(abs, control.bounds.mid.values)) for control in controls]
+    page = []
+    for index, row in enumerate(rows):
+        figure, has_control = index % len(metrics), index < len(metrics)
+        guest, metal = row[:, GUEST] + (shift if index == 0 else 0.0), row[:, METAL]
+        evidence = _evidence(metrics[figure], boot, guest - ((metal + row[:, CONTROL]) / 2 if has_control else metal))
+        first = _evidence(metrics[figure], boot, guest - metal).bounds if has_control else None
+        page.append(replace(
+            evidence, bounds=evidence.bounds.widened(apart[figure]), noise=noise[figure], apart=apart[figure],
+            first=first.widened(apart[figure]) if first else None, share=share[index] if share else 1.0,
+        ))  # fmt: skip
+    return Page(page, None)
 
 
-def p_values(pairs: Floats, inflation: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
-    """Two-sided p-values of the means, and the means."""
-    n, means = pairs.shape[2], pairs.mean(axis=2)
-    means[:, 0] += shift
-    freedom = np.where(inflation > 1, np.maximum(1.0, n / inflation - 1), n - 1)
-    errors = pairs.std(axis=2, ddof=1) * np.sqrt(inflation / n)
-    return np.asarray(2 * special.stdtr(freedom, -np.abs(means) / errors)), means
+def _evidence(metric: Metric, boots: Mapping[int, int], logs: Floats) -> Evidence:
+    series = Series(tuple(range(1, len(logs) + 1)), tuple(logs.tolist()))
+    return Evidence(metric, Bounds(series, series, series), boots)
 
 
-def survives(p: Floats) -> tuple[npt.NDArray[np.bool_], Floats]:
-    """Return which p-values weighted Holm leaves below 5%, and its factor for each; each row is a family."""
-    ratios = p / WEIGHTS
-    order = ratios.argsort(axis=1)
-    remaining = WEIGHTS.sum() - np.cumsum(WEIGHTS[order], axis=1) + WEIGHTS[order]
-    holds = np.maximum.accumulate(np.take_along_axis(ratios, order, axis=1) * remaining, axis=1) < ALPHA
-    result, steps = np.zeros_like(holds), np.zeros_like(p)
-    np.put_along_axis(result, order, holds, axis=1)
-    np.put_along_axis(steps, order, remaining / WEIGHTS[order], axis=1)
-    return result, steps
+def differs(logs: Floats, boots: int = 1, shift: float = 0.0) -> npt.NDArray[np.bool_]:
+    """Return which comparisons pages call different, shape (experiments, comparisons); `logs`: (experiments,
+    comparisons, blocks, arms).
+    """
+    return np.array([[kind in DIFFERENT for kind in judged(page, boots, shift).decide()] for page in logs])
 
 
 def characteristic(noise: Noise, blocks: int, experiments: int) -> Characteristic:
@@ -164,20 +169,35 @@ def characteristic(noise: Noise, blocks: int, experiments: int) -> Characteristi
 
 
 def _detectable(logs: Floats, boots: int) -> float:
-    low, high = 0.0, 2.0
     some = logs[: max(200, len(logs) // 4)]
-    while high - low > 5e-4:
+
+    def is_found(difference: float) -> bool:
+        return bool(differs(some, boots, -difference)[:, 0].mean() >= POWER)
+
+    low, high = 0.0, 0.02
+    while high < CEILING and not is_found(high):
+        low, high = high, min(2 * high, CEILING)
+    if high == CEILING and not is_found(high):
+        return math.inf
+    while high - low > 0.02 * high:
         middle = (low + high) / 2
-        detected = differs(some, boots, -middle)[:, 0].mean()
-        low, high = (low, middle) if detected >= 0.8 else (middle, high)
+        low, high = (low, middle) if is_found(middle) else (middle, high)
     return float(np.expm1(high))
 
 
+def seen_text(detectable: float | None) -> str:
+    """The smallest difference found, in percent."""
+    if detectable is None:
+        return "–"
+    return f"none below {100 * math.expm1(CEILING):.0f}%" if math.isinf(detectable) else f"{100 * detectable:.1f}%"
+
+
 def characteristics(experiments: int) -> Iterator[Characteristic]:
-    """Every kind of noise at every number of blocks."""
+    """Every kind of noise at every number of blocks that its boots leave at least one to each."""
     for noise in Noise:
         for blocks in BLOCKS:
-            yield characteristic(noise, blocks, experiments)
+            if noise is not Noise.BOOTS or blocks >= BOOTS:
+                yield characteristic(noise, blocks, experiments)
 
 
 def table(rows: list[Characteristic]) -> str:
@@ -186,10 +206,12 @@ def table(rows: list[Characteristic]) -> str:
     lines = [f"| noise | {head} |", "|---|" + "---|" * len(BLOCKS)]
     for noise in Noise:
         cells = []
-        for row in rows:
-            if row.noise is noise:
-                seen = "–" if row.detectable is None else f"{100 * row.detectable:.1f}%"
-                cells.append(f"{100 * row.false_alarms:.1f}%, {seen}")
+        for blocks in BLOCKS:
+            row = next((each for each in rows if (each.noise, each.blocks) == (noise, blocks)), None)
+            if row is None:
+                cells.append("")
+            else:
+                cells.append(f"{100 * row.false_alarms:.1f}%, {seen_text(row.detectable)}")
         lines.append(f"| {noise} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -202,15 +224,42 @@ def chart(rows: list[Characteristic]) -> Figure:
         of_noise = [row for row in rows if row.noise is noise]
         blocks = [row.blocks for row in of_noise]
         alarms.plot(blocks, [100 * row.false_alarms for row in of_noise], marker="o", ms=4, label=str(noise))
-        points = [(row.blocks, 100 * row.detectable) for row in of_noise if row.detectable is not None]
+        points = [
+            (row.blocks, 100 * row.detectable) for row in of_noise
+            if row.detectable is not None and math.isfinite(row.detectable)
+        ]  # fmt: skip
         seen.plot([b for b, _ in points], [d for _, d in points], marker="o", ms=4)
     alarms.axhline(100 * ALPHA, color="black", lw=0.8, ls="--")
     alarms.set(ylabel="pages with a wrong difference, %", yscale="log")
-    seen.set(ylabel="smallest difference found with 80% power, %", ylim=(0, None))
+    seen.set(ylabel="smallest difference found with 80% power, %", yscale="log")
     for axes in (alarms, seen):
         axes.set(xlabel="blocks", xticks=BLOCKS)
     alarms.legend(fontsize=8)
     return figure
+
+
+def missed_table(pages: int) -> str:
+    """A Markdown table: how often pages miss a difference of one throughput, at MISSED_BLOCKS blocks."""
+    lines = ["| difference | " + " | ".join(f"noise {100 * cv:.0f}%" for cv in MISSED_NOISE) + " |"]
+    lines.append("|---|" + "---|" * len(MISSED_NOISE))
+    for noise in (Noise.NORMAL, Noise.AUTOCORRELATED, Noise.PERSISTENT):
+        for factor in MISSED:
+            cells = []
+            for cv in MISSED_NOISE:
+                rng = np.random.default_rng([int(factor), int(1000 * cv), list(Noise).index(noise)])
+                shares = [
+                    1 - differs(trials(rng, noise, pages, blocks, cv), shift=-math.log(factor))[:, 0].mean()
+                    for blocks in MISSED_BLOCKS
+                ]  # fmt: skip
+                cells.append(" / ".join(f"{100 * share:.2f}%" for share in shares))
+            lines.append(f"| {factor:g}x, {noise} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def seconds_of(blocks: int, comparisons: int = 12) -> float:
+    """CPU seconds to judge a page of this many blocks, all its figures among them."""
+    logs = np.random.default_rng(1).normal(0, CV, (comparisons, blocks, 3))
+    return timed(judged(logs).judge)[1]
 
 
 def write(rows: list[Characteristic], folder: Path = FOLDER) -> None:
@@ -228,10 +277,16 @@ def write(rows: list[Characteristic], folder: Path = FOLDER) -> None:
 
 def main() -> None:
     """Simulate, print, write."""
+    pages = int(sys.argv[1]) if len(sys.argv) > 1 else EXPERIMENTS
+    for blocks in (100, 1000):
+        print(f"12 comparisons of {blocks} blocks are judged in {seconds_of(blocks):.2f} s", flush=True)
+    missed = missed_table(pages)
+    print(missed, flush=True)
+    write_measured(FOLDER / "statistics.md", "differences missed", missed)
     rows = []
-    for row in characteristics(int(sys.argv[1]) if len(sys.argv) > 1 else EXPERIMENTS):
-        seen = "" if row.detectable is None else f", finds {100 * row.detectable:.1f}%"
-        print(f"{row.noise}, {row.blocks} blocks: {100 * row.false_alarms:.1f}% wrong pages{seen}", flush=True)
+    for row in characteristics(pages):
+        seen = seen_text(row.detectable)
+        print(f"{row.noise}, {row.blocks} blocks: {100 * row.false_alarms:.1f}% wrong pages, finds {seen}", flush=True)
         rows.append(row)
     write(rows)
 

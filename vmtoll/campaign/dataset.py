@@ -1,9 +1,9 @@
 """A dataset of many runs, asked in SQL. DuckDB reads the files in place and keeps to its memory limit.
 
-SQL adds up and does not judge. The pairing is that of vmtoll.analysis.pairs: last attempts, within a block of a run.
+SQL adds up and does not judge. What a run's own analysis found is in its tables `verdicts` and `effects`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,75 +11,72 @@ import duckdb
 import pandas as pd
 
 from vmtoll.analysis.percentiles import connect, ranked
-from vmtoll.analysis.statistics import fewest_requests
 from vmtoll.files import first_line
-from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.errors import LoadError
-from vmtoll.model.finding import Code, Role
+from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
-from vmtoll.model.metric import METRICS, Loop, Metric
-from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
+from vmtoll.model.metric import METRICS, Metric
+from vmtoll.model.trial import Accelerator, Arm, Scenario
+from vmtoll.model.verdict import Because, Doubt, Kind
+from vmtoll.model.verdict_columns import doubts_of
 
 HIVE = ("campaign", "testbed", "experiment")  # the folders' names, in order
-BATCH = 200  # files of trials read at once: DuckDB keeps what each says of its hundred columns
-PREFIX = {Role.PRIMARY: "", Role.CROSSCHECK: CROSSCHECK}
-FIELDS = sorted(
-    prefix + name
-    for name in {name for metric in METRICS.values() for name in (metric.field, metric.guest_field) if name}
-    | {"transactions", "requests"}
-    for prefix in PREFIX.values()
-)
-
+BATCH = 200  # files of a table read at once: DuckDB keeps what each says of its hundred columns
 # A struct, because nulls within one are equal to each other: a load without guests is a load.
 _SCENARIO = (
     "struct_pack(server := server, workload := workload, load_kind := load_kind, load_value := load_value, "
     "load_guests := load_guests, neighbour_kind := neighbour_kind, neighbour_value := neighbour_value)"
 )
-_TRIALS = """
+# What is kept in memory of each table. All attempts of a trial are in one file.
+_KEPT = {
+    "trials": """
 SELECT testbed, experiment, {scenario} AS scenario, run_id, block, "order", attempt, environment, replicate,
-       accelerator, coalesce(hardware, 'unknown') AS hardware, validity, tool, crosscheck_tool, {figures},
-       string_split(coalesce(findings, ''), ' ') AS codes
-FROM (SELECT * FROM {source} UNION ALL BY NAME SELECT {none} WHERE false)
+       accelerator, hardware, validity
+FROM {source}
 QUALIFY row_number() OVER (PARTITION BY testbed, experiment, run_id, block, "order" ORDER BY attempt DESC) = 1
-"""
-_FIGURES = """
-SELECT testbed, experiment, scenario, run_id, block, environment, replicate, accelerator, hardware,
-       '{metric}' AS metric, '{role}' AS role, "{tool}" AS tool, ln({value}) AS log,
-       list_has_any(codes, {client}) AS client,
-       list_has_any(codes, {link}) AS link
-FROM trials
-WHERE validity <> 'invalid' AND {loops} AND {value} > 0 AND coalesce({requests}, {fewest}) >= {fewest}
-"""
-# ln is taken of each figure, so that the difference of two logs is the log of their ratio.
-# A control is compared with the first replicate of its own environment; between environments replicates are averaged.
-_EFFECTS = """
-WITH figures AS ({figures}),
-sides AS (
-    SELECT *, replicate AS measured FROM figures
-    UNION ALL BY NAME
-    SELECT testbed, experiment, scenario, run_id, block, environment, 1 AS replicate, 0 AS measured, accelerator,
-           hardware, metric, role, any_value(tool) AS tool, avg(log) AS log, bool_or(client) AS client,
-           bool_or(link) AS link
-    FROM figures GROUP BY ALL
-)
-SELECT testbed, experiment, scenario, other.environment, other.replicate, other.accelerator, other.hardware,
-       metric, role, any_value(other.tool) AS tool, count(*) AS blocks,
-       avg(other.log - base.log) AS mean, stddev_samp(other.log - base.log) AS sd,
-       count(*) FILTER (WHERE base.client OR base.link) AS limited_baseline,
-       count(*) FILTER (WHERE other.client OR other.link) AS limited_compared,
-       bool_or(base.client OR other.client) AS by_client, bool_or(base.link OR other.link) AS by_link
-FROM sides AS base JOIN sides AS other USING (testbed, experiment, scenario, run_id, block, metric, role)
-WHERE (base.measured = 0 AND other.measured = 0 AND base.environment = '{metal}' AND other.environment <> '{metal}')
-      OR (base.measured = 1 AND other.measured > 1 AND base.environment = other.environment)
+""",
+    "verdicts": """
+SELECT testbed, experiment, {scenario} AS scenario, compared AS environment, accelerator, hardware, metric, role,
+       measured_by, kind, because, ratio, low, high, level, mean_low, mean_high, standard_error, widened, noise_floor,
+       open_low, open_high, doubts, blocks, baseline_used, baseline_limited, compared_used, compared_limited
+FROM {source} WHERE step IS NULL
+""",
+    "effects": """
+SELECT testbed, experiment, {scenario} AS scenario, baseline AS environment, accelerator, hardware, metric, mid
+FROM {source} WHERE compared = baseline || '#2'
+""",
+}
+# Of several runs on a test bed each counts by its blocks, and none has an interval for all of them.
+_BEDS = """
+SELECT testbed, experiment, scenario, environment, accelerator, hardware, metric,
+       if(count(DISTINCT role) = 1, any_value(role), NULL) AS role,
+       coalesce(string_agg(DISTINCT measured_by, ', ' ORDER BY measured_by), '') AS tool,
+       sum(blocks)::BIGINT AS blocks,
+       sum(blocks * ln(ratio)) / sum(blocks) AS mid,
+       sum(weight * ln(mean_low)) / sum(weight) FILTER (mean_low IS NOT NULL) AS low,
+       sum(weight * ln(mean_high)) / sum(weight) FILTER (mean_high IS NOT NULL) AS high,
+       if(bool_or(blocks > 0 AND standard_error IS NULL), NULL,
+          sqrt(sum(pow(blocks * standard_error, 2))) / sum(blocks)) AS error,
+       sum(weight * ln(1 + widened)) / sum(weight) AS widened, ln(1 + max(noise_floor)) AS noise,
+       bool_or(open_low) AS open_low, bool_or(open_high) AS open_high,
+       sum(baseline_limited)::BIGINT AS limited_baseline, sum(compared_limited)::BIGINT AS limited_compared,
+       coalesce(string_agg(doubts, ' '), '') AS doubts, count(*) AS runs,
+       bool_and(baseline_used = baseline_limited OR compared_used = compared_limited) AS all_limited,
+       if(count(*) = 1, any_value(kind), NULL) AS kind, min(because) AS because,
+       if(count(*) = 1, any_value(verdicts.low), NULL) AS interval_low,
+       if(count(*) = 1, any_value(verdicts.high), NULL) AS interval_high,
+       if(count(*) = 1, any_value(level), NULL) AS level
+FROM (SELECT *, greatest(blocks, 1) AS weight FROM verdicts) AS verdicts
 GROUP BY ALL
 ORDER BY ALL
 """
-_LOOPS = {
-    (Loop.CLOSED,): "scenario.load_kind = 'closed'",
-    (Loop.OPEN,): "scenario.load_kind <> 'closed'",
-    (Loop.CLOSED, Loop.OPEN): "true",
-}
+_CONTROLS = """
+SELECT testbed, experiment, scenario, environment, accelerator, hardware, metric, avg(ln(mid)) AS mid
+FROM effects
+GROUP BY ALL
+ORDER BY ALL
+"""
 _COUNTS = """
 SELECT testbed, experiment, count(DISTINCT run_id) AS runs, count(DISTINCT run_id || ' ' || block) AS blocks,
        count(*) FILTER (WHERE validity = 'valid') AS valid, count(*) FILTER (WHERE validity = 'suspect') AS suspect,
@@ -100,10 +97,15 @@ ORDER BY ALL
 
 @dataclass(frozen=True)
 class BedFigures:
-    """One metric of an arm on one test bed, by one measurement: sums over its blocks.
+    """One metric of an arm on one test bed, by the verdicts of its runs.
 
-    `mean`, `sd`: of the log ratios compared ÷ baseline; a control's baseline is the first replicate of its own
-    environment. `limited_…`: client-limited or link-limited trials of each side; `by_…`: which of them did.
+    `mid`: the mean log ratio, compared ÷ baseline; `low`, `high`: as far as findings and lost trials allow; None where
+    no block has one. `error`: the standard error of `mid`; `widened`: the part of `low` and `high` that is due to the
+    test bed's own A/A controls; `noise`: the largest log ratio of two of their trials in a block. `open_…`: a natural
+    limit made that end. `limited_…`: client-limited or link-limited trials; `all_limited`: those of a side all are.
+
+    `doubts`: of all `runs`. `kind`, `interval_…` (ratios), `level` (1 − confidence): of the only run; None where the
+    test bed has several.
     """
 
     testbed: str
@@ -113,15 +115,41 @@ class BedFigures:
     accelerator: Accelerator
     hardware: Hardware
     metric: Metric
-    role: Role
+    role: Role | None
     tool: str
     blocks: int
-    mean: float
-    sd: float | None
-    limited_baseline: int
-    limited_compared: int
-    by_client: bool
-    by_link: bool
+    mid: float | None
+    low: float | None
+    high: float | None
+    error: float | None
+    widened: float = 0.0
+    noise: float | None = None
+    open_low: bool = False
+    open_high: bool = False
+    limited_baseline: int = 0
+    limited_compared: int = 0
+    all_limited: bool = False
+    doubts: tuple[Doubt, ...] = ()
+    runs: int = 1
+    kind: Kind | None = None
+    because: Because | None = None
+    interval_low: float | None = None
+    interval_high: float | None = None
+    level: float | None = None
+
+
+@dataclass(frozen=True)
+class BedControl:
+    """One A/A control of a test bed in one metric; `mid`: the mean log ratio of its second trials and its first."""
+
+    testbed: str
+    experiment: str
+    scenario: Scenario
+    arm: Arm
+    accelerator: Accelerator
+    hardware: Hardware
+    metric: Metric
+    mid: float
 
 
 @dataclass(frozen=True)
@@ -177,15 +205,16 @@ class Latency:
 
 
 class Dataset:
-    """One campaign of a dataset at a folder or a URL; `database` holds its last attempts as `trials`."""
+    """One campaign of a dataset at a folder or a URL; `database` holds what _KEPT says of its tables."""
 
     def __init__(self, location: str, campaign: str | None, memory_mb: int) -> None:
-        """Find the campaign and read its trials. Raises LoadError."""
+        """Find the campaign and read its tables. Raises LoadError."""
         self.location = location.rstrip("/")
         self.database = connect(memory_mb)
         try:
             self.campaign = campaign or self._only()
-            self._read_trials()
+            for table, query in _KEPT.items():
+                self._keep(table, query)
         except (duckdb.Error, LoadError) as error:
             self.database.close()
             raise LoadError(f"{location}: {first_line(error)}") from error
@@ -197,20 +226,21 @@ class Dataset:
         self.database.close()
 
     def effects(self) -> list[BedFigures]:
-        """Figures of each test bed for each arm, by metric and role."""
-        figures = " UNION ALL ".join(_figures(metric, role) for metric in METRICS.values() for role in Role)
+        """Figures of each test bed for each guest and metric."""
         return [
             BedFigures(
-                scenario=_scenario(row.pop("scenario")),
-                arm=Arm(row.pop("environment"), row.pop("replicate")),
-                accelerator=Accelerator(row.pop("accelerator")),
-                hardware=Hardware(row.pop("hardware")),
-                metric=METRICS[row.pop("metric")],
-                role=Role(row.pop("role")),
-                **row,
+                role=Role(role) if (role := row.pop("role")) else None,
+                kind=Kind(kind) if (kind := row.pop("kind")) else None,
+                doubts=tuple(doubts_of(row.pop("doubts"))),
+                because=Because(because) if (because := row.pop("because")) else None,
+                **_typed(row),
             )
-            for row in self._rows(_EFFECTS.format(figures=figures, metal=METAL))
+            for row in self._rows(_BEDS)
         ]
+
+    def controls(self) -> list[BedControl]:
+        """Figures of each test bed's A/A controls."""
+        return [BedControl(**_typed(row)) for row in self._rows(_CONTROLS)]
 
     def counts(self) -> list[BedTrials]:
         return [BedTrials(**row) for row in self._rows(_COUNTS)]
@@ -239,19 +269,23 @@ class Dataset:
         columns = [column[0] for column in result.description or ()]
         yield from (dict(zip(columns, row, strict=True)) for row in result.fetchall())
 
-    def _read_trials(self) -> None:
-        """Make the table `trials`: last attempts. All attempts of a trial are in one file. Raises LoadError."""
-        listed = self.database.execute(f"SELECT file FROM glob({self._files('trials', self.campaign)}) ORDER BY file")
-        files = [_quoted(str(file)) for (file,) in listed.fetchall()]
-        if not files:
+    def _keep(self, table: str, query: str) -> None:
+        """Make the table that the query keeps of one in the files. Raises LoadError where a run lacks it."""
+        runs, here = self._listed("trials"), set(self._listed(table))
+        if not runs:
             raise LoadError(f"no campaign {self.campaign} here; choose another --campaign")
-        # For a file older than a column.
-        none = ", ".join(["NULL::VARCHAR AS hardware", *(f'NULL::DOUBLE AS "{name}"' for name in FIELDS)])
-        figures = ", ".join(f'"{name}"' for name in FIELDS)
+        files = [file.replace("/trials/campaign=", f"/{table}/campaign=") for file in runs]
+        if without := next((run for run, file in zip(runs, files, strict=True) if file not in here), None):
+            name = without.removeprefix(f"{self.location}/")
+            raise LoadError(f"{name} has no table {table}; write that run again with `vmtoll partition`")
         for first in range(0, len(files), BATCH):
-            source = _read("[" + ", ".join(files[first : first + BATCH]) + "]")
-            query = _TRIALS.format(scenario=_SCENARIO, source=source, figures=figures, none=none)
-            self.database.execute(("INSERT INTO trials " if first else "CREATE TEMP TABLE trials AS ") + query)
+            source = _read("[" + ", ".join(map(_quoted, files[first : first + BATCH])) + "]")
+            rows = query.format(scenario=_SCENARIO, source=source)
+            self.database.execute((f"INSERT INTO {table} " if first else f"CREATE TEMP TABLE {table} AS ") + rows)
+
+    def _listed(self, table: str) -> list[str]:
+        files = self.database.execute(f"SELECT file FROM glob({self._files(table, self.campaign)}) ORDER BY file")
+        return [str(file) for (file,) in files.fetchall()]
 
     def _only(self) -> str:
         """The campaign of a dataset that holds one. Raises LoadError."""
@@ -272,25 +306,15 @@ class Dataset:
         return _quoted(f"{self.location}/{table}/campaign={campaign}/testbed=*/experiment=*/*.parquet")
 
 
-def _figures(metric: Metric, role: Role) -> str:
-    prefix, guest_field = PREFIX[role], metric.guest_field or metric.field
-    link = metric.limits & {Code.LINK_BOUND}  # of both measurements: the column `findings` does not say whose
-    client = [code if role is Role.PRIMARY else f"{code}@{role}" for code in sorted(metric.limits - link)]
-    return _FIGURES.format(
-        metric=metric.name,
-        role=role.value,
-        tool=f"{prefix}tool",
-        value=f'if(environment = \'{METAL}\', "{prefix}{metric.field}", "{prefix}{guest_field}")',
-        client=_texts(client),
-        link=_texts(sorted(link)),
-        loops=_LOOPS[metric.loops],
-        requests=f'coalesce("{prefix}transactions", "{prefix}requests")',
-        fewest=fewest_requests(metric.percentile) if metric.percentile else 0,
-    )
-
-
-def _texts(texts: Sequence[str]) -> str:
-    return f"[{', '.join(_quoted(text) for text in texts)}]::VARCHAR[]"
+def _typed(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row says of a comparison as the model has it."""
+    return row | {
+        "scenario": _scenario(row["scenario"]),
+        "arm": Arm(row.pop("environment")),
+        "accelerator": Accelerator(row["accelerator"]),
+        "hardware": Hardware(row["hardware"]),
+        "metric": METRICS[row["metric"]],
+    }
 
 
 def _scenario(row: dict[str, Any]) -> Scenario:

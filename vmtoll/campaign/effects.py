@@ -1,17 +1,15 @@
 """Combine the effects of test beds into that of the campaign. The test bed is the sample, as the trial is in a run.
 
-A test bed's effect is its mean over blocks; the campaign's is the plain mean of its test beds' with Student's interval
-over test beds. It needs no model of the blocks within a test bed: their noise is part of the spread between the means.
-Weights (DerSimonian and Laird 1986) would gain little where all test beds run one plan, and their interval is too short
-with few test beds (IntHout, Ioannidis and Borm 2014). How far hosts of a kind really differ is the spread of the means
-less what their own standard errors explain (Hedges and Olkin 1985, section 9.3): `between_sd`. The prediction interval
-is that of one more mean, t(k − 1) · s · √(1 + 1/k) with the spread s of the k means: it has the noise of a further test
-bed's own blocks in it. The usual one (Higgins, Thompson and Spiegelhalter 2009) takes `between_sd` instead, which ends
-at zero: it held 86% of new hosts at ten test beds where it should hold 95 (Nagashima, Noma and Furukawa 2019 find the
-same).
-
-A test bed whose slower side was mostly limited by the client or the link has no effect to add: it is refused by itself
-and shown, not averaged into a share of all trials.
+A test bed's effect is that of its run, as the run's own analysis estimates it; the campaign's is the plain mean of its
+test beds' with Student's interval over test beds. As in a run, three series are judged: what the test beds measured,
+and as low and as high as findings and lost trials allow. Every test bed counts in them. It needs no model of the blocks
+within a test bed: their noise is part of the spread between the means. Weights (DerSimonian and Laird 1986) would gain
+little where all test beds run one plan, and their interval is too short with few test beds (IntHout, Ioannidis and Borm
+2014). How far hosts of a kind really differ is the spread of the means less what their own standard errors explain
+(Hedges and Olkin 1985, section 9.3): `between_sd`. The prediction interval is that of one more mean,
+t(k − 1) · s · √(1 + 1/k) with the spread s of the k means: it has the noise of a further test bed's own blocks in it.
+The usual one (Higgins, Thompson and Spiegelhalter 2009) takes `between_sd` instead, which ends at zero: it held 86% of
+new hosts at ten test beds where it should hold 95 (Nagashima, Noma and Furukawa 2019 find the same).
 """
 
 import math
@@ -22,15 +20,18 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from vmtoll.analysis.judge import MIN_TEST_BEDS, Evidence, Judgement, in_ratio, judge, p_values, test
-from vmtoll.analysis.pairs import Control, less_limited, noisiest
-from vmtoll.analysis.statistics import Interval, Paired, Tested, half_width, noise_floor, paired
-from vmtoll.campaign.dataset import BedFigures, BedTrials, Dataset, Latency, Machines
-from vmtoll.model.finding import Role
+from vmtoll.analysis.judge import Evidence, Judgement, Page, in_ratio, widening
+from vmtoll.analysis.judged import ratio_fields
+from vmtoll.analysis.pairs import Bounds
+from vmtoll.campaign.dataset import BedControl, BedFigures, BedTrials, Dataset, Latency, Machines
+from vmtoll.model.finding import Code, Role
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.metric import LATENCY_P99, METRICS, THROUGHPUT, loop_of
-from vmtoll.model.trial import METAL, Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Because, Estimate, Limit, SideCounts, Verdict
+from vmtoll.model.metric import METRICS, Loop, loop_of
+from vmtoll.model.trial import Accelerator, Arm, Scenario
+from vmtoll.model.verdict import Because, Cause, Doubt, Estimate, Kind, SideCounts, Verdict
+from vmtoll.statistics.series import Series
+from vmtoll.statistics.student import Interval, Mean, half_width, mean_of
+from vmtoll.statistics.thresholds import MIN_TEST_BEDS
 
 MEMORY_MB = 1000
 MARGIN = 0.02
@@ -38,15 +39,23 @@ MARGIN = 0.02
 
 @dataclass(frozen=True)
 class BedEffect:
-    """The effect on one test bed, with the interval over its own blocks; `limited`: client-limited or
-    link-limited trials; `refused`: why it is left out of the campaign's effect, None where it is in.
+    """The effect on one test bed: that of its run. `estimate`: with the interval that decided there, whose level is
+    `confidence`; without one of several runs. `mean_low`, `mean_high`: as far as findings and lost trials allow;
+    `limited`: client-limited or link-limited trials; `role`, `tool`: whose figures its run compared; `kind`: of the
+    only run; `because`: why it has no figure, or is undecided.
     """
 
     testbed: str
     blocks: int
     limited: int
-    estimate: Estimate
-    refused: Because | None = None
+    role: Role | None
+    tool: str
+    estimate: Estimate | None = None
+    confidence: float | None = None
+    mean_low: float | None = None
+    mean_high: float | None = None
+    kind: Kind | None = None
+    because: Because | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +109,7 @@ def campaign_figures(
     where the dataset has one; `memory_mb`: what DuckDB may hold before it writes to the temporary folder.
     """
     with Dataset(location, name, memory_mb) as dataset:
-        effects = across(dataset.effects(), margin)
+        effects = across(dataset.effects(), dataset.controls(), margin)
         kinds = {effect.hardware for effect in effects if effect.accelerator is Accelerator.KVM}
         return Figures(
             campaign=dataset.campaign,
@@ -115,24 +124,25 @@ def campaign_figures(
 
 
 Compared = tuple[str, Scenario, Arm, Accelerator, Hardware]
+Controlled = tuple[str, str, Loop]  # an experiment's figure under a kind of loop
 Beds = Sequence[BedFigures]
 
 
-def across(rows: Iterable[BedFigures], margin: float) -> list[Effect]:
+def across(rows: Iterable[BedFigures], controls: Iterable[BedControl], margin: float) -> list[Effect]:
     """One effect per experiment, scenario, guest and metric; Holm corrects within an experiment's metric.
 
     Guests of different accelerators, or on different kinds of hardware, are never pooled.
     """
     listed = sorted(rows, key=lambda row: (row.experiment, list(METRICS).index(row.metric.name)))
-    roles = _roles(listed)
+    apart = _widening(controls)
     return [
         effect
         for _, family in groupby(listed, key=lambda row: (row.experiment, row.metric.name))
-        for effect in _family(list(family), roles, margin)
+        for effect in _family(list(family), apart, margin)
     ]
 
 
-def _compared(row: BedFigures) -> Compared:
+def _compared(row: BedFigures | BedControl) -> Compared:
     return row.experiment, row.scenario, row.arm, row.accelerator, row.hardware
 
 
@@ -140,129 +150,75 @@ def _order(row: BedFigures) -> tuple[Any, ...]:
     return row.experiment, row.scenario.sort_key, str(row.arm), row.accelerator, row.hardware
 
 
-def _grouped(rows: Beds) -> dict[Compared, list[BedFigures]]:
+def _widening(controls: Iterable[BedControl]) -> dict[Controlled, float]:
+    """By how much an experiment's A/A controls differ from themselves for sure over test beds; logs. Each experiment's
+    are a family, as those of a run.
+    """
+    apart: dict[Controlled, float] = {}
+    by_experiment = sorted(controls, key=lambda control: control.experiment)
+    for experiment, listed in groupby(by_experiment, key=lambda control: control.experiment):
+        groups: dict[tuple[Compared, str], list[BedControl]] = {}
+        for control in listed:
+            groups.setdefault((_compared(control), control.metric.name), []).append(control)
+        evidence = [_independent(members[0], _series([bed.mid for bed in members])) for members in groups.values()]
+        for members, beyond in zip(groups.values(), widening(evidence), strict=True):
+            key = experiment, members[0].metric.name, loop_of(members[0].scenario.load)
+            apart[key] = max(beyond, apart.get(key, 0.0))
+    return apart
+
+
+def _independent(row: BedControl, mid: Series) -> Evidence:
+    return Evidence(row.metric, Bounds(mid, mid, mid), fewest=(MIN_TEST_BEDS, MIN_TEST_BEDS), independent=True)
+
+
+def _series(values: Sequence[float | None], sign: int = 1) -> Series:
+    """Advantages by test bed; those without a figure are left out."""
+    known = {bed: sign * value for bed, value in enumerate(values, start=1) if value is not None}
+    return Series(tuple(known), tuple(known.values()))
+
+
+def _family(rows: Beds, apart: Mapping[Controlled, float], margin: float) -> list[Effect]:
+    """One metric of an experiment: every scenario on every guest."""
     groups: dict[Compared, list[BedFigures]] = {}
     for row in sorted(rows, key=_order):
         groups.setdefault(_compared(row), []).append(row)
-    return groups
-
-
-def _roles(rows: Beds) -> dict[Compared, Role]:
-    """Roles whose figures count, on all test beds alike: the cross-check's where the primary was limited more."""
-    roles = {}
-    for compared, figures in _grouped([row for row in rows if row.metric is THROUGHPUT]).items():
-        primary, crosscheck = ([row for row in figures if row.role is role] for role in Role)
-        roles[compared] = less_limited(_pairs(primary), _pairs(crosscheck))
-    return roles
-
-
-def _pairs(rows: Beds) -> tuple[int, int]:
-    """The pairs of a measurement, and how many of their trials are client-limited or link-limited."""
-    return sum(row.blocks for row in rows), sum(map(_limited, rows))
-
-
-def _limited(row: BedFigures) -> int:
-    return row.limited_baseline + row.limited_compared
-
-
-def _family(rows: Beds, roles: Mapping[Compared, Role], margin: float) -> list[Effect]:
-    """One metric of an experiment: every scenario on every guest."""
-    groups = {
-        compared: _measured(figures, roles.get(compared, Role.PRIMARY))
-        for compared, figures in _grouped([row for row in rows if not row.arm.is_control]).items()
-    }
-    groups = {compared: figures for compared, figures in groups.items() if figures}
-    evidence = [_evidence(figures, rows) for figures in groups.values()]
-    tests = test(evidence, margin)
+    evidence = [_evidence(figures, apart) for figures in groups.values()]
+    page = Page(evidence, margin)
     return [
-        _effect(compared, figures, rows, item, judge(item, tested, margin), tested, len(groups), margin)
-        for (compared, figures), item, tested in zip(groups.items(), evidence, tests, strict=True)
+        _effect(compared, figures, item, judgement, page)
+        for (compared, figures), item, judgement in zip(groups.items(), evidence, page.judge(), strict=True)
     ]
 
 
-def _measured(rows: Beds, role: Role) -> list[BedFigures]:
-    """The rows of one measurement; service times are the cross-check's where it logs them."""
-    logged = {row.role for row in rows}
-    if rows[0].metric is LATENCY_P99:
-        role = Role.CROSSCHECK if Role.CROSSCHECK in logged else Role.PRIMARY
-    return [row for row in rows if row.role is role]
-
-
-def _evidence(figures: Beds, rows: Beds) -> Evidence:
-    """Evidence of the test beds that are not refused; where all are, of all, so that the judge says why."""
-    used, first = _accepted(figures), figures[0]
-    blocks = sum(row.blocks for row in used)
-    limited = [sum(getattr(row, side) for row in used) / blocks for side in ("limited_baseline", "limited_compared")]
-    control = _control(first, rows)
+def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
+    """The series over test beds. Test beds that widened their own figures for a control are widened by what that leaves
+    of the campaign's.
+    """
+    first = figures[0]
+    sign = 1 if first.metric.higher_is_better else -1
+    low, mid, high = (_series([getattr(row, name) for row in figures], sign) for name in ("low", "mid", "high")[::sign])
+    key = first.experiment, first.metric.name, loop_of(first.scenario.load)
+    own = math.fsum(row.widened for row in figures) / len(figures)
+    beyond = max(0.0, apart.get(key, 0.0) - own)
+    open_low, open_high = any(row.open_low for row in figures), any(row.open_high for row in figures)
     return Evidence(
         first.metric,
-        paired([row.mean for row in used]),
-        control.same if control else None,
-        (limited[0], limited[1]),
-        void=(limited[0], limited[1]),
-        minimum=MIN_TEST_BEDS,
-        whole_slower_side=min(limited) <= 0.5 and all(map(_refusal, used)),
+        Bounds(low, mid, high).widened(beyond),
+        noise=max((row.noise for row in figures if row.noise is not None), default=None),
+        apart=own + beyond,
+        limited=all(row.all_limited for row in figures),
+        capped=(open_low, open_high) if sign > 0 else (open_high, open_low),
+        excluded=None if low.n or high.n else first.because or Because.NO_FIGURE,
+        fewest=(MIN_TEST_BEDS, MIN_TEST_BEDS),
+        independent=True,
     )
 
 
-def _accepted(figures: Beds) -> Beds:
-    return [row for row in figures if not _refusal(row)] or figures
-
-
-def _refusal(row: BedFigures) -> Because | None:
-    """Reason why the figures of one test bed decide nothing, by the rule of a run whose slower side was mostly limited.
-    Of a tail, a late client counts like any other limit: the delay of each trial is not in the dataset.
-    """
-    limited = (row.limited_baseline / row.blocks, row.limited_compared / row.blocks)
-    return Evidence(row.metric, paired([row.mean]), limited=limited, void=limited, whole_slower_side=True).refusal
-
-
-def _control(row: BedFigures, rows: Beds) -> Control | None:
-    """The A/A controls of the environment with the higher noise floor. They are of the scenario, else of other servers
-    under the same load, else of the same kind of loop, as in a run.
-    """
-    return noisiest(_control_of(environment, row, rows) for environment in (METAL, row.arm.environment))
-
-
-def _control_of(environment: str, row: BedFigures, rows: Beds) -> Control | None:
-    target = row.scenario
-    means: dict[Scenario, list[float]] = {}
-    for bed in rows:
-        if (bed.role, bed.arm) == (row.role, Arm(environment, 2)) and (
-            environment == METAL or (bed.accelerator, bed.hardware) == (row.accelerator, row.hardware)
-        ):
-            means.setdefault(bed.scenario, []).append(bed.mean)
-    pairs = {scenario: same for scenario, logs in means.items() if (same := paired(logs)).t}
-    for near in (
-        lambda other: other == target,
-        lambda other: (other.workload, other.load) == (target.workload, target.load),
-        lambda other: loop_of(other.load) is loop_of(target.load),
-    ):
-        controls = [
-            Control(same, Arm(environment, 2), None if scenario == target else scenario.server)
-            for scenario, same in pairs.items()
-            if near(scenario)
-        ]
-        if controls:
-            return noisiest(controls)
-    return None
-
-
-def _effect(
-    compared: Compared,
-    figures: Beds,
-    rows: Beds,
-    evidence: Evidence,
-    judgement: Judgement,
-    tested: Tested | None,
-    family: int,
-    margin: float,
-) -> Effect:
+def _effect(compared: Compared, figures: Beds, evidence: Evidence, judgement: Judgement, page: Page) -> Effect:
     experiment, scenario, arm, accelerator, hardware = compared
-    effect, floor = evidence.effect, noise_floor(evidence.same)
-    assert effect is not None
-    used, control = _accepted(figures), _control(figures[0], rows)
-    by = {Limit.CLIENT: any(row.by_client for row in figures), Limit.LINK: any(row.by_link for row in figures)}
+    logs = [row.mid for row in figures if row.mid is not None]
+    mean = mean_of(logs) if logs else None
+    roles, tools = {row.role for row in figures}, dict.fromkeys(row.tool for row in figures if row.tool)
     return Effect(
         experiment=experiment,
         scenario=scenario,
@@ -271,46 +227,58 @@ def _effect(
         hardware=hardware,
         verdict=Verdict(
             metric=evidence.metric,
-            role=figures[0].role,
-            tool=figures[0].tool,
-            estimate=in_ratio(effect.mean, effect.t),
-            limited_by=tuple(limit for limit, applies in by.items() if applies),
-            blocks=effect.n,
-            margin=margin,
-            noise_floor=None if floor is None else math.expm1(floor),
-            noise_floor_server=control.server if control else None,
-            noise_floor_arm=control.arm if control else None,
-            tests=p_values(effect, tested, family),
+            role=roles.pop() if len(roles) == 1 else None,
+            tool=", ".join(tools),
             baseline=SideCounts(limited=sum(row.limited_baseline for row in figures)),
             compared=SideCounts(limited=sum(row.limited_compared for row in figures)),
-            **vars(judgement),
+            doubts=_doubts(figures),
+            **ratio_fields(evidence, judgement, page),
         ),
-        blocks=sum(row.blocks for row in used),
-        between_sd=_between_sd(effect, used),
-        prediction=_prediction(effect),
-        by_testbed=tuple(_on_testbed(row) for row in figures),
+        blocks=sum(row.blocks for row in figures),
+        between_sd=_between_sd(mean, figures),
+        prediction=_prediction(mean),
+        by_testbed=tuple(map(_on_testbed, figures)),
     )
 
 
-def _between_sd(effect: Paired, figures: Beds) -> float | None:
+def _doubts(figures: Beds) -> tuple[Doubt, ...]:
+    """The doubts of the runs, the largest first: trials added up, and the mean of what each can explain."""
+    runs = sum(row.runs for row in figures)
+    by_cause: dict[Code | Cause, list[Doubt]] = {}
+    for row in figures:
+        for doubt in row.doubts:
+            by_cause.setdefault(doubt.cause, []).append(doubt)
+    doubts = [
+        Doubt(
+            cause, sum(doubt.baseline for doubt in own), sum(doubt.compared for doubt in own),
+            math.exp(math.fsum(math.log(doubt.size) for doubt in own) / runs),
+        )
+        for cause, own in by_cause.items()
+    ]  # fmt: skip
+    return tuple(sorted(doubts, key=lambda doubt: -doubt.size))
+
+
+def _between_sd(mean: Mean | None, figures: Beds) -> float | None:
     """Standard deviation between test beds, less the standard errors of their means; log ratio."""
-    errors = [row.sd**2 / row.blocks for row in figures if row.sd is not None]
-    if effect.sd is None or len(errors) < len(figures):
+    errors = [row.error for row in figures if row.mid is not None]
+    known = [error**2 for error in errors if error is not None]
+    if mean is None or mean.sd is None or len(known) < len(errors):
         return None
-    return math.sqrt(max(0.0, effect.sd**2 - math.fsum(errors) / len(errors)))
+    return math.sqrt(max(0.0, mean.sd**2 - math.fsum(known) / len(known)))
 
 
-def _prediction(effect: Paired) -> Estimate | None:
+def _prediction(mean: Mean | None) -> Estimate | None:
     """95% prediction interval for the effect on one further test bed; from five test beds on."""
-    if effect.sd is None or effect.n < MIN_TEST_BEDS:
+    if mean is None or mean.sd is None or mean.n < MIN_TEST_BEDS:
         return None
-    half = half_width(effect.sd, effect.n) * math.sqrt(effect.n + 1)  # t · s/√n · √(n + 1) = t · s · √(1 + 1/n)
-    return in_ratio(effect.mean, Interval(effect.mean - half, effect.mean + half))
+    half = half_width(mean.sd, mean.n) * math.sqrt(mean.n + 1)  # t · s/√n · √(n + 1) = t · s · √(1 + 1/n)
+    return in_ratio(mean.mean, Interval(mean.mean - half, mean.mean + half))
 
 
 def _on_testbed(row: BedFigures) -> BedEffect:
-    interval = None
-    if row.sd is not None:
-        half = half_width(row.sd, row.blocks)
-        interval = Interval(row.mean - half, row.mean + half)
-    return BedEffect(row.testbed, row.blocks, _limited(row), in_ratio(row.mean, interval), _refusal(row))
+    low, mid, high = (None if log is None else math.exp(log) for log in (row.low, row.mid, row.high))
+    return BedEffect(
+        row.testbed, row.blocks, row.limited_baseline + row.limited_compared, row.role, row.tool,
+        None if mid is None else Estimate(mid, row.interval_low, row.interval_high),
+        None if row.level is None else 1 - row.level, low, high, row.kind, row.because,
+    )  # fmt: skip

@@ -17,11 +17,11 @@ from vmtoll.campaign.dataset import Latency
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
 from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import Accelerator
-from vmtoll.model.verdict import Kind
+from vmtoll.model.verdict import Because, Kind
 from vmtoll.report import page as pages
 from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, log_ticks, new_figure, row_axis, style
 from vmtoll.report.words import DASH, METRIC_LABELS, below_text, estimate_text, load_text, plural, verdict_text
-from vmtoll.report.words.verdicts import because_text
+from vmtoll.statistics.thresholds import MIN_TEST_BEDS
 
 HEADLINES = (THROUGHPUT.name, TAIL.name)
 MOST_ROWS = 24
@@ -45,13 +45,12 @@ def label(row: Effect | Latency) -> str:
 
 
 def text(effect: Effect) -> str:
-    """The verdict in words; what it needs more of are test beds."""
+    """The verdict in words; where a run has blocks, a campaign has test beds."""
+    guest = "the emulated guest" if effect.accelerator is Accelerator.TCG else "the guest"
     verdict = effect.verdict
-    if verdict.kind is not Kind.UNDECIDED:
-        return verdict_text(verdict, "the emulated guest" if effect.accelerator is Accelerator.TCG else "the guest")
-    if verdict.blocks_needed is None:
-        return "undecided (more test beds alone will not settle it)"
-    return f"undecided ({plural(verdict.blocks_needed, 'more test bed')} needed)"
+    if verdict.because is Because.FEW_BLOCKS:
+        return f"undecided ({plural(MIN_TEST_BEDS - verdict.blocks, 'more test bed')} needed)"
+    return verdict_text(verdict, compared=guest).replace("block", "test bed")
 
 
 def _chart(entries: Sequence[Effect]) -> Chart:
@@ -59,12 +58,11 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     figure, (axes,) = new_figure(2.2 * len(shown))
     axes.axvline(0, color=INK, lw=1.0, zorder=1)
     for row, effect in enumerate(shown):
-        beds = np.log([bed.estimate.ratio for bed in effect.by_testbed])
-        jitter = np.linspace(-0.2, 0.2, len(beds)) if len(beds) > 1 else np.zeros(1)
-        left_out = np.array([bed.refused is not None for bed in effect.by_testbed])
-        places, ring = row + jitter, {"marker": "o", "facecolors": "none", "edgecolors": GUESTS[0]}
-        axes.scatter(beds[~left_out], places[~left_out], s=20, alpha=0.8, zorder=3, **ring)  # type: ignore[arg-type]
-        axes.scatter(beds[left_out], places[left_out], s=20, color=SOFT, marker="x", zorder=3)
+        beds = np.log([bed.estimate.ratio for bed in effect.by_testbed if bed.estimate])
+        jitter = np.linspace(-0.2, 0.2, len(beds)) if len(beds) > 1 else np.zeros(len(beds))
+        axes.scatter(
+            beds, row + jitter, s=20, alpha=0.8, zorder=3, marker="o", facecolors="none", edgecolors=GUESTS[0]
+        )  # fmt: skip
         for estimate, colour, width, order in (
             (effect.prediction, SOFT, 1.0, 2),
             (effect.verdict.estimate, INK, 3.0, 4),
@@ -72,9 +70,9 @@ def _chart(entries: Sequence[Effect]) -> Chart:
             if estimate and estimate.low is not None and estimate.high is not None:
                 ends = np.log([estimate.low, estimate.high])
                 axes.plot(ends, [row + 0.32] * 2, color=colour, lw=width, zorder=order)
-        face = "none" if effect.verdict.kind is Kind.INVALID else INK
-        mean = math.log(effect.verdict.estimate.ratio) if effect.verdict.estimate else 0.0
-        axes.scatter(mean, row + 0.32, s=42, marker="D", facecolors=face, edgecolors=INK, zorder=5)
+        if effect.verdict.estimate:
+            mean = math.log(effect.verdict.estimate.ratio)
+            axes.scatter(mean, row + 0.32, s=42, marker="D", color=INK, zorder=5)
     row_axis(axes, [label(effect) for effect in shown])
     _ratio_ticks(axes)
     axes.set_xlabel("guest ÷ metal")
@@ -83,8 +81,8 @@ def _chart(entries: Sequence[Effect]) -> Chart:
         f"{label(e)}: {text(e)}, {estimate_text(e.verdict)}, {plural(e.verdict.blocks, 'test bed')}" for e in shown
     )
     caption = (
-        "Circle: a test bed; cross: one that is left out, because its slower side was limited. Diamond: "
-        "their mean; thick: its 95% interval over test beds; thin: where one further test bed lies."
+        "Circle: a test bed. Diamond: their mean; thick: its interval over test beds, as far as findings allow; "
+        "thin: where one further test bed lies."
     )
     if len(entries) > len(shown):
         caption += f" The first {len(shown)} of {len(entries)} scenarios; the table has all."
@@ -113,7 +111,7 @@ _KINDS = {
     Kind.FASTER: "the guest is faster",
     Kind.EQUIVALENT: "they are equivalent",
     Kind.UNDECIDED: "undecided",
-    Kind.INVALID: "invalid",
+    Kind.NOT_JUDGED: "not judged",
 }
 
 
@@ -130,7 +128,6 @@ def write_page(figures: Figures, output: Path) -> Path:
         experiments=list(dict.fromkeys(effect.experiment for effect in figures.effects)),
         labels={name: words.label for name, words in METRIC_LABELS.items()},
         on_testbed=_on_testbed,
-        refusal=_refusal,
         charts=[(name, chart, Markup(pages.inline_svg(chart, name))) for name, chart in draw(figures.effects)],
     )
     return pages.write(output, html)
@@ -151,11 +148,12 @@ def sentence(figures: Figures) -> str:
 
 
 def _on_testbed(effect: Effect, bed: BedEffect) -> str:
-    return estimate_text(replace(effect.verdict, bound=None), bed.estimate)
-
-
-def _refusal(effect: Effect, bed: BedEffect) -> str:
-    return because_text(replace(effect.verdict, because=bed.refused))
+    """The estimate of a test bed as that of a verdict, with the level of its interval; without one the reason."""
+    if bed.estimate is None:
+        return "no figure" if bed.because is None else bed.because.value.replace("-", " ")
+    level = "" if bed.confidence is None else f" at {100 * bed.confidence:.4g}%"
+    judged = replace(effect.verdict, estimate=bed.estimate, by_every_block=False)
+    return estimate_text(judged) + level
 
 
 def _prediction(effect: Effect) -> str:

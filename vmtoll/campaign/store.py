@@ -8,18 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vmtoll.analysis.run import Run, load_run, read_manifest
+from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import campaign_figures
 from vmtoll.campaign.page import write_page as write_html
 from vmtoll.files import replacing, write_durably
 from vmtoll.model.errors import LoadError
 from vmtoll.model.run import Manifest
+from vmtoll.model.verdict import RunAnalysis
+from vmtoll.model.verdict_columns import effect_rows, verdict_rows
 from vmtoll.publish import tables
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a campaign or a test bed: needs no escape in a path or a URL
 
 
 def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list[Path]:
-    """Write the four tables of a complete run and return their files; columns as in results/schema.
+    """Write the tables of a complete run and return their files; columns as in results/schema.
 
     Each file is written under another name and renamed, the trials last: a run counts when its trials are there. The
     same run gives the same bytes, so that twice is harmless. Raises LoadError.
@@ -29,19 +32,20 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
     run = load_run(run_dir)
     if run.manifest.status != "complete":
         raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}; finish the run first with --resume")
-    files = []
+    analysis, files = analyse(run), list[Path]()
     for table, write in _WRITERS.items():
         file = _file(dataset, table, campaign, testbed, run.manifest)
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as draft:
-            write(run, draft)
+            write(run, analysis, draft)
         files.append(file)
     return files
 
 
 def holds(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
-    """Return whether the dataset has the run's trials. Raises LoadError."""
-    return _file(dataset, "trials", campaign, testbed, read_manifest(run_dir / "run.json")).exists()
+    """Return whether the dataset has every table of the run. Raises LoadError."""
+    manifest = read_manifest(run_dir / "run.json")
+    return all(_file(dataset, table, campaign, testbed, manifest).exists() for table in _WRITERS)
 
 
 def keep(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
@@ -71,9 +75,11 @@ def _file(dataset: Path, table: str, campaign: str, testbed: str, manifest: Mani
     return folder / f"experiment={manifest.experiment.name}" / f"{manifest.run_id}.parquet"
 
 
-_WRITERS: dict[str, Callable[[Run, Path], None]] = {
-    "samples": lambda run, path: tables.write_samples(run, {name: name for name in run.hosts}, path),
-    "seconds": tables.write_seconds,
-    "histograms": tables.write_histograms,
-    "trials": tables.write_trials,
+_WRITERS: dict[str, Callable[[Run, RunAnalysis, Path], None]] = {
+    "samples": lambda run, _, path: tables.write_samples(run, {name: name for name in run.hosts}, path),
+    "seconds": lambda run, _, path: tables.write_seconds(run, path),
+    "histograms": lambda run, _, path: tables.write_histograms(run, path),
+    "effects": lambda _, analysis, path: tables.write_rows(effect_rows(analysis), "effects", path),
+    "verdicts": lambda _, analysis, path: tables.write_rows(verdict_rows(analysis), "verdicts", path),
+    "trials": lambda run, _, path: tables.write_trials(run, path),
 }

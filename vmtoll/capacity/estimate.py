@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pandas as pd
 
-from vmtoll.analysis.statistics import paired
+from vmtoll.statistics.student import mean_of
 
 T = TypeVar("T")
 
@@ -61,6 +61,6 @@ def geometric(values: pd.Series) -> Estimate | None:
     if np.isinf(present).any():
         others = geometric(present[np.isfinite(present)])
         return Ends(others.low if others else math.inf, math.inf, math.inf)
-    logs = paired(np.log(present.to_numpy(dtype=float)))
+    logs = mean_of(np.log(present.to_numpy(dtype=float)))
     low, high = (0.0, np.inf) if logs.t is None else (np.exp(logs.t.low), np.exp(logs.t.high))
     return Ends(float(low), float(np.exp(logs.mean)), float(high))

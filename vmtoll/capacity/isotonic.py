@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from vmtoll.analysis.statistics import paired
 from vmtoll.capacity.estimate import Ends, Estimate
+from vmtoll.statistics.student import mean_of
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,6 @@ def rising(steps: Sequence[Mapping[int, float]]) -> list[Pool | None]:
 def _pool(steps: Sequence[Mapping[int, float]]) -> Pool:
     blocks = {block for values in steps for block in values}
     means = [float(np.mean([values[block] for values in steps if block in values])) for block in sorted(blocks)]
-    mean = paired(means)
+    mean = mean_of(means)
     low, high = (-np.inf, np.inf) if mean.t is None else (mean.t.low, mean.t.high)
     return Pool(Ends(float(low), mean.mean, float(high)), len(blocks))

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vmtoll.analysis.statistics import MIN_BLOCKS
 from vmtoll.capacity.estimate import End
 from vmtoll.capacity.objective import Part, Slo
 from vmtoll.capacity.rate_sweep import UnitCapacity
@@ -12,6 +11,7 @@ from vmtoll.capacity.resources import ErlangBound, Usage
 from vmtoll.model.finding import Code
 from vmtoll.model.trial import ClientPlace
 from vmtoll.model.workload import SearchWorkload
+from vmtoll.statistics.thresholds import MIN_EQUIVALENT_BLOCKS
 
 BUSY = 0.85  # of a resource: above it the queue for it, not chance, makes the tail
 
@@ -92,8 +92,8 @@ def notes(unit: UnitCapacity, slo: Slo, bound: ErlangBound | None, search: Searc
         yield from _search_notes(unit, slo, search)
     decisive = [unit.at, broken or unit.at] if search else unit.steps
     fewest = min(step.blocks for step in decisive if step.rate_rps <= (broken or last).rate_rps)
-    if fewest < MIN_BLOCKS:
-        yield Note(NoteCode.FEW_BLOCKS, {"blocks": fewest, "needed": MIN_BLOCKS})
+    if fewest < MIN_EQUIVALENT_BLOCKS:
+        yield Note(NoteCode.FEW_BLOCKS, {"blocks": fewest, "needed": MIN_EQUIVALENT_BLOCKS})
     if (unit.at.trials["client"] == ClientPlace.LOCALHOST).any():
         yield Note(NoteCode.CLIENT_ON_SAME_MACHINE)
     if End.LOW in unit.open_ends:

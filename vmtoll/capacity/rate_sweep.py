@@ -13,7 +13,6 @@ from scipy import stats
 from vmtoll.analysis.availability import availability, success_counts
 from vmtoll.analysis.histograms import growth_within
 from vmtoll.analysis.run import Run, frame_of
-from vmtoll.analysis.statistics import ALPHA, CONFIDENCE, MIN_BLOCKS, half_width
 from vmtoll.capacity.estimate import End, Ends, Estimate, geometric
 from vmtoll.capacity.isotonic import Pool, rising
 from vmtoll.capacity.objective import Part, Slo
@@ -23,6 +22,8 @@ from vmtoll.model.load import NeighbourLoad
 from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
 from vmtoll.model.trial import Accelerator, Arm, Scenario, TrialRecord
 from vmtoll.model.workload import SearchWorkload
+from vmtoll.statistics.student import half_width
+from vmtoll.statistics.thresholds import ALPHA, CONFIDENCE, MIN_EQUIVALENT_BLOCKS
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Step:
         p99_us = p99_us or self.p99_us
         if p99_us is None or self.available is None:
             return Part.NO_FIGURES
-        if end is End.LOW and (self.blocks if blocks is None else blocks) < MIN_BLOCKS:
+        if end is End.LOW and (self.blocks if blocks is None else blocks) < MIN_EQUIVALENT_BLOCKS:
             return Part.P99
         unfavourable = {End.LOW: End.HIGH, End.MID: End.MID, End.HIGH: End.LOW}[end]
         return Part.P99 if p99_us[unfavourable] > 1000 * slo.p99_ms else None

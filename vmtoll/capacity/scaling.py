@@ -10,13 +10,13 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.statistics import Interval, half_width
 from vmtoll.capacity.resources import size_of
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import THROUGHPUT
 from vmtoll.model.trial import METAL, Accelerator, TrialRecord
+from vmtoll.statistics.student import Interval, half_width
 
 MIN_LEVELS = 6  # three parameters, and as many levels again to contradict them
 MIN_BLOCKS = 3

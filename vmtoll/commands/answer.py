@@ -1,9 +1,17 @@
-"""The answer of a command: the files that it wrote, or what it changed on each machine."""
+"""The answer of a command: the files that it wrote, what it changed on each machine, or a table."""
 
 import json
+import sys
 from collections.abc import Mapping
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
 
 from vmtoll.shell import Changes
+
+# For a terminal whose encoding lacks them: each is one column, so tables stay aligned.
+_PLAIN = str.maketrans("×·–−µ…", "x---u~")
 
 
 def answer(values: Mapping[str, object], *, as_json: bool) -> None:
@@ -13,6 +21,17 @@ def answer(values: Mapping[str, object], *, as_json: bool) -> None:
         return
     for name, value in values.items():
         print(f"{name}: {value}")
+
+
+def print_text(text: Text, file: TextIO | None = None) -> None:
+    """Print to a file, by default stdout; in colour on a terminal that has it, unless NO_COLOR is set."""
+    console = Console(file=file or sys.stdout, highlight=False)
+    try:
+        text.plain.encode(console.encoding)
+    except UnicodeEncodeError:
+        text = text.copy()
+        text.plain = text.plain.translate(_PLAIN)
+    console.print(text, soft_wrap=True)
 
 
 def answer_changes(changes: Changes, *, check: bool) -> None:

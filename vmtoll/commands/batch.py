@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -129,7 +129,7 @@ def run_all(
         try:
             conclusion = readers.report(_measured(planned, batch, inventory, scale, registry, limit))
             if as_json:
-                outcomes.append({"experiment": name, "status": "complete", **asdict(conclusion)})
+                outcomes.append({"experiment": name, "status": "complete", **conclusion.document()})
             else:
                 print(conclusion)
         except WrongLinkError as error:

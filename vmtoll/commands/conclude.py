@@ -4,7 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TextIO
 
+from rich.text import Text
+
+from vmtoll.commands.answer import print_text
 from vmtoll.files import write_durably
 from vmtoll.model.columns import to_csv
 from vmtoll.model.until import Compared, Look
@@ -14,7 +18,7 @@ from vmtoll.model.until import Compared, Look
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The files written for a run, and the answer in one sentence."""
+    """The files written for a run, the answer in one sentence, and what a terminal shows of the run."""
 
     run: Path
     analysis: Path
@@ -22,12 +26,25 @@ class Conclusion:
     table: Path
     spreadsheet: Path
     answer: str
+    summary: Text
 
     def __str__(self) -> str:
-        return f"report: {self.report}\ntable:  {self.table} · {self.spreadsheet}\n{self.answer}"
+        return f"{self.paths}\n{self.answer}"
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, default=str, ensure_ascii=False)
+    @property
+    def paths(self) -> str:
+        return f"report: {self.report}\ntable:  {self.table} · {self.spreadsheet}"
+
+    def document(self) -> dict[str, object]:
+        """What programs get: the files and the answer."""
+        return {key: value for key, value in asdict(self).items() if key != "summary"}
+
+    def show(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
+        """Print the run as a table, then the files; or one object."""
+        if as_json:
+            print(json.dumps(self.document(), indent=1, default=str, ensure_ascii=False), file=file)
+        else:
+            print_text(self.summary.copy().append(f"\n\n{self.paths}"), file)
 
 
 def conclude(folder: Path) -> Conclusion:
@@ -40,6 +57,7 @@ def conclude(folder: Path) -> Conclusion:
     from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
     from vmtoll.report.html import write_report  # noqa: PLC0415
     from vmtoll.report.ods import write_ods  # noqa: PLC0415
+    from vmtoll.report.terminal import rows_of, summary  # noqa: PLC0415
     from vmtoll.report.words import sentence  # noqa: PLC0415
 
     run = load_run(folder)
@@ -49,7 +67,8 @@ def conclude(folder: Path) -> Conclusion:
     write_durably(table, to_csv(run.records))
     page, sheet = write_report(run, analysis), write_ods(run, analysis)
     write_disclosure(run, folder)
-    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, sentence(analysis))
+    shown = summary(run, analysis, rows_of(analysis))
+    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, sentence(analysis), shown)
 
 
 def judge(folder: Path, looks: Sequence[Look]) -> list[Compared]:

@@ -1,8 +1,11 @@
 """The command `demo`."""
 
+from pathlib import Path
+
 from vmtoll.commands.conclude import conclude
 from vmtoll.commands.options import JsonOption, ResultsOption, SuiteOption
 from vmtoll.commands.run import run_one
+from vmtoll.commands.stages import Stages
 from vmtoll.lab import embedded
 from vmtoll.lab.suite import chosen
 from vmtoll.paths import RESULTS
@@ -15,6 +18,20 @@ def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None, as_json: J
     """Bring the embedded lab up, run the experiment `demo`, write its report."""
     embedded.need_root()
     resolved = plan(Registry().experiment_file("demo")).resolved
-    embedded.up(resolved.experiment.link, say, release=chosen(suite))
-    conclusion = conclude(run_one("demo", None, results))
-    print(conclusion.to_json() if as_json else conclusion)
+    stages = Stages()
+    with stages.stage("lab and load tools"):
+        embedded.up(resolved.experiment.link, say, release=chosen(suite))
+    with stages.stage("measuring"):
+        folder = run_one("demo", None, results)
+    with stages.stage("report"):
+        conclusion = conclude(folder)
+    share = _load_s(folder) / stages.taken_s["measuring"]
+    say(f"{stages}; {100 * share:.0f}% of the measuring was load")
+    conclusion.show(as_json=as_json)
+
+
+def _load_s(folder: Path) -> float:
+    """Wall clock of a run's tools, in s."""
+    from vmtoll.analysis.run import load_run  # noqa: PLC0415
+
+    return sum(measured.duration_s or 0.0 for trial in load_run(folder).records for measured in trial.measurements)

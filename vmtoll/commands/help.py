@@ -7,12 +7,13 @@ from typer.core import TyperCommand, TyperGroup
 
 # Command → examples; of a group and of the program itself (no name), those to begin with.
 EXAMPLES: Mapping[str, Sequence[str]] = {
-    "": ["vmtoll demo", "vmtoll list", "vmtoll run tails", "vmtoll report results/latest"],
+    "": ["vmtoll demo", "vmtoll list", "vmtoll run tails", "vmtoll show results/latest"],
     "lab": ["vmtoll lab up", "vmtoll lab status", "vmtoll lab down"],
     "workload": ["vmtoll workload from-log access.log --output workloads"],
     "demo": ["vmtoll demo", "vmtoll demo --suite bookworm"],
     "run": ["vmtoll run tails", "vmtoll run tails --inventory hosts.yml --until 2,60", "vmtoll run all --dry-run"],
     "list": ["vmtoll list", "vmtoll list --json"],
+    "show": ["vmtoll show results/latest", "vmtoll show results/latest --metric throughput --server nginx"],
     "report": ["vmtoll report results/latest", "vmtoll report results/latest --json"],
     "notebook": ["vmtoll notebook capacity results/latest --set RATE_RPS=500"],
     "site": ["vmtoll site --output public --from bundles"],

@@ -62,7 +62,7 @@ def replay(
         embedded.equip(published.manifest.workloads.values(), say)
     with Progress() as progress:
         again = measure_again(published.manifest, machines, results, blocks=blocks, resume=resume, listener=progress)
-    print(conclude(again), file=sys.stderr)
+    conclude(again).show(file=sys.stderr)
     raise SystemExit(compare.show(published, open_run(again), between_runs_pct, as_json=as_json))
 
 

@@ -16,8 +16,7 @@ def report(folder: RunArgument, output: RunOutputOption = None, as_json: JsonOpt
     from vmtoll.publish.seal import check_writable  # noqa: PLC0415
 
     check_writable(output or folder, "write elsewhere: --output FOLDER")
-    conclusion = conclude(_copied(folder, output) if output else folder)
-    print(conclusion.to_json() if as_json else conclusion)
+    conclude(_copied(folder, output) if output else folder).show(as_json=as_json)
 
 
 def _copied(folder: Path, output: Path) -> Path:

@@ -76,8 +76,7 @@ def run(
             print_plan(preview, resumed=resume is not None)
         return
     folder = run_one(experiment, inventory, results, limit=limit, scale=scale, resume=resume, until=until)
-    conclusion = conclude(folder)
-    print(conclusion.to_json() if as_json else conclusion)
+    conclude(folder).show(as_json=as_json)
 
 
 def run_one(

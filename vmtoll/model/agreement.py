@@ -30,7 +30,6 @@ class Why(StrEnum):
     CLAIM_CHANGED = "claim-changed"  # faster in one run, slower in the other
     IMPRECISE = "imprecise"  # the interval of the change reaches across the tolerance
     NO_INTERVAL = "no-interval"  # a run of a single block has none
-    BOUNDS = "bounds"  # the second run's size is a bound that decides nothing
     CLAIMS_NOTHING = "claims-nothing"  # the first run
     NO_RESULT = "no-result"  # of the second run
     FACTS_DIFFER = "facts-differ"

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable
 from dataclasses import Field, fields
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.hardware import Hardware
@@ -23,7 +23,7 @@ from vmtoll.model.trial import (
 )
 
 CROSSCHECK = "crosscheck_"
-Cell = str | int | float | None
+Cell = str | int | float | bool | None
 
 
 class Column(TypedDict):
@@ -40,7 +40,7 @@ Schema = TypedDict(
     "Schema",
     {
         "$schema": str, "title": str, "description": str, "fields": list[Column], "missingValues": list[str],
-        "primaryKey": list[str],
+        "primaryKey": NotRequired[list[str]],
     },
 )  # fmt: skip
 

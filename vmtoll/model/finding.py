@@ -14,8 +14,8 @@ class Validity(StrEnum):
 
 
 class Influence(StrEnum):
-    """Effect of a finding on a comparison. EXCLUDES: the trial is out of it. BOUNDS: the trial is client-limited or
-    link-limited, so its figure is a bound. DISTORTS: something other than the two sides may have made the figure.
+    """Effect of a finding on a comparison. EXCLUDES: the trial has no figure. BOUNDS: the trial is client-limited or
+    link-limited, so its figure is open at one end. DISTORTS: something other than the two sides may have moved it.
     SYMPTOM: it may be the server's own doing, and so part of the result.
     """
 
@@ -241,8 +241,6 @@ FINDINGS: dict[Code, FindingKind] = {
 PACE_LIMITS = frozenset({Code.CLIENT_SATURATED, Code.LITTLES_LAW, Code.LINK_BOUND})
 # In an open loop a client that lags also changes the load and waits for itself.
 OPEN_PACE_LIMITS = PACE_LIMITS | {Code.CLIENT_STARVED, Code.RATE_NOT_REACHED, Code.CLIENT_LATE}
-# Findings that distort what they were seen in.
-DISTORTING = frozenset(code for code, kind in FINDINGS.items() if kind.influence is Influence.DISTORTS)
 # A trial that ends with one of these is tried again: a failure, not a finding about the server. A load that timed out
 # is none: the machine under test was too slow for it.
 ACCIDENTS = frozenset({Code.HOST_LOST, Code.TOOL_FAILED, Code.SERVER_FAILED})

@@ -26,11 +26,9 @@ class Metric:
     """`field`: of a Measurement; `guest_field`: the one that a guest's side is compared by, where it is another.
 
     `loops`: the loops under which the figure says something about the server. `limits`: findings of the measurement
-    that holds the figure which make it a bound, or void; none where the client's pace does not matter. `delaying`:
-    those after which a figure of an open loop contains the client's own delay, which can be subtracted; the others make
-    it void.
-    `undisturbed_by`: findings that distort other figures, and not this one. `percentile`: a fraction, of a percentile.
-    `is_primary`: what its kind of loop is measured for; half of the 5% of a page's errors are kept for such metrics.
+    that holds the figure which say that the client or the link set it; none where their pace does not matter.
+    `percentile`: a fraction, of a percentile. `is_primary`: what its kind of loop is measured for; half of the 5% of a
+    page's errors are kept for such metrics.
     """
 
     name: str
@@ -40,15 +38,8 @@ class Metric:
     field: str
     guest_field: str = ""
     limits: frozenset[Code] = frozenset()
-    delaying: frozenset[Code] = frozenset()
-    undisturbed_by: frozenset[Code] = frozenset()
     percentile: float | None = None
     is_primary: bool = False
-
-    @property
-    def is_tail(self) -> bool:
-        """Return whether it is a figure of open loops alone."""
-        return self.loops == (Loop.OPEN,)
 
     def value(self, record: TrialRecord, role: Role) -> float | None:
         """The figure of a trial's measurement of this role; None where it has none."""
@@ -65,23 +56,17 @@ class Metric:
         return bool(self.limits & record.limits(role))
 
 
-# What moves times on the way to the client, or the clocks, does not move the CPU that a request takes.
-_OF_TIMES = frozenset({
-    Code.CLIENT_STARVED, Code.START_SPREAD, Code.RETRANSMITS, Code.CLOCK_SOURCE, Code.CLOCK_STEPPED,
-})  # fmt: skip
-
 THROUGHPUT = Metric("throughput", "1/s", True, (Loop.CLOSED,), "throughput_rps", limits=PACE_LIMITS, is_primary=True)
 TAIL = Metric(
     "tail", "µs", False, (Loop.OPEN,), "response_time_p99_us", limits=OPEN_PACE_LIMITS,
-    delaying=frozenset({Code.CLIENT_LATE}), percentile=0.99, is_primary=True,
+    percentile=0.99, is_primary=True,
 )  # fmt: skip
 LATENCY_P99 = Metric(
     "latency_p99", "µs", False, (Loop.CLOSED,), "service_time_p99_us", limits=PACE_LIMITS, percentile=0.99
 )
-CPU = Metric("cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", undisturbed_by=_OF_TIMES)
+CPU = Metric("cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request")
 HOST_CPU = Metric(
     "host_cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", "host_cpu_us_per_request",
-    undisturbed_by=_OF_TIMES,
 )  # fmt: skip
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (THROUGHPUT, TAIL, LATENCY_P99, CPU, HOST_CPU)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code, Role, Validity
@@ -23,76 +23,84 @@ NamedMetric = Annotated[
 
 
 class Kind(StrEnum):
-    """Result of the compared side against its baseline. SLOWER: fewer requests per second, or a higher time or cost."""
+    """Result of the compared side against its baseline. SLOWER: fewer requests per second, or a higher time or cost.
+    NOT_JUDGED: there is nothing to compare, and the verdict names the reason.
+    """
 
     FASTER = "faster"
     SLOWER = "slower"
     EQUIVALENT = "equivalent"
     UNDECIDED = "undecided"
-    INVALID = "invalid"
+    NOT_JUDGED = "not-judged"
 
 
-class Bound(StrEnum):
-    """The size of an effect is a bound, because the client or the link limited one side."""
-
-    AT_LEAST = "at-least"
-    AT_MOST = "at-most"
-
-
-class Limit(StrEnum):
-    """The bottleneck of a side where it was not the server."""
-
-    CLIENT = "client"
-    LINK = "link"
+DIFFERENT = frozenset({Kind.FASTER, Kind.SLOWER})
+DECIDED = DIFFERENT | {Kind.EQUIVALENT}
 
 
 class Because(StrEnum):
-    """Reason why a verdict is invalid, undecided whatever the figures, or does not apply.
+    """Reason why a verdict is undecided, or why nothing is judged.
 
-    NOT_MEASURED: the tools of both sides answered requests and gave no such figure in any trial. UNEQUAL_LOSSES: one
-    side lost clearly more trials, and the verdict would be in its favour. LOSSES_DECIDE: equivalence would rest on
-    trials that one side lost. CONTROL_DIFFERS: the A/A control differs from itself by as much. SKEWED: one of the two
-    intervals leaves the margin.
+    Undecided. NO_LOOK_YET: a run that goes on until it knows has not looked. LIMIT: in every block the client or the
+    link, not the server, set a figure. FINDINGS: the figures as measured would have decided, and what the findings
+    allow would not.
+
+    Not judged. NO_FIGURE: a side has none in any trial. NOT_COMPARABLE: the sides are not the same thing. NOT_MEASURED:
+    the tools of both sides answered requests and gave no such figure in any trial. The others: the figure says nothing
+    of a server under this kind of load.
     """
 
-    NO_FIGURES = "no-figures"
+    NO_LOOK_YET = "no-look-yet"
+    FEW_BLOCKS = "few-blocks"
+    LIMIT = "limit"
+    FINDINGS = "findings"
+    NOISE = "noise"
+    NO_FIGURE = "no-figure"
+    NOT_COMPARABLE = "not-comparable"
     NOT_MEASURED = "not-measured"
-    NO_VALID_PAIR = "no-valid-pair"
-    LIMITED_ON_BOTH_SIDES = "limited-on-both-sides"
-    LIMITED_ON_THE_SLOWER_SIDE = "limited-on-the-slower-side"
-    LIMITED_SO_NO_EQUALITY = "limited-so-no-equality"
-    LIMITED_TAIL = "limited-tail"
-    DISTORTED = "distorted"
-    FEW_REQUESTS = "few-requests"
-    UNEQUAL_REQUESTS = "unequal-requests"
-    UNEQUAL_LOSSES = "unequal-losses"
-    LOSSES_DECIDE = "losses-decide"
-    CONTROL_DIFFERS = "control-differs"
-    TWO_MODES = "two-modes"
-    SKEWED = "skewed"
     CLOSED_LOOP_HAS_NO_TAIL = "closed-loop-has-no-tail"
     LOAD_SETS_THE_RATE = "load-sets-the-rate"
     OPEN_LOOP_SEE_TAIL = "open-loop-see-tail"
 
 
+NOT_APPLICABLE = frozenset({
+    Because.NOT_MEASURED, Because.CLOSED_LOOP_HAS_NO_TAIL, Because.LOAD_SETS_THE_RATE, Because.OPEN_LOOP_SEE_TAIL,
+})  # fmt: skip
+
+
+class Cause(StrEnum):
+    """What widens a comparison besides the findings of its trials. LOST: trials without a figure, each taken as twice
+    as bad as the worst of its side. SECOND_ATTEMPTS: attempts that failed before one that did not, taken alike.
+    UNEQUAL_REQUESTS: percentiles of unequally many requests, without their histograms. CONTROL: the A/A control differs
+    from itself.
+    """
+
+    LOST = "lost-trials"
+    SECOND_ATTEMPTS = "second-attempts"
+    UNEQUAL_REQUESTS = "unequal-requests"
+    CONTROL = "control-differs"
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One cause of doubt and what it can explain. `baseline`, `compared`: trials of each side that have it; `size`: the
+    factor by which it alone may have changed the ratio on average, in the direction that counts against the verdict, 1
+    or more; `value`: the gate's largest figure, in its unit.
+    """
+
+    cause: Annotated[Code | Cause, Field(union_mode="left_to_right")]
+    baseline: int
+    compared: int
+    size: float
+    value: float | None = None
+
+
 class NoteCode(StrEnum):
     """Code of a note that a reader must know with a verdict; `Note` has its numbers."""
 
-    INTERVALS_DISAGREE = "intervals-disagree"
-    DIFFERENCE_LOST_TO_HOLM = "difference-lost-to-holm"
-    EQUIVALENCE_LOST_TO_HOLM = "equivalence-lost-to-holm"
-    FEW_BLOCKS = "few-blocks"
-    NO_NOISE_FLOOR = "no-noise-floor"
-    NOISE_FLOOR_OF_OTHER_SERVER = "noise-floor-of-other-server"
     CONTROL_DIFFERS = "control-differs"
-    LIMITED = "limited"
-    SUSPECT = "suspect"
-    DEPENDS_ON_SUSPECT = "depends-on-suspect"
-    EXCLUDED = "excluded"
-    RETRIED = "retried"
-    TWO_MODES = "two-modes"
-    AUTOCORRELATED = "autocorrelated"
-    UNEQUAL_REQUESTS = "unequal-requests"
+    NO_CONTROL = "no-control"
+    FEW_BLOCKS = "few-blocks"
     CLIENT_ON_SAME_MACHINE = "client-on-same-machine"
     FAILED_REQUESTS = "failed-requests"
     OWN_RATES = "own-rates"
@@ -102,18 +110,13 @@ class NoteCode(StrEnum):
 
 @dataclass(frozen=True)
 class Note:
-    """A note and its numbers by name; `subject`: a server or a tool.
+    """A note and its numbers by name; `subject`: a tool.
 
-    DIFFERENCE_LOST_TO_HOLM, EQUIVALENCE_LOST_TO_HOLM: `p`, `holm`, `family`. FEW_BLOCKS: `blocks`, `needed`.
-    NOISE_FLOOR_OF_OTHER_SERVER: the subject is that server. CONTROL_DIFFERS: `low`, `high`: its ratio, replicate 2 ÷ 1.
-    SUSPECT: `suspect`, `trials`, `distorted` (of the suspect ones). DEPENDS_ON_SUSPECT: `pairs`, those that are
-    distorted. EXCLUDED, RETRIED: `baseline`, `compared`, trials. TWO_MODES: `low`, `high`: ratios; `n_low`, `n_high`:
-    blocks. AUTOCORRELATED: `r`, `p`, `inflation` (of the variance). UNEQUAL_REQUESTS: `blocks` whose
-    pair of unequal requests was left out.
-    OWN_RATES: `baseline`, `compared`, requests per second. ATTAINED: of each side that has a valid trial
-    `baseline_offered` and `compared_offered` (requests per second), `baseline_attained` and `compared_attained`
-    (fractions of it). CROSSCHECK_DISAGREES: `low` and `high` of its ratio; the subject is its tool. LIMITED,
-    FAILED_REQUESTS: the verdict has the numbers.
+    CONTROL_DIFFERS: `size`, the factor beyond doubt. FEW_BLOCKS: `blocks`: so few assume that the machines' state
+    changes in between. OWN_RATES: `baseline`, `compared`, requests per second. ATTAINED: of each side that has a valid
+    trial `baseline_offered` and `compared_offered` (requests per second), `baseline_attained` and `compared_attained`
+    (fractions of it). CROSSCHECK_DISAGREES: `low` and `high` of its ratio; the subject is its tool. FAILED_REQUESTS:
+    the verdict has the numbers.
     """
 
     code: NoteCode
@@ -177,95 +180,141 @@ class PercentileLevel:
 
 
 @dataclass(frozen=True)
-class VarianceShares:
-    """Components of the variance of a block's log ratio, in fractions of its sum. `boot`: None with a single boot;
-    `trial`: what two replicates of a block differ by, None without an A/A control, when it is part of `block`.
-    """
-
-    sd: float
-    block: float
-    boot: float | None = None
-    trial: float | None = None
-
-
-@dataclass(frozen=True)
 class Tests:
-    """p-values, as they are and after Holm's correction among `family` comparisons; None where none decides."""
+    """p-values, as they are and after Holm's correction among `family` comparisons; None where none decides. `weight`:
+    of this comparison in Holm; `share`: of the 5% that its look may spend.
+    """
 
     family: int = 0
     difference: float | None = None
     difference_holm: float | None = None
     equivalence: float | None = None
     equivalence_holm: float | None = None
+    weight: float | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True)
 class SideCounts:
-    """The trials of one side, those of its A/A control among them: how many, by what became of them; `few`: with too
-    few requests for a percentile; `retried`: more than one attempt; `distorted`: used ones with a finding that distorts
-    the figure; `findings`: code → trials that were used with it; `excluded_by`: code → trials that it excluded;
-    `requests`: per used trial.
+    """The trials of one side, those of its A/A control among them, by what became of them. `used`: with a figure;
+    `suspect`: of these; `lost`: without one, because something of this side failed; `second_attempts`: used ones that
+    failed before; `incomparable`: with a finding that the sides are not the same thing; `limited`: used ones that the
+    client or the link limited; `findings`: code → trials that were used with it; `excluded_by`: code → trials without a
+    figure that have it; `requests`: per used trial; `level`: the mean over the blocks of both sides, in the metric's
+    unit.
     """
 
     trials: int = 0
     used: int = 0
     suspect: int = 0
-    invalid: int = 0
-    empty: int = 0
-    few: int = 0
-    retried: int = 0
+    lost: int = 0
+    second_attempts: int = 0
+    incomparable: int = 0
     limited: int = 0
-    distorted: int = 0
     findings: Mapping[Code, int] = field(default_factory=dict)
     excluded_by: Mapping[Code, int] = field(default_factory=dict)
     requests: tuple[int, ...] = ()
+    level: float | None = None
+
+
+@dataclass(frozen=True)
+class BlockEffect:
+    """One block of a comparison as ratios, compared ÷ baseline: `low` and `high` as far as findings and lost trials
+    allow, `mid` as measured; None where the block is not in that series. `trials`: of both sides, those with a figure
+    and the lost ones.
+
+    `first_low`, `first_high`: by the first trial of each side alone, where the interval is the hull of both because the
+    blocks are skewed.
+    """
+
+    block: int
+    boot: int
+    low: float | None = None
+    mid: float | None = None
+    high: float | None = None
+    trials: int = 0
+    first_low: float | None = None
+    first_high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """One metric of one comparison. Ratios are compared ÷ baseline; `noise_floor` is a fraction.
+class Judged:
+    """What was decided on one figure of two arms. Ratios are compared ÷ baseline.
 
-    `applies`: the metric says something under the load, and the tool measures it. `blocks`: pairs that decided, in
-    `boots` boots; `blocks_needed`: how many more show a difference as large as the margin with 80% power, None where no
-    number helps or the verdict is decided; `detectable`: the smallest difference that these blocks show with 80% power,
-    a fraction; `adjusted`: the estimate with the interval that decided, whose
-    level after Holm is `confidence`; `clean`: the estimate over the pairs in which nothing distorts a trial;
-    `…_limiter`: what kept most trials of a side from answering more; `role` and `tool`: whose figures were compared;
-    `noise_floor_server`: the control's, where it was another one; `noise_floor_arm`: the control that gave the floor.
+    `estimate`: the ratio as measured, with the interval that decided, whose level is `confidence`; no interval where
+    there are too few blocks, or where `by_every_block`: each of them shows the difference, and `blocks_range` has the
+    least and the largest. `open_low`, `open_high`: that end rests on a natural limit, and the true one may lie beyond.
+    `also_different`: an equivalent pair that differs for sure. `half_width`: of the 95% interval by sampling alone, a
+    fraction.
+
+    `blocks`: pairs, in `boots` boots; `blocks_needed`: how many more show a difference as large as the margin with 80%
+    power, None where no number helps or the verdict is decided; `detectable`: the smallest difference that these blocks
+    show with 80% power, a fraction; `doubts`: the largest first; `correlation`: the expected one of successive blocks.
+
+    `standard_error`: of the mean log ratio by sampling alone, the geometric mean over the autocorrelations.
+    `mean_low`, `mean_high`: the estimate as far as findings and lost trials allow; `widened`: the part of either that
+    the A/A control adds, a fraction; `rho_weights`: of the autocorrelations 0, 0.1, … 0.9 in this interval.
     """
 
-    metric: NamedMetric
     kind: Kind
     because: Because | None = None
-    applies: bool = True
-    role: Role | None = None
-    tool: str | None = None
+    by_every_block: bool = False
+    also_different: bool = False
     estimate: Estimate | None = None
-    hodges_lehmann: Estimate | None = None
-    hodges_lehmann_level: float | None = None
-    bound: Bound | None = None
-    limited_by: tuple[Limit, ...] = ()
+    confidence: float | None = None
+    blocks_range: Estimate | None = None
+    open_low: bool = False
+    open_high: bool = False
+    mean_low: float | None = None
+    mean_high: float | None = None
+    widened: float = 0.0
+    half_width: float | None = None
+    standard_error: float | None = None
     blocks: int = 0
     boots: int = 1
     blocks_needed: int | None = None
     detectable: float | None = None
-    adjusted: Estimate | None = None
-    confidence: float | None = None
-    clean: Estimate | None = None
     margin: float = 0.02
     noise_floor: float | None = None
-    noise_floor_server: str | None = None
-    noise_floor_arm: Arm | None = None
+    correlation: float = 0.0
+    rho_weights: tuple[float, ...] = ()
     tests: Tests = Tests()
+    doubts: tuple[Doubt, ...] = ()
     baseline: SideCounts = SideCounts()
     compared: SideCounts = SideCounts()
+    effects: tuple[BlockEffect, ...] = ()
+
+    @property
+    def applies(self) -> bool:
+        """Return whether the figure says something under the load, and the tool measures it."""
+        return self.because not in NOT_APPLICABLE
+
+    @property
+    def is_decided(self) -> bool:
+        return self.kind in DECIDED
+
+    @property
+    def is_at_least(self) -> bool:
+        """Return whether the size is a lower bound: the end of the interval, or the range, that is farther from no
+        difference is open.
+        """
+        ratio = self.estimate.ratio if self.estimate else 1.0
+        return self.kind in DIFFERENT and (self.open_high if ratio > 1 else self.open_low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Judged):
+    """One metric of one comparison. `role` and `tool`: whose figures were compared; `…_limiter`: what kept most trials
+    of a side from answering more; `noise_floor`: the largest difference of two A/A trials of a block, a fraction.
+    """
+
+    metric: NamedMetric
+    role: Role | None = None
+    tool: str | None = None
     baseline_available: Share | None = None
     compared_available: Share | None = None
-    baseline_trimmed: float | None = None
-    compared_trimmed: float | None = None
     baseline_percentile: PercentileLevel | None = None
     compared_percentile: PercentileLevel | None = None
-    variance: VarianceShares | None = None
     baseline_limiter: Limiter | None = None
     compared_limiter: Limiter | None = None
     notes: tuple[Note, ...] = ()
@@ -275,13 +324,22 @@ class Verdict:
         """Client-limited or link-limited trials of either side."""
         return self.baseline.limited + self.compared.limited
 
-    @property
-    def overhead(self) -> Estimate | None:
-        """1 − ratio, what the compared side loses of a rate; None without an estimate."""
-        if self.estimate is None:
-            return None
-        low, high = (None if end is None else 1 - end for end in (self.estimate.high, self.estimate.low))
-        return Estimate(1 - self.estimate.ratio, low, high)
+
+@dataclass(frozen=True, kw_only=True)
+class ControlEffects:
+    """One A/A control in one metric: `arm` against the first replicate of its environment. `tool`: of the scenario;
+    `measured_by`: of the figures.
+    """
+
+    scenario: Scenario
+    tool: str
+    arm: Arm
+    accelerator: Accelerator
+    hardware: Hardware
+    metric: NamedMetric
+    role: Role
+    measured_by: str | None
+    effects: tuple[BlockEffect, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,32 +353,6 @@ class Comparison:
     hardware: Hardware = Hardware.UNKNOWN
     verdicts: Mapping[str, Verdict]
     reliability: Reliability | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DisagreementSide:
-    """One of two verdicts that disagree. `baseline_rps` and `compared_rps`: what an open loop offered, or a closed loop
-    drew from the server, median per arm; None where it is not known.
-    """
-
-    scenario: Scenario
-    verdict: Verdict
-    baseline_rps: float | None = None
-    compared_rps: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Disagreement:
-    """A closed and an open loop on one server that point in different directions, or only one of them in any.
-
-    `stalled`: open-loop trials of both sides in which nothing came for a while.
-    """
-
-    server: str
-    arm: Arm
-    closed: DisagreementSide
-    open: DisagreementSide
-    stalled: int = 0
 
 
 class StepKind(StrEnum):
@@ -342,31 +374,20 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuningStep:
-    """One step in one scenario and metric. FASTER: the later guest is better.
+class TuningStep(Judged):
+    """One step in one scenario and metric. FASTER: the later guest is better. No margin of equivalence applies.
 
-    `over`: profiles between them that this run lacks; `start`, `end`: levels of the two in the blocks of both;
-    `ratio`: end ÷ start; `noise_floor`: in the metric's unit; `detectable`, `adjusted`, `confidence`: as of a Verdict.
+    `over`: profiles between them that this run lacks; `start`, `end`: levels of the two in the blocks of both; `gain`:
+    in the metric's unit, with the interval that decided.
     """
 
     step: StepKind
     before: Arm
     after: Arm
     over: tuple[str, ...] = ()
-    kind: Kind
-    because: Because | None = None
-    bound: Bound | None = None
     start: float | None = None
     end: float | None = None
     gain: Gain | None = None
-    ratio: float | None = None
-    blocks: int = 0
-    blocks_needed: int | None = None
-    detectable: float | None = None
-    adjusted: Estimate | None = None
-    confidence: float | None = None
-    noise_floor: float | None = None
-    tests: Tests = Tests()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,16 +444,12 @@ class Outcome(StrEnum):
 
 
 class Region(StrEnum):
-    """Position of an interval: above a limit, below it (for a ratio: below its inverse), within both, across one.
-
-    BOUND: it would decide, but the client or the link limited the side that would have to prove it.
-    """
+    """Position of an interval: above a limit, below it (for a ratio: below its inverse), within both, across one."""
 
     ABOVE = "above"
     BELOW = "below"
     WITHIN = "within"
     ACROSS = "across"
-    BOUND = "bound"
 
 
 class ReasonCode(StrEnum):
@@ -506,10 +523,9 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimResult:
-    """One claim with its outcome. `levels` in `unit`, a column's; `published_ratio`, `ratio`: `of` ÷ `over`.
-
-    `proves_more`, `proves_less`: whether a ratio above, or below, something proves what it shows; `region`: where the
-    interval of the ratio, or of the level, lies.
+    """One claim with its outcome. `levels` in `unit`, a column's; `published_ratio`, `ratio`: `of` ÷ `over`; `limited`:
+    in every block the client or the link set a figure; `region`: where the interval of the ratio, or of the level,
+    lies.
     """
 
     says: str
@@ -520,8 +536,7 @@ class ClaimResult:
     levels: tuple[Level, ...]
     published_ratio: float | None = None
     ratio: Estimate | None = None
-    proves_more: bool = True
-    proves_less: bool = True
+    limited: bool = False
     blocks: int = 0
     outcome: Outcome
     region: Region | None = None
@@ -549,6 +564,7 @@ class RunAnalysis:
 
     run_id: str
     comparisons: tuple[Comparison, ...]
+    controls: tuple[ControlEffects, ...] = ()
     counts: Mapping[Validity, int]
     attempts: int
     planned: int
@@ -558,7 +574,6 @@ class RunAnalysis:
     margin: float
     noise_floor: float | None = None
     undeclared_differences: int
-    disagreements: tuple[Disagreement, ...]
     tuning_steps: TuningResult | None = None
     claims: tuple[ClaimResult, ...]
     searches: tuple[str, ...]

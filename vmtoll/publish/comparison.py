@@ -12,7 +12,6 @@ from scipy import special
 
 from vmtoll.analysis.equality import DECISIVE, machine, premises
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.statistics import CONFIDENCE, MAX_BLOCKS, Floats, t_quantile
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.agreement import (
     Agreement,
@@ -27,9 +26,10 @@ from vmtoll.model.agreement import (
 from vmtoll.model.facts import FACTS, Facts
 from vmtoll.model.finding import Validity
 from vmtoll.model.trial import BASELINE, Arm, Measurement, Scenario, TrialRecord
-from vmtoll.model.verdict import Bound, Comparison, Estimate, Kind, Verdict
+from vmtoll.model.verdict import DECIDED, Comparison, Estimate, Kind, Verdict
+from vmtoll.statistics.student import Floats
+from vmtoll.statistics.thresholds import CONFIDENCE, MAX_BLOCKS
 
-CLAIMS = (Kind.SLOWER, Kind.FASTER, Kind.EQUIVALENT)
 SHARE = 0.1  # how far two effects may be apart, as a share of the published one
 POWER = 0.8
 
@@ -44,10 +44,10 @@ def agreement(
     1.1, 2020): agreement "within a tolerance deemed acceptable", with the main claims unchanged. A published run that
     claims nothing cannot be reproduced.
 
-    - The size is the ratio guest/metal, its change the difference of the logarithms with Welch's 95% interval (Welch
-      1947; each side with its own paired-t error and blocks − 1 degrees of freedom). `between_run_sd`: what runs of
-      one machine differ by beyond their blocks' noise (standard deviation of the log ratio), where that is known: it
-      enters the variance once for each run.
+    - The size is the ratio compared ÷ baseline, its change the difference of the logarithms with Welch's 95% interval
+      (Welch 1947; each side with the error of its blocks and blocks − 1 degrees of freedom), widened by what the
+      findings of both runs allow. `between_run_sd`: what runs of one machine differ by beyond their blocks' noise
+      (standard deviation of the log ratio), where that is known: it enters the variance once for each run.
     - The test is one of equivalence (two one-sided tests, Schuirmann 1987; for replications Anderson and Maxwell 2016,
       "There's more than one way to conduct a replication study"): reproduced when the whole interval of the change
       lies within the tolerance, not reproduced when all of it lies outside, else inconclusive. A noisy run is
@@ -55,13 +55,12 @@ def agreement(
       equivalent within 2%, are the same size.
     - The tolerance is the practical margin or a tenth of the published effect (in logarithms), whichever is larger.
       A noise floor widens no tolerance: noise is in the interval.
-    - Of a size that is a bound ("at least 22 times") only the end that it claims is compared. Where the second run's
-      is a bound it can refute, but not confirm.
+    - A published size with an open end ("at least 22 times") is compared by the end that it claims.
     - Faster in one run and slower in the other is never reproduced.
     """
-    if published.kind not in CLAIMS or published.estimate is None:
+    if published.kind not in DECIDED or published.estimate is None:
         return Agreement(Status.NOT_COMPARABLE, Why.CLAIMS_NOTHING)
-    if again.kind is Kind.INVALID or again.estimate is None:
+    if again.kind is Kind.NOT_JUDGED or again.estimate is None:
         return Agreement(Status.NOT_COMPARABLE, Why.NO_RESULT)
     allowed = _tolerance(published)
     change, interval = _change(published, again, between_run_sd)
@@ -79,16 +78,16 @@ def agreement(
 
 
 def _by_size(published: Verdict, again: Verdict, interval: tuple[float, float], allowed: float) -> tuple[Status, Why]:
-    """Judge the interval of the change; of a published bound only the end that it claims counts."""
-    low, high = _possible(published, again, interval)
-    bounded = published.bound or again.bound
-    is_open_above, is_open_below = published.bound is Bound.AT_LEAST, published.bound is Bound.AT_MOST
-    if (low > allowed and not is_open_above) or (high < -allowed and not is_open_below):
-        return Status.NOT_REPRODUCED, Why.BOUND_BROKEN if bounded else Why.SIZE_CHANGED
-    if again.bound:
-        return Status.NOT_COMPARABLE, Why.BOUNDS
-    if (low >= -allowed or is_open_below) and (high <= allowed or is_open_above):
-        return Status.REPRODUCED, Why.BOUND_HOLDS if bounded else Why.SAME
+    """Judge the interval of the change in the direction of the published effect, above zero for a larger one; of a size
+    with an open end only the end that it claims counts.
+    """
+    decisive = published if published.kind is not Kind.EQUIVALENT else again
+    low, high = interval if decisive.estimate and decisive.estimate.ratio >= 1 else (-interval[1], -interval[0])
+    is_open = published.is_at_least
+    if (low > allowed and not is_open) or high < -allowed:
+        return Status.NOT_REPRODUCED, Why.BOUND_BROKEN if is_open else Why.SIZE_CHANGED
+    if low >= -allowed and (high <= allowed or is_open):
+        return Status.REPRODUCED, Why.BOUND_HOLDS if is_open else Why.SAME
     return Status.INCONCLUSIVE, Why.IMPRECISE
 
 
@@ -102,7 +101,18 @@ def _change(published: Verdict, again: Verdict, between_run_sd: float) -> tuple[
         return change, None
     error, freedom = _welch(a, published.blocks, np.array([b]), np.array([float(again.blocks)]), between_run_sd)
     half = float((special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)[0])
-    return change, (change - half, change + half)
+    (down, up), (down_again, up_again) = _allowed_by_findings(published), _allowed_by_findings(again)
+    return change, (change - half - down_again - up, change + half + up_again + down)
+
+
+def _allowed_by_findings(verdict: Verdict) -> tuple[float, float]:
+    """By how much the mean log ratio may lie lower, and higher, than measured."""
+    logs = [
+        [math.log(value) for effect in verdict.effects if (value := getattr(effect, name)) is not None]
+        for name in ("low", "mid", "high")
+    ]
+    low, mid, high = (float(np.mean(each)) if each else 0.0 for each in logs)
+    return max(0.0, mid - low), max(0.0, high - mid)
 
 
 def _welch(a: float, blocks: int, b: Floats, blocks_again: Floats, between_run_sd: float) -> tuple[Floats, Floats]:
@@ -110,18 +120,6 @@ def _welch(a: float, blocks: int, b: Floats, blocks_again: Floats, between_run_s
     between = 2 * between_run_sd**2  # taken for known: it has no degrees of freedom of its own
     denominator = np.maximum(a**2 / (blocks - 1) + b**2 / (blocks_again - 1), 1e-300)
     return np.sqrt(a + b + between), np.clip((a + b + between) ** 2 / denominator, 1.0, 1e9)
-
-
-def _possible(published: Verdict, again: Verdict, interval: tuple[float, float]) -> tuple[float, float]:
-    """The interval of the change in the direction of the effect, above zero for a larger one; without an end where the
-    second run's size is a bound.
-    """
-    decisive = published if published.kind is not Kind.EQUIVALENT else again
-    low, high = interval if decisive.estimate and decisive.estimate.ratio >= 1 else (-interval[1], -interval[0])
-    return (
-        -math.inf if again.bound is Bound.AT_MOST else low,
-        math.inf if again.bound is Bound.AT_LEAST else high,
-    )
 
 
 def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_run_sd: float) -> int | None:
@@ -139,12 +137,8 @@ def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_r
 
 
 def _squared_error(verdict: Verdict) -> float | None:
-    """The squared standard error of the mean log ratio, from its paired-t interval."""
-    ratio = verdict.estimate
-    if ratio is None or ratio.low is None or ratio.high is None or verdict.blocks < 2:
-        return None
-    half = math.log(ratio.high / ratio.low) / 2
-    return (half / t_quantile((1 + CONFIDENCE) / 2, verdict.blocks - 1)) ** 2
+    """The squared standard error of the mean log ratio, by sampling alone; None without two blocks."""
+    return None if verdict.standard_error is None or verdict.blocks < 2 else verdict.standard_error**2
 
 
 def _tolerance(published: Verdict) -> float:

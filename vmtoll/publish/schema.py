@@ -4,15 +4,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from vmtoll.analysis.schema import FOLDER
-from vmtoll.model.columns import table_schema
+from vmtoll.analysis.schema import FOLDER, OF_THE_MODEL
 from vmtoll.model.finding import FINDINGS
 
 
 def generated() -> dict[str, bytes]:
-    """File name → content: the columns of trials.csv, and what each code of its findings means."""
+    """File name → content: the columns of trials, verdicts and effects, and what each code of a finding means."""
     findings = {code.value: asdict(kind) for code, kind in FINDINGS.items()}
-    return {"trials.json": _json(table_schema()), "findings.json": _json(findings)}
+    tables = {f"{name}.json": _json(schema()) for name, schema in OF_THE_MODEL.items()}
+    return {**tables, "findings.json": _json(findings)}
 
 
 def _json(content: Mapping[str, object]) -> bytes:

@@ -61,18 +61,27 @@ def _cell(value: object) -> object:
     return "" if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
 
 
-TYPES = {"string": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE", "datetime": "TIMESTAMP"}
-_DTYPES = {"string": "object", "integer": "Int64", "number": "float64", "datetime": "object"}
+TYPES = {
+    "string": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE", "datetime": "TIMESTAMP", "boolean": "BOOLEAN",
+}  # fmt: skip
+_DTYPES = {"string": "object", "integer": "Int64", "number": "float64", "datetime": "object", "boolean": "boolean"}
 _TRIAL_FILE = re.compile(r"b\d{3,}-o\d{3,}-a\d+\.csv")
 
 
 def write_trials(run: Run, path: Path) -> None:
     """One row per attempt, as trials.csv has them; times are UTC, an empty cell is NULL."""
-    rows = [flat(record) for record in run.records]
-    types = {str(field["name"]): _DTYPES[field["type"]] for field in fields("trials")}
-    columns = {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in types.items()}
-    columns["findings"] = columns["findings"].replace("", None)
-    _write(pd.DataFrame(columns), "trials", path)
+    write_rows((flat(record) for record in run.records), "trials", path)
+
+
+def write_rows(rows: Iterable[Mapping[str, Cell]], table: str, path: Path) -> None:
+    """Write rows as Parquet, with the columns of a table's schema; an empty text is NULL."""
+    listed = list(rows)
+    types = {str(field["name"]): _DTYPES[field["type"]] for field in fields(table)}
+    columns = {
+        name: pd.Series([None if row[name] == "" else row[name] for row in listed], dtype=dtype)
+        for name, dtype in types.items()
+    }
+    _write(pd.DataFrame(columns), table, path)
 
 
 def write_histograms(run: Run, path: Path) -> None:

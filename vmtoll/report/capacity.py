@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.statistics import Interval
 from vmtoll.capacity.consolidation import Consolidation, Level, SharedRate
 from vmtoll.capacity.estimate import End, Ends, Estimate
 from vmtoll.capacity.fleet import Plan
@@ -22,6 +21,7 @@ from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import METAL, Accelerator, is_shape_only
 from vmtoll.report.words import DASH, KVM_HARDWARE, below_text, percent, plural
+from vmtoll.statistics.student import Interval
 
 NO_SWEEP = (
     "the run has no rate sweep of a single machine, so it gives no number of machines; measure one with vmtoll run"

@@ -69,7 +69,6 @@ _WHY = {
     Why.BOUND_BROKEN: "the size contradicts the bound",
     Why.CLAIM_CHANGED: "the direction changed",
     Why.NO_INTERVAL: "a run of a single block has no interval",
-    Why.BOUNDS: "the second run gives only a bound, so the sizes cannot be compared",
     Why.CLAIMS_NOTHING: "the first run has no result to reproduce",
     Why.NO_RESULT: "the second run has no result",
     Why.FACTS_DIFFER: "facts differ",

@@ -25,6 +25,7 @@ from vmtoll.analysis.schema import Fields, names
 from vmtoll.files import replacing
 from vmtoll.model.columns import COLUMNS, Cell, flat
 from vmtoll.model.verdict import RunAnalysis
+from vmtoll.model.verdict_columns import effect_rows, verdict_rows
 from vmtoll.report import tables
 from vmtoll.report.words import sentence
 
@@ -55,13 +56,14 @@ Sheet = tuple[str, Iterable[Row]]
 
 
 def write_ods(run: Run, analysis: RunAnalysis) -> Path:
-    """Write `trials.ods` (sheets trials, summaries, verdicts, run) into the run directory; returns its path."""
+    """Write `trials.ods` (trials, summaries, verdicts, effects, run) into the run directory; returns its path."""
     path = run.path / "trials.ods"
     manifest = run.manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
     sheets: list[Sheet] = [
         ("trials", (COLUMNS, *(list(flat(record).values()) for record in run.records))),
         ("summaries", _table_rows("summaries", tables.summaries(run))),
-        ("verdicts", _table_rows("verdicts", tables.verdicts(analysis))),
+        ("verdicts", _table_rows("verdicts", verdict_rows(analysis))),
+        ("effects", _table_rows("effects", effect_rows(analysis))),
         ("run", [("key", "value"), *_flatten(manifest | {"sentence": sentence(analysis)})]),
     ]  # fmt: skip
     with replacing(path) as draft:

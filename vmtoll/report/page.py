@@ -38,8 +38,8 @@ def environment(*folders: Path) -> Environment:
 
 # Entry of the glossary → the words that link to it.
 TERMS = {
-    "block": r"blocks?", "interval": "95% interval", "equivalent": "equivalent", "undecided": "undecided",
-    "noise-floor": "noise floor", "aa-arm": "A/A (?:arm|control)", "bound": "at (?:least|most)", "p99": "p99",
+    "block": r"blocks?", "interval": "interval that decided", "equivalent": "equivalent", "undecided": "undecided",
+    "noise-floor": "A/A difference", "aa-arm": "A/A (?:arm|control)", "bound": "at least", "p99": "p99",
     "closed-loop": "closed loop", "open-loop": "open (?:loop|load)", "goodput": "goodput", "holm": "Holm",
     "boot": "one boot", "suspect": "suspect", "invalid": "invalid", "confirmed": "confirmed", "refuted": "refuted",
     "inconclusive": "inconclusive here", "test-bed": "test beds?", "cross-check": "cross-check",

@@ -10,13 +10,13 @@ from vmtoll.analysis import availability as shares
 from vmtoll.analysis.histograms import merged_percentiles
 from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.statistics import fewest_requests
 from vmtoll.model.columns import CROSSCHECK, Cell, flat_scenario
 from vmtoll.model.finding import FINDINGS, Code, Influence, Role, Validity
 from vmtoll.model.trial import Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import Comparison, Estimate, RunAnalysis, Share, Verdict
+from vmtoll.model.verdict import RunAnalysis, Share
 from vmtoll.report.plot import usable
 from vmtoll.report.words import DASH, scenario_labels
+from vmtoll.statistics.proportions import fewest_requests
 
 # What the server tells of its own times.
 SERVER_TIMES = tuple(f"server_{kind}_{name}_us" for kind in ("time", "loop_lag") for name in ("p50", "p99", "p999"))
@@ -84,55 +84,6 @@ def summaries(run: Run) -> Iterator[dict[str, Cell]]:
     """One row per scenario and arm."""
     for row in numbers(run).to_dict("records"):
         yield {str(key): value for key, value in row.items()}
-
-
-def verdicts(analysis: RunAnalysis) -> Iterator[dict[str, Cell]]:
-    """One row per scenario, guest and metric that applies to the kind of load."""
-    for comparison in analysis.comparisons:
-        for verdict in comparison.verdicts.values():
-            if verdict.applies:
-                yield _verdict(comparison, verdict)
-
-
-def _verdict(comparison: Comparison, verdict: Verdict) -> dict[str, Cell]:
-    tests, sides = verdict.tests, (verdict.baseline, verdict.compared)
-    trimmed = verdict.compared_trimmed, verdict.baseline_trimmed
-    return {
-        **flat_scenario(comparison.scenario),
-        "tool": comparison.tool, "environment": comparison.arm.environment,
-        "accelerator": comparison.accelerator.value, "hardware": comparison.hardware.value,
-        "metric": verdict.metric.name, "kind": verdict.kind.value,
-        "because": verdict.because and verdict.because.value, "bound": verdict.bound and verdict.bound.value,
-        "limited_by": " ".join(limit.value for limit in verdict.limited_by),
-        "baseline_limiter": verdict.baseline_limiter and verdict.baseline_limiter.value,
-        "compared_limiter": verdict.compared_limiter and verdict.compared_limiter.value,
-        "role": verdict.role and verdict.role.value, "measured_by": verdict.tool,
-        "blocks": verdict.blocks, "boots": verdict.boots, "blocks_needed": verdict.blocks_needed,
-        "detectable": verdict.detectable,
-        **_estimate("ratio", verdict.estimate), **_estimate("hodges_lehmann_ratio", verdict.hodges_lehmann),
-        **({f"decided_{end}": getattr(verdict.adjusted, end) for end in ("low", "high")} if verdict.adjusted else {}),
-        "decided_level": verdict.confidence, "hodges_lehmann_level": verdict.hodges_lehmann_level,
-        "trimmed_2009_ratio": trimmed[0] / trimmed[1] if trimmed[0] and trimmed[1] else None,
-        "p_value": tests.difference, "p_holm": tests.difference_holm,
-        "p_equivalence": tests.equivalence, "p_equivalence_holm": tests.equivalence_holm, "family": tests.family,
-        "margin": verdict.margin,
-        "noise_floor": verdict.noise_floor, "noise_floor_server": verdict.noise_floor_server,
-        **_estimate("baseline_availability", verdict.baseline_available),
-        **_estimate("compared_availability", verdict.compared_available),
-        "limited": verdict.limited,
-        "suspect": sum(side.suspect for side in sides), "distorted": sum(side.distorted for side in sides),
-        "baseline_invalid": sides[0].invalid, "compared_invalid": sides[1].invalid,
-        "baseline_retried": sides[0].retried, "compared_retried": sides[1].retried,
-        "notes": " ".join(dict.fromkeys(note.code.value for note in verdict.notes)),
-    }  # fmt: skip
-
-
-def _estimate(name: str, estimate: Estimate | Share | None) -> dict[str, Cell]:
-    """A ratio or a share with the ends of its interval; no columns without one."""
-    if estimate is None:
-        return {}
-    value = estimate.share if isinstance(estimate, Share) else estimate.ratio
-    return {name: value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from vmtoll.runner.usage import Usage, read_usage
 _LIMIT_S = 30.0
 PULSE_S = 0.05
 # In a load this short the gates on the clock rate and on the warm-up would see next to nothing by seconds and PULSE_S.
-# The other counters stay at one second: ten times as often they would take an emulated guest 5% of its CPU.
+# The other counters stay at one second: ten times as often they took an emulated guest 4 to 6% of its CPU.
 SHORT_S, SHORT_PULSE_S, SHORT_MHZ_S = 2.0, 0.02, 0.1
 
 

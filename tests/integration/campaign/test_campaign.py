@@ -179,13 +179,12 @@ def test_the_same_command_continues_after_one_of_two_test_beds_failed(
     figures = json.loads((folder / "figures.json").read_text())
     assert [(row["testbed"], row["blocks"]) for row in figures["testbeds"]] == [("cell_a", 1), ("cell_b", 1)]
     effect = next(e for e in figures["effects"] if e["verdict"]["metric"] == "throughput")
-    role = Role(effect["verdict"]["role"])
     assert {bed["testbed"] for bed in effect["by_testbed"]} == {"cell_a", "cell_b"}
     for bed in effect["by_testbed"]:
         (run_dir,) = (file.parent for file in (folder / "testbeds" / bed["testbed"] / "tiny").glob("*/run.json"))
         rates = {}
         for record in records_of(run_dir):
-            measured = record.measurement(role)
+            measured = record.measurement(Role(bed["role"]))
             assert measured is not None and measured.throughput_rps is not None
             rates[str(record.arm)] = measured.throughput_rps
         assert bed["estimate"]["ratio"] == pytest.approx(rates["metal-two"] / rates["metal"], rel=1e-6)
@@ -313,4 +312,5 @@ def test_the_commands_of_a_dataset(small: Registry, inventory: Path, tmp_path: P
     assert figures["campaign"] == "c"
     said = runner.invoke(app, ["campaign-report", str(data), "--output", str(tmp_path / "page")]).stdout
     assert said.strip() == f"page: {tmp_path / 'page' / 'campaign.html'}"
-    assert {path.name for path in data.iterdir()} == {"trials", "histograms", "seconds", "samples"}
+    tables = {"trials", "histograms", "seconds", "samples", "verdicts", "effects"}
+    assert {path.name for path in data.iterdir()} == tables

@@ -45,8 +45,8 @@ def test_dry_run_prints_the_schedule_and_the_time() -> None:
     done = vmtoll("run", "demo", "--dry-run")
     assert done.returncode == 0, done.stderr
     *trials, total = done.stdout.splitlines()
-    assert len(trials) == 6 * 2 * (2 * 2 + 1)
-    assert total.startswith("60 trials, about ")
+    assert len(trials) == 8 * 2 * (2 * 2 + 1)
+    assert total.startswith("80 trials, about ")
 
 
 def test_dry_run_prints_the_schedule_as_json() -> None:
@@ -75,7 +75,7 @@ def test_dry_run_reads_the_inventory(tmp_path: Path) -> None:
     inventory.write_text(json.dumps(groups))
     done = vmtoll("run", "demo", "--inventory", inventory, "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("60 trials, about ")
+    assert done.stdout.splitlines()[-1].startswith("80 trials, about ")
     other_link = vmtoll("run", "metal-vs-kvm-2009", "--inventory", inventory, "--dry-run")
     assert other_link.returncode == 2
     assert "the client load1 has vmtoll_link: unshaped" in other_link.stderr
@@ -92,7 +92,7 @@ def test_dry_run_prints_what_is_left_of_a_run(tmp_path: Path) -> None:
     (run / "trials.jsonl").write_text("".join(lines[:13]) + lines[13][:20])
     done = vmtoll("run", "demo", "--resume", run, "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith(f"{60 - 13} trials, about ")
+    assert done.stdout.splitlines()[-1].startswith(f"{80 - 13} trials, about ")
     assert sorted(file.name for file in run.iterdir()) == ["run.json", "trials.jsonl"]
     other = vmtoll("run", "tails", "--resume", run, "--dry-run")
     assert other.returncode == 2
@@ -105,7 +105,7 @@ def test_dry_run_of_all_names_each_experiment_at_its_scale() -> None:
     )
     assert [line.split()[0] for line in small] == [line.split()[0] for line in full]
     assert small[-1].startswith("9 experiments, about ")
-    assert int(small[-1].split()[-2]) <= 40 < int(full[-1].split()[-2])
+    assert int(small[-1].split()[-2]) <= 45 < int(full[-1].split()[-2])
     schedule = json.loads(vmtoll("run", "all", "--dry-run", "--scale", "small", "--json").stdout)
     assert [each["experiment"] for each in schedule["experiments"]] == [line.split()[0] for line in small[:-1]]
     assert {"experiment", "trials", "total_s", "link"} == set(schedule["experiments"][0])

@@ -12,11 +12,13 @@ from typing import Any
 
 import duckdb
 import frictionless
+import numpy as np
 import pandas as pd
 import pytest
 import python_calamine
 import yaml
 
+from analysis.intervals import recompute
 from tests.support.committed_run import DEMO
 from tests.support.synthetic_run import Row, Truth, closed, failed, make_run, rate
 from vmtoll.analysis.run import load_run
@@ -158,6 +160,14 @@ def test_the_trials_are_those_of_the_run(bundle: Path) -> None:
     assert verdicts["kind"].tolist() == [verdict.kind.value for verdict in applying]
     ratios = [verdict.estimate.ratio if verdict.estimate else math.nan for verdict in applying]
     assert verdicts["ratio"].tolist() == pytest.approx(ratios, nan_ok=True)
+
+
+def test_a_reader_recomputes_every_interval(bundle: Path) -> None:
+    """By analysis/intervals.py, which imports nothing of vmtoll."""
+    verdicts = pd.read_csv(bundle / "verdicts.csv").dropna(subset=["low"])
+    recomputed = [(low, high) for _, low, high in recompute(bundle)]
+    assert np.array(recomputed) == pytest.approx(verdicts[["low", "high"]].to_numpy(), rel=1e-9)
+    assert len(recomputed) > 10
 
 
 def test_the_table_is_an_export_of_the_records(bundle: Path) -> None:

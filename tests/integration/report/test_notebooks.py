@@ -92,7 +92,7 @@ def test_kvm_on_emulated_hardware_is_reported(name: str, tmp_path: Path) -> None
 
 def test_terms_of_the_outputs_link_to_the_glossary(demo: Path) -> None:
     text = execute("metal_vs_kvm", demo).read_text(encoding="utf-8")
-    for term, words in {"noise-floor": "noise floor", "validity": "validity"}.items():
+    for term, words in {"interval": "interval that decided", "validity": "validity"}.items():
         assert f'<a href="#term-{term}">{words}</a>' in text
         assert f'<dt id="term-{term}">' in text
 

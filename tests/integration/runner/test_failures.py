@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -197,7 +198,7 @@ def test_two_runs_at_once_and_what_a_killed_one_leaves(
     rewrite(blocks=4, duration_s=0.3, noise_floor=None)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(Registry.__init__, "__defaults__", (project.root,))
-    monkeypatch.setattr("vmtoll.commands.run.conclude", lambda folder: f"report of {folder}")
+    monkeypatch.setattr("vmtoll.commands.run.conclude", lambda folder: SimpleNamespace(show=lambda **_: None))
     words = ("run", "tiny", "--inventory", inventory, "--results", tmp_path / "other")
     first = start(project, inventory, tmp_path / "r", None)
     try:

@@ -1,105 +1,93 @@
-"""Runs that would mislead: what is let into a verdict, what is left out of it, and what it must then not say."""
+"""Runs that would mislead: what disturbs one side, what is lost, and what a verdict must then not say."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.synthetic_run import CONTROL, Row, Truth, failed, found, limited, make_run, rate
-from vmtoll.analysis.run import load_run
-from vmtoll.analysis.verdict import analyse
+from tests.support.synthetic_run import CONTROL, Row, Truth, failed, found, rate
+from tests.support.verdicts import GUEST, ends, judged, notes, ratio, verdict
 from vmtoll.model.finding import FINDINGS, Code, Finding, Influence, Role, Validity
 from vmtoll.model.trial import BASELINE, Arm
-from vmtoll.model.verdict import Because, Bound, Kind, Note, NoteCode, RunAnalysis, Verdict, from_json, to_json
-from vmtoll.report import words
+from vmtoll.model.verdict import DIFFERENT, Because, Cause, Kind, NoteCode
 from vmtoll.runner.gates import failed_requests
 
-GUEST = Arm("kvm-default")
+RATES = ("throughput_rps", "crosscheck_throughput_rps")
 
 
-def judged(tmp_path: Path, truth: Truth) -> RunAnalysis:
-    analysis = analyse(load_run(make_run(tmp_path, truth)))
-    assert from_json(to_json(analysis)) == analysis
-    return analysis
-
-
-def verdict(analysis: RunAnalysis, metric: str = "throughput") -> Verdict:
-    (comparison,) = analysis.comparisons
-    return comparison.verdicts[metric]
-
-
-def notes(verdict: Verdict) -> dict[NoteCode, Note]:
-    return {note.code: note for note in verdict.notes}
-
-
-def equal(**keys: object) -> Truth:
+def equal(**keys: Any) -> Truth:
     """Two sides that are equal, and quiet enough to be shown equal."""
-    return Truth(**({"servers": {"nginx": 1.0}, "noise": 0.001, "cpu_ratio": 1.0, "latency_ratio": 1.0} | keys))  # type: ignore[arg-type]
+    quiet: dict[str, Any] = {"servers": {"nginx": 1.0}, "noise": 0.001, "cpu_ratio": 1.0, "latency_ratio": 1.0}
+    return Truth(**(quiet | keys))
 
 
-# ---- suspect trials
+# ---- CPU time that others took
 
 
-def distorting(arms: tuple[Arm, ...], blocks: int, slow: float) -> Truth:
-    """Another process takes CPU in these arms and blocks, and makes them slower."""
+def taken(share: float, blocks: range, arms: tuple[Arm, ...] = (GUEST,)) -> Truth:
+    """Others take a share of the CPU in these arms and blocks, which makes them slower by as much."""
 
     def change(row: Row) -> list[Row]:
-        if row["arm"] not in arms or row["block"] > blocks:
+        if row["arm"] not in arms or row["block"] not in blocks:
             return [row]
-        codes = (Code.HOST_BACKGROUND_CPU, Code.STEAL, Code.STALLED, Code.CLOCK_STEPPED)
-        slower = {name: row[name] * slow for name in ("throughput_rps", "crosscheck_throughput_rps")}
-        return [found(row | slower, *codes)]
+        return [row | {"steal_pct": 100 * share} | {name: row[name] * (1 - share) for name in RATES}]
 
     return equal(change=change, blocks=10)
 
 
-def test_distortion_of_every_trial_of_one_side_vetoes(tmp_path: Path) -> None:
-    """In all guest trials another process takes 11% of the CPU: nothing is known of the guest."""
-    analysis = judged(tmp_path, distorting((GUEST,), 10, 0.89))
-    throughput = verdict(analysis)
-    assert (throughput.kind, throughput.because) == (Kind.INVALID, Because.DISTORTED)
-    assert notes(throughput)[NoteCode.SUSPECT].values == {"suspect": 10, "trials": 30, "distorted": 10}
-    assert "host-background-cpu in 10" in words.verdict_text(throughput)
-    assert "10 of 30 trials suspect" in words.sentence(analysis)
+@pytest.mark.parametrize("share", [0.002, 0.004, 0.009, 0.11])
+def test_cpu_taken_from_one_side_makes_no_difference(tmp_path: Path, share: float) -> None:
+    """Equal sides, below every gate and far above it, in one block or in all: never called different."""
+    for number, blocks in enumerate((range(1, 3), range(1, 11))):
+        throughput = verdict(judged(tmp_path / str(number), taken(share, blocks)))
+        assert throughput.kind not in DIFFERENT
+        if share > 0.02 and len(blocks) > 2:
+            assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
+            doubt = throughput.doubts[0]
+            assert (doubt.cause, doubt.baseline, doubt.compared) == (Code.STEAL, 0, 10)
+            assert 1.1 < doubt.size < 1.3
 
 
-def test_one_side_distorted_more_often_than_chance_vetoes(tmp_path: Path) -> None:
-    """Three of ten pairs are no third; three of ten trials against none of twenty are no chance (Fisher, p = 0.03)."""
-    assert verdict(judged(tmp_path / "few", distorting((GUEST,), 2, 0.89))).because is None
-    assert verdict(judged(tmp_path / "one-sided", distorting((GUEST,), 3, 0.89))).because is Because.DISTORTED
-    both = verdict(judged(tmp_path / "alike", distorting((GUEST, BASELINE, CONTROL), 3, 1.0)))
-    assert both.kind is Kind.EQUIVALENT
+def test_what_both_sides_went_through_is_a_condition(tmp_path: Path) -> None:
+    """11% taken from all of them: nothing widens."""
+    throughput = verdict(judged(tmp_path, taken(0.11, range(1, 11), (BASELINE, CONTROL, GUEST))))
+    assert throughput.kind is Kind.EQUIVALENT
+    assert all(doubt.size < 1.001 for doubt in throughput.doubts), "trials of unequal length lose unequal times"
 
 
-def test_a_verdict_decided_by_distorted_pairs_is_marked(tmp_path: Path) -> None:
-    """Equal but for two pairs of ten: the clean eight are equivalent, all ten are not."""
-    throughput = verdict(judged(tmp_path, distorting((GUEST,), 2, 0.89)))
-    assert throughput.kind is Kind.UNDECIDED
-    assert notes(throughput)[NoteCode.DEPENDS_ON_SUSPECT].values == {"pairs": 2}
-    assert throughput.clean is not None and throughput.clean.ratio == pytest.approx(1, abs=0.002)
-    assert throughput.estimate is not None and throughput.estimate.ratio < 0.99
+@pytest.mark.parametrize("blocks", [0, 2, 3, 6])
+def test_no_detail_of_a_disturbance_decides_on_ten_times(tmp_path: Path, blocks: int) -> None:
+    """0.51% of the CPU in any number of the guest's trials: slower in every figure."""
+
+    def change(row: Row) -> list[Row]:
+        hit = row["arm"] == GUEST and row["block"] <= blocks
+        return [found(row | {"steal_pct": 0.51}, Finding(Code.STEAL, 0.51, 0.5)) if hit else row]
+
+    analysis = judged(tmp_path, Truth({"nginx": 0.1}, 10.0, 10.0, noise=0.02, change=change))
+    kinds = {name: one.kind for name, one in analysis.comparisons[0].verdicts.items() if one.applies}
+    assert kinds == dict.fromkeys(("throughput", "latency_p99", "cpu", "host_cpu"), Kind.SLOWER)
 
 
 def test_symptoms_stay_in(tmp_path: Path) -> None:
     """A guest that stalls is what was measured."""
     truth = Truth({"nginx": 0.9}, change=lambda row: [found(row, Code.STALLED) if row["arm"] == GUEST else row])
     throughput = verdict(judged(tmp_path, truth))
-    assert (throughput.kind, throughput.because, throughput.compared.distorted) == (Kind.SLOWER, None, 0)
-    assert notes(throughput)[NoteCode.SUSPECT].values["suspect"] == 6
+    assert (throughput.kind, throughput.compared.suspect, throughput.doubts) == (Kind.SLOWER, 6, ())
+    assert throughput.compared.findings == {Code.STALLED: 6}
 
 
-def test_distorted_times_do_not_distort_cpu(tmp_path: Path) -> None:
-    truth = Truth({"nginx": 0.9}, change=lambda row: [found(row, Code.CLOCK_STEPPED)])
-    analysis = judged(tmp_path, truth)
-    assert verdict(analysis).because is Because.DISTORTED
-    assert verdict(analysis, "cpu").because is None
+def test_times_that_were_moved_do_not_move_cpu(tmp_path: Path) -> None:
+    """A clock that stepped by a second on the guest; a clock source that changed leaves nothing to compare."""
 
+    def change(code: Code, row: Row) -> list[Row]:
+        return [found(row | {"clock_step_ms": 1000.0}, code) if row["arm"] == GUEST else row]
 
-def test_a_page_of_suspect_trials_states_that_first(tmp_path: Path) -> None:
-    truth = Truth({"nginx": 0.9}, change=lambda row: [found(row, Code.STALLED)] if row["block"] < 5 else [row])
-    text = words.sentence(judged(tmp_path, truth))
-    assert text.startswith("Only 6 of 18 trials valid, so doubt every figure: the guest loses 10")
-    assert "12 of 18 trials suspect" in text
+    stepped = judged(tmp_path / "step", Truth({"nginx": 0.9}, change=lambda row: change(Code.CLOCK_STEPPED, row)))
+    assert verdict(stepped).because is Because.FINDINGS
+    assert verdict(stepped, "cpu").kind is Kind.SLOWER
+    other = judged(tmp_path / "source", Truth({"nginx": 0.9}, change=lambda row: change(Code.CLOCK_SOURCE, row)))
+    assert verdict(other).because is Because.NOT_COMPARABLE
 
 
 def test_every_finding_has_its_influence() -> None:
@@ -118,14 +106,13 @@ def test_users_that_are_not_in_flight_hand_over_to_the_crosscheck(tmp_path: Path
     assert verdict(judged(tmp_path / "over", change(11.0))).role is Role.PRIMARY
 
 
-# ---- failures, exclusions, second attempts
+# ---- failures, lost trials, second attempts
 
 
 def test_one_failed_request_of_twenty_thousand_does_not_void_a_trial(tmp_path: Path) -> None:
     (one,) = failed_requests(20_000, 20_000, 19_999, 1, Role.PRIMARY, "siege")
     (many,) = failed_requests(20_000, 20_000, 19_979, 21, Role.PRIMARY, "siege")
     assert (one.severity, many.severity) == (Validity.SUSPECT, Validity.INVALID)
-    assert "1 request failed, 19999 of 20000 succeeded (limit 20)" in words.finding_text(one)
 
     def change(row: Row) -> list[Row]:
         if row["arm"] != GUEST:
@@ -133,11 +120,11 @@ def test_one_failed_request_of_twenty_thousand_does_not_void_a_trial(tmp_path: P
         return [found(row | {"successful": 19_999, "failed": 1}, one)]
 
     throughput = verdict(judged(tmp_path, Truth({"nginx": 0.9}, change=change)))
-    assert (throughput.kind, throughput.blocks, throughput.compared.invalid) == (Kind.SLOWER, 6, 0)
+    assert (throughput.kind, throughput.blocks, throughput.compared.lost) == (Kind.SLOWER, 6, 0)
     assert NoteCode.FAILED_REQUESTS in notes(throughput)
 
 
-def losing(arm: Arm, blocks: int, of: int, *, again: bool = False) -> Truth:
+def losing(arm: Arm, blocks: int, of: int, *, again: bool = False, **keys: Any) -> Truth:
     """An arm that fails in its first blocks; `again`: and succeeds at the second attempt."""
 
     def change(row: Row) -> list[Row]:
@@ -146,38 +133,37 @@ def losing(arm: Arm, blocks: int, of: int, *, again: bool = False) -> Truth:
         first = failed(row, Code.TOOL_FAILED, "cut off")
         return [first, row | {"attempt": 2}] if again else [first]
 
-    return equal(change=change, blocks=of)
+    return equal(change=change, blocks=of, **keys)
 
 
 @pytest.mark.parametrize("arm", [GUEST, BASELINE])
-def test_trials_that_one_side_lost_are_no_equivalence(tmp_path: Path, arm: Arm) -> None:
-    """The guest fails in four of ten blocks, and the other six are equal. (Metal's control replaces metal.)"""
-    analysis = judged(tmp_path, losing(arm, 4, 10))
+@pytest.mark.parametrize(("blocks", "of"), [(1, 6), (1, 10), (4, 10), (8, 20)])
+def test_a_lost_trial_of_either_side_shows_no_equality(tmp_path: Path, arm: Arm, blocks: int, of: int) -> None:
+    """The others are equal, and its slow trials may be the lost ones. (Metal's control is no substitute for metal.)"""
+    throughput = verdict(judged(tmp_path, losing(arm, blocks, of)))
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    lost = throughput.baseline.lost, throughput.compared.lost
+    assert lost == ((blocks, 0) if arm == BASELINE else (0, blocks))
+    causes = {doubt.cause for doubt in throughput.doubts}
+    assert causes & {Cause.LOST, Cause.SECOND_ATTEMPTS}, "a lost trial beside its replicate, or a lost block"
+
+
+@pytest.mark.parametrize(("arm", "lost"), [(GUEST, 1), (GUEST, 3), (BASELINE, 1), (BASELINE, 3)])
+def test_lost_trials_do_not_hide_ten_times(tmp_path: Path, arm: Arm, lost: int) -> None:
+    """The guest is ten times as slow: what it lost counts against it, what metal lost as twice as bad as its worst."""
+    for aa in (True, False):
+        truth = losing(arm, lost, 6, servers={"nginx": 0.1}, noise=0.02, aa=aa)
+        assert verdict(judged(tmp_path / str(aa), truth)).kind is Kind.SLOWER
+
+
+def test_second_attempts_are_not_free(tmp_path: Path) -> None:
+    analysis = judged(tmp_path, losing(GUEST, 8, 8, again=True, drift=0.0))
     throughput = verdict(analysis)
-    if arm == GUEST:
-        assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.UNEQUAL_LOSSES)
-        assert "the guest 4 of 10 invalid" in words.verdict_text(throughput)
-    else:
-        assert throughput.kind is not Kind.EQUIVALENT
-    assert notes(throughput)[NoteCode.EXCLUDED].values == {
-        "baseline": 4 * (arm == BASELINE), "compared": 4 * (arm == GUEST),
-    }  # fmt: skip
-
-
-def test_a_single_lost_block_forbids_equality_unless_the_worst_case_allows_it(tmp_path: Path) -> None:
-    few = verdict(judged(tmp_path / "few", losing(GUEST, 1, 10)))
-    assert (few.kind, few.because) == (Kind.UNDECIDED, Because.LOSSES_DECIDE)
-    assert verdict(judged(tmp_path / "many", losing(GUEST, 1, 12))).kind is Kind.EQUIVALENT
-
-
-def test_second_attempts_of_one_side_are_counted_and_are_no_equivalence(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, losing(GUEST, 8, 8, again=True))
-    throughput = verdict(analysis)
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.UNEQUAL_LOSSES)
-    assert notes(throughput)[NoteCode.RETRIED].values == {"baseline": 0, "compared": 8}
-    assert "trials tried a second time: 0 of 16 on metal, 8 of 8 on kvm-default" in words.notes_text(
-        throughput, "kvm-default"
-    )
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (throughput.baseline.second_attempts, throughput.compared.second_attempts) == (0, 8)
+    doubt = throughput.doubts[0]
+    assert (doubt.cause, doubt.baseline, doubt.compared) == (Cause.SECOND_ATTEMPTS, 0, 8)
+    assert doubt.size == pytest.approx(2**0.5, abs=0.01), "the mean of a trial and of one twice as bad"
     reliability = analysis.comparisons[0].reliability
     assert reliability is not None
     assert (reliability.compared.trials, reliability.compared.at_first, reliability.compared.valid) == (8, 0, 8)
@@ -187,25 +173,19 @@ def test_second_attempts_of_one_side_are_counted_and_are_no_equivalence(tmp_path
 
 def test_a_side_that_lost_trials_is_not_the_faster_one(tmp_path: Path) -> None:
     """Its slow trials may be the lost ones. To be slower it needs no lost trial."""
-
-    def lost(arm: Arm, ratio: float) -> Verdict:
-        truth = losing(arm, 4, 10)
-        truth.servers = {"nginx": ratio}
-        return verdict(judged(tmp_path / f"{ratio}", truth))
-
-    faster, slower = lost(GUEST, 1.1), lost(GUEST, 0.9)
-    assert (faster.kind, faster.because) == (Kind.UNDECIDED, Because.UNEQUAL_LOSSES)
-    assert slower.kind is Kind.SLOWER
+    kinds = {
+        server: verdict(judged(tmp_path / str(server), losing(GUEST, 4, 10, servers={"nginx": server}))).kind
+        for server in (1.1, 0.9, 0.4)
+    }  # fmt: skip
+    assert kinds == {1.1: Kind.UNDECIDED, 0.9: Kind.SLOWER, 0.4: Kind.SLOWER}
 
 
-def test_survivorship_is_rarely_read_as_equality(tmp_path: Path) -> None:
-    """The guest is slower by 26% in a fifth of its trials, and each such trial is lost: at most 5% `equivalent`.
-
-    Before, 97% of such runs were: the mean of what is left is that of equal sides.
+def test_survivorship_is_never_read_as_equality(tmp_path: Path) -> None:
+    """The guest is slower by 26% in a fifth of its trials, and each such trial is lost; the mean of what is left is
+    that of equal sides.
     """
-    rng = np.random.default_rng(1)
-    said = 0
-    for experiment in range(60):
+    rng, seen = np.random.default_rng(1), set()
+    for experiment in range(30):
         slow = set((1 + np.flatnonzero(rng.random(10) < 0.2)).tolist())
         if not slow:
             continue  # nothing is lost, and nothing can be known
@@ -214,24 +194,8 @@ def test_survivorship_is_rarely_read_as_equality(tmp_path: Path) -> None:
             return [failed(row, Code.TOOL_FAILED) if row["arm"] == GUEST and row["block"] in slow else row]
 
         truth = equal(change=change, blocks=10, seed=experiment, noise=0.002)
-        said += verdict(judged(tmp_path / str(experiment), truth)).kind is Kind.EQUIVALENT
-    assert said == 0
-
-
-# ---- bounds
-
-
-def test_limits_on_both_sides_give_no_bound(tmp_path: Path) -> None:
-    """Metal is limited in all blocks, the guest in three of six: whose true rate is the higher one is unknown."""
-
-    def change(row: Row) -> list[Row]:
-        hit = row["arm"] != GUEST or row["block"] <= 3
-        return [found(row, *limited(Code.CLIENT_SATURATED, *Role)) if hit else row]
-
-    throughput = verdict(judged(tmp_path / "six", Truth({"nginx": 0.89}, change=change)))
-    assert (throughput.kind, throughput.because) == (Kind.INVALID, Because.LIMITED_ON_BOTH_SIDES)
-    free = verdict(judged(tmp_path / "ten", Truth({"nginx": 0.89}, blocks=10, change=change)))
-    assert (free.kind, free.bound, free.blocks, free.compared.limited) == (Kind.SLOWER, Bound.AT_LEAST, 7, 0)
+        seen.add(verdict(judged(tmp_path / str(experiment), truth)).kind)
+    assert seen == {Kind.UNDECIDED}
 
 
 # ---- the A/A control
@@ -247,85 +211,90 @@ def test_the_control_is_a_second_replicate_of_its_side(tmp_path: Path) -> None:
 
     throughput = verdict(judged(tmp_path, Truth({"nginx": 0.9}, noise=0.02, drift=0, blocks=10, change=change)))
     logs = {arm: np.log(values) for arm, values in figures.items()}
-    expected = (logs[GUEST] - (logs[BASELINE] + logs[CONTROL]) / 2).mean()
-    assert throughput.estimate is not None
-    assert np.log(throughput.estimate.ratio) == pytest.approx(expected)
-
-
-def test_a_control_with_a_single_pair_gives_way_to_that_of_another_server(tmp_path: Path) -> None:
-    def change(row: Row) -> list[Row]:
-        return [] if row["arm"] == CONTROL and row["server"] == "nginx" and row["block"] > 1 else [row]
-
-    analysis = judged(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, change=change))
-    (comparison,) = [c for c in analysis.comparisons if c.scenario.server == "nginx"]
-    assert comparison.verdicts["throughput"].noise_floor_server == "lighttz"
+    expected = logs[GUEST] - (logs[BASELINE] + logs[CONTROL]) / 2
+    assert [np.log(effect.mid or 0) for effect in throughput.effects] == pytest.approx(expected.tolist(), abs=1e-4)
+    assert ratio(throughput) == pytest.approx(np.exp(expected.mean()), rel=0.01)
+    assert throughput.noise_floor == pytest.approx(np.expm1(np.abs(logs[CONTROL] - logs[BASELINE]).max()), rel=0.01)
 
 
 # ---- the shape of the figures
 
 
-def test_two_modes_are_shown_and_are_no_equality(tmp_path: Path) -> None:
-    """Equal in most blocks, and 30% slower in two of twenty."""
+def test_a_state_of_some_blocks_is_seen_as_noise(tmp_path: Path) -> None:
+    """Equal in most blocks, and 30% slower in two of twenty: not called equal."""
 
     def change(row: Row) -> list[Row]:
         slow = 0.7 if row["arm"] == GUEST and row["block"] in (4, 13) else 1.0
-        return [row | {name: row[name] * slow for name in ("throughput_rps", "crosscheck_throughput_rps")}]
+        return [row | {name: row[name] * slow for name in RATES}]
 
     throughput = verdict(judged(tmp_path, equal(change=change, blocks=20)))
-    assert throughput.kind is Kind.UNDECIDED
-    values = notes(throughput)[NoteCode.TWO_MODES].values
-    assert (values["n_low"], values["n_high"]) == (2, 18)
-    assert (values["low"], values["high"]) == pytest.approx((0.7, 1.0), abs=0.01)
-    assert "0.70 in 2 blocks and 1.00 in 18" in " ".join(words.notes_text(throughput))
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.NOISE)
+    assert throughput.blocks_range and throughput.blocks_range.low == pytest.approx(0.7, abs=0.01)
 
 
-def test_equality_needs_both_intervals(tmp_path: Path) -> None:
-    """Two modes within the margin are too far apart to be called one thing."""
+def test_a_slow_replicate_of_metal_does_not_make_the_guest_faster(tmp_path: Path) -> None:
+    """One bad trial of the control in eight shifts the mean of all; the first replicates show no difference."""
 
     def change(row: Row) -> list[Row]:
-        high = 1.012 if row["arm"] == GUEST and row["block"] % 2 else 1.0
-        return [row | {name: row[name] * high for name in ("throughput_rps", "crosscheck_throughput_rps")}]
+        slow = 0.6 if row["arm"] == CONTROL and row["block"] == 5 else 1.0
+        return [row | {name: row[name] * slow for name in RATES}]
 
-    throughput = verdict(judged(tmp_path, equal(change=change, blocks=20, noise=0.0003)))
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.TWO_MODES)
+    throughput = verdict(judged(tmp_path, equal(change=change, blocks=8, servers={"nginx": 1.004})))
+    assert throughput.kind is not Kind.FASTER
 
 
 def test_blocks_that_hang_together_widen_the_interval(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         slow = 0.97 if row["arm"] == GUEST and row["block"] > 6 else 1.0
-        return [row | {name: row[name] * slow for name in ("throughput_rps", "crosscheck_throughput_rps")}]
+        return [row | {name: row[name] * slow for name in RATES}]
 
     throughput = verdict(judged(tmp_path, equal(change=change, blocks=12, noise=0.002)))
-    note = notes(throughput)[NoteCode.AUTOCORRELATED]
-    assert note.values["p"] < 0.05 and note.values["inflation"] > 1.5
-    estimate = throughput.estimate
-    assert estimate is not None and estimate.low is not None and estimate.high is not None
+    low, _, high = ends(throughput)
     independent = 2 * 2.201 * 0.0155 / np.sqrt(12)  # of six blocks at 0 and six at −3%
-    assert np.log(estimate.high / estimate.low) > 1.4 * independent
+    assert np.log(high / low) > 1.4 * independent
+    assert throughput.correlation > 0.3
 
 
 # ---- percentiles
 
 
-def with_requests(guest: int, metal: int = 4000) -> Truth:
+def with_requests(guest: int, metal: int = 4000, **keys: Any) -> Truth:
     def change(row: Row) -> list[Row]:
         n = guest if row["arm"] == GUEST else metal
         return [row | dict.fromkeys(("requests", "transactions", "successful"), n)]
 
-    return Truth(loads=(rate(1000),), change=change)
+    return Truth(loads=(rate(1000),), change=change, **keys)
 
 
-@pytest.mark.parametrize(("requests", "because"), [(367, Because.FEW_REQUESTS), (368, None)])
-def test_a_percentile_of_too_few_requests_is_none(tmp_path: Path, requests: int, because: Because | None) -> None:
-    tail = verdict(judged(tmp_path, with_requests(requests, requests)), "tail")
+@pytest.mark.parametrize(("requests", "because"), [(99, Because.NO_FIGURE), (100, None), (367, None), (368, None)])
+def test_a_percentile_needs_a_hundred_requests(tmp_path: Path, requests: int, because: Because | None) -> None:
+    tail = verdict(judged(tmp_path, with_requests(requests, requests, latency_ratio=2.0)), "tail")
     assert tail.because is because
-    assert tail.compared.few == (6 if because else 0)
+    assert because or tail.kind is Kind.SLOWER
 
 
-def test_percentiles_of_unequally_many_requests_need_their_histograms(tmp_path: Path) -> None:
-    assert verdict(judged(tmp_path / "near", with_requests(3400)), "tail").kind is Kind.SLOWER
-    tail = verdict(judged(tmp_path / "far", with_requests(1000)), "tail")
-    assert (tail.kind, tail.because) == (Kind.INVALID, Because.UNEQUAL_REQUESTS)
+def test_percentiles_out_of_order_are_none(tmp_path: Path) -> None:
+    """What a tool prints below its own median counted something else."""
+
+    def change(row: Row) -> list[Row]:
+        return [row | {"response_time_p99_us": 0.5 * row["response_time_p50_us"]} if row["arm"] == GUEST else row]
+
+    tail = verdict(judged(tmp_path, Truth(loads=(rate(1000),), change=change)), "tail")
+    assert (tail.kind, tail.because, tail.compared.used) == (Kind.NOT_JUDGED, Because.NO_FIGURE, 0)
+
+
+def test_percentiles_of_unequally_many_requests_have_a_set(tmp_path: Path) -> None:
+    """4,000 against 3,400 is fair; against 1,000 the p99 of the 4,000 may be its p90, which is 0.66 of it."""
+    near = verdict(judged(tmp_path / "near", with_requests(3400, latency_ratio=1.3)), "tail")
+    assert (near.kind, near.doubts) == (Kind.SLOWER, ())
+    fewer = verdict(judged(tmp_path / "fewer", with_requests(1000, latency_ratio=1.3)), "tail")
+    assert fewer.kind is Kind.SLOWER, "metal, of more requests, would only be quicker"
+    assert fewer.open_high or ends(fewer)[2] > 1.7
+    more = verdict(judged(tmp_path / "more", with_requests(4000, 1000, latency_ratio=1.3)), "tail")
+    assert (more.kind, more.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (more.doubts[0].cause, more.doubts[0].compared) == (Cause.UNEQUAL_REQUESTS, 6)
+    logged = with_requests(4000, 1000, latency_ratio=1.3, histograms=True)
+    assert verdict(judged(tmp_path / "logged", logged), "tail").kind is Kind.SLOWER
 
 
 def test_each_percentile_has_its_requests_and_its_interval(tmp_path: Path) -> None:
@@ -347,8 +316,8 @@ def booted(ratios: tuple[float, ...], blocks: int = 4) -> Truth:
 
     def change(row: Row) -> list[Row]:
         boot = (row["block"] - 1) // blocks + 1
-        ratio = ratios[boot - 1] if row["arm"] == GUEST else 1.0
-        return [row | {"boot": boot} | {n: row[n] * ratio for n in ("throughput_rps", "crosscheck_throughput_rps")}]
+        of_boot = ratios[boot - 1] if row["arm"] == GUEST else 1.0
+        return [row | {"boot": boot} | {name: row[name] * of_boot for name in RATES}]
 
     return equal(change=change, blocks=blocks * len(ratios))
 
@@ -357,12 +326,7 @@ def test_boots_are_the_sample_if_there_are_several(tmp_path: Path) -> None:
     """3% slower in one boot of three: twelve blocks of one boot would be sure of a difference, three boots are not."""
     throughput = verdict(judged(tmp_path / "differ", booted((0.97, 1.0, 1.0))))
     assert (throughput.kind, throughput.boots, throughput.blocks) == (Kind.UNDECIDED, 3, 12)
-    assert throughput.variance is not None and throughput.variance.boot is not None
-    assert throughput.variance.boot > 0.95
-    alike = verdict(judged(tmp_path / "alike", booted((0.9, 0.9, 0.9, 0.9))))
-    assert (alike.kind, alike.boots) == (Kind.SLOWER, 4)
-    single = judged(tmp_path / "single", equal(blocks=12))
-    assert "one host, one boot" in words.sentence(single)
-    shares = verdict(single).variance
-    assert shares is not None and shares.boot is None and shares.trial is not None
-    assert shares.block + shares.trial == pytest.approx(1)
+    alike = verdict(judged(tmp_path / "alike", booted((0.9, 0.9, 0.9))))
+    assert (alike.kind, alike.boots) == (Kind.SLOWER, 3)
+    same = [verdict(judged(tmp_path / f"same-{n}", booted((1.0,) * n))).kind for n in (3, 4)]
+    assert same == [Kind.UNDECIDED, Kind.EQUIVALENT]

@@ -60,24 +60,25 @@ def test_a_neighbour_has_the_effect_that_it_was_given(run: Run) -> None:
     assert [step.answered_rps for step in metal.steps] == [None] * 3
     for field, truths in (("throughput_rps", (0.75, 0.5)), ("service_time_p99_us", (2.0, 3.0))):
         for step, truth in zip(guest.steps[1:], truths, strict=True):
-            effect = guest.effect(step, field)
+            effect = guest.effect(run, step, field)
             assert effect is not None and effect.low is not None and effect.high is not None
             assert effect.low <= truth <= effect.high
             assert effect.high / effect.low < 1.05
-            level, quiet = step.level(field), guest.steps[0].level(field)
+            level, quiet = step.level(run, field), guest.steps[0].level(run, field)
             assert level is not None and quiet is not None
             assert level.ratio / quiet.ratio == pytest.approx(effect.ratio)
-            chance = metal.effect(metal.steps[-1], field)
+            chance = metal.effect(run, metal.steps[-1], field)
             assert chance is not None and chance.low is not None and chance.high is not None
             assert chance.low <= 1 <= chance.high
-    assert guest.effect(guest.steps[0], "throughput_rps") is None, "none against none"
+    assert guest.effect(run, guest.steps[0], "throughput_rps") is None, "none against none"
 
 
 def test_a_single_block_gives_no_interval(tmp_path: Path) -> None:
     truth = Truth({"nginx": 0.95}, blocks=1, aa=False, loads=tuple(map(with_neighbour, SHARES)), change=disturbed)
-    curves = {curve.arm.environment: curve for curve in curves_of(load_run(make_run(tmp_path, truth)))}
+    run = load_run(make_run(tmp_path, truth))
+    curves = {curve.arm.environment: curve for curve in curves_of(run)}
     guest = curves["kvm-default"]
-    effect, level = guest.effect(guest.steps[1], "throughput_rps"), guest.steps[1].level("throughput_rps")
+    effect, level = guest.effect(run, guest.steps[1], "throughput_rps"), guest.steps[1].level(run, "throughput_rps")
     assert effect is not None and level is not None
     assert effect.low is effect.high is level.low is level.high is None
 
@@ -85,8 +86,8 @@ def test_a_single_block_gives_no_interval(tmp_path: Path) -> None:
 def test_the_chart_has_a_caption(run: Run) -> None:
     ((_, drawn),) = draw_all(run, analyse(run), ["neighbour_load"])
     assert drawn.title == "A noisy neighbour: nginx, 10 users"
-    assert "which answers 900/s, against an idle one: requests per second ×0.5 [" in drawn.alt
-    assert "p99 ×3 [" in drawn.alt
+    assert "which answers 900/s, against an idle one: requests per second ×0.5 (" in drawn.alt
+    assert "p99 ×3 (" in drawn.alt
     assert draw_all(run, analyse(run), ["cold"]) == []
 
 

@@ -1,6 +1,6 @@
 """How often a whole page is wrong, under noise of several kinds: bounds on what `make bench-verdicts` publishes.
 
-The simulation judges many pages at once; the first test compares it with the engine.
+Pages are judged by the engine itself. A bound fails where the lower 95% limit of the observed share lies above it.
 """
 
 import csv
@@ -9,72 +9,80 @@ import math
 import numpy as np
 import pytest
 
-from vmtoll.analysis import judge as engine
-from vmtoll.analysis.judge import Evidence, judge, weights_of
-from vmtoll.analysis.statistics import autocorrelation, paired, two_modes
 from vmtoll.benchmarks import verdicts as bench
 from vmtoll.benchmarks.verdicts import BOOTS, Noise, characteristic, differs, trials
-from vmtoll.model.metric import METRICS
-from vmtoll.model.verdict import Kind
 from vmtoll.paths import PROJECT
+from vmtoll.statistics.proportions import clopper_pearson
+from vmtoll.statistics.thresholds import ALPHA
 
-PAGES = 600
-
-
-@pytest.mark.parametrize("noise", [Noise.NORMAL, Noise.HEAVY, Noise.AUTOCORRELATED, Noise.BIMODAL])
-@pytest.mark.parametrize("blocks", [6, 12])
-def test_the_simulation_judges_as_the_engine_does(noise: Noise, blocks: int) -> None:
-    """Forty pages with a difference in half of their comparisons, comparison by comparison."""
-    logs = trials(np.random.default_rng(5), noise, 40, blocks)
-    most = 0.4 if noise is Noise.BIMODAL else 0.06  # several times what each noise hides
-    logs[:, ::2, :, 2] += np.linspace(0, most, 10)[:, None]
-    metrics = [*METRICS.values()] * bench.SERVERS
-    said = 0
-    for page, theirs in zip(logs, differs(logs), strict=True):
-        pairs = page[..., 2] - (page[..., 0] + page[..., 1]) / 2
-        series = autocorrelation(pairs)
-        inflation = series.inflation if series else 1.0
-        modes = [two_modes(logs) is not None for logs in pairs]
-        singles = [paired(logs) for logs in page[..., 2] - page[..., 0]]
-        family = [
-            Evidence(metric, paired(logs, inflation), paired(same), two_modes=two, single=single if two else None)
-            for metric, logs, same, two, single in zip(
-                metrics, pairs, page[..., 1] - page[..., 0], modes, singles, strict=True
-            )
-        ]
-        tests = engine.test(family, None, weights_of(metrics))
-        ours = [
-            judge(one, tested, None).kind in (Kind.FASTER, Kind.SLOWER)
-            for one, tested in zip(family, tests, strict=True)
-        ]
-        assert ours == theirs.tolist()
-        said += sum(ours)
-    assert said > 15
+PAGES = 200
+EQUAL = (Noise.NORMAL, Noise.HEAVY, Noise.DRIFTING, Noise.AUTOCORRELATED, Noise.PERSISTENT, Noise.BIMODAL)
 
 
-@pytest.mark.parametrize(
-    "noise", [Noise.NORMAL, Noise.HEAVY, Noise.DRIFTING, Noise.AUTOCORRELATED, Noise.BIMODAL, Noise.BOOTS]
-)
-@pytest.mark.parametrize("blocks", [6, 10, 20, 40])
+def assert_at_most(bound: float, noise: Noise, blocks: int, sd: float = bench.CV) -> None:
+    """Wrong pages of twenty comparisons of equal sides."""
+    rng = np.random.default_rng([blocks, int(1000 * sd), list(Noise).index(noise)])
+    wrong = differs(trials(rng, noise, PAGES, blocks, sd), BOOTS if noise is Noise.BOOTS else 1).any(axis=1).sum()
+    assert clopper_pearson(int(wrong), PAGES).low <= bound, f"{wrong} of {PAGES} pages"
+
+
+@pytest.mark.parametrize("noise", EQUAL)
+@pytest.mark.parametrize("blocks", [6, 10, 20])
 def test_at_most_one_page_in_twenty_has_a_wrong_difference(noise: Noise, blocks: int) -> None:
-    """Twenty comparisons of equal sides; 5% and three Monte-Carlo errors."""
-    logs = trials(np.random.default_rng(blocks), noise, PAGES, blocks)
-    alarms = differs(logs, BOOTS if noise is Noise.BOOTS else 1).any(axis=1).mean()
-    assert alarms <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / PAGES)
+    assert_at_most(ALPHA, noise, blocks)
+
+
+@pytest.mark.parametrize("noise", EQUAL)
+@pytest.mark.parametrize(("blocks", "bound"), [(3, 0.09), (4, 0.055), (5, 0.055)])
+def test_few_blocks_are_wrong_a_little_more_often(noise: Noise, blocks: int, bound: float) -> None:
+    assert_at_most(bound, noise, blocks)
+
+
+@pytest.mark.parametrize("blocks", [6, 10, 20])
+def test_several_boots_share_the_errors(blocks: int) -> None:
+    assert_at_most(0.055, Noise.BOOTS, blocks)
+
+
+@pytest.mark.parametrize("sd", [0.3, 1.0])
+@pytest.mark.parametrize("noise", [Noise.NORMAL, Noise.HEAVY, Noise.PERSISTENT])
+@pytest.mark.parametrize(("blocks", "bound"), [(3, 0.09), (4, 0.075), (6, 0.05)])
+def test_loud_figures_make_no_more_pages_wrong(sd: float, noise: Noise, blocks: int, bound: float) -> None:
+    """A log sd of 0.3 and of 1: the rule of every block among them."""
+    assert_at_most(bound, noise, blocks, sd)
 
 
 def test_one_boot_is_known_to_mislead() -> None:
     """Why a page says "one host, one boot": what a boot draws is in all of its blocks; more of them make it worse."""
-    few, many = (characteristic(Noise.ONE_BOOT, blocks, 200).false_alarms for blocks in (6, 20))
-    assert 0.2 < few < many
+    rng = np.random.default_rng(1)
+    few, many = (differs(trials(rng, Noise.ONE_BOOT, 100, blocks)).any(axis=1).mean() for blocks in (6, 20))
+    assert 0.1 < few < many
 
 
 def test_a_page_of_ten_blocks_sees_five_percent() -> None:
     """At 2% noise of a trial; with twenty blocks three."""
-    ten, twenty = (characteristic(Noise.NORMAL, blocks, 800).detectable for blocks in (10, 20))
-    assert ten is not None and twenty is not None
-    assert twenty < 0.03
-    assert 0.035 < ten < 0.05
+    rng = np.random.default_rng(2)
+    for blocks, difference in ((10, 0.055), (20, 0.032)):
+        found = differs(trials(rng, Noise.NORMAL, 150, blocks), shift=-math.log1p(difference))[:, 0].mean()
+        assert found > 0.8 - 3 * math.sqrt(0.16 / 150)
+
+
+@pytest.mark.parametrize(("factor", "cv", "blocks"), [(2.0, 0.02, 6), (3.0, 0.02, 6), (10.0, 0.2, 6), (3.0, 0.2, 10)])
+def test_a_multiple_is_not_missed(factor: float, cv: float, blocks: int) -> None:
+    """One throughput of twenty comparisons, φ up to 0.8 for ten times: missed in under one page of a hundred."""
+    rng = np.random.default_rng(int(factor))
+    noises = (Noise.NORMAL, Noise.AUTOCORRELATED, Noise.PERSISTENT) if factor == 10 else (Noise.NORMAL,)
+    for noise in noises:
+        found = differs(trials(rng, noise, 100, blocks, cv), shift=-math.log(factor))[:, 0]
+        assert found.mean() >= 0.99
+
+
+def test_what_is_never_found_is_not_printed_as_the_ceiling_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "CEILING", 0.04)
+    row = characteristic(Noise.NORMAL, 6, 60)
+    assert row.detectable == math.inf
+    assert bench.seen_text(row.detectable) == "none below 4%"
+    assert "none below 4%" in bench.table([row])
+    assert bench.seen_text(0.0891) == "8.9%" and bench.seen_text(None) == "–"
 
 
 def test_the_published_table_is_that_of_the_figures() -> None:
@@ -86,5 +94,7 @@ def test_the_published_table_is_that_of_the_figures() -> None:
         )
         for row in csv.DictReader(text.splitlines())
     ]  # fmt: skip
-    assert {(row.noise, row.blocks) for row in rows} == {(noise, blocks) for noise in Noise for blocks in bench.BLOCKS}
+    every = {(noise, blocks) for noise in Noise for blocks in bench.BLOCKS}
+    cells = {(noise, blocks) for noise, blocks in every if noise is not Noise.BOOTS or blocks >= BOOTS}
+    assert {(row.noise, row.blocks) for row in rows} == cells
     assert bench.table(rows) in (PROJECT / "docs" / "statistics.md").read_text(encoding="utf-8")

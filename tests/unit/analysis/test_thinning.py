@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.synthetic_run import Truth, make_run, rate
+from tests.support.synthetic_run import CONTROL, Truth, make_run, rate
 from vmtoll.analysis.run import load_run
-from vmtoll.analysis.statistics import paired
-from vmtoll.analysis.thinning import expected_percentile, latencies, rank_interval, thinned
+from vmtoll.analysis.thinning import expected_percentile, latencies, rank_interval
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Role
 from vmtoll.model.trial import BASELINE, Arm
 from vmtoll.publish.bundle import publish
+from vmtoll.statistics.student import mean_of
 
 
 def test_the_expected_percentile_is_the_mean_over_all_choices() -> None:
     """Of the values 1, 2, 2, 5, 9 every choice of three, by its largest (p90 of three is the third)."""
     choices = [math.log(max(choice)) for choice in itertools.combinations([1, 2, 2, 5, 9], 3)]
-    ours = expected_percentile(np.array([1.0, 2, 5, 9]), np.array([1.0, 2, 1, 1]), 3, 0.9)
+    ours = expected_percentile(np.array([1.0, 2, 5, 9]), np.array([1.0, 3, 4, 5]), 3, 0.9)
     assert math.log(ours) == pytest.approx(np.mean(choices))
-    assert expected_percentile(np.array([1.0, 2, 5, 9]), np.array([1.0, 2, 1, 1]), 99, 0.5) == pytest.approx(2)
+    assert expected_percentile(np.array([1.0, 2, 5, 9]), np.array([1.0, 3, 4, 5]), 99, 0.5) == pytest.approx(2)
 
 
 def test_percentiles_of_equally_many_requests_are_compared_fairly() -> None:
@@ -33,8 +33,8 @@ def test_percentiles_of_equally_many_requests_are_compared_fairly() -> None:
         many, few = (np.sort(rng.lognormal(7, 1, n)) for n in (8000, 400))
         p99 = {n: math.log(side[math.ceil(0.99 * n) - 1]) for n, side in ((8000, many), (400, few))}
         raw.append(p99[400] - p99[8000])
-        thin.append(p99[400] - math.log(expected_percentile(many, np.ones(8000), 400, 0.99)))
-    biased, fair = paired(raw).t, paired(thin).t
+        thin.append(p99[400] - math.log(expected_percentile(many, np.arange(1.0, 8001), 400, 0.99)))
+    biased, fair = mean_of(raw).t, mean_of(thin).t
     assert biased is not None and fair is not None
     assert biased.high < -0.02
     assert fair.low < 0 < fair.high
@@ -43,7 +43,7 @@ def test_percentiles_of_equally_many_requests_are_compared_fairly() -> None:
 @pytest.mark.parametrize(("n", "ranks"), [(1000, (983, 997)), (368, (360, 368)), (367, None)])
 def test_the_ranks_of_an_interval(n: int, ranks: tuple[int, int] | None) -> None:
     """B⁻¹(0.025; n, 0.99) and B⁻¹(0.975; n, 0.99) + 1; the values are their own ranks."""
-    interval = rank_interval(np.arange(1.0, n + 1), np.ones(n), 0.99)
+    interval = rank_interval(np.arange(1.0, n + 1), np.arange(1.0, n + 1), 0.99)
     assert interval == ranks
 
 
@@ -52,7 +52,7 @@ def test_the_interval_by_ranks_covers_the_percentile() -> None:
     true = math.exp(2.326348)
     held = []
     for _ in range(2000):
-        interval = rank_interval(np.sort(rng.lognormal(0, 1, 1000)), np.ones(1000), 0.99)
+        interval = rank_interval(np.sort(rng.lognormal(0, 1, 1000)), np.arange(1.0, 1001), 0.99)
         assert interval is not None
         held.append(interval[0] <= true <= interval[1])
     assert np.mean(held) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 2000)
@@ -73,7 +73,16 @@ def test_a_bundle_thins_as_its_run_does(tmp_path: Path) -> None:
     known = latencies(folder, trial, Role.PRIMARY)
     assert known is not None and known[1].sum() == 2000
     assert latencies(folder, trial, Role.CROSSCHECK) is None
-    thinner = thinned(folder, trial, Role.PRIMARY, 500, 0.99)
-    assert thinner == thinned(bundle, load_run(bundle).trials_of(scenario, BASELINE)[0], Role.PRIMARY, 500, 0.99)
-    assert analyse(run).comparisons == analyse(load_run(bundle)).comparisons
-    assert analyse(run).comparisons[0].verdicts["tail"].blocks == 6
+    published = load_run(bundle)
+    logged, control = (run.latencies(run.trials_of(scenario, arm)[0], Role.PRIMARY) for arm in (BASELINE, CONTROL))
+    again = published.latencies(published.trials_of(scenario, BASELINE)[0], Role.PRIMARY)
+    assert logged is not None and control is not None and again is not None
+    assert [each.tolist() for each in logged] == [each.tolist() for each in again]
+    assert analyse(run).comparisons == analyse(published).comparisons
+    tail = analyse(run).comparisons[0].verdicts["tail"]
+    assert tail.blocks == 6
+    thinner, of_control = (expected_percentile(*each, 500, 0.99) for each in (logged, control))
+    guest = run.trials_of(scenario, Arm("kvm-default"))[0]
+    (effect,) = [effect for effect in tail.effects if effect.block == trial.block]
+    assert guest.primary and guest.primary.response_time_p99_us and effect.mid
+    assert effect.mid == pytest.approx(guest.primary.response_time_p99_us / math.sqrt(thinner * of_control))

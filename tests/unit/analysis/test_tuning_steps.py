@@ -15,7 +15,6 @@ from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import (
     Because,
-    Bound,
     Kind,
     StepKind,
     StepMetric,
@@ -81,6 +80,7 @@ def test_known_steps_are_recovered(run: Run) -> None:
             assert step.start is not None
             assert gain == pytest.approx(truth, abs=0.05 * abs(truth) + 0.02 * step.start)
             assert low < gain < high
+            assert (low > 0, high < 0) == (step.kind is better, step.kind is worse)
             assert step.tests.family == 30
             assert step.tests.difference is not None and step.tests.difference_holm is not None
             assert step.tests.difference_holm >= step.tests.difference
@@ -91,15 +91,15 @@ def test_steps_add_up_to_the_whole(run: Run) -> None:
     for name in TRUTH:
         levels, cumulative = metrics[name].levels, metrics[name].steps[:3]
         whole = (levels["kvm-tuned"] - levels["kvm-2009"]) * (1 if name == "throughput" else -1)
-        assert sum(ends(step)[1] for step in cumulative) == pytest.approx(whole)
+        assert sum(ends(step)[1] for step in cumulative) == pytest.approx(whole, rel=0.02), "means weighted alike"
     levels = metrics["throughput"].levels
-    ratios = [step.ratio or 0 for step in metrics["throughput"].steps[:3]]
-    assert math.prod(ratios) == pytest.approx(levels["kvm-tuned"] / levels["kvm-2009"])
+    ratios = [step.estimate.ratio if step.estimate else 0 for step in metrics["throughput"].steps[:3]]
+    assert math.prod(ratios) == pytest.approx(levels["kvm-tuned"] / levels["kvm-2009"], rel=0.01)
     assert levels["metal"] == pytest.approx(LEVELS["metal"].rps, rel=0.1)
 
 
 def test_intervals_cover_the_truth(tmp_path: Path) -> None:
-    """Of 8 servers with 5 steps each, at 95%; the steps of one server share a side, so the bound has room."""
+    """Of 8 servers with 5 steps each: each interval has the level that Holm left to it."""
     servers = tuple(f"server-{n}" for n in range(8))
     result = result_of(load_run(make_tuning(tmp_path, Tuning(servers=servers, blocks=6, noise=0.02))))
     covered = []
@@ -110,7 +110,7 @@ def test_intervals_cover_the_truth(tmp_path: Path) -> None:
                 truth *= (step.start or 0) / LEVELS[step.before.environment].rps
             covered.append(low <= truth <= high)
     assert len(covered) == 8 * 5 * 4
-    assert 0.9 <= sum(covered) / len(covered) < 1
+    assert sum(covered) >= 0.95 * len(covered)
 
 
 WHY = "the inventory has no such guest; it needs hugepages"
@@ -152,21 +152,24 @@ def test_without_the_base_nothing_is_compared_with_it(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_too_few_blocks_decide_nothing(tmp_path: Path) -> None:
-    for step in metrics_of(load_run(make_tuning(tmp_path, Tuning(blocks=3))))["throughput"].steps:
-        assert (step.kind, step.blocks_needed, step.tests.difference_holm) == (Kind.UNDECIDED, 3, None)
+def test_two_blocks_decide_nothing_and_three_do(tmp_path: Path) -> None:
+    for step in metrics_of(load_run(make_tuning(tmp_path / "two", Tuning(blocks=2))))["throughput"].steps:
+        assert (step.kind, step.because) == (Kind.UNDECIDED, Because.FEW_BLOCKS)
+        assert step.gain is not None and step.gain.low is None
+    first = metrics_of(load_run(make_tuning(tmp_path / "three", Tuning(blocks=3, noise=0.002))))["throughput"].steps[0]
+    assert first.kind is Kind.FASTER, "three times the rate"
 
 
 def test_a_client_at_its_limit_is_no_finding_of_the_guest(tmp_path: Path) -> None:
     limit = limited(Code.CLIENT_SATURATED, Role.PRIMARY, Role.CROSSCHECK)
     metrics = metrics_of(load_run(make_tuning(tmp_path, Tuning(findings={"kvm-tuned": limit}))))
     step = metrics["throughput"].steps[2]
-    assert (step.kind, step.bound) == (Kind.FASTER, Bound.AT_LEAST)
+    assert (step.kind, step.is_at_least) == (Kind.FASTER, True)
     tail = metrics["tail"].steps[2]
-    assert (tail.kind, tail.because) == (Kind.INVALID, Because.LIMITED_TAIL)
+    assert (tail.kind, tail.is_at_least) == (Kind.FASTER, True), "without the client's delay it would be shorter"
     metrics = metrics_of(load_run(make_tuning(tmp_path / "slow", Tuning(findings={"kvm-2009": limit}))))
     step = metrics["throughput"].steps[0]
-    assert (step.kind, step.because) == (Kind.INVALID, Because.LIMITED_ON_THE_SLOWER_SIDE)
+    assert (step.kind, step.because) == (Kind.UNDECIDED, Because.LIMIT)
 
 
 def test_figures_of_the_host_are_shown_with_the_step(lacking: Run) -> None:

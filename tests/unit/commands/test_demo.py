@@ -1,6 +1,7 @@
 """`vmtoll demo --json`: the files of the run, for programs. The lab and the measurement are left out."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,15 @@ def test_stdout_is_one_json_object_that_names_the_files(
     assert list(written) == ["run", "analysis", "report", "table", "spreadsheet", "answer"]
     assert all(Path(written[key]).exists() for key in ("run", "analysis", "report", "table", "spreadsheet"))
     assert written["answer"]
+
+
+def test_stdout_is_the_table_and_then_the_files(
+    tmp_path: Path, lab_steps: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.demo(results=tmp_path)
+    *table, empty, report, files = capsys.readouterr().out.splitlines()
+    assert lab_steps[-1] == "run demo"
+    assert re.search(r"metal +guest  ratio \(interval\) +verdict$", "\n".join(table), re.MULTILINE)
+    assert empty == ""
+    assert report.startswith("report: ") and files.startswith("table:  ")
+    assert max(map(len, table)) <= 80

@@ -1,6 +1,6 @@
 """The tables that the documents make by Spark: their SQL, asked of DuckDB, has the figures of the runs' own analysis.
 
-Spark itself is not a part of the project; this test translates where its SQL differs.
+Spark itself is not a part of the project.
 """
 
 import re
@@ -11,16 +11,14 @@ import duckdb
 import numpy as np
 import pytest
 
-from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed, failed, make_run, rate
-from vmtoll.analysis.pairs import pair_arms
+from tests.support.synthetic_run import Row, Truth, closed, failed, make_run, rate
 from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.store import partition
-from vmtoll.model.finding import Code, Role, Validity
-from vmtoll.model.metric import THROUGHPUT
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, Scenario
+from vmtoll.model.finding import Code, Validity
+from vmtoll.model.trial import BASELINE, Accelerator, Arm
 from vmtoll.paths import PROJECT
 
-SPELLED = {"struct(validity, throughput_rps AS rps)": "struct_pack(validity := validity, rps := throughput_rps)"}
 GUEST = Arm("kvm-default")
 
 
@@ -59,8 +57,6 @@ def table(view: str, dataset: Path) -> list[dict[str, Any]]:
     compile(snippet, "campaigns.md", "exec")
     (path,) = re.findall(r'parquet\("[^"]*/data/(.*?)"\)', snippet)
     (sql,) = re.findall(r'spark\.sql\("""(.*?)"""\)', snippet, re.DOTALL)
-    for spark, duck in SPELLED.items():
-        sql = sql.replace(spark, duck)
     source = f"read_parquet('{dataset}/{path}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
     with duckdb.connect() as database:
         database.execute(f"CREATE VIEW {view} AS FROM {source}")
@@ -89,11 +85,17 @@ def test_the_means_are_those_of_the_trials(runs: dict[str, Run], dataset: Path) 
         assert row["accelerator"] == (Accelerator.KVM if arm == GUEST else Accelerator.NONE)
 
 
-def test_the_pairs_of_the_campaigns_page_are_those_of_the_report(runs: dict[str, Run], dataset: Path) -> None:
-    rows = table("attempts", dataset)
-    assert [(row["testbed"], row["environment"]) for row in rows] == [("07", "kvm-default"), ("08", "kvm-default")]
+def test_the_effects_of_the_campaigns_page_are_those_of_the_report(runs: dict[str, Run], dataset: Path) -> None:
+    rows = table("effects", dataset)
+    assert len(rows) == 2 * (4 + 3), "test beds; the metrics of closed and of open loops"
     for row in rows:
-        scenario = Scenario(row["server"], CLOSED_LOOP, closed(int(row["users"])))
-        theirs = pair_arms(runs[row["testbed"]], scenario, Arm(row["environment"]), THROUGHPUT, Role.PRIMARY)
-        assert theirs.effect is not None
-        assert (row["mean"], row["blocks"]) == (pytest.approx(theirs.effect.mean, abs=1e-12), theirs.n)
+        (comparison,) = [
+            one
+            for one in analyse(runs[row["testbed"]]).comparisons
+            if (one.scenario.load.kind, str(one.arm)) == (row["load_kind"], row["compared"])
+        ]
+        theirs = comparison.verdicts[row["metric"]].effects
+        for column, name in (("low", "low"), ("mean", "mid"), ("high", "high")):
+            values = [value for effect in theirs if (value := getattr(effect, name)) is not None]
+            assert row[column] == pytest.approx(np.log(values).mean(), abs=1e-12)
+        assert row["blocks"] == sum(effect.mid is not None for effect in theirs)

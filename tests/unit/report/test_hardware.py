@@ -11,9 +11,10 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import BASELINE, Accelerator, Arm
+from vmtoll.model.verdict_columns import verdict_rows
 from vmtoll.report import html, replication, words
 from vmtoll.report.explorer import write_site
-from vmtoll.report.tables import summaries, verdicts
+from vmtoll.report.tables import summaries
 
 GUEST = Arm("kvm-default")
 SENTENCES = {
@@ -104,7 +105,7 @@ def test_the_headline_begins_with_it(tmp_path: Path, hardware: Hardware, start: 
 
 def test_the_tables_have_it(tmp_path: Path) -> None:
     run = made(tmp_path, Hardware.NESTED)
-    rows = [*summaries(run), *verdicts(analyse(run))]
+    rows = [*summaries(run), *verdict_rows(analyse(run))]
     assert {row["hardware"] for row in rows} == {"nested"}
     assert {row["hardware"] for row in run.frame.to_dict("records")} == {"nested"}
 

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from tests.support.machines import SERVER, WORKLOAD
-from vmtoll.analysis.statistics import fewest_requests
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Scale
 from vmtoll.model.run import Skipped
@@ -20,6 +19,7 @@ from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.spec.server import read_server, read_servers
 from vmtoll.spec.workload import load_workloads
+from vmtoll.statistics.proportions import fewest_requests
 
 Rewrite = Callable[..., Path]
 H2LOAD = {"tool": "h2load", "crosscheck": None}

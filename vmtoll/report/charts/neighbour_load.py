@@ -37,7 +37,7 @@ def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
     figure, panels = stack([LABELS[field] for field in first.fields], 4.6)
     for axes, field in zip(panels, first.fields, strict=True):
         for curve, item in zip(curves, looks, strict=True):
-            levels = ((scale * step.load.value, step.level(field)) for step in curve.steps)
+            levels = ((scale * step.load.value, step.level(run, field)) for step in curve.steps)
             points = ((load, level.ratio, level.low, level.high) for load, level in levels if level)
             curve_with_bars(axes, points, item, item.line)
     plain_axis(panels[0].yaxis, max(panels[0].dataLim.y1, 1.0))
@@ -59,7 +59,7 @@ def _words(run: Run, curve: Curve) -> list[str]:
     """The heaviest neighbour load against none: what comes through, and the tail, with the paired interval."""
     heaviest = curve.steps[-1]
     effects = [
-        f"{LABELS[field]} {_times(effect)}" for field in curve.fields if (effect := curve.effect(heaviest, field))
+        f"{LABELS[field]} {_times(effect)}" for field in curve.fields if (effect := curve.effect(run, heaviest, field))
     ]
     answers = "" if heaviest.answered_rps is None else f", which answers {heaviest.answered_rps:,.0f}/s,"
     guest = look(run, curve.arm).label
@@ -67,6 +67,6 @@ def _words(run: Run, curve: Curve) -> list[str]:
 
 
 def _times(effect: Estimate) -> str:
-    """`×0.52 [0.48, 0.57]`."""
-    interval = ", one block" if effect.low is None else f" [{effect.low:.2g}, {effect.high:.2g}]"
+    """`×0.52 (0.48 to 0.57)`."""
+    interval = ", one block" if effect.low is None else f" ({effect.low:.2g} to {effect.high:.2g})"
     return f"×{effect.ratio:.2g}{interval}"

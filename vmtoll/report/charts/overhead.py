@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.metric import METRICS, Metric
-from vmtoll.model.verdict import Bound, Comparison, Estimate, Kind, RunAnalysis, Verdict
+from vmtoll.model.verdict import Comparison, Estimate, Kind, RunAnalysis, Verdict
 from vmtoll.report.panels import shown_labels
-from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, SOFT, Chart, log_ticks, look, new_figure, row_axis, set_ticks
+from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, Chart, log_ticks, look, new_figure, row_axis, set_ticks
 from vmtoll.report.words import METRIC_LABELS, estimate_text, headline, percent, verdict_text
 
 ORDER = 10
@@ -51,16 +51,18 @@ def _forest(run: Run, metric: Metric, rows: Sequence[Row], margin: float, *, fir
     axes.set_xlim(low - pad, high + pad)
     _ticks(axes, low - pad, high + pad, metric)
     verdicts = [verdict for *_, verdict in rows]
-    under = ["invalid" if v.kind is Kind.INVALID else estimate_text(v, prefix="") for v in verdicts]
+    under = [estimate_text(v) for v in verdicts]
     row_axis(axes, [name for name, *_ in rows], under)
     words = METRIC_LABELS[metric.name]
-    texts = [f"{name}: {verdict_text(verdict)}, {estimate_text(verdict)}" for name, _, verdict in rows]
+    texts = [f"{name}: {verdict_text(verdict)}" for name, _, verdict in rows]
     caption = "Right of zero metal is better." if metric.higher_is_better else "Right of 1 metal is better."
     caption += _how_to_read(verdicts, margin) if first else " Read as the first figure."
-    if any(verdict.bound for verdict in verdicts):
-        caption += " An arrow: the figure is a bound, because a side is client-limited or link-limited."
-    if any(verdict.kind is Kind.INVALID for verdict in verdicts):
-        caption += " A hollow mark: the verdict is invalid."
+    if any(verdict.is_at_least for verdict in verdicts):
+        caption += " An arrow: the difference may be larger, because client, link or lost trials leave that end open."
+    if any(verdict.by_every_block for verdict in verdicts):
+        caption += " A dotted line: the range of blocks, each of which shows the difference."
+    if any(verdict.kind is Kind.UNDECIDED for verdict in verdicts):
+        caption += " A hollow mark: undecided."
     if absent:
         caption += f" Without a figure: {', '.join(dict.fromkeys(absent))}."
     note = f" {words.note[:1].upper()}{words.note[1:]}." if words.note else ""
@@ -70,34 +72,34 @@ def _forest(run: Run, metric: Metric, rows: Sequence[Row], margin: float, *, fir
 
 def _how_to_read(verdicts: Sequence[Verdict], margin: float) -> str:
     text = (
-        " Mark: estimate over blocks with its 95% interval (paired t); thin line below: Hodges–Lehmann with the"
-        f" exact signed-rank interval. Shaded: ±{percent(margin)}, of no practical importance."
+        " Mark: mean over blocks, as measured. Bar: the interval that decided, with all that findings allow."
+        f" Shaded: ±{percent(margin)}, of no practical importance."
     )
     if any(verdict.noise_floor is not None for verdict in verdicts):
-        text += " Blue bar at the bottom of a row: the noise floor from the A/A control."
+        text += " Blue bar at the bottom of a row: the largest A/A difference of a block."
     return text
 
 
 def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> list[float]:
     """Draw one row in log units, positive where metal is better; returns the x values that it needs."""
     sign = -1.0 if verdict.metric.higher_is_better else 1.0
-    t, rank = _logs(verdict.estimate, sign), _logs(verdict.hodges_lehmann, sign)
-    valid = verdict.kind is not Kind.INVALID
-    axes.plot(t, [row - 0.06] * len(t), color=colour, lw=2.4, solid_capstyle="butt", zorder=3)
-    face = colour if valid else "none"
-    axes.scatter(t[0], row - 0.06, s=52, marker=marker, color=face, edgecolors=colour, zorder=4)
-    axes.plot(rank, [row + 0.14] * len(rank), color=SOFT, lw=1.2, zorder=3)
-    axes.scatter(rank[:1], [row + 0.14] * len(rank[:1]), s=12, marker="d", color=SOFT, zorder=4)
+    drawn = _logs(verdict.estimate, sign)
+    if verdict.by_every_block:
+        drawn = [drawn[0], *_logs(verdict.blocks_range, sign)[1:]]
+    style = ":" if verdict.by_every_block else "-"
+    axes.plot(drawn, [row] * len(drawn), color=colour, lw=2.4, ls=style, solid_capstyle="butt", zorder=3)
+    face = "none" if verdict.kind is Kind.UNDECIDED else colour
+    axes.scatter(drawn[0], row, s=52, marker=marker, color=face, edgecolors=colour, zorder=4)
     if verdict.noise_floor is not None:
         floor = math.log1p(verdict.noise_floor)
         axes.plot([-floor, floor], [row + 0.42] * 2, color=BLUE, lw=3.0, solid_capstyle="butt", zorder=2)
-    if verdict.bound and valid:
-        outward = (1 if t[0] > 0 else -1) * (1 if verdict.bound is Bound.AT_LEAST else -1)
+    if verdict.is_at_least:
+        outward = 1 if drawn[0] > 0 else -1
         axes.annotate(
-            "", (t[0], row - 0.06), xytext=(24 * outward, 0), textcoords="offset points", zorder=3,
+            "", (drawn[0], row), xytext=(24 * outward, 0), textcoords="offset points", zorder=3,
             arrowprops={"arrowstyle": "<-", "color": colour, "lw": 1.6}, annotation_clip=False,
         )  # fmt: skip
-    return t + rank
+    return drawn
 
 
 def _logs(estimate: Estimate | None, sign: float) -> list[float]:

@@ -114,8 +114,8 @@ def _step(step: TuningStep, metric: Metric) -> _Bar:
     if step.start is None or step.gain is None:
         return _Bar(name, "no figure", text, None, None, step)
     low, high = step.gain.low, step.gain.high
-    interval = "" if low is None or high is None else f" [{signed(low)}, {signed(high)}]"
-    under = "invalid" if step.kind is Kind.INVALID else f"{signed(step.gain.value)}{interval} {_unit(metric)}"
+    interval = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
+    under = f"{signed(step.gain.value)}{interval} {_unit(metric)}"
     return _Bar(name, under, text, step.start, step.end, step, _ends(step))
 
 

@@ -116,11 +116,6 @@ function runCard(run, s) {
       fact("Link, lab", `${run.link}, ${run.lab}`),
       fact("Trials", [`${run.counts.valid} valid, ${run.counts.suspect} `, term("suspect", "suspect"), `, ${run.counts.invalid} `, term("invalid", "invalid")]),
       fact(term("block", "Blocks"), `${run.blocks}`)),
-    run.disagreements.length > 0 && el("details", null,
-      el("summary", null, `Closed and open loop disagree: ${run.disagreements.length}`),
-      el("ul", null, run.disagreements.map((item) => el("li", null, el("b", null, `${item.server}, ${item.environment}: `),
-        `closed loop (${item.closed.label}): ${item.closed.text}; open loop (${item.open.label}): ${item.open.text}. `,
-        el("span", { class: "soft" }, item.reason))))),
     el("p", { class: "links" },
       el("a", { href: address({ view: "scenarios", run: run.id }) }, "Scenarios"),
       run.report && el("a", { href: encodeURI(run.report) }, "Report"),
@@ -135,7 +130,7 @@ function scenariosView(s) {
   const shown = s.has("all") ? matching : matching.slice(0, MOST);
   const all = site.runs.reduce((sum, run) => sum + run.rows.length, 0);
   const caption = ["One row per server, load and environment. Figures are medians over the trials that are not ", term("invalid", "invalid"),
-    "; verdicts compare a guest with metal, ", term("block", "block by block"), ", with the ", term("interval", "95% interval"), " in square brackets."];
+    "; verdicts compare a guest with metal, ", term("block", "block by block"), ", with the ", term("interval", "interval"), " that decided in parentheses."];
   return ["Scenarios", `${matching.length} of ${plural(all, "row")}`, shown.length > 0 && [
     table(caption, ["Scenario", "Environment", ...Object.keys(COLUMNS), "Trials"],
       [[null, shown.map((pair) => scenarioRow(...pair))]], s.get("sort") ?? ""),

@@ -13,7 +13,7 @@ from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, THROUGHPUT, Metric
 from vmtoll.model.trial import METAL, Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import Because, Comparison, Disagreement, RunAnalysis, Verdict
+from vmtoll.model.verdict import Because, Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
 from vmtoll.report.explorer.machines import environment_of, platform
 
@@ -70,7 +70,6 @@ def _described(run: Run, analysis: RunAnalysis) -> Entry:
         "counts": {validity.value: analysis.counts.get(validity, 0) for validity in Validity}
         | {"attempts": analysis.attempts, "planned": analysis.planned},
         "environment": environment_of(run),
-        "disagreements": [_disagreement(item) for item in analysis.disagreements],
         "rows": [
             _row(run, analysis, scenario, arm, trials)
             for scenario in run.scenarios
@@ -78,15 +77,6 @@ def _described(run: Run, analysis: RunAnalysis) -> Entry:
             if (trials := run.trials_of(scenario, arm))
         ],
     }
-
-
-def _disagreement(item: Disagreement) -> Entry:
-    entry: Entry = {"server": item.server, "environment": str(item.arm), "reason": words.disagreement_text(item)}
-    for loop, verdict in (("closed", item.closed.verdict), ("open", item.open.verdict)):
-        name, text = verdict.metric.name, words.verdict_text(verdict)
-        label = words.METRIC_LABELS[name].label
-        entry[loop] = {"metric": name, "label": label, "kind": verdict.kind.value, "text": text}
-    return entry
 
 
 def _row(run: Run, analysis: RunAnalysis, scenario: Scenario, arm: Arm, trials: Sequence[TrialRecord]) -> Entry:
@@ -120,12 +110,23 @@ def _row(run: Run, analysis: RunAnalysis, scenario: Scenario, arm: Arm, trials: 
 
 
 def _ratio(verdict: Verdict) -> Entry:
-    """Guest ÷ metal with its 95% interval, and which bound it is; nothing of an invalid verdict."""
-    estimate = verdict.estimate
-    if estimate is None or verdict.because is not None:
+    """Compared ÷ baseline with the interval that decided, and how; nothing where nothing is judged."""
+    estimate, blocks = verdict.estimate, verdict.blocks_range
+    if estimate is None or verdict.kind is Kind.NOT_JUDGED:
         return {}
-    ends = [None if end is None else float(f"{end:.5g}") for end in (estimate.ratio, estimate.low, estimate.high)]
-    return {"ratio": ends, "bound": verdict.bound.value if verdict.bound else None}
+    ends = (estimate.ratio, estimate.low, estimate.high)
+    span = (blocks.low, blocks.high) if verdict.by_every_block and blocks else None
+    return {
+        "ratio": _rounded(ends),
+        "level": verdict.confidence,
+        "every_block": _rounded(span) if span else None,
+        "at_least": verdict.is_at_least,
+        "effects": [[each.block, *_rounded((each.low, each.mid, each.high))] for each in verdict.effects],
+    }
+
+
+def _rounded(values: Sequence[float | None]) -> list[float | None]:
+    return [None if value is None else float(f"{value:.5g}") for value in values]
 
 
 def _load(scenario: Scenario, trials: Sequence[TrialRecord]) -> str:
@@ -167,7 +168,7 @@ def _verdicts(comparison: Comparison, arm: Arm) -> Entry:
         }
         for name, verdict in comparison.verdicts.items()
         if verdict.blocks
-        or verdict.baseline.invalid + verdict.compared.invalid
+        or verdict.baseline.lost + verdict.compared.lost
         or verdict.because is Because.NOT_MEASURED
         or (name == THROUGHPUT.name and not verdict.applies)
     }

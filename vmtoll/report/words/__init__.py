@@ -15,6 +15,7 @@ from vmtoll.report.words.glossary import (
     CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS, USUAL_MARGIN,
 )  # fmt: skip
 from vmtoll.report.words.headline import SENTENCE_LIMIT, explanations, headline, is_vague, sentence
+from vmtoll.report.words.remarks import MOST_REMARKS, remarks
 from vmtoll.report.words.until import ending_text, looks_text
 from vmtoll.report.words.terms import (
     ACCELERATORS, DASH, HARDWARE, KVM_HARDWARE, LIMITERS, METAL_HARDWARE, METRIC_LABELS, UNITS, arm_text, below_text,
@@ -22,6 +23,7 @@ from vmtoll.report.words.terms import (
     share, signed,
 )  # fmt: skip
 from vmtoll.report.words.verdicts import (
-    KINDS, because_text, disagreement_text, estimate_text, limiters_text, note_text, notes_text, percentile_text,
-    step_parts, step_text, trials_text, undecided_text, variance_text, verdict_parts, verdict_text,
+    KINDS, because_text, column_text, estimate_text, explained_text, interval_text, limiters_text, note_text,
+    notes_text, percentile_text, step_parts, step_text, trials_text, undecided_text, verdict_parts, verdict_text,
+    word_text,
 )  # fmt: skip

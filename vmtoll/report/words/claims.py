@@ -19,14 +19,14 @@ Judged = ClaimResult | Point  # what reasons are given for
 
 
 def ratio_text(ratio: Estimate) -> str:
-    """`1.55 [1.41, 1.70]`."""
+    """`1.55 (1.41 to 1.70)`."""
     if ratio.low is None or ratio.high is None:
         return f"{ratio.ratio:.3g}"
-    return f"{ratio.ratio:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
+    return f"{ratio.ratio:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
 
 
 def published_text(result: ClaimResult) -> str:
-    """`1.55 published, 1.42 [1.30, 1.55] here`."""
+    """`1.55 published, 1.42 (1.30 to 1.55) here`."""
     published = [f"{result.published_ratio:.3g} published"] if result.published_ratio is not None else []
     return ", ".join(published + ([f"{ratio_text(result.ratio)} here"] if result.ratio else []))
 
@@ -109,7 +109,6 @@ def _interval(reason: Reason, result: Judged) -> str:
         Region.ABOVE: f"the ratio {ratio} lies above {around}",
         Region.BELOW: f"the ratio {ratio} lies below {around}",
         Region.WITHIN: f"the ratio {ratio} lies within {around}: equal",
-        Region.BOUND: f"the ratio {ratio} is a bound on the wrong side, so it decides nothing",
         Region.ACROSS: f"the interval of the ratio {ratio} reaches across {around}",
     }[result.region or Region.ACROSS]
     return f"{text}, {plural(result.blocks, 'block')}"
@@ -117,7 +116,7 @@ def _interval(reason: Reason, result: Judged) -> str:
 
 def _level(reason: Reason, result: Judged) -> str:
     low, high, limit = (reason.values[key] for key in ("low", "high", "limit"))
-    interval = f"the interval of the mean [{low:.4g}, {high:.4g}]"
+    interval = f"the interval of the mean ({low:.4g} to {high:.4g})"
     if result.region not in (Region.ABOVE, Region.BELOW):
         return f"{interval} does not decide about {limit:g}"
     return f"{interval} lies at or {result.region} {limit:g}, {plural(result.blocks, 'block')}"

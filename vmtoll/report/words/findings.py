@@ -47,7 +47,12 @@ def _background(text: str) -> Callable[[Finding], str]:
 
 
 def _detailed(text: str) -> Callable[[Finding], str]:
-    return lambda f: f"{text}: {f.detail.replace(' -> ', ' → ')}" if f.detail else text
+    return lambda f: f"{text}: {_detail(f)}" if f.detail else text
+
+
+def _detail(finding: Finding) -> str:
+    """Its detail, without the machine that the sentence begins with."""
+    return finding.detail.removeprefix(f"{finding.machine}: ").replace(" -> ", " → ")
 
 
 def _counted(text: str) -> Callable[[Finding], str]:

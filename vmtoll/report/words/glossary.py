@@ -47,7 +47,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "verdict": (
         "Verdict",
-        "The result of one comparison, and of a run. A comparison is faster, slower, equivalent, undecided or invalid.",
+        "The result of one comparison, and of a run. A comparison is faster, slower, equal, undecided or not judged.",
     ),
     "overhead": (
         "Overhead",
@@ -55,44 +55,52 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "cost-ratio": ("Cost ratio", "Guest ÷ metal, of latency or CPU."),
     "interval": (
-        "95% interval",
-        "Square brackets hold it, by paired t over blocks. The details add Hodges–Lehmann with the exact "
-        "signed-rank interval, which assumes no normal distribution. A note says where the two disagree. The "
-        "evidence below the headline has the interval of the level that Holm's correction left.",
+        "Interval",
+        "Parentheses hold it: the ratios that the blocks and all that the findings of their trials allow. It is the "
+        "one that decided, at the level that Holm's correction left, so it excludes no difference exactly where the "
+        "verdict says faster or slower. Successive blocks may resemble each other; the interval allows for that.",
     ),
     "margin": (
         "Margin",
         "The largest difference that counts as none: ±2%, unless the experiment states another one.",
     ),
     "equivalent": (
-        "Equivalent",
-        "The whole interval lies within ±{margin}, by paired t and by signed rank.",
+        "Equal, equivalent",
+        "The whole interval lies within ±{margin}.",
     ),
     "undecided": (
         "Undecided",
-        "The interval leaves open whether guest and metal differ: these blocks cannot distinguish them. The "
-        "verdict names the smallest difference that they show with 80% power. Fewer than six blocks are never "
-        "enough.",
+        "The interval contains no difference. The verdict names the reason: noise, findings, the client or the "
+        "link, too few blocks; and the smallest difference that these blocks show with 80% power. A difference "
+        "needs three blocks, equality six.",
+    ),
+    "not-judged": (
+        "Not judged",
+        "A side gave no figure, or the two sides are not the same thing: another binary, content or kernel parameter.",
     ),
     "aa-arm": (
         "A/A arm, control",
         "An environment that each block measures twice, usually metal. The two should not differ, so what they "
         "differ by is noise. Both measurements count as the environment's figure. Where the control differs from "
-        "itself, a difference no larger than its own is undecided.",
+        "itself for sure, every interval of that figure is wider by as much.",
     ),
     "noise-floor": (
-        "Noise floor",
-        "The farther end of the interval of the difference within the A/A arm. This lab cannot distinguish smaller "
-        "differences from none.",
+        "A/A difference",
+        "The largest difference of the two A/A trials of a block, over all blocks. Where every block shows a "
+        "difference of at least twice, and of the square of this one, the blocks need no interval to show it.",
+    ),
+    "every-block": (
+        "Each block",
+        "The difference is shown by every block, whatever the findings allow, and is far larger than what two "
+        "trials of one machine differ by. The text has the range of the blocks; it is no interval.",
     ),
     "client-limited": ("Client-limited", "The client, not the server, was the bottleneck."),
     "link-limited": ("Link-limited", "The link, not the server, was the bottleneck."),
     "bound": (
-        "Bound: at least, at most",
-        "“At least”: the faster side is client-limited or link-limited, so its true throughput is higher and the "
-        "true difference larger. “At most”: the slower side is. A p99 is “at least” where the client sent late: "
-        "its delay is subtracted from the slower side. Where the main tool limits itself, the verdict takes the "
-        "cross-check, a cheaper load generator on the same URLs.",
+        "Bound: at least",
+        "The far end of the interval is open: the client or the link limited the faster side, or trials were lost. The "
+        "size that is claimed is the near end. No figure is taken to lie further than twice beyond what its scenario "
+        "showed, and a lost trial counts as twice as bad as the worst of its side; both are conventions.",
     ),
     "p99": (
         "p99",
@@ -149,14 +157,12 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "validity": ("Validity", "Whether a trial may be used: it is valid, suspect or invalid."),
     "suspect": (
         "Suspect trial",
-        "It has a finding that may distort it. It counts and is named. Where too many trials are distorted, or "
-        "more on one side, the verdict is invalid.",
+        "It has a finding. It counts, with all the values that the finding allows its figure to have had.",
     ),
     "invalid": (
-        "Invalid",
-        "An invalid trial is excluded and counted per side. Of several attempts the last one counts; a side that "
-        "needed them more often is never called equivalent. An invalid verdict has a figure that shows nothing; "
-        "the reason is given with it.",
+        "Invalid trial",
+        "It gave no figure that may be used. Where its own side failed it counts as lost: twice as bad as the worst of "
+        "its side, and only against that side. A second attempt counts with the lost one beside it.",
     ),
     "background-cpu": ("Background CPU", "CPU used by processes outside the measurement."),
     "injected-fault": (
@@ -213,8 +219,8 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
 USUAL_MARGIN = 0.02
 _REPORT_ALONE = ("overhead", "cost-ratio", "boot", "limited", "availability")
 _SHARED = (
-    "block", "interval", "equivalent", "undecided", "aa-arm", "noise-floor", "bound", "p99", "closed-loop",
-    "open-loop", "goodput", "holm", "suspect", "invalid",
+    "block", "interval", "equivalent", "undecided", "not-judged", "aa-arm", "noise-floor", "every-block", "bound",
+    "p99", "closed-loop", "open-loop", "goodput", "holm", "suspect", "invalid",
 )  # fmt: skip
 # The terms of each page.
 REPORT_TERMS = tuple(name for name in GLOSSARY if name in (*_SHARED, *_REPORT_ALONE))

@@ -3,40 +3,41 @@
 from dataclasses import dataclass, replace
 
 from vmtoll.analysis.claims import count_outcomes
-from vmtoll.analysis.statistics import ALPHA
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
-from vmtoll.model.trial import Accelerator
-from vmtoll.model.verdict import Bound, Comparison, Kind, RunAnalysis, Verdict
+from vmtoll.model.trial import METAL, Accelerator
+from vmtoll.model.verdict import DECIDED, DIFFERENT, Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report.words.claims import OUTCOMES
 from vmtoll.report.words.terms import METRIC_LABELS, labels_of, percent, plural
 from vmtoll.report.words.verdicts import (
-    BOUNDS,
     KINDS,
     amount_text,
     because_text,
+    direction,
     effect_text,
+    explained_text,
     form_of,
-    undecided_text,
+    near_end,
+    shows_in_all_blocks,
     verdict_text,
 )
 
 SENTENCE_LIMIT = 300
 _ANSWER_LIMIT = 130  # a longer answer leaves the names of the servers to its evidence
 _MOST_NAMED = 3
+_WORTH_SAYING = 0.05  # of a difference, that findings can explain
 VAGUE = 100.0  # an interval over two decades tells the direction and hardly a size
 _KVM = {Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ", Hardware.NESTED: "Nested KVM: "}
-_NO_GUEST = "There is no guest to compare with metal."
-DECIDED = (Kind.SLOWER, Kind.FASTER)
+_DIRECTIONS = (Kind.SLOWER, Kind.FASTER)
+_OPEN = (Kind.UNDECIDED, Kind.NOT_JUDGED)
 _NO_GUEST = "There is no guest to compare with metal."
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One metric: a short sentence, the same without names, and the intervals or reasons behind it. `is_widened`:
-    Holm's correction made any of these intervals wider than the 95% one; `is_vague`: the ends of a ratio's interval are
-    a hundred times apart or more.
+    """One metric: a short sentence, the same without names, and the intervals or reasons behind it. `is_vague`: the
+    ends of a ratio's interval are a hundred times apart or more.
     """
 
     text: str
@@ -44,13 +45,14 @@ class Answer:
     evidence: str = ""
     metric: Metric | None = None
     kinds: frozenset[Kind] = frozenset()
-    is_widened: bool = False
     is_vague: bool = False
 
 
 @dataclass(frozen=True)
 class Headline:
-    """`answers`: the first is the page's heading; `warning`: why to doubt them all; `basis`: `6 blocks`, `one host`."""
+    """`answers`: the first is the page's heading; `warning`: that most trials have findings; `basis`: `6 blocks`, `one
+    host`.
+    """
 
     answers: tuple[Answer, ...]
     basis: tuple[str, ...]
@@ -89,7 +91,6 @@ def sentence(analysis: RunAnalysis) -> str:
     """The headline as plain text of at most 300 characters: answers on throughput and tail, then their evidence."""
     result = headline(analysis)
     start = "Emulation (TCG), not KVM: " if analysis.emulated else ""
-    start += f"{_lower(result.warning)}: " if result.warning else ""
     if not analysis.complete:
         done = f" ({sum(analysis.counts.values())} of {analysis.planned} trials)" if analysis.planned else ""
         start += f"incomplete run{done}: "
@@ -112,32 +113,28 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
     """The words of this run's headline and of the verdicts behind it that a reader may not know."""
     verdicts = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies]
     kinds = {v.kind for v in verdicts}
-    limited = "the client or the link, not the server, was the bottleneck"
-    late = any(v.bound and v.metric.is_tail for v in verdicts)
-    closed = {v.bound for v in verdicts if v.kind in DECIDED and not v.metric.is_tail}
     rows = [
-        (Bound.AT_LEAST in closed, Explanation(
-            "bound", "At least", f"On the faster side {limited}. The true difference is larger.")),
-        (late and Bound.AT_LEAST not in closed, Explanation(
-            "bound", "At least", "The client sent late. Its delay counts on the faster side, not on the slower.")),
-        (Bound.AT_MOST in closed, Explanation(
-            "bound", "At most", f"On the slower side {limited}. The true difference is smaller.")),
+        (any(v.is_at_least for v in verdicts), Explanation(
+            "bound", "At least", "The client, the link or lost trials leave the size open upwards. What is claimed"
+            " holds for every value that they allow.")),
+        (any(v.by_every_block for v in verdicts), Explanation(
+            "every-block", "Each block", "Every block shows the difference, and by far more than two trials of one"
+            " machine differ. There are too few blocks for an interval of its size.")),
         (any(answer.is_vague for answer in headline(analysis).answers), Explanation(
-            "interval", "Wide interval", "The ends in brackets are a hundred times apart or more. The run shows which"
-            " side is better, not by how much.")),
+            "interval", "Wide interval", "The ends of the interval are a hundred times apart or more. The run shows"
+            " which side is better, not by how much.")),
         (Kind.EQUIVALENT in kinds, Explanation(
-            "equivalent", "Equivalent", f"The whole interval lies within ±{percent(analysis.margin)}.")),
+            "equivalent", "Equal", f"The whole interval lies within ±{percent(analysis.margin)}.")),
         (Kind.UNDECIDED in kinds, Explanation(
-            "undecided", "Undecided", "These blocks cannot distinguish the guest from metal."
-            " That does not show that the two are equal.")),
-        (Kind.INVALID in kinds, Explanation(
-            "invalid", "Invalid", "Something other than the guest may explain the difference, or trials have too little"
-            " to compare. No figure counts; the verdict names the reason.")),
+            "undecided", "Undecided", "The interval contains no difference. That does not show that the two are"
+            " equal.")),
+        (Kind.NOT_JUDGED in kinds, Explanation(
+            "not-judged", "Not judged", "A side gave no figure, or the two sides are not the same thing.")),
         (analysis.noise_floor is not None, Explanation(
-            "noise-floor", "Noise floor, A/A arm", "Each block measures one environment twice; the second is the A/A"
-            " arm or control, “again (A/A)” in tables. Differences no larger than between these two are noise.")),
+            "noise-floor", "A/A difference", "Each block measures one environment twice; the second is the A/A arm or"
+            " control, “again (A/A)” in tables. This is the most that the two differed by in any block.")),
         (analysis.noise_floor is None and bool(analysis.comparisons), Explanation(
-            "noise-floor", "Noise floor unknown", "The run has no A/A arm: it measures no environment twice.")),
+            "noise-floor", "A/A difference unknown", "The run has no A/A arm: it measures no environment twice.")),
     ]  # fmt: skip
     return [explanation for needed, explanation in rows if needed]
 
@@ -147,8 +144,8 @@ def _capital(text: str) -> str:
 
 
 def _rank(answer: Answer) -> int:
-    """The lowest makes the heading: throughput and tail before CPU, unless they have no valid verdict."""
-    if answer.kinds & {*DECIDED, Kind.EQUIVALENT}:
+    """The lowest makes the heading: throughput and tail before CPU, unless they decide nothing."""
+    if answer.kinds & DECIDED:
         return 2 if answer.metric in (HOST_CPU, CPU) else 0
     return 1 if Kind.UNDECIDED in answer.kinds else 3
 
@@ -161,7 +158,7 @@ def _warning(analysis: RunAnalysis) -> str:
     trials, valid = sum(analysis.counts.values()), analysis.counts.get(Validity.VALID, 0)
     if 2 * valid >= trials:
         return ""
-    return f"{f'Only {valid}' if valid else 'None'} of {trials} trials valid, so doubt every figure"
+    return f"{trials - valid} of {trials} trials have a finding; each interval allows for what they may have changed"
 
 
 def _without_comparison(analysis: RunAnalysis) -> str:
@@ -175,17 +172,19 @@ def _without_comparison(analysis: RunAnalysis) -> str:
 
 
 def _basis(analysis: RunAnalysis) -> list[str]:
-    floor, invalid = analysis.noise_floor, analysis.counts.get(Validity.INVALID, 0)
+    floor = analysis.noise_floor
     parts = [
         plural(analysis.blocks, "block"),
         "one host",
         f"{analysis.boots} boots" if analysis.boots > 1 else "one boot",
+        "A/A difference unknown" if floor is None else f"A/A difference at most {percent(floor)}",
     ]
-    parts.append("noise floor unknown" if floor is None else f"noise floor {percent(floor)}")
     if suspect := analysis.counts.get(Validity.SUSPECT, 0):
         parts.append(f"{suspect} of {sum(analysis.counts.values())} trials suspect")
-    if invalid:
-        parts.append(f"{plural(invalid, 'invalid trial')} excluded")
+    for name, side in ((METAL, "baseline"), ("the guest", "compared")):
+        counts = [getattr(v, side) for c in analysis.comparisons for v in c.verdicts.values() if v.metric.is_primary]
+        if lost := sum(count.lost for count in counts):
+            parts.append(f"{name} lost {lost} of {plural(sum(count.trials for count in counts), 'trial')}")
     if count := analysis.undeclared_differences:
         parts.append(plural(count, "undeclared difference"))
     return parts
@@ -222,12 +221,11 @@ class _Part:
         long, short = self._sentence(named=True), self._sentence(named=False)
         text = long if len(long) <= _ANSWER_LIMIT else short
         kinds = frozenset(verdict.kind for _, verdict in self.verdicts)
-        shown = [verdict for _, verdict in self.verdicts if verdict.kind in DECIDED]
-        widened = any(verdict.confidence and verdict.confidence > 1 - ALPHA for verdict in shown)
-        return Answer(text, short, self._evidence(), self.metric, kinds, widened, any(map(is_vague, shown)))
+        shown = [verdict for _, verdict in self.verdicts if verdict.kind in DIFFERENT]
+        return Answer(text, short, self._evidence(), self.metric, kinds, any(map(is_vague, shown)))
 
     def _sentence(self, *, named: bool) -> str:
-        kinds = [kind for kind in (*DECIDED, Kind.EQUIVALENT) if self._of(kind)]
+        kinds = [kind for kind in (*_DIRECTIONS, Kind.EQUIVALENT) if self._of(kind)]
         if not kinds:
             return self._nothing_decided()
         if len(kinds) > 1:
@@ -235,11 +233,12 @@ class _Part:
         words, members, total = METRIC_LABELS[self.metric.name], self._of(kinds[0]), len(self.verdicts)
         verdicts = [verdict for _, verdict in members]
         if kinds[0] is Kind.EQUIVALENT:
-            text = words.same.format(guest=self.guest, amount=percent(max(verdict.margin for verdict in verdicts)))
+            margin = percent(max(verdict.margin for verdict in verdicts))
+            text = words.same.format(guest=self.guest, baseline=METAL, amount=margin)
         else:
             text = effect_text(verdicts, self._amounts(members, named=named), self.guest)
         if len(members) < total:
-            rest = [f"{len(self._of(kind))} {KINDS[kind]}" for kind in (Kind.UNDECIDED, Kind.INVALID) if self._of(kind)]
+            rest = [f"{len(self._of(kind))} {KINDS[kind]}" for kind in _OPEN if self._of(kind)]
             text += f" in {len(members)} of {plural(total, 'comparison')} ({', '.join(rest)})"
         return _capital(f"{'under open load, ' if self.metric == TAIL else ''}{text}.")
 
@@ -248,56 +247,59 @@ class _Part:
         parts = []
         for kind in KINDS:
             if members := self._of(kind):
-                parts.append(f"{KINDS[kind]} in {len(members)}{self._range(members) if kind in DECIDED else ''}")
+                size = f" ({self._amounts(members, named=False)})" if kind in DIFFERENT else ""
+                parts.append(f"{KINDS[kind]} in {len(members)}{size}")
         label = METRIC_LABELS[self.metric.name].label
         return f"In {plural(len(self.verdicts), 'comparison')} of {label}, {self.guest} is {', '.join(parts)}."
 
-    def _range(self, members: list[tuple[str, Verdict]]) -> str:
-        form = form_of([verdict for _, verdict in members])
-        return f" ({self._amounts(members, named=False)}{'' if form == 'times' else f' {form}'})"
-
     def _nothing_decided(self) -> str:
-        label, invalid = METRIC_LABELS[self.metric.name].label, self._of(Kind.INVALID)
-        if len(invalid) == len(self.verdicts):
-            return f"This run has no valid comparison of {label}."
-        text = f"Whether {self.guest} differs from metal in {label} is undecided"
-        return (
-            f"{text} ({len(invalid)} of {plural(len(self.verdicts), 'comparison')} invalid)." if invalid else text + "."
-        )
+        """Where nothing is decided: of one comparison all that is known, of several how many show a difference by
+        chance alone.
+        """
+        label, undecided = METRIC_LABELS[self.metric.name].label, self._of(Kind.UNDECIDED)
+        if not undecided:
+            return f"This run compares no {label}: {because_text(self.verdicts[0][1], self.guest)}."
+        if len(self.verdicts) == 1:
+            return _capital(f"{label}: {verdict_text(undecided[0][1], self.guest)}.")
+        if alike := [verdict for _, verdict in undecided if shows_in_all_blocks(verdict)]:
+            words = sorted({direction(verdict) for verdict in alike})
+            count = f"{len(alike)} of {plural(len(self.verdicts), 'comparison')}"
+            text = f"{label}: {' or '.join(words)} on {self.guest} in every block in {count}, not shown beyond chance."
+            return _capital(text)
+        short = f"No difference in {label} between {self.guest} and {METAL} is shown beyond chance"
+        return f"{short} in {plural(len(undecided), 'comparison')}."
 
     def _evidence(self) -> str:
-        """`lighttz 8.1% [7.9, 8.3], nginx 9% [8.8, 9.2]`; of many servers the ends of the range. Of verdicts that are
-        undecided or invalid the reasons, as far as they are few.
+        """`lighttz 8.1% (7.9 to 8.3%), nginx 9% (8.8 to 9.2%)`; of many servers the ends of the range. Of verdicts that
+        are undecided or not judged the reasons, as far as they are few.
         """
         parts = []
-        for kind in DECIDED:
+        for kind in _DIRECTIONS:
             if members := self._of(kind):
                 form = form_of([verdict for _, verdict in members])
                 sizes = [f"{name} {amount_text(verdict, form, interval=True)}" for name, verdict in members]
                 shown = ", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}"
-                parts.append(shown)
-        for kind in (Kind.UNDECIDED, Kind.INVALID):
+                explained = {text for _, verdict in members if (text := explained_text(verdict, least=_WORTH_SAYING))}
+                parts += [shown, *(explained if len(explained) == 1 else ())]
+        for kind in (Kind.EQUIVALENT, *_OPEN):
             members = self._of(kind)
-            reasons = [verdict_text(verdict, self.guest) for _, verdict in members]
-            if len(set(reasons)) == 1 and len(members) == len(self.verdicts):
-                parts.append(because_text(members[0][1]) or undecided_text(members[0][1]))
-            elif len(members) <= _MOST_NAMED:
-                parts += [f"{name}: {reason}" for (name, _), reason in zip(members, reasons, strict=True)]
+            if len(members) == len(self.verdicts) == 1 and kind is Kind.UNDECIDED:
+                continue
+            if len(members) <= _MOST_NAMED:
+                parts += [f"{name} {verdict_text(verdict, self.guest)}" for name, verdict in members]
         return "; ".join(parts)
 
     def _of(self, kind: Kind) -> list[tuple[str, Verdict]]:
         """Verdicts of a kind, by the size of the effect where it is decided."""
         members = [(name, verdict) for name, verdict in self.verdicts if verdict.kind is kind]
-        return sorted(members, key=_size) if kind in DECIDED else members
+        return sorted(members, key=_size) if kind in DIFFERENT else members
 
     def _amounts(self, members: list[tuple[str, Verdict]], *, named: bool) -> str:
         """`8.1% (nginx) and 9% (lighttpd)`, or the range over more servers; a bound that all share comes once."""
         form = form_of([verdict for _, verdict in members])
         sizes = [amount_text(verdict, form) for _, verdict in members]
-        bounds = {BOUNDS[verdict.bound] for _, verdict in members}
-        if len(bounds) == 1:
-            (bound,) = bounds
-            sizes = [sizes[0], *(size.removeprefix(bound) for size in sizes[1:])]
+        if all(verdict.is_at_least for _, verdict in members):
+            sizes = [sizes[0], *(size.removeprefix("at least ") for size in sizes[1:])]
         if not named:
             ends = list(dict.fromkeys((sizes[0], sizes[-1])))
             return ends[0] if len(members) == 1 else " to ".join(ends)
@@ -307,13 +309,12 @@ class _Part:
 
 def is_vague(verdict: Verdict) -> bool:
     """Return whether the ends of a ratio's deciding interval are so far apart that its size says little."""
-    ends = verdict.adjusted
-    if ends is None or not ends.low or ends.high is None or form_of([verdict]) != "times":
-        return False
-    return ends.high / ends.low >= VAGUE
+    ends = verdict.estimate
+    return bool(ends and ends.low and ends.high and ends.high / ends.low >= VAGUE)
 
 
 def _size(member: tuple[str, Verdict]) -> float:
-    """Distance of a ratio from 1 as a factor, the same in both directions."""
-    estimate = member[1].estimate
-    return max(estimate.ratio, 1 / estimate.ratio) if estimate else 0.0
+    """What is claimed of a ratio's distance from 1, as a factor, the same in both directions."""
+    verdict = member[1]
+    ratio = near_end(verdict) if verdict.is_at_least else verdict.estimate and verdict.estimate.ratio
+    return max(ratio, 1 / ratio) if ratio else 0.0

@@ -65,7 +65,7 @@ def plural(count: int, noun: str) -> str:
 def duration(time_us: float) -> str:
     """250 → `250 µs`, 1200 → `1.2 ms`, 2e6 → `2 s`; three digits at most."""
     for size, unit in ((1e6, "s"), (1e3, "ms")):
-        if time_us >= size:
+        if float(f"{time_us:.3g}") >= size:
             return f"{time_us / size:.3g} {unit}"
     return f"{time_us:.3g} µs"
 
@@ -75,51 +75,61 @@ def duration(time_us: float) -> str:
 
 @dataclass(frozen=True)
 class MetricWords:
-    """`less`, `more`, `times`: what the compared side does, with `{guest}` and the `{amount}`; `same`: where it is
-    equivalent within the amount.
+    """`less`, `more`, and the same as factors: what the compared side does, with `{guest}`, `{baseline}` and the
+    `{amount}`; `same`: where it is equivalent within the amount.
     """
 
     label: str
     note: str
     less: str
     more: str
-    times: str
+    times_less: str
+    times_more: str
     same: str
+
+
+def _time(label: str, note: str) -> MetricWords:
+    shorter = "p99 is {amount} shorter on {guest} than on {baseline}"
+    return MetricWords(
+        label, note, shorter, "p99 is {amount} longer on {guest} than on {baseline}", shorter,
+        "p99 is {amount} as long on {guest} as on {baseline}",
+        "p99 on {guest} equals that on {baseline} within {amount}",
+    )  # fmt: skip
+
+
+def _cost(label: str, note: str, uses: str) -> MetricWords:
+    less = f"{{guest}} {uses} {{amount}} less CPU per request than {{baseline}}"
+    return MetricWords(
+        label, note, less, f"{{guest}} {uses} {{amount}} more CPU per request than {{baseline}}", less,
+        f"{{guest}} {uses} {{amount}} the CPU per request of {{baseline}}",
+        f"{{guest}} {uses} as much CPU per request as {{baseline}}, within {{amount}}",
+    )  # fmt: skip
 
 
 METRIC_LABELS = {
     THROUGHPUT.name: MetricWords(
         "requests per second", "",
-        "{guest} loses {amount} of the requests per second",
-        "{guest} serves {amount} more requests per second",
-        "{guest} serves {amount} the requests per second",
-        "{guest} serves as many requests per second as metal, within {amount}",
+        "{guest} serves {amount} fewer requests per second than {baseline}",
+        "{guest} serves {amount} more requests per second than {baseline}",
+        "{guest} serves {amount} fewer requests per second than {baseline}",
+        "{guest} serves {amount} the requests per second of {baseline}",
+        "{guest} serves as many requests per second as {baseline}, within {amount}",
     ),
-    TAIL.name: MetricWords(
+    TAIL.name: _time(
         "p99 response time (open loop)",
         "the 99th percentile of each trial, counted from the intended send: waiting caused by a stall is included",
-        "p99 is {amount} shorter on {guest}", "p99 is {amount} longer on {guest}", "p99 is {amount} as long on {guest}",
-        "p99 on {guest} equals that of metal within {amount}",
     ),
-    LATENCY_P99.name: MetricWords(
+    LATENCY_P99.name: _time(
         "p99 latency (closed loop)",
         "service time under a fixed number of users: a closed loop hides stalls, so this is no open-loop tail",
-        "p99 is {amount} shorter on {guest}", "p99 is {amount} longer on {guest}", "p99 is {amount} as long on {guest}",
-        "p99 on {guest} equals that of metal within {amount}",
     ),
-    CPU.name: MetricWords(
-        "server CPU per request",
-        "CPU of the server's processes as the machine under test itself accounts it",
-        "{guest} uses {amount} less CPU per request", "{guest} uses {amount} more CPU per request",
-        "{guest} uses {amount} the CPU per request",
-        "{guest} uses as much CPU per request as metal, within {amount}",
+    CPU.name: _cost(
+        "server CPU per request", "CPU of the server's processes as the machine under test itself accounts it", "uses"
     ),
-    HOST_CPU.name: MetricWords(
+    HOST_CPU.name: _cost(
         "host CPU per request",
         "QEMU and vhost on the KVM host, including the guest's whole kernel, against the server's processes on metal",
-        "{guest} costs its host {amount} less CPU per request", "{guest} costs its host {amount} more CPU per request",
-        "{guest} costs its host {amount} the CPU per request",
-        "{guest} costs its host as much CPU per request as metal, within {amount}",
+        "costs its host",
     ),
 }  # fmt: skip
 

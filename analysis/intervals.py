@@ -1,0 +1,58 @@
+"""Recompute every interval of a bundle from its effects and verdicts: `python analysis/intervals.py BUNDLE`.
+
+It needs numpy and scipy alone. At each autocorrelation ρ the mean has Student's t; verdicts.csv has the weight of each.
+"""
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy import optimize, stats
+
+RHOS = np.arange(10) / 10
+KEY = "server workload load_kind load_value load_guests neighbour_kind neighbour_value baseline compared step metric"
+
+
+def fits(blocks, logs):
+    """The mean and its standard error at each ρ, by the transformation of Prais and Winsten."""
+    phi = RHOS[:, None] ** np.diff(blocks)
+    root = np.sqrt(1 - phi**2)
+    w = np.hstack([np.ones((10, 1)), (1 - phi) / root])
+    z = np.hstack([np.full((10, 1), logs[0]), (logs[1:] - phi * logs[:-1]) / root])
+    mean = (z * w).sum(axis=1) / (w**2).sum(axis=1)
+    variance = np.maximum(((z - mean[:, None] * w) ** 2).sum(axis=1) / (len(logs) - 1), 0.002**2)
+    return mean, np.sqrt(variance / (w**2).sum(axis=1))
+
+
+def end(effects, verdict, name, side):
+    """One end of the interval, a log: the limit of the lows (side −1) or highs (side 1). A boot's mean is one block."""
+    weights = np.array([float(verdict[f"weight_rho_{tenth}0"]) for tenth in range(10)])
+    unit = "boot" if int(verdict["boots"]) > 1 else "block"
+    units = sorted({int(effect[unit]) for effect in effects if effect[name]})
+    if len(units) < (2 if name.startswith("first") else 3):  # the end lies at the farthest block, and is open
+        return side * max(side * np.log(float(e[c])) for e in effects for c in (name, "mid") if e[c])
+    rows = [[float(e[name]) for e in effects if e[name] and int(e[unit]) == number] for number in units]
+    (mean, error), freedom = fits(units, np.array([np.log(row).mean() for row in rows])), len(units) - 1
+    half = float(verdict["level"]) / 2
+    ends = (mean - side * stats.t.ppf(half, freedom) * error)[weights > 0]
+    return optimize.brentq(
+        lambda at: weights @ stats.t.cdf(side * (mean - at) / error, freedom) - half, min(ends) - 1e-9, max(ends) + 1e-9
+    )
+
+
+def recompute(bundle):
+    """Yield each verdict that has one with its interval, recomputed: ratios, compared ÷ baseline."""
+    verdicts, effects = (
+        list(csv.DictReader((Path(bundle) / f"{name}.csv").open())) for name in ("verdicts", "effects")
+    )
+    for verdict in (row for row in verdicts if row["low"]):
+        blocks = [effect for effect in effects if all(effect[name] == verdict[name] for name in KEY.split())]
+        parts = ["", "first_"] if any(e["first_low"] for e in blocks) else [""]  # the hull of both, of skewed blocks
+        low = min(end(blocks, verdict, f"{part}low", -1) for part in parts)
+        yield verdict, np.exp(low), np.exp(max(end(blocks, verdict, f"{part}high", 1) for part in parts))
+
+
+if __name__ == "__main__":
+    for row, low, high in recompute(sys.argv[1]):
+        print(f"{row['server']:16} {row['compared']:20} {row['metric']:12} {row['kind']:10} {low:.6g} to {high:.6g}")

@@ -1,0 +1,129 @@
+"""Every run in results/: what a reader makes of its tables is what its report says."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from analysis.intervals import recompute
+from tests.support.synthetic_run import CONTROL, Row, Truth, failed, make_run
+from vmtoll.analysis.run import load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.campaign.effects import Figures, campaign_figures
+from vmtoll.campaign.store import partition
+from vmtoll.model.finding import Code
+from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.verdict import Judged, Kind, RunAnalysis
+from vmtoll.model.verdict_columns import comparisons, effect_rows, verdict_rows
+from vmtoll.paths import PROJECT
+from vmtoll.publish import tables
+
+GUEST = Arm("kvm-default")
+RUNS = sorted(file.parent for file in (PROJECT / "results").glob("*/*/run.json"))
+
+
+@pytest.fixture(scope="module")
+def analyses() -> Mapping[Path, RunAnalysis]:
+    return {run: analyse(load_run(run)) for run in RUNS}
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
+    """Of a campaign of one test bed that ran them all."""
+    data = tmp_path_factory.mktemp("data")
+    for run in RUNS:
+        partition(run, data, "all", "here")
+    return campaign_figures(str(data))
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.parent.name)
+def test_a_campaign_of_one_test_bed_says_what_its_run_says(
+    run: Path, analyses: Mapping[Path, RunAnalysis], figures: Figures
+) -> None:
+    effects = {
+        (effect.scenario, effect.arm, effect.verdict.metric): effect
+        for effect in figures.effects
+        if effect.experiment == run.parent.name
+    }
+    verdicts = {
+        (comparison.scenario, comparison.arm, verdict.metric): verdict
+        for comparison in analyses[run].comparisons
+        for verdict in comparison.verdicts.values()
+        if verdict.applies
+    }
+    assert effects.keys() == verdicts.keys()
+    assert verdicts
+    for key, theirs in verdicts.items():
+        effect = effects[key]
+        (ours,) = effect.by_testbed
+        assert (ours.estimate is None) == (theirs.estimate is None)
+        assert (ours.blocks, ours.limited, ours.kind, ours.because) == (
+            theirs.blocks, theirs.limited, theirs.kind, theirs.because
+        )  # fmt: skip
+        if ours.estimate and theirs.estimate and effect.verdict.estimate:
+            assert ours.estimate.ratio == pytest.approx(theirs.estimate.ratio, rel=1e-12)
+            assert effect.verdict.estimate.ratio == pytest.approx(theirs.estimate.ratio, rel=1e-12)
+            assert (ours.estimate.low, ours.estimate.high) == (theirs.estimate.low, theirs.estimate.high)
+
+
+def write(analysis: RunAnalysis, folder: Path) -> None:
+    """The two tables of a bundle."""
+    for table, rows in (("verdicts", verdict_rows(analysis)), ("effects", effect_rows(analysis))):
+        tables.write(folder / f"{table}.csv", table, rows)
+
+
+def check(analysis: RunAnalysis, folder: Path) -> int:
+    """Number of intervals, all of which the script recomputes."""
+    write(analysis, folder)
+    printed = [
+        each.verdict.estimate
+        for each in comparisons(analysis)
+        if each.verdict and each.verdict.estimate and each.verdict.estimate.low is not None
+    ]
+    recomputed = [(low, high) for _, low, high in recompute(folder)]
+    assert len(recomputed) == len(printed)
+    for (low, high), estimate in zip(recomputed, printed, strict=True):
+        assert (low, high) == pytest.approx((estimate.low, estimate.high), rel=1e-9)
+    return len(printed)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.parent.name)
+def test_a_reader_recomputes_every_interval(run: Path, analyses: Mapping[Path, RunAnalysis], tmp_path: Path) -> None:
+    analysis = analyses[run]
+    enough = any(len([e for e in c.effects if e.mid is not None]) >= 3 for c in comparisons(analysis) if c.verdict)
+    assert (check(analysis, tmp_path) > 0) == enough
+
+
+def slow(row: Row, share: float) -> list[Row]:
+    return [row | {"throughput_rps": share * row["throughput_rps"]}]
+
+
+CASES: dict[str, tuple[Callable[[Row], list[Row]], Callable[[Judged], object]]] = {
+    "boots": (lambda row: [row | {"boot": (row["block"] + 1) // 2}], lambda judged: judged.boots == 4),
+    "skewed": (
+        lambda row: slow(row, 0.2 if (row["block"], row["arm"]) == (3, CONTROL) else 1),
+        lambda judged: any(effect.first_low is not None for effect in judged.effects),
+    ),
+    "lost": (
+        lambda row: [failed(row, Code.HOST_LOST)] if (row["block"], row["arm"]) == (4, BASELINE) else [row],
+        lambda judged: any(effect.mid is None for effect in judged.effects),
+    ),
+    "lost too often": (
+        lambda row: [failed(row, Code.HOST_LOST)] if row["block"] > 2 and row["arm"] == GUEST else slow(row, 1),
+        lambda judged: judged.kind is Kind.FASTER and judged.open_high and judged.blocks == 2,
+    ),
+    "widened": (
+        lambda row: slow(row, 0.9 if row["arm"] == CONTROL else 1),
+        lambda judged: judged.widened > 0.05,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_reader_recomputes_intervals_of_other_shapes(case: str, tmp_path: Path) -> None:
+    change, shows = CASES[case]
+    ratio = 100.0 if case == "lost too often" else 0.9
+    truth = Truth(servers={"nginx": ratio}, blocks=8, change=change, aa="lost" not in case)
+    analysis = analyse(load_run(make_run(tmp_path / "run", truth)))
+    assert any(shows(compared.verdict) for compared in comparisons(analysis) if compared.verdict)
+    assert check(analysis, tmp_path) > 0

@@ -1,0 +1,178 @@
+"""What a terminal shows of a run: its whole text, its width, its order."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.synthetic_run import Truth, closed, make_run, share
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.finding import Code
+from vmtoll.model.metric import METRICS
+from vmtoll.model.verdict import Because, Doubt, Estimate, Kind, SideCounts, Verdict
+from vmtoll.paths import PROJECT
+from vmtoll.report import words
+from vmtoll.report.terminal import WIDTH, rows_of, summary
+
+COMMITTED = subprocess.run(
+    ["git", "ls-files", "results/*/*/run.json"], cwd=PROJECT, capture_output=True, text=True, check=True
+).stdout.split()
+
+
+def made(parent: Path, truth: Truth) -> Run:
+    return load_run(make_run(parent, truth))
+
+
+def text_of(run: Run) -> str:
+    analysis = analyse(run)
+    return summary(run, analysis, rows_of(analysis)).plain
+
+
+def fixed(measured: Verdict, levels: tuple[float, float] | None, **keys: Any) -> Verdict:
+    """A verdict with these figures of metal and guest, and without what the run's own trials left in doubt."""
+    baseline, compared = (SideCounts(trials=6, used=6, level=level) for level in levels or (None, None))
+    clean = {"doubts": (), "notes": (), "baseline": baseline, "compared": compared, "by_every_block": False}
+    return replace(measured, **clean | keys)
+
+
+SHOWN = """\
+In 3 comparisons of requests per second, the guest is slower in 2 (at least
+1.10× to 71×), equivalent in 1.
+metal and kvm-default, 6 blocks, one host, one boot, A/A difference at most 1.2%
+
+              metal    guest  ratio (interval)         verdict
+requests per second · 10 users
+  lighttpd  7,707/s  7,700/s  0.999× (0.991 to 1.01)   equal
+  lighttz   5,841/s   81.8/s  each block 10 to 1,100×  slower
+  nginx     8,071/s  7,259/s  0.9× (<0.397 to 0.909)   slower
+p99 latency (closed loop) · 10 users
+  lighttpd  1.17 ms   980 µs  0.837× (0.801 to 0.874)  faster
+  lighttz   1.19 ms  29.4 ms  25× (<0.001 to >10,000)  undecided
+  nginx           –        –  –                        not judged
+host CPU per request · 10 users
+  lighttpd  52.7 µs  84.5 µs  1.60× (1.59 to 1.61)     more CPU
+  lighttz   41.1 µs   981 µs  24× (17 to >32)          more CPU
+  nginx     44.6 µs  44.8 µs  1.00× (0.97 to 1.05)     undecided
+
+steal (3 trials) can explain 46.3% of a difference (nginx)
+1 not judged: no block has a figure of both sides (nginx)
+1 of 9 undecided: the client or the link, not the server, set the figure
+1 of 9 undecided: 14 more blocks would show a difference of 2%
+"""
+
+
+def test_a_run_is_an_answer_a_table_and_remarks(tmp_path: Path) -> None:
+    """Every kind of verdict; the figures are set here, so that the text depends on none of the engine's numbers."""
+    run = made(tmp_path, Truth({"lighttpd": 1.0, "lighttz": 0.5, "nginx": 0.9}))
+    analysis = analyse(run)
+    steal = Doubt(Code.STEAL, 1, 2, 1.05)
+    every_block = {"by_every_block": True, "blocks_range": Estimate(0.014, 1 / 1100, 0.1)}
+    verdicts: dict[str, list[dict[str, Any]]] = {
+        "throughput": [
+            {"levels": (7707.0, 7700.0), "kind": Kind.EQUIVALENT, "estimate": Estimate(0.999, 0.991, 1.008)},
+            {"levels": (5840.6, 81.8), "kind": Kind.SLOWER, "estimate": Estimate(0.014), **every_block},
+            {"levels": (8071.0, 7259.0), "kind": Kind.SLOWER, "estimate": Estimate(0.9, 0.397, 0.909),
+             "open_low": True, "doubts": (steal,)},
+        ],
+        "latency_p99": [
+            {"levels": (1171.0, 980.4), "kind": Kind.FASTER, "estimate": Estimate(0.837, 0.801, 0.874)},
+            {"levels": (1190.0, 29_400.0), "kind": Kind.UNDECIDED, "estimate": Estimate(24.7, 2e-5, 2e5),
+             "because": Because.LIMIT},
+            {"levels": None, "kind": Kind.NOT_JUDGED, "estimate": None, "because": Because.NO_FIGURE},
+        ],
+        "host_cpu": [
+            {"levels": (52.7, 84.5), "kind": Kind.SLOWER, "estimate": Estimate(1.603, 1.592, 1.615)},
+            {"levels": (41.1, 981.2), "kind": Kind.SLOWER, "estimate": Estimate(23.9, 17.0, 32.0), "open_high": True},
+            {"levels": (44.6, 44.8), "kind": Kind.UNDECIDED, "estimate": Estimate(1.004, 0.97, 1.05),
+             "because": Because.NOISE, "blocks_needed": 14},
+        ],
+    }  # fmt: skip
+    comparisons = [
+        replace(c, verdicts=c.verdicts | {name: fixed(c.verdicts[name], **rows[n]) for name, rows in verdicts.items()})
+        for n, c in enumerate(analysis.comparisons)
+    ]
+    analysis = replace(analysis, comparisons=tuple(comparisons), noise_floor=0.012)
+    assert summary(run, analysis, rows_of(analysis)).plain == SHOWN.rstrip()
+
+
+def headings_and_labels(text: str) -> list[str]:
+    """The first column of the table below its headings."""
+    _, table, *_ = text.split("\n\n")
+    return [line.split("  ")[0] or line.split("  ")[1] for line in table.splitlines()[1:]]
+
+
+def test_a_label_has_what_tells_rows_apart_as_far_as_there_is_room(tmp_path: Path) -> None:
+    loads = (closed(10), closed(100))
+    one = text_of(made(tmp_path / "one", Truth({"nginx": 0.9}, loads=loads)))
+    assert headings_and_labels(one)[:3] == ["requests per second · nginx", "10 users", "100 users"]
+    two = text_of(made(tmp_path / "two", Truth({"nginx": 0.9, "lighttz": 0.9}, loads=loads)))
+    assert headings_and_labels(two)[:3] == ["requests per second", "lighttz · 10 users", "lighttz · 100 users"]
+    long = "apache-proxy-lighttpd"
+    wide = text_of(made(tmp_path / "wide", Truth({"nginx": 0.9, long: 0.9}, loads=loads)))
+    assert headings_and_labels(wide)[:3] == ["requests per second · 10 users", long, "nginx"]
+
+
+def test_servers_with_long_names_stay_apart(tmp_path: Path) -> None:
+    names = [f"a-server-with-a-very-long-name-{end}" for end in ("one", "two")]
+    text = text_of(made(tmp_path, Truth(dict.fromkeys(names, 0.9))))
+    labels = headings_and_labels(text)[1:3]
+    assert all("…" in label for label in labels)
+    assert labels[0] != labels[1]
+    assert max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_several_guests_are_in_the_labels(tmp_path: Path) -> None:
+    text = text_of(made(tmp_path, Truth({"nginx": 0.9}, guests=("kvm-2009", "kvm-default"))))
+    assert headings_and_labels(text)[:3] == ["requests per second · nginx · 10 users", "on kvm-2009", "on kvm-default"]
+    assert "\nmetal and 2 guests, 6 blocks, one host" in text
+
+
+def test_each_figure_has_rows_where_it_says_something(tmp_path: Path) -> None:
+    analysis = analyse(made(tmp_path, Truth({"nginx": 0.9}, loads=(closed(), share(0.5)))))
+    assert [v.metric.name for _, v in rows_of(analysis)] == [
+        "throughput", "tail", "latency_p99", "host_cpu", "host_cpu"
+    ]  # fmt: skip
+    assert [v.metric.name for _, v in rows_of(analysis, ["cpu"])] == ["cpu", "cpu"]
+    assert [v.metric.name for _, v in rows_of(analysis, every=True)] == [name for name in METRICS for _ in range(2)]
+    assert rows_of(analysis, servers=["lighttz"]) == []
+
+
+def test_of_a_figure_that_says_nothing_the_reason_is_shown(tmp_path: Path) -> None:
+    run = made(tmp_path, Truth({"nginx": 0.9}))
+    analysis = analyse(run)
+    text = summary(run, analysis, rows_of(analysis, ["tail"])).plain
+    assert "  nginx      –      –  –                 not judged\n" in text
+    assert text.endswith("\n1 not judged: a closed loop hides stalls, so it has no tail (nginx)")
+
+
+def test_an_incomplete_run_says_so(tmp_path: Path) -> None:
+    run = made(tmp_path, Truth({"nginx": 0.9}, blocks=2, status="running"))
+    text = text_of(replace(run, manifest=run.manifest.model_copy(update={"trials_planned": 18})))
+    assert "\nincomplete: 6 of 18 trials, metal and kvm-default, 2 blocks, " in text
+    assert text.endswith("\n3 of 3 undecided: a verdict needs 3 blocks or more")
+
+
+def test_undeclared_differences_are_counted_by_kind(tmp_path: Path) -> None:
+    names = ["kernel", "packages: libc6", "packages: ethtool"]
+    undeclared = [{"fact": name, "values": {"metal": "1", "kvm-default": "2"}} for name in names]
+    run = made(tmp_path, Truth({"nginx": 0.9}, undeclared=undeclared))
+    assert words.remarks(run, [])[-1] == "3 undeclared differences of the machines: packages (2), kernel"
+
+
+def test_without_a_guest_there_is_an_answer_and_no_table(tmp_path: Path) -> None:
+    text = text_of(made(tmp_path, Truth({"nginx": 0.9}, guests=())))
+    assert text == "There is no guest to compare with metal.\n6 blocks, one host, one boot, A/A difference unknown"
+
+
+@pytest.mark.parametrize("file", COMMITTED, ids=lambda file: file.split("/")[1])
+def test_no_line_of_a_committed_run_is_wider_than_a_terminal(file: str) -> None:
+    run = load_run((PROJECT / file).parent)
+    analysis = analyse(run)
+    texts = [summary(run, analysis, rows_of(analysis, every=every)).plain for every in (False, True)]
+    lines = [line for text in texts for line in text.splitlines()]
+    assert max(map(len, lines)) <= WIDTH
+    assert not [line for line in lines if line != line.rstrip()]
+    assert len(words.remarks(run, rows_of(analysis))) <= words.MOST_REMARKS

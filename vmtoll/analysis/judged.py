@@ -1,0 +1,206 @@
+"""From pairs to what a page says of them: the evidence that it judges, and the judgement as ratios with its counts."""
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vmtoll.analysis.judge import Evidence, Judgement, Page, in_ratio, widening
+from vmtoll.analysis.pairs import Bounds, Pairs, Side, is_measured, mean_figure, pair_arms, role_of
+from vmtoll.analysis.run import Run
+from vmtoll.model.finding import Code, Role
+from vmtoll.model.metric import METRICS, Loop, Metric, loop_of
+from vmtoll.model.trial import Arm, Scenario
+from vmtoll.model.verdict import (
+    DIFFERENT,
+    Because,
+    BlockEffect,
+    Cause,
+    ControlEffects,
+    Doubt,
+    Kind,
+    SideCounts,
+    Tests,
+)
+
+
+@dataclass(frozen=True)
+class Control:
+    """The A/A controls of a page for one figure. `noise`: the largest log ratio of two of their trials in any block;
+    `apart`: by how much one of them differs from itself for sure, in logs; `effects`: of each.
+    """
+
+    noise: float
+    apart: float
+    effects: tuple[ControlEffects, ...] = ()
+
+
+def controls_of(run: Run, roles: Mapping[Scenario, Role]) -> dict[tuple[str, Loop], Control]:
+    """(metric, kind of loop) → what the run's A/A controls say of it, on whichever server they ran."""
+    found: list[tuple[tuple[str, Loop], Evidence, ControlEffects]] = []
+    for arm in run.controls:
+        baseline = Arm(arm.environment)
+        for scenario in run.compared:
+            loop = loop_of(scenario.load)
+            trials = run.trials_of(scenario, baseline) + run.trials_of(scenario, arm)
+            for metric in METRICS.values():
+                if loop in metric.loops and run.trials_of(scenario, arm):
+                    role = role_of(metric, roles.get(scenario, Role.PRIMARY), trials)
+                    pairs = pair_arms(run, scenario, arm, metric, role, baseline)
+                    bounds = pairs.bounds
+                    if bounds.mid.n:
+                        effects = ControlEffects(
+                            scenario=scenario, tool=run.tool(scenario), arm=arm, accelerator=run.accelerator(arm),
+                            hardware=run.hardware(arm), metric=metric, role=role,
+                            measured_by=run.tool_of(scenario, role), effects=effects_of(pairs, bounds),
+                        )  # fmt: skip
+                        found.append(((metric.name, loop), Evidence(metric, bounds), effects))
+    apart = widening([evidence for _, evidence, _ in found])
+    result: dict[tuple[str, Loop], Control] = {}
+    for (key, evidence, effects), beyond in zip(found, apart, strict=True):
+        noise, before = max(map(abs, evidence.bounds.mid.values)), result.get(key, Control(0.0, 0.0))
+        result[key] = Control(max(noise, before.noise), max(beyond, before.apart), (*before.effects, effects))
+    return result
+
+
+def evidence_of(run: Run, pairs: Pairs, metric: Metric, control: Control | None) -> Evidence:
+    """What the page judges of a pair of arms."""
+    bounds = pairs.bounds
+    apart = control.apart if control else 0.0
+    return Evidence(
+        metric,
+        bounds.widened(apart) if apart else bounds,
+        pairs.boots,
+        first=pairs.first.widened(apart) if pairs.first and apart else pairs.first,
+        noise=control.noise if control else None,
+        apart=apart,
+        share=run.share_of(bounds.mid.blocks),
+        limited=bool(bounds.mid.n) and pairs.open_blocks >= pairs.blocks_of_pairs,
+        capped=pairs.capped,
+        excluded=_why_excluded(pairs),
+    )
+
+
+def _why_excluded(pairs: Pairs) -> Because | None:
+    if not is_measured(pairs.sides):
+        return Because.NOT_MEASURED
+    if pairs.n:
+        return None
+    incomparable = any(not outcome.comparable for side in pairs.sides for outcome in side.outcomes)
+    return Because.NOT_COMPARABLE if incomparable else Because.NO_FIGURE
+
+
+def judged_fields(pairs: Pairs, evidence: Evidence, judgement: Judgement, page: Page) -> dict[str, Any]:
+    """The fields of a Judged: a judgement in ratios, with the counts of both sides."""
+    skewed = evidence in page.tested and page.skewed[page.tested.index(evidence)]
+    first = evidence.first if skewed and judgement.kind is not Kind.EQUIVALENT else None
+    return ratio_fields(evidence, judgement, page) | {
+        "doubts": _doubts(pairs, evidence, judgement, page.margin or 0.0),
+        "baseline": _with_level(pairs, 0),
+        "compared": _with_level(pairs, 1),
+        "effects": effects_of(pairs, evidence.bounds, first),
+    }
+
+
+def ratio_fields(evidence: Evidence, judgement: Judgement, page: Page) -> dict[str, Any]:
+    """The fields of a Judged that need no trials: a judgement in ratios."""
+    sign = 1 if evidence.metric.higher_is_better else -1
+    open_low, open_high = judgement.capped[::sign]
+    ends = [None if log is None else math.exp(sign * log) for log in (judgement.mean_low, judgement.mean_high)][::sign]
+    difference, equivalence = judgement.difference, judgement.equivalence
+    tested = evidence.excluded is None
+    index = page.tested.index(evidence) if tested else 0
+    blocks = evidence.bounds.mid.blocks
+    return {
+        "kind": judgement.kind,
+        "because": judgement.because,
+        "by_every_block": judgement.by_every_block,
+        "also_different": judgement.also_different,
+        "estimate": None if judgement.estimate is None else in_ratio(judgement.estimate, judgement.interval, sign),
+        "confidence": None if judgement.level is None else 1 - judgement.level,
+        "blocks_range": in_ratio(judgement.estimate or 0.0, judgement.blocks_range, sign)
+        if judgement.blocks_range else None,
+        "open_low": open_low,
+        "open_high": open_high,
+        "mean_low": ends[0],
+        "mean_high": ends[1],
+        "widened": math.expm1(evidence.apart),
+        "half_width": None if judgement.half_width is None else math.expm1(judgement.half_width),
+        "standard_error": judgement.standard_error,
+        "blocks": len(blocks),
+        "boots": max(1, len({evidence.boots.get(block, 1) for block in blocks})),
+        "blocks_needed": judgement.blocks_needed,
+        "detectable": judgement.detectable,
+        "margin": page.margin or 0.0,
+        "noise_floor": None if evidence.noise is None else math.expm1(evidence.noise),
+        "correlation": page.mean_correlation,
+        "rho_weights": tuple(page.rhos[index].tolist()) if tested else (),
+        "tests": Tests(
+            family=len(page.tested),
+            difference=difference.p if difference else None,
+            difference_holm=difference.holm if difference else None,
+            equivalence=equivalence.p if equivalence else None,
+            equivalence_holm=equivalence.holm if equivalence else None,
+            weight=page.weights[index] if tested else None,
+            share=evidence.share if tested else None,
+        ),
+    }  # fmt: skip
+
+
+def _with_level(pairs: Pairs, index: int) -> SideCounts:
+    side = pairs.sides[index]
+    figures = [side.figures[block] for block in pairs.bounds.mid.blocks]
+    return dataclasses.replace(side.counts, level=mean_figure(figures) if figures else None)
+
+
+def effects_of(pairs: Pairs, bounds: Bounds, first: Bounds | None = None) -> tuple[BlockEffect, ...]:
+    """The blocks of a comparison as ratios; `first`: the bounds of first replicates, where they count as well."""
+    sign = pairs.measure.sign
+    low, high = (bounds.low, bounds.high)[::sign]
+    first_low, first_high = (first.low, first.high)[::sign] if first else (None, None)
+    series = {"low": low, "mid": bounds.mid, "high": high, "first_low": first_low, "first_high": first_high}
+    ratios = {
+        name: {b: math.exp(sign * v) for b, v in zip(each.blocks, each.values, strict=True)} if each else {}
+        for name, each in series.items()
+    }
+    trials = Counter(
+        outcome.trial.block for side in pairs.sides for outcome in side.outcomes if outcome.possible or outcome.lost
+    )
+    return tuple(
+        BlockEffect(
+            block, pairs.boots[block], trials=trials[block],
+            **{name: each.get(block) for name, each in ratios.items()},
+        )
+        for block in sorted(set[int]().union(*ratios.values()))
+    )  # fmt: skip
+
+
+def _doubts(pairs: Pairs, evidence: Evidence, judgement: Judgement, margin: float) -> tuple[Doubt, ...]:
+    """What widens the end that counts against the verdict, the largest first; of figures within the margin, either."""
+    downs, ups = pairs.widths()
+    estimate = judgement.estimate or 0.0
+    widths = downs if estimate > 0 else ups
+    if judgement.kind not in DIFFERENT and abs(estimate) < math.log1p(margin):
+        widths = {cause: max(downs.get(cause, 0.0), ups.get(cause, 0.0)) for cause in (*downs, *ups)}
+    if evidence.apart:
+        widths[Cause.CONTROL] = evidence.apart
+    doubts = []
+    for cause, width in widths.items():
+        counts = [_trials_with(side, cause) for side in pairs.sides]
+        values = [
+            f.value for side in pairs.sides for t in side.used for f in t.findings
+            if f.code == cause and f.value is not None
+        ]  # fmt: skip
+        doubts.append(Doubt(cause, counts[0], counts[1], math.exp(width), max(values, default=None)))
+    return tuple(sorted(doubts, key=lambda doubt: -doubt.size))
+
+
+def _trials_with(side: Side, cause: Code | Cause) -> int:
+    """Trials of a side that a doubt concerns."""
+    if cause is Cause.LOST:
+        return side.counts.lost
+    if cause is Cause.SECOND_ATTEMPTS:
+        return side.counts.second_attempts
+    return sum(cause in outcome.possible.widths for outcome in side.outcomes if outcome.possible)

@@ -1,0 +1,440 @@
+"""Which values a trial's figure may have had: by what the gates found, and by what was measured of every trial.
+
+A finding says by how much a figure may be off, and in which direction; an analysis then holds for every value that the
+findings allow (Manski 2003, "Partial Identification of Probability Distributions"). Each row below is one `Slack`.
+docs/statistics.md has the table with what each rests on: a proof, a simulated queue, or a convention.
+
+What both sides of a block went through is a condition of the comparison and widens nothing: of CPU time that others
+took, of segments sent again, of the clock rate, of late starts, of clock steps and of failed requests only the excess
+over the other side counts, in every trial, whether a gate fired or not.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.trial import Measurement, TrialRecord
+from vmtoll.model.verdict import Cause
+from vmtoll.statistics.thresholds import BACKGROUND_PCT, CLOCK_STEP_S, COLD_SHARE, STEAL_PCT
+
+# The sides are not the same thing, or a clock is not what it was: no bound exists.
+NOT_COMPARABLE = frozenset(
+    {Code.SYSCTL, Code.FINGERPRINT, Code.WRONG_BODY, Code.CLOCK_SOURCE, Code.CAPACITY_UNKNOWN}
+)  # fmt: skip
+LOST = frozenset({Code.TIMED_OUT, Code.SERVER_FAILED, Code.HOST_LOST, Code.TOOL_FAILED, Code.LOST_MAIL})
+# The client or the link, not the server, set the figure.
+OPEN_ENDED = frozenset({Code.CLIENT_SATURATED, Code.PORTS_EXHAUSTED, Code.CLIENT_STARVED, Code.LINK_BOUND})
+_MOST_LOAD = 0.9
+_RTO_S = 0.2  # the least time before TCP sends a segment again, of Linux
+_SEGMENT = 1448  # octets of a full one
+_TICK_S = 0.01  # in which the kernel counts CPU time
+_CPU_TAKEN = (Code.STEAL, Code.BACKGROUND_CPU, Code.HOST_BACKGROUND_CPU)
+
+
+Floats = npt.NDArray[np.float64]
+# (latencies in the figure's unit, ascending; how many requests took at most that long) of a measurement, None without.
+Latencies = Callable[[TrialRecord, Role], tuple[Floats, Floats] | None]
+
+
+class Nature(StrEnum):
+    """What a figure is, for the question of what moves it."""
+
+    RATE = "rate"
+    PERCENTILE = "percentile"
+    MEAN = "mean"
+    CPU = "cpu"
+    COUNT = "count"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A figure's `nature`; `percentile`: a fraction, of one; `prefix`: of the record's percentiles, `response_time`;
+    `unit_s`: a second in its unit, 1e6 for µs; `is_open`: of an open loop; `prescribed`: findings that are part of what
+    was asked, and no doubt.
+    """
+
+    nature: Nature
+    percentile: float = 0.0
+    prefix: str = ""
+    unit_s: float = 1.0
+    is_open: bool = False
+    prescribed: frozenset[Code] = frozenset()
+
+
+@dataclass(frozen=True)
+class Slack:
+    """By how much one finding lets a figure be off. `low`, `high`: factors on the ends; `down`: an offset below;
+    `down_q`, `up_q`: by which share of the requests a percentile may lie lower or higher; `instead`: an offset that may
+    replace `low` and `down_q`, whichever binds more.
+    """
+
+    code: Code
+    low: float = 1.0
+    high: float = 1.0
+    down: float = 0.0
+    down_q: float = 0.0
+    up_q: float = 0.0
+    instead: float | None = None
+
+
+@dataclass(frozen=True)
+class Possible:
+    """low ≤ value ≤ high, in the figure's unit; `widths`: finding → by how much it alone moves the lower and the upper
+    end, in logs, infinite where it leaves an end open. `bare`: the figure without the client's own CPU time, where that
+    is known: the client does the same work for both sides, so it counts on both or on neither.
+    """
+
+    low: float
+    value: float
+    high: float
+    widths: Mapping[Code | Cause, tuple[float, float]] = field(default_factory=dict)
+    bare: float | None = None
+
+    @property
+    def without_client(self) -> "Possible":
+        """The same without the client's own CPU time; as it is where that is not known."""
+        scale = self.bare / self.value if self.bare and self.value else 1.0
+        return replace(self, low=self.low * scale, value=self.value * scale, high=self.high * scale)
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What a measurement went through, by finding; CPU time and times in s, shares as fractions, segments."""
+
+    amounts: Mapping[Code, float]
+
+    @property
+    def taken_s(self) -> float:
+        """CPU time that others took during the load."""
+        return math.fsum(self.amounts.get(code, 0.0) for code in _CPU_TAKEN)
+
+    def beyond(self, common: "Disturbance") -> "Disturbance":
+        """The excess over what both sides had. Of CPU time it is one excess, in the proportions of its sources."""
+        excess = {code: max(0.0, amount - common.amounts.get(code, 0.0)) for code, amount in self.amounts.items()}
+        taken = max(0.0, self.taken_s - common.taken_s) / self.taken_s if self.taken_s else 0.0
+        return Disturbance(excess | {code: taken * self.amounts[code] for code in _CPU_TAKEN if code in self.amounts})
+
+
+NONE = Disturbance({})
+
+
+def least(sides: Sequence[Sequence[Disturbance]]) -> Disturbance:
+    """What all sides of a block had: the smaller of their means, by finding; nothing where a side has no trial."""
+    if not all(sides):
+        return NONE
+    means = []
+    for side in sides:
+        codes = {code for each in side for code in each.amounts}
+        means.append({code: math.fsum(each.amounts.get(code, 0.0) for each in side) / len(side) for code in codes})
+    common = {code: min(mean.get(code, 0.0) for mean in means) for code in {c for mean in means for c in mean}}
+    # The CPU time that both sides lost is one sum, whoever took it.
+    taken = [math.fsum(mean.get(code, 0.0) for code in _CPU_TAKEN) for mean in means]
+    return Disturbance({code: amount for code, amount in common.items() if code not in _CPU_TAKEN} | {
+        Code.BACKGROUND_CPU: min(taken)
+    })  # fmt: skip
+
+
+def disturbance(trial: TrialRecord, measured: Measurement) -> Disturbance:
+    """Of one measurement; of records that keep the conditions of the first load alone, the trial's. A share of the CPU
+    that was not recorded counts as much as its gate lets pass; the steal of a machine whose host was watched as none,
+    because it is the host's other work.
+    """
+    conditions, load_s = trial.conditions, measured.duration_s or 0.0
+
+    def amount(name: str, of_trial: float | None = None) -> float | None:
+        value: float | None = getattr(measured, name, None)
+        return of_trial if value is None else value
+
+    def seconds(share_pct: float | None, missing_pct: float, cpus: float | None) -> float:
+        return (missing_pct if share_pct is None else share_pct) / 100 * (cpus or cores(trial)) * load_s
+
+    background = amount("background_cpu_pct", conditions.background_cpu_pct)
+    on_host = amount("host_background_cpu_pct", conditions.host_background_cpu_pct)
+    cpus, host_cpus = amount("cpus"), amount("host_cpus")
+    amounts = {Code.BACKGROUND_CPU: seconds(background, BACKGROUND_PCT, cpus)}
+    if on_host is None:
+        amounts[Code.STEAL] = seconds(amount("steal_pct", trial.resources.steal_pct), STEAL_PCT, cpus)
+    else:
+        amounts[Code.HOST_BACKGROUND_CPU] = seconds(on_host, 0.0, host_cpus)
+        amounts[Code.STEAL] = seconds(amount("host_steal_pct"), STEAL_PCT, host_cpus)
+    segments = amount("retransmitted_segments")
+    if segments is None:
+        segments = (conditions.retransmitted_pct or 0.0) / 100 * _segments(measured)
+    failed = (measured.failed or 0) / measured.requests if measured.requests else 0.0
+    amounts |= {
+        Code.RETRANSMITS: segments,
+        Code.FREQUENCY_SPREAD: (amount("cpu_mhz_spread_pct", conditions.cpu_mhz_spread_pct) or 0.0) / 100,
+        Code.START_SPREAD: (measured.start_spread_ms or 0.0) / 1000,
+        Code.CLOCK_STEPPED: (amount("clock_step_ms", conditions.clock_step_ms) or 0.0) / 1000,
+        Code.FAILED_REQUESTS: failed,
+    }
+    return Disturbance({code: value for code, value in amounts.items() if value})
+
+
+def _segments(measured: Measurement) -> float:
+    """About how many segments a load sends: a request and its body."""
+    return (measured.transactions or 0) + (measured.transferred_mb or 0.0) * 1e6 / _SEGMENT
+
+
+def cores(trial: TrialRecord) -> float:
+    """The cores of the server, over all machines that share the load."""
+    return (trial.resources.server_cores or 1) * max(trial.guests, 1)
+
+
+def load_of(trial: TrialRecord, measured: Measurement) -> float:
+    """The share of its cores that the server used, at most 0.9; by its CPU per request where the sum was not kept."""
+    busy = (measured.server_cpu_user_s or 0.0) + (measured.server_cpu_system_s or 0.0)
+    busy = busy or (measured.server_cpu_us_per_request or 0.0) * (measured.transactions or 0) / 1e6
+    return min(_MOST_LOAD, busy / (measured.duration_s * cores(trial))) if measured.duration_s else 0.0
+
+
+def possible(
+    trial: TrialRecord, role: Role, value: float, quantity: Quantity, excess: Disturbance, latencies: Latencies
+) -> Possible:
+    """The values that a trial's figure may have had. `excess`: what it went through beyond the other side."""
+    measured = trial.measurement(role)
+    if measured is None or quantity.nature is Nature.COUNT:
+        return Possible(value, value, value)
+    if value <= 0:
+        return _of_nothing(measured, quantity)
+    slacks = [
+        slack for slack in _slacks(trial, measured, value, quantity, excess)
+        if slack.code not in quantity.prescribed
+    ]  # fmt: skip
+    bare = _without_client(trial, measured, value, quantity)
+    if not slacks:
+        return Possible(value, value, value, bare=bare)
+    quantile = _quantile_of(trial, role, measured, quantity, latencies)
+    low, high = _ends(value, slacks, quantity, quantile)
+    widths = {}
+    for slack in slacks:
+        ends = _ends(value, [slack], quantity, quantile)
+        widths[slack.code] = (_log(value) - _log(ends[0]), _log(ends[1]) - _log(value))
+    kept: dict[Code | Cause, tuple[float, float]] = {c: width for c, width in widths.items() if max(width) > 0}
+    return Possible(low, value, high, kept, bare)
+
+
+def _log(value: float) -> float:
+    return math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
+
+
+def _of_nothing(measured: Measurement, quantity: Quantity) -> Possible:
+    """A figure of zero is one of almost nothing: under one answer in the time, under one step of the kernel's clock."""
+    if quantity.nature is Nature.RATE:
+        most = 1 / (measured.duration_s or 1.0)
+    else:
+        most = _TICK_S * quantity.unit_s / max(measured.transactions or 1, 1)
+    return Possible(0.0, most, most)
+
+
+Quantile = Callable[[float, bool], float]
+
+
+def _ends(value: float, slacks: Sequence[Slack], quantity: Quantity, quantile: Quantile) -> tuple[float, float]:
+    """The slacks together: factors multiply, offsets and shares of requests add up."""
+    down = math.fsum(slack.down for slack in slacks)
+    if quantity.nature is not Nature.PERCENTILE:
+        factors = math.prod(slack.low for slack in slacks), math.prod(slack.high for slack in slacks)
+        return max(0.0, value * factors[0] - down), value * factors[1]
+
+    def lower(route: tuple[list[Slack], float]) -> float:
+        counted, offset = route
+        shift = math.fsum(slack.down_q for slack in counted)
+        start = min(value, quantile(quantity.percentile - shift, False)) if shift else value
+        return start * math.prod(slack.low for slack in counted) - offset - down
+
+    def upper(route: tuple[list[Slack], float]) -> float:
+        counted, offset = route
+        shift = math.fsum(slack.up_q for slack in counted)
+        start = max(value, quantile(quantity.percentile + shift, True)) if shift else value
+        return start * math.prod(slack.high for slack in slacks) + offset
+
+    high = min(map(upper, _routes([slack for slack in slacks if slack.up_q or slack.high > 1])))
+    return max(0.0, *map(lower, _routes(slacks))), high
+
+
+def _routes(slacks: Sequence[Slack]) -> Iterator[tuple[list[Slack], float]]:
+    """Each way to bound a percentile: the slacks that count by their shares, and the sum of the offsets of the others.
+    All of them hold, so the one that binds most does.
+    """
+    choices = [(False,) if slack.instead is None else (False, True) for slack in slacks]
+    for replaced in itertools.product(*choices):
+        counted = [slack for slack, by_offset in zip(slacks, replaced, strict=True) if not by_offset]
+        yield counted, math.fsum(s.instead or 0.0 for s, by_offset in zip(slacks, replaced, strict=True) if by_offset)
+
+
+def _quantile_of(
+    trial: TrialRecord, role: Role, measured: Measurement, quantity: Quantity, latencies: Latencies
+) -> Quantile:
+    """A trial's own quantile, by its histogram; without one the next lower or higher percentile of the record."""
+    names = ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p999"), (1.0, "max"))
+
+    def quantile(q: float, upwards: bool) -> float:
+        if logged := latencies(trial, role):
+            values, upto = logged
+            rank = math.ceil(min(max(q, 0.0), 1.0) * upto[-1] - 1e-9)
+            return float(values[min(np.searchsorted(upto, max(rank, 1)), len(values) - 1)]) if q > 0 else 0.0
+        figures = [(at, getattr(measured, f"{quantity.prefix}_{name}_us", None)) for at, name in names]
+        known = [(at, float(number)) for at, number in figures if number is not None]
+        if upwards:
+            return next((number for at, number in known if at >= q), math.inf)
+        return next((number for at, number in reversed(known) if at <= q), 0.0)
+
+    return quantile
+
+
+def _slacks(
+    trial: TrialRecord, measured: Measurement, value: float, quantity: Quantity, excess: Disturbance
+) -> list[Slack]:
+    """What each disturbance, and each finding, lets the figure be off by."""
+    by_code: dict[Code, Slack] = {}
+    for finding in trial.findings:
+        if finding.role in (measured.role, None) and (slack := _by_finding(finding, trial, measured, quantity)):
+            by_code[slack.code] = _worse(slack, by_code.get(slack.code, slack))
+    rows = [
+        _cpu_taken(trial, measured, quantity, excess),
+        *_measured(trial, measured, quantity, excess),
+        *by_code.values(),
+    ]
+    return [slack for slack in rows if slack is not None]
+
+
+def _worse(one: Slack, other: Slack) -> Slack:
+    """Two findings of one code, on several clients: they are one disturbance, as large as the larger."""
+    return Slack(
+        one.code, min(one.low, other.low), max(one.high, other.high), max(one.down, other.down),
+        max(one.down_q, other.down_q), max(one.up_q, other.up_q),
+    )  # fmt: skip
+
+
+def _cpu_taken(trial: TrialRecord, measured: Measurement, quantity: Quantity, excess: Disturbance) -> Slack | None:
+    """CPU time B that others took, s of the server's: no departure is later than by B (max-plus algebra of a queue),
+    and a share 2s of the requests, k times that in an open loop, was touched at all.
+    """
+    taken_s, load_s, count = excess.taken_s, measured.duration_s or 0.0, cores(trial)
+    if taken_s <= 0 or load_s <= 0:
+        return None
+    share, load = min(taken_s / (load_s * count), 1.0), load_of(trial, measured)
+    code = max(_CPU_TAKEN, key=lambda code: excess.amounts.get(code, 0.0))
+    touched = 2 * share / (1 - load) if quantity.is_open or quantity.nature is Nature.CPU else 2 * share
+    kept, longer, taken = max(0.0, 1 - touched), _inverse(1 - share), taken_s * quantity.unit_s
+    stolen = excess.amounts.get(Code.STEAL, 0.0) / taken_s
+    charged = 1.0 if not stolen else max(0.0, 1 - stolen * share / load) if load else 0.0
+    return _by_nature(
+        quantity.nature,
+        rate=Slack(code, 1 - share, _inverse(1 - max(2 * share, share * count))),
+        percentile=Slack(code, kept, longer, down_q=touched, instead=taken),
+        cpu=Slack(code, kept * charged, longer),
+        mean=Slack(code, high=longer, down=taken),
+    )
+
+
+def _measured(trial: TrialRecord, measured: Measurement, quantity: Quantity, excess: Disturbance) -> list[Slack | None]:
+    """Disturbances that every trial's columns tell, by their excess over the other side."""
+    amounts, load_s, requests = excess.amounts, measured.duration_s or 0.0, max(measured.transactions or 1, 1)
+    queueing = 1 / (1 - load_of(trial, measured))
+    nature = quantity.nature
+    slacks: list[Slack | None] = []
+    if segments := amounts.get(Code.RETRANSMITS):
+        waited = _RTO_S * segments / (_in_flight(trial) * load_s) if load_s else 0.0
+        slacks.append(_by_nature(
+            nature, rate=Slack(Code.RETRANSMITS, high=_inverse(1 - waited)),
+            percentile=Slack(Code.RETRANSMITS, down_q=2 * segments / requests),
+        ))  # fmt: skip
+    if spread := min(amounts.get(Code.FREQUENCY_SPREAD, 0.0), 1.0):
+        code, moved = Code.FREQUENCY_SPREAD, min(queueing * spread, 1.0)
+        even = Slack(code, 1 - spread, 1 + spread)
+        slacks.append(_by_nature(nature, rate=even, percentile=Slack(code, 1 - moved, 1 + moved), cpu=even))
+    if load_s and (apart := min(amounts.get(Code.START_SPREAD, 0.0) / load_s, 1.0)):
+        code = Code.START_SPREAD
+        slacks.append(_by_nature(
+            nature, rate=Slack(code, 1 - apart, 1 + apart),
+            percentile=Slack(code, up_q=(1 - quantity.percentile) * apart),
+        ))  # fmt: skip
+    if load_s and (step := amounts.get(Code.CLOCK_STEPPED)):
+        code = Code.CLOCK_STEPPED
+        part = min(1.0, step / CLOCK_STEP_S)
+        slacks.append(_by_nature(
+            nature, rate=Slack(code, load_s / (load_s + step), _inverse(1 - step / load_s)),
+            percentile=Slack(code, down_q=0.01 * part, up_q=0.009 * part, instead=step * quantity.unit_s),
+        ))  # fmt: skip
+    if failed := amounts.get(Code.FAILED_REQUESTS):
+        code = Code.FAILED_REQUESTS
+        slacks.append(_by_nature(nature, rate=Slack(code, 1 - failed), percentile=Slack(code, up_q=failed)))
+    return slacks
+
+
+def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, quantity: Quantity) -> Slack | None:
+    """What a gate's finding, with its typed figure, lets the figure be off by; None where it does not move it."""
+    code, nature, load = finding.code, quantity.nature, load_of(trial, measured)
+    requests = measured.requests or measured.transactions or 1
+    amount, limit = finding.value or 0.0, finding.limit or 0.0
+    if code is Code.CLIENT_SATURATED and _users(trial) == 1 and measured.client_cpu_s:
+        return None  # see _without_client
+    rate: Slack | None = None
+    percentile: Slack | None = None
+    mean: Slack | None = None
+    cpu: Slack | None = None
+    match code:
+        case _ if code in OPEN_ENDED:
+            rate, percentile = Slack(code, high=math.inf), Slack(code, low=0.0)
+            mean = percentile
+        case Code.LITTLES_LAW if 0 < amount < limit:
+            rate = Slack(code, high=limit / amount)
+            mean = percentile = None if quantity.is_open else rate
+        case Code.RATE_NOT_REACHED if 0 < amount < 1 and trial.offered.offered_rps:
+            late_s = (1 / amount - 1) * requests / trial.offered.offered_rps
+            mean = percentile = Slack(code, down=late_s * quantity.unit_s)
+        case Code.CLIENT_LATE if measured.lateness_max_us is not None:
+            mean = percentile = Slack(code, down=measured.lateness_max_us / 1e6 * quantity.unit_s)
+        case Code.CLIENT_LATE:
+            p99_us = amount or measured.lateness_p99_us or 0.0
+            percentile = Slack(code, down=p99_us / 1e6 * quantity.unit_s, down_q=0.02 / (1 - load))
+            mean = Slack(code, low=0.0)
+        case Code.WARMUP_DRIFT:
+            third = min(amount / 100, 1.0) / 3
+            rate, percentile = Slack(code, high=_inverse(1 - third)), Slack(code, down_q=1 / 3)
+            mean = cpu = Slack(code, low=1 - third)
+        case Code.NOT_COLD if limit > 0:
+            read = min(amount / limit, 1.0) * COLD_SHARE
+            rate, percentile = Slack(code, low=read), Slack(code, up_q=(1 - quantity.percentile) * (1 - read))
+    return _by_nature(nature, rate=rate, percentile=percentile, mean=mean, cpu=cpu)
+
+
+def _without_client(trial: TrialRecord, measured: Measurement, value: float, quantity: Quantity) -> float | None:
+    """The figure of a single user in a closed loop without the CPU time of its own client, u for each request: nothing
+    waits for that client but itself, so 1 ÷ v − u is what the server and the way to it took. It takes the place of
+    client-saturated; None where it does not apply, or where the client used all of the time.
+    """
+    if quantity.is_open or _users(trial) != 1 or not measured.client_cpu_s or not measured.transactions:
+        return None
+    own_s = measured.client_cpu_s / measured.transactions
+    if quantity.nature is Nature.RATE:
+        return 1 / (1 / value - own_s) if own_s * value < 1 else None
+    own = own_s * quantity.unit_s
+    return value - own if quantity.nature in (Nature.PERCENTILE, Nature.MEAN) and value > own else None
+
+
+def _by_nature(
+    nature: Nature, *, rate: Slack | None = None, percentile: Slack | None = None, cpu: Slack | None = None,
+    mean: Slack | None = None,
+) -> Slack | None:  # fmt: skip
+    return {Nature.RATE: rate, Nature.PERCENTILE: percentile, Nature.CPU: cpu, Nature.MEAN: mean}.get(nature)
+
+
+def _users(trial: TrialRecord) -> int:
+    return trial.offered.users or 0
+
+
+def _in_flight(trial: TrialRecord) -> int:
+    return max(_users(trial), 1)
+
+
+def _inverse(value: float) -> float:
+    return 1 / value if value > 0 else math.inf

@@ -1,0 +1,57 @@
+"""The command `show`: a run on the terminal."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from vmtoll.commands.answer import print_text
+from vmtoll.commands.options import JsonOption, RunArgument
+from vmtoll.model.errors import UserError
+from vmtoll.model.metric import METRICS
+from vmtoll.spec.catalog import unknown
+
+
+def show(
+    folder: RunArgument,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME", help=f"Only this figure (repeatable): {', '.join(METRICS)}."),
+    ] = None,
+    server: Annotated[
+        list[str] | None, typer.Option("--server", metavar="NAME", help="Only this server (repeatable).")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every figure, also those that say nothing under their load.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a run or a bundle as a table: both sides' figures, the ratio with its interval, the verdict.
+
+    Below it: what widens the verdicts most, and what would decide the open ones. vmtoll judges the run again and writes
+    nothing.
+    """
+    from vmtoll.analysis.verdict import analyse  # noqa: PLC0415 (loads the analysis)
+    from vmtoll.model.verdict_columns import verdict_rows  # noqa: PLC0415
+    from vmtoll.publish.bundle import open_run  # noqa: PLC0415
+    from vmtoll.report.terminal import rows_of, summary  # noqa: PLC0415
+    from vmtoll.report.words import remarks, sentence  # noqa: PLC0415
+
+    metrics, servers = metric or [], server or []
+    _check("metric", metrics, list(METRICS))
+    run = open_run(folder)
+    _check("server", servers, sorted({scenario.server for scenario in run.scenarios}))
+    analysis = analyse(run)
+    rows = rows_of(analysis, metrics, servers, every=every)
+    if as_json:
+        verdicts = list(verdict_rows(analysis, [verdict for _, verdict in rows]))
+        document = {"run": run.manifest.run_id, "answer": sentence(analysis), "remarks": remarks(run, rows)}
+        print(json.dumps(document | {"verdicts": verdicts}, indent=1, ensure_ascii=False))
+    else:
+        print_text(summary(run, analysis, rows))
+
+
+def _check(kind: str, names: list[str], known: list[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UserError(unknown(kind, name, known))

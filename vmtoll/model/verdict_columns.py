@@ -1,0 +1,343 @@
+"""The tables `verdicts` and `effects`: each column once, with its description and where its value comes from.
+
+Bundles, datasets and spreadsheets hold these rows. Of both tables a reader can recompute every interval: the lows and
+highs of the blocks, the weights of the autocorrelations, the level.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any
+
+from vmtoll.model.columns import Cell, Column, Schema, flat_scenario
+from vmtoll.model.finding import Code, Role
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.limiter import Limiter
+from vmtoll.model.load import LoadKind
+from vmtoll.model.metric import METRICS, Metric
+from vmtoll.model.trial import BASELINE, Accelerator, Arm, Scenario
+from vmtoll.model.verdict import Because, BlockEffect, Cause, Doubt, Judged, Kind, RunAnalysis, StepKind
+
+RHOS = tuple(tenth / 10 for tenth in range(10))  # the autocorrelations that a page weighs
+WEIGHTS = tuple(f"weight_rho_{tenth}0" for tenth in range(10))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Two arms of a run in one scenario and metric. `tool`: of the scenario; `measured_by`: of the figures; `step`: of
+    tuning steps; `verdict`: None of an A/A control, whose `compared` is the second replicate of its `baseline`.
+    """
+
+    run_id: str
+    scenario: Scenario
+    tool: str
+    baseline: Arm
+    compared: Arm
+    accelerator: Accelerator
+    hardware: Hardware
+    metric: Metric
+    role: Role | None
+    measured_by: str | None
+    effects: tuple[BlockEffect, ...]
+    verdict: Judged | None = None
+    step: StepKind | None = None
+
+
+def comparisons(analysis: RunAnalysis) -> Iterator[Compared]:
+    """What a run compared: its guests with metal, its tuning steps, its A/A controls; only what a metric applies to."""
+    by_arm = {(comparison.scenario, comparison.arm): comparison for comparison in analysis.comparisons}
+    for comparison in analysis.comparisons:
+        for verdict in comparison.verdicts.values():
+            if verdict.applies:
+                yield Compared(
+                    run_id=analysis.run_id, scenario=comparison.scenario, tool=comparison.tool, baseline=BASELINE,
+                    compared=comparison.arm, accelerator=comparison.accelerator, hardware=comparison.hardware,
+                    metric=verdict.metric, role=verdict.role, measured_by=verdict.tool, effects=verdict.effects,
+                    verdict=verdict,
+                )  # fmt: skip
+    for tuned in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
+        for figure in tuned.metrics.values():
+            for step in figure.steps:
+                after = by_arm[tuned.scenario, step.after]
+                if step.applies:
+                    yield Compared(
+                        run_id=analysis.run_id, scenario=tuned.scenario, tool=after.tool, baseline=step.before,
+                        compared=step.after, accelerator=after.accelerator, hardware=after.hardware,
+                        metric=figure.metric, role=figure.role, measured_by=figure.tool, effects=step.effects,
+                        verdict=step, step=step.step,
+                    )  # fmt: skip
+    for control in analysis.controls:
+        yield Compared(
+            run_id=analysis.run_id, scenario=control.scenario, tool=control.tool,
+            baseline=Arm(control.arm.environment), compared=control.arm, accelerator=control.accelerator,
+            hardware=control.hardware, metric=control.metric, role=control.role, measured_by=control.measured_by,
+            effects=control.effects,
+        )  # fmt: skip
+
+
+def verdict_rows(analysis: RunAnalysis, of_: Collection[Judged] | None = None) -> Iterator[dict[str, Cell]]:
+    """One row per verdict and tuning step; `of_`: of these alone."""
+    chosen = None if of_ is None else {id(verdict) for verdict in of_}
+    for compared in comparisons(analysis):
+        if compared.verdict and (chosen is None or id(compared.verdict) in chosen):
+            yield _identity(compared) | {name: of(compared.verdict) for name, *_, of in _VERDICT}
+
+
+def effect_rows(analysis: RunAnalysis) -> Iterator[dict[str, Cell]]:
+    """One row per block of each verdict, tuning step and A/A control."""
+    for compared in comparisons(analysis):
+        verdict = compared.verdict
+        judged: dict[str, Cell] = {name: of(verdict) if verdict else None for name, *_, of in _LEVELS}
+        for effect in compared.effects:
+            yield _identity(compared) | {name: of(effect) for name, *_, of in _EFFECT} | judged
+
+
+def verdicts_schema() -> Schema:
+    """The Data Package schema of the table of verdicts."""
+    return _schema(
+        "verdicts",
+        "One row per scenario, guest and metric that applies to the kind of load, and per tuning step. It says whether"
+        " the difference between the two arms is real, and how large it is. Ratios are compared ÷ baseline.",
+        [*_IDENTITY, *_VERDICT],
+    )
+
+
+def effects_schema() -> Schema:
+    """The Data Package schema of the table of effects."""
+    return _schema(
+        "effects",
+        "One row per block of each row of verdicts, and of each A/A control: the effects that the block may have had."
+        " Ratios are compared ÷ baseline. With verdicts they give every interval.",
+        [*_IDENTITY, *_EFFECT, *_LEVELS],
+    )
+
+
+def _schema(table: str, description: str, columns: list[tuple[Any, ...]]) -> Schema:
+    return {
+        "$schema": "https://datapackage.org/profiles/2.0/tableschema.json",
+        "title": f"{table}.csv",
+        "description": description,
+        "fields": [_column(*column[:4]) for column in columns],
+        "missingValues": [""],
+    }
+
+
+def _column(name: str, kind: str, unit: str, text: str) -> Column:
+    constraints: dict[str, Any] = {"required": name in _REQUIRED}
+    if kind in ("integer", "number"):
+        constraints["minimum"] = 1 if name in _FROM_ONE else 0
+    if name in _TO_ONE:
+        constraints["maximum"] = 1
+    if name in _CHOICES:
+        constraints["enum"] = [str(choice) for choice in _CHOICES[name]]
+    return {"name": name, "type": kind, "unit": unit, "description": text, "constraints": constraints}
+
+
+def _identity(compared: Compared) -> dict[str, Cell]:
+    return {"run_id": compared.run_id, **flat_scenario(compared.scenario)} | {
+        name: _text(getattr(compared, name)) for name in _NAMES
+    }
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else value.name if isinstance(value, Metric) else str(value)
+
+
+# ---- columns: name, type, unit, description, and of the lists of figures what gives the value
+
+_SCENARIO = (
+    ("run_id", "string", "none", "the run"),
+    ("server", "string", "none", "server under measurement"),
+    ("workload", "string", "none", "what was sent, and how"),
+    ("load_kind", "string", "none", "closed (users), rate (open loop), share (open loop, of the closed-loop capacity)"),
+    ("load_value", "number", "1", "users, requests per second, or the share, by load_kind"),
+    ("load_guests", "integer", "1", "guests that the workload spreads its load over; empty where it does not say"),
+    ("neighbour_kind", "string", "none", "rate or share: the load on the neighbour; empty without one"),
+    ("neighbour_value", "number", "1", "requests per second or the share, by neighbour_kind"),
+)
+_ARMS = (
+    ("tool", "string", "none", "load tool of the workload"),
+    ("baseline", "string", "none", "environment that is compared with: metal, or of a tuning step the guest before it"),
+    ("compared", "string", "none", "environment that is compared; with #2 the A/A control, its own second measurement"),
+    ("step", "string", "none", "cumulative or single: a tuning step; empty of other comparisons"),
+    ("accelerator", "string", "none", "what ran the code of the compared machine: none (metal), kvm, tcg (emulation)"),
+    ("hardware", "string", "none", "what the host of the compared machine runs on: native (the hardware itself), nested"
+     " (another hypervisor), emulated (a CPU emulated in software), unknown"),
+    ("metric", "string", "none", "what is compared: throughput, tail (open-loop p99), latency_p99 (closed-loop service"
+     " time), cpu, host_cpu"),
+    ("role", "string", "none", "the measurement whose figures were compared"),
+    ("measured_by", "string", "none", "tool of that measurement; empty where there is none"),
+)  # fmt: skip
+_IDENTITY = [*_SCENARIO, *_ARMS]
+_NAMES = [name for name, *_ in _ARMS]
+
+_Value = Callable[[Any], Cell]
+_Figure = tuple[str, str, str, str, _Value]
+
+
+def _number(name: str, text: str, of: str | _Value, unit: str = "1") -> _Figure:
+    return name, "number", unit, text, attrgetter(of) if isinstance(of, str) else of
+
+
+def _count(name: str, text: str, of: str | _Value) -> _Figure:
+    return name, "integer", "1", text, attrgetter(of) if isinstance(of, str) else of
+
+
+def _truth(name: str, text: str) -> _Figure:
+    return name, "boolean", "none", text, attrgetter(name)
+
+
+def _part(path: str) -> _Value:
+    """The value at a path of attributes; None where a part of it is absent."""
+
+    def value(item: Any) -> Cell:
+        for name in path.split("."):
+            item = getattr(item, name, None)
+        return item.value if isinstance(item, StrEnum) else item
+
+    return value
+
+
+def _words(name: str, text: str, of: _Value) -> _Figure:
+    return name, "string", "none", text, of
+
+
+def _doubts(verdict: Judged) -> str:
+    return " ".join(f"{doubt.cause}:{doubt.size!r}:{doubt.baseline}:{doubt.compared}" for doubt in verdict.doubts)
+
+
+def doubts_of(cell: str | None) -> list[Doubt]:
+    """The doubts of a cell of the column, without the gates' figures."""
+    return [
+        Doubt(Cause(cause) if cause in set(Cause) else Code(cause), int(baseline), int(compared), float(size))
+        for cause, size, baseline, compared in (doubt.split(":") for doubt in (cell or "").split())
+    ]
+
+
+def _level(verdict: Judged) -> float | None:
+    return None if verdict.confidence is None else 1 - verdict.confidence
+
+
+_LEVELS = [
+    _number("weight", "weight of this comparison in Holm's correction; all of a family add up to 1", "tests.weight"),
+    _number("look", "share of the 5% that a comparison may spend at this look: 1 where the number of blocks was fixed,"
+            " 0 before the first look", "tests.share"),
+    _number("level", "probability at which the interval was made, 1 − confidence: 0.05 times weight and look, over the"
+            " weight that Holm's correction left", _level),
+]  # fmt: skip
+
+_BOTH = (
+    ("baseline", "of the baseline"),
+    ("compared", "of the compared side"),
+)
+_COUNTS = (
+    ("trials", "trials {}, those of its A/A control among them"),
+    ("used", "trials {} that have a figure"),
+    ("suspect", "suspect trials {} among those used"),
+    ("lost", "trials {} without a figure, because something of this side failed"),
+    ("second_attempts", "trials {} that have a figure, after an attempt that failed"),
+    ("incomparable", "trials {} left out, because a finding says that the sides are not the same thing"),
+    ("limited", "trials {} that the client or the link limited"),
+)
+
+
+def _of_side(side: str, whose: str) -> list[_Figure]:
+    share = f"{side}_available"
+    return [
+        _number(f"{side}_mean", f"mean {whose} over the blocks in which both sides have a figure, in the metric's unit",
+                f"{side}.level", "of the metric"),
+        *(_count(f"{side}_{name}", text.format(whose), f"{side}.{name}") for name, text in _COUNTS),
+        _words(f"{side}_limiter", f"what kept most trials {whose} from answering more; nothing: the offered rate was"
+               " reached", _part(f"{side}_limiter")),
+        _number(f"{side}_availability", f"share of the requests {whose} that succeeded, all blocks together",
+                _part(f"{share}.share")),
+        _number(f"{side}_availability_low", "lower end of its 95% Wilson interval", _part(f"{share}.low")),
+        _number(f"{side}_availability_high", "upper end of its 95% Wilson interval", _part(f"{share}.high")),
+    ]  # fmt: skip
+
+
+def _weight_of_rho(index: int) -> _Figure:
+    def value(verdict: Judged) -> Cell:
+        return verdict.rho_weights[index] if verdict.rho_weights else None
+
+    return _number(WEIGHTS[index], f"weight of an autocorrelation of {RHOS[index]:g} in this interval", value)
+
+
+_VERDICT: list[_Figure] = [
+    _words("kind", "the compared side against its baseline: slower means fewer requests per second, or a higher time or"
+           " cost", _part("kind")),
+    _words("because", "why a verdict is undecided, or nothing is judged", _part("because")),
+    _truth("by_every_block", "decided because every block shows it; there is no interval then, but a range of blocks"),
+    _truth("also_different", "equivalent within the margin, and different for sure"),
+    _number("ratio", "mean ratio as measured: exp of the mean of ln(mid), weighed by autocorrelation",
+            _part("estimate.ratio")),
+    _number("low", "lower end of the interval that decided", _part("estimate.low")),
+    _number("high", "its upper end", _part("estimate.high")),
+    *_LEVELS,
+    _number("range_low", "least ratio of any block; the end nearer to 1 of a decided verdict as far as findings allow",
+            _part("blocks_range.low")),
+    _number("range_high", "largest ratio of any block, likewise", _part("blocks_range.high")),
+    _truth("open_low", "a natural limit made the lower end; the true one may lie below"),
+    _truth("open_high", "a natural limit made the upper end; the true one may lie above"),
+    _number("mean_low", "mean ratio as low as findings and lost trials allow", "mean_low"),
+    _number("mean_high", "mean ratio as high as they allow", "mean_high"),
+    _number("widened", "the part of either that is due to an A/A control that differs from itself, a fraction",
+            "widened"),
+    _number("half_width", "half of the 95% interval by sampling alone, a fraction", "half_width"),
+    _number("standard_error", "standard error of ln(ratio) by sampling alone, the geometric mean over the"
+            " autocorrelations", "standard_error"),
+    _count("blocks", "blocks in which both sides have a figure: the sample size", "blocks"),
+    _count("boots", "boots of the machines under test that the blocks were measured in; the sample size, where they are"
+           " two or more", "boots"),
+    _count("blocks_needed", "of an undecided verdict: how many more blocks show a difference as large as the margin"
+           " with 80% power. Empty where no number helps", "blocks_needed"),
+    _number("detectable", "of an undecided verdict: the smallest difference that these blocks show with 80% power, a"
+            " fraction", "detectable"),
+    _number("margin", "margin of practical equivalence, a fraction; 0 where none applies", "margin"),
+    _number("noise_floor", "largest difference of two A/A trials of a block, a fraction; empty without a control",
+            "noise_floor"),
+    _number("correlation", "expected autocorrelation of successive blocks of the page", "correlation"),
+    *map(_weight_of_rho, range(len(RHOS))),
+    _number("p", "two-sided p of no difference", "tests.difference"),
+    _number("p_holm", "the same after Holm's correction within the family of the page", "tests.difference_holm"),
+    _number("p_equivalence", "p of a difference beyond the margin", "tests.equivalence"),
+    _number("p_equivalence_holm", "the same after Holm's correction", "tests.equivalence_holm"),
+    _count("family", "comparisons in that family", "tests.family"),
+    *(figure for side, whose in _BOTH for figure in _of_side(side, whose)),
+    _words("doubts", "what widens the end that counts against the verdict, the largest first, separated by spaces:"
+           " code:factor that it can explain:trials of the baseline:trials of the compared side", _doubts),
+    _words("notes", "codes of what to know with the verdict, separated by spaces",
+           lambda verdict: " ".join(dict.fromkeys(note.code.value for note in getattr(verdict, "notes", ())))),
+]  # fmt: skip
+
+_EFFECT: list[_Figure] = [
+    _count("block", "block, from 1", "block"),
+    _count("boot", "boot of the machines under test, from 1; where a comparison has two or more, the mean of a boot"
+           " counts as one block", "boot"),
+    _number("low", "ratio as low as findings and lost trials allow; empty where the block is not in that series",
+            "low"),
+    _number("mid", "ratio as measured; empty where a side has no figure", "mid"),
+    _number("high", "ratio as high as findings and lost trials allow", "high"),
+    _number("first_low", "the same as low by the first trial of each side alone, where the blocks are skewed: the"
+            " interval is the hull of both", "first_low"),
+    _number("first_high", "the same as high by the first trial of each side alone", "first_high"),
+    _count("n", "trials of both sides in the block, with a figure or lost", "trials"),
+]  # fmt: skip
+
+_REQUIRED = {
+    *("run_id", "server", "workload", "load_kind", "load_value", "tool", "baseline", "compared", "metric", "kind"),
+    *("by_every_block", "also_different", "open_low", "open_high", "widened", "blocks", "boots", "margin"),
+    *("correlation", "family", "block", "boot", "n"),
+    *(f"{side}_{name}" for side, _ in _BOTH for name, _ in _COUNTS),
+}
+_FROM_ONE = {"load_guests", "block", "boot", "boots"}
+_TO_ONE = {
+    *("weight", "look", "level", "correlation", *WEIGHTS, "p", "p_holm", "p_equivalence", "p_equivalence_holm"),
+    *(f"{side}_availability{end}" for side, _ in _BOTH for end in ("", "_low", "_high")),
+}
+_CHOICES: dict[str, Any] = {
+    "load_kind": LoadKind, "neighbour_kind": LoadKind, "step": StepKind, "accelerator": Accelerator,
+    "hardware": Hardware, "metric": METRICS, "role": Role, "kind": Kind, "because": Because,
+    "baseline_limiter": Limiter, "compared_limiter": Limiter,
+}  # fmt: skip

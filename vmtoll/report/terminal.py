@@ -1,0 +1,136 @@
+"""A run on a terminal: its answer, a row for each server and figure, and what the verdicts hang on, in 80 columns."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from textwrap import wrap
+
+from rich.text import Text
+
+from vmtoll.analysis.claims import count_outcomes
+from vmtoll.analysis.run import Run
+from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
+from vmtoll.model.trial import METAL
+from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
+from vmtoll.report import words
+
+WIDTH = 80
+_GAP, _INDENT = "  ", "  "
+_STYLES = {Kind.SLOWER: "red", Kind.FASTER: "green", Kind.UNDECIDED: "yellow", Kind.NOT_JUDGED: "yellow"}
+# What a row's label may hold. The first that is short enough is taken; the heading above the rows has the rest.
+_LABELS = (("server", "load", "workload", "arm"), ("server", "arm"), ("server",))
+Row = tuple[Comparison, Verdict]
+
+
+def rows_of(
+    analysis: RunAnalysis, metrics: Collection[str] = (), servers: Collection[str] = (), *, every: bool = False
+) -> list[Row]:
+    """The verdicts to show, by figure: of these metrics and servers, by default requests per second, p99 and CPU per
+    request (on the host where it is known) of all servers. `every`: those too that say nothing under their load.
+    """
+    shown = metrics or (METRICS if every else [metric.name for metric in _main(analysis)])
+    rows = [
+        (comparison, comparison.verdicts[name])
+        for name in METRICS if name in shown
+        for comparison in analysis.comparisons if not servers or comparison.scenario.server in servers
+    ]  # fmt: skip
+    applicable = [(comparison, verdict) for comparison, verdict in rows if verdict.applies]
+    return rows if every or (metrics and not applicable) else applicable
+
+
+def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
+    """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
+    answer = [Text(line, style="bold") for line in wrap(words.headline(analysis).answers[0].text, WIDTH)]
+    parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
+    parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
+    return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
+
+
+def _main(analysis: RunAnalysis) -> list[Metric]:
+    host = any(comparison.verdicts[HOST_CPU.name].estimate for comparison in analysis.comparisons)
+    return [THROUGHPUT, TAIL, LATENCY_P99, HOST_CPU if host else CPU]
+
+
+def _basis(analysis: RunAnalysis) -> Iterator[str]:
+    """What the answer rests on: `metal and kvm-default`, `6 blocks`, `of 7 published claims 5 confirmed`."""
+    if not analysis.complete:
+        yield f"incomplete: {sum(analysis.counts.values())} of {analysis.planned} trials"
+    if guests := dict.fromkeys(str(comparison.arm) for comparison in analysis.comparisons):
+        yield " and ".join([METAL, *guests]) if len(guests) < 2 else f"{METAL} and {len(guests)} guests"
+    yield from words.headline(analysis).basis
+    if analysis.claims:
+        outcomes = count_outcomes(analysis.claims).items()
+        counts = ", ".join(f"{count} {words.OUTCOMES[outcome]}" for outcome, count in outcomes if count)
+        yield f"of {words.plural(len(analysis.claims), 'published claim')} {counts}"
+
+
+def _table(rows: Sequence[Row]) -> Iterator[Text]:
+    """A line of headings, then for each figure its name and the lines of its rows; nothing without rows."""
+    if not rows:
+        return
+    cells = {id(verdict): _cells(verdict) for _, verdict in rows}
+    heads = (METAL, "guest", "ratio (interval)", "verdict")
+    widths = [max(len(head), *(len(row[n]) for row in cells.values())) for n, head in enumerate(heads)]
+    room = WIDTH - len(_INDENT) - sum(len(_GAP) + width for width in widths)
+    groups = list(_groups(rows, room))
+    width = min(room, max(len(label) for _, members in groups for label, _ in members))
+    yield _line("", width, heads, widths, "dim")
+    for heading, members in groups:
+        yield Text(_shortened(heading, WIDTH), style="bold")
+        for label, verdict in members:
+            yield _line(_cut(label, width), width, cells[id(verdict)], widths, _STYLES.get(verdict.kind, ""))
+
+
+def _line(label: str, width: int, cells: Sequence[str], widths: Sequence[int], style: str) -> Text:
+    """One line of the table; its last cell has the style."""
+    metal, guest, ratio, verdict = cells
+    columns = (f"{_INDENT}{label:{width}}", f"{metal:>{widths[0]}}", f"{guest:>{widths[1]}}", f"{ratio:{widths[2]}}")
+    return Text(_GAP.join(columns) + _GAP).append(verdict, style)
+
+
+def _cells(verdict: Verdict) -> tuple[str, str, str, str]:
+    metal, guest = (_level(side.level, verdict.metric) for side in (verdict.baseline, verdict.compared))
+    return metal, guest, words.column_text(verdict) or words.DASH, words.word_text(verdict)
+
+
+def _level(value: float | None, metric: Metric) -> str:
+    return words.duration(value) if value is not None and metric.unit == "µs" else words.figure(value, metric.unit)
+
+
+def _groups(rows: Sequence[Row], room: int) -> Iterator[tuple[str, list[tuple[str, Verdict]]]]:
+    """(heading, its rows with their labels) of each figure."""
+    for metric, members in groupby(rows, key=lambda row: row[1].metric):
+        listed = [(_parts(comparison), verdict) for comparison, verdict in members]
+        varying = {key for key in listed[0][0] if len({parts[key] for parts, _ in listed}) > 1}
+        if len({parts["load"] for parts, _ in listed}) == len({(p["load"], p["workload"]) for p, _ in listed}):
+            varying.discard("workload")  # the load tells the rows apart
+        for held in _LABELS:
+            keys = [key for key in held if key in varying] or ["server"]
+            if max(len(_joined(parts, keys)) for parts, _ in listed) <= room:
+                break
+        above = [key for key in listed[0][0] if key not in keys and (key in varying or key in ("server", "load"))]
+        groups: dict[str, list[tuple[str, Verdict]]] = {}
+        for parts, verdict in listed:
+            heading = " · ".join(filter(None, [words.METRIC_LABELS[metric.name].label, _joined(parts, above)]))
+            groups.setdefault(heading, []).append((_joined(parts, keys), verdict))
+        yield from groups.items()
+
+
+def _parts(comparison: Comparison) -> dict[str, str]:
+    scenario = comparison.scenario
+    return {
+        "server": scenario.server, "load": words.load_text(scenario.load), "workload": scenario.workload,
+        "arm": f"on {comparison.arm}",
+    }  # fmt: skip
+
+
+def _joined(parts: Mapping[str, str], keys: Sequence[str]) -> str:
+    return " · ".join(parts[key] for key in keys)
+
+
+def _cut(label: str, width: int) -> str:
+    """A label without its middle: servers often differ in their last letters."""
+    return label if len(label) <= width else f"{label[: width // 2]}…{label[-(width - width // 2 - 1) :]}"
+
+
+def _shortened(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"

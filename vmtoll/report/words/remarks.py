@@ -1,0 +1,115 @@
+"""Remarks on a run, a short line each: what its verdicts hang on."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from vmtoll.analysis.equality import OPEN, equality
+from vmtoll.analysis.run import Run
+from vmtoll.model.finding import Code
+from vmtoll.model.verdict import DIFFERENT, Because, Cause, Comparison, Doubt, Kind, NoteCode, Verdict
+from vmtoll.report.words.terms import percent, plural
+from vmtoll.report.words.verdicts import FINDINGS_LIMIT, because_text, note_text
+from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
+
+MOST_REMARKS = 5
+_MOST_DOUBTS = 3
+_LEAST_EXPLAINED = 0.01  # of a difference; what explains less matters to no verdict
+_COUNTED = {Cause.LOST: "lost trial", Cause.SECOND_ATTEMPTS: "second attempt"}
+_CAUSES = {
+    Cause.UNEQUAL_REQUESTS: "unequal numbers of requests",
+    Cause.CONTROL: "an A/A control that differs from itself",
+}
+Row = tuple[Comparison, Verdict]
+
+
+def remarks(run: Run, rows: Sequence[Row]) -> list[str]:
+    """At most five: what widens these verdicts, the largest share of a difference first; what was not judged; why some
+    are undecided; undeclared differences; few blocks; rates that differ.
+    """
+    of_rows = [_doubts(rows), _not_judged(rows), _undecided(rows), _undeclared(run), _few_blocks(rows), _rates(rows)]
+    return list(chain.from_iterable(of_rows))[:MOST_REMARKS]
+
+
+def _doubts(rows: Sequence[Row]) -> list[str]:
+    largest: dict[Code | Cause, tuple[float, str]] = {}
+    for comparison, verdict in rows:
+        for doubt in verdict.doubts:
+            share = _explained(verdict, doubt) if doubt.size >= FINDINGS_LIMIT else 0.0
+            if share >= max(_LEAST_EXPLAINED, largest.get(doubt.cause, (0.0, ""))[0]):
+                largest[doubt.cause] = share, _doubt(doubt, share, comparison.scenario.server)
+    return [line for _, line in sorted(largest.values(), key=lambda item: -item[0])][:_MOST_DOUBTS]
+
+
+def _explained(verdict: Verdict, doubt: Doubt) -> float:
+    """The share of the difference that a cause of doubt can explain, as logarithms; 0 where it decides nothing."""
+    if verdict.estimate is None or not (verdict.kind in DIFFERENT or verdict.because is Because.FINDINGS):
+        return 0.0
+    seen = abs(math.log(verdict.estimate.ratio))
+    return min(1.0, math.log(doubt.size) / seen) if seen else 1.0
+
+
+def _doubt(doubt: Doubt, share: float, server: str) -> str:
+    """`background-cpu (3 trials) can explain 5.2% of a difference (nginx)`, `4 lost trials can …`."""
+    cause, count = doubt.cause, doubt.baseline + doubt.compared
+    if isinstance(cause, Cause):
+        name = plural(count, _COUNTED[cause]) if cause in _COUNTED else _CAUSES[cause]
+    else:
+        name = f"{cause} ({plural(count, 'trial')})"
+    return f"{name} can explain {'all' if share == 1 else percent(share)} of a difference ({server})"
+
+
+def _not_judged(rows: Sequence[Row]) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for comparison, verdict in rows:
+        if verdict.kind is Kind.NOT_JUDGED:
+            reasons.setdefault(because_text(verdict), []).append(comparison.scenario.server)
+    for reason, servers in reasons.items():
+        yield f"{len(servers)} not judged: {reason} ({', '.join(dict.fromkeys(servers))})"
+
+
+def _undecided(rows: Sequence[Row]) -> Iterator[str]:
+    verdicts = [verdict for _, verdict in rows if verdict.kind is Kind.UNDECIDED]
+    for because, count in Counter(verdict.because for verdict in verdicts).most_common():
+        yield f"{count} of {len(rows)} undecided: {_why([v for v in verdicts if v.because is because])}"
+
+
+_WHY: dict[Because | None, str] = {
+    Because.NO_LOOK_YET: "the run has had no look at them yet",
+    Because.LIMIT: "the client or the link, not the server, set the figure",
+    Because.FINDINGS: "only findings and lost trials leave them open",
+}
+
+
+def _why(verdicts: Sequence[Verdict]) -> str:
+    """What verdicts that are undecided for one reason lack."""
+    first = verdicts[0]
+    if first.because is Because.FEW_BLOCKS:
+        units = f"{MIN_BOOTS} boots" if first.boots > 1 else f"{MIN_BLOCKS} blocks"
+        return f"a verdict needs {units} or more"
+    needed = [verdict.blocks_needed for verdict in verdicts if verdict.blocks_needed]
+    if first.because is Because.NOISE and len(needed) == len(verdicts):
+        return f"{plural(max(needed), 'more block')} would show a difference of {percent(first.margin)}"
+    return _WHY.get(first.because, "these blocks differ too much from each other")
+
+
+def _undeclared(run: Run) -> Iterator[str]:
+    kinds = Counter(fact.name.partition(": ")[0].replace("_", " ") for fact in equality(run) if fact.status in OPEN)
+    if kinds:
+        texts = [kind if count == 1 else f"{kind} ({count})" for kind, count in kinds.most_common()]
+        yield f"{plural(kinds.total(), 'undeclared difference')} of the machines: {', '.join(texts)}"
+
+
+def _few_blocks(rows: Sequence[Row]) -> Iterator[str]:
+    blocks = [v.blocks for _, v in rows if v.is_decided and any(n.code is NoteCode.FEW_BLOCKS for n in v.notes)]
+    if blocks:
+        yield f"verdicts of {plural(min(blocks), 'block')} assume that the machines' state changes in between"
+
+
+def _rates(rows: Sequence[Row]) -> Iterator[str]:
+    notes = [
+        f"{note_text(note, verdict)} ({comparison.scenario.server})"
+        for comparison, verdict in rows for note in verdict.notes if note.code is NoteCode.OWN_RATES
+    ]  # fmt: skip
+    yield from notes[:1]
