@@ -111,7 +111,7 @@ def test_the_demo_takes_no_longer_than_it_did_with_siege_alone() -> None:
     made = plan(Registry().experiment_file("demo"))
     experiment = made.resolved.experiment
     capacities = {target for spec in made.trials for target in targets(spec, made.resolved)}
-    assert len(made.trials) == experiment.blocks * 2 * (2 * 2 + 1) == 60
+    assert len(made.trials) == experiment.blocks * 2 * (2 * 2 + 1) == 80
     assert len(capacities) == 2 * 2
     assert made.total_s < 256
 
