@@ -36,7 +36,6 @@ PLAIN: Any = {
 GLOSSARY_PAGE = "../../docs/glossary.md"  # seen from FOLDER
 # Where a notebook's link to a term leads in the project; in the page it leads to the page's glossary.
 GLOSSARY_LINK = re.compile(r'(?<=href=")[./]*/docs/glossary\.md(?=#term-([a-z0-9-]+)")')
-SOCKETS = Config({"KernelManager": {"transport": "ipc"}})  # to the kernel by files, not by ports of this machine
 
 
 def names() -> list[str]:
@@ -64,9 +63,11 @@ def execute(
         if chosen:
             _check(FOLDER / f"{name}.py", papermill.inspect_notebook(source), chosen)
         chosen["RUN"] = str(run)
+        # To the kernel by sockets of its own: two notebooks may run at once.
+        sockets = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
         try:
             papermill.execute_notebook(
-                source, done, chosen, kernel_name="python3", progress_bar=False, cwd=FOLDER, config=SOCKETS
+                source, done, chosen, kernel_name="python3", progress_bar=False, cwd=FOLDER, config=sockets
             )
         except papermill.PapermillExecutionError as error:
             if error.ename == LoadError.__name__:

@@ -71,6 +71,15 @@ def test_runs_on_a_bundle(name: str, bundle: Path, tmp_path: Path) -> None:
     check(execute(name, bundle, output=tmp_path), [])
 
 
+def test_two_notebooks_may_run_at_once(demo: Path, tmp_path: Path) -> None:
+    code = "import sys; from vmtoll.report import notebook as n; n.execute(sys.argv[1], sys.argv[2], None, sys.argv[3])"
+    call = [sys.executable, "-c", code, "metal_vs_kvm", str(demo)]
+    runs = [subprocess.Popen([*call, tmp_path / name]) for name in ("one", "two")]
+    assert [run.wait(timeout=300) for run in runs] == [0, 0]
+    one, two = ((tmp_path / name / "metal_vs_kvm.html").read_text() for name in ("one", "two"))
+    assert one == two and "The blocks behind each interval" in one
+
+
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("load", [closed(), share(0.7)])
 def test_no_heading_is_empty(name: str, load: Load, tmp_path: Path) -> None:
