@@ -61,16 +61,16 @@ EXPECTED = BY_CLIENT | {
 
 
 def sliced(name: str, keys: dict[str, Any], folder: Path) -> Registry:
-    """This project with the experiment at its small scale, cut to one block and to what the slice says."""
+    """This project with the experiment at its small scale, cut to one block, no control, and what the slice says."""
     (folder / "workloads" / "experiments").mkdir(parents=True)
     for shared in ("server-builds", "vm-images", "workloads/sites", "vmtoll"):
         (folder / shared).symlink_to(PROJECT / shared)
     for workload in (PROJECT / "workloads").glob("*.yml"):
         (folder / "workloads" / workload.name).symlink_to(workload)
     whole = load(Registry().experiment_file(name), scale="small").experiment
-    small = whole.model_dump(mode="json", exclude={"name", "claims"}, exclude_none=True)
+    small = whole.model_dump(mode="json", exclude={"name", "claims", "noise_floor"}, exclude_none=True)
     registry = Registry(folder)
-    registry.experiment_file(name).write_text(yaml.safe_dump(small | {"blocks": 1} | keys))
+    registry.experiment_file(name).write_text(yaml.safe_dump(small | {"blocks": 1, "noise_floor": None} | keys))
     return registry
 
 

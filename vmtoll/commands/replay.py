@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -203,11 +204,14 @@ def _write_project(root: Path, published: Manifest, registry: Registry) -> Path:
     for name, workload in published.workloads.items():
         _write(project.workload_file(_safe(name)), workload)
     _write(project.site_file(_safe(published.site.name)), published.site)
-    return _write(project.experiment_file(_safe(published.experiment.name)), published.experiment)
+    experiment = published.experiment
+    # Where it had no control, none is added.
+    keys: Mapping[str, None] = {} if experiment.noise_floor else {"noise_floor": None}
+    return _write(project.experiment_file(_safe(experiment.name)), experiment, keys)
 
 
-def _write(file: Path, document: BaseModel) -> Path:
-    content = document.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+def _write(file: Path, document: BaseModel, others: Mapping[str, None] = MappingProxyType({})) -> Path:
+    content = document.model_dump(mode="json", exclude={"name"}, exclude_none=True) | dict(others)
     file.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
     return file
 

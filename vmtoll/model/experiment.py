@@ -122,7 +122,7 @@ class Experiment(Document):
         default=None, description="title of the article that it repeats, as in `results/published`"
     )
     purpose: Literal["measure", "smoke"] = Field(
-        default="measure", description="`smoke` may have fewer than six blocks, too few for an interval"
+        default="measure", description="`smoke` may have fewer than six blocks, too few to show equality"
     )
     scale: Scale | None = Field(
         default=None, description="which of the file's `scales` these keys are of; set by vmtoll"
@@ -152,7 +152,9 @@ class Experiment(Document):
         default=None, ge=0, description="of the order of trials and the arrivals; unset: drawn, and recorded"
     )
     noise_floor: NoiseFloor | None = Field(
-        default=None, description="the A/A control: an environment a second time in each block"
+        default=None,
+        description="the A/A control: an environment a second time in each block; unset: metal, in the first server, "
+        "where guests are compared with it; `null`: none",
     )
     shares_of: SharesOf = Field(
         default="baseline",

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from vmtoll.model import columns, facts
 from vmtoll.model.errors import ExperimentError, SiteError
-from vmtoll.model.experiment import Claim, Experiment, Scale
+from vmtoll.model.experiment import Claim, Experiment, NoiseFloor, Scale
 from vmtoll.model.run import Skipped
 from vmtoll.model.site import Site
 from vmtoll.model.trial import METAL
@@ -112,6 +112,15 @@ class Resolved:
         return max((workload.guests_needed for workload in shared), default=1)
 
 
+def _with_control(experiment: Experiment) -> Experiment:
+    """An experiment that compares with metal and does not say `noise_floor` has an A/A control in its first server."""
+    said = "noise_floor" in experiment.model_fields_set or experiment.purpose == "smoke"
+    if said or METAL not in experiment.environments or len(experiment.environments) == 1:
+        return experiment
+    control = NoiseFloor(environment=METAL, servers=experiment.servers[:1])
+    return experiment.model_copy(update={"noise_floor": control})
+
+
 def load(path: Path, registry: Registry | None = None, scale: Scale | None = None) -> Resolved:
     """Read an experiment and everything it names; check all of it before anything starts.
 
@@ -127,6 +136,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         experiment = Experiment(name=path.stem, **data)
     except ValidationError as error:
         raise mistake(path, Experiment, error) from None
+    experiment = _with_control(experiment)
     check_names(path, "environments[]", "environment", experiment.environments, registry.environments())
     check_names(path, "servers[]", "server", experiment.servers, registry.servers())
     check_names(path, "declared_differences[]", "fact", experiment.declared_differences, facts.COMPARED)

@@ -28,6 +28,20 @@ def test_a_good_experiment_names_all_it_needs(project: Registry) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "servers"),
+    [({}, ["lighttz"]), ({"noise_floor": None}, []), ({"environments": ["metal"]}, []), ({"purpose": "smoke"}, [])],
+)
+def test_a_comparison_has_a_control_unless_it_says_otherwise(
+    project: Registry, change: dict[str, Any], servers: list[str]
+) -> None:
+    path = project.experiment_file("tiny")
+    keys = {key: value for key, value in yaml.safe_load(path.read_text()).items() if key != "noise_floor"}
+    path.write_text(yaml.safe_dump(keys | {"purpose": "measure", "blocks": 8} | change))
+    control = load(path, project).experiment.noise_floor
+    assert (control.servers if control else []) == servers
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         (
