@@ -14,7 +14,9 @@ from vmtoll.agent.machine import TICKS, all_pids, process_ns, read
 from vmtoll.agent.protocol import Clock, Ports, Survey
 
 CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-_COUNTERS = ("RetransSegs", "OutSegs", "ListenOverflows", "ListenDrops", "TCPReqQFullDrop")
+_COUNTERS = (
+    "RetransSegs", "OutSegs", "ListenOverflows", "ListenDrops", "TCPReqQFullDrop", "TCPTimeouts", "TCPLossProbes",
+)  # fmt: skip
 # Kernel threads that work for all senders and receivers: packets, and the memory of closed sockets (RCU). That is the
 # server's own cost, or the load generator's.
 _NETWORK_THREADS = ("ksoftirqd/", "rcu_", "rcuog/", "rcuop/", "rcuos/")

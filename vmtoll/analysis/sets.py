@@ -31,7 +31,8 @@ LOST = frozenset({Code.TIMED_OUT, Code.SERVER_FAILED, Code.HOST_LOST, Code.TOOL_
 # The client or the link, not the server, set the figure.
 OPEN_ENDED = frozenset({Code.CLIENT_SATURATED, Code.PORTS_EXHAUSTED, Code.CLIENT_STARVED, Code.LINK_BOUND})
 _MOST_LOAD = 0.9
-_RTO_S = 0.2  # the least time before TCP sends a segment again, of Linux
+_RTO_S = 0.2  # the least time before TCP sends a segment again without having heard of later ones, of Linux
+TIMEOUTS = "timeouts"  # beside the codes: how often TCP waited that long
 _SEGMENT = 1448  # octets of a full one
 _TICK_S = 0.01  # in which the kernel counts CPU time
 _CPU_TAKEN = (Code.STEAL, Code.BACKGROUND_CPU, Code.HOST_BACKGROUND_CPU)
@@ -107,7 +108,7 @@ class Possible:
 class Disturbance:
     """What a measurement went through, by finding; CPU time and times in s, shares as fractions, segments."""
 
-    amounts: Mapping[Code, float]
+    amounts: Mapping[str, float]
 
     @property
     def taken_s(self) -> float:
@@ -157,7 +158,7 @@ def disturbance(trial: TrialRecord, measured: Measurement) -> Disturbance:
     background = amount("background_cpu_pct", conditions.background_cpu_pct)
     on_host = amount("host_background_cpu_pct", conditions.host_background_cpu_pct)
     cpus, host_cpus = amount("cpus"), amount("host_cpus")
-    amounts = {Code.BACKGROUND_CPU: seconds(background, BACKGROUND_PCT, cpus)}
+    amounts: dict[str, float] = {Code.BACKGROUND_CPU: seconds(background, BACKGROUND_PCT, cpus)}
     if on_host is None:
         amounts[Code.STEAL] = seconds(amount("steal_pct", trial.resources.steal_pct), STEAL_PCT, cpus)
     else:
@@ -169,6 +170,7 @@ def disturbance(trial: TrialRecord, measured: Measurement) -> Disturbance:
     failed = (measured.failed or 0) / measured.requests if measured.requests else 0.0
     amounts |= {
         Code.RETRANSMITS: segments,
+        TIMEOUTS: segments if measured.retransmission_timeouts is None else measured.retransmission_timeouts,
         Code.FREQUENCY_SPREAD: (amount("cpu_mhz_spread_pct", conditions.cpu_mhz_spread_pct) or 0.0) / 100,
         Code.START_SPREAD: (measured.start_spread_ms or 0.0) / 1000,
         Code.CLOCK_STEPPED: (amount("clock_step_ms", conditions.clock_step_ms) or 0.0) / 1000,
@@ -211,13 +213,31 @@ def possible(
     if not slacks:
         return Possible(value, value, value, bare=bare)
     quantile = _quantile_of(trial, role, measured, quantity, latencies)
+    most = value * _room(trial, measured, quantity)
     low, high = _ends(value, slacks, quantity, quantile)
+    high = min(high, most)
     widths = {}
     for slack in slacks:
         ends = _ends(value, [slack], quantity, quantile)
+        ends = ends[0], min(ends[1], most)
         widths[slack.code] = (_log(value) - _log(ends[0]), _log(ends[1]) - _log(value))
     kept: dict[Code | Cause, tuple[float, float]] = {c: width for c, width in widths.items() if max(width) > 0}
     return Possible(low, value, high, kept, bare)
+
+
+def _room(trial: TrialRecord, measured: Measurement, quantity: Quantity) -> float:
+    """By which factor a rate could have been higher on a link whose rate was prescribed: what was free of it, and what
+    segments took that were sent again. Infinite for other figures, and where the link is no part of what was asked.
+    """
+    used_pct = trial.resources.link_used_pct
+    if quantity.nature is not Nature.RATE or Code.LINK_BOUND not in quantity.prescribed or not used_pct:
+        return math.inf
+    segments = measured.retransmitted_segments
+    again_pct = (
+        trial.conditions.retransmitted_pct or 0.0 if segments is None
+        else 100 * segments / (segments + _segments(measured) or 1)
+    )  # fmt: skip
+    return max(1.0, 100 / used_pct) * _inverse(1 - again_pct / 100)
 
 
 def _log(value: float) -> float:
@@ -341,8 +361,9 @@ def _measured(trial: TrialRecord, measured: Measurement, quantity: Quantity, exc
     queueing = 1 / (1 - load_of(trial, measured))
     nature = quantity.nature
     slacks: list[Slack | None] = []
-    if segments := amounts.get(Code.RETRANSMITS):
-        waited = _RTO_S * segments / (_in_flight(trial) * load_s) if load_s else 0.0
+    segments = amounts.get(Code.RETRANSMITS, 0.0)
+    if segments or amounts.get(TIMEOUTS):
+        waited = _waited(amounts, _in_flight(trial), load_s, requests) if load_s else 0.0
         slacks.append(_by_nature(
             nature, rate=Slack(Code.RETRANSMITS, high=_inverse(1 - waited)),
             percentile=Slack(Code.RETRANSMITS, down_q=2 * segments / requests),
@@ -368,6 +389,15 @@ def _measured(trial: TrialRecord, measured: Measurement, quantity: Quantity, exc
         code = Code.FAILED_REQUESTS
         slacks.append(_by_nature(nature, rate=Slack(code, 1 - failed), percentile=Slack(code, up_q=failed)))
     return slacks
+
+
+def _waited(amounts: Mapping[str, float], users: int, load_s: float, requests: float) -> float:
+    """The share of the users' time that segments sent again cost: a timeout each, or a round trip where later segments
+    told of the loss, which takes no longer than a request does on average.
+    """
+    timeouts = amounts.get(TIMEOUTS, 0.0)
+    at_once = max(0.0, amounts.get(Code.RETRANSMITS, 0.0) - timeouts)
+    return _RTO_S * timeouts / (users * load_s) + at_once / requests
 
 
 def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, quantity: Quantity) -> Slack | None:

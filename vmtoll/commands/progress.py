@@ -112,7 +112,10 @@ LONGEST_TEXT = 200  # characters of a finding in the summary: a program's messag
 def summary(records: Sequence[TrialRecord]) -> Iterator[str]:
     """The number of valid trials, then a line for each code of their findings, the most frequent first."""
     trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
-    yield f"{trials}: {_counts(Counter(record.validity for record in records))}"
+    spent = [(record.loaded_s, record.fixed_cost_s) for record in records if record.loaded_s is not None]
+    loaded_s, fixed_s = (sum(seconds) for seconds in zip(*spent, strict=True)) if spent else (0.0, 0.0)
+    under_load = f"; {loaded_s / (loaded_s + fixed_s):.0%} of their time under load" if loaded_s else ""
+    yield f"{trials}: {_counts(Counter(record.validity for record in records))}{under_load}"
     with_code: dict[Code, list[TrialRecord]] = {}
     for record in records:
         for code in record.codes:

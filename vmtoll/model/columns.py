@@ -94,6 +94,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
 }  # fmt: skip
 _LAST = (
     ("fixed_cost_s", "number", "s", "wall clock of the trial less the time under load"),
+    ("loaded_s", "number", "s", "wall clock of its loads: warm-up, measurements, a capacity measured for it"),
     ("validity", "string", "", "whether the trial may be used: valid, suspect or invalid"),
     ("findings", "string", "", "codes of the gates that fired, separated by spaces; code@crosscheck where it concerns"
      " the cross-check alone. trials.jsonl has machine, process, figure and limit of each"),
@@ -175,7 +176,7 @@ def flat(record: TrialRecord) -> dict[str, Cell]:
         row |= {prefix + figure.name: getattr(measured, figure.name, None) for figure in figures}
     row |= vars(record.resources) | vars(record.conditions) | vars(record.counts)
     codes = [f"{f.code}@crosscheck" if f.role is Role.CROSSCHECK else str(f.code) for f in record.findings]
-    row |= {"fixed_cost_s": record.fixed_cost_s, "validity": record.validity.value}
+    row |= {"fixed_cost_s": record.fixed_cost_s, "loaded_s": record.loaded_s, "validity": record.validity.value}
     return row | {"findings": " ".join(dict.fromkeys(codes))}
 
 

@@ -237,6 +237,9 @@ class Measurement:
     clock_step_ms: float | None = figure(_CLOCK_STEP)
     warmup_slower_pct: float | None = figure(_WARMUP_SLOWER)
     retransmitted_segments: int | None = figure("TCP segments sent again, of client or SUT, whichever is more")
+    retransmission_timeouts: int | None = figure(
+        "times that TCP waited in vain for an acknowledgement, client and SUT together: timeouts and loss probes"
+    )
 
     @property
     def logs_service_times(self) -> bool:
@@ -320,7 +323,7 @@ class TrialRecord:
     `boot`: of the machines under test in this run, from 1; blocks of one boot stand together. `hardware`: what the host
     that carries the machine runs on; `release`: the machine's operating system, as `Debian 13`; `clients`: machines
     that sent the load together; `guests`: machines under test that it was spread over; `fixed_cost_s`: wall clock of
-    the trial less the time under load.
+    the trial less `loaded_s`, the time under load: warm-up, measurements, and a capacity that was measured for it.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -344,6 +347,7 @@ class TrialRecord:
     counts: Counts = Counts()
     findings: tuple[Finding, ...] = ()
     fixed_cost_s: float = 0.0
+    loaded_s: float | None = None
     hardware: Hardware = Hardware.UNKNOWN
     release: str = "unknown"
 

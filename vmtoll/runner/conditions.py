@@ -93,7 +93,7 @@ class Seen:
 def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str, str]) -> Seen:
     """Observations of one load. `sources`: machine name → its clock source at the start of the run."""
     client_pct, sut, host, findings = _background(load, names)
-    lost_pct, segments, drops, ports_pct, fired = _network(load, names)
+    lost_pct, again, drops, ports_pct, fired = _network(load, names)
     findings += fired
     step_ms, fired = _clocks(load, names, sources)
     findings += fired
@@ -118,7 +118,7 @@ def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str
         "host_steal_pct": _host_steal_pct(load, names),
         "cpus": sut.cpus,
         "host_cpus": host.cpus if host else None,
-        "retransmitted_segments": segments,
+        **again,
     }
     return Seen(conditions, figures, findings)
 
@@ -159,8 +159,10 @@ def _background(
     return client_pct, max(inside.values(), key=by_share), max(on_host.values(), key=by_share, default=None), findings
 
 
-def _network(load: ObservedLoad, names: Names) -> tuple[float, int, int, float, list[Finding]]:
-    """Segments sent again in percent and their number, connections turned away, local ports in use in percent."""
+def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], int, float, list[Finding]]:
+    """Segments sent again in percent and the columns that count them, connections turned away, local ports in use in
+    percent.
+    """
     readings = names.readings(load)
     grown = {
         name: {key: readings[name][1]["network"][key] - old for key, old in readings[name][0]["network"].items()}
@@ -177,8 +179,11 @@ def _network(load: ObservedLoad, names: Names) -> tuple[float, int, int, float, 
     for name, (used, available) in ports.items():
         findings += gates.ports_exhausted(used, available, load.tool, name)
     used_pct = max(100 * used / available for used, available in ports.values())
-    segments = max(g["RetransSegs"] for g in grown.values())
-    return max(lost.values()), segments, int(sum(drops.values())), used_pct, findings
+    again = {
+        "retransmitted_segments": max(g["RetransSegs"] for g in grown.values()),
+        "retransmission_timeouts": sum(g["TCPTimeouts"] + g["TCPLossProbes"] for g in grown.values()),
+    }
+    return max(lost.values()), again, int(sum(drops.values())), used_pct, findings
 
 
 def _clocks(load: ObservedLoad, names: Names, sources: Mapping[str, str]) -> tuple[float, list[Finding]]:

@@ -85,7 +85,8 @@ class Trial:
         except AgentError as error:
             failed = Finding(Code.SERVER_FAILED, machine=error.machine, detail=str(error))
             record = self._failed(planned, self._or_lost(failed))
-        return replace(record, fixed_cost_s=time.monotonic() - begin - self.driver.loaded_s)
+        loaded_s = self.driver.loaded_s
+        return replace(record, fixed_cost_s=time.monotonic() - begin - loaded_s, loaded_s=loaded_s)
 
     def _lost(self, error: HostLostError, also: str = "") -> Finding:
         machine = lost_machine(error, self.driver.machines.host)

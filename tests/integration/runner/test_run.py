@@ -123,6 +123,7 @@ def test_a_run_writes_the_files_of_the_contract(project: Registry, inventory: Pa
         assert (run_dir / "raw" / name / "h2load.requests.log.gz").stat().st_size > 0
         assert (run_dir / "samples" / f"{name}.csv").read_text().count("\n") >= 3
     assert min(record.fixed_cost_s for record in records) < 2
+    assert all(record.loaded_s and record.loaded_s > 0.1 for record in records)
     _assert_documents(run_dir)
     assert eventually_none_left(tmp_path)
     _assert_told(events, run_dir)

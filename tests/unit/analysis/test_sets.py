@@ -13,6 +13,7 @@ from vmtoll.analysis.sets import (
     LOST,
     NONE,
     NOT_COMPARABLE,
+    TIMEOUTS,
     Disturbance,
     Nature,
     Possible,
@@ -71,8 +72,9 @@ def of(
     record: TrialRecord, quantity: Quantity, latencies: Callable[..., Any] = uniform, **amounts: Any
 ) -> tuple[float, float]:
     """The ends of a figure; `amounts`: its excess by the name of a code."""
-    excess = Disturbance({Code[name]: amount for name, amount in amounts.items()})
-    value = 7920.0 if quantity.nature is Nature.PERCENTILE and latencies is uniform else VALUES[quantity]
+    excess = Disturbance({getattr(Code, name, TIMEOUTS): amount for name, amount in amounts.items()})
+    plain = replace(quantity, prescribed=frozenset())
+    value = 7920.0 if quantity.nature is Nature.PERCENTILE and latencies is uniform else VALUES[plain]
     found = possible(record, Role.PRIMARY, value, quantity, excess, latencies)
     assert found.low <= found.value <= found.high
     return found.low, found.high
@@ -148,7 +150,7 @@ def test_a_measurement_without_its_cpu_has_the_load_of_its_requests() -> None:
 
 def test_taken_is_the_excess_over_the_smaller_mean_of_both_sides() -> None:
     def taken(**amounts: float) -> Disturbance:
-        return Disturbance({Code[name]: amount for name, amount in amounts.items()})
+        return Disturbance({getattr(Code, name, TIMEOUTS): amount for name, amount in amounts.items()})
 
     one, other = taken(STEAL=0.1, BACKGROUND_CPU=0.2), [taken(BACKGROUND_CPU=0.1), taken(BACKGROUND_CPU=0.3)]
     common = least([[one], other])
@@ -198,6 +200,17 @@ def test_a_client_or_a_link_at_its_limit_leaves_an_end_open(code: Code) -> None:
     assert found.widths == {code: (0.0, math.inf)}
     prescribed = replace(RATE, prescribed=frozenset({code}))
     assert possible(trial(code), Role.PRIMARY, 400.0, prescribed, NONE, nothing_logged).high == 400
+
+
+@pytest.mark.parametrize(("used_pct", "again", "most"), [(80.0, 0, 500.0), (100.0, 0, 400.0), (100.0, 1000, 500.0)])
+def test_a_prescribed_link_lets_no_rate_pass_what_it_had_free(used_pct: float, again: int, most: float) -> None:
+    """Of 5,000 segments 1,000 were sent again: without them a quarter more would have had room."""
+    record = trial(retransmitted_segments=again, transferred_mb=0.0)
+    record = replace(record, resources=replace(record.resources, link_used_pct=used_pct))
+    prescribed = replace(RATE, prescribed=frozenset({Code.LINK_BOUND}))
+    for excess in ({"TIMEOUTS": 1e6}, {"BACKGROUND_CPU": T * CORES}):
+        assert of(record, prescribed, **excess)[1] == pytest.approx(most)
+        assert of(record, RATE, **excess)[1] == math.inf, "where nobody asked for this link"
 
 
 def test_one_user_waits_for_its_client_alone() -> None:
@@ -260,11 +273,16 @@ def test_the_worst_of_several_clients_counts() -> None:
 
 
 def test_segments_sent_again() -> None:
-    """Each holds one user up for 200 ms, and two requests in a p99."""
-    waited = 0.2 * 5 / (10 * T)
-    assert of(trial(), RATE, RETRANSMITS=5.0) == pytest.approx((400, 400 / (1 - waited)))
+    """Each counts as two requests in a p99. One after a timeout holds a user up for 200 ms, any other for a request."""
+    for timeouts, waited in ((5.0, 0.2 * 5 / (10 * T)), (3.0, 0.2 * 3 / (10 * T) + 2 / N), (0.0, 5 / N)):
+        assert of(trial(), RATE, RETRANSMITS=5.0, TIMEOUTS=timeouts) == pytest.approx((400, 400 / (1 - waited)))
+    old, new = (
+        disturbance(one, one.measurements[0]).amounts[TIMEOUTS]
+        for one in (trial(retransmitted_segments=7), trial(retransmitted_segments=7, retransmission_timeouts=2))
+    )
+    assert (old, new) == (7, 2), "of records that do not tell, each was one"
     assert of(trial(), CLOSED, RETRANSMITS=5.0) == pytest.approx((q(0.99 - 10 / N), V99))
-    assert of(trial(), RATE, RETRANSMITS=600.0) == (400, math.inf)
+    assert of(trial(), RATE, TIMEOUTS=600.0) == (400, math.inf)
     assert of(trial(), CPU, RETRANSMITS=5.0) == (2500, 2500)
 
 
@@ -364,8 +382,8 @@ def test_without_a_histogram_the_next_percentile_of_the_record_bounds() -> None:
 
 
 AMOUNTS = {
-    "STEAL": 0.4, "BACKGROUND_CPU": 0.4, "HOST_BACKGROUND_CPU": 0.4, "RETRANSMITS": 40.0, "FREQUENCY_SPREAD": 0.1,
-    "START_SPREAD": 0.5, "CLOCK_STEPPED": 0.02, "FAILED_REQUESTS": 0.001,
+    "STEAL": 0.4, "BACKGROUND_CPU": 0.4, "HOST_BACKGROUND_CPU": 0.4, "RETRANSMITS": 40.0, "TIMEOUTS": 40.0,
+    "FREQUENCY_SPREAD": 0.1, "START_SPREAD": 0.5, "CLOCK_STEPPED": 0.02, "FAILED_REQUESTS": 0.001,
 }  # fmt: skip
 ONE_MS = 1e-3  # of the log: a request's rank is one step of the histogram
 

@@ -106,8 +106,9 @@ def test_a_log_has_a_line_for_each_block_and_for_each_accident(
 
 
 def test_the_summary_has_a_line_for_each_code_with_the_figure_farthest_from_its_limit() -> None:
-    assert list(summary([RECORD, SLOW, STOLEN, SLOWER, LOST])) == [
-        "5 trials: 1 valid, 3 suspect, 1 invalid",
+    first = replace(RECORD, loaded_s=1.3, fixed_cost_s=1.7)
+    assert list(summary([first, SLOW, STOLEN, SLOWER, LOST])) == [
+        "5 trials: 1 valid, 3 suspect, 1 invalid; 43% of their time under load",
         "finding: rate-not-reached: 2 of 5 trials (kvm-default 1, metal 1); worst on metal: client, oha: sent 64% of "
         "the 300 requests per second planned (limit 99%)",
         "finding: host-lost: 1 of 5 trials (kvm-default 1); worst on kvm-default: the machine was lost: guest: no "

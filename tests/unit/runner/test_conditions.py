@@ -194,7 +194,7 @@ def reading(time_s: float, **changes: Any) -> dict[str, Any]:
     plain = {
         "machine": {"time_s": time_s},
         "clock": {"ahead_s": 100.0, "source": "tsc"},
-        "network": dict.fromkeys(("RetransSegs", "OutSegs", "ListenOverflows", "ListenDrops", "TCPReqQFullDrop"), 0),
+        "network": dict.fromkeys(agent._COUNTERS, 0),
         "ports": {"used": 3, "available": 100},
         "survey": {**survey(time_s, {"0": time_s, "1": time_s}), "cpus": 0b01},
         "server": {"cpus": 0b01},
@@ -233,13 +233,14 @@ def test_a_quiet_load_has_figures_and_no_finding() -> None:
     )
     assert seen.figures == {
         "steal_pct": 0.0, "host_steal_pct": None, "cpus": 1, "host_cpus": None, "retransmitted_segments": 0,
+        "retransmission_timeouts": 0,
     }  # fmt: skip
 
 
 def test_each_measurement_has_the_conditions_of_its_own_load() -> None:
     """Only the cross-check is disturbed: somebody burns a quarter of the server's two CPUs, and segments are lost."""
     burnt = survey(3, {"0": 0.0, "1": 0.0}, p7=["yes", 1.5, 0b11, "a", False])
-    network = {**reading(3)["network"], "RetransSegs": 5, "OutSegs": 1000}
+    network = {**reading(3)["network"], "RetransSegs": 5, "OutSegs": 1000, "TCPTimeouts": 2, "TCPLossProbes": 1}
     disturbed = reading(3, survey=burnt, network=network, server={"cpus": 0b11})
     series = {name: {"counters": [], "mhz": [], "pulse": steady(60)} for name in ("client", "metal")}
     measured = {}
@@ -250,6 +251,7 @@ def test_each_measurement_has_the_conditions_of_its_own_load() -> None:
     first, second = measured.values()
     assert (first.background_cpu_pct, first.cpus, first.retransmitted_segments) == (0.0, 1, 0)
     assert (second.background_cpu_pct, second.cpus, second.retransmitted_segments) == (pytest.approx(25.0), 2, 5)
+    assert (first.retransmission_timeouts, second.retransmission_timeouts) == (0, 6), "of client and server"
     assert (second.transactions, second.warmup_slower_pct, second.clock_step_ms) == (7, 0.0, 0.0)
 
 
