@@ -1,92 +1,38 @@
-"""The claims of a run's experiment: each is confirmed, refuted, or inconclusive here.
-
-A side is any selection of trials; a block's figure is the median over its cells of the matrix.
-"""
+"""The claims of a run's experiment: each is confirmed, refuted, or inconclusive here."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from statistics import median
 
 import numpy as np
 
 from vmtoll.analysis.judge import in_ratio, region
-from vmtoll.analysis.pairs import Bounds, Measure, Side, TrialOutcome, less_limited, sides_of
-from vmtoll.analysis.run import Run, by_block
-from vmtoll.analysis.sets import OPEN_ENDED, Nature, Possible, Quantity
-from vmtoll.model.columns import CROSSCHECK, flat, table_schema
-from vmtoll.model.experiment import Claim, ClaimSide, Estimator
-from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role, Validity
-from vmtoll.model.hardware import Hardware
-from vmtoll.model.load import Load, LoadKind
+from vmtoll.analysis.pairs import Bounds, less_limited
+from vmtoll.analysis.refusals import notes, refusals_of
+from vmtoll.analysis.run import Run
+from vmtoll.analysis.selection import COUNTS_FAILURES, Selection, column_of, select, selections
+from vmtoll.model.columns import CROSSCHECK, table_schema
+from vmtoll.model.experiment import Claim, Estimator
+from vmtoll.model.finding import Role
 from vmtoll.model.metric import THROUGHPUT
-from vmtoll.model.trial import Accelerator, TrialRecord
-from vmtoll.model.verdict import ClaimResult, Estimate, EstimatorUsed, Level, Outcome, Reason, ReasonCode, Region
-from vmtoll.model.workload import listed
+from vmtoll.model.verdict import (
+    BlockEffect,
+    ClaimResult,
+    Estimate,
+    EstimatorUsed,
+    Level,
+    Outcome,
+    Reason,
+    ReasonCode,
+    Region,
+)
 from vmtoll.statistics.series import Floats, Series, autocorrelation, fit, lower_limit, upper_limit
 from vmtoll.statistics.student import Interval
-from vmtoll.statistics.thresholds import ALPHA, MIN_BLOCKS, NATURAL_FACTOR, SPREAD_FLOOR
+from vmtoll.statistics.thresholds import ALPHA, MIN_BLOCKS, SPREAD_FLOOR
 
-Figure = Callable[[TrialRecord], float | None]
-KNEE = 0.9  # a step is served while this share of what it offers comes back in time
-# What counts failures is known best from the trials that were refused for them. Metric → how a block's cells become
-# one figure: nothing that failed in one of them may hide behind the others.
-OF_FAILURES: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "availability_pct": min, "failed": sum, "bodies_wrong": sum, "messages_lost": sum, "messages_doubled": sum,
-}  # fmt: skip
-COUNTS_FAILURES = frozenset(metric for metric, combine in OF_FAILURES.items() if combine is sum)
-FAILURE_FINDINGS = frozenset({Code.FAILED_REQUESTS, Code.LOST_MAIL, Code.WRONG_BODY})
-# What counts messages and bytes, not time: emulation makes it slow, not wrong.
-SOUND_UNDER_EMULATION = frozenset({"messages_lost", "messages_doubled", "bodies_wrong"})
-_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
-PER_RUN = frozenset({"server_cpu_user_s", "server_cpu_system_s"})  # seconds over all requests of a trial
 UNITS = {column["name"]: column["unit"] for column in table_schema()["fields"]}
 UNITS |= {"peak_goodput_rps": "1/s", "goodput_knee_rps": "1/s"}
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The figures of some trials, by block, for a metric: a column of trials.csv, or a figure of a whole rate sweep.
-    `figures`: as measured; `low`, `high`: as far as findings and lost trials allow, which may have more blocks;
-    `limited`: trials that the client or the link limited; `open_blocks`: those in which that leaves an end open.
-    """
-
-    metric: str
-    outcomes: tuple[TrialOutcome, ...]
-    figures: Mapping[int, float]
-    low: Mapping[int, float]
-    high: Mapping[int, float]
-    limited: tuple[TrialRecord, ...] = ()
-    limits: frozenset[Code] = frozenset()
-    open_blocks: frozenset[int] = frozenset()
-
-    @property
-    def trials(self) -> list[TrialRecord]:
-        return [outcome.trial for outcome in self.outcomes]
-
-    @property
-    def used(self) -> list[TrialRecord]:
-        """The trials that have a figure."""
-        return [outcome.trial for outcome in self.outcomes if outcome.possible]
-
-    @property
-    def refused(self) -> frozenset[Code]:
-        """The findings of trials without a figure."""
-        return frozenset(code for outcome in self.outcomes if not outcome.possible for code in outcome.trial.codes)
-
-    @property
-    def emulation(self) -> ReasonCode | None:
-        """Kind of emulation in any of its trials: of the guest, or else of the hardware below; None for none."""
-        if any(trial.accelerator is Accelerator.TCG for trial in self.trials):
-            return ReasonCode.EMULATED
-        emulated = any(trial.hardware is Hardware.EMULATED for trial in self.trials)
-        return ReasonCode.EMULATED_HARDWARE if emulated else None
-
-    @property
-    def cores(self) -> int:
-        """The most cores that the server had; 0 where the run does not say."""
-        return max((trial.resources.server_cores or 0 for trial in self.trials), default=0)
 
 
 @dataclass(frozen=True)
@@ -111,11 +57,19 @@ def log_ratios(of: Selection, over: Selection) -> Bounds | None:
     if not of.figures.keys() & over.figures.keys() or min(*of.figures.values(), *over.figures.values()) <= 0:
         return None
 
-    def logs(numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Series:
-        blocks = sorted(numerator.keys() & denominator.keys())
-        return Series(tuple(blocks), tuple(math.log(numerator[b] / denominator[b]) for b in blocks))
+    def logs(
+        combine: Callable[[Iterable[float]], float], *versions: tuple[Mapping[int, float], Mapping[int, float]]
+    ) -> Series:
+        blocks = sorted(set[int].intersection(*({*above} & {*below} for above, below in versions)))
+        return Series(
+            tuple(blocks), tuple(combine(math.log(above[b] / below[b]) for above, below in versions) for b in blocks)
+        )
 
-    return Bounds(logs(of.low, over.high), logs(of.figures, over.figures), logs(of.high, over.low))
+    return Bounds(
+        logs(min, (of.ends.low, over.ends.high), (of.bare.low, over.bare.high)),
+        logs(min, (of.figures, over.figures)),
+        logs(max, (of.ends.high, over.ends.low), (of.bare.high, over.bare.low)),
+    )
 
 
 def ratio(run: Run, of: Selection, over: Selection, correlation: Floats) -> Ratio | None:
@@ -144,194 +98,6 @@ def _interval(
         float(lower_limit(fit([low], floor), correlation, level)[0]),
         float(upper_limit(fit([high], floor), correlation, level)[0]),
     )
-
-
-def select(run: Run, of: ClaimSide) -> list[TrialRecord]:
-    """The trials that `of` names by server, environment, workload and users. An A/A control has no part in it."""
-    servers, environments, workloads = names_of(of)
-    loads = None if of.users is None else [Load(LoadKind.CLOSED, users) for users in listed(of.users)]
-    return [
-        trial
-        for trial in run.trials
-        if not trial.arm.is_control
-        and trial.scenario.server in servers
-        and trial.arm.environment in environments
-        and trial.scenario.workload in workloads
-        and (loads is None or trial.scenario.load.alone in loads)
-    ]
-
-
-def names_of(of: ClaimSide) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """The servers, environments and workloads of a side."""
-    return listed(of.server), listed(of.environment), listed(of.workload)
-
-
-def selection(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Selection:
-    """The figures of these trials by block, alone; see `selections`."""
-    return selections(run, [trials], metric, of_trial)[0]
-
-
-def selections(
-    run: Run, sides: Sequence[Sequence[TrialRecord]], metric: str, of_trial: Figure
-) -> list[Selection]:  # fmt: skip
-    """The figures of one or two sides by block; `of_trial` gives each trial's own, for a metric named `metric`.
-
-    Where several cells match, a block's figure is the median over them (see OF_FAILURES for what counts failures),
-    and a block that lacks one is left out.
-    """
-    every = [trial for side in sides for trial in side]
-    measure = _measure(run, every, metric, of_trial)
-    paired = sides_of(run, sides[0], sides[1] if len(sides) > 1 else (), measure)[: len(sides)]
-    return [_selection(side, metric, of_trial) for side in paired]
-
-
-def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
-    is_count = side.measure.quantity.nature is Nature.COUNT
-    outcomes = tuple(_counted(outcome, metric, of_trial) if is_count else outcome for outcome in side.outcomes)
-    side = Side(outcomes, side.measure)
-    values = {outcome.trial.key: outcome.possible for outcome in outcomes if outcome.possible}
-    figures = _by_block(side, metric, {key: found.value for key, found in values.items()})
-    ends = []
-    for name, is_worse in (("low", side.measure.higher_is_better), ("high", not side.measure.higher_is_better)):
-        of_trials = {
-            key: (min if name == "low" else max)(getattr(found, name), getattr(found.without_client, name))
-            for key, found in values.items()
-        }
-        if values and is_worse and not is_count:
-            worst = (min if name == "low" else max)(found.value for found in values.values())
-            lost = worst / NATURAL_FACTOR if name == "low" else worst * NATURAL_FACTOR
-            of_trials |= {o.trial.key: lost for o in outcomes if not o.possible and o.lost}
-        ends.append(_by_block(side, metric, of_trials))
-    least, most = (min(figures.values()), max(figures.values())) if figures else (0.0, 0.0)
-    if is_count:
-        least, most = -math.inf, math.inf
-    return Selection(
-        metric,
-        outcomes,
-        figures,
-        {block: max(value, least / NATURAL_FACTOR) for block, value in ends[0].items()},
-        {block: min(value, most * NATURAL_FACTOR) for block, value in ends[1].items()},
-        tuple(side.limited),
-        frozenset(code for t in side.limited for code in side.measure.limits & t.limits(side.measure.role)),
-        frozenset(
-            o.trial.block for o in outcomes if o.possible and OPEN_ENDED & o.possible.widths.keys()
-        ),
-    )  # fmt: skip
-
-
-def _counted(outcome: TrialOutcome, metric: str, of_trial: Figure) -> TrialOutcome:
-    """A count has no set; what counts failures is known best from trials that were refused for them."""
-    refused = {finding.code for finding in outcome.trial.findings if finding.severity is Validity.INVALID}
-    usable = not refused or (metric in OF_FAILURES and refused <= FAILURE_FINDINGS)
-    value = of_trial(outcome.trial) if usable else None
-    return TrialOutcome(outcome.trial, None if value is None else Possible(value, value, value))
-
-
-def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Measure:
-    prefix, _, name = metric.removeprefix(CROSSCHECK).removesuffix("_us").rpartition("_")
-    percentile = _PERCENTILES.get(name, 0.0) if metric.endswith("_us") else 0.0
-    if _is_rate(metric):
-        nature = Nature.RATE
-    elif percentile:
-        nature = Nature.PERCENTILE
-    elif metric.endswith(("_mean_ms", "_mean_us")):
-        nature = Nature.MEAN
-    else:
-        nature = Nature.CPU if metric.endswith("cpu_us_per_request") else Nature.COUNT
-    quantity = Quantity(
-        nature,
-        percentile,
-        prefix,
-        unit_s=1e6 if metric.endswith("_us") else 1e3,
-        is_open=any(trial.scenario.load.is_open for trial in trials),
-        prescribed=frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW},
-    )
-    return Measure(of_trial, quantity, _role(metric, trials), _is_rate(metric), _limits(run, trials, metric))
-
-
-def column_of(metric: str) -> Figure:
-    """A column of trials.csv as a trial's figure. Service times are the cross-check's where it logs them, else the
-    primary's.
-    """
-    column = "goodput_rps" if metric in SWEEPS else metric
-
-    def figure(trial: TrialRecord) -> float | None:
-        row = flat(trial)
-        value = row.get(CROSSCHECK + column) if metric.startswith("service_time_") else None
-        value = row.get(column) if value is None else value
-        return float(value) if isinstance(value, int | float) else None
-
-    return figure
-
-
-def _role(metric: str, trials: Sequence[TrialRecord]) -> Role:
-    """The measurement that holds a column."""
-    if metric.startswith(CROSSCHECK):
-        return Role.CROSSCHECK
-    timed = metric.startswith("service_time_") and any(t.crosscheck and t.crosscheck.logs_service_times for t in trials)
-    return Role.CROSSCHECK if timed else Role.PRIMARY
-
-
-def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[Code]:
-    """The findings that bound this metric. A link whose rate the experiment prescribes is part of what it asks, and
-    users that pause are part of the tool that the source used as well.
-    """
-    if not (_is_time(metric) or _is_rate(metric)):
-        return frozenset()
-    codes = OPEN_PACE_LIMITS if any(trial.scenario.load.is_open for trial in trials) else PACE_LIMITS
-    return codes - {Code.LITTLES_LAW, *([Code.LINK_BOUND] if run.manifest.experiment.prescribes_link else [])}
-
-
-def _is_time(metric: str) -> bool:
-    return metric.endswith(("_ms", "_us"))
-
-
-def _is_rate(metric: str) -> bool:
-    return metric.endswith(("_rps", "_mb_per_s")) or metric in {"transactions", "transferred_mb"}
-
-
-def _by_block(side: Side, metric: str, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
-    """Block → one figure over the cells, from the figure of each trial by its key; in a metric of SWEEPS a sweep is one
-    cell. A block that lacks a cell which another has is left out.
-    """
-    cells: dict[int, dict[object, float]] = {}
-    for block, members in by_block([trial for trial in side.trials if trial.key in values]).items():
-        if metric in SWEEPS:
-            ordered = sorted(members, key=_sweep)
-            cells[block] = {
-                key: SWEEPS[metric]([(t.offered.offered_rps or math.nan, values[t.key]) for t in steps])
-                for key, steps in groupby(ordered, key=_sweep)
-            }
-        else:
-            cells[block] = {(t.arm, t.scenario): values[t.key] for t in members}
-    every = {cell for figures in cells.values() for cell in figures}
-    combine = OF_FAILURES.get(metric, median)
-    return {
-        block: float(combine(list(figures.values()))) for block, figures in cells.items() if len(figures) == len(every)
-    }
-
-
-def _sweep(trial: TrialRecord) -> tuple[str, str, str]:
-    return trial.arm.environment, trial.scenario.server, trial.scenario.workload
-
-
-def knee_rps(steps: Iterable[tuple[float, float]]) -> float:
-    """The highest offered rate up to which every step's goodput is KNEE of it; 0 when none is. `steps`: offered rate
-    and goodput.
-    """
-    served = 0.0
-    for offered, goodput in sorted(steps):
-        if not goodput >= KNEE * offered:
-            break
-        served = offered
-    return served
-
-
-# Figures of a whole rate sweep, of its steps: offered rate and goodput.
-SWEEPS: Mapping[str, Callable[[Sequence[tuple[float, float]]], float]] = {
-    "peak_goodput_rps": lambda steps: max(goodput for _, goodput in steps),
-    "goodput_knee_rps": knee_rps,
-}
 
 
 def trimmed_2009(values: Sequence[float]) -> float | None:
@@ -448,7 +214,12 @@ def _judge(run: Run, claim: Claim, chosen: Sequence[Selection], correlation: Flo
         decision = Decision(Outcome.INCONCLUSIVE, None, reasons[0])
     else:
         decision = _decide(run, claim, chosen, seen, correlation)
-        reasons = (decision.reason, *_notes(run, sides, chosen))
+        reasons = (decision.reason, *notes(run, sides, chosen))
+    if len(chosen) == 2:
+        bounds, level = log_ratios(*chosen), None
+    else:
+        bounds = level_bounds(chosen[0])
+        level = _level(bounds.mid, _level_interval(run, chosen[0], correlation), correlation)
     return ClaimResult(
         says=claim.says,
         metric=claim.metric,
@@ -463,7 +234,31 @@ def _judge(run: Run, claim: Claim, chosen: Sequence[Selection], correlation: Flo
         outcome=decision.outcome,
         region=decision.region,
         reasons=reasons,
+        level=level,
+        effects=tuple(_effects(bounds, chosen, to=math.exp if len(chosen) == 2 else float)) if bounds else (),
+        rho_weights=tuple(correlation.tolist()) if (seen.estimate if seen else level) else (),
+        alpha=ALPHA * run.share_of(bounds.mid.blocks) if bounds else None,
     )
+
+
+def _level(mid: Series, interval: Interval | None, correlation: Floats) -> Estimate | None:
+    """The mean of one side's blocks in the metric's unit; None without a block."""
+    if not mid.n:
+        return None
+    ends = (interval.low, interval.high) if interval else (None, None)
+    return Estimate(float(fit([mid]).mean[0] @ correlation), *ends)
+
+
+def _effects(bounds: Bounds, chosen: Sequence[Selection], to: Callable[[float], float]) -> Iterator[BlockEffect]:
+    """Each block of a claim, as ratios or in the metric's unit."""
+    low, mid, high = (
+        dict(zip(each.blocks, each.values, strict=True)) for each in (bounds.low, bounds.mid, bounds.high)
+    )
+    boots = {trial.block: trial.boot for each in chosen for trial in each.trials}
+    counts = Counter(trial.block for each in chosen for trial in each.trials)
+    for block in sorted(low.keys() | mid.keys() | high.keys()):
+        least, measured, most = (None if block not in each else to(each[block]) for each in (low, mid, high))
+        yield BlockEffect(block, boots[block], least, measured, most, counts[block])
 
 
 def _decide(
@@ -486,8 +281,7 @@ def _decide_level(run: Run, chosen: Selection, claim: Claim, correlation: Floats
         if beyond:
             values = {"most": max(beyond), "blocks": float(len(chosen.figures))}
             return Decision(Outcome.REFUTED, Region.ABOVE, Reason(ReasonCode.FAILURES_IN_A_BLOCK, values))
-    low, high = (Series(tuple(end), tuple(end.values())) for end in (chosen.low, chosen.high))
-    interval = _interval(low, high, correlation, ALPHA * run.share_of(chosen.figures), floor=0.0)
+    interval = _level_interval(run, chosen, correlation)
     if interval is None:
         return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(len(chosen.figures)))
     at_least = claim.at_least is not None
@@ -502,102 +296,23 @@ def _decide_level(run: Run, chosen: Selection, claim: Claim, correlation: Floats
     return Decision(outcome, Region.ABOVE if above else Region.BELOW, reason)
 
 
-def refusals_of(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection], metric: str) -> Iterator[Reason]:
-    """Reasons why these figures decide nothing, whatever they are."""
-    if any(not chosen.trials for chosen in selections):
-        yield from _absences(run, sides, selections)
-        return
-    codes = {chosen.emulation for chosen in selections}
-    emulation = next((code for code in (ReasonCode.EMULATED, ReasonCode.EMULATED_HARDWARE) if code in codes), None)
-    if emulation and metric not in SOUND_UNDER_EMULATION:
-        yield Reason(emulation)
-    if metric in PER_RUN and len({_requests(chosen) for chosen in selections}) > 1:
-        yield Reason(ReasonCode.DIFFERENT_REQUESTS)
-    yield from _cores(run, sides, selections)
-    for index, chosen in enumerate(selections):
-        if not chosen.used:
-            yield Reason(ReasonCode.NO_FIGURE, {"side": index}, (metric,), tuple(sorted(chosen.refused)))
-    if all(chosen.used for chosen in selections) and any(not chosen.figures for chosen in selections):
-        yield Reason(ReasonCode.NO_COMPLETE_BLOCK)
-
-
-def _absences(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
-    skipped = run.manifest.skipped_servers
-    measured = (
-        {trial.scenario.server for trial in run.trials},
-        {trial.arm.environment for trial in run.trials},
-        {trial.scenario.workload for trial in run.trials},
+def level_bounds(chosen: Selection) -> Bounds:
+    """The figures of one side by block, in their unit, as measured and as far as findings and lost trials allow."""
+    return Bounds(
+        _series({block: min(value, chosen.bare.low[block]) for block, value in chosen.ends.low.items()}),
+        _series(chosen.figures),
+        _series({block: max(value, chosen.bare.high[block]) for block, value in chosen.ends.high.items()}),
     )
-    for index, (claimed, chosen) in enumerate(zip(sides, selections, strict=True)):
-        if chosen.trials:
-            continue
-        names_and_measured = zip(names_of(claimed), measured, strict=True)
-        absent = [name for names, present in names_and_measured for name in names if name not in present]
-        if lacking := tuple(name for name in absent if name in skipped):
-            yield why_skipped(run, lacking)
-        else:
-            yield Reason(ReasonCode.NOT_MEASURED, {"side": index}, tuple(absent))
 
 
-def why_skipped(run: Run, servers: tuple[str, ...]) -> Reason:
-    """Reason why a run has skipped these servers: their release lacks them, or their source was not available."""
-    releases = [skip.release for skip in run.manifest.skipped if skip.server in servers and skip.release]
-    if releases:
-        return Reason(ReasonCode.NOT_SHIPPED, names=(releases[0], *servers))
-    return Reason(ReasonCode.SOURCE_NOT_AT_HAND, names=servers)
+def _series(figures: Mapping[int, float]) -> Series:
+    return Series(tuple(figures), tuple(figures.values()))
 
 
-def _requests(chosen: Selection) -> float:
-    """Requests of a trial, to two digits."""
-    counts = [t.primary.transactions for t in chosen.trials if t.primary and t.primary.transactions is not None]
-    return float(f"{median(counts):.2g}") if counts else math.nan
-
-
-def _cores(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
-    """A claim about more cores, or more workers, where the server had no more of them.
-
-    An experiment that limits the cores of one workload means more cores by its others; sides whose servers have
-    different numbers of workers mean what these do side by side.
-    """
-    had = [chosen.cores for chosen in selections]
-    if not all(had):
-        return
-    limits = {name: workload.cores for name, workload in run.manifest.workloads.items()}
-    fewest = min((cores for cores in limits.values() if cores), default=0)
-    unlimited = [any(not limits.get(workload) for workload in listed(named.workload)) for named in sides]
-    if fewest and any(free and cores <= fewest for free, cores in zip(unlimited, had, strict=True)):
-        yield Reason(ReasonCode.TOO_FEW_CORES, {"about": fewest, "had": min(had)})
-        return
-    workers = [max(_workers(run, server) for server in listed(named.server)) for named in sides]
-    if max(had) == 1 and len(workers) == 2 and all(workers) and workers[0] != workers[1]:
-        yield Reason(ReasonCode.ONE_CORE_FOR_WORKERS)
-
-
-def _workers(run: Run, server: str) -> int:
-    facts = (host.get("servers") or {} for host in run.hosts.values())
-    return max((int((servers.get(server) or {}).get("workers") or 0) for servers in facts), default=0)
-
-
-def _notes(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
-    """Notes on bounds of the figures; for a ratio also on the experiment's own full link and on missing servers."""
-    if limited := sum(len(chosen.limited) for chosen in selections):
-        codes = tuple(sorted({code for chosen in selections for code in chosen.limits}))
-        used = sum(len(chosen.used) for chosen in selections)
-        yield Reason(ReasonCode.LIMITED, {"trials": limited, "used": used}, codes=codes)
-    if len(sides) == 1:
-        return
-    experiment = run.manifest.experiment
-    full = sum(Code.LINK_BOUND in trial.codes for chosen in selections for trial in chosen.trials)
-    if full and experiment.prescribes_link:
-        yield Reason(ReasonCode.FULL_LINK, {"trials": full}, (experiment.link,))
-    lacking = [
-        skip.server
-        for named in sides
-        for skip in run.manifest.skipped
-        if skip.server in listed(named.server) and skip.workload in (None, *listed(named.workload))
-    ]
-    if lacking:
-        yield Reason(ReasonCode.WITHOUT_SERVERS, names=tuple(dict.fromkeys(filter(None, lacking))))
+def _level_interval(run: Run, chosen: Selection, correlation: Floats) -> Interval | None:
+    bounds = level_bounds(chosen)
+    found = _interval(bounds.low, bounds.high, correlation, ALPHA * run.share_of(chosen.figures), floor=0.0)
+    return found and Interval(max(0.0, found.low), max(0.0, found.high))
 
 
 def _ratio_of(published: Sequence[float]) -> float | None:

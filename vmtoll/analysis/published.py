@@ -6,18 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtoll.analysis.claims import (
-    Selection,
-    column_of,
-    correlation_of,
-    decide,
-    estimate,
-    ratio,
-    select,
-    selection,
-    why_skipped,
-)
+from vmtoll.analysis.claims import correlation_of, decide, estimate, ratio
+from vmtoll.analysis.refusals import why_skipped
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.selection import Selection, column_of, select, selection
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.load import Load
 from vmtoll.model.site import Page
@@ -194,7 +186,7 @@ def _primary(trial: TrialRecord, field: str) -> float | None:
 
 
 # Metric and unit of a published figure → (the column it is judged as, each trial's own figure in the published unit).
-# An entry whose first part is of claims.SWEEPS is one figure of a whole rate sweep.
+# An entry whose first part is of selection.SWEEPS is one figure of a whole rate sweep.
 OURS: dict[tuple[str, str], tuple[str, OfTrial]] = {
     ("transaction_rate", "1/s"): ("throughput_rps", _column("throughput_rps")),
     ("requests_per_second", "1/s"): ("throughput_rps", _column("throughput_rps")),

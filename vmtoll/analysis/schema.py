@@ -4,18 +4,20 @@ import json
 from functools import cache
 
 from vmtoll.model.columns import Column, Schema, table_schema
-from vmtoll.model.verdict_columns import effects_schema, verdicts_schema
+from vmtoll.model.verdict_columns import claims_schema, effects_schema, verdicts_schema
 from vmtoll.paths import PROJECT
 
 FOLDER = PROJECT / "results" / "schema"
 
 Fields = list[Column]
-OF_THE_MODEL = {"trials": table_schema, "verdicts": verdicts_schema, "effects": effects_schema}
+OF_THE_MODEL = {
+    "trials": table_schema, "verdicts": verdicts_schema, "effects": effects_schema, "claims": claims_schema,
+}  # fmt: skip
 
 
 @cache
 def schema(table: str) -> Schema:
-    """The schema of a table: `trials`, `summaries`, `verdicts`, `effects`, `percentiles`, …"""
+    """The schema of a table: `trials`, `summaries`, `verdicts`, `effects`, `claims`, `percentiles`, …"""
     if table in OF_THE_MODEL:
         return OF_THE_MODEL[table]()
     content: Schema = json.loads((FOLDER / f"{table}.json").read_text(encoding="utf-8"))

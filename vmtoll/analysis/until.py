@@ -6,8 +6,8 @@ The comparisons are those of the page: every verdict that applies, every tuning 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmtoll.analysis.claims import names_of
 from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.selection import names_of
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.metric import Metric

@@ -10,19 +10,9 @@ from scipy import stats
 
 from tests.support.published_run import AB, claim, make_published
 from tests.support.synthetic_run import Row, Truth, failed, found, share
-from vmtoll.analysis.claims import (
-    SWEEPS,
-    Ratio,
-    column_of,
-    count_outcomes,
-    decide,
-    estimate,
-    judge_claims,
-    ratio,
-    select,
-    selection,
-)
+from vmtoll.analysis.claims import Ratio, count_outcomes, decide, estimate, judge_claims, ratio
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.selection import SWEEPS, column_of, select, selection
 from vmtoll.model.experiment import ClaimSide, Estimator
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
@@ -409,6 +399,18 @@ def test_cpu_taken_from_one_side_decides_no_claim(tmp_path: Path) -> None:
     ]  # fmt: skip
     results = judge_claims(make_published(tmp_path, truth(change=change), claims))
     assert [result.outcome for result in results] == [INCONCLUSIVE, CONFIRMED]
+
+
+def test_the_time_of_one_users_client_counts_on_both_sides_or_on_neither(tmp_path: Path) -> None:
+    """It is half of what the faster side's requests take: on one side alone it would hide a difference of 6.7%."""
+
+    def change(row: Row) -> list[Row]:
+        return [row | {"client_cpu_s": 0.5 / 8000 * row["transactions"]}]
+
+    one = claim(published=[2.0, 1.0])
+    seen = judge_one(tmp_path, one, truth(change=change), workloads={AB: {"users": 1}}).ratio
+    assert seen is not None and seen.low is not None and seen.high is not None
+    assert seen.low > 1 and seen.high < TRUE_RATIO**3
 
 
 def test_a_mean_time_of_a_saturated_client_is_an_upper_bound(tmp_path: Path) -> None:

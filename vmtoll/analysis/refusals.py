@@ -1,0 +1,117 @@
+"""Why the figures of a claim decide nothing, whatever they are; and what to know with one that is decided."""
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from vmtoll.analysis.run import Run
+from vmtoll.analysis.selection import Selection, names_of
+from vmtoll.model.experiment import ClaimSide
+from vmtoll.model.finding import Code
+from vmtoll.model.verdict import (
+    Reason,
+    ReasonCode,
+)
+from vmtoll.model.workload import listed
+
+# What counts messages and bytes, not time: emulation makes it slow, not wrong.
+SOUND_UNDER_EMULATION = frozenset({"messages_lost", "messages_doubled", "bodies_wrong"})
+PER_RUN = frozenset({"server_cpu_user_s", "server_cpu_system_s"})  # seconds over all requests of a trial
+
+
+def refusals_of(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection], metric: str) -> Iterator[Reason]:
+    """Reasons why these figures decide nothing, whatever they are."""
+    if any(not chosen.trials for chosen in selections):
+        yield from _absences(run, sides, selections)
+        return
+    codes = {chosen.emulation for chosen in selections}
+    emulation = next((code for code in (ReasonCode.EMULATED, ReasonCode.EMULATED_HARDWARE) if code in codes), None)
+    if emulation and metric not in SOUND_UNDER_EMULATION:
+        yield Reason(emulation)
+    if metric in PER_RUN and len({_requests(chosen) for chosen in selections}) > 1:
+        yield Reason(ReasonCode.DIFFERENT_REQUESTS)
+    yield from _cores(run, sides, selections)
+    for index, chosen in enumerate(selections):
+        if not chosen.used:
+            yield Reason(ReasonCode.NO_FIGURE, {"side": index}, (metric,), tuple(sorted(chosen.refused)))
+    if all(chosen.used for chosen in selections) and any(not chosen.figures for chosen in selections):
+        yield Reason(ReasonCode.NO_COMPLETE_BLOCK)
+
+
+def _absences(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
+    skipped = run.manifest.skipped_servers
+    measured = (
+        {trial.scenario.server for trial in run.trials},
+        {trial.arm.environment for trial in run.trials},
+        {trial.scenario.workload for trial in run.trials},
+    )
+    for index, (claimed, chosen) in enumerate(zip(sides, selections, strict=True)):
+        if chosen.trials:
+            continue
+        names_and_measured = zip(names_of(claimed), measured, strict=True)
+        absent = [name for names, present in names_and_measured for name in names if name not in present]
+        if lacking := tuple(name for name in absent if name in skipped):
+            yield why_skipped(run, lacking)
+        else:
+            yield Reason(ReasonCode.NOT_MEASURED, {"side": index}, tuple(absent))
+
+
+def why_skipped(run: Run, servers: tuple[str, ...]) -> Reason:
+    """Reason why a run has skipped these servers: their release lacks them, or their source was not available."""
+    releases = [skip.release for skip in run.manifest.skipped if skip.server in servers and skip.release]
+    if releases:
+        return Reason(ReasonCode.NOT_SHIPPED, names=(releases[0], *servers))
+    return Reason(ReasonCode.SOURCE_NOT_AT_HAND, names=servers)
+
+
+def _requests(chosen: Selection) -> float:
+    """Requests of a trial, to two digits."""
+    counts = [t.primary.transactions for t in chosen.trials if t.primary and t.primary.transactions is not None]
+    return float(f"{median(counts):.2g}") if counts else math.nan
+
+
+def _cores(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
+    """A claim about more cores, or more workers, where the server had no more of them.
+
+    An experiment that limits the cores of one workload means more cores by its others; sides whose servers have
+    different numbers of workers mean what these do side by side.
+    """
+    had = [chosen.cores for chosen in selections]
+    if not all(had):
+        return
+    limits = {name: workload.cores for name, workload in run.manifest.workloads.items()}
+    fewest = min((cores for cores in limits.values() if cores), default=0)
+    unlimited = [any(not limits.get(workload) for workload in listed(named.workload)) for named in sides]
+    if fewest and any(free and cores <= fewest for free, cores in zip(unlimited, had, strict=True)):
+        yield Reason(ReasonCode.TOO_FEW_CORES, {"about": fewest, "had": min(had)})
+        return
+    workers = [max(_workers(run, server) for server in listed(named.server)) for named in sides]
+    if max(had) == 1 and len(workers) == 2 and all(workers) and workers[0] != workers[1]:
+        yield Reason(ReasonCode.ONE_CORE_FOR_WORKERS)
+
+
+def _workers(run: Run, server: str) -> int:
+    facts = (host.get("servers") or {} for host in run.hosts.values())
+    return max((int((servers.get(server) or {}).get("workers") or 0) for servers in facts), default=0)
+
+
+def notes(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
+    """Notes on bounds of the figures; for a ratio also on the experiment's own full link and on missing servers."""
+    if limited := sum(len(chosen.limited) for chosen in selections):
+        codes = tuple(sorted({code for chosen in selections for code in chosen.limits}))
+        used = sum(len(chosen.used) for chosen in selections)
+        yield Reason(ReasonCode.LIMITED, {"trials": limited, "used": used}, codes=codes)
+    if len(sides) == 1:
+        return
+    experiment = run.manifest.experiment
+    full = sum(Code.LINK_BOUND in trial.codes for chosen in selections for trial in chosen.trials)
+    if full and experiment.prescribes_link:
+        yield Reason(ReasonCode.FULL_LINK, {"trials": full}, (experiment.link,))
+    lacking = [
+        skip.server
+        for named in sides
+        for skip in run.manifest.skipped
+        if skip.server in listed(named.server) and skip.workload in (None, *listed(named.workload))
+    ]
+    if lacking:
+        yield Reason(ReasonCode.WITHOUT_SERVERS, names=tuple(dict.fromkeys(filter(None, lacking))))

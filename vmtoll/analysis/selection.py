@@ -1,0 +1,281 @@
+"""The figures of any selection of trials, block by block, with the ends that findings and lost trials allow.
+
+A block's figure is the median over the cells of the matrix that match; of a rate sweep it is one figure of all steps.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
+
+from vmtoll.analysis.pairs import Measure, Side, TrialOutcome, sides_of
+from vmtoll.analysis.run import Run, by_block
+from vmtoll.analysis.sets import OPEN_ENDED, Nature, Possible, Quantity
+from vmtoll.model.columns import CROSSCHECK, flat
+from vmtoll.model.experiment import ClaimSide
+from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role, Validity
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.trial import Accelerator, TrialRecord
+from vmtoll.model.verdict import (
+    ReasonCode,
+)
+from vmtoll.model.workload import listed
+from vmtoll.statistics.thresholds import NATURAL_FACTOR
+
+Figure = Callable[[TrialRecord], float | None]
+KNEE = 0.9  # a step is served while this share of what it offers comes back in time
+# What counts failures is known best from the trials that were refused for them. Metric → how a block's cells become
+# one figure: nothing that failed in one of them may hide behind the others.
+OF_FAILURES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "availability_pct": min, "failed": sum, "bodies_wrong": sum, "messages_lost": sum, "messages_doubled": sum,
+}  # fmt: skip
+COUNTS_FAILURES = frozenset(metric for metric, combine in OF_FAILURES.items() if combine is sum)
+FAILURE_FINDINGS = frozenset({Code.FAILED_REQUESTS, Code.LOST_MAIL, Code.WRONG_BODY})
+_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The least and the largest figure of each block that findings and lost trials allow."""
+
+    low: Mapping[int, float]
+    high: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The figures of some trials, by block, for a metric: a column of trials.csv, or a figure of a whole rate sweep.
+    `figures`: as measured; `ends`: as far as findings and lost trials allow, which may have more blocks; `bare`: the
+    same without the client's own CPU time, which counts on both sides or on neither; `limited`: trials that the client
+    or the link limited; `open_blocks`: those in which that leaves an end open.
+    """
+
+    metric: str
+    outcomes: tuple[TrialOutcome, ...]
+    figures: Mapping[int, float]
+    ends: Ends
+    bare: Ends
+    limited: tuple[TrialRecord, ...] = ()
+    limits: frozenset[Code] = frozenset()
+    open_blocks: frozenset[int] = frozenset()
+
+    @property
+    def trials(self) -> list[TrialRecord]:
+        return [outcome.trial for outcome in self.outcomes]
+
+    @property
+    def used(self) -> list[TrialRecord]:
+        """The trials that have a figure."""
+        return [outcome.trial for outcome in self.outcomes if outcome.possible]
+
+    @property
+    def refused(self) -> frozenset[Code]:
+        """The findings of trials without a figure."""
+        return frozenset(code for outcome in self.outcomes if not outcome.possible for code in outcome.trial.codes)
+
+    @property
+    def emulation(self) -> ReasonCode | None:
+        """Kind of emulation in any of its trials: of the guest, or else of the hardware below; None for none."""
+        if any(trial.accelerator is Accelerator.TCG for trial in self.trials):
+            return ReasonCode.EMULATED
+        emulated = any(trial.hardware is Hardware.EMULATED for trial in self.trials)
+        return ReasonCode.EMULATED_HARDWARE if emulated else None
+
+    @property
+    def cores(self) -> int:
+        """The most cores that the server had; 0 where the run does not say."""
+        return max((trial.resources.server_cores or 0 for trial in self.trials), default=0)
+
+
+def select(run: Run, of: ClaimSide) -> list[TrialRecord]:
+    """The trials that `of` names by server, environment, workload and users. An A/A control has no part in it."""
+    servers, environments, workloads = names_of(of)
+    loads = None if of.users is None else [Load(LoadKind.CLOSED, users) for users in listed(of.users)]
+    return [
+        trial
+        for trial in run.trials
+        if not trial.arm.is_control
+        and trial.scenario.server in servers
+        and trial.arm.environment in environments
+        and trial.scenario.workload in workloads
+        and (loads is None or trial.scenario.load.alone in loads)
+    ]
+
+
+def names_of(of: ClaimSide) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+    """The servers, environments and workloads of a side."""
+    return listed(of.server), listed(of.environment), listed(of.workload)
+
+
+def selection(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Selection:
+    """The figures of these trials by block, alone; see `selections`."""
+    return selections(run, [trials], metric, of_trial)[0]
+
+
+def selections(
+    run: Run, sides: Sequence[Sequence[TrialRecord]], metric: str, of_trial: Figure
+) -> list[Selection]:  # fmt: skip
+    """The figures of one or two sides by block; `of_trial` gives each trial's own, for a metric named `metric`.
+
+    Where several cells match, a block's figure is the median over them (see OF_FAILURES for what counts failures),
+    and a block that lacks one is left out.
+    """
+    every = [trial for side in sides for trial in side]
+    measure = _measure(run, every, metric, of_trial)
+    paired = sides_of(run, sides[0], sides[1] if len(sides) > 1 else (), measure)[: len(sides)]
+    return [_selection(side, metric, of_trial) for side in paired]
+
+
+def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
+    is_count = side.measure.quantity.nature is Nature.COUNT
+    outcomes = tuple(_counted(outcome, metric, of_trial) if is_count else outcome for outcome in side.outcomes)
+    side = Side(outcomes, side.measure)
+    values = {outcome.trial.key: outcome.possible for outcome in outcomes if outcome.possible}
+    figures = _by_block(side, metric, {key: found.value for key, found in values.items()})
+    least, most = (min(figures.values()), max(figures.values())) if figures else (0.0, 0.0)
+    if is_count:
+        least, most = -math.inf, math.inf
+
+    def ends(found: Mapping[tuple[int, int], Possible]) -> Ends:
+        low, high = ({key: getattr(each, end) for key, each in found.items()} for end in ("low", "high"))
+        if values and not is_count:  # a lost trial is twice as bad as the worst of its side
+            lost = [o.trial.key for o in outcomes if not o.possible and o.lost]
+            measured = [each.value for each in values.values()]
+            if side.measure.higher_is_better:
+                low |= dict.fromkeys(lost, min(measured) / NATURAL_FACTOR)
+            else:
+                high |= dict.fromkeys(lost, max(measured) * NATURAL_FACTOR)
+        return Ends(
+            {b: max(value, least / NATURAL_FACTOR) for b, value in _by_block(side, metric, low).items()},
+            {b: min(value, most * NATURAL_FACTOR) for b, value in _by_block(side, metric, high).items()},
+        )
+
+    return Selection(
+        metric,
+        outcomes,
+        figures,
+        ends(values),
+        ends({key: found.without_client for key, found in values.items()}),
+        tuple(side.limited),
+        frozenset(code for t in side.limited for code in side.measure.limits & t.limits(side.measure.role)),
+        frozenset(
+            o.trial.block for o in outcomes if o.possible and OPEN_ENDED & o.possible.widths.keys()
+        ),
+    )  # fmt: skip
+
+
+def _counted(outcome: TrialOutcome, metric: str, of_trial: Figure) -> TrialOutcome:
+    """A count has no set; what counts failures is known best from trials that were refused for them."""
+    refused = {finding.code for finding in outcome.trial.findings if finding.severity is Validity.INVALID}
+    usable = not refused or (metric in OF_FAILURES and refused <= FAILURE_FINDINGS)
+    value = of_trial(outcome.trial) if usable else None
+    return TrialOutcome(outcome.trial, None if value is None else Possible(value, value, value))
+
+
+def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Measure:
+    prefix, _, name = metric.removeprefix(CROSSCHECK).removesuffix("_us").rpartition("_")
+    percentile = _PERCENTILES.get(name, 0.0) if metric.endswith("_us") else 0.0
+    if _is_rate(metric):
+        nature = Nature.RATE
+    elif percentile:
+        nature = Nature.PERCENTILE
+    elif metric.endswith(("_mean_ms", "_mean_us")):
+        nature = Nature.MEAN
+    else:
+        nature = Nature.CPU if metric.endswith("cpu_us_per_request") else Nature.COUNT
+    quantity = Quantity(
+        nature,
+        percentile,
+        prefix,
+        unit_s=1e6 if metric.endswith("_us") else 1e3,
+        is_open=any(trial.scenario.load.is_open for trial in trials),
+        prescribed=frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW},
+    )
+    return Measure(of_trial, quantity, _role(metric, trials), _is_rate(metric), _limits(run, trials, metric))
+
+
+def column_of(metric: str) -> Figure:
+    """A column of trials.csv as a trial's figure. Service times are the cross-check's where it logs them, else the
+    primary's.
+    """
+    column = "goodput_rps" if metric in SWEEPS else metric
+
+    def figure(trial: TrialRecord) -> float | None:
+        row = flat(trial)
+        value = row.get(CROSSCHECK + column) if metric.startswith("service_time_") else None
+        value = row.get(column) if value is None else value
+        return float(value) if isinstance(value, int | float) else None
+
+    return figure
+
+
+def _role(metric: str, trials: Sequence[TrialRecord]) -> Role:
+    """The measurement that holds a column."""
+    if metric.startswith(CROSSCHECK):
+        return Role.CROSSCHECK
+    timed = metric.startswith("service_time_") and any(t.crosscheck and t.crosscheck.logs_service_times for t in trials)
+    return Role.CROSSCHECK if timed else Role.PRIMARY
+
+
+def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[Code]:
+    """The findings that bound this metric. A link whose rate the experiment prescribes is part of what it asks, and
+    users that pause are part of the tool that the source used as well.
+    """
+    if not (_is_time(metric) or _is_rate(metric)):
+        return frozenset()
+    codes = OPEN_PACE_LIMITS if any(trial.scenario.load.is_open for trial in trials) else PACE_LIMITS
+    return codes - {Code.LITTLES_LAW, *([Code.LINK_BOUND] if run.manifest.experiment.prescribes_link else [])}
+
+
+def _is_time(metric: str) -> bool:
+    return metric.endswith(("_ms", "_us"))
+
+
+def _is_rate(metric: str) -> bool:
+    return metric.endswith(("_rps", "_mb_per_s")) or metric in {"transactions", "transferred_mb"}
+
+
+def _by_block(side: Side, metric: str, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
+    """Block → one figure over the cells, from the figure of each trial by its key; in a metric of SWEEPS a sweep is one
+    cell. A block that lacks a cell which another has is left out.
+    """
+    cells: dict[int, dict[object, float]] = {}
+    for block, members in by_block([trial for trial in side.trials if trial.key in values]).items():
+        if metric in SWEEPS:
+            ordered = sorted(members, key=_sweep)
+            cells[block] = {
+                key: SWEEPS[metric]([(t.offered.offered_rps or math.nan, values[t.key]) for t in steps])
+                for key, steps in groupby(ordered, key=_sweep)
+            }
+        else:
+            cells[block] = {(t.arm, t.scenario): values[t.key] for t in members}
+    every = {cell for figures in cells.values() for cell in figures}
+    combine = OF_FAILURES.get(metric, median)
+    return {
+        block: float(combine(list(figures.values()))) for block, figures in cells.items() if len(figures) == len(every)
+    }
+
+
+def _sweep(trial: TrialRecord) -> tuple[str, str, str]:
+    return trial.arm.environment, trial.scenario.server, trial.scenario.workload
+
+
+def knee_rps(steps: Iterable[tuple[float, float]]) -> float:
+    """The highest offered rate up to which every step's goodput is KNEE of it; 0 when none is. `steps`: offered rate
+    and goodput.
+    """
+    served = 0.0
+    for offered, goodput in sorted(steps):
+        if not goodput >= KNEE * offered:
+            break
+        served = offered
+    return served
+
+
+# Figures of a whole rate sweep, of its steps: offered rate and goodput.
+SWEEPS: Mapping[str, Callable[[Sequence[tuple[float, float]]], float]] = {
+    "peak_goodput_rps": lambda steps: max(goodput for _, goodput in steps),
+    "goodput_knee_rps": knee_rps,
+}
