@@ -14,30 +14,40 @@ RHOS = np.arange(10) / 10
 KEY = "server workload load_kind load_value load_guests neighbour_kind neighbour_value baseline compared step metric"
 
 
-def fits(blocks, logs):
+def fits(blocks, values, floor):
     """The mean and its standard error at each ρ, by the transformation of Prais and Winsten."""
     phi = RHOS[:, None] ** np.diff(blocks)
     root = np.sqrt(1 - phi**2)
     w = np.hstack([np.ones((10, 1)), (1 - phi) / root])
-    z = np.hstack([np.full((10, 1), logs[0]), (logs[1:] - phi * logs[:-1]) / root])
+    z = np.hstack([np.full((10, 1), values[0]), (values[1:] - phi * values[:-1]) / root])
     mean = (z * w).sum(axis=1) / (w**2).sum(axis=1)
-    variance = np.maximum(((z - mean[:, None] * w) ** 2).sum(axis=1) / (len(logs) - 1), 0.002**2)
+    variance = np.maximum(((z - mean[:, None] * w) ** 2).sum(axis=1) / (len(values) - 1), floor**2)
     return mean, np.sqrt(variance / (w**2).sum(axis=1))
+
+
+def limit(units, values, weights, level, side, floor=0.002):
+    """The limit of a mean: below (side −1) or above (side 1), at half of the level."""
+    mean, error = fits(units, values, floor)
+    freedom, half = len(units) - 1, level / 2
+    ends = (mean - side * stats.t.ppf(half, freedom) * error)[weights > 0]
+    return optimize.brentq(
+        lambda at: weights @ stats.t.cdf(side * (mean - at) / error, freedom) - half, min(ends) - 1e-9, max(ends) + 1e-9
+    )
+
+
+def weights_of(row):
+    return np.array([float(row[f"weight_rho_{tenth}0"]) for tenth in range(10)])
 
 
 def end(effects, verdict, name, side):
     """One end of the interval, a log: the limit of the lows (side −1) or highs (side 1). A boot's mean is one block."""
-    weights = np.array([float(verdict[f"weight_rho_{tenth}0"]) for tenth in range(10)])
     unit = "boot" if int(verdict["boots"]) > 1 else "block"
     units = sorted({int(effect[unit]) for effect in effects if effect[name]})
     if len(units) < (2 if name.startswith("first") else 3):  # the end lies at the farthest block, and is open
         return side * max(side * np.log(float(e[c])) for e in effects for c in (name, "mid") if e[c])
     rows = [[float(e[name]) for e in effects if e[name] and int(e[unit]) == number] for number in units]
-    (mean, error), freedom = fits(units, np.array([np.log(row).mean() for row in rows])), len(units) - 1
-    half = float(verdict["level"]) / 2
-    ends = (mean - side * stats.t.ppf(half, freedom) * error)[weights > 0]
-    return optimize.brentq(
-        lambda at: weights @ stats.t.cdf(side * (mean - at) / error, freedom) - half, min(ends) - 1e-9, max(ends) + 1e-9
+    return limit(
+        units, np.array([np.log(row).mean() for row in rows]), weights_of(verdict), float(verdict["level"]), side
     )
 
 
@@ -53,6 +63,25 @@ def recompute(bundle):
         yield verdict, np.exp(low), np.exp(max(end(blocks, verdict, f"{part}high", 1) for part in parts))
 
 
+def recompute_claims(bundle):
+    """Yield each published claim that has an interval with that, recomputed: a ratio, or a level in its unit."""
+    for claim in (row for row in csv.DictReader((Path(bundle) / "claims.csv").open()) if row["low"]):
+        log, exp, floor = (np.log, np.exp, 0.002) if claim["over"] else (np.array, np.array, 0.0)
+        blocks = [effect.split(":") for effect in claim["effects"].split()]
+        ends = []
+        for column, side in ((1, -1), (3, 1)):
+            rows = [(int(block[0]), float(block[column])) for block in blocks if block[column]]
+            units, values = [number for number, _ in rows], log([value for _, value in rows])
+            same = (
+                not floor and len({block[i] for block in blocks for i in (1, 3)}) == 1
+            )  # counts, which no noise moves
+            level = float(claim["level"])
+            ends.append(values[0] if same else limit(units, values, weights_of(claim), level, side, floor))
+        yield claim, *(exp(end) if floor else max(0.0, end) for end in ends)
+
+
 if __name__ == "__main__":
     for row, low, high in recompute(sys.argv[1]):
         print(f"{row['server']:16} {row['compared']:20} {row['metric']:12} {row['kind']:10} {low:.6g} to {high:.6g}")
+    for row, low, high in recompute_claims(sys.argv[1]):
+        print(f"{row['outcome']:12} {low:.6g} to {high:.6g} {row['unit'] if not row['over'] else ''} {row['says']}")

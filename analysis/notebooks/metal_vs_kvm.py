@@ -22,6 +22,7 @@ import pandas as pd
 
 from vmtoll.analysis.equality import Status, equality
 from vmtoll.analysis.verdict import analyse
+from vmtoll.model.verdict_columns import effect_rows, verdict_rows
 from vmtoll.report.notebook import charts, open_run, paragraphs, table
 from vmtoll.report.words import METRIC_LABELS, estimate_text, p_value, scenario_labels, sentence, verdict_text
 
@@ -36,18 +37,16 @@ paragraphs([sentence(analysis)])
 # %% [markdown]
 # ## Verdicts
 #
-# Each row is one [scenario] and figure. The [verdict] is faster, slower, [equivalent],
-# [undecided] or [invalid]. The [validity] of a trial is valid, [suspect] or invalid.
-# Invalid trials are excluded. Square brackets hold the [95% interval] over [blocks].
-# "At least" is a [bound]. The last column is the p-value after [Holm's correction].
+# Each row is one [scenario] and figure. The [verdict] is faster, slower, [equivalent]
+# or [undecided], or nothing is judged. The ratio stands with the [95% interval] over
+# [blocks], for all values that the findings of [suspect] trials allow. "At least" is a
+# [bound]. The last column is the p-value after [Holm's correction].
 #
 # [scenario]: ../../docs/glossary.md#term-scenario
 # [verdict]: ../../docs/glossary.md#term-verdict
 # [equivalent]: ../../docs/glossary.md#term-equivalent
 # [undecided]: ../../docs/glossary.md#term-undecided
-# [invalid]: ../../docs/glossary.md#term-invalid
 # [suspect]: ../../docs/glossary.md#term-suspect
-# [validity]: ../../docs/glossary.md#term-validity
 # [95% interval]: ../../docs/glossary.md#term-interval
 # [blocks]: ../../docs/glossary.md#term-block
 # [bound]: ../../docs/glossary.md#term-bound
@@ -69,6 +68,32 @@ verdicts = pd.DataFrame(
     if verdict.applies
 )
 table(verdicts)
+
+# %% [markdown]
+# ## The blocks behind each interval
+#
+# The ratio of each block: as measured, and in brackets from as low to as high as findings
+# and lost trials allow. `verdict_rows` has the level of each interval and the weights of
+# the autocorrelations; `analysis/intervals.py` makes the intervals of both.
+
+# %%
+judged = pd.DataFrame(verdict_rows(analysis))
+effects = pd.DataFrame(effect_rows(analysis))
+row = ["server", "workload", "load_value", "load_guests", "neighbour_value", "baseline", "compared", "step", "metric"]
+for rows in (judged, effects):
+    rows[row] = rows[row].fillna("").astype(str)
+    rows.drop(columns=[name for name in row if not any(rows[name])], inplace=True)
+effects["ratio"] = [
+    f"{mid:.3g} ({low:.3g} to {high:.3g})" for low, mid, high in effects[["low", "mid", "high"]].to_numpy()
+]
+table(effects.pivot(index=[name for name in row if name in effects], columns="block", values="ratio").reset_index())
+
+# %%
+table(
+    judged[
+        [*(name for name in row if name in judged), "kind", "ratio", "low", "high", "level", "blocks", "correlation"]
+    ]
+)
 
 # %%
 charts(run, analysis, ["overhead", "throughput", "slopes", "cpu", "memory"])

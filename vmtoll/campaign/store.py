@@ -15,7 +15,7 @@ from vmtoll.files import replacing, write_durably
 from vmtoll.model.errors import LoadError
 from vmtoll.model.run import Manifest
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.model.verdict_columns import effect_rows, verdict_rows
+from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.publish import tables
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a campaign or a test bed: needs no escape in a path or a URL
@@ -79,6 +79,7 @@ _WRITERS: dict[str, Callable[[Run, RunAnalysis, Path], None]] = {
     "samples": lambda run, _, path: tables.write_samples(run, {name: name for name in run.hosts}, path),
     "seconds": lambda run, _, path: tables.write_seconds(run, path),
     "histograms": lambda run, _, path: tables.write_histograms(run, path),
+    "claims": lambda _, analysis, path: tables.write_rows(claim_rows(analysis), "claims", path),
     "effects": lambda _, analysis, path: tables.write_rows(effect_rows(analysis), "effects", path),
     "verdicts": lambda _, analysis, path: tables.write_rows(verdict_rows(analysis), "verdicts", path),
     "trials": lambda run, _, path: tables.write_trials(run, path),

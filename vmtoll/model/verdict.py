@@ -525,7 +525,8 @@ class Level:
 class ClaimResult:
     """One claim with its outcome. `levels` in `unit`, a column's; `published_ratio`, `ratio`: `of` ÷ `over`; `limited`:
     in every block the client or the link set a figure; `region`: where the interval of the ratio, or of the level,
-    lies.
+    lies; `level`: the mean of a claim about one side, in `unit`; `effects`: its blocks, ratios or in `unit`;
+    `rho_weights`: of the autocorrelations 0, 0.1, … 0.9; `alpha`: the probability at which the interval was made.
     """
 
     says: str
@@ -541,6 +542,10 @@ class ClaimResult:
     outcome: Outcome
     region: Region | None = None
     reasons: tuple[Reason, ...] = ()
+    level: Estimate | None = None
+    effects: tuple[BlockEffect, ...] = ()
+    rho_weights: tuple[float, ...] = ()
+    alpha: float | None = None
 
 
 class Shape(StrEnum):

@@ -1,7 +1,7 @@
-"""The tables `verdicts` and `effects`: each column once, with its description and where its value comes from.
+"""The tables `verdicts`, `effects` and `claims`: each column once, with its description and where its value comes from.
 
-Bundles, datasets and spreadsheets hold these rows. Of both tables a reader can recompute every interval: the lows and
-highs of the blocks, the weights of the autocorrelations, the level.
+Bundles, datasets and spreadsheets hold these rows. Of them a reader can recompute every interval: the lows and highs of
+the blocks, the weights of the autocorrelations, the level.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -17,7 +17,19 @@ from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.trial import BASELINE, Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Because, BlockEffect, Cause, Doubt, Judged, Kind, RunAnalysis, StepKind
+from vmtoll.model.verdict import (
+    Because,
+    BlockEffect,
+    Cause,
+    ClaimResult,
+    Doubt,
+    Judged,
+    Kind,
+    Outcome,
+    RunAnalysis,
+    StepKind,
+)
+from vmtoll.model.workload import listed
 
 RHOS = tuple(tenth / 10 for tenth in range(10))  # the autocorrelations that a page weighs
 WEIGHTS = tuple(f"weight_rho_{tenth}0" for tenth in range(10))
@@ -91,6 +103,23 @@ def effect_rows(analysis: RunAnalysis) -> Iterator[dict[str, Cell]]:
         judged: dict[str, Cell] = {name: of(verdict) if verdict else None for name, *_, of in _LEVELS}
         for effect in compared.effects:
             yield _identity(compared) | {name: of(effect) for name, *_, of in _EFFECT} | judged
+
+
+def claim_rows(analysis: RunAnalysis) -> Iterator[dict[str, Cell]]:
+    """One row per published claim of the experiment."""
+    for number, claim in enumerate(analysis.claims, 1):
+        identity: dict[str, Cell] = {"run_id": analysis.run_id, "claim": number}
+        yield identity | {name: of(claim) for name, *_, of in _CLAIM}
+
+
+def claims_schema() -> Schema:
+    """The Data Package schema of the table of claims."""
+    return _schema(
+        "claims",
+        "One row per published claim of the experiment: confirmed, refuted or inconclusive here, and why. Ratios are"
+        " of ÷ over; a claim about one side has levels in its unit instead.",
+        [*_CLAIM_IDENTITY, *_CLAIM],
+    )
 
 
 def verdicts_schema() -> Schema:
@@ -325,13 +354,63 @@ _EFFECT: list[_Figure] = [
     _count("n", "trials of both sides in the block, with a figure or lost", "trials"),
 ]  # fmt: skip
 
+
+def _side(index: int) -> _Value:
+    """The names of a side, as key=name with + between several; None of a claim without it."""
+
+    def value(claim: ClaimResult) -> Cell:
+        if index >= len(claim.sides):
+            return None
+        named = claim.sides[index].model_dump(exclude_none=True)
+        return " ".join(f"{key}={'+'.join(map(str, listed(names)))}" for key, names in named.items())
+
+    return value
+
+
+def _end(name: str) -> _Value:
+    return lambda claim: getattr(claim.ratio or claim.level, name, None)
+
+
+def _blocks(claim: ClaimResult) -> str:
+    ends = ((effect.block, effect.low, effect.mid, effect.high) for effect in claim.effects)
+    return " ".join(":".join("" if value is None else f"{value!r}" for value in values) for values in ends)
+
+
+_CLAIM_IDENTITY = (
+    ("run_id", "string", "none", "the run"),
+    ("claim", "integer", "1", "number of the claim in the experiment, from 1"),
+)
+_CLAIM: list[_Figure] = [
+    _words("says", "the claim in one sentence", attrgetter("says")),
+    _words("metric", "column of trials, or figure of a rate sweep", attrgetter("metric")),
+    _words("unit", "of a claim about one side: of the level", attrgetter("unit")),
+    _words("of", "whose figures: server, environment, workload, users; + between several", _side(0)),
+    _words("over", "the side that it is compared with; empty of a claim about one side", _side(1)),
+    _words("outcome", "confirmed, refuted or inconclusive here", _part("outcome")),
+    _words("reasons", "codes of why, the one that decided first, separated by spaces",
+           lambda claim: " ".join(dict.fromkeys(reason.code.value for reason in claim.reasons))),
+    _words("published", "figures that the source printed, separated by spaces",
+           lambda claim: " ".join(f"{value:g}" for value in claim.published)),
+    _number("published_ratio", "their ratio", "published_ratio"),
+    _number("value", "ratio as measured, or level", lambda claim: getattr(
+        claim.ratio, "ratio", getattr(claim.level, "ratio", None))),
+    _number("low", "lower end of the interval of that", _end("low")),
+    _number("high", "its upper end", _end("high")),
+    _number("level", "probability at which the interval was made: 0.05, or what a look may spend", "alpha"),
+    _truth("limited", "in every block the client or the link set a figure"),
+    _count("blocks", "blocks in which every side has a figure", "blocks"),
+    _words("effects", "of each block its number, the figure as low as findings and lost trials allow, as measured, and"
+           " as high, with colons; separated by spaces", _blocks),
+    *map(_weight_of_rho, range(len(RHOS))),
+]  # fmt: skip
+
 _REQUIRED = {
     *("run_id", "server", "workload", "load_kind", "load_value", "tool", "baseline", "compared", "metric", "kind"),
     *("by_every_block", "also_different", "open_low", "open_high", "widened", "blocks", "boots", "margin"),
-    *("correlation", "family", "block", "boot", "n"),
+    *("correlation", "family", "block", "boot", "n", "claim", "says", "outcome"),
     *(f"{side}_{name}" for side, _ in _BOTH for name, _ in _COUNTS),
 }
-_FROM_ONE = {"load_guests", "block", "boot", "boots"}
+_FROM_ONE = {"load_guests", "block", "boot", "boots", "claim"}
 _TO_ONE = {
     *("weight", "look", "level", "correlation", *WEIGHTS, "p", "p_holm", "p_equivalence", "p_equivalence_holm"),
     *(f"{side}_availability{end}" for side, _ in _BOTH for end in ("", "_low", "_high")),
@@ -339,5 +418,5 @@ _TO_ONE = {
 _CHOICES: dict[str, Any] = {
     "load_kind": LoadKind, "neighbour_kind": LoadKind, "step": StepKind, "accelerator": Accelerator,
     "hardware": Hardware, "metric": METRICS, "role": Role, "kind": Kind, "because": Because,
-    "baseline_limiter": Limiter, "compared_limiter": Limiter,
+    "baseline_limiter": Limiter, "compared_limiter": Limiter, "outcome": Outcome,
 }  # fmt: skip

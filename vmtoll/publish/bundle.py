@@ -12,7 +12,7 @@ from vmtoll.files import replacing
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError
 from vmtoll.model.trial import TrialRecord, to_json
-from vmtoll.model.verdict_columns import effect_rows, verdict_rows
+from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.publish import package, scrub, tables
 from vmtoll.publish.authors import Author, author_of
 from vmtoll.publish.package import PACKAGE, TABLES
@@ -85,10 +85,10 @@ def _fill(folder: Path, run: Run, authors: Sequence[Author], say: Callable[[str]
     (folder / "run.json").write_text(text + "\n", encoding="utf-8")
     hosts = json.dumps(clean.hosts, indent=1, ensure_ascii=False)
     (folder / "hosts.json").write_text(hosts + "\n", encoding="utf-8")
-    say("summaries, verdicts, effects, percentiles")
+    say("summaries, verdicts, effects, claims, percentiles")
     rows = {
         "summaries": summaries(clean), "verdicts": verdict_rows(analysis), "effects": effect_rows(analysis),
-        "percentiles": tables.percentiles(clean),
+        "claims": claim_rows(analysis), "percentiles": tables.percentiles(clean),
     }  # fmt: skip
     for name, table in rows.items():
         tables.write(folder / f"{name}.csv", name, table)

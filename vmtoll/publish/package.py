@@ -20,7 +20,7 @@ from vmtoll.report.words import KVM_HARDWARE, sentence
 
 TEMPLATES = Path(__file__).parents[1] / "report" / "templates"
 DESCRIPTION = ("datapackage.json", "CITATION.cff", "README.md", "LICENSE")  # what makes a bundle of a run
-TABLES = ("trials", "summaries", "verdicts", "effects", "percentiles")
+TABLES = ("trials", "summaries", "verdicts", "effects", "claims", "percentiles")
 PACKAGE = DESCRIPTION[0]
 LARGE_TABLES = ("samples", "histograms", "seconds")
 LICENCE = {

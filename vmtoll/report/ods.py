@@ -25,7 +25,7 @@ from vmtoll.analysis.schema import Fields, names
 from vmtoll.files import replacing
 from vmtoll.model.columns import COLUMNS, Cell, flat
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.model.verdict_columns import effect_rows, verdict_rows
+from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.report import tables
 from vmtoll.report.words import sentence
 
@@ -56,7 +56,7 @@ Sheet = tuple[str, Iterable[Row]]
 
 
 def write_ods(run: Run, analysis: RunAnalysis) -> Path:
-    """Write `trials.ods` (trials, summaries, verdicts, effects, run) into the run directory; returns its path."""
+    """Write `trials.ods` (trials, summaries, verdicts, effects, claims, run) into the run directory; its path."""
     path = run.path / "trials.ods"
     manifest = run.manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
     sheets: list[Sheet] = [
@@ -64,6 +64,7 @@ def write_ods(run: Run, analysis: RunAnalysis) -> Path:
         ("summaries", _table_rows("summaries", tables.summaries(run))),
         ("verdicts", _table_rows("verdicts", verdict_rows(analysis))),
         ("effects", _table_rows("effects", effect_rows(analysis))),
+        ("claims", _table_rows("claims", claim_rows(analysis))),
         ("run", [("key", "value"), *_flatten(manifest | {"sentence": sentence(analysis)})]),
     ]  # fmt: skip
     with replacing(path) as draft:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.intervals import recompute
+from analysis.intervals import recompute, recompute_claims
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -14,7 +14,7 @@ from vmtoll.campaign.store import partition
 from vmtoll.model.finding import Code
 from vmtoll.model.trial import BASELINE, Arm
 from vmtoll.model.verdict import Judged, Kind, RunAnalysis
-from vmtoll.model.verdict_columns import comparisons, effect_rows, verdict_rows
+from vmtoll.model.verdict_columns import claim_rows, comparisons, effect_rows, verdict_rows
 from vmtoll.paths import PROJECT
 from vmtoll.publish import tables
 
@@ -67,8 +67,9 @@ def test_a_campaign_of_one_test_bed_says_what_its_run_says(
 
 
 def write(analysis: RunAnalysis, folder: Path) -> None:
-    """The two tables of a bundle."""
-    for table, rows in (("verdicts", verdict_rows(analysis)), ("effects", effect_rows(analysis))):
+    """The tables of a bundle that have intervals."""
+    rows_of = {"verdicts": verdict_rows, "effects": effect_rows, "claims": claim_rows}
+    for table, rows in ((table, of(analysis)) for table, of in rows_of.items()):
         tables.write(folder / f"{table}.csv", table, rows)
 
 
@@ -84,7 +85,13 @@ def check(analysis: RunAnalysis, folder: Path) -> int:
     assert len(recomputed) == len(printed)
     for (low, high), estimate in zip(recomputed, printed, strict=True):
         assert (low, high) == pytest.approx((estimate.low, estimate.high), rel=1e-9)
-    return len(printed)
+    claimed = [(number, each.ratio or each.level) for number, each in enumerate(analysis.claims, 1)]
+    seen = {int(row["claim"]): (low, high) for row, low, high in recompute_claims(folder)}
+    assert seen == {
+        number: pytest.approx((estimate.low, estimate.high), rel=1e-9)
+        for number, estimate in claimed if estimate and estimate.low is not None
+    }  # fmt: skip
+    return len(printed) + len(seen)
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.parent.name)

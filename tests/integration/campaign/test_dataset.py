@@ -105,7 +105,7 @@ def test_a_partition_is_the_run_column_by_column(runs: dict[str, Path], dataset:
     run = load_run(runs["00"])
     place = "campaign=spring/testbed=00/experiment=synthetic/20260101T000000Z-00.parquet"
     with duckdb.connect() as database:
-        for table in ("trials", "histograms", "seconds", "samples", "verdicts", "effects"):
+        for table in ("trials", "histograms", "seconds", "samples", "verdicts", "effects", "claims"):
             found = database.execute(
                 "DESCRIBE FROM read_parquet($file, hive_partitioning = false)", {"file": str(dataset / table / place)}
             ).fetchall()

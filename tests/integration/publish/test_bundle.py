@@ -123,7 +123,8 @@ def test_the_spreadsheet_holds_the_csv_tables(bundle: Path) -> None:
         heading, *rows = book.get_sheet_by_name(name).to_python()
         written = pd.read_csv(bundle / f"{name}.csv", dtype=str, keep_default_na=False)
         assert heading == list(written.columns)
-        assert len(rows) == len(written) > 0
+        assert len(rows) == len(written)
+        assert bool(rows) == (name != "claims"), "this experiment repeats no published one"
         for row, texts in zip(rows, written.itertuples(index=False), strict=True):
             for cell, text in zip(row, texts, strict=True):
                 assert (cell == float(text)) if isinstance(cell, float) else (cell == text)

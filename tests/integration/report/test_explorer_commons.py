@@ -79,7 +79,7 @@ def test_the_page_opens_with_what_virtualization_cost_by_machine_and_server(
     machines = [h.text for h in browser.find_elements(By.CSS_SELECTOR, ".picture h3")]
     assert machines == ["Xeon 8480 · native", "EPYC 9354 · native"]
     other, epyc = lines(browser)
-    numbers = r"([\d.]+)× \[([\d.]+), ([\d.]+)\]"
+    numbers = r"([\d.]+)× \(([\d.]+) to ([\d.]+)\)"
     (of_other,) = re.findall(rf"^nginx · 10 users · kvm-default \S+ {numbers}", other)
     (of_epyc,) = re.findall(rf"^nginx · 10 users · kvm-default \S+, 2 runs {numbers}", epyc)
     assert float(of_other[0]) == pytest.approx(0.8, rel=0.02)
@@ -148,6 +148,10 @@ def test_the_shown_rows_are_downloaded_as_csv(browser: webdriver.Chrome, index: 
     low, ratio, high = (float(throughput[OLD][name]) for name in ("ratio_low", "ratio", "ratio_high"))
     assert low < ratio < high
     assert ratio == pytest.approx(0.9, rel=0.02)
+    blocks = [block.split(":") for block in throughput[OLD]["blocks"].split()]
+    assert [int(number) for number, *_ in blocks] == list(range(1, len(blocks) + 1)) and len(blocks) > 1
+    assert all(float(least) <= float(mid) <= float(most) for _, least, mid, most in blocks)
+    assert 0 < float(throughput[OLD]["level"]) <= 0.05 and throughput[OLD]["open_low"] == "false"
 
 
 def test_a_cell_that_a_spreadsheet_would_run_is_text(browser: webdriver.Chrome, index: str) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.published_run import claim, make_published
 from tests.support.synthetic_run import Row, Truth, failed, share
-from vmtoll.analysis.claims import select
 from vmtoll.analysis.published import (
     FIGURES,
     OURS,
@@ -22,6 +21,7 @@ from vmtoll.analysis.published import (
     workloads,
 )
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.selection import select
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code
 from vmtoll.model.load import Load, LoadKind

@@ -87,7 +87,7 @@ def test_every_table_is_what_the_schema_asks_for(tmp_path: Path, awkward: bool) 
         path = _write(make_run(tmp_path, Truth({"nginx": 0.9})))
     with zipfile.ZipFile(path) as archive:
         tables = ElementTree.fromstring(archive.read("content.xml")).findall(f".//{TABLE}table")
-    assert len(tables) == (3 if awkward else 5)
+    assert len(tables) == (3 if awkward else 6)
     for table in tables:
         columns, *rows = table
         assert columns.tag == f"{TABLE}table-column"

@@ -3,8 +3,8 @@
 import pandas as pd
 from matplotlib.axes import Axes
 
-from vmtoll.analysis.claims import KNEE
 from vmtoll.analysis.run import Run
+from vmtoll.analysis.selection import KNEE
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import TrialRecord
 from vmtoll.model.verdict import RunAnalysis

@@ -187,8 +187,16 @@ function metric(row, name, labelled) {
     el("small", null, [labelled && label, figure?.source].filter(Boolean).join(" · ")),
     figure?.failed > 0 && el("div", null, `with ${amount(100 * figure.failed, "%")} of requests failed`),
     verdict && [el("div", { class: verdict.kind }, verdict.text), el("small", null, verdict.estimate.replace(", ", ",\u00a0"))],
+    verdict?.effects?.length > 0 && el("details", null, el("summary", null, plural(verdict.effects.length, "block")),
+      el("ul", null, verdict.effects.map(([block, low, mid, high]) => el("li", null, `${block}: `, blockText(low, mid, high))))),
     verdict?.notes.length > 0 && el("details", null, el("summary", null, plural(verdict.notes.length, "note")),
       el("ul", null, verdict.notes.map((note) => el("li", null, note)))));
+}
+
+/** A block's ratio as measured, and as far as findings and lost trials allow. */
+function blockText(low, mid, high) {
+  const digits = (value) => value === null ? "–" : value.toPrecision(3);
+  return `${digits(mid)}×${low === mid && high === mid ? "" : ` (${digits(low)} to ${digits(high)})`}`;
 }
 
 function compareView(s) {

@@ -118,9 +118,9 @@ def _ratio(verdict: Verdict) -> Entry:
     span = (blocks.low, blocks.high) if verdict.by_every_block and blocks else None
     return {
         "ratio": _rounded(ends),
-        "level": verdict.confidence,
+        "level": None if verdict.confidence is None else float(f"{1 - verdict.confidence:.5g}"),
         "every_block": _rounded(span) if span else None,
-        "at_least": verdict.is_at_least,
+        "open": [verdict.open_low, verdict.open_high],
         "effects": [[each.block, *_rounded((each.low, each.mid, each.high))] for each in verdict.effects],
     }
 

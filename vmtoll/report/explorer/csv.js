@@ -29,14 +29,17 @@ const FIXED = ["run", "started_at", "server", "workload", "tool", "load", "envir
 
 const fixedCells = (run, row) => FIXED.map((name) => ({ run: run.id, started_at: run.started_at }[name] ?? row[name]));
 
-/** One line per row and metric: the figure, its unit and tool, and the verdict with its interval. */
+/** One line per row and metric: the figure, its unit and tool, and the verdict with its interval and the blocks behind
+    it, each as number:low:mid:high. */
 function csvOfRows(pairs) {
   const lines = pairs.flatMap(([run, row]) => Object.keys(site.metrics)
     .filter((name) => row.figures[name] || row.verdicts[name])
     .map((name) => {
       const [figure, verdict] = [row.figures[name], row.verdicts[name]];
       return [...fixedCells(run, row), name, site.metrics[name].unit, figure?.median, figure?.source, verdict?.kind,
-        ...(verdict?.ratio ?? [null, null, null]), verdict?.bound, warnings(run).join("; ")];
+        ...(verdict?.ratio ?? [null, null, null]), ...(verdict?.open ?? [null, null]), verdict?.level,
+        verdict?.effects?.map((block) => block.map((value) => value ?? "").join(":")).join(" "), warnings(run).join("; ")];
     }));
-  return [[...FIXED, "metric", "unit", "median", "figure_tool", "verdict", "ratio", "ratio_low", "ratio_high", "bound", "warnings"], ...lines];
+  return [[...FIXED, "metric", "unit", "median", "figure_tool", "verdict", "ratio", "ratio_low", "ratio_high", "open_low", "open_high",
+    "level", "blocks", "warnings"], ...lines];
 }

@@ -37,8 +37,14 @@ function ticks(low, high) {
 
 const ends = (ratios) => [Math.min(0.9, ...ratios) / 1.05, Math.max(1.1, ...ratios) * 1.05];
 
-const ratioText = ([ratio, low, high]) => low === null || high === null ? `${ratio.toPrecision(3)}×, no interval`
-  : `${ratio.toPrecision(3)}× [${low.toPrecision(3)}, ${high.toPrecision(3)}]`;
+/** A ratio with its interval, or with the range of its blocks; `<` and `>` where an end is open. */
+function ratioText([ratio, low, high], { open = [false, false], every_block = null } = {}) {
+  const [least, most] = every_block ?? [low, high];
+  const text = `${ratio.toPrecision(3)}×`;
+  if (least === null || most === null) return `${text}, no interval`;
+  const range = `${open[0] ? "<" : ""}${least.toPrecision(3)} to ${open[1] ? ">" : ""}${most.toPrecision(3)}`;
+  return every_block ? `${text}, blocks from ${range}` : `${text} (${range})`;
+}
 
 const machineOf = (row) => `${row.cpu} · ${site.hardware[row.hardware]}${row.accelerator === "tcg" ? " · guest emulated" : ""}`;
 
@@ -81,9 +87,9 @@ function picture(s) {
     return [heading, pictureLine(line, points, at)];
   });
   return el("figure", { class: "picture", "data-metric": name },
-    el("figcaption", null, el("b", null, "What virtualization cost"), ` · ${PICTURE[name]}. Dot and bar: the newest run and its 95% interval; small dots: earlier runs. Left of 1: the guest has less.`),
+    el("figcaption", null, el("b", null, "What virtualization cost"), ` · ${PICTURE[name]}. Dot and bar: the newest run and the interval that decided; small dots: earlier runs. Left of 1: the guest has less.`),
     el("p", { class: "links" }, links),
-    el("div", { class: "line axis" }, el("span", null), axis(low, high, at), el("span", null, "ratio [95% interval]")),
+    el("div", { class: "line axis" }, el("span", null), axis(low, high, at), el("span", null, "ratio (interval)")),
     rows,
     shown.length < all.length && el("p", null, `The first ${shown.length}. `, el("a", { href: address({ lines: "all" }) }, `Show all ${all.length} lines`)),
     missing);
@@ -99,19 +105,17 @@ function pictureLine(line, points, at) {
   const [[run, row, verdict], ...earlier] = points.slice(0, DOTS);
   const [ratio, low, high] = verdict.ratio;
   const y = 14;
-  const title = `${line}: ${ratioText(verdict.ratio)} in ${run.id}`;
+  const title = `${line}: ${ratioText(verdict.ratio, verdict)} in ${run.id}`;
   const plot = draw("svg", { class: "plot", height: 28, role: "img", "aria-label": title },
     draw("title", null, title),
     draw("line", { class: "unit", x1: `${clamp(at(1))}%`, x2: `${clamp(at(1))}%`, y1: 0, y2: 28 }),
     earlier.map(([, , v]) => draw("circle", { class: `earlier`, cx: `${clamp(at(v.ratio[0]))}%`, cy: y, r: 2 })),
     low !== null && high !== null && draw("line", { class: `bar ${verdict.kind}`, x1: `${clamp(at(Math.max(low, 1e-6)))}%`, x2: `${clamp(at(high))}%`, y1: y, y2: y }),
     draw("circle", { class: `dot ${verdict.kind}`, cx: `${clamp(at(ratio))}%`, cy: y, r: 5 }));
-  // The bound is that of the effect: a guest that loses at least 96% has a ratio of at most 0.04.
-  const bound = verdict.bound ? ((verdict.bound === "at-least") === (ratio > 1) ? "≥ " : "≤ ") : "";
   const more = el("small", null, ` ${row.workload}${earlier.length ? `, ${plural(points.length, "run")}` : ""}`);
   return el("div", { class: "line" },
     el("a", { href: address({ view: "history", id: row.id, m: metricOf(row, verdict), lines: "" }) }, line, more),
-    plot, el("span", null, bound + ratioText(verdict.ratio), warnings(run).length > 0 && el("span", { class: "mark", title: warnings(run).join("; ") }, " ⚠")));
+    plot, el("span", null, ratioText(verdict.ratio, verdict), warnings(run).length > 0 && el("span", { class: "mark", title: warnings(run).join("; ") }, " ⚠")));
 }
 
 const metricOf = (row, verdict) => Object.keys(row.verdicts).find((name) => row.verdicts[name] === verdict);
