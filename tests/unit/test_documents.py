@@ -25,7 +25,7 @@ from vmtoll.paths import PROJECT
 from vmtoll.preflight.checks import inventory as check
 from vmtoll.preflight.lab import Lab
 from vmtoll.report.terminal import rows_of, summary
-from vmtoll.report.words import GLOSSARY, USUAL_MARGIN, percent
+from vmtoll.report.words import GLOSSARY, MARGIN, percent
 from vmtoll.runner import gates
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.inventory import load_inventory
@@ -240,13 +240,13 @@ def _glossary() -> str:
     """Each term by its heading, with the anchor that it has on every page of a run."""
     terms = sorted(GLOSSARY.items(), key=lambda term: term[1][0].casefold())
     rows = [f'| <a id="term-{name}"></a>{heading} | {meaning} |' for name, (heading, meaning) in terms]
-    return "\n".join(["| term | meaning |", "|---|---|", *rows]).replace("{margin}", percent(USUAL_MARGIN))
+    return "\n".join(["| term | meaning |", "|---|---|", *rows]).replace("{margin}", percent(MARGIN))
 
 
 _TICKS = {1.0: "1 s", 1e-2: "10 ms", 1e-3: "1 ms", 1e-6: "1 µs", 1e-9: "1 ns"}
 # When a gate fires, with the limits of vmtoll/runner/gates.py.
 _FIRES: Mapping[Code, str] = {
-    Code.CLIENT_SATURATED: f"the tool used more than {gates.CLIENT_SHARE:.0%} of the CPU time that its threads could "
+    Code.CLIENT_SATURATED: f"the tool used more than {gates.BUSY:.0%} of the CPU time that its threads could "
     "have had (no gate for a single user). `ramp`: a request found no free descriptor or port",
     Code.CLIENT_STARVED: f"background processes used more than {gates.CLIENT_BACKGROUND_PCT:g}% of the client's CPUs "
     f"and more than {gates.AT_REST_S * 1e3:g} ms, and less than {gates.CLIENT_IDLE_PCT:g}% was idle",
@@ -270,7 +270,7 @@ _FIRES: Mapping[Code, str] = {
     Code.HOST_BACKGROUND_CPU: "the same of the host's CPUs that the machine under test runs on",
     Code.FREQUENCY_SPREAD: f"the slowest second is more than {gates.SPREAD_PCT:g}% below the fastest",
     Code.CLOCK_SOURCE: "another clock source than at the run's beginning",
-    Code.CLOCK_STEPPED: f"the clock moved by more than {gates.STEP_S * 1e3:g} ms against the monotonic one",
+    Code.CLOCK_STEPPED: f"the clock moved by more than {gates.CLOCK_STEP_S * 1e3:g} ms against the monotonic one",
     Code.WARMUP_DRIFT: f"the first third was more than {gates.SLOWER_PCT:g}% slower than the rest",
     Code.NOT_COLD: f"less than {gates.COLD_SHARE:.0%} of the served bytes was read from the disk",
     Code.STALLED: f"no response for {gates.STALL_S:g} s, or for the time of {gates.STALL_RESPONSES} responses where "

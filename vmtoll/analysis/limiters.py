@@ -1,12 +1,44 @@
-"""Limiter of each side of a row: that of most of its trials."""
+"""What kept a trial from answering more requests, from its findings and its figures; and each side of a row."""
 
 from collections import Counter
 from collections.abc import Iterable
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.finding import Role
-from vmtoll.model.limiter import Limiter, limiter_of
-from vmtoll.model.trial import Arm, TrialRecord
+from vmtoll.model.finding import Code, Role
+from vmtoll.model.limiter import Limiter
+from vmtoll.model.trial import METAL, Arm, TrialRecord
+from vmtoll.statistics.thresholds import BUSY, RATE_REACHED
+
+_CLIENT = frozenset({Code.CLIENT_SATURATED, Code.CLIENT_STARVED, Code.RATE_NOT_REACHED})
+
+
+def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None = None) -> Limiter | None:
+    """The first that applies; None where the figures do not say. `cores`: those that the server can fill, by its
+    machine and its workers; by the record where nobody knows.
+
+    The figures of the host and of the link are those of the primary measurement.
+    """
+    measured, codes = record.measurement(role), record.limits(role)
+    if measured is None or not measured.duration_s:
+        return None
+    by_client = Limiter.CLIENT_CPU if codes & _CLIENT else Limiter.LINK if Code.LINK_BOUND in codes else None
+    offered, answered = record.offered.offered_rps, measured.throughput_rps
+    if by_client or not (record.scenario.load.is_open and offered and answered is not None):
+        return by_client or _by_figures(record, role, cores)
+    return Limiter.NOTHING if answered >= RATE_REACHED * offered else _by_figures(record, role, cores)
+
+
+def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter | None:
+    measured, cpus = record.measurement(role), cores or record.resources.server_cores
+    if measured is None or not measured.duration_s or not cpus or (spent_s := measured.server_cpu_s) is None:
+        return None
+    on_host = measured.host_cpu_s if record.arm.environment != METAL else None
+    if spent_s >= BUSY * cpus * measured.duration_s:
+        return Limiter.SERVER_CPU
+    if on_host is not None and on_host / measured.duration_s >= BUSY * cpus:
+        return Limiter.HOST_CPU
+    turned_away = record.limits(role) & {Code.LISTEN_DROPS, Code.PORTS_EXHAUSTED}
+    return Limiter.CONNECTIONS if turned_away or not record.scenario.load.is_open else None
 
 
 def limiter(run: Run, trials: Iterable[TrialRecord], role: Role = Role.PRIMARY) -> Limiter | None:

@@ -31,10 +31,9 @@ from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import Because, Cause, Doubt, Estimate, Kind, SideCounts, Verdict
 from vmtoll.statistics.series import Series
 from vmtoll.statistics.student import Interval, Mean, half_width, mean_of
-from vmtoll.statistics.thresholds import MIN_TEST_BEDS
+from vmtoll.statistics.thresholds import MARGIN, MIN_TEST_BEDS
 
 MEMORY_MB = 1000
-MARGIN = 0.02
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,7 @@ from vmtoll.capacity.resources import ErlangBound, Usage
 from vmtoll.model.finding import Code
 from vmtoll.model.trial import ClientPlace
 from vmtoll.model.workload import SearchWorkload
-from vmtoll.statistics.thresholds import MIN_EQUIVALENT_BLOCKS
-
-BUSY = 0.85  # of a resource: above it the queue for it, not chance, makes the tail
+from vmtoll.statistics.thresholds import BUSY, MIN_EQUIVALENT_BLOCKS
 
 
 class Binds(StrEnum):

@@ -17,9 +17,9 @@ from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import THROUGHPUT
 from vmtoll.model.trial import METAL, Accelerator, TrialRecord
 from vmtoll.statistics.student import Interval, half_width
+from vmtoll.statistics.thresholds import MIN_BLOCKS
 
 MIN_LEVELS = 6  # three parameters, and as many levels again to contradict them
-MIN_BLOCKS = 3
 
 Floats = npt.NDArray[np.float64]
 

@@ -52,22 +52,24 @@ from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.transport import CIPHER, PROTOCOL, Transport
 from vmtoll.model.trial import Counts, Measurement
 from vmtoll.runner.interference import BackgroundCpu
+from vmtoll.statistics.thresholds import (
+    BACKGROUND_PCT,
+    BUSY,
+    CLOCK_STEP_S,
+    COLD_SHARE,
+    RATE_REACHED,
+    STEAL_PCT,
+)
 
-CLIENT_SHARE = 0.85
 LINK_PCT = 90.0
 LITTLE_OFF = 0.05
 # What a tool does between an answer and its user's next request: h2load took 2 to 2.5 µs; others were not measured.
 # It makes a difference between two servers or machines look smaller, hence a limit to what it explains.
 OWN_WORK_S = 4e-6
 OWN_WORK_OFF = 0.1
-STEAL_PCT = 0.5
-# Headers are served, not read; what is read ahead makes more than up for them.
-COLD_SHARE = 0.95
-RATE_REACHED = 0.98
 LATE_SHARE = 0.1
 SPREAD_S = 0.050
 SPREAD_SHARE = 0.02
-BACKGROUND_PCT = 1.0
 # The kernel tells how long a CPU was idle, and what was stolen from it, in ticks of 10 ms; what one of them explains is
 # no finding. What a process used it tells in nanoseconds. The daemons of a machine at rest use some ms in any load; of
 # one of 0.6 s, AT_REST_S leaves 3% in sight (18 ms).
@@ -77,7 +79,6 @@ CLIENT_BACKGROUND_PCT = 2.0
 CLIENT_IDLE_PCT = 15.0
 RETRANSMITTED_PCT = 0.1
 PORTS_PCT = 90.0
-STEP_S = 0.010
 SPREAD_PCT = 5.0
 SLOWER_PCT = 10.0
 STALL_S = 0.25
@@ -109,9 +110,9 @@ def client_saturated(
     `in_flight`: requests that a closed loop has under way. One alone is no limit: nothing waits for the client but the
     client itself, so its CPU time per request, which the measurement has, is all that the figure contains of it.
     """
-    if share is None or share <= CLIENT_SHARE or in_flight == 1:
+    if share is None or share <= BUSY or in_flight == 1:
         return []
-    return [Finding(Code.CLIENT_SATURATED, share, CLIENT_SHARE, role, tool, machine, neighbour_tool)]
+    return [Finding(Code.CLIENT_SATURATED, share, BUSY, role, tool, machine, neighbour_tool)]
 
 
 def unsent(requests: int, planned: int, tool: str) -> list[Finding]:
@@ -253,9 +254,9 @@ def ports_exhausted(used: int, available: int, tool: str, machine: str) -> list[
 
 def clock_stepped(step_s: float, tool: str, machine: str) -> list[Finding]:
     """The wall clock moved against the monotonic one."""
-    if abs(step_s) <= STEP_S:
+    if abs(step_s) <= CLOCK_STEP_S:
         return []
-    return [Finding(Code.CLOCK_STEPPED, step_s, STEP_S, tool=tool, machine=machine)]
+    return [Finding(Code.CLOCK_STEPPED, step_s, CLOCK_STEP_S, tool=tool, machine=machine)]
 
 
 def clock_source(first: str, now: str, tool: str, machine: str) -> list[Finding]:

@@ -30,4 +30,7 @@ NATURAL_FACTOR = 2.0
 STEAL_PCT = 0.5
 BACKGROUND_PCT = 1.0
 CLOCK_STEP_S = 0.010
-COLD_SHARE = 0.95  # of what was served, read from the disk
+COLD_SHARE = 0.95  # of what was served, read from the disk; headers are not, but what is read ahead makes up for them
+
+BUSY = 0.85  # of CPU time: above it a client no longer keeps its pace, and a server is what limits a load
+RATE_REACHED = 0.98  # of the offered rate

@@ -139,7 +139,7 @@ def test_own_shares_are_measured_in_each_block_for_each_arm(
 def test_a_capacity_that_the_client_limited_is_refused(
     measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vmtoll.runner.gates.CLIENT_SHARE", 0.01)
+    monkeypatch.setattr("vmtoll.runner.gates.BUSY", 0.01)
     folder, records = measured(**SHARES)
     assert len(capacities_of(folder)) == 3, "five trials could not have given three good ones any more"
     for record in records:

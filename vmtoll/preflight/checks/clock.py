@@ -6,7 +6,7 @@ from vmtoll.model.errors import HostLostError
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok, warn
 from vmtoll.runner.clients import Offset, clock_offset
-from vmtoll.runner.gates import STEP_S
+from vmtoll.statistics.thresholds import CLOCK_STEP_S
 
 ORDER = 50
 # The series of a trial are by the second. An emulated guest begins up to a second behind: its hardware clock tells
@@ -41,4 +41,4 @@ def judge(name: str, first: str, ahead_s: float, error_s: float) -> CheckResult:
     advice = "Let chrony or systemd-timesyncd set the clocks of all machines."
     if sure_s > _WORTHLESS_S:
         return fail(name, observation, advice)
-    return warn(name, observation, advice) if sure_s > STEP_S else ok(name, observation)
+    return warn(name, observation, advice) if sure_s > CLOCK_STEP_S else ok(name, observation)

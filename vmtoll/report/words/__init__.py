@@ -12,7 +12,7 @@ from vmtoll.report.words.claims import (
 )  # fmt: skip
 from vmtoll.report.words.findings import INFLUENCES, finding_text
 from vmtoll.report.words.glossary import (
-    CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS, USUAL_MARGIN,
+    CAMPAIGN_TERMS, DISCLOSURE_TERMS, EXPLORER_TERMS, GLOSSARY, REPLICATION_TERMS, REPORT_TERMS,
 )  # fmt: skip
 from vmtoll.report.words.headline import SENTENCE_LIMIT, explanations, headline, is_vague, sentence
 from vmtoll.report.words.remarks import MOST_REMARKS, remarks
@@ -27,3 +27,4 @@ from vmtoll.report.words.verdicts import (
     notes_text, percentile_text, step_parts, step_text, trials_text, undecided_text, verdict_parts, verdict_text,
     word_text,
 )  # fmt: skip
+from vmtoll.statistics.thresholds import MARGIN

@@ -216,7 +216,6 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "machine reports most items, the inventory states the others.",
     ),
 }
-USUAL_MARGIN = 0.02
 _REPORT_ALONE = ("overhead", "cost-ratio", "boot", "limited", "availability")
 _SHARED = (
     "block", "interval", "equivalent", "undecided", "not-judged", "aa-arm", "noise-floor", "every-block", "bound",

@@ -25,7 +25,7 @@ from vmtoll.model.verdict import (
     Verdict,
 )
 from vmtoll.report.words.terms import LIMITERS, METRIC_LABELS, number, percent, plural
-from vmtoll.statistics.thresholds import ALPHA, MARGIN, MIN_BLOCKS
+from vmtoll.statistics.thresholds import ALPHA, MARGIN, MIN_BLOCKS, RATE_REACHED
 
 KINDS = {
     Kind.SLOWER: "slower",
@@ -35,7 +35,6 @@ KINDS = {
     Kind.NOT_JUDGED: "not judged",
 }
 GUEST = "the guest"
-REACHED = 0.98  # of the offered rate; as the gate `rate-not-reached` has it
 _TIMES = 2.0  # from here on a difference is a factor, below a percentage
 _LEAST_SHOWN, _MOST_SHOWN, _TENTH = 0.001, 10_000, 0.1  # of a ratio in a column
 _SHOWN_DOUBTS = 3
@@ -450,7 +449,7 @@ def _attained(note: Note, compared: str, baseline: str) -> str:
         attained = note.values.get(f"{side}_attained")
         if attained is None:
             short.append(f"{name} has no valid trial")
-        elif attained < REACHED:
+        elif attained < RATE_REACHED:
             short.append(f"{name} answered {percent(attained)} of {note.values[f'{side}_offered']:,.0f}/s")
     return " and ".join(short) or "both sides answered the offered rate"
 

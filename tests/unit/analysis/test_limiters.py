@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.synthetic_run import Row, Truth, closed, make_run, rate, record_of
+from vmtoll.analysis.limiters import limiter_of
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.limiter import Limiter, limiter_of
+from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import Load
 from vmtoll.model.trial import Accelerator, Arm, TrialRecord
 from vmtoll.report import words
