@@ -18,7 +18,6 @@ from vmtoll.analysis.sets import (
     LOST,
     NONE,
     NOT_COMPARABLE,
-    OPEN_ENDED,
     Disturbance,
     Nature,
     Possible,
@@ -355,7 +354,7 @@ class Pairs:
         """The blocks in which the client or the link leaves an end of either side open."""
         return frozenset(
             block for side in self.sides for block, found in side.by_block.items()
-            if any(OPEN_ENDED & p.widths.keys() and max(max(w) for w in p.widths.values()) == math.inf for p in found)
+            if any(possible.is_limited for possible in found)
         )  # fmt: skip
 
     def widths(self) -> tuple[dict[Code | Cause, float], dict[Code | Cause, float]]:

@@ -11,7 +11,7 @@ from statistics import median
 
 from vmtoll.analysis.pairs import Measure, Side, TrialOutcome, sides_of
 from vmtoll.analysis.run import Run, by_block
-from vmtoll.analysis.sets import OPEN_ENDED, Nature, Possible, Quantity
+from vmtoll.analysis.sets import Nature, Possible, Quantity
 from vmtoll.model.columns import CROSSCHECK, flat
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role, Validity
@@ -161,7 +161,7 @@ def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
         tuple(side.limited),
         frozenset(code for t in side.limited for code in side.measure.limits & t.limits(side.measure.role)),
         frozenset(
-            o.trial.block for o in outcomes if o.possible and OPEN_ENDED & o.possible.widths.keys()
+            o.trial.block for o in outcomes if o.possible and o.possible.is_limited
         ),
     )  # fmt: skip
 

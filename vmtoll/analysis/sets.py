@@ -98,6 +98,11 @@ class Possible:
     bare: float | None = None
 
     @property
+    def is_limited(self) -> bool:
+        """The client or the link, not the server, set the figure."""
+        return bool(OPEN_ENDED & self.widths.keys())
+
+    @property
     def without_client(self) -> "Possible":
         """The same without the client's own CPU time; as it is where that is not known."""
         scale = self.bare / self.value if self.bare and self.value else 1.0
@@ -189,11 +194,24 @@ def cores(trial: TrialRecord) -> float:
     return (trial.resources.server_cores or 1) * max(trial.guests, 1)
 
 
+def _most_by_cpu(trial: TrialRecord, measured: Measurement) -> float:
+    """By which factor a server could have answered more, had nothing else set the pace. By the utilization law its
+    cores carry 1 ÷ busy times as much at the same CPU time a request, busy being the share that it used of them
+    (Denning and Buzen, "The operational analysis of queueing network models", 1978). That time falls with the rate, by
+    its 0.17th power at most between 2% and 96% busy (the experiment tails, nginx and lighttz); the square root of the
+    rate is allowed for. Infinite where the CPU time is not known.
+    """
+    return math.pow(_inverse(min(_busy(trial, measured), 1.0)), 1.5)
+
+
 def load_of(trial: TrialRecord, measured: Measurement) -> float:
-    """The share of its cores that the server used, at most 0.9; by its CPU per request where the sum was not kept."""
-    busy = (measured.server_cpu_user_s or 0.0) + (measured.server_cpu_system_s or 0.0)
-    busy = busy or (measured.server_cpu_us_per_request or 0.0) * (measured.transactions or 0) / 1e6
-    return min(_MOST_LOAD, busy / (measured.duration_s * cores(trial))) if measured.duration_s else 0.0
+    """The share of its cores that the server used, at most 0.9, so that queues stay finite."""
+    return min(_MOST_LOAD, _busy(trial, measured))
+
+
+def _busy(trial: TrialRecord, measured: Measurement) -> float:
+    """The share of its cores that the server used; 0 where that is not known."""
+    return (measured.server_cpu_s or 0.0) / (measured.duration_s * cores(trial)) if measured.duration_s else 0.0
 
 
 def possible(
@@ -413,7 +431,7 @@ def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, qua
     cpu: Slack | None = None
     match code:
         case _ if code in OPEN_ENDED:
-            rate, percentile = Slack(code, high=math.inf), Slack(code, low=0.0)
+            rate, percentile = Slack(code, high=_most_by_cpu(trial, measured)), Slack(code, low=0.0)
             mean = percentile
         case Code.LITTLES_LAW if 0 < amount < limit:
             rate = Slack(code, high=limit / amount)

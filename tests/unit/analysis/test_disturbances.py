@@ -113,7 +113,9 @@ def saturated(rng: np.random.Generator, record: TrialRecord) -> TrialRecord:
 
     def change(measured: Measurement) -> Measurement:
         if measured.throughput_rps is not None:
-            return replace(measured, throughput_rps=0.6 * measured.throughput_rps)
+            fewer = int(0.6 * (measured.transactions or 0))
+            rate = 0.6 * measured.throughput_rps
+            return replace(measured, throughput_rps=rate, transactions=fewer, requests=fewer)
         return replace(measured, response_time_p99_us=1.5 * (measured.response_time_p99_us or 0))
 
     return _figures(record, change, Finding(Code.CLIENT_SATURATED, 0.9, 0.85, Role.PRIMARY))
