@@ -104,7 +104,8 @@ def _undeclared(run: Run) -> Iterator[str]:
 def _few_blocks(rows: Sequence[Row]) -> Iterator[str]:
     blocks = [v.blocks for _, v in rows if v.is_decided and any(n.code is NoteCode.FEW_BLOCKS for n in v.notes)]
     if blocks:
-        yield f"verdicts of {plural(min(blocks), 'block')} assume that the machines' state changes in between"
+        who = "verdicts rest" if len(blocks) == len(rows) else f"{len(blocks)} of {len(rows)} verdicts rest"
+        yield f"{who} on {plural(min(blocks), 'block')}: they assume that states change in between"
 
 
 def _rates(rows: Sequence[Row]) -> Iterator[str]:
