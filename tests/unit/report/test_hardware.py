@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.committed_run import OLDER
+from tests.support.committed_run import DEMO
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
@@ -110,9 +111,24 @@ def test_the_tables_have_it(tmp_path: Path) -> None:
     assert {row["hardware"] for row in run.frame.to_dict("records")} == {"nested"}
 
 
+def _older(folder: Path) -> Path:
+    """The demo's run as an earlier version recorded it."""
+    folder.mkdir()
+    manifest = json.loads((DEMO / "run.json").read_text())
+    hosts: dict[str, Any] = json.loads((DEMO / "hosts.json").read_text())
+    records = [json.loads(line) for line in (DEMO / "trials.jsonl").read_text().splitlines()]
+    for document in (manifest, *hosts.values(), *records):
+        for key in ("hardware", "hypervisor"):
+            document.pop(key, None)
+    (folder / "run.json").write_text(json.dumps(manifest))
+    (folder / "hosts.json").write_text(json.dumps(hosts))
+    (folder / "trials.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
 def test_only_the_recorded_hardware_counts_for_an_older_run(tmp_path: Path) -> None:
     """It has neither `hardware` nor `hypervisor`; its host said that it is a virtual machine."""
-    run = load_run(OLDER)
+    run = load_run(_older(tmp_path / "older"))
     assert run.manifest.hardware == {}
     assert (run.hardware(BASELINE), run.hardware(GUEST)) == (Hardware.NESTED, Hardware.NESTED)
     assert {record.hardware for record in run.records} == {Hardware.UNKNOWN}
