@@ -138,8 +138,8 @@ class Decision:
 def decide(seen: Ratio, published: float, within_pct: float | None, margin: float) -> Decision:
     """A ratio against the published one; `margin` a fraction below which a difference is none.
 
-    Direction: confirmed when the whole interval lies on the published side of 1; refuted when it lies on the other,
-    or within the margin where the published one does not. Equality: confirmed when the whole interval lies within
+    Direction: confirmed when the whole interval lies on the published side of 1; refuted when it lies on the other, or
+    when it allows no difference as large as the margin or, where that is less, half of the published one. Equality: confirmed when the whole interval lies within
     ±`within_pct`, refuted when it lies outside.
     """
     if seen.estimate.low is None:
@@ -156,13 +156,11 @@ def decide(seen: Ratio, published: float, within_pct: float | None, margin: floa
 
 def _direction(seen: Ratio, published: float, margin: float) -> tuple[float, Region, Region]:
     """The limit by which a direction is judged, the interval's location, and the location claimed."""
-    limit, location = 1.0, seen.region(1.0)
-    different = abs(math.log(published)) > math.log1p(margin)
-    if location is Region.ACROSS and different:
-        location = Region.WITHIN if seen.region(1 + margin) is Region.WITHIN else location
-    if location is Region.WITHIN:
-        limit = 1 + margin
-    return limit, location, Region.ABOVE if published > 1 else Region.BELOW
+    claimed = Region.ABOVE if published > 1 else Region.BELOW
+    none = math.exp(min(math.log1p(margin), abs(math.log(published)) / 2))
+    if seen.region(1.0) is Region.ACROSS and seen.region(none) is Region.WITHIN:
+        return none, Region.WITHIN, claimed
+    return 1.0, seen.region(1.0), claimed
 
 
 def _few_blocks(blocks: int) -> Reason:

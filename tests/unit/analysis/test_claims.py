@@ -446,3 +446,6 @@ def test_a_published_tie_is_not_refuted_by_a_tie() -> None:
     seen = Ratio(Estimate(1.0, 0.99, 1.01), 6)
     assert decide(seen, 14719 / 14701, None, 0.02).outcome is INCONCLUSIVE
     assert decide(seen, 1.5, None, 0.02).outcome is REFUTED
+    closer = Ratio(Estimate(1.0, 0.998, 1.002), 6)
+    assert decide(closer, 98.57 / 100, None, 0.02).outcome is REFUTED, "not half of it"
+    assert decide(closer, 100.1 / 100, None, 0.02).outcome is INCONCLUSIVE
