@@ -39,12 +39,18 @@ def network() -> dict[str, int]:
 
 
 def ports(address: str, port: int) -> Ports:
-    """Local ports in use or in TIME_WAIT toward one IPv4 address and port, and how many there are to use."""
+    """Local ports in use or in TIME_WAIT toward one IPv4 address and port, and how many there are to use. Ports in
+    TIME_WAIT do not count where the kernel takes them again.
+    """
+    waiting = {"06"} if read("/proc/sys/net/ipv4/tcp_tw_reuse").strip() == "1" else set()
     low, high = (int(n) for n in read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
     number = socket.inet_aton(socket.gethostbyname(address))
     remote = f"{int.from_bytes(number, sys.byteorder):08X}:{port:04X}"
     lines = [line.split() for line in read("/proc/net/tcp").splitlines()[1:]]
-    used = sum(words[2] == remote and low <= int(words[1].partition(":")[2], 16) <= high for words in lines)
+    used = sum(
+        words[2] == remote and words[3] not in waiting and low <= int(words[1].partition(":")[2], 16) <= high
+        for words in lines
+    )
     return {"used": used, "available": high - low + 1}
 
 

@@ -139,8 +139,8 @@ def decide(seen: Ratio, published: float, within_pct: float | None, margin: floa
     """A ratio against the published one; `margin` a fraction below which a difference is none.
 
     Direction: confirmed when the whole interval lies on the published side of 1; refuted when it lies on the other, or
-    when it allows no difference as large as the margin or, where that is less, half of the published one. Equality: confirmed when the whole interval lies within
-    ±`within_pct`, refuted when it lies outside.
+    when it allows no difference as large as the margin or, where that is less, half of the published one. Equality:
+    confirmed when the whole interval lies within ±`within_pct`, refuted when it lies outside.
     """
     if seen.estimate.low is None:
         return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(seen.blocks))
