@@ -8,6 +8,10 @@ from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role
 from vmtoll.model.load import Load
 from vmtoll.model.trial import METAL, Measurement, TrialRecord
 
+# A request that was given up took CPU as well: where fewer than this share were answered, the CPU time of an answer
+# says nothing. A ramp gives up what does not come within its deadline.
+ANSWERED = 0.9
+
 
 class Loop(StrEnum):
     """CLOSED: the server sets the rate, because users wait. OPEN: requests are sent at a rate, whatever it does."""
@@ -27,8 +31,8 @@ class Metric:
 
     `loops`: the loops under which the figure says something about the server. `limits`: findings of the measurement
     that holds the figure which say that the client or the link set it; none where their pace does not matter.
-    `percentile`: a fraction, of a percentile. `is_primary`: what its kind of loop is measured for; half of the 5% of a
-    page's errors are kept for such metrics.
+    `percentile`: a fraction, of a percentile. `is_per_answer`: an amount divided by the answers. `is_primary`: what its
+    kind of loop is measured for; half of the 5% of a page's errors are kept for such metrics.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Metric:
     limits: frozenset[Code] = frozenset()
     percentile: float | None = None
     is_primary: bool = False
+    is_per_answer: bool = False
 
     def value(self, record: TrialRecord, role: Role) -> float | None:
         """The figure of a trial's measurement of this role; None where it has none."""
@@ -47,7 +52,9 @@ class Metric:
         return None if measured is None else self.of(measured, guest=record.arm.environment != METAL)
 
     def of(self, measured: Measurement, *, guest: bool) -> float | None:
-        """The figure of one measurement."""
+        """The figure of one measurement; None where it has none."""
+        if self.is_per_answer and (measured.transactions or 0) < ANSWERED * (measured.requests or 0):
+            return None
         value: float | None = getattr(measured, self.guest_field if guest and self.guest_field else self.field)
         return value
 
@@ -64,9 +71,10 @@ TAIL = Metric(
 LATENCY_P99 = Metric(
     "latency_p99", "µs", False, (Loop.CLOSED,), "service_time_p99_us", limits=PACE_LIMITS, percentile=0.99
 )
-CPU = Metric("cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request")
+CPU = Metric("cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", is_per_answer=True)
 HOST_CPU = Metric(
     "host_cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", "host_cpu_us_per_request",
+    is_per_answer=True,
 )  # fmt: skip
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (THROUGHPUT, TAIL, LATENCY_P99, CPU, HOST_CPU)}
