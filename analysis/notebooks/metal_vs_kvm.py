@@ -81,19 +81,20 @@ judged = pd.DataFrame(verdict_rows(analysis))
 effects = pd.DataFrame(effect_rows(analysis))
 row = ["server", "workload", "load_value", "load_guests", "neighbour_value", "baseline", "compared", "step", "metric"]
 for rows in (judged, effects):
-    rows[row] = rows[row].fillna("").astype(str)
-    rows.drop(columns=[name for name in row if not any(rows[name])], inplace=True)
-effects["ratio"] = [
-    f"{mid:.3g} ({low:.3g} to {high:.3g})" for low, mid, high in effects[["low", "mid", "high"]].to_numpy()
-]
-table(effects.pivot(index=[name for name in row if name in effects], columns="block", values="ratio").reset_index())
+    if len(rows):
+        rows[row] = rows[row].fillna("").astype(str)
+        rows.drop(columns=[name for name in row if not any(rows[name])], inplace=True)
+shown = pd.DataFrame()
+if len(effects):
+    ends = effects[["low", "mid", "high"]].astype(float).to_numpy()
+    effects["ratio"] = [f"{mid:.3g} ({low:.3g} to {high:.3g})" for low, mid, high in ends]
+    key = [name for name in row if name in effects]
+    shown = effects.pivot(index=key, columns="block", values="ratio").reset_index()
+table(shown)
 
 # %%
-table(
-    judged[
-        [*(name for name in row if name in judged), "kind", "ratio", "low", "high", "level", "blocks", "correlation"]
-    ]
-)
+last = ["kind", "ratio", "low", "high", "level", "blocks", "correlation"]
+table(judged[[*(name for name in row if name in judged), *last]] if len(judged) else judged)
 
 # %%
 charts(run, analysis, ["overhead", "throughput", "slopes", "cpu", "memory"])

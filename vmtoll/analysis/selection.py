@@ -17,6 +17,7 @@ from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role, Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind
+from vmtoll.model.metric import is_answered
 from vmtoll.model.trial import Accelerator, TrialRecord
 from vmtoll.model.verdict import (
     ReasonCode,
@@ -134,15 +135,14 @@ def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
     side = Side(outcomes, side.measure)
     values = {outcome.trial.key: outcome.possible for outcome in outcomes if outcome.possible}
     figures = _by_block(side, metric, {key: found.value for key, found in values.items()})
-    least, most = (min(figures.values()), max(figures.values())) if figures else (0.0, 0.0)
-    if is_count:
-        least, most = -math.inf, math.inf
 
     def ends(found: Mapping[tuple[int, int], Possible]) -> Ends:
+        mids = _by_block(side, metric, {key: each.value for key, each in found.items()}).values()
+        least, most = (min(mids), max(mids)) if mids and not is_count else (-math.inf, math.inf)
         low, high = ({key: getattr(each, end) for key, each in found.items()} for end in ("low", "high"))
         if values and not is_count:  # a lost trial is twice as bad as the worst of its side
             lost = [o.trial.key for o in outcomes if not o.possible and o.lost]
-            measured = [each.value for each in values.values()]
+            measured = [each.value for each in found.values()]
             if side.measure.higher_is_better:
                 low |= dict.fromkeys(lost, min(measured) / NATURAL_FACTOR)
             else:
@@ -203,6 +203,9 @@ def column_of(metric: str) -> Figure:
     column = "goodput_rps" if metric in SWEEPS else metric
 
     def figure(trial: TrialRecord) -> float | None:
+        measured = trial.crosscheck if column.startswith(CROSSCHECK) else trial.primary
+        if column.endswith("cpu_us_per_request") and measured and not is_answered(measured):
+            return None
         row = flat(trial)
         value = row.get(CROSSCHECK + column) if metric.startswith("service_time_") else None
         value = row.get(column) if value is None else value

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.trial import Measurement, TrialRecord
 from vmtoll.model.verdict import Cause
-from vmtoll.statistics.thresholds import BACKGROUND_PCT, CLOCK_STEP_S, COLD_SHARE, STEAL_PCT
+from vmtoll.statistics.thresholds import BACKGROUND_PCT, CLOCK_STEP_S, COLD_SHARE, NATURAL_FACTOR, STEAL_PCT
 
 # The sides are not the same thing, or a clock is not what it was: no bound exists.
 NOT_COMPARABLE = frozenset(
@@ -31,6 +31,7 @@ LOST = frozenset({Code.TIMED_OUT, Code.SERVER_FAILED, Code.HOST_LOST, Code.TOOL_
 # The client or the link, not the server, set the figure.
 OPEN_ENDED = frozenset({Code.CLIENT_SATURATED, Code.PORTS_EXHAUSTED, Code.CLIENT_STARVED, Code.LINK_BOUND})
 _MOST_LOAD = 0.9
+_LOG_NATURAL = math.log(NATURAL_FACTOR)
 _RTO_S = 0.2  # the least time before TCP sends a segment again without having heard of later ones, of Linux
 TIMEOUTS = "timeouts"  # beside the codes: how often TCP waited that long
 _SEGMENT = 1448  # octets of a full one
@@ -99,8 +100,8 @@ class Possible:
 
     @property
     def is_limited(self) -> bool:
-        """The client or the link, not the server, set the figure."""
-        return bool(OPEN_ENDED & self.widths.keys())
+        """The client or the link, not the server, set the figure, and leave an end as far as the natural limit."""
+        return any(code in OPEN_ENDED and max(width) >= _LOG_NATURAL for code, width in self.widths.items())
 
     @property
     def without_client(self) -> "Possible":
@@ -198,10 +199,17 @@ def _most_by_cpu(trial: TrialRecord, measured: Measurement) -> float:
     """By which factor a server could have answered more, had nothing else set the pace. By the utilization law its
     cores carry 1 ÷ busy times as much at the same CPU time a request, busy being the share that it used of them
     (Denning and Buzen, "The operational analysis of queueing network models", 1978). That time falls with the rate, by
-    its 0.17th power at most between 2% and 96% busy (the experiment tails, nginx and lighttz); the square root of the
-    rate is allowed for. Infinite where the CPU time is not known.
+    its 0.17th power at most between 2% and 96% busy (the experiment tails, nginx and lighttz); the cube root of the
+    rate is allowed for, which makes it busy^(−1 ÷ (1 − 1/3)). Infinite where the CPU time or the cores are not known.
     """
-    return math.pow(_inverse(min(_busy(trial, measured), 1.0)), 1.5)
+    if trial.resources.server_cores is None:
+        return math.inf
+    return math.pow(_inverse(min(_busy(trial, measured), 1.0)), 1.5) * _given_up(measured)
+
+
+def _given_up(measured: Measurement) -> float:
+    """Requests for each answer: what was given up took its share of the CPU and of the link as well."""
+    return max(1.0, (measured.requests or 0) * _inverse(measured.transactions or 0)) if measured.requests else 1.0
 
 
 def load_of(trial: TrialRecord, measured: Measurement) -> float:
@@ -245,17 +253,19 @@ def possible(
 
 def _room(trial: TrialRecord, measured: Measurement, quantity: Quantity) -> float:
     """By which factor a rate could have been higher on a link whose rate was prescribed: what was free of it, and what
-    segments took that were sent again. Infinite for other figures, and where the link is no part of what was asked.
+    segments took that were sent again. Infinite for other figures, where the link is no part of what was asked, and
+    where its use is not known: it is that of the primary measurement, of the busiest client.
     """
     used_pct = trial.resources.link_used_pct
-    if quantity.nature is not Nature.RATE or Code.LINK_BOUND not in quantity.prescribed or not used_pct:
+    known = measured.role is Role.PRIMARY and trial.clients == 1 and used_pct
+    if quantity.nature is not Nature.RATE or Code.LINK_BOUND not in quantity.prescribed or not known or not used_pct:
         return math.inf
     segments = measured.retransmitted_segments
     again_pct = (
         trial.conditions.retransmitted_pct or 0.0 if segments is None
         else 100 * segments / (segments + _segments(measured) or 1)
     )  # fmt: skip
-    return max(1.0, 100 / used_pct) * _inverse(1 - again_pct / 100)
+    return max(1.0, 100 / used_pct) * _inverse(1 - again_pct / 100) * _given_up(measured)
 
 
 def _log(value: float) -> float:
@@ -384,7 +394,7 @@ def _measured(trial: TrialRecord, measured: Measurement, quantity: Quantity, exc
         waited = _waited(amounts, _in_flight(trial), load_s, requests) if load_s else 0.0
         slacks.append(_by_nature(
             nature, rate=Slack(Code.RETRANSMITS, high=_inverse(1 - waited)),
-            percentile=Slack(Code.RETRANSMITS, down_q=2 * segments / requests),
+            percentile=Slack(Code.RETRANSMITS, down_q=2 * max(segments, amounts.get(TIMEOUTS, 0.0)) / requests),
         ))  # fmt: skip
     if spread := min(amounts.get(Code.FREQUENCY_SPREAD, 0.0), 1.0):
         code, moved = Code.FREQUENCY_SPREAD, min(queueing * spread, 1.0)
@@ -464,7 +474,8 @@ def _without_client(trial: TrialRecord, measured: Measurement, value: float, qua
         return None
     own_s = measured.client_cpu_s / measured.transactions
     if quantity.nature is Nature.RATE:
-        return 1 / (1 / value - own_s) if own_s * value < 1 else None
+        share = own_s * measured.transactions / (measured.duration_s or math.inf)
+        return value / (1 - share) if share < 1 else None
     own = own_s * quantity.unit_s
     return value - own if quantity.nature in (Nature.PERCENTILE, Nature.MEAN) and value > own else None
 

@@ -25,6 +25,12 @@ def loop_of(load: Load) -> Loop:
     return Loop.OPEN if load.is_open else Loop.CLOSED
 
 
+def is_answered(measured: Measurement) -> bool:
+    """Return whether most requests of a measurement were answered, as far as is known."""
+    requests, answers = measured.requests, measured.transactions
+    return requests is None or answers is None or answers >= ANSWERED * requests
+
+
 @dataclass(frozen=True)
 class Metric:
     """`field`: of a Measurement; `guest_field`: the one that a guest's side is compared by, where it is another.
@@ -53,7 +59,7 @@ class Metric:
 
     def of(self, measured: Measurement, *, guest: bool) -> float | None:
         """The figure of one measurement; None where it has none."""
-        if self.is_per_answer and (measured.transactions or 0) < ANSWERED * (measured.requests or 0):
+        if self.is_per_answer and not is_answered(measured):
             return None
         value: float | None = getattr(measured, self.guest_field if guest and self.guest_field else self.field)
         return value

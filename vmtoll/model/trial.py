@@ -236,7 +236,7 @@ class Measurement:
     cpu_mhz_spread_pct: float | None = figure(_MHZ_SPREAD)
     clock_step_ms: float | None = figure(_CLOCK_STEP)
     warmup_slower_pct: float | None = figure(_WARMUP_SLOWER)
-    retransmitted_segments: int | None = figure("TCP segments sent again, of client or SUT, whichever is more")
+    retransmitted_segments: int | None = figure("TCP segments sent again, client and SUT together")
     retransmission_timeouts: int | None = figure(
         "times that TCP waited in vain for an acknowledgement, client and SUT together: timeouts and loss probes"
     )

@@ -4,7 +4,7 @@ Bundles, datasets and spreadsheets hold these rows. Of them a reader can recompu
 the blocks, the weights of the autocorrelations, the level.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -143,23 +143,24 @@ def effects_schema() -> Schema:
 
 
 def _schema(table: str, description: str, columns: list[tuple[Any, ...]]) -> Schema:
+    choices = _CHOICES if table == "claims" else _CHOICES | {"metric": METRICS}
     return {
         "$schema": "https://datapackage.org/profiles/2.0/tableschema.json",
         "title": f"{table}.csv",
         "description": description,
-        "fields": [_column(*column[:4]) for column in columns],
+        "fields": [_column(name, kind, unit, text, choices) for name, kind, unit, text, *_ in columns],
         "missingValues": [""],
     }
 
 
-def _column(name: str, kind: str, unit: str, text: str) -> Column:
+def _column(name: str, kind: str, unit: str, text: str, choices: Mapping[str, Any]) -> Column:
     constraints: dict[str, Any] = {"required": name in _REQUIRED}
     if kind in ("integer", "number"):
         constraints["minimum"] = 1 if name in _FROM_ONE else 0
     if name in _TO_ONE:
         constraints["maximum"] = 1
-    if name in _CHOICES:
-        constraints["enum"] = [str(choice) for choice in _CHOICES[name]]
+    if name in choices:
+        constraints["enum"] = [str(choice) for choice in choices[name]]
     return {"name": name, "type": kind, "unit": unit, "description": text, "constraints": constraints}
 
 
@@ -417,6 +418,6 @@ _TO_ONE = {
 }
 _CHOICES: dict[str, Any] = {
     "load_kind": LoadKind, "neighbour_kind": LoadKind, "step": StepKind, "accelerator": Accelerator,
-    "hardware": Hardware, "metric": METRICS, "role": Role, "kind": Kind, "because": Because,
+    "hardware": Hardware, "role": Role, "kind": Kind, "because": Because,
     "baseline_limiter": Limiter, "compared_limiter": Limiter, "outcome": Outcome,
 }  # fmt: skip

@@ -22,7 +22,7 @@ FOLDER = "contributed"  # of results/
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FILES = (
     "run.json", "hosts.json", TRIALS, PACKAGE, "README.md", "LICENSE", "CITATION.cff",
-    *(f"{table}.csv" for table in TABLES), *(f"{table}.parquet" for table in LARGE_TABLES),
+    *(f"{table}.csv" for table in TABLES if table != "claims"), *(f"{table}.parquet" for table in LARGE_TABLES),
 )  # fmt: skip
 _OPEN_LICENCES = re.compile(r"CC0-1\.0|CC-BY(-SA)?-4\.0|ODC-BY-1\.0|PDDL-1\.0|ODbL-1\.0")
 # Keys whose values a publication keeps: versions and digests, which may look like addresses, and the authors.

@@ -180,7 +180,7 @@ def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], i
         findings += gates.ports_exhausted(used, available, load.tool, name)
     used_pct = max(100 * used / available for used, available in ports.values())
     again = {
-        "retransmitted_segments": max(g["RetransSegs"] for g in grown.values()),
+        "retransmitted_segments": sum(g["RetransSegs"] for g in grown.values()),
         "retransmission_timeouts": sum(g["TCPTimeouts"] + g["TCPLossProbes"] for g in grown.values()),
     }
     return max(lost.values()), again, int(sum(drops.values())), used_pct, findings

@@ -170,7 +170,11 @@ def run(
     `listener` gets an event for each step.
     """
     tell: Listener = listener or (lambda _: None)
-    resolved = with_until(load(experiment_path, registry, scale), until or _until_of(resume), experiment_path)
+    begun = _manifest_of(resume)
+    resolved = load(experiment_path, registry, scale)
+    if begun:
+        resolved = with_recorded_control(resolved, begun)
+    resolved = with_until(resolved, until or (begun.experiment.until if begun else None), experiment_path)
     if resolved.experiment.until and judge is None:
         raise ExperimentError(f"{experiment_path}: until: nothing here looks at a run while it is measured; remove it")
     inventory = _inventory(resolved, inventory_path, limit)
@@ -223,16 +227,25 @@ def run(
     return store.run_dir
 
 
-def _until_of(resumed: Path | None) -> Until | None:
-    """The `until` of a run that is resumed; None without one, and before it was recorded."""
+def _manifest_of(resumed: Path | None) -> Manifest | None:
+    """What a run that is resumed recorded of itself; None without one, and before it was recorded."""
     if resumed is None or not (resumed / "run.json").exists():
         return None
     store = Store(resumed)
     try:
-        recorded = store.manifest()
+        return store.manifest()
     finally:
         store.close()
-    return recorded.experiment.until if recorded else None
+
+
+def with_recorded_control(resolved: Resolved, recorded: Manifest) -> Resolved:
+    """The experiment without an A/A control where the run began without one, and nothing else differs: experiments that
+    do not say `noise_floor` have not always had one.
+    """
+    without = resolved.experiment.model_copy(update={"noise_floor": None, "until": recorded.experiment.until})
+    if without != recorded.experiment:
+        return resolved
+    return replace(resolved, experiment=resolved.experiment.model_copy(update={"noise_floor": None}))
 
 
 def _recorded_plan(store: Store, resolved: Resolved, inventory: Inventory) -> Plan | None:
@@ -269,6 +282,7 @@ def _changed(run_dir: Path, resolved: Resolved) -> ExperimentError:
 
 def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:
     """Return whether the experiment, and everything it names, is the same today as when the run began."""
+    resolved = with_recorded_control(resolved, recorded)
     return (recorded.experiment, recorded.workloads, recorded.site) == (
         resolved.experiment,
         dict(resolved.workloads),

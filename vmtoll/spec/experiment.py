@@ -112,13 +112,16 @@ class Resolved:
         return max((workload.guests_needed for workload in shared), default=1)
 
 
-def _with_control(experiment: Experiment) -> Experiment:
-    """An experiment that compares with metal and does not say `noise_floor` has an A/A control in its first server."""
+def _with_control(resolved: Resolved) -> Resolved:
+    """An experiment that compares with metal and does not say `noise_floor` has an A/A control in the first server that
+    is measured.
+    """
+    experiment = resolved.experiment
     said = "noise_floor" in experiment.model_fields_set or experiment.purpose == "smoke"
     if said or METAL not in experiment.environments or len(experiment.environments) == 1:
-        return experiment
-    control = NoiseFloor(environment=METAL, servers=experiment.servers[:1])
-    return experiment.model_copy(update={"noise_floor": control})
+        return resolved
+    control = NoiseFloor(environment=METAL, servers=resolved.servers[:1])
+    return replace(resolved, experiment=experiment.model_copy(update={"noise_floor": control}))
 
 
 def load(path: Path, registry: Registry | None = None, scale: Scale | None = None) -> Resolved:
@@ -136,7 +139,6 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         experiment = Experiment(name=path.stem, **data)
     except ValidationError as error:
         raise mistake(path, Experiment, error) from None
-    experiment = _with_control(experiment)
     check_names(path, "environments[]", "environment", experiment.environments, registry.environments())
     check_names(path, "servers[]", "server", experiment.servers, registry.servers())
     check_names(path, "declared_differences[]", "fact", experiment.declared_differences, facts.COMPARED)
@@ -171,7 +173,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     resolved = Resolved(experiment=experiment, workloads=workloads, site=site, sources=built.versions)
     not_at_hand = [Skipped(server=server, why=why) for server, why in built.skipped.items()]
     others = [server for server in experiment.servers if server not in built.skipped]
-    return resolved.without([*not_at_hand, *_out_of_reach(others, workloads, registry)], path)
+    return _with_control(resolved.without([*not_at_hand, *_out_of_reach(others, workloads, registry)], path))
 
 
 def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[str, Workload]:

@@ -80,7 +80,7 @@ def test_a_load_of_two_thirds_of_a_second_is_long_enough_for_its_gates(
     project: Registry, inventory: Path, tmp_path: Path, rewrite: Rewrite
 ) -> None:
     """The pulse of most such loads was too coarse to compare their beginning with the rest."""
-    project.workload_file("tiny").write_text(yaml.safe_dump({**PAGE, "client": "localhost"}))
+    project.workload_file("tiny").write_text(yaml.safe_dump({**PAGE, "tool": "siege", "client": "localhost"}))
     path = rewrite(blocks=2, environments=["metal"], noise_floor=None, duration_s=0.65)
     for record in records_of(run(path, inventory, tmp_path / "results", registry=project)):
         assert primary(record).warmup_slower_pct is not None
