@@ -119,7 +119,8 @@ def unmeasured(planned: Plan, run_dir: Path) -> Plan:
     if recorded is None:
         return planned
     _check_same(run_dir, recorded, planned.resolved)
-    whole = _plan(replace(planned.resolved, skipped=recorded.skipped), recorded.order_seed)
+    resolved = with_recorded_control(planned.resolved, recorded)
+    whole = _plan(replace(resolved, skipped=recorded.skipped), recorded.order_seed)
     of_block: dict[int, list[TrialRecord]] = {}
     for record in records:
         of_block.setdefault(record.block, []).append(record)

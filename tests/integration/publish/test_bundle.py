@@ -20,6 +20,7 @@ import yaml
 
 from analysis.intervals import recompute
 from tests.support.committed_run import DEMO
+from tests.support.published_run import claim, make_published
 from tests.support.synthetic_run import Row, Truth, closed, failed, make_run, rate
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.schema import FOLDER, names
@@ -103,6 +104,15 @@ def test_every_column_has_a_description(bundle: Path) -> None:
     for resource in described:
         for field in resource["schema"]["fields"]:
             assert all(field[key] for key in ("name", "type", "unit", "description", "constraints")), field
+
+
+def test_a_run_with_claims_is_published(tmp_path: Path) -> None:
+    """Its claims name columns, which are no metrics of verdicts."""
+    run = make_published(tmp_path / "run", Truth({"nginx": 0.5, "lighttpd": 0.5}), [claim(), claim(at_least=1.0)])
+    bundle = publish(run.path, tmp_path / "bundle", ["A. Author"])
+    rows = pd.read_csv(bundle / "claims.csv")
+    assert list(rows.metric) == ["throughput_rps", "throughput_rps"]
+    assert (rows.low < rows.value).all() and (rows.value < rows.high).all()
 
 
 def test_the_large_tables_keep_their_schemas(bundle: Path, copy: Path) -> None:

@@ -21,7 +21,7 @@ from hdrh.histogram import HdrHistogram
 from tests.support.local_server import server_pids
 from tests.support.machines import WORKLOAD
 from tests.support.records import BUSY, assert_sound, crosscheck, primary, records_of
-from vmtoll.analysis.run import load_run
+from vmtoll.analysis.run import load_run, read_manifest
 from vmtoll.model.columns import COLUMNS
 from vmtoll.model.errors import ExperimentError, InventoryError, ResultsError, VmtollError
 from vmtoll.model.event import (
@@ -41,8 +41,9 @@ from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.paths import PROJECT
 from vmtoll.runner.loads import Driver
-from vmtoll.runner.run import run
+from vmtoll.runner.run import run, same_experiment, with_recorded_control
 from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
 
 Rewrite = Callable[..., Path]
 
@@ -50,7 +51,8 @@ RUNNER = """
 import sys
 from pathlib import Path
 from vmtoll.spec.catalog import Registry
-from vmtoll.runner.run import run
+from vmtoll.spec.experiment import load
+from vmtoll.runner.run import run, same_experiment, with_recorded_control
 experiment, inventory, results, project, resume = sys.argv[1:]
 run(Path(experiment), Path(inventory), Path(results), resume=Path(resume) if resume else None,
     registry=Registry(Path(project)))
@@ -417,6 +419,21 @@ def test_a_run_of_what_has_changed_is_not_resumed(
     with pytest.raises(ExperimentError, match="has changed since the run began"):
         run(project.experiment_file("tiny"), inventory, begun.parent.parent, resume=begun, registry=project)
     assert len(records_of(begun)) == 2
+
+
+def test_a_run_begun_without_a_control_is_resumed_without_one(
+    project: Registry, inventory: Path, begun: Path, rewrite: Rewrite
+) -> None:
+    """Its experiment says nothing of one, and experiments that say nothing have not always had one."""
+    recorded = read_manifest(begun / "run.json")
+    quiet = recorded.experiment.model_copy(update={"noise_floor": None, "purpose": "measure", "blocks": 6})
+    today = load(rewrite(noise_floor=None, purpose="measure", blocks=6), project)
+    assert today.experiment.noise_floor is not None
+    before = recorded.model_copy(update={"experiment": quiet})
+    assert same_experiment(before, today)
+    assert with_recorded_control(today, before).experiment.noise_floor is None
+    other = recorded.model_copy(update={"experiment": quiet.model_copy(update={"blocks": 7})})
+    assert not same_experiment(other, today)
 
 
 def test_a_resumed_run_takes_its_rates_from_the_records(

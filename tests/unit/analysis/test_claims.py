@@ -401,16 +401,21 @@ def test_cpu_taken_from_one_side_decides_no_claim(tmp_path: Path) -> None:
     assert [result.outcome for result in results] == [INCONCLUSIVE, CONFIRMED]
 
 
-def test_the_time_of_one_users_client_counts_on_both_sides_or_on_neither(tmp_path: Path) -> None:
-    """It is half of what the faster side's requests take: on one side alone it would hide a difference of 6.7%."""
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_the_time_of_one_users_client_counts_on_both_sides_or_on_neither(tmp_path: Path, share: float) -> None:
+    """A large share of what the faster side's requests take: on one side alone it would hide the 6.7%.
+
+    Without it the sides differ by (8000 ÷ 7500 − share) ÷ (1 − share): 13% or 33%.
+    """
 
     def change(row: Row) -> list[Row]:
-        return [row | {"client_cpu_s": 0.5 / 8000 * row["transactions"]}]
+        return [row | {"client_cpu_s": share / 8000 * row["transactions"]}]
 
     one = claim(published=[2.0, 1.0])
     seen = judge_one(tmp_path, one, truth(change=change), workloads={AB: {"users": 1}}).ratio
     assert seen is not None and seen.low is not None and seen.high is not None
-    assert seen.low > 1 and seen.high < TRUE_RATIO**3
+    without_client = (TRUE_RATIO - share) / (1 - share)
+    assert 1 < seen.low < TRUE_RATIO and without_client < seen.high < without_client * 1.2
 
 
 def test_a_mean_time_of_a_saturated_client_is_an_upper_bound(tmp_path: Path) -> None:
