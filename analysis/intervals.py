@@ -72,9 +72,8 @@ def recompute_claims(bundle):
         for column, side in ((1, -1), (3, 1)):
             rows = [(int(block[0]), float(block[column])) for block in blocks if block[column]]
             units, values = [number for number, _ in rows], log([value for _, value in rows])
-            same = (
-                not floor and len({block[i] for block in blocks for i in (1, 3)}) == 1
-            )  # counts, which no noise moves
+            # No noise moves counts: where all blocks have the same, that is the interval.
+            same = not floor and len({block[i] for block in blocks for i in (1, 3)}) == 1
             level = float(claim["level"])
             ends.append(values[0] if same else limit(units, values, weights_of(claim), level, side, floor))
         yield claim, *(exp(end) if floor else max(0.0, end) for end in ends)

@@ -42,7 +42,7 @@ def ports(address: str, port: int) -> Ports:
     """Local ports in use or in TIME_WAIT toward one IPv4 address and port, and how many there are to use. Ports in
     TIME_WAIT do not count where the kernel takes them again.
     """
-    waiting = {"06"} if read("/proc/sys/net/ipv4/tcp_tw_reuse").strip() == "1" else set()
+    waiting = {"06"} if read("/proc/sys/net/ipv4/tcp_tw_reuse") == "1" else set()
     low, high = (int(n) for n in read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
     number = socket.inet_aton(socket.gethostbyname(address))
     remote = f"{int.from_bytes(number, sys.byteorder):08X}:{port:04X}"

@@ -256,9 +256,8 @@ def _room(trial: TrialRecord, measured: Measurement, quantity: Quantity) -> floa
     segments took that were sent again. Infinite for other figures, where the link is no part of what was asked, and
     where its use is not known: it is that of the primary measurement, of the busiest client.
     """
-    used_pct = trial.resources.link_used_pct
-    known = measured.role is Role.PRIMARY and trial.clients == 1 and used_pct
-    if quantity.nature is not Nature.RATE or Code.LINK_BOUND not in quantity.prescribed or not known or not used_pct:
+    used_pct = trial.resources.link_used_pct if measured.role is Role.PRIMARY and trial.clients == 1 else None
+    if quantity.nature is not Nature.RATE or Code.LINK_BOUND not in quantity.prescribed or not used_pct:
         return math.inf
     segments = measured.retransmitted_segments
     again_pct = (
@@ -474,7 +473,7 @@ def _without_client(trial: TrialRecord, measured: Measurement, value: float, qua
         return None
     own_s = measured.client_cpu_s / measured.transactions
     if quantity.nature is Nature.RATE:
-        share = own_s * measured.transactions / (measured.duration_s or math.inf)
+        share = measured.client_cpu_s / (measured.duration_s or math.inf)
         return value / (1 - share) if share < 1 else None
     own = own_s * quantity.unit_s
     return value - own if quantity.nature in (Nature.PERCENTILE, Nature.MEAN) and value > own else None

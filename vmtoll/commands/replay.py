@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -204,14 +203,15 @@ def _write_project(root: Path, published: Manifest, registry: Registry) -> Path:
     for name, workload in published.workloads.items():
         _write(project.workload_file(_safe(name)), workload)
     _write(project.site_file(_safe(published.site.name)), published.site)
-    experiment = published.experiment
-    # Where it had no control, none is added.
-    keys: Mapping[str, None] = {} if experiment.noise_floor else {"noise_floor": None}
-    return _write(project.experiment_file(_safe(experiment.name)), experiment, keys)
+    file = _write(project.experiment_file(_safe(published.experiment.name)), published.experiment)
+    if not published.experiment.noise_floor:  # an experiment that does not say so gets a control
+        with file.open("a", encoding="utf-8") as document:
+            document.write("noise_floor: null\n")
+    return file
 
 
-def _write(file: Path, document: BaseModel, others: Mapping[str, None] = MappingProxyType({})) -> Path:
-    content = document.model_dump(mode="json", exclude={"name"}, exclude_none=True) | dict(others)
+def _write(file: Path, document: BaseModel) -> Path:
+    content = document.model_dump(mode="json", exclude={"name"}, exclude_none=True)
     file.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
     return file
 

@@ -393,8 +393,7 @@ _CLAIM: list[_Figure] = [
     _words("published", "figures that the source printed, separated by spaces",
            lambda claim: " ".join(f"{value:g}" for value in claim.published)),
     _number("published_ratio", "their ratio", "published_ratio"),
-    _number("value", "ratio as measured, or level", lambda claim: getattr(
-        claim.ratio, "ratio", getattr(claim.level, "ratio", None))),
+    _number("value", "ratio as measured, or level", _end("ratio")),
     _number("low", "lower end of the interval of that", _end("low")),
     _number("high", "its upper end", _end("high")),
     _number("level", "probability at which the interval was made: 0.05, or what a look may spend", "alpha"),

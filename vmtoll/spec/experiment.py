@@ -117,8 +117,8 @@ def _with_control(resolved: Resolved) -> Resolved:
     is measured.
     """
     experiment = resolved.experiment
-    said = "noise_floor" in experiment.model_fields_set or experiment.purpose == "smoke"
-    if said or METAL not in experiment.environments or len(experiment.environments) == 1:
+    has_its_own = "noise_floor" in experiment.model_fields_set or experiment.purpose == "smoke"
+    if has_its_own or METAL not in experiment.environments or len(experiment.environments) == 1:
         return resolved
     control = NoiseFloor(environment=METAL, servers=resolved.servers[:1])
     return replace(resolved, experiment=experiment.model_copy(update={"noise_floor": control}))

@@ -104,8 +104,8 @@ def _undeclared(run: Run) -> Iterator[str]:
 def _few_blocks(rows: Sequence[Row]) -> Iterator[str]:
     blocks = [v.blocks for _, v in rows if v.is_decided and any(n.code is NoteCode.FEW_BLOCKS for n in v.notes)]
     if blocks:
-        who = "verdicts rest" if len(blocks) == len(rows) else f"{len(blocks)} of {len(rows)} verdicts rest"
-        yield f"{who} on {plural(min(blocks), 'block')}: they assume that states change in between"
+        fewest = plural(min(blocks), "block")
+        yield f"decided from as few as {fewest}, taken as independent: {len(blocks)} of {plural(len(rows), 'row')}"
 
 
 def _rates(rows: Sequence[Row]) -> Iterator[str]:
