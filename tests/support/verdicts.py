@@ -15,7 +15,7 @@ GUEST = Arm("kvm-default")
 def judged(folder: Path, truth: Truth) -> RunAnalysis:
     """The analysis of a synthetic run, which survives its own file."""
     analysis = analyse(load_run(make_run(folder, truth)))
-    assert from_json(to_json(analysis)) == analysis
+    assert to_json(from_json(to_json(analysis))) == to_json(analysis)
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
             assert not contradicts(verdict), verdict

@@ -9,8 +9,9 @@ import pandas as pd
 from hdrh.histogram import HdrHistogram
 
 from vmtoll.model.errors import LoadError
-from vmtoll.model.overload import Growth, growth
 from vmtoll.model.trial import TrialRecord
+from vmtoll.statistics.overload import Growth, growth
+from vmtoll.statistics.ranks import nearest_rank
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,9 +20,9 @@ COLUMNS = ("service_time_p50_us", "service_time_p90_us", "service_time_p99_us", 
 
 
 def merged_percentiles(run_dir: Path, trials: pd.DataFrame) -> tuple[float, ...] | None:
-    """p50, p90, p99, p99.9 in µs over all requests of these trials; None as for `merged`."""
-    histogram = merged(run_dir, trials)
-    return None if histogram is None else tuple(float(histogram.get_value_at_percentile(p)) for p in PERCENTILES)
+    """p50, p90, p99, p99.9 in µs over all requests of these trials; None as for `distribution`."""
+    together = distribution(run_dir, trials)
+    return None if together is None else tuple(nearest_rank(*together, p / 100) for p in PERCENTILES)
 
 
 def distribution(run_dir: Path, trials: pd.DataFrame) -> tuple[Floats, Floats] | None:

@@ -17,6 +17,7 @@ from vmtoll.analysis.histograms import Floats, buckets, read_histogram
 from vmtoll.analysis.percentiles import connect
 from vmtoll.model.finding import Role
 from vmtoll.model.trial import TrialRecord
+from vmtoll.statistics.ranks import rank_of
 
 _ROWS = """
 SELECT latency_us, "count" FROM read_parquet($1)
@@ -62,7 +63,7 @@ def expected_percentile(values: Floats, upto: Floats, requests: int, percentile:
     """
     total = int(upto[-1])
     drawn = min(requests, total)
-    rank = math.ceil(round(percentile * drawn, 9))
+    rank = rank_of(percentile, drawn)
     # The chance that the rank-th drawn is the k-th of all is C(k − 1, rank − 1) · C(total − k, drawn − rank), up to a
     # factor. Forty standard deviations around its mean are as good as all k, and few.
     mean, sd = rank / drawn * total, total * math.sqrt(max(percentile * (1 - percentile), 1 / drawn) / drawn)

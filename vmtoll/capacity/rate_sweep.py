@@ -1,10 +1,10 @@
 """The capacity of one machine: how far up a rate sweep it meets the objective, and what it runs into there."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from vmtoll.model.load import NeighbourLoad
 from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
 from vmtoll.model.trial import Accelerator, Arm, Scenario, TrialRecord
 from vmtoll.model.workload import SearchWorkload
+from vmtoll.statistics.ranks import value_at
 from vmtoll.statistics.student import half_width
 from vmtoll.statistics.thresholds import ALPHA, CONFIDENCE, MIN_EQUIVALENT_BLOCKS
 
@@ -124,7 +125,7 @@ def rate_sweeps(run: Run) -> list[RateSweep]:
         for server in sorted({scenario.server for scenario in scenarios}):
             for arm in (arm for arm in run.arms if not arm.is_control):
                 of_server = [scenario for scenario in scenarios if scenario.server == server]
-                measured = [step for scenario in of_server if (step := _step(run.path, run.trials_of(scenario, arm)))]
+                measured = [step for scenario in of_server if (step := _step(run, run.trials_of(scenario, arm)))]
                 if steps := sorted(measured, key=lambda step: step.rate_rps):
                     below = run.accelerator(arm), run.hardware(arm)
                     tool = run.tool(scenarios[0])
@@ -132,18 +133,25 @@ def rate_sweeps(run: Run) -> list[RateSweep]:
     return sweeps
 
 
-def _step(run_dir: Path, records: Sequence[TrialRecord]) -> Step | None:
+def _p99_us(run: Run, record: TrialRecord) -> float | None:
+    """The p99 of all planned requests, by the trial's histogram where requests failed."""
+    primary = record.primary
+    logged = run.latencies(record, Role.PRIMARY) if primary and primary.successful != primary.requests else None
+    return p99_of_planned_us(record, partial(value_at, *logged) if logged else None)
+
+
+def _step(run: Run, records: Sequence[TrialRecord]) -> Step | None:
     rates = [record.offered.offered_rps for record in records]
     if not (offered := [rate_rps for rate_rps in rates if rate_rps is not None]):
         return None
     used = [record for record in records if may_count(record)]
-    p99s_us = {record.block: p99 for record in used if (p99 := p99_of_planned_us(record)) is not None}
+    p99s_us = {record.block: p99 for record in used if (p99 := _p99_us(run, record)) is not None}
     codes = Counter(code for record in used for code in record.limits(Role.PRIMARY) & OPEN_PACE_LIMITS)
     trials = frame_of(used)
     return Step(
         rate_rps=min(offered), p99s_us=p99s_us, requests=int(trials["requests"].sum()), available=available(records),
         limits=tuple(sorted(code for code, count in codes.items() if 2 * count > len(trials))), trials=trials,
-        growing=sum(bool(g and g.is_overload) for g in (growth_within(run_dir, trial) for trial in used)),
+        growing=sum(bool(g and g.is_overload) for g in (growth_within(run.path, trial) for trial in used)),
     )  # fmt: skip
 
 
@@ -165,6 +173,12 @@ def available(records: Sequence[TrialRecord]) -> Estimate | None:
     struck = stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(CONFIDENCE, method="exact")
     by_trials = 1 - float(struck.high) * (1 - float(shares.min()))
     return Ends(max(0.0, min(pooled.low, low, by_trials)), pooled.share, min(1.0, max(pooled.high, high)))
+
+
+def requests_to_show(availability_pct: float) -> int:
+    """The fewest requests, none of which failed, whose 95% interval (Wilson) lies above an availability."""
+    z, share = float(stats.norm.ppf((1 + CONFIDENCE) / 2)), availability_pct / 100
+    return math.ceil(z**2 * share / (1 - share))
 
 
 def unseen_share(trials: int) -> float:

@@ -1,6 +1,7 @@
 """The 99th percentile of all planned requests, a failed one being slower than any that was answered."""
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -22,14 +23,15 @@ def may_count(record: TrialRecord) -> bool:
     return not any(FINDINGS[code].severity is Validity.INVALID for code in record.codes - FAILURES)
 
 
-def p99_of_planned_us(record: TrialRecord) -> float | None:
+def p99_of_planned_us(record: TrialRecord, at_rank: Callable[[int], float] | None = None) -> float | None:
     """The response time in µs within which 99% of the planned requests were answered with success; infinite where
     fewer were, and where the load was not answered in time. None without response times or counts. Of fewer than 100
     requests it is the longest: a record has no p99 of so few.
 
+    `at_rank`: the response time of a rank among the answered requests, from 1, of a trial whose histogram is at hand.
     The percentiles of a record are those of the answered requests. With failures the rank that is looked for lies
-    higher among these: between two recorded percentiles the logarithm of the time is interpolated over the normal
-    quantile of the share, on which lognormal times lie on a straight line.
+    higher among these: without a histogram, the logarithm of the time is interpolated between two recorded percentiles
+    over the normal quantile of the share, on which lognormal times lie on a straight line.
     """
     measured = record.primary
     if Code.TIMED_OUT in record.codes:
@@ -42,6 +44,8 @@ def p99_of_planned_us(record: TrialRecord) -> float | None:
     rank = -(-99 * planned // 100)
     if successful < rank:
         return math.inf
+    if at_rank:
+        return at_rank(rank)
     points = [
         (share, time_us)
         for share, time_us in (

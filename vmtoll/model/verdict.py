@@ -1,5 +1,6 @@
 """Result of a comparison: an enum and numbers. vmtoll.report.words makes sentences of it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,9 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
+
+# Of a figure in analysis.json: further ones differ from CPU to CPU.
+DIGITS = 9
 
 # In JSON a metric is its name.
 NamedMetric = Annotated[
@@ -595,8 +599,10 @@ _ANALYSIS = TypeAdapter(RunAnalysis)
 
 
 def to_json(analysis: RunAnalysis) -> bytes:
-    """analysis.json."""
-    return _ANALYSIS.dump_json(analysis, indent=1, exclude_none=True) + b"\n"
+    """analysis.json, with as many digits of each figure as any CPU gives."""
+    exact = _ANALYSIS.dump_json(analysis, exclude_none=True)
+    content = json.loads(exact, parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
+    return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def from_json(content: bytes | str) -> RunAnalysis:

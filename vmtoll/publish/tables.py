@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 from hdrh.histogram import HdrHistogram
 
@@ -19,6 +20,7 @@ from vmtoll.files import first_line
 from vmtoll.model.columns import Cell, flat
 from vmtoll.model.errors import LoadError, ResultsError
 from vmtoll.model.trial import TrialRecord
+from vmtoll.statistics.ranks import nearest_rank
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100)
 _WHY_NOT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT)  # DuckDB says them in words only
@@ -37,8 +39,10 @@ def write(path: Path, table: str, rows: Iterable[Mapping[str, object]]) -> None:
 def percentiles(run: Run) -> Iterator[dict[str, Cell]]:
     """One row per attempt and percentile, for every attempt that has a histogram."""
     for row, histogram in histograms(run):
-        for percentile in PERCENTILES:
-            yield row | {"percentile": percentile, "latency_us": histogram.get_value_at_percentile(percentile)}
+        values, counts = buckets(histogram)
+        upto = np.cumsum(counts)
+        for percentile in PERCENTILES if len(values) else ():
+            yield row | {"percentile": percentile, "latency_us": int(nearest_rank(values, upto, percentile / 100))}
 
 
 def histograms(run: Run) -> Iterator[tuple[dict[str, Cell], HdrHistogram]]:

@@ -14,7 +14,7 @@ from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse, keep
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.trial import BASELINE, Accelerator, Arm
-from vmtoll.model.verdict import Because, Cause, Kind, NoteCode, from_json
+from vmtoll.model.verdict import Because, Cause, Kind, NoteCode, from_json, to_json
 
 
 def test_recovers_the_truth(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_an_analysis_is_kept_with_its_run(tmp_path: Path) -> None:
     analysis = analyse(run)
     file = keep(run, analysis)
     assert file == run.path / "analysis.json"
-    assert from_json(file.read_bytes()) == analysis
+    assert file.read_bytes() == to_json(analysis) == to_json(from_json(file.read_bytes()))
 
 
 def test_a_figure_that_the_tool_never_yields_is_not_measured(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vmtoll.model.overload import Growth, growth
+from vmtoll.statistics.overload import Growth, growth
 
 
 def queue(rng: np.random.Generator, load: float, seconds: float, rate_rps: float = 2000.0) -> tuple[np.ndarray, ...]:

@@ -12,6 +12,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vmtoll.statistics.ranks import nearest_rank
+
 SPANS = 10  # of the time of sending, whose medians are put in order
 FEWEST_SPANS = 5  # with fewer not even a perfect order is significant
 RATIO = 1.5
@@ -61,10 +63,8 @@ def growth(sent: ArrayLike, latencies_us: ArrayLike, counts: ArrayLike | None = 
 
 
 def _percentile(values: Floats, weights: Floats, share: float) -> float:
-    """Nearest rank."""
     order = np.argsort(values)
-    ranks = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(ranks, share * ranks[-1])])
+    return nearest_rank(values[order], np.cumsum(weights[order]), share)
 
 
 def _p_of_order(values: Sequence[float]) -> float:

@@ -1,0 +1,26 @@
+"""One definition of a percentile: nearest rank, so that it is a value that was seen."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def rank_of(share: float, total: int) -> int:
+    """The rank, from 1, of the smallest value that at least a share (0 to 1) of `total` values do not exceed.
+
+    Type 1 of Hyndman and Fan, "Sample quantiles in statistical packages", 1996.
+    """
+    return max(1, math.ceil(round(share * total, 9)))
+
+
+def nearest_rank(values: Floats, upto: Floats, share: float) -> float:
+    """The percentile of counted values. `values`: ascending; `upto`: how many of all are at most each of them."""
+    return value_at(values, upto, rank_of(share, int(upto[-1])))
+
+
+def value_at(values: Floats, upto: Floats, rank: int) -> float:
+    """The value of a rank, from 1, among counted values."""
+    return float(values[np.searchsorted(upto, rank)])
