@@ -1,12 +1,13 @@
 """Limits that keep one machine from carrying more, and notes to read before its capacity is used."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vmtoll.capacity.estimate import End
+from vmtoll.capacity.estimate import End, Ends
 from vmtoll.capacity.objective import Part, Slo
-from vmtoll.capacity.rate_sweep import UnitCapacity
+from vmtoll.capacity.rate_sweep import Step, UnitCapacity, requests_to_show
 from vmtoll.capacity.resources import ErlangBound, Usage
 from vmtoll.model.finding import Code
 from vmtoll.model.trial import ClientPlace
@@ -43,18 +44,30 @@ def binds(unit: UnitCapacity, usage: Usage, slo: Slo) -> Binding:
     step = unit.broken
     if step is None:
         return Binding(Binds.NOTHING)
+    if not unit.broken_by.mid and step.too_few(slo):
+        return Binding(Binds.TOO_FEW_REQUESTS, unit.broken_by.low)
     is_link_bound = Code.LINK_BOUND in step.limits
-    if step.limits and not is_link_bound:
-        return Binding(Binds.CLIENT, codes=step.limits)
-    if is_link_bound or (usage.link or 0) >= BUSY:
-        return Binding(Binds.LINK)
-    for share, kind in ((usage.cpu, Binds.CPU), (usage.memory, Binds.MEMORY)):
+    limits = _explaining(step, unit.broken_by, slo)
+    if limits and not is_link_bound:
+        return Binding(Binds.CLIENT, codes=limits)
+    full = (
+        (1.0 if is_link_bound else usage.link, Binds.LINK), (usage.cpu, Binds.CPU), (usage.memory, Binds.MEMORY)
+    )  # fmt: skip
+    for share, kind in full:
         if (share or 0) >= BUSY:
             return Binding(kind)
-    missed = unit.broken_by.low
-    if unit.broken_by.mid:
-        return Binding(Binds.OBJECTIVE, missed)
-    return Binding(Binds.TOO_FEW_REQUESTS if step.too_few(slo) else Binds.TOO_FEW_BLOCKS, missed)
+    return Binding(Binds.OBJECTIVE if unit.broken_by.mid else Binds.TOO_FEW_BLOCKS, unit.broken_by.low)
+
+
+def _explaining(step: Step, broken_by: Ends[Part | None], slo: Slo) -> tuple[Code, ...]:
+    """Findings of a step that may be why it missed. A late client adds at most its own delay to a response time."""
+    late_us, p99_us = step.trials["lateness_p99_us"].median(), step.p99_us
+    if Code.CLIENT_LATE not in step.limits or p99_us is None or not late_us > 0:
+        return step.limits
+    without_us = (p99_us.mid if broken_by.mid else p99_us.high) - late_us
+    if broken_by.low is Part.P99 and without_us <= 1000 * slo.p99_ms:
+        return step.limits
+    return tuple(code for code in step.limits if code is not Code.CLIENT_LATE)
 
 
 class NoteCode(StrEnum):
@@ -101,7 +114,12 @@ def notes(unit: UnitCapacity, slo: Slo, bound: ErlangBound | None, search: Searc
     elif low is None:
         yield Note(NoteCode.NONE_SHOWN)
     if broken and broken.too_few(slo):
-        values = {"requests": broken.requests, "rate_rps": broken.rate_rps, "availability_pct": slo.availability_pct}
+        needed = requests_to_show(slo.availability_pct)
+        values = {
+            "requests": broken.requests, "rate_rps": broken.rate_rps, "availability_pct": slo.availability_pct,
+            "more_s": math.ceil((needed - broken.requests) / broken.rate_rps),
+            "shown_pct": math.floor(1e4 * broken.available.low) / 100 if broken.available else 0.0,
+        }  # fmt: skip
         yield Note(NoteCode.TOO_FEW_REQUESTS, values)
     above = [step for step in unit.steps if step.rate_rps > (low or 0) and step is not broken]
     if any(not step.misses(slo, End.LOW) for step in above):

@@ -63,7 +63,7 @@ NOTES = {
     NoteCode.LOWEST_MISSES: "not even {rate_rps:,.0f}/s meets it, and lower rates were not measured",
     NoteCode.NONE_SHOWN: "no rate is shown to meet it; more blocks may",
     NoteCode.TOO_FEW_REQUESTS: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few cannot show"
-    " {availability_pct:.6g}%",
+    " {availability_pct:.6g}%: measure {more_s:,.0f} s more, or ask for {shown_pct:.6g}%",
     NoteCode.MET_ABOVE_A_MISS: "a higher rate met it after a lower one had missed it; the higher one does not count",
     NoteCode.ABOVE_ERLANG: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were more even"
     " than Poisson, or not all CPU was counted",
@@ -191,9 +191,10 @@ def _plan(result: CapacityResult) -> Plan | None:
 
 def _need(result: CapacityResult, plan: Plan) -> str:
     most = "at most " if result.at_least else ""
+    size = f"of {plural(result.size.cpus, 'CPU')}" if result.size.cpus else "of unknown size"
     if result.environment == METAL:
-        return f"{most}{plural(plan.units, 'metal host')}"
-    return f"{most}{plural(plan.units, 'guest')} ({result.environment}) on {plural(plan.hosts, 'host')}"
+        return f"{most}{plural(plan.units, 'metal host')} {size}"
+    return f"{most}{plural(plan.units, 'guest')} ({result.environment}) {size} on {plural(plan.hosts, 'host')}"
 
 
 def _no_number(result: CapacityResult) -> str:
