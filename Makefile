@@ -90,20 +90,20 @@ docs: setup-tests ## write the documents as a site (build/site/index.html), ever
 	@scripts/docs
 
 bench-percentiles: setup ## time and memory of exact percentiles over 100 million samples
-	@.venv/bin/python -m vmtoll.benchmarks.percentiles
+	@.venv/bin/python -m benchmarks.percentiles
 
 bench-ods: setup ## time and memory of a spreadsheet of 100,000 rows
-	@.venv/bin/python -m vmtoll.benchmarks.ods
+	@.venv/bin/python -m benchmarks.ods
 
 bench-from-log: setup ## time and memory of a workload out of an access log of 10 million lines
-	@.venv/bin/python -m vmtoll.benchmarks.access_log
+	@.venv/bin/python -m benchmarks.access_log
 
 bench-campaign: setup ## time and memory of the analysis of 200 million rows of fifty test beds
-	@.venv/bin/python -m vmtoll.benchmarks.campaign
+	@.venv/bin/python -m benchmarks.campaign
 
 bench-verdicts: setup ## how often a page is wrong and what it can see, by simulation; writes the table and chart in docs
-	@.venv/bin/python -m vmtoll.benchmarks.verdicts
-	@.venv/bin/python -m vmtoll.benchmarks.until
+	@.venv/bin/python -m benchmarks.verdicts
+	@.venv/bin/python -m benchmarks.until
 
 lock: setup-tests ## pin the Python environments again (takes minutes)
 	@scripts/lock

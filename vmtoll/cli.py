@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,7 @@ from vmtoll.commands.capacity import capacity
 from vmtoll.commands.compare import compare
 from vmtoll.commands.demo import demo
 from vmtoll.commands.diagnose import diagnose
-from vmtoll.commands.help import Command, Group, epilog
+from vmtoll.commands.help import Command, Group, describe, epilog
 from vmtoll.commands.list import list_names
 from vmtoll.commands.notebook import notebook
 from vmtoll.commands.preflight import preflight
@@ -31,7 +31,7 @@ from vmtoll.commands.report import report
 from vmtoll.commands.run import run
 from vmtoll.commands.show import show
 from vmtoll.commands.site import site
-from vmtoll.model.errors import VmtollError
+from vmtoll.model.errors import RunInterruptedError, VmtollError
 
 INTERRUPTED, UNREAD = 130, 141  # exit codes, as of a program that SIGINT or SIGPIPE ends
 
@@ -44,7 +44,9 @@ class _Program(Group):
 
 
 app = typer.Typer(
-    cls=_Program, help=__doc__, epilog=epilog(), no_args_is_help=True, add_completion=False,
+    cls=_Program, help=__doc__,
+    epilog=describe("", "vmtoll demo", "vmtoll list", "vmtoll run tails", "vmtoll show results/latest"),
+    no_args_is_help=True, add_completion=False,
     pretty_exceptions_enable=False,
 )  # fmt: skip
 
@@ -56,7 +58,6 @@ _FOR_THE_USER = {
 }  # fmt: skip
 # What the parser of the command line raises: an unknown option, a missing argument, a value that is not allowed.
 _UsageError: Any = typer.BadParameter.__bases__[0]
-_MEASURE = {"demo", "run", "replay", "campaign"}
 
 
 def _print_version(is_given: bool) -> None:
@@ -124,6 +125,7 @@ def _print_in_any_encoding() -> None:
 def _exit_code(command: Callable[[], object]) -> int:
     """Run the command; its exit code. Typer turns ^C and a closed pipe into exits of its own."""
     code = 0
+    ended_by: BaseException | None = None
     try:
         answer = command()
         code = answer if isinstance(answer, int) else 0
@@ -132,7 +134,7 @@ def _exit_code(command: Callable[[], object]) -> int:
     except SystemExit as end:
         if end.code is not None and not isinstance(end.code, int):
             raise
-        code = UNREAD if isinstance(end.__context__, BrokenPipeError) else end.code or 0
+        code, ended_by = UNREAD if isinstance(end.__context__, BrokenPipeError) else end.code or 0, end
     except VmtollError as error:
         return _failed(str(error))
     except OSError as error:
@@ -140,14 +142,24 @@ def _exit_code(command: Callable[[], object]) -> int:
             raise
         # Without a name it is a stream that was open: a file that was being written, or stdout.
         return _failed(f"{error.filename or 'cannot read or write'}: {_cause(error)}")
-    except (KeyboardInterrupt, typer.Abort):
-        code = INTERRUPTED
+    except (KeyboardInterrupt, typer.Abort) as error:
+        code, ended_by = INTERRUPTED, error
     except Exception as error:
-        if not _was_interrupted(error):
+        if not any(isinstance(cause, KeyboardInterrupt) for cause in _chain(error)):
             raise
-        code = INTERRUPTED
-    kept = "; what was measured is kept" if _MEASURE.intersection(sys.argv[1:2]) else ""
-    return _failed(f"interrupted{kept}", INTERRUPTED) if code == INTERRUPTED else code
+        code, ended_by = INTERRUPTED, error
+    return _failed(f"interrupted{_kept(ended_by)}", INTERRUPTED) if code == INTERRUPTED else code
+
+
+def _kept(error: BaseException | None) -> str:
+    """What is left of an interrupted measurement, and how to go on with it; empty where nothing was measured yet."""
+    if sys.argv[1:2] == ["campaign"]:
+        return "; what was measured is kept"
+    folder = next((cause.args[0] for cause in _chain(error) if isinstance(cause, RunInterruptedError)), None)
+    if folder is None:
+        return ""
+    command = "" if sys.argv[1:2] == ["replay"] else f"vmtoll run {folder.parent.name} "
+    return f"; what was measured is kept, go on with {command}--resume {folder}"
 
 
 def _cause(error: OSError) -> str | None:
@@ -157,11 +169,11 @@ def _cause(error: OSError) -> str | None:
     return error.strerror
 
 
-def _was_interrupted(error: BaseException | None) -> bool:
-    """True where ^C is behind an error: a library that was loading may turn it into an error of its own."""
-    while error and not isinstance(error, KeyboardInterrupt):
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what is behind it: a library that was loading may turn ^C into an error of its own."""
+    while error:
+        yield error
         error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _misused(error: Any) -> int:

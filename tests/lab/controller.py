@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vmtoll.lab import image, machine_disk
-from vmtoll.lab.suite import of_guests
+from vmtoll.builds import image, machine_disk
+from vmtoll.builds.suite import of_guests
 from vmtoll.paths import CACHE, PROJECT
 from vmtoll.shell import run, say
 

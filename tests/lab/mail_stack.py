@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.lab.the_lab import LAB
-from vmtoll.runner.connection import AgentLine
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.machines.connection import AgentLine
+from vmtoll.spec.machines import load_inventory
 
 SERVER = "postfix-dovecot"
 PORTS = (25, 110, 143, 465, 587, 4190)

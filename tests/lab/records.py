@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.measured import plan, run
 from vmtoll.lab import embedded
 from vmtoll.model.event import Event, Listener
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load
 from vmtoll.model.trial import Accelerator, Measurement, TrialRecord, from_json
-from vmtoll.runner.run import plan, run
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 

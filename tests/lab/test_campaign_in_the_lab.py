@@ -14,14 +14,15 @@ import yaml
 
 from tests.lab.records import BY_CLIENT, Records, records_of, undisturbed
 from tests.lab.the_lab import LAB, Ssh
+from tests.support.measured import plan
 from vmtoll.campaign.campaign import Campaign
 from vmtoll.campaign.testbeds import read_testbeds
 from vmtoll.model.finding import ACCIDENTS, Code
 from vmtoll.model.trial import BASELINE, Arm
 from vmtoll.paths import PROJECT
-from vmtoll.runner.run import Plan, plan
+from vmtoll.runner.run import Plan
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.lab.controller import booted
-from vmtoll.lab.suite import of_guests
+from vmtoll.builds.suite import of_guests
 from vmtoll.paths import PROJECT
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]

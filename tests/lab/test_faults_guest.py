@@ -15,7 +15,7 @@ from tests.lab.the_lab import Ssh
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Code, Validity
 from vmtoll.model.trial import BASELINE, Arm
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
 
 pytestmark = pytest.mark.lab
 

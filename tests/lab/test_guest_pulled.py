@@ -11,7 +11,7 @@ from tests.lab.records import BY_CLIENT, measure, number, primary, undisturbed
 from vmtoll.model.event import Event, Phase, TrialStep
 from vmtoll.model.finding import ACCIDENTS, Code, Validity
 from vmtoll.model.trial import Accelerator
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
 

@@ -17,7 +17,7 @@ from vmtoll.model.finding import Code
 from vmtoll.model.load import LoadKind
 from vmtoll.model.trial import BASELINE, Accelerator, Arm, TrialRecord
 from vmtoll.report.html import write_report
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests.lab.the_lab import MACHINES, VMTOLL, Ssh
+from tests.support.measured import plan
+from vmtoll.builds import tools
 from vmtoll.lab import embedded
 from vmtoll.lab.accelerator import probe
-from vmtoll.provisioning import tools
-from vmtoll.runner.run import plan
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 

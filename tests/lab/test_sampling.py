@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll.runner.connection import AgentLine
-from vmtoll.runner.observation import PULSE_S, SHORT_MHZ_S, SHORT_PULSE_S
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.machines.connection import AgentLine
+from vmtoll.spec.machines import load_inventory
+from vmtoll.trial.observation import PULSE_S, SHORT_MHZ_S, SHORT_PULSE_S
 
 pytestmark = pytest.mark.lab
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.lab.faults import changed
 from tests.lab.the_lab import Ssh
-from vmtoll.runner.connection import AgentLine
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.machines.connection import AgentLine
+from vmtoll.spec.machines import load_inventory
 
 pytestmark = pytest.mark.lab
 

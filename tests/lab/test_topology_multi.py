@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.the_lab import LAB, VMTOLL, Ssh
 from vmtoll.lab.topology import shape
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

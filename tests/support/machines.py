@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from vmtoll.builds import tools
 from vmtoll.paths import PROJECT
-from vmtoll.provisioning import tools
 from vmtoll.sites import build
 from vmtoll.spec.catalog import Registry
 
@@ -156,7 +156,7 @@ def rewrite(project: Registry) -> Rewrite:
 @pytest.fixture
 def unlimited_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Capacities count although the client is at its limit, as it is where client and server share a few cores."""
-    monkeypatch.setattr("vmtoll.runner.capacity.LIMITING", frozenset())
+    monkeypatch.setattr("vmtoll.trial.capacity.LIMITING", frozenset())
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from vmtoll.lab.suite import of_guests
-from vmtoll.provisioning import certificate, servers
+from vmtoll.builds import certificate, servers
+from vmtoll.builds.suite import of_guests
 from vmtoll.spec.server import read_server
 
 

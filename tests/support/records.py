@@ -6,7 +6,7 @@ from pathlib import Path
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Measurement, Offered, Scenario, TrialRecord
-from vmtoll.runner.store import Store
+from vmtoll.runs.store import Store
 
 # What other tenants of the test's machine may cause in any trial: it has few cores, a hypervisor of its own, and one
 # count of segments sent again for all that use its loopback.

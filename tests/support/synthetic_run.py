@@ -29,7 +29,7 @@ from vmtoll.model.trial import (
     to_json,
     trial_name,
 )
-from vmtoll.runner.latency import by_second
+from vmtoll.trial.latency import by_second
 
 # A trial as a test writes it: the columns of trials.csv by name, and `arm`, `load`, `findings` as objects.
 Row = dict[str, Any]

@@ -26,10 +26,10 @@ from vmtoll.preflight.checks import inventory as check
 from vmtoll.preflight.lab import Lab
 from vmtoll.report.terminal import rows_of, summary
 from vmtoll.report.words import GLOSSARY, MARGIN, percent
-from vmtoll.runner import gates
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
 from vmtoll.spec.server import read_servers
+from vmtoll.trial import gates
 
 README, REAL_HOSTS, PLANNING = "README.md", "docs/real-hosts.md", "docs/planning.md"
 DOCUMENTS = [README, *(str(file.relative_to(PROJECT)) for file in sorted((PROJECT / "docs").rglob("*.md")))]
@@ -244,7 +244,7 @@ def _glossary() -> str:
 
 
 _TICKS = {1.0: "1 s", 1e-2: "10 ms", 1e-3: "1 ms", 1e-6: "1 µs", 1e-9: "1 ns"}
-# When a gate fires, with the limits of vmtoll/runner/gates.py.
+# When a gate fires, with the limits of vmtoll/trial/gates.py.
 _FIRES: Mapping[Code, str] = {
     Code.CLIENT_SATURATED: f"the tool used more than {gates.BUSY:.0%} of the CPU time that its threads could "
     "have had (no gate for a single user). `ramp`: a request found no free descriptor or port",
@@ -322,7 +322,7 @@ TABLES: dict[str, Callable[[], str]] = {
 def test_the_reference_is_up_to_date(tmp_path: Path) -> None:
     subprocess.run([PROJECT / "scripts" / "reference", tmp_path], check=True)
     written = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
-    kept = {file.name: file.read_text(encoding="utf-8") for file in (PROJECT / "docs" / "reference").iterdir()}
+    kept = {name: (PROJECT / "docs" / "reference" / name).read_text(encoding="utf-8") for name in written}
     assert written == kept, "run scripts/reference"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from vmtoll import loadgen
+from vmtoll.builds import servers
 from vmtoll.guests import profiles
 from vmtoll.guests.domain import files_of_role, render
 from vmtoll.guests.inventory import Guest
@@ -19,7 +20,6 @@ from vmtoll.loadgen import ClosedLoad, Output, ToolError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import RELEASES
 from vmtoll.paths import PROJECT
-from vmtoll.provisioning import servers
 from vmtoll.spec import experiment, workload
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.server import read_server

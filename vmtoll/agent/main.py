@@ -92,8 +92,14 @@ class Agent:
         return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
     def op_boot(self) -> dict[str, str]:
-        """Identity of this boot: the kernel's boot ID and the first process's start (containers share the kernel)."""
-        return {"boot": f"{read('/proc/sys/kernel/random/boot_id')} {stat_fields('1')[19]}"}
+        """Identity of this boot: the kernel's boot ID and the first process's start (containers share the kernel); and
+        the machine's UUID as its firmware tells it, empty where it tells none.
+        """
+        uuid = Path("/sys/class/dmi/id/product_uuid")
+        return {
+            "boot": f"{read('/proc/sys/kernel/random/boot_id')} {stat_fields('1')[19]}",
+            "uuid": read(str(uuid)) if uuid.exists() else "",
+        }
 
     def op_ping(self) -> dict[str, float]:
         """Answer, with this machine's time."""

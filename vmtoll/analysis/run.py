@@ -1,7 +1,6 @@
-"""Load a run directory, and refuse what does not keep the contract, naming the file, the line and the key."""
+"""A run, as analysis looks at it: its trials by scenario and arm, its latencies, what is known of its machines."""
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -10,33 +9,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import ValidationError
 
 from vmtoll.analysis.histograms import Floats
 from vmtoll.analysis.sets import Disturbance
 from vmtoll.analysis.thinning import latencies
-from vmtoll.files import cause_of
 from vmtoll.model.columns import COLUMNS, flat, table_schema
-from vmtoll.model.document import first_mistake
-from vmtoll.model.errors import LoadError
-from vmtoll.model.facts import Facts
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
-from vmtoll.model.run import SCHEMA, Manifest
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, from_json, last_attempts
+from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, last_attempts
+from vmtoll.runs import folder
 
-TRIALS = "trials.jsonl"
 _KINDS = {column["name"]: column["type"] for column in table_schema()["fields"]}
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run. `hosts`: machine → its facts; `records`: every attempt at a trial, in the order of the schedule."""
-
-    path: Path
-    manifest: Manifest
-    hosts: dict[str, Facts]
-    records: tuple[TrialRecord, ...]
+class Run(folder.StoredRun):
+    """A stored run, with what is derived of it once."""
 
     @cached_property
     def trials(self) -> tuple[TrialRecord, ...]:
@@ -203,76 +191,8 @@ def _arm_key(arm: Arm) -> tuple[bool, str, int]:
 
 
 def load_run(run_dir: Path | str) -> Run:
-    """Read `run.json`, `hosts.json` and `trials.jsonl` of a run directory; raises LoadError."""
-    path = Path(run_dir)
-    manifest = read_manifest(path / "run.json")
-    complete = manifest.status == "complete"
-    records = sorted(_read_trials(path / TRIALS, complete=complete), key=lambda record: (record.key, record.attempt))
-    return Run(path, manifest, _read_object(path / "hosts.json"), tuple(records))
-
-
-def read_manifest(file: Path) -> Manifest:
-    """run.json; raises LoadError."""
-    content = _read_object(file)
-    if content.get("schema") != SCHEMA:
-        raise LoadError(
-            f"{file}: schema {content.get('schema')!r}, but this vmtoll reads {SCHEMA}; use the vmtoll that wrote it"
-        )
-    try:
-        return Manifest.model_validate_json(file.read_bytes())
-    except ValidationError as error:
-        raise LoadError(f"{file}: {first_mistake(error)}") from None
-
-
-def _read_object(file: Path) -> Facts:
-    text = _read(file)
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise LoadError(f"{file}: {error}") from None
-    if not isinstance(content, dict):
-        raise LoadError(f"{file}: expected an object, got {type(content).__name__}")
-    return content
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise LoadError(f"{file}: no such file; is this a run directory?") from None
-    except (OSError, ValueError) as error:
-        raise LoadError(f"{file}: {cause_of(error)}") from None
-
-
-def _read_trials(file: Path, *, complete: bool) -> Iterator[TrialRecord]:
-    """Each line is checked. The last line of a run that goes on may be half written: without its line break it does
-    not count.
-    """
-    text = _read(file)
-    *lines, rest = text.split("\n")  # no other line break ends a record
-    lines += [rest] if rest and complete else []
-    seen: set[tuple[int, int, int]] = set()
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = from_json(line)
-        except ValidationError as error:
-            raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
-        if excess := _excess(record):
-            raise LoadError(f"{file}: line {number}, {excess}; leave the trial out or correct it")
-        if (*record.key, record.attempt) in seen:
-            raise LoadError(f"{file}: line {number}, key attempt: this attempt appears twice; remove one line")
-        seen.add((*record.key, record.attempt))
-        yield record
-
-
-def _excess(record: TrialRecord) -> str:
-    """Description of a count of a record that is above its number of requests; empty when none is."""
-    for measured in record.measurements:
-        for name in ("successful", "failed"):
-            count = getattr(measured, name)
-            if None not in (count, measured.requests) and count > measured.requests:
-                return f"key {measured.role.value}.{name}: {count}, more than the {measured.requests} of requests"
-    return ""
+    """Read a run's folder. Raises LoadError."""
+    return Run(**vars(folder.read(Path(run_dir))))
 
 
 def by_block(trials: Sequence[TrialRecord]) -> dict[int, list[TrialRecord]]:

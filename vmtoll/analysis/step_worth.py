@@ -1,6 +1,5 @@
 """Worth of the tuning steps that a guest lacks, by tuning runs that were measured."""
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from vmtoll.analysis.tuning_steps import tuning_steps
 from vmtoll.model.diagnosis import Tuning, TuningRun, Worth
 from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import StepKind, TuningResult, TuningStep
+from vmtoll.runs.folder import read_manifest, runs_in
 
 PRIVATE = "private.json"  # the runner writes it; what is committed or published has none
 
@@ -18,14 +18,13 @@ Gained = Callable[[str, str], frozenset[Tuning]]
 def tuning_runs(results: Path) -> list[Path]:
     """The folders of all complete tuning runs: those measured here first, then the committed ones, newest first."""
     runs = []
-    for file in results.glob("*/*/run.json"):
+    for folder in runs_in(results):
         try:
-            manifest = json.loads(file.read_text(encoding="utf-8"))
-            usable = manifest["status"] == "complete" and manifest["experiment"].get("tuning_steps")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            manifest = read_manifest(folder)
+        except LoadError:
             continue  # no run that this version reads
-        if usable:
-            runs.append((is_local(file.parent), str(manifest.get("started_at")), file.parent))
+        if manifest.status == "complete" and manifest.experiment.tuning_steps:
+            runs.append((is_local(folder), manifest.started_at, folder))
     return [folder for *_, folder in sorted(runs, reverse=True)]
 
 

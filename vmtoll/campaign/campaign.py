@@ -16,7 +16,6 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from vmtoll.analysis.run import read_manifest
 from vmtoll.campaign.fan_out import FORKS, Board, Command, Task, fan_out, last_line
 from vmtoll.campaign.store import keep, write_page
 from vmtoll.campaign.testbeds import Bed
@@ -27,6 +26,7 @@ from vmtoll.model.experiment import Experiment, Scale
 from vmtoll.model.site import DrawnSite, ListedSite
 from vmtoll.model.workload import Workload
 from vmtoll.runner.run import Plan
+from vmtoll.runs.folder import read_manifest, runs_of
 from vmtoll.shell import say
 
 MEMORY_MB = 1000  # of DuckDB, when the page is written
@@ -109,8 +109,8 @@ class Campaign:
     def run_of(self, task: Task, status: Literal["running", "complete"]) -> Path | None:
         """The newest run of a task that is `complete`, or `running`: then it was interrupted."""
         bed, experiment = task
-        files = sorted((self.results(bed) / experiment).glob("*/run.json"), reverse=True)
-        return next((file.parent for file in files if read_manifest(file).status == status), None)
+        folders = reversed(runs_of(self.results(bed) / experiment))
+        return next((folder for folder in folders if read_manifest(folder).status == status), None)
 
     def measure(self) -> int:
         """Measure what is left, keep each finished run in the dataset, write campaign.json and the page.

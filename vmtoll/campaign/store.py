@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from vmtoll.analysis.run import Run, load_run, read_manifest
+from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import campaign_figures
 from vmtoll.campaign.page import write_page as write_html
@@ -17,6 +17,7 @@ from vmtoll.model.run import Manifest
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.publish import tables
+from vmtoll.runs.folder import read_manifest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a campaign or a test bed: needs no escape in a path or a URL
 
@@ -30,8 +31,7 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
     check_name("campaign", campaign)
     check_name("test bed", testbed)
     run = load_run(run_dir)
-    if run.manifest.status != "complete":
-        raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}; finish the run first with --resume")
+    run.require_complete()
     analysis, files = analyse(run), list[Path]()
     for table, write in _WRITERS.items():
         file = _file(dataset, table, campaign, testbed, run.manifest)
@@ -44,7 +44,7 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
 
 def holds(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
     """Return whether the dataset has every table of the run. Raises LoadError."""
-    manifest = read_manifest(run_dir / "run.json")
+    manifest = read_manifest(run_dir)
     return all(_file(dataset, table, campaign, testbed, manifest).exists() for table in _WRITERS)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from vmtoll.model.errors import UserError
 from vmtoll.spec.inventory import GROUPS, members, read_inventory
+from vmtoll.spec.inventory_faults import checked
 
 GROUP = "cells"
 WHOLE = "whole"  # the one test bed of an inventory that names none
@@ -28,7 +29,7 @@ def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
     With `limit` only the machines that it matches, and only test beds whose client it leaves. Raises UserError where
     two test beds share a machine, or none is left; InventoryError.
     """
-    data = read_inventory(inventory)
+    data = checked(inventory)
     everyone = _everyone(data)
     matched = set(everyone if limit is None else _everyone(read_inventory(inventory, limit)))
     groups = {name: members(data, name) for name in sorted(data.get(GROUP, {}).get("children", []))}

@@ -14,10 +14,15 @@ from vmtoll.shell import Changes
 _PLAIN = str.maketrans("×·–−µ…", "x---u~")
 
 
+def print_json(document: object, file: TextIO | None = None) -> None:
+    """Print a document for programs; what JSON has no kind for, such as a path, as its text."""
+    print(json.dumps(document, indent=1, default=str, ensure_ascii=False), file=file)
+
+
 def answer(values: Mapping[str, object], *, as_json: bool) -> None:
     """Print `name: value` lines, or one object."""
     if as_json:
-        print(json.dumps(values, indent=1, default=str, ensure_ascii=False))
+        print_json(values)
         return
     for name, value in values.items():
         print(f"{name}: {value}")
@@ -37,4 +42,4 @@ def print_text(text: Text, file: TextIO | None = None) -> None:
 def answer_changes(changes: Changes, *, check: bool) -> None:
     """Print what a playbook changed on each machine (with --check: would change) as one object."""
     machines = [{"name": name, "changes": of_machine} for name, of_machine in sorted(changes.items())]
-    print(json.dumps({"check": check, "machines": machines}, indent=1, ensure_ascii=False))
+    print_json({"check": check, "machines": machines})

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import Conclusion, conclude, judge, replication_page
 from vmtoll.commands.progress import Progress
 from vmtoll.files import write_durably
@@ -18,6 +19,7 @@ from vmtoll.model.experiment import Scale
 from vmtoll.model.until import Until
 from vmtoll.runner.run import Plan, plan, same_experiment
 from vmtoll.runner.run import run as measure
+from vmtoll.runs.folder import read_manifest, runs_of
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
@@ -28,9 +30,8 @@ PAGE = "replication.html"
 def plans(scale: Scale, registry: Registry | None = None, until: Until | None = None) -> dict[str, Plan]:
     """Name → plan, of every experiment that has claims; `until`: for all of them. Raises ExperimentError."""
     registry = registry or Registry()
-    files = {name: registry.experiment_file(name) for name in registry.experiments()}
-    with_claims = [name for name, file in files.items() if load(file, registry, scale).experiment.claims]
-    return {name: plan(files[name], registry, scale=scale, until=until) for name in with_claims}
+    experiments = [load(registry.experiment_file(name), registry, scale) for name in registry.experiments()]
+    return {each.experiment.name: plan(each, until=until) for each in experiments if each.experiment.claims}
 
 
 class _Recorded(Document):
@@ -58,8 +59,8 @@ class Batch:
 
     def unfinished(self, resolved: Resolved) -> Path | None:
         """The experiment's newest run that was killed, if the experiment has not changed since."""
-        folders = sorted((self.results / resolved.experiment.name).glob("*/run.json"), reverse=True)
-        return next((file.parent for file in folders if _is_run_of(file.parent, resolved, "running")), None)
+        folders = reversed(runs_of(self.results / resolved.experiment.name))
+        return next((folder for folder in folders if _is_run_of(folder, resolved, "running")), None)
 
     def keep(self, folder: Path) -> None:
         self.runs[folder.parent.name] = folder.name
@@ -127,7 +128,7 @@ def run_all(
     for n, (name, planned) in enumerate(todo.items(), start=1):
         say(f"experiment {n} of {len(todo)}: {name}" + (f", about {_minutes([planned])} minutes" * (name in left)))
         try:
-            conclusion = readers.report(_measured(planned, batch, inventory, scale, registry, limit))
+            conclusion = readers.report(_measured(planned, batch, inventory, limit))
             if as_json:
                 outcomes.append({"experiment": name, "status": "complete", **conclusion.document()})
             else:
@@ -141,7 +142,7 @@ def run_all(
             outcomes.append({"experiment": name, "status": "failed", "why": str(error)})
     page = readers.page([batch.results / name / run_id for name, run_id in batch.runs.items()], results / PAGE)
     if as_json:
-        print(json.dumps({"experiments": outcomes, "page": page}, indent=1, default=str, ensure_ascii=False))
+        print_json({"experiments": outcomes, "page": page})
     else:
         print(f"page:   {page}")
     if failed:
@@ -155,29 +156,22 @@ def _minutes(plans: Iterable[Plan]) -> str:
     return f"{sum(planned.total_s for planned in plans) / 60:.0f}"
 
 
-def _measured(
-    planned: Plan, batch: Batch, inventory: Path | None, scale: Scale, registry: Registry, limit: str | None
-) -> Path:
+def _measured(planned: Plan, batch: Batch, inventory: Path | None, limit: str | None) -> Path:
     """The run of one experiment, measured or resumed where the batch has none."""
-    experiment = planned.resolved.experiment
     folder = batch.finished(planned.resolved)
     if folder is None:
-        file, killed = registry.experiment_file(experiment.name), batch.unfinished(planned.resolved)
+        if killed := batch.unfinished(planned.resolved):
+            planned = plan(planned.resolved, resume=killed)
         machines = inventory or embedded.ready(planned.resolved, say)
         with Progress() as progress:
-            folder = measure(
-                file, machines, batch.results, killed, listener=progress, registry=registry, scale=scale, limit=limit,
-                until=experiment.until, judge=judge,
-            )  # fmt: skip
+            folder = measure(planned, machines, batch.results, killed, listener=progress, limit=limit, judge=judge)
         batch.keep(folder)
     return folder
 
 
 def _is_run_of(folder: Path, resolved: Resolved, status: Literal["running", "complete"]) -> bool:
-    from vmtoll.analysis.run import read_manifest  # noqa: PLC0415 (loads pandas)
-
     try:
-        recorded = read_manifest(folder / "run.json")
+        recorded = read_manifest(folder)
     except LoadError:
         return False
     return recorded.status == status and same_experiment(recorded, resolved)

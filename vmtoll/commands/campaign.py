@@ -1,19 +1,20 @@
 """The commands of campaigns: campaign, partition, campaign-report."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vmtoll.campaign.fan_out import FORKS
-from vmtoll.commands.answer import answer
+from vmtoll.commands.answer import answer, print_json
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, size_of
 from vmtoll.lab import embedded
 from vmtoll.paths import RESULTS
 from vmtoll.runner.run import Plan, plan
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
 
 if TYPE_CHECKING:
     from vmtoll.campaign.campaign import Campaign
@@ -23,6 +24,13 @@ CAMPAIGNS = RESULTS / "campaigns"
 DATA = "data"  # the dataset within a campaign's folder
 
 # What sums up campaigns is loaded where it is needed: `--help` should not wait for it.
+
+
+describe(
+    "campaign",
+    "vmtoll campaign demo tails --inventory hosts.yml --dry-run",
+    exits={1: "a run is missing"},
+)
 
 
 def campaign(
@@ -55,23 +63,27 @@ def campaign(
 
     size = size_of(scale, inventory)
     registry, machines = Registry(), inventory or embedded.require()
-    plans = {name: plan(registry.experiment_file(name), scale=size) for name in dict.fromkeys(experiments)}
+    plans = {name: plan(load(registry.experiment_file(name), registry, size)) for name in dict.fromkeys(experiments)}
     folder = output or CAMPAIGNS / "_".join(plans)
     check_name("campaign", folder.name)
     campaign = Campaign(folder, dataset or folder / DATA, machines, plans, read_testbeds(machines, limit), forks)
     if dry_run:
-        print(
-            json.dumps(_schedule(campaign), indent=1, default=str, ensure_ascii=False) if as_json else _text(campaign)
-        )
+        if as_json:
+            print_json(_schedule(campaign))
+        else:
+            print(_text(campaign))
         return
     if not inventory:
-        embedded.equip((load for planned in plans.values() for load in planned.resolved.workloads.values()), say)
+        embedded.equip((each for planned in plans.values() for each in planned.resolved.workloads.values()), say)
     code = campaign.measure()
     if as_json:
         answer(result(campaign), as_json=True)
     elif campaign.page:
         answer({"page": campaign.page}, as_json=False)
     raise SystemExit(code)
+
+
+describe("partition", "vmtoll partition results/latest --output data --campaign spring --testbed rack1")
 
 
 def partition(
@@ -90,6 +102,9 @@ def partition(
             print(f"{run}: in {output}")
     if as_json:
         answer({"dataset": output, "runs": runs}, as_json=True)
+
+
+describe("campaign-report", "vmtoll campaign-report results/campaigns/demo_tails/data")
 
 
 def campaign_report(

@@ -1,14 +1,17 @@
 """The command `capacity`: how many machines an objective takes, by what a run measured."""
 
-import json
 from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument
 from vmtoll.model.document import plain
 from vmtoll.model.errors import UserError
+
+describe("capacity", "vmtoll capacity results/latest --rate 2000 --p99-ms 50")
 
 
 def capacity(
@@ -51,4 +54,7 @@ def capacity(
     answer = planner.capacity(run, slo, demand)
     if answer.is_empty:
         raise UserError(f"{folder}: {nothing_text(run)}")
-    print(json.dumps(document(answer), indent=1, ensure_ascii=False) if as_json else "\n".join(lines(answer)))
+    if as_json:
+        print_json(document(answer))
+    else:
+        print("\n".join(lines(answer)))

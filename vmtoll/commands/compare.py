@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument
 from vmtoll.model.agreement import Status, to_json
 from vmtoll.model.errors import UserError
@@ -20,6 +21,14 @@ BetweenRunsOption = Annotated[
         help="Standard deviation of the ratio between runs of one machine, in percent, where earlier runs showed it.",
     ),
 ]
+
+
+describe(
+    "compare",
+    "vmtoll compare bundle results/latest",
+    "vmtoll compare bundle results/latest --json",
+    exits={3: "not reproduced"},
+)
 
 
 def compare(

@@ -1,6 +1,5 @@
 """The end of a run: its analysis, the pages and tables that people read, and the page over several runs."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TextIO
 
 from rich.text import Text
 
-from vmtoll.commands.answer import print_text
+from vmtoll.commands.answer import print_json, print_text
 from vmtoll.files import write_durably
 from vmtoll.model.columns import to_csv
 from vmtoll.model.until import Compared, Look
@@ -42,7 +41,7 @@ class Conclusion:
     def show(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
         """Print the run as a table, then the files; or one object."""
         if as_json:
-            print(json.dumps(self.document(), indent=1, default=str, ensure_ascii=False), file=file)
+            print_json(self.document(), file)
         else:
             print_text(self.summary.copy().append(f"\n\n{self.paths}"), file)
 

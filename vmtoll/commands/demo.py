@@ -2,22 +2,25 @@
 
 from pathlib import Path
 
+from vmtoll.builds.suite import chosen
 from vmtoll.commands.conclude import conclude
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, ResultsOption, SuiteOption
 from vmtoll.commands.run import run_one
 from vmtoll.commands.stages import Stages
 from vmtoll.lab import embedded
-from vmtoll.lab.suite import chosen
 from vmtoll.paths import RESULTS
-from vmtoll.runner.run import plan
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
+
+describe("demo", "vmtoll demo", "vmtoll demo --suite bookworm")
 
 
 def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None, as_json: JsonOption = False) -> None:
     """Bring the embedded lab up, run the experiment `demo`, write its report."""
     embedded.need_root()
-    resolved = plan(Registry().experiment_file("demo")).resolved
+    resolved = load(Registry().experiment_file("demo"))
     stages = Stages()
     with stages.stage("lab and load tools"):
         embedded.up(resolved.experiment.link, say, release=chosen(suite))

@@ -8,19 +8,25 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter
 
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption
 from vmtoll.guests import diagnosis as domains
 from vmtoll.guests import needs
 from vmtoll.guests.steps import gained
+from vmtoll.machines.connection import AgentLine
 from vmtoll.model.diagnosis import Diagnosis, State
 from vmtoll.model.errors import AgentError, UserError
 from vmtoll.model.inventory import Host
 from vmtoll.paths import INVENTORY, RESULTS
-from vmtoll.runner.connection import AgentLine
 from vmtoll.spec.catalog import unknown
-from vmtoll.spec.inventory import hosts_by_role, read_inventory
+from vmtoll.spec.inventory import hosts_by_role
+from vmtoll.spec.inventory_faults import checked
 
 _LIMIT_S = 60.0
+
+
+describe("diagnose", "vmtoll diagnose web1", "vmtoll diagnose web1 --inventory hosts.yml --on kvm1 --json")
 
 
 def diagnose(
@@ -52,7 +58,7 @@ def diagnose(
     host_text = uri if inventory is None else f"{host.name} ({uri})"
     diagnosis = Diagnosis(domain, host_text, answer["running"], steps, worth, runs)
     if as_json:
-        print(TypeAdapter(Diagnosis).dump_json(diagnosis, indent=1).decode())
+        print_json(TypeAdapter(Diagnosis).dump_python(diagnosis, mode="json"))
     else:
         print("\n".join(lines(diagnosis, shlex.join(["virsh", "-c", uri, "edit", domain]))))
 
@@ -63,7 +69,7 @@ def _host(guest: str, inventory: Path | None, kvm_host: str | None) -> tuple[Hos
         if kvm_host:
             raise UserError(f"--on {kvm_host} needs --inventory: give the inventory that contains this host")
         return Host("localhost", "kvm_host", {"ansible_connection": "local"}), guest
-    by_role = hosts_by_role(read_inventory(inventory), str(inventory))
+    by_role = hosts_by_role(checked(inventory), str(inventory))
     hosts = {host.name: host for host in by_role["kvm_host"]}
     known = next((host for host in by_role["kvm_guest"] if host.name == guest), None)
     name = kvm_host or (known.vars.kvm_host if known else None) or (next(iter(hosts)) if len(hosts) == 1 else None)
@@ -72,7 +78,6 @@ def _host(guest: str, inventory: Path | None, kvm_host: str | None) -> tuple[Hos
         raise UserError(f"{inventory}: {guest} is not in it; choose its KVM host with --on (there are: {names})")
     if name not in hosts:
         raise UserError(f"{inventory}: {unknown('KVM host', name, sorted(hosts))}")
-    hosts[name].check()
     return hosts[name], (known.vars.domain or guest) if known else guest
 
 

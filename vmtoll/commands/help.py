@@ -6,59 +6,30 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 # Command → examples; of a group and of the program itself (no name), those to begin with.
-EXAMPLES: Mapping[str, Sequence[str]] = {
-    "": ["vmtoll demo", "vmtoll list", "vmtoll run tails", "vmtoll show results/latest"],
-    "lab": ["vmtoll lab up", "vmtoll lab status", "vmtoll lab down"],
-    "workload": ["vmtoll workload from-log access.log --output workloads"],
-    "demo": ["vmtoll demo", "vmtoll demo --suite bookworm"],
-    "run": ["vmtoll run tails", "vmtoll run tails --inventory hosts.yml --until 2,60", "vmtoll run all --dry-run"],
-    "list": ["vmtoll list", "vmtoll list --json"],
-    "show": ["vmtoll show results/latest", "vmtoll show results/latest --metric throughput --server nginx"],
-    "report": ["vmtoll report results/latest", "vmtoll report results/latest --json"],
-    "notebook": ["vmtoll notebook capacity results/latest --set RATE_RPS=500"],
-    "site": ["vmtoll site --output public --from bundles"],
-    "replication": ["vmtoll replication", "vmtoll replication results/php-2006/* --output page.html"],
-    "capacity": ["vmtoll capacity results/latest --rate 2000 --p99-ms 50"],
-    "publish": ["vmtoll publish results/latest --output bundle --author 'Ada Example'"],
-    "compare": ["vmtoll compare bundle results/latest", "vmtoll compare bundle results/latest --json"],
-    "replay": ["vmtoll replay bundle --inventory hosts.yml"],
-    "preflight": ["vmtoll preflight --inventory hosts.yml"],
-    "provision": ["vmtoll provision --inventory hosts.yml --check"],
-    "diagnose": ["vmtoll diagnose web1", "vmtoll diagnose web1 --inventory hosts.yml --on kvm1 --json"],
-    "tune": ["vmtoll tune --inventory hosts.yml --check"],
-    "untune": ["vmtoll untune --inventory hosts.yml"],
-    "campaign": ["vmtoll campaign demo tails --inventory hosts.yml --dry-run"],
-    "campaign-report": ["vmtoll campaign-report results/campaigns/demo_tails/data"],
-    "partition": ["vmtoll partition results/latest --output data --campaign spring --testbed rack1"],
-    "lab up": ["vmtoll lab up --link 1gbit", "vmtoll lab up --guests kvm-2009,kvm-default"],
-    "lab image": ["vmtoll lab image --suite bookworm"],
-    "lab down": ["vmtoll lab down"],
-    "lab status": ["vmtoll lab status", "vmtoll lab status --json"],
-    "workload from-log": ["vmtoll workload from-log access.log.gz --output workloads --name shop"],
-}
+EXAMPLES: dict[str, Sequence[str]] = {}
+# Command → the exit codes that only it has.
+OWN_EXITS: dict[str, Mapping[int, str]] = {}
 EXITS: Mapping[int, str] = {
     0: "done",
     2: "usage or configuration error, one line on stderr says what to do",
     130: "interrupted (^C)",
     141: "broken pipe (`| head`)",
 }
-# Command → the exit codes that only it has.
-OWN_EXITS: Mapping[str, Mapping[int, str]] = {
-    "run": {1: "an experiment of `run all` failed"},
-    "campaign": {1: "a run is missing"},
-    "site": {1: "a run or bundle was refused"},
-    "compare": {3: "not reproduced"},
-    "replay": {3: "not reproduced"},
-    "preflight": {1: "a check failed"},
-    "lab status": {1: "the lab is not up"},
-}
+
+
+def describe(command: str, *examples: str, exits: Mapping[int, str] | None = None) -> str:
+    """Keep a command's examples and the exit codes that only it has, for its help; its epilog."""
+    EXAMPLES[command] = examples
+    if exits:
+        OWN_EXITS[command] = exits
+    return epilog(command)
 
 
 def epilog(command: str = "") -> str:
     """The examples as a paragraph and a code block of Markdown, which the terminal shows as lines; the exit codes."""
-    examples = EXAMPLES[command]
-    title = f"Example{'s' * (len(examples) > 1)}:"
-    return "\n".join([title, "", *(f"    {example}" for example in examples), "", f"Exit codes: {_exits(command)}."])
+    examples = EXAMPLES.get(command, ())
+    title = [f"Example{'s' * (len(examples) > 1)}:", ""] if examples else []
+    return "\n".join([*title, *(f"    {example}" for example in examples), "", f"Exit codes: {_exits(command)}."])
 
 
 def _exits(command: str) -> str:

@@ -1,27 +1,32 @@
 """`vmtoll lab`: image, up, down, status."""
 
-import json
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import typer
 
-from vmtoll.commands.help import Command, Group, epilog
+from vmtoll.builds import image, machine_disk, tools
+from vmtoll.builds.suite import chosen
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.help import Command, Group, describe
 from vmtoll.commands.options import JsonOption, SuiteOption
-from vmtoll.lab import embedded, image, machine_disk
+from vmtoll.lab import embedded
 from vmtoll.lab import topology as topologies
-from vmtoll.lab.suite import chosen
-from vmtoll.provisioning import tools
 from vmtoll.shell import say
 
 app = typer.Typer(
     cls=Group,
     help="The embedded lab on this machine: clients, metal and guests.",
-    epilog=epilog("lab"),
+    epilog=describe("lab", "vmtoll lab up", "vmtoll lab status", "vmtoll lab down"),
     no_args_is_help=True,
 )
 
 
-@app.command("up", cls=Command, epilog=epilog("lab up"))
+@app.command(
+    "up",
+    cls=Command,
+    epilog=describe("lab up", "vmtoll lab up --link 1gbit", "vmtoll lab up --guests kvm-2009,kvm-default"),
+)
 def up(
     link: Annotated[str, typer.Option(help="Rate of each client's link: unshaped, 100mbit, 1gbit, …")] = "unshaped",
     topology: Annotated[str, typer.Option(help="Which machines: a file's name in playbooks/topologies.")] = "single",
@@ -39,10 +44,10 @@ def up(
     embedded.need_root()
     embedded.up(link, say, shape, chosen(suite))
     if as_json:
-        print(json.dumps(embedded.status(), indent=2))
+        print_json(embedded.status())
 
 
-@app.command("image", cls=Command, epilog=epilog("lab image"))
+@app.command("image", cls=Command, epilog=describe("lab image", "vmtoll lab image --suite bookworm"))
 def build_image(
     machines: Annotated[bool, typer.Option("--machines", help="Also build the disk for virtual machines.")] = False,
     suite: SuiteOption = None,
@@ -56,19 +61,34 @@ def build_image(
         tools.build()
         machine_disk.ensure(folder, say)
     if as_json:
-        print(json.dumps({"image": str(folder), "suite": release.suite}, indent=2))
+        print_json({"image": folder, "suite": release.suite})
 
 
-@app.command("down", cls=Command, epilog=epilog("lab down"))
+@app.command("down", cls=Command, epilog=describe("lab down", "vmtoll lab down"))
 def down() -> None:
     """Remove the lab with all its namespaces, mounts, domains, processes and routes."""
     embedded.need_root()
     embedded.down(say)
 
 
-@app.command("status", cls=Command, epilog=epilog("lab status"))
-def status(_as_json: JsonOption = False) -> None:
-    """Print the lab's state as JSON, with or without --json."""
+@app.command(
+    "status",
+    cls=Command,
+    epilog=describe("lab status", "vmtoll lab status", "vmtoll lab status --json", exits={1: "the lab is not up"}),
+)
+def status(as_json: JsonOption = False) -> None:
+    """Print whether the lab is up, its image, shape and link, and which machines do not answer."""
     state = embedded.status()
-    print(json.dumps(state, indent=2))
+    if as_json:
+        print_json(state)
+    else:
+        print("\n".join(_lines(state)))
     raise SystemExit(0 if state["up"] else 1)
+
+
+def _lines(state: Mapping[str, object]) -> Iterator[str]:
+    for key, value in state.items():
+        text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+        if isinstance(value, list | tuple):
+            text = ", ".join(map(str, value)) or "none"
+        yield f"{key.replace('_', ' ')}: {text}"

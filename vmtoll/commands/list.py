@@ -1,12 +1,15 @@
 """The command `list`."""
 
-import json
 from collections.abc import Sequence
 
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption
 from vmtoll.model.release import Suite, of_suite
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.server import read_server
+
+describe("list", "vmtoll list", "vmtoll list --json")
 
 
 def list_names(as_json: JsonOption = False) -> None:
@@ -16,7 +19,7 @@ def list_names(as_json: JsonOption = False) -> None:
     not_in = {server: read_server(server).not_in for server in names["servers"]}
     if as_json:
         servers = [{"name": server, "not_in": list(suites)} for server, suites in not_in.items()]
-        print(json.dumps({**names, "servers": servers}, indent=1))
+        print_json({**names, "servers": servers})
         return
     for kind, listed in names.items():
         texts = [_with_releases(server, not_in[server]) for server in listed] if kind == "servers" else listed

@@ -7,8 +7,11 @@ import typer
 import yaml
 
 from vmtoll.commands.answer import answer
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument, RunOutputOption
 from vmtoll.model.errors import UserError
+
+describe("notebook", "vmtoll notebook capacity results/latest --set RATE_RPS=500")
 
 
 def notebook(

@@ -1,15 +1,18 @@
 """The command `preflight`: prints the result of each check as it comes."""
 
-import json
 from collections import Counter
 from dataclasses import asdict
 
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption
 from vmtoll.lab import embedded
 from vmtoll.preflight import results
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, Level
 from vmtoll.shell import say
+
+describe("preflight", "vmtoll preflight --inventory hosts.yml", exits={1: "a check failed"})
 
 
 def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_json: JsonOption = False) -> None:
@@ -31,7 +34,7 @@ def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_j
     levels = Counter(result.level for _, result in seen)
     if as_json:
         listed = [{"check": name, **asdict(result)} for name, result in seen]
-        print(json.dumps({"fit": not levels["fail"], "findings": listed}, indent=1, ensure_ascii=False))
+        print_json({"fit": not levels["fail"], "findings": listed})
     else:
         print(summary(levels))
     raise SystemExit(1 if levels["fail"] else 0)

@@ -1,10 +1,13 @@
 """The command `provision`."""
 
+from vmtoll.builds.suite import of_guests
 from vmtoll.commands.answer import answer_changes
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, SuiteOption
 from vmtoll.lab import embedded
-from vmtoll.lab.suite import of_guests
 from vmtoll.shell import Changes
+
+describe("provision", "vmtoll provision --inventory hosts.yml --check")
 
 
 def provision(

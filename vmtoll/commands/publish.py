@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 
 from vmtoll.commands.answer import answer
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument
 from vmtoll.shell import say
+
+describe("publish", "vmtoll publish results/latest --output bundle --author 'Ada Example'")
 
 
 def publish(

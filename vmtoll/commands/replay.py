@@ -1,20 +1,17 @@
 """The command `replay`: a published experiment, run again on the available machines."""
 
-import json
 import re
 import sys
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
-from pydantic import BaseModel
 
 from vmtoll.commands import compare
+from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude, judge
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import BundleArgument, InventoryOption, JsonOption, ResultsOption, ResumeOption
 from vmtoll.commands.progress import Progress
 from vmtoll.commands.run import print_plan, schedule
@@ -31,9 +28,13 @@ from vmtoll.runner.run import Plan, on_machines, plan, run, unmeasured
 from vmtoll.shell import say
 from vmtoll.sites import load_site
 from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import Resolved, resolve
 from vmtoll.spec.inventory import read_inventory
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+describe("replay", "vmtoll replay bundle --inventory hosts.yml", exits={3: "not reproduced"})
 
 
 def replay(
@@ -53,7 +54,7 @@ def replay(
     if dry_run:
         planned = preview(published.manifest, inventory, blocks=blocks, resume=resume)
         if as_json:
-            print(json.dumps(schedule(planned), indent=1, ensure_ascii=False))
+            print_json(schedule(planned))
         else:
             print_plan(planned, resumed=resume is not None)
         return
@@ -81,9 +82,8 @@ def measure_again(
     What the machines or this checkout do not have (environments, servers, tools) is left out. Raises UserError
     when nothing is left or the site is another one, VmtollError as every run does.
     """
-    registry = registry or Registry()
-    with _prepared(published, registry, _environments(inventory), blocks) as (file, project):
-        return run(file, inventory, results, resume, listener=listener, registry=project, judge=judge)
+    resolved = _again(published, registry or Registry(), _environments(inventory), blocks)
+    return run(plan(resolved, resume=resume), inventory, results, resume, listener=listener, judge=judge)
 
 
 def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, resume: Path | None) -> Plan:
@@ -93,27 +93,24 @@ def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, 
     """
     registry = Registry()
     environments = _environments(inventory) if inventory else set(registry.environments())
-    with _prepared(published, registry, environments, blocks) as (file, project):
-        planned = plan(file, project)
-        if inventory:
-            planned = on_machines(planned, inventory, project, None)
-        return unmeasured(planned, resume) if resume else planned
+    planned = plan(_again(published, registry, environments, blocks), resume=resume)
+    if inventory:
+        planned = on_machines(planned, inventory)
+    return unmeasured(planned, resume) if resume else planned
 
 
-@contextmanager
-def _prepared(
-    published: Manifest, registry: Registry, environments: set[str], blocks: int | None
-) -> Iterator[tuple[Path, Registry]]:
-    """A folder with what is possible of the published experiment: the experiment's file, and the folder's registry."""
+def _again(published: Manifest, registry: Registry, environments: set[str], blocks: int | None) -> Resolved:
+    """What is possible of the published experiment. Raises UserError."""
     possible = _possible(published, registry, environments)
+    experiment = possible.experiment
+    for name in (experiment.name, published.site.name, *possible.workloads):
+        _check_name(name)
     if blocks is not None:
-        experiment = possible.experiment
         purpose = "smoke" if blocks < SMALLEST_BLOCKS else experiment.purpose
         experiment = experiment.model_copy(update={"blocks": blocks, "purpose": purpose, "until": None})
-        possible = possible.model_copy(update={"experiment": experiment})
     _check_site(published.site, registry)
-    with tempfile.TemporaryDirectory(prefix="vmtoll-replay-") as folder:
-        yield _write_project(Path(folder), possible, registry), Registry(Path(folder))
+    file = registry.experiment_file(experiment.name)
+    return resolve(file, experiment, possible.workloads, published.site, registry)
 
 
 def _environments(inventory: Path) -> set[str]:
@@ -181,7 +178,7 @@ def _has_users(workload: Workload, users: int | list[int] | None) -> bool:
 
 def _check_site(site: Site, registry: Registry) -> None:
     """The machines serve the site of this checkout; it must be the published one."""
-    file = registry.site_file(_safe(site.name))
+    file = registry.site_file(site.name)
     try:
         here = load_site(file).model_copy(update={"description": site.description})
     except SiteError:
@@ -193,31 +190,7 @@ def _check_site(site: Site, registry: Registry) -> None:
         )
 
 
-def _write_project(root: Path, published: Manifest, registry: Registry) -> Path:
-    """Make the folders that a Registry lists; the experiment's file."""
-    project = Registry(root)
-    for folder in ("workloads/experiments", "workloads/sites"):
-        (root / folder).mkdir(parents=True)
-    for shared in ("vmtoll", "server-builds", "vm-images"):
-        (root / shared).symlink_to(registry.root.resolve() / shared)
-    for name, workload in published.workloads.items():
-        _write(project.workload_file(_safe(name)), workload)
-    _write(project.site_file(_safe(published.site.name)), published.site)
-    file = _write(project.experiment_file(_safe(published.experiment.name)), published.experiment)
-    if not published.experiment.noise_floor:  # an experiment that does not say so gets a control
-        with file.open("a", encoding="utf-8") as document:
-            document.write("noise_floor: null\n")
-    return file
-
-
-def _write(file: Path, document: BaseModel) -> Path:
-    content = document.model_dump(mode="json", exclude={"name"}, exclude_none=True)
-    file.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
-    return file
-
-
-def _safe(name: str) -> str:
-    """A name out of a bundle becomes a file's name here. Raises UserError when it is more than a name."""
+def _check_name(name: str) -> None:
+    """A name out of a bundle becomes one of folders and files. Raises UserError when it is more than a name."""
     if not _NAME.fullmatch(name):
         raise UserError(f"run.json of the bundle: {name!r} is not a name of an experiment, a workload or a site")
-    return name

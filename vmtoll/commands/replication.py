@@ -8,8 +8,11 @@ import typer
 from vmtoll.commands import batch
 from vmtoll.commands.answer import answer
 from vmtoll.commands.conclude import replication_page
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, ResultsOption
 from vmtoll.paths import RESULTS
+
+describe("replication", "vmtoll replication", "vmtoll replication results/php-2006/* --output page.html")
 
 
 def replication(

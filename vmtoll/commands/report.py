@@ -4,8 +4,11 @@ import shutil
 from pathlib import Path
 
 from vmtoll.commands.conclude import conclude
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument, RunOutputOption
 from vmtoll.model.errors import UserError
+
+describe("report", "vmtoll report results/latest", "vmtoll report results/latest --json")
 
 
 def report(folder: RunArgument, output: RunOutputOption = None, as_json: JsonOption = False) -> None:

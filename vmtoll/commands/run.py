@@ -1,6 +1,5 @@
 """The command `run`: one experiment, or all that repeat published ones."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,9 @@ from typing import Annotated
 import typer
 
 from vmtoll.commands import batch
+from vmtoll.commands.answer import print_json
 from vmtoll.commands.conclude import conclude, judge
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import (
     InventoryOption,
     JsonOption,
@@ -29,6 +30,7 @@ from vmtoll.runner.run import Plan, on_machines, plan, unmeasured
 from vmtoll.runner.run import run as measure
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
 
 _DRAWN = "the order of a run is drawn at random and recorded"
 _RESUMED = "what the run already has is not measured again"
@@ -39,6 +41,15 @@ ExperimentArgument = Annotated[
         help="Name of an experiment (`vmtoll list`), or `all`: every experiment that repeats a published one."
     ),
 ]
+
+
+describe(
+    "run",
+    "vmtoll run tails",
+    "vmtoll run tails --inventory hosts.yml --until 2,60",
+    "vmtoll run all --dry-run",
+    exits={1: "an experiment of `run all` failed"},
+)
 
 
 def run(
@@ -62,7 +73,10 @@ def run(
             raise UserError("--resume cannot be combined with `run all`, which resumes automatically")
         if dry_run:
             previews = _previewed_batch(batch.plans(size, until=until), inventory, limit)
-            print(json.dumps(_schedules(previews), indent=1, ensure_ascii=False) if as_json else _batch_text(previews))
+            if as_json:
+                print_json(_schedules(previews))
+            else:
+                print(_batch_text(previews))
             return
         if not inventory:
             embedded.need_root()
@@ -71,7 +85,7 @@ def run(
         registry = Registry()
         preview = _previewed(experiment, inventory, registry, limit=limit, scale=scale, resume=resume, until=until)
         if as_json:
-            print(json.dumps(schedule(preview), indent=1, ensure_ascii=False))
+            print_json(schedule(preview))
         else:
             print_plan(preview, resumed=resume is not None)
         return
@@ -91,25 +105,24 @@ def run_one(
     until: Until | None = None,
 ) -> Path:
     """Measure one experiment of a registry, on the embedded lab without an inventory; the run's folder."""
-    registry = registry or Registry()
-    resolved = _planned(experiment, inventory, scale, registry).resolved
-    machines = inventory or embedded.ready(resolved, say)
+    planned = _planned(experiment, inventory, scale, registry or Registry(), until, resume)
+    machines = inventory or embedded.ready(planned.resolved, say)
     with Progress() as progress:
-        return measure(
-            registry.experiment_file(experiment), machines, results, resume,
-            listener=progress, registry=registry, scale=size_of(scale, inventory), limit=limit, until=until,
-            judge=judge,
-        )  # fmt: skip
+        return measure(planned, machines, results, resume, listener=progress, limit=limit, judge=judge)
 
 
 def _planned(
-    experiment: str, inventory: Path | None, scale: Scale | None, registry: Registry, until: Until | None = None
+    experiment: str,
+    inventory: Path | None,
+    scale: Scale | None,
+    registry: Registry,
+    until: Until | None,
+    resume: Path | None,
 ) -> Plan:
-    file = registry.experiment_file(experiment)
-    planned = plan(file, registry, scale=size_of(scale, inventory), until=until)
-    if scale and planned.resolved.experiment.scale is None:
-        raise UserError(f"{file}: defines no scales, so --scale does not apply; remove it")
-    return planned
+    resolved = load(registry.experiment_file(experiment), registry, size_of(scale, inventory))
+    if scale and resolved.experiment.scale is None:
+        raise UserError(f"{resolved.file}: defines no scales, so --scale does not apply; remove it")
+    return plan(resolved, until=until, resume=resume)
 
 
 def _previewed(
@@ -123,9 +136,9 @@ def _previewed(
     until: Until | None,
 ) -> Plan:
     """The plan of the same command without --dry-run; no machine is contacted and no file is written."""
-    planned = _planned(experiment, inventory, scale, registry, until)
+    planned = _planned(experiment, inventory, scale, registry, until, resume)
     if inventory:
-        planned = on_machines(planned, inventory, registry, limit)
+        planned = on_machines(planned, inventory, limit)
     return unmeasured(planned, resume) if resume else planned
 
 
@@ -164,10 +177,10 @@ def print_plan(planned: Plan, *, resumed: bool) -> None:
 
 def _previewed_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str | None) -> dict[str, Plan | str]:
     """The plans of `run all` by experiment; of one that it would skip (a wrong link) the reason."""
-    registry, previews = Registry(), dict[str, Plan | str]()
+    previews = dict[str, Plan | str]()
     for name, planned in plans.items():
         try:
-            previews[name] = on_machines(planned, inventory, registry, limit) if inventory else planned
+            previews[name] = on_machines(planned, inventory, limit) if inventory else planned
         except WrongLinkError as error:
             previews[name] = str(error)
     return previews

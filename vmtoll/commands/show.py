@@ -1,15 +1,21 @@
 """The command `show`: a run on the terminal."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from vmtoll.commands.answer import print_text
+from vmtoll.commands.answer import print_json, print_text
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument
 from vmtoll.model.errors import UserError
 from vmtoll.model.metric import METRICS
 from vmtoll.spec.catalog import unknown
+
+describe(
+    "show",
+    "vmtoll show results/latest",
+    "vmtoll show results/latest --metric throughput --server nginx",
+)
 
 
 def show(
@@ -46,7 +52,7 @@ def show(
     if as_json:
         verdicts = list(verdict_rows(analysis, [verdict for _, verdict in rows]))
         document = {"run": run.manifest.run_id, "answer": sentence(analysis), "remarks": remarks(run, rows)}
-        print(json.dumps(document | {"verdicts": verdicts}, indent=1, ensure_ascii=False))
+        print_json(document | {"verdicts": verdicts})
     else:
         print_text(summary(run, analysis, rows))
 

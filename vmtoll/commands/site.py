@@ -7,8 +7,12 @@ from typing import Annotated
 import typer
 
 from vmtoll.commands.answer import answer
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, ResultsOption
 from vmtoll.paths import RESULTS
+from vmtoll.runs.folder import runs_in
+
+describe("site", "vmtoll site --output public --from bundles", exits={1: "a run or bundle was refused"})
 
 
 def site(
@@ -28,7 +32,7 @@ def site(
     from vmtoll.publish.contributed import admit, bundles  # noqa: PLC0415 (loads the analysis)
     from vmtoll.report.explorer import write_site  # noqa: PLC0415
 
-    runs = [file.parent.name for file in results.glob("*/*/run.json") if file.parent.parent.name != "contributed"]
+    runs = [folder.name for folder in runs_in(results) if folder.parent.name != "contributed"]
     admitted, refused = admit(bundles(results, contributed or ()), runs)
     page = write_site(results, output, {item.name: item.run for item in admitted}, refused.append)
     for sentence in refused:

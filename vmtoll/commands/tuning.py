@@ -3,12 +3,16 @@
 import json
 
 from vmtoll.commands.answer import answer_changes
+from vmtoll.commands.help import describe
 from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption
 from vmtoll.lab import embedded
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import HostVars
 from vmtoll.shell import Changes, play
-from vmtoll.spec.inventory import members, read_inventory
+from vmtoll.spec.inventory import members
+from vmtoll.spec.inventory_faults import checked
+
+describe("tune", "vmtoll tune --inventory hosts.yml --check")
 
 
 def tune(
@@ -23,10 +27,13 @@ def tune(
     the first change; `vmtoll untune` restores them. docs/real-hosts.md has the settings.
     """
     path = inventory or embedded.require()
-    hosts = read_inventory(path, limit)["_meta"]["hostvars"]
+    hosts = checked(path, limit, purpose="hosts")["_meta"]["hostvars"]
     if not any(HostVars.read(name, variables, str(path)).tuning for name, variables in hosts.items()):
         raise UserError(f"{path}: no host has vmtoll_tuning; set it as docs/real-hosts.md shows")
     _play(path, limit, "tuned", check=check, as_json=as_json)
+
+
+describe("untune", "vmtoll untune --inventory hosts.yml")
 
 
 def untune(
@@ -37,7 +44,7 @@ def untune(
 ) -> None:
     """Restore the settings from before `vmtoll tune`. Untuned hosts do not change."""
     path = inventory or embedded.require()
-    if not members(read_inventory(path, limit), "all"):  # Ansible would call that success
+    if not members(checked(path, limit, purpose="hosts"), "all"):  # Ansible would call that success
         raise UserError(f"{path}: no host to restore; give an --inventory with hosts")
     _play(path, limit, "restored", check=check, as_json=as_json)
 

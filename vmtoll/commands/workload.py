@@ -1,13 +1,13 @@
 """`vmtoll workload`: workloads made from what your own servers saw."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vmtoll.commands.help import Command, Group, epilog
+from vmtoll.commands.answer import print_json
+from vmtoll.commands.help import Command, Group, describe
 from vmtoll.commands.options import JsonOption
 from vmtoll.shell import say
 
@@ -16,10 +16,19 @@ if TYPE_CHECKING:
 
 MALFORMED_TOLD = 0.01  # of the lines; above it is a warning
 
-app = typer.Typer(cls=Group, help="Create workloads from access logs.", epilog=epilog("workload"), no_args_is_help=True)
+app = typer.Typer(
+    cls=Group,
+    help="Create workloads from access logs.",
+    epilog=describe("workload", "vmtoll workload from-log access.log --output workloads"),
+    no_args_is_help=True,
+)
 
 
-@app.command("from-log", cls=Command, epilog=epilog("workload from-log"))
+@app.command(
+    "from-log",
+    cls=Command,
+    epilog=describe("workload from-log", "vmtoll workload from-log access.log.gz --output workloads --name shop"),
+)
 def from_log(
     logs: Annotated[
         list[Path],
@@ -59,7 +68,7 @@ def from_log(
     )
     made = access_log.from_log(logs, output, options, say)
     if as_json:
-        print(json.dumps(made.summary, indent=1))
+        print_json(made.summary)
         return
     print("\n".join([*_lines(made.summary), *(f"wrote: {file}" for file in made.files)]))
     if deadline_ms is None:

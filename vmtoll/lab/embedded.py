@@ -1,4 +1,4 @@
-"""The embedded lab: up, down, status, and the provisioning of whatever an inventory names."""
+"""The embedded lab: up, down, status, provisioning."""
 
 import json
 import os
@@ -9,18 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from vmtoll.builds import image, machine_disk, suite, tools
 from vmtoll.guests import kvm_host, needs
-from vmtoll.lab import accelerator, image, machine_disk, suite, topology
-from vmtoll.lab.guests import for_role, host_key, make_guests
+from vmtoll.lab import accelerator, topology
 from vmtoll.model.errors import UserError, VmtollError
-from vmtoll.model.inventory import GuestAccelerator, HostVars
+from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.model.release import Release
 from vmtoll.model.workload import Workload
 from vmtoll.paths import INVENTORY, LAB
-from vmtoll.provisioning import archives, servers, tools
+from vmtoll.provisioning import provision as provisioning
+from vmtoll.provisioning.guests import for_role, host_key, make_guests
 from vmtoll.shell import Changes, lock, play
 from vmtoll.spec.experiment import Resolved
-from vmtoll.spec.inventory import joined, read_inventory
+from vmtoll.spec.inventory import read_inventory
 
 Say = Callable[[str], None]
 LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
@@ -200,52 +201,18 @@ def provision(
     limit: str | None = None,
     release: Release | None = None,
     *,
-    quiet: bool = False,
     changes: Changes | None = None,
 ) -> None:
-    """Run site.yml against an inventory (default: the embedded lab's), or those of it that `limit` matches.
-
-    Guests that it describes by a profile are made first, of this release (default: release_of_guests). `changes`: as in
-    shell.play.
-    """
-    chosen = inventory or require()
-    data = read_inventory(chosen, limit)
-    release = release or release_of_guests(data, chosen)
-    removed = make_guests(data, chosen, options, release, changes=changes)
-    tools.build()
-    variables = archives.variables(_policy(data, chosen))
-    pattern = joined(limit or "all", *(f"!{name}" for name in removed))
-    play(
-        "site.yml", "-e", json.dumps(variables), "--limit", pattern, *options,
-        inventory=chosen, quiet=quiet, changes=changes,
-    )  # fmt: skip
+    """Provision the machines of an inventory (default: the embedded lab's); as provisioning.provision."""
+    carried = provisioning.provision(inventory or require(), options, limit, release, changes=changes)
     if inventory is None and limit is None and not options:
-        copied = [_copied(group, tool) for group in ("clients", "suts") for tool in variables["load_tools_binaries"]]
+        copied = [_copied(group, tool) for group in ("clients", "suts") for tool in carried]
         _record(_built() | {"tools": copied})
 
 
 def _own_release() -> Release:
     """The release of the lab that is up; where there is none, that of an image that nobody chose."""
     return suite.chosen(str(_built().get("suite", "")))
-
-
-def release_of_guests(inventory: dict[str, Any], path: Path) -> Release:
-    """The release that an inventory chooses for its guests, else as suite.of_guests. Raises UserError."""
-    return suite.of_guests(_uniform(inventory, path, "suite"))
-
-
-def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
-    """Take what is alike for all servers from the inventory; raises UserError where hosts disagree."""
-    return servers.Policy(port=_uniform(inventory, path, "http_port"), workers=_uniform(inventory, path, "workers"))
-
-
-def _uniform(inventory: dict[str, Any], path: Path, name: str) -> Any:
-    """The value of vmtoll_<name>, its default where no host sets it. Raises UserError where hosts disagree."""
-    hosts = [HostVars.read(host, facts, str(path)) for host, facts in inventory["_meta"]["hostvars"].items()]
-    values = {getattr(host, name) for host in hosts if name in host.model_fields_set}
-    if len(values) > 1:
-        raise UserError(f"{path}: vmtoll_{name} must be the same on every host, but it is {sorted(values)}")
-    return values.pop() if values else getattr(HostVars(), name)
 
 
 def require() -> Path:

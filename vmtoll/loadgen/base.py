@@ -163,6 +163,7 @@ class ToolResult:
     sent_us: NDArray[np.int64] | None = None
     lateness_us: NDArray[np.int64] | None = None
     behind_us: float | None = None
+    planned: int | None = None  # of a tool that sends whole connections of requests; else as many as the load has
     late: int = 0  # given up at the load's timeout, where that is a deadline (`ramp`)
     unsent: int = 0  # never sent, because the client had no descriptor or port left
     columns: Mapping[str, float] = field(default_factory=dict)

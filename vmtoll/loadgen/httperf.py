@@ -77,6 +77,7 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
         transferred_mb=replies * sum(seen["size"]) / 1e6,
         availability_pct=100 * successful / planned,
         response_time_mean_ms=seen["time"][0],
+        planned=planned,
         late=late,
         unsent=int(unsent) * calls(load),
         columns=_rates(seen),

@@ -37,6 +37,10 @@ class ResultsError(VmtollError):
     """The results directory cannot be used: locked, or not what it claims to be."""
 
 
+class RunInterruptedError(KeyboardInterrupt):
+    """^C during a run of which trials are kept; the argument is the run's folder."""
+
+
 class UserError(VmtollError):
     """A command cannot do what was asked."""
 

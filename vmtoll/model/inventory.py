@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -41,20 +42,34 @@ class Variables(BaseModel):
     def read(cls, host: str, variables: Mapping[str, Any], source: str) -> Self:
         """Validate a host's variables; null counts as not set. Raises InventoryError: source, host and variable."""
         try:
-            given = {name: value for name, value in variables.items() if value is not None}
-            prefixed = [name for name in given if name.startswith(cls.namespace)]
-            return cls.model_validate({name.removeprefix(cls.namespace): given[name] for name in prefixed})
+            return cls._of(variables)
         except ValidationError as error:
-            raise InventoryError(f"{source}: {host}: {cls.mistake(error)}") from error
+            raise InventoryError(f"{source}: {host}: {cls.mistakes(error)[0]}") from error
 
     @classmethod
-    def mistake(cls, error: ValidationError) -> str:
-        """Describe the mistake in the first wrong variable."""
-        first = error.errors()[0]
-        variable = cls.namespace + str(first["loc"][0])
-        if first["type"] == "missing":
-            return f"{variable} is missing"
-        return f"{variable} is {first['input']!r}: {plain(first['msg'])}"
+    def wrong(cls, variables: Mapping[str, Any]) -> list[str]:
+        """Describe each of a host's variables with a wrong value."""
+        try:
+            cls._of(variables)
+        except ValidationError as error:
+            return cls.mistakes(error)
+        return []
+
+    @classmethod
+    def _of(cls, variables: Mapping[str, Any]) -> Self:
+        given = {name: value for name, value in variables.items() if value is not None}
+        prefixed = [name for name in given if name.startswith(cls.namespace)]
+        return cls.model_validate({name.removeprefix(cls.namespace): given[name] for name in prefixed})
+
+    @classmethod
+    def mistakes(cls, error: ValidationError) -> list[str]:
+        """Describe the mistake in each wrong variable."""
+        wrong = []
+        for each in error.errors():
+            variable = cls.namespace + str(each["loc"][0])
+            missing, value = each["type"] == "missing", each["input"]
+            wrong.append(f"{variable} is missing" if missing else f"{variable} is {value!r}: {plain(each['msg'])}")
+        return wrong
 
     @classmethod
     def names(cls) -> list[str]:
@@ -151,6 +166,13 @@ class HostVars(GuestVariables):
         " `ansible_ssh_private_key_file`, or `~/.ssh/id_ed25519.pub`",
     )
 
+    @field_validator("link")
+    @classmethod
+    def _is_a_link(cls, link: str) -> str:
+        if not re.fullmatch(r"unshaped|[1-9][0-9]*(mbit|gbit)", link):
+            raise ValueError("not a link; give `unshaped`, or a rate such as `100mbit` or `1gbit`")
+        return link
+
     @field_validator("disclosure")
     @classmethod
     def _has_known_items(cls, stated: dict[str, str] | None) -> dict[str, str] | None:
@@ -184,8 +206,12 @@ class Host:
         """The variables ansible_… that vmtoll reads. Raises InventoryError."""
         return Connection.read(self.name, self.variables, self.source)
 
+    def mistakes(self) -> list[str]:
+        """Describe each variable with a wrong value."""
+        return [*HostVars.wrong(self.variables), *Connection.wrong(self.variables)]
+
     def check(self) -> None:
-        """Raise InventoryError when a variable has a wrong value."""
+        """Raise InventoryError for the first variable with a wrong value."""
         _ = self.vars, self.ansible
 
     @property

@@ -438,3 +438,8 @@ def _one_of(workload: OpenLoopWorkload, rate_key: str, share_key: str) -> None:
     takes_shares = share is not None or (isinstance(workload, SharedHostWorkload) and workload.neighbour_takes_shares)
     if takes_shares != (workload.capacity is not None):
         raise ValueError(f"capacity: {share_key} needs it ({{tool: h2load, users: 10}}), {rate_key} has no use for it")
+
+
+def sends_alone(workload: Workload) -> bool:
+    """Return whether one machine sends: the one under test itself, or, of mail and a ramp, the first client."""
+    return workload.client == "localhost" or isinstance(workload, MailWorkload | RampWorkload)

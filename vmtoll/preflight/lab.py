@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.agent.protocol import Done
-from vmtoll.model.errors import AgentError, InventoryError, VmtollError
+from vmtoll.machines.connection import AgentLine
+from vmtoll.model.errors import AgentError, VmtollError
 from vmtoll.model.inventory import Host, Role
 from vmtoll.preflight.result import CheckResult, fail
-from vmtoll.runner.connection import AgentLine
-from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
+from vmtoll.spec.inventory import read_inventory
+from vmtoll.spec.inventory_faults import SUTS, Machines
 
 PROBES = Path(__file__).parent / "probes"
 _AT_ONCE = 16
 # How long a command may take on a machine. An emulated one on two busy cores took more than a minute to start a Python;
 # what answers at all answers in this time.
 PATIENCE_S = 180.0
-SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
 
 
 @dataclass
@@ -42,23 +42,13 @@ class Lab:
         return cls(path, read_inventory(path, limit), limit is not None, say)
 
     @cached_property
-    def by_role(self) -> dict[Role, list[Host]]:
-        """The machines by role; those with a wrong variable are in `mistakes` instead."""
-        return {
-            role: [host for host in hosts if host.name not in self.mistakes]
-            for role, hosts in hosts_by_role(self.data, str(self.path)).items()
-        }
+    def machines(self) -> Machines:
+        return Machines(self.data, self.path)
 
-    @cached_property
-    def mistakes(self) -> dict[str, str]:
-        """Machine → its wrong variable."""
-        wrong: dict[str, str] = {}
-        for host in (host for hosts in hosts_by_role(self.data, str(self.path)).values() for host in hosts):
-            try:
-                host.check()
-            except InventoryError as error:
-                wrong[host.name] = str(error).removeprefix(f"{self.path}: {host.name}: ")
-        return wrong
+    @property
+    def by_role(self) -> dict[Role, list[Host]]:
+        """The machines by role, without those that have a wrong variable."""
+        return self.machines.by_role
 
     @cached_property
     def hosts(self) -> Sequence[Host]:
@@ -77,13 +67,8 @@ class Lab:
             (client, sut)
             for client in self.answering("client")
             for sut in self.answering(*SUTS)
-            if self.cell(client) == self.cell(sut) and client.name != sut.name
+            if self.machines.cell(client) == self.machines.cell(sut) and client.name != sut.name
         ]
-
-    def cell(self, host: Host) -> str:
-        """The machine's child group of `cells`; empty where there are none."""
-        cells = self.data.get("cells", {}).get("children", [])
-        return next((cell for cell in cells if host.name in members(self.data, cell)), "")
 
     def run(
         self, host: Host, argv: Sequence[str], limit_s: float = PATIENCE_S, files: Mapping[str, str] | None = None

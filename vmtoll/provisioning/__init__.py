@@ -1,1 +1,1 @@
-"""Builds of the controller for the machines: servers, sites, load tools."""
+"""Machines are brought into the state that a measurement needs: guests first, then everything else."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtoll.analysis.run import TRIALS, Run, load_run
+from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.schema import fields
 from vmtoll.analysis.verdict import analyse
 from vmtoll.files import replacing
@@ -20,6 +20,7 @@ from vmtoll.publish.seal import SUMS, seal, verify
 from vmtoll.report.disclosure import write_disclosure
 from vmtoll.report.ods import csv_rows, write_sheets
 from vmtoll.report.tables import summaries
+from vmtoll.runs.folder import HOSTS, MANIFEST, TRIALS
 
 ANONYMOUS = ("anonymous",)
 
@@ -38,8 +39,7 @@ def publish(
     if (run_dir / SUMS).exists():
         raise LoadError(f"{run_dir}: a bundle already; give a run, results/<experiment>/<run-id>")
     run = load_run(run_dir)
-    if run.manifest.status != "complete":
-        raise LoadError(f"{run_dir / 'run.json'}: status is {run.manifest.status}; finish the run first with --resume")
+    run.require_complete()
     _may_write(output)
     with replacing(output) as draft:
         draft.mkdir(parents=True)
@@ -82,9 +82,9 @@ def _fill(folder: Path, run: Run, authors: Sequence[Author], say: Callable[[str]
     (folder / TRIALS).write_bytes(b"".join(to_json(_without_histograms(record)) + b"\n" for record in clean.records))
     (folder / "trials.csv").write_bytes(to_csv(clean.records))
     text = clean.manifest.model_dump_json(indent=1, by_alias=True)
-    (folder / "run.json").write_text(text + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
     hosts = json.dumps(clean.hosts, indent=1, ensure_ascii=False)
-    (folder / "hosts.json").write_text(hosts + "\n", encoding="utf-8")
+    (folder / HOSTS).write_text(hosts + "\n", encoding="utf-8")
     say("summaries, verdicts, effects, claims, percentiles")
     rows = {
         "summaries": summaries(clean), "verdicts": verdict_rows(analysis), "effects": effect_rows(analysis),

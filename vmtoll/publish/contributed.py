@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmtoll.analysis.run import TRIALS, Run, load_run
+from vmtoll.analysis.run import Run, load_run
 from vmtoll.model.disclosure import OPERATOR
 from vmtoll.model.errors import LoadError
 from vmtoll.publish import scrub
 from vmtoll.publish.package import LARGE_TABLES, LICENCE, PACKAGE, TABLES
 from vmtoll.publish.seal import SUMS, digest, verify
+from vmtoll.runs.folder import HOSTS, MANIFEST, TRIALS
 
 FOLDER = "contributed"  # of results/
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FILES = (
-    "run.json", "hosts.json", TRIALS, PACKAGE, "README.md", "LICENSE", "CITATION.cff",
+    MANIFEST, HOSTS, TRIALS, PACKAGE, "README.md", "LICENSE", "CITATION.cff",
     *(f"{table}.csv" for table in TABLES if table != "claims"), *(f"{table}.parquet" for table in LARGE_TABLES),
 )  # fmt: skip
 _OPEN_LICENCES = re.compile(r"CC0-1\.0|CC-BY(-SA)?-4\.0|ODC-BY-1\.0|PDDL-1\.0|ODbL-1\.0")
@@ -109,7 +110,7 @@ def _verify_package(folder: Path) -> None:
         licences = [item["name"] for item in package["licenses"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LoadError(f"{file}: is not a data package of vmtoll ({error}); publish the run again") from None
-    for name in ("run.json", "hosts.json", TRIALS, *(f"{table}.csv" for table in TABLES)):
+    for name in (MANIFEST, HOSTS, TRIALS, *(f"{table}.csv" for table in TABLES)):
         if hashes.get(name) != digest(folder / name):
             raise LoadError(f"{folder / name}: changed since it was published; {PACKAGE} has another hash")
     if not any(_OPEN_LICENCES.fullmatch(str(name)) for name in licences):
@@ -119,13 +120,13 @@ def _verify_package(folder: Path) -> None:
 def _complete(folder: Path, run: Run) -> None:
     manifest = run.manifest
     if manifest.status != "complete":
-        raise LoadError(f"{folder / 'run.json'}: status is {manifest.status}; finish the run and publish it again")
+        raise LoadError(f"{folder / MANIFEST}: status is {manifest.status}; finish the run and publish it again")
     if not manifest.searches and len(run.trials) < manifest.trials_planned:
         raise LoadError(
             f"{folder / TRIALS}: {len(run.trials)} of {manifest.trials_planned} trials; publish the whole run"
         )
     if unknown := sorted({str(arm.environment) for arm in run.arms} - _environments(run)):
-        raise LoadError(f"{folder / 'hosts.json'}: no machine of {unknown[0]}; publish the whole run")
+        raise LoadError(f"{folder / HOSTS}: no machine of {unknown[0]}; publish the whole run")
 
 
 def _environments(run: Run) -> set[str]:
@@ -136,13 +137,13 @@ def leaks(folder: Path, run: Run) -> Iterator[tuple[str, str]]:
     """(file, text) for each text that a publication would have changed."""
     scrubber = scrub.Scrubber({}, scrub.scrubber_of(run).vocabulary)
     role_names = set(scrub.roles(run.hosts).values())
-    yield from (("hosts.json", name) for name in run.hosts if name not in role_names)
+    yield from ((HOSTS, name) for name in run.hosts if name not in role_names)
     for facts in run.hosts.values():
-        yield from (("hosts.json", key) for key in facts if key not in (*scrub.PUBLISHED, "domains"))
+        yield from ((HOSTS, key) for key in facts if key not in (*scrub.PUBLISHED, "domains"))
         for name, xml in (facts.get("domains") or {}).items():
             if scrub.domain_xml(str(xml), name) != xml:
-                yield "hosts.json", f"domain {name}"
-    for file in ("run.json", "hosts.json"):
+                yield HOSTS, f"domain {name}"
+    for file in (MANIFEST, HOSTS):
         document = json.loads((folder / file).read_text(encoding="utf-8"))
         yield from ((file, text) for text in _texts(document) if scrubber.text(text) != text)
     for record in run.records:

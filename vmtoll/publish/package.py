@@ -9,7 +9,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from vmtoll.analysis.equality import suts
-from vmtoll.analysis.run import TRIALS, Run
+from vmtoll.analysis.run import Run
 from vmtoll.analysis.schema import fields, schema
 from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import RunAnalysis
@@ -17,6 +17,7 @@ from vmtoll.publish.authors import Author
 from vmtoll.publish.seal import digest
 from vmtoll.report.tables import HOST_FACTS
 from vmtoll.report.words import KVM_HARDWARE, sentence
+from vmtoll.runs.folder import TRIALS
 
 TEMPLATES = Path(__file__).parents[1] / "report" / "templates"
 DESCRIPTION = ("datapackage.json", "CITATION.cff", "README.md", "LICENSE")  # what makes a bundle of a run

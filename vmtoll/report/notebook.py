@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from traitlets.config import Config
 
-from vmtoll.analysis.run import Run, load_run, read_manifest
+from vmtoll.analysis.run import Run, load_run
 from vmtoll.files import replacing
 from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import RunAnalysis
@@ -28,6 +28,7 @@ from vmtoll.report.charts import draw_all
 from vmtoll.report.page import environment, link_terms
 from vmtoll.report.plot import Chart, style
 from vmtoll.report.words import GLOSSARY, KVM_HARDWARE
+from vmtoll.runs.folder import MANIFEST, read_manifest, runs_of
 
 FOLDER = PROJECT / "analysis" / "notebooks"
 PLAIN: Any = {
@@ -81,7 +82,7 @@ def execute(
     text = page.render(
         title=f"{run.name}: {name}", body=Markup(GLOSSARY_LINK.sub("", body)),
         terms=list(dict.fromkeys(GLOSSARY_LINK.findall(body))),
-        margin=read_manifest(_folder_of_run(run) / "run.json").experiment.margin,
+        margin=read_manifest(_folder_of_run(run)).experiment.margin,
     )  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as draft:
@@ -149,12 +150,12 @@ def open_run(path: Path | str) -> Run:
 
 
 def _folder_of_run(folder: Path) -> Path:
-    if (folder / "run.json").exists():
+    if (folder / MANIFEST).exists():
         return folder
-    runs = sorted(folder.glob("*/run.json"))
+    runs = runs_of(folder)
     if not runs:
         raise LoadError(f"{folder}: neither a run nor a folder of runs; set RUN to results/<experiment>/<run-id>")
-    return runs[-1].parent
+    return runs[-1]
 
 
 def _warned(run: Run) -> Run:

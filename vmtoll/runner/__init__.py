@@ -1,1 +1,1 @@
-"""A run: the plan, the machines, the trials, and their records."""
+"""A run: the plan, its blocks, and each attempt at a trial, until the run is complete."""

@@ -7,13 +7,13 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
 
+from vmtoll.machines.session import Session
 from vmtoll.model.errors import ResultsError
 from vmtoll.model.event import Listener, LookEnded
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import Scenario, TrialSpec
 from vmtoll.model.until import Compared, Look, Standing, Stop, Until, next_look, share_of
 from vmtoll.runner.plan import block_of
-from vmtoll.runner.session import Session
 
 # Judges a run so far, with the looks that it has had and the one that is due.
 Judge = Callable[[Path, Sequence[Look]], Sequence[Compared]]

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
+from vmtoll.machines.idle_guests import settle
+from vmtoll.machines.session import Session, Steps
 from vmtoll.model.event import Phase
 from vmtoll.model.trial import trial_name
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, WebWorkload, Workload
-from vmtoll.runner.capacity import Target, is_settled, of_target, targets
-from vmtoll.runner.idle_guests import settle
-from vmtoll.runner.session import Session, Steps
-from vmtoll.runner.trial import Trial
+from vmtoll.trial.capacity import Target, is_settled, of_target, targets
+from vmtoll.trial.trial import Trial
 
 # Keys of web workloads that a capacity sets itself or lacks; it takes over all others.
 _NOT_TAKEN_OVER = {"tool", "crosscheck"}
@@ -19,7 +19,7 @@ def ensure(session: Session, steps: Steps) -> None:
     not come back.
     """
     for target in targets(steps.spec, session.resolved):
-        while not is_settled(of_target(target, session.store.capacities())):
+        while not is_settled(of_target(target, session.store.capacities()), steps.spec.block):
             trial = _trial(session, steps, target)
             settle(session, trial.tell)
             session.store.append_capacity(trial.attempt())

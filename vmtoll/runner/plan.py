@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from vmtoll.model.trial import Arm, Scenario, TrialSpec
 from vmtoll.model.workload import ClosedWorkload
-from vmtoll.runner.capacity import TRIALS, targets
 from vmtoll.spec.experiment import Resolved
+from vmtoll.trial.capacity import TRIALS, targets
 
 T = TypeVar("T")
 # Wall clock of a trial besides warm-up and measuring, for the estimate before a run knows better.

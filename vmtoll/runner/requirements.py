@@ -1,23 +1,20 @@
 """Check that the machines of an inventory can answer the question of an experiment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from vmtoll.model.errors import HostLostError, InventoryError, WrongLinkError
+from vmtoll.machines import facts
+from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, WrongLinkError
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.release import Release, of_name
 from vmtoll.model.run import Skipped
-from vmtoll.runner import facts
-from vmtoll.runner.clients import check_clients
-from vmtoll.spec.catalog import Registry
-from vmtoll.spec.documents import read
+from vmtoll.model.workload import ClosedWorkload, MailWorkload, listed, sends_alone
 from vmtoll.spec.experiment import Resolved
-from vmtoll.spec.server import read_server
 
 
-def check_inventory(resolved: Resolved, inventory: Inventory, experiment_file: Path, inventory_path: Path) -> None:
+def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Path) -> None:
     """Check the link, that every client has a part, the KVM host of each guest, and that machines can boot.
 
     Raises WrongLinkError, InventoryError, ExperimentError.
@@ -25,11 +22,11 @@ def check_inventory(resolved: Resolved, inventory: Inventory, experiment_file: P
     link = resolved.experiment.link
     if inventory.link != link:
         raise WrongLinkError(
-            f"{experiment_file}: link: {link}, but in {inventory_path} the client {inventory.client.name} has "
+            f"{resolved.file}: link: {link}, but in {inventory_path} the client {inventory.client.name} has "
             f"vmtoll_link: {inventory.link}; {_way_out(inventory, link)}, or choose an experiment with "
             f"`link: {inventory.link}`"
         )
-    check_clients(resolved, inventory)
+    _check_clients(resolved, inventory)
     for host in inventory.under_test:
         if host.role == "kvm_guest" and (inventory.kvm_host(host) is None or not host.vars.domain):
             raise InventoryError(
@@ -62,7 +59,7 @@ def _way_out(inventory: Inventory, link: str) -> str:
     return f"{change} and set vmtoll_link (and vmtoll_link_mbit) so"
 
 
-def without_absent(resolved: Resolved, inventory: Inventory, registry: Registry) -> Resolved:
+def without_absent(resolved: Resolved, inventory: Inventory) -> Resolved:
     """The experiment without the guests of its tuning steps that the inventory lacks.
 
     A host that cannot give a profile what it needs has no such guest. Raises InventoryError when no two are left.
@@ -71,7 +68,9 @@ def without_absent(resolved: Resolved, inventory: Inventory, registry: Registry)
         return resolved
     environments = resolved.experiment.tuning_steps.environments
     absent = [
-        Skipped(environment=name, why=_why(registry, name)) for name in environments if name not in inventory.machines
+        Skipped(environment=name, why=_why(resolved.needs.get(name, ())))
+        for name in environments
+        if name not in inventory.machines
     ]
     if len(environments) - len(absent) < 2:
         raise InventoryError(
@@ -82,17 +81,14 @@ def without_absent(resolved: Resolved, inventory: Inventory, registry: Registry)
 
 
 def without_unshipped(
-    resolved: Resolved,
-    inventory: Inventory,
-    registry: Registry,
-    release_of: Callable[[Host], str] = facts.release_of,
+    resolved: Resolved, inventory: Inventory, release_of: Callable[[Host], str] = facts.release_of
 ) -> Resolved:
     """The experiment without the servers that the release of any machine under test does not ship.
 
     vmtoll reads no machine's release unless there is such a server. Raises ExperimentError when none is left,
     HostLostError, AgentError.
     """
-    not_in = {name: read_server(name, registry.servers_folder()).not_in for name in resolved.servers}
+    not_in = {name: resolved.definitions[name].not_in for name in resolved.servers}
     if not any(not_in.values()):
         return resolved
     with ThreadPoolExecutor(16) as pool:
@@ -102,7 +98,7 @@ def without_unshipped(
         for server in (name for name, suites in not_in.items() if release.suite in suites):
             unshipped.setdefault(server, release.name)
     skipped = [Skipped(server=server, why=f"not in {name}", release=name) for server, name in unshipped.items()]
-    return resolved.without(skipped, registry.experiment_file(resolved.experiment.name))
+    return resolved.without(skipped)
 
 
 def _release(host: Host, release_of: Callable[[Host], str]) -> Release | None:
@@ -116,16 +112,13 @@ def _release(host: Host, release_of: Callable[[Host], str]) -> Release | None:
 
 
 def without_kernel_tls(
-    resolved: Resolved,
-    inventory: Inventory,
-    registry: Registry,
-    has_tls: Callable[[Host], bool] = facts.kernel_has_tls,
+    resolved: Resolved, inventory: Inventory, has_tls: Callable[[Host], bool] = facts.kernel_has_tls
 ) -> Resolved:
     """The experiment without the servers for which a kernel is to encrypt, where one of the machines has none that can.
 
     No machine is asked unless there is such a server. Raises ExperimentError when none is left.
     """
-    servers = [name for name in resolved.servers if read_server(name, registry.servers_folder()).kernel_tls]
+    servers = [name for name in resolved.servers if resolved.definitions[name].kernel_tls]
     if not servers:
         return resolved
     lacking = [name for name, hosts in inventory.machines.items() if not all(map(has_tls, hosts))]
@@ -133,16 +126,36 @@ def without_kernel_tls(
         return resolved
     why = f"the kernel of {', '.join(lacking)} has no TLS"
     skipped = [Skipped(server=server, why=why) for server in servers]
-    return resolved.without(skipped, registry.experiment_file(resolved.experiment.name))
+    return resolved.without(skipped)
 
 
-def _why(registry: Registry, profile: str) -> str:
-    needs = _needs(registry, profile)
+def _why(needs: Sequence[str]) -> str:
     return "the inventory has no such guest" + (f"; it needs {', '.join(needs)}" if needs else "")
 
 
-def _needs(registry: Registry, profile: str) -> list[str]:
-    """Requirements of a profile, and of those that it is made of, on the host."""
-    document = read(registry.guest_file(profile))
-    made_of = [need for part in document.get("of", []) for need in _needs(registry, part)]
-    return list(dict.fromkeys([*made_of, *document.get("needs", [])]))
+def _check_clients(resolved: Resolved, inventory: Inventory) -> None:
+    """Every client has a part in every load, over a link like the others'. Raises ExperimentError, InventoryError."""
+    first, *others = inventory.clients
+    for other in others:
+        links = {
+            "vmtoll_link": (other.vars.link, first.vars.link),
+            "vmtoll_link_mbit": (other.vars.link_mbit, first.vars.link_mbit),
+        }
+        for key, (its, firsts) in links.items():
+            if its != firsts:
+                raise InventoryError(
+                    f"{other.name}: {key} is {its!r}, that of {first.name} is {firsts!r}: "
+                    "one load needs one link; choose clients with --limit"
+                )
+    for name, workload in resolved.workloads.items():
+        capacity = None if isinstance(workload, MailWorkload) else workload.capacity
+        loops = {
+            "users": min(listed(workload.users)) if isinstance(workload, ClosedWorkload) else None,
+            "capacity.users": capacity.users if capacity else None,
+        }
+        for key, users in loops.items():
+            if users and users <= len(others) and not sends_alone(workload):
+                raise ExperimentError(
+                    f"workload {name}: {key}: {users} users are too few for {len(inventory.clients)} clients, each of "
+                    "which needs one; choose fewer with --limit"
+                )

@@ -14,8 +14,21 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from vmtoll.machines import facts
+from vmtoll.machines.boots import boot_anew, is_due
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.idle_guests import resume_all, resume_left, settle
+from vmtoll.machines.recovery import restore, take
+from vmtoll.machines.session import Session, Steps
 from vmtoll.model.disclosure import Disclosure
-from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, ResultsError, VmtollError
+from vmtoll.model.errors import (
+    ExperimentError,
+    HostLostError,
+    InventoryError,
+    ResultsError,
+    RunInterruptedError,
+    VmtollError,
+)
 from vmtoll.model.event import (
     BlockEnded,
     ComparingMachines,
@@ -26,22 +39,16 @@ from vmtoll.model.event import (
     Skipped,
     TrialEnded,
 )
-from vmtoll.model.experiment import SMALLEST_BLOCKS, Experiment, Scale
+from vmtoll.model.experiment import SMALLEST_BLOCKS, Experiment
 from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import Until
 from vmtoll.paths import PROJECT
-from vmtoll.runner import facts, gates
 from vmtoll.runner.attempts import due
 from vmtoll.runner.blocks import Blocks, BlocksUntil, FixedBlocks, Judge
-from vmtoll.runner.boots import boot_anew, is_due
 from vmtoll.runner.calibration import ensure
-from vmtoll.runner.connection import AgentLine
-from vmtoll.runner.idle_guests import resume_all, resume_left, settle
 from vmtoll.runner.plan import expected_s, schedule
-from vmtoll.runner.rates import Rates
-from vmtoll.runner.recovery import restore, take
 from vmtoll.runner.requirements import (
     check_inventory,
     without_absent,
@@ -49,14 +56,15 @@ from vmtoll.runner.requirements import (
     without_unshipped,
 )
 from vmtoll.runner.search import decided
-from vmtoll.runner.session import Session, Steps
-from vmtoll.runner.store import Store, stopped_run
-from vmtoll.runner.trial import Trial
+from vmtoll.runs.folder import read_stopped
+from vmtoll.runs.rates import Rates
+from vmtoll.runs.store import Store
 from vmtoll.sites import manifest
-from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import mistake
-from vmtoll.spec.experiment import Resolved, load
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.experiment import Resolved
+from vmtoll.spec.machines import load_inventory
+from vmtoll.trial import gates
+from vmtoll.trial.trial import Trial
 
 # How many times the machines are held and compared again because one of them was lost meanwhile.
 LOSSES = 2
@@ -73,54 +81,54 @@ class Plan:
 
 
 def plan(
-    experiment_path: Path,
-    registry: Registry | None = None,
-    order_seed: int | None = None,
-    scale: Scale | None = None,
-    until: Until | None = None,
+    resolved: Resolved, *, until: Until | None = None, resume: Path | None = None, order_seed: int | None = None
 ) -> Plan:
-    """Check an experiment and draw its schedule; nothing is started. Raises ExperimentError."""
-    return _plan(with_until(load(experiment_path, registry, scale), until, experiment_path), order_seed)
+    """Draw the schedule of an experiment; nothing is started. Raises ExperimentError, ResultsError.
 
-
-def with_until(resolved: Resolved, until: Until | None, path: Path) -> Resolved:
-    """The experiment with this `until` in place of its own, where one is given, and the blocks that a first look needs.
-
-    Raises ExperimentError.
+    `until`: in place of the experiment's own. `resume`: the folder of a run that was stopped, which keeps its own
+    `until`, control and order. The order is drawn from `order_seed`, else the experiment's seed, else one at random.
     """
-    if until is None:
-        return resolved
+    recorded = read_stopped(resume)[0] if resume else None
+    if recorded:
+        resolved = with_recorded_control(resolved, recorded)
+        until, order_seed = until or recorded.experiment.until, recorded.order_seed
+    return _plan(_with_until(resolved, until) if until else resolved, order_seed)
+
+
+def _with_until(resolved: Resolved, until: Until) -> Resolved:
+    """The experiment with this `until`, and the blocks that a first look needs. Raises ExperimentError."""
     keys = resolved.experiment.model_dump()
     blocks = keys["boots"] * math.ceil(max(keys["blocks"], SMALLEST_BLOCKS) / keys["boots"])
     try:
         experiment = Experiment.model_validate(keys | {"until": until, "blocks": blocks})
     except ValidationError as error:
-        raise mistake(path, Experiment, error) from None
+        raise mistake(resolved.file, Experiment, error) from None
     return replace(resolved, experiment=experiment)
 
 
-def on_machines(planned: Plan, inventory_path: Path, registry: Registry, limit: str | None = None) -> Plan:
+def on_machines(planned: Plan, inventory_path: Path, limit: str | None = None) -> Plan:
     """The plan as these machines allow it; none of them is contacted, so servers that their release does not ship stay.
 
     Raises InventoryError, WrongLinkError, ExperimentError.
     """
     inventory = _inventory(planned.resolved, inventory_path, limit)
-    resolved = without_absent(planned.resolved, inventory, registry)
-    check_inventory(resolved, inventory, registry.experiment_file(resolved.experiment.name), inventory_path)
+    resolved = without_absent(planned.resolved, inventory)
+    check_inventory(resolved, inventory, inventory_path)
     return _plan(resolved, planned.order_seed)
 
 
 def unmeasured(planned: Plan, run_dir: Path) -> Plan:
-    """The rest of an interrupted run; with `until`, up to its first look. The run's folder is not changed.
+    """The rest of the interrupted run that this plan resumes; with `until`, up to its first look.
+
+    The run's folder is not changed.
 
     Raises ResultsError, ExperimentError.
     """
-    recorded, records = stopped_run(run_dir)
+    recorded, records = read_stopped(run_dir)
     if recorded is None:
         return planned
     _check_same(run_dir, recorded, planned.resolved)
-    resolved = with_recorded_control(planned.resolved, recorded)
-    whole = _plan(replace(resolved, skipped=recorded.skipped), recorded.order_seed)
+    whole = _plan(replace(planned.resolved, skipped=recorded.skipped), recorded.order_seed)
     of_block: dict[int, list[TrialRecord]] = {}
     for record in records:
         of_block.setdefault(record.block, []).append(record)
@@ -147,52 +155,40 @@ def _plan(resolved: Resolved, order_seed: int | None) -> Plan:
 
 
 def run(
-    experiment_path: Path,
+    planned: Plan,
     inventory_path: Path,
     results_dir: Path,
     resume: Path | None = None,
     *,
     listener: Listener | None = None,
-    registry: Registry | None = None,
-    scale: Scale | None = None,
     limit: str | None = None,
-    until: Until | None = None,
     judge: Judge | None = None,
 ) -> Path:
-    """Measure an experiment at a scale, or go on with the run in `resume`; the run's folder.
+    """Measure what is planned, or go on with the run in `resume`, for which it was planned; the run's folder.
 
-    `until`: in place of the experiment's own; a run that is resumed keeps that of its record. `judge`: what looks at a
-    run that goes on until its comparisons are known, which needs one.
-
-    `limit` is Ansible's pattern of hosts: the machines of the inventory that take part.
-    `results_dir` gets `<experiment>/<run-id>/` and the link `latest`. A run that was killed is resumed with
-    its own experiment, as recorded; the one at `experiment_path` must still say the same. Raises VmtollError
-    (one clear sentence) when something does not fit or a machine does not come back; what was measured stays.
-    `listener` gets an event for each step.
+    `judge`: what looks at a run that goes on until its comparisons are known, which needs one. `limit` is Ansible's
+    pattern of hosts: the machines of the inventory that take part. `results_dir` gets `<experiment>/<run-id>/` and the
+    link `latest`. A run that was killed is resumed with its own experiment, as recorded; the planned one must still say
+    the same. `listener` gets an event for each step. Raises VmtollError (one clear sentence) when something does not
+    fit or a machine does not come back; what was measured stays.
     """
     tell: Listener = listener or (lambda _: None)
-    begun = _manifest_of(resume)
-    resolved = load(experiment_path, registry, scale)
-    if begun:
-        resolved = with_recorded_control(resolved, begun)
-    resolved = with_until(resolved, until or (begun.experiment.until if begun else None), experiment_path)
+    resolved = planned.resolved
     if resolved.experiment.until and judge is None:
-        raise ExperimentError(f"{experiment_path}: until: nothing here looks at a run while it is measured; remove it")
+        raise ExperimentError(f"{resolved.file}: until: nothing here looks at a run while it is measured; remove it")
     inventory = _inventory(resolved, inventory_path, limit)
-    resolved = without_absent(resolved, inventory, registry or Registry())
-    resolved = without_unshipped(resolved, inventory, registry or Registry())
-    resolved = without_kernel_tls(resolved, inventory, registry or Registry())
-    check_inventory(resolved, inventory, experiment_path, inventory_path)
+    for leave_out in (without_absent, without_unshipped, without_kernel_tls):
+        resolved = leave_out(resolved, inventory)
+    check_inventory(resolved, inventory, inventory_path)
+    planned = _plan(resolved, planned.order_seed)
     if resume is None:
-        planned = _plan(resolved, None)
-        now = datetime.now(UTC)
-        run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+        run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         store = Store.create(results_dir / resolved.experiment.name / run_id)
     else:
         store = Store(resume)
         run_id = store.run_dir.name
         try:
-            planned = _recorded_plan(store, resolved, inventory) or _plan(resolved, None)
+            _check_resumed(store, resolved, inventory)
         except VmtollError:
             store.close()
             raise
@@ -220,23 +216,16 @@ def run(
             f"{store.run_dir}: the disk is full; what was measured is kept; free some space, then go on with "
             f"--resume {store.run_dir}"
         ) from error
+    except KeyboardInterrupt as error:
+        raise (RunInterruptedError(store.run_dir) if store.records() else error) from None
     finally:
         resume_all(session)
         for line in lines.values():
             line.close()
         store.close()
+        if resume is None:
+            store.discard_unmeasured()
     return store.run_dir
-
-
-def _manifest_of(resumed: Path | None) -> Manifest | None:
-    """What a run that is resumed recorded of itself; None without one, and before it was recorded."""
-    if resumed is None or not (resumed / "run.json").exists():
-        return None
-    store = Store(resumed)
-    try:
-        return store.manifest()
-    finally:
-        store.close()
 
 
 def with_recorded_control(resolved: Resolved, recorded: Manifest) -> Resolved:
@@ -249,21 +238,20 @@ def with_recorded_control(resolved: Resolved, recorded: Manifest) -> Resolved:
     return replace(resolved, experiment=resolved.experiment.model_copy(update={"noise_floor": None}))
 
 
-def _recorded_plan(store: Store, resolved: Resolved, inventory: Inventory) -> Plan | None:
-    """The plan of a run that is resumed; None when it was killed before it wrote one."""
+def _check_resumed(store: Store, resolved: Resolved, inventory: Inventory) -> None:
+    """Raise VmtollError where a run that is resumed was another one, unless it was killed before it was recorded."""
     recorded = store.manifest()
     if recorded is None:
-        return None
+        return
     _check_same(store.run_dir, recorded, resolved)
     if recorded.skipped != list(resolved.skipped):
         raise _changed(store.run_dir, resolved)
-    measured_on, hosts = sorted(store.read_json("hosts.json")), sorted(host.name for host in inventory.hosts())
+    measured_on, hosts = sorted(store.hosts()), sorted(host.name for host in inventory.hosts())
     if measured_on != hosts:
         raise InventoryError(
             f"{store.run_dir}: was measured on {', '.join(measured_on)}; this inventory, with its --limit, has "
             f"{', '.join(hosts)}"
         )
-    return _plan(resolved, recorded.order_seed)
 
 
 def _check_same(run_dir: Path, recorded: Manifest, resolved: Resolved) -> None:
@@ -304,9 +292,12 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
         tell(MarginHidden(hidden, experiment.margin_pct, experiment.duration_s))
     tell(Connecting(total, planned.total_s))
     kvm_hosts = [line for line in session.lines.values() if line.host.role == "kvm_host"]
-    facts.open_all(kvm_hosts)
-    resume_left(session)
-    facts.open_all([line for line in session.lines.values() if line not in kvm_hosts])
+    lost = facts.unreachable(kvm_hosts)
+    if not lost:
+        resume_left(session)
+    lost += facts.unreachable([line for line in session.lines.values() if line not in kvm_hosts])
+    if lost:
+        raise HostLostError("; ".join(lost))
     for losses_left in reversed(range(LOSSES + 1)):
         tell(ComparingMachines(total, planned.total_s))
         try:
@@ -324,15 +315,16 @@ def _hold_and_compare(session: Session, planned: Plan) -> None:
 
     Raises ResultsError when a machine is held, InventoryError, HostLostError, AgentError.
     """
+    facts.refuse_wrong_machines(session)
     for host in session.inventory.hosts():
         if host.role != "kvm_host":
             take(session, host)
     session.facts = facts.gather(session)
     session.accelerators, session.hardware = facts.accelerators(session), facts.hardware(session)
     if session.store.manifest() is not None:
-        facts.keep_handshakes(session.store.read_json("hosts.json"), session.facts)
+        facts.keep_handshakes(session.store.hosts(), session.facts)
     session.releases = facts.releases(session)
-    session.store.write_json("hosts.json", session.facts)
+    session.store.write_hosts(session.facts)
     session.store.write_json("private.json", facts.gather_private(session))
     if session.store.manifest() is None:
         session.store.write_manifest(_manifest(session, planned, facts.disclosure(session)))

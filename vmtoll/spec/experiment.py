@@ -18,7 +18,7 @@ from vmtoll.sites import load_site, manifest
 from vmtoll.spec import sources
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, mistake, read
-from vmtoll.spec.server import read_server, read_servers
+from vmtoll.spec.server import ServerDefinition, read_server, read_servers
 from vmtoll.spec.workload import file_of, load_workloads
 from vmtoll.spec.workload import names as workload_names
 
@@ -63,17 +63,21 @@ def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequen
 
 @dataclass(frozen=True)
 class Resolved:
-    """An experiment with everything it names.
+    """An experiment with everything it names, each read once.
 
-    `skipped`: the servers, the single scenarios of a server and the environments that are not measured, and why;
-    `sources`: server → version and digest of the archive that it is built from.
+    `file`: where it was read, for errors about it. `skipped`: the servers, the single scenarios of a server and the
+    environments that are not measured, and why; `sources`: server → version and digest of the archive that it is built
+    from; `needs`: environment of a tuning step → what its profile needs of a host.
     """
 
+    file: Path
     experiment: Experiment
     workloads: Mapping[str, Workload]
     site: Site
+    definitions: Mapping[str, ServerDefinition]
     skipped: Sequence[Skipped] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def measures(self, server: str, workload: str) -> bool:
         """Return whether this workload is sent to this server."""
@@ -94,15 +98,12 @@ class Resolved:
         absent = {skip.environment for skip in self.skipped}
         return [environment for environment in self.experiment.environments if environment not in absent]
 
-    def without(self, skipped: Iterable[Skipped], path: Path) -> "Resolved":
-        """The experiment of the file `path` without what is skipped here, too.
-
-        Raises ExperimentError when no server is left.
-        """
+    def without(self, skipped: Iterable[Skipped]) -> "Resolved":
+        """The experiment without what is skipped here, too. Raises ExperimentError when no server is left."""
         fewer = replace(self, skipped=(*self.skipped, *skipped))
         if not fewer.servers:
             whys = "; ".join(f"{skip.name}: {skip.why}" for skip in fewer.skipped if skip.server)
-            raise ExperimentError(f"{path}: servers: none is left to measure: {whys}")
+            raise ExperimentError(f"{self.file}: servers: none is left to measure: {whys}")
         return fewer
 
     @property
@@ -155,7 +156,6 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     names = {kind: _at_any_scale(document, f"{kind}s") for kind in ("server", "environment", "workload")}
     at_any_scale = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
     check_claims(path, experiment.claims, names["server"], names["environment"], at_any_scale)
-    _check_kinds(path, experiment.servers, workloads, registry)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
         raise ExperimentError(f"{path}: workloads: they use the sites {', '.join(sites)}; a run uses one")
@@ -169,11 +169,34 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
             if workload.page not in pages:
                 location = f"{file_of(name, registry)}: page"
                 raise ExperimentError(f"{location}: {unknown('page', workload.page, pages)}")
-    built = sources.look(registry, experiment.servers)
-    resolved = Resolved(experiment=experiment, workloads=workloads, site=site, sources=built.versions)
+    return _with_control(resolve(path, experiment, workloads, site, registry))
+
+
+def resolve(
+    path: Path, experiment: Experiment, workloads: Mapping[str, Workload], site: Site, registry: Registry
+) -> Resolved:
+    """An experiment whose names are known, with its servers and profiles of the registry.
+
+    Raises ExperimentError when a server cannot take a workload, or none is left to measure.
+    """
+    definitions = {name: read_server(name, registry.servers_folder()) for name in experiment.servers}
+    _check_kinds(path, definitions, workloads, registry)
+    built = sources.look(registry, definitions)
+    steps = experiment.tuning_steps.environments if experiment.tuning_steps else ()
+    resolved = Resolved(
+        path, experiment, workloads, site, definitions,
+        sources=built.versions, needs={name: _needs(registry, name) for name in steps},
+    )  # fmt: skip
     not_at_hand = [Skipped(server=server, why=why) for server, why in built.skipped.items()]
-    others = [server for server in experiment.servers if server not in built.skipped]
-    return _with_control(resolved.without([*not_at_hand, *_out_of_reach(others, workloads, registry)], path))
+    others = [definition for server, definition in definitions.items() if server not in built.skipped]
+    return resolved.without([*not_at_hand, *_out_of_reach(others, workloads)])
+
+
+def _needs(registry: Registry, profile: str) -> list[str]:
+    """Requirements of a profile, and of those that it is made of, on the host."""
+    document = read(registry.guest_file(profile))
+    made_of = [need for part in document.get("of", []) for need in _needs(registry, part)]
+    return list(dict.fromkeys([*made_of, *document.get("needs", [])]))
 
 
 def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[str, Workload]:
@@ -193,13 +216,14 @@ def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[s
     return workloads
 
 
-def _check_kinds(path: Path, servers: list[str], workloads: dict[str, Workload], registry: Registry) -> None:
+def _check_kinds(
+    path: Path, servers: Mapping[str, ServerDefinition], workloads: Mapping[str, Workload], registry: Registry
+) -> None:
     """Mail goes to mail servers, requests for pages to the others, bodies to those that read them.
 
     Raises ExperimentError.
     """
-    for server in servers:
-        definition = read_server(server, registry.servers_folder())
+    for server, definition in servers.items():
         serves = definition.serves
         for name, workload in workloads.items():
             asks = "mail" if isinstance(workload, MailWorkload) else "pages"
@@ -214,17 +238,16 @@ def _check_kinds(path: Path, servers: list[str], workloads: dict[str, Workload],
                 )
 
 
-def _out_of_reach(servers: Sequence[str], workloads: Mapping[str, Workload], registry: Registry) -> list[Skipped]:
+def _out_of_reach(servers: Sequence[ServerDefinition], workloads: Mapping[str, Workload]) -> list[Skipped]:
     """The servers, or their single scenarios, that cannot be reached as a workload wants it, and why."""
     skipped = []
-    for server in servers:
-        definition = read_server(server, registry.servers_folder())
+    for definition in servers:
         reasons = {
             name: why
             for name, workload in workloads.items()
             if (why := definition.cannot(workload.transport, workload.most_streams))
         }
-        skipped += skips(server, reasons, workloads)
+        skipped += skips(definition.name, reasons, workloads)
     return skipped
 
 

@@ -1,4 +1,4 @@
-"""The machines of a run, read from an Ansible inventory."""
+"""An Ansible inventory, as Ansible reads it: groups, hosts, variables."""
 
 import json
 import os
@@ -6,12 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vmtoll.model.errors import InventoryError
-from vmtoll.model.inventory import Host, Inventory, Role
+from vmtoll.model.inventory import Host, Role
+from vmtoll.runs.folder import MANIFEST
 
 GROUPS: tuple[tuple[str, Role], ...] = (
     ("clients", "client"),
@@ -43,11 +44,11 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     """
     if not path.exists():
         raise InventoryError(f"{path}: no such inventory; give a file or a folder with --inventory")
-    if (path / "run.json").exists():  # Ansible would take its tables for lists of hosts
+    if (path / MANIFEST).exists():  # Ansible would take its tables for lists of hosts
         raise InventoryError(f"{path}: the folder of a run, not an inventory; give an --inventory of hosts")
     environment = {
         **os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true",
-        "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true",
+        "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
     }  # fmt: skip
     done = subprocess.run(
         [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", joined(limit, "kvm_hosts")] if limit else [])],
@@ -97,62 +98,3 @@ def hosts_by_role(data: Mapping[str, Any], source: str = "inventory") -> dict[Ro
         role: [Host(name, role, variables.get(name, {}), source) for name in members(data, group)]
         for group, role in GROUPS
     }
-
-
-def from_data(
-    data: Mapping[str, Any],
-    environments: list[str],
-    source: str = "inventory",
-    guests: int = 1,
-    optional: Collection[str] = (),
-) -> Inventory:
-    """Typed hosts for these environments, of a guest's as many as `guests`, all on one KVM host.
-
-    An environment that is `optional` may have no machine: then it is not among the inventory's. Raises
-    InventoryError when another has none, too few guests, or more machines than it can distinguish, and for a variable
-    with a wrong value.
-    """
-    by_role = hosts_by_role(data, source)
-    if not by_role["client"]:
-        raise InventoryError(f"{source}: the group `clients` is empty: nothing would send load")
-    candidates = by_role["metal"] + by_role["kvm_guest"]
-    present = {host.vars.environment for host in candidates}
-    environments = [name for name in environments if name in present or name not in optional]
-    machines = {environment: _machines(candidates, environment, source, guests) for environment in environments}
-    clients, under_test = by_role["client"], [host for hosts in machines.values() for host in hosts]
-    needed = {host.vars.kvm_host for host in under_test if host.role == "kvm_guest"}
-    needed |= {host.vars.container_host for host in (*clients, *under_test)}
-    kvm_hosts = {host.name: host for host in by_role["kvm_host"] if host.name in needed}
-    if missing := sorted(name for name in needed if name and name not in kvm_hosts):
-        raise InventoryError(f"{source}: host {missing[0]!r} of a guest or container is not in the group `kvm_hosts`")
-    inventory = Inventory(clients, machines, kvm_hosts)
-    for host in inventory.hosts():
-        host.check()
-    return inventory
-
-
-def _machines(candidates: Sequence[Host], environment: str, source: str, guests: int) -> list[Host]:
-    """Machines of one environment: one machine, or the first `guests` of a KVM host's guests."""
-    matching = [host for host in candidates if host.vars.environment == environment]
-    on_one_host = len({host.vars.kvm_host for host in matching}) == 1 and all(h.role == "kvm_guest" for h in matching)
-    if not matching or not (on_one_host or len(matching) == 1):
-        present = sorted({str(host.vars.environment) for host in candidates})
-        raise InventoryError(
-            f"{source}: {len(matching)} hosts have vmtoll_environment {environment!r}, one is needed "
-            f"(choose with --limit); in the groups `metal_hosts` and `kvm_guests` there are: "
-            f"{', '.join(present) or 'none'}"
-        )
-    needed = guests if on_one_host else 1
-    if len(matching) < needed:
-        raise InventoryError(
-            f"{source}: {len(matching)} guests on one host have vmtoll_environment {environment!r}, {needed} are needed"
-        )
-    return matching[:needed]
-
-
-def load_inventory(
-    path: Path, environments: list[str], guests: int = 1, limit: str | None = None, optional: Collection[str] = ()
-) -> Inventory:
-    """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
-    source = f"{path} with --limit {limit}" if limit else str(path)
-    return from_data(read_inventory(path, limit), environments, source, guests, optional)

@@ -4,7 +4,7 @@
 the archive is and what it must be: `thttpd: {path: /home/me/thttpd-2.29.tar.gz, sha256: …}`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from vmtoll.model.document import Document
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.documents import mistake, read
-from vmtoll.spec.server import read_server
+from vmtoll.spec.server import ServerDefinition
 
 FILE = "sources.yml"
 
@@ -49,11 +49,11 @@ class Sources:
     skipped: dict[str, str]
 
 
-def look(registry: Registry, servers: Sequence[str]) -> Sources:
+def look(registry: Registry, servers: Mapping[str, ServerDefinition]) -> Sources:
     """Look up the sources of these servers. Raises ExperimentError."""
     archives, sources = at_hand(registry.root), Sources({}, {})
-    for server in servers:
-        source = read_server(server, registry.servers_folder()).source
+    for server, definition in servers.items():
+        source = definition.source
         if not source:
             continue
         version_text = f"{source.project} {source.version}"

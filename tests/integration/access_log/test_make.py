@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 import yaml
 
+from benchmarks import access_log
 from tests.support.logs import BEGIN_S, Hit, day, write
+from tests.support.measured import run
 from tests.support.records import assert_sound, primary, records_of
 from vmtoll import sites
 from vmtoll.access_log import Options, from_log
 from vmtoll.access_log.files import Entry, draw
 from vmtoll.access_log.make import LARGEST_SITE_BYTES
 from vmtoll.access_log.read import database, read
-from vmtoll.benchmarks import access_log
 from vmtoll.model import site as described
 from vmtoll.model.errors import LogError
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.workload import RateWorkload, SweepWorkload
 from vmtoll.paths import PROJECT
-from vmtoll.runner.run import run
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.spec.workload import load_workloads

@@ -23,12 +23,12 @@ from vmtoll.agent.facts import without_secrets
 from vmtoll.agent.hardware import cpuid, hypervisor
 from vmtoll.agent.machine import CPU_LATENCY
 from vmtoll.agent.servers import until
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.facts import open_all
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
 from vmtoll.model.inventory import Host, Inventory
-from vmtoll.runner.connection import AgentLine
-from vmtoll.runner.facts import open_all
 from vmtoll.sites.manifest import Manifest
-from vmtoll.spec.inventory import from_data, load_inventory
+from vmtoll.spec.machines import from_data, load_inventory
 
 
 @pytest.fixture
@@ -218,8 +218,8 @@ exec sh -c "$*"
 """
 HOLDING = """\
 import os, signal
-from vmtoll.runner.connection import AgentLine
-from vmtoll.spec.inventory import from_data
+from vmtoll.machines.connection import AgentLine
+from vmtoll.spec.machines import from_data
 machines = from_data({
     "_meta": {"hostvars": {"there": {"vmtoll_root": os.environ["ROOT"]}, "metal": {"vmtoll_environment": "metal"}}},
     "clients": {"hosts": ["there"]}, "metal_hosts": {"hosts": ["metal"]},

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.measured import run
 from tests.support.records import crosscheck, primary, records_of
 from vmtoll.agent.servers import until
 from vmtoll.agent.telemetry import by_debugfs, by_libvirt, interrupts, kvm_counters, thread_seconds
+from vmtoll.machines.connection import AgentLine
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import Accelerator, Resources
-from vmtoll.runner import usage
-from vmtoll.runner.connection import AgentLine
-from vmtoll.runner.run import run
-from vmtoll.runner.usage import Usage
 from vmtoll.spec.catalog import Registry
+from vmtoll.trial import usage
+from vmtoll.trial.usage import Usage
 
 DOMSTATS = """Domain: 'toll'
   vcpu.current=2

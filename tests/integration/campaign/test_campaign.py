@@ -15,6 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.support.machines import free_port
+from tests.support.measured import plan, run
 from vmtoll.analysis.run import load_run
 from vmtoll.campaign.campaign import Campaign
 from vmtoll.campaign.fan_out import Command, fan_out, last_line
@@ -25,7 +26,6 @@ from vmtoll.model.errors import LoadError, UserError
 from vmtoll.model.event import Event, TrialEnded
 from vmtoll.model.finding import Role
 from vmtoll.model.trial import TrialRecord
-from vmtoll.runner.run import plan, run
 from vmtoll.spec.catalog import Registry
 
 ELSEWHERE = str(Path(__file__).parents[2] / "support" / "elsewhere.py")

@@ -13,12 +13,12 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.meta_analysis import combine_effects
 
+from benchmarks.campaign import BUCKETS, RUN_ROWS, TESTBEDS, make, measure
 from tests.support.synthetic_run import Row, Truth, closed, failed, found, limited, make_run, rate
 from vmtoll.analysis.histograms import merged
 from vmtoll.analysis.run import frame_of, load_run
 from vmtoll.analysis.schema import fields, names
 from vmtoll.analysis.verdict import analyse
-from vmtoll.benchmarks.campaign import BUCKETS, RUN_ROWS, TESTBEDS, make, measure
 from vmtoll.campaign.dataset import BedControl, BedFigures
 from vmtoll.campaign.effects import Effect, Figures, across, campaign_figures
 from vmtoll.campaign.page import text, write_page

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.measured import run
 from tests.support.records import records_of
 from vmtoll.commands import batch
 from vmtoll.model.errors import UserError
 from vmtoll.model.event import Event, TrialEnded
-from vmtoll.runner.run import run
 from vmtoll.spec.catalog import Registry
 
 CLAIM = {

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.measured import plan
 from tests.support.small_disk import fill, mounted
-from vmtoll.analysis.run import read_manifest
-from vmtoll.runner.run import plan
+from vmtoll.runs.folder import read_manifest
 from vmtoll.spec.catalog import Registry
 
 VMTOLL = Path(sys.executable).parent / "vmtoll"
@@ -86,7 +86,7 @@ def test_dry_run_prints_what_is_left_of_a_run(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     update = {"experiment": resolved.experiment, "workloads": dict(resolved.workloads), "site": resolved.site}
-    recorded = read_manifest(DEMO / "run.json").model_copy(update={**update, "status": "running", "skipped": []})
+    recorded = read_manifest(DEMO).model_copy(update={**update, "status": "running", "skipped": []})
     (run / "run.json").write_text(recorded.model_dump_json(by_alias=True))
     lines = (DEMO / "trials.jsonl").read_text().splitlines(keepends=True)
     (run / "trials.jsonl").write_text("".join(lines[:13]) + lines[13][:20])
@@ -246,11 +246,14 @@ def test_a_run_that_cannot_be_read_is_refused_by_the_site(tmp_path: Path) -> Non
     assert json.loads(done.stdout)["refused"] == [sentence.removeprefix("vmtoll: refused: ")]
 
 
-@pytest.mark.parametrize("words", [("lab", "status"), ("lab", "status", "--json")])
-def test_the_state_of_the_lab_is_json(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = vmtoll(*words, VMTOLL_STATE=str(tmp_path))
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_state_of_the_lab_is_text_or_json(tmp_path: Path, as_json: bool) -> None:
+    done = vmtoll("lab", "status", *(["--json"] if as_json else []), VMTOLL_STATE=str(tmp_path))
     assert done.returncode == 1, done.stderr
-    assert json.loads(done.stdout) == {"up": False, "silent_machines": []}
+    if as_json:
+        assert json.loads(done.stdout) == {"up": False, "silent_machines": []}
+    else:
+        assert done.stdout == "up: no\nsilent machines: none\n"
 
 
 @pytest.fixture

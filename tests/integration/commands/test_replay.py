@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.measured import run
 from vmtoll.analysis.run import load_run
 from vmtoll.commands.replay import _possible, measure_again
 from vmtoll.model.agreement import Status, Why
@@ -16,7 +17,6 @@ from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import Arm
 from vmtoll.publish.bundle import open_bundle, publish
 from vmtoll.publish.comparison import compare_runs
-from vmtoll.runner.run import run
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 

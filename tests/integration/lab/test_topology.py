@@ -10,11 +10,11 @@ import yaml
 from vmtoll.commands import lab
 from vmtoll.guests.inventory import Guest, guest
 from vmtoll.lab import topology
-from vmtoll.lab.guests import for_role
 from vmtoll.model.errors import InventoryError, UserError
 from vmtoll.model.release import RELEASES
+from vmtoll.provisioning.guests import for_role
 from vmtoll.shell import play
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
 
 RENDER = """
 - hosts: localhost

@@ -8,8 +8,8 @@ import pytest
 from vmtoll.guests import needs, profiles
 from vmtoll.guests.domain import Files, render
 from vmtoll.guests.inventory import Guest
-from vmtoll.lab.guests import for_role
 from vmtoll.paths import PLAYBOOKS
+from vmtoll.provisioning.guests import for_role
 from vmtoll.shell import play
 
 HERE = "- hosts: localhost\n  connection: local\n"

@@ -16,12 +16,12 @@ import yaml
 from tests.support.this_machine import free_port, here, opened
 from vmtoll.guests import kvm_host
 from vmtoll.lab import accelerator
+from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import HostLostError
 from vmtoll.preflight import checks, results
 from vmtoll.preflight.checks import clock, free, guests, kvm, link, network, system
 from vmtoll.preflight.lab import PROBES, Lab
 from vmtoll.preflight.result import CheckResult
-from vmtoll.runner.connection import AgentLine
 
 VMTOLL = Path(sys.executable).parent / "vmtoll"
 

@@ -34,7 +34,7 @@ from vmtoll.publish.seal import verify
 from vmtoll.publish.tables import TRIAL
 from vmtoll.report.tables import numbers
 from vmtoll.report.words import sentence
-from vmtoll.runner import observation
+from vmtoll.trial import observation
 
 PROJECT = Path(__file__).parents[3]
 PUBLISH = """

@@ -14,21 +14,22 @@ import pytest
 
 from tests.integration.runner.test_run import eventually_none_left, is_at, kill_agent_of, start
 from tests.support.local_server import server_pids
+from tests.support.measured import run
 from tests.support.records import assert_sound, records_of
 from tests.support.small_disk import fill, mounted
 from vmtoll import cli
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.recovery import take
+from vmtoll.machines.session import Session
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError, ResultsError
 from vmtoll.model.event import Absence, Event, MachineStep, Phase, TrialEnded, TrialStep
 from vmtoll.model.finding import Code
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import Arm
-from vmtoll.runner.connection import AgentLine
-from vmtoll.runner.recovery import take
-from vmtoll.runner.run import run
-from vmtoll.runner.session import Session
-from vmtoll.runner.trial import lost_machine
+from vmtoll.paths import PROJECT
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
+from vmtoll.trial.trial import lost_machine
 
 Rewrite = Callable[..., Path]
 
@@ -87,7 +88,7 @@ def test_a_load_that_is_not_answered_in_time_is_not_tried_again(
 
     def freeze(event: Event) -> None:
         if is_at(event, Phase.MEASURING, "siege"):
-            monkeypatch.setattr("vmtoll.runner.loads.bound_s", lambda *_: 2.0)
+            monkeypatch.setattr("vmtoll.trial.loads.bound_s", lambda *_: 2.0)
             for pid in server_pids(tmp_path / "metal"):
                 os.kill(pid, signal.SIGSTOP)
         elif isinstance(event, TrialEnded):
@@ -198,6 +199,8 @@ def test_two_runs_at_once_and_what_a_killed_one_leaves(
     rewrite(blocks=4, duration_s=0.3, noise_floor=None)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(Registry.__init__, "__defaults__", (project.root,))
+    # Its profile metal-two stands for a second metal machine; the shipped ones are guests.
+    monkeypatch.setattr("vmtoll.spec.inventory_faults.Registry", lambda: Registry(PROJECT))
     monkeypatch.setattr("vmtoll.commands.run.conclude", lambda folder: SimpleNamespace(show=lambda **_: None))
     words = ("run", "tiny", "--inventory", inventory, "--results", tmp_path / "other")
     first = start(project, inventory, tmp_path / "r", None)
@@ -207,7 +210,7 @@ def test_two_runs_at_once_and_what_a_killed_one_leaves(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         with monkeypatch.context() as impatient:
-            impatient.setattr("vmtoll.runner.recovery.LOCK_S", 0.3)
+            impatient.setattr("vmtoll.machines.recovery.LOCK_S", 0.3)
             code, said = vmtoll(capsys, *words)
         assert code == 2
         assert f"is in use by run {next((tmp_path / 'r/tiny').iterdir()).name} of tiny (process {first.pid}" in said

@@ -20,8 +20,9 @@ from hdrh.histogram import HdrHistogram
 
 from tests.support.local_server import server_pids
 from tests.support.machines import WORKLOAD
+from tests.support.measured import run
 from tests.support.records import BUSY, assert_sound, crosscheck, primary, records_of
-from vmtoll.analysis.run import load_run, read_manifest
+from vmtoll.analysis.run import load_run
 from vmtoll.model.columns import COLUMNS
 from vmtoll.model.errors import ExperimentError, InventoryError, ResultsError, VmtollError
 from vmtoll.model.event import (
@@ -40,19 +41,19 @@ from vmtoll.model.hardware import hardware_of
 from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.paths import PROJECT
-from vmtoll.runner.loads import Driver
-from vmtoll.runner.run import run, same_experiment, with_recorded_control
+from vmtoll.runner.run import same_experiment, with_recorded_control
+from vmtoll.runs.folder import read_manifest
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
+from vmtoll.trial.loads import Driver
 
 Rewrite = Callable[..., Path]
 
 RUNNER = """
 import sys
 from pathlib import Path
+from tests.support.measured import run
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.experiment import load
-from vmtoll.runner.run import run, same_experiment, with_recorded_control
 experiment, inventory, results, project, resume = sys.argv[1:]
 run(Path(experiment), Path(inventory), Path(results), resume=Path(resume) if resume else None,
     registry=Registry(Path(project)))
@@ -322,7 +323,7 @@ def test_two_runs_at_once_are_refused(
         while not list((tmp_path / "r").glob("tiny/*/run.json")):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        monkeypatch.setattr("vmtoll.runner.recovery.LOCK_S", 0.3)
+        monkeypatch.setattr("vmtoll.machines.recovery.LOCK_S", 0.3)
         with pytest.raises(ResultsError, match=r"client is in use by run .* of tiny \(process \d+, since "):
             run(project.experiment_file("tiny"), inventory, tmp_path / "other", registry=project)
         with pytest.raises(ResultsError, match="another process is running this run"):
@@ -425,7 +426,7 @@ def test_a_run_begun_without_a_control_is_resumed_without_one(
     project: Registry, inventory: Path, begun: Path, rewrite: Rewrite
 ) -> None:
     """Its experiment says nothing of one, and experiments that say nothing have not always had one."""
-    recorded = read_manifest(begun / "run.json")
+    recorded = read_manifest(begun)
     quiet = recorded.experiment.model_copy(update={"noise_floor": None, "purpose": "measure", "blocks": 6})
     today = load(rewrite(noise_floor=None, purpose="measure", blocks=6), project)
     assert today.experiment.noise_floor is not None

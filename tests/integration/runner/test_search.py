@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.measured import run
 from tests.support.records import records_of
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -17,7 +18,6 @@ from vmtoll.capacity.planner import capacity, default_slo
 from vmtoll.model.event import Event, TrialEnded
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.report.html import render
-from vmtoll.runner.run import run
 from vmtoll.spec.catalog import Registry
 
 Rewrite = Callable[..., Path]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.measured import run
 from tests.support.records import records_of
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -13,7 +14,6 @@ from vmtoll.model.errors import ExperimentError
 from vmtoll.model.event import Event, LookEnded, TrialEnded
 from vmtoll.model.trial import BASELINE, Arm
 from vmtoll.model.until import Compared, Look, Standing, Stop, Until
-from vmtoll.runner.run import run
 from vmtoll.spec.catalog import Registry
 
 Rewrite = Callable[..., Path]

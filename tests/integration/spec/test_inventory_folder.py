@@ -8,13 +8,13 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.support.machines import Rewrite
+from tests.support.measured import run
 from tests.support.records import assert_sound, records_of
 from vmtoll.campaign.testbeds import read_testbeds
 from vmtoll.cli import app
 from vmtoll.preflight.lab import Lab
-from vmtoll.runner.run import run
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.inventory import load_inventory
+from vmtoll.spec.machines import load_inventory
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.measured import plan
 from vmtoll import sites
+from vmtoll.builds import servers
+from vmtoll.builds import tools as load_tools
 from vmtoll.model.errors import UserError
 from vmtoll.model.release import RELEASES
 from vmtoll.paths import PROJECT
-from vmtoll.provisioning import servers
-from vmtoll.provisioning import tools as load_tools
 from vmtoll.report import charts
-from vmtoll.runner.run import plan
 from vmtoll.spec.catalog import Registry
 
 FOLDERS = ("server-builds", "workloads", "vm-images", "vmtoll")

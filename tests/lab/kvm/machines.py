@@ -10,9 +10,9 @@ import pytest
 
 from tests.lab.conftest import run_there
 from tests.lab.the_lab import LAB, VMTOLL, Ssh
-from vmtoll.lab.guests import make_guests
-from vmtoll.lab.suite import chosen
+from vmtoll.builds.suite import chosen
 from vmtoll.lab.topology import SSH_S
+from vmtoll.provisioning.guests import make_guests
 from vmtoll.shell import Changes
 from vmtoll.spec.inventory import read_inventory
 

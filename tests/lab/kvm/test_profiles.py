@@ -10,9 +10,9 @@ import yaml
 from tests.lab.kvm.guests import SEEN, Seen, domain_of, look
 from tests.lab.kvm.machines import restore
 from tests.lab.the_lab import LAB, Ssh
+from vmtoll.builds.suite import chosen
 from vmtoll.guests import profiles
-from vmtoll.lab.guests import make_guests
-from vmtoll.lab.suite import chosen
+from vmtoll.provisioning.guests import make_guests
 from vmtoll.spec.inventory import read_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vmtoll.agent.machine import POWERCAP, energy_uj, read
-from vmtoll.runner.usage import Reading, Usage, energy_j
+from vmtoll.trial.usage import Reading, Usage, energy_j
 
 END_UJ = 262_143_328_850
 

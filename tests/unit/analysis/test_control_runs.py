@@ -3,9 +3,9 @@
 import csv
 from pathlib import Path
 
+from benchmarks.control_runs import control_run, table, write
 from tests.support.synthetic_run import CONTROL, Row, Truth, make_run
 from vmtoll.analysis.run import load_run
-from vmtoll.benchmarks.control_runs import control_run, table, write
 from vmtoll.model.verdict import Kind
 from vmtoll.paths import PROJECT
 

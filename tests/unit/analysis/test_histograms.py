@@ -13,7 +13,7 @@ from vmtoll.analysis.histograms import buckets, distribution, goodput_rps, merge
 from vmtoll.model.finding import Role
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import BASELINE, Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
-from vmtoll.runner.latency import histogram
+from vmtoll.trial.latency import histogram
 
 Latencies = npt.NDArray[np.int64]
 PRECISION = 0.001  # three significant digits

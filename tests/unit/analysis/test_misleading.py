@@ -11,7 +11,7 @@ from tests.support.verdicts import GUEST, ends, judged, notes, ratio, verdict
 from vmtoll.model.finding import FINDINGS, Code, Finding, Influence, Role, Validity
 from vmtoll.model.trial import BASELINE, Arm
 from vmtoll.model.verdict import DIFFERENT, Because, Cause, Kind, NoteCode
-from vmtoll.runner.gates import failed_requests
+from vmtoll.trial.gates import failed_requests
 
 RATES = ("throughput_rps", "crosscheck_throughput_rps")
 

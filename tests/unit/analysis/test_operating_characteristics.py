@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from vmtoll.benchmarks import verdicts as bench
-from vmtoll.benchmarks.verdicts import BOOTS, Noise, characteristic, differs, trials
+from benchmarks import verdicts as bench
+from benchmarks.verdicts import BOOTS, Noise, characteristic, differs, trials
 from vmtoll.paths import PROJECT
 from vmtoll.statistics.proportions import clopper_pearson
 from vmtoll.statistics.thresholds import ALPHA

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.percentiles import PART, make, measure
 from vmtoll.analysis.percentiles import grouped_percentiles
-from vmtoll.benchmarks.percentiles import PART, make, measure
 
 SHARES = (0.1, 50.0, 90.0, 99.0, 99.9, 99.999, 100.0)
 

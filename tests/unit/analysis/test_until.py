@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import until as bench
+from benchmarks import verdicts
+from benchmarks.verdicts import Noise, trials
 from tests.support.synthetic_run import Row, Truth, failed, found, make_run
 from tests.support.verdicts import GUEST, ends, verdict
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.until import compared, look_at
 from vmtoll.analysis.verdict import analyse
-from vmtoll.benchmarks import until as bench
-from vmtoll.benchmarks import verdicts
-from vmtoll.benchmarks.verdicts import Noise, trials
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.until import Look, Standing
 from vmtoll.model.verdict import DIFFERENT, Because, Kind, Outcome

@@ -7,9 +7,9 @@ import pytest
 
 from vmtoll.guests.inventory import Guest
 from vmtoll.guests.inventory import guest as guest_of
-from vmtoll.lab.guests import described
 from vmtoll.model.errors import InventoryError, VmtollError
 from vmtoll.model.inventory import Host
+from vmtoll.provisioning.guests import described
 
 SAID: dict[str, Any] = {
     "ansible_host": "192.0.2.31",

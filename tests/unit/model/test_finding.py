@@ -1,5 +1,7 @@
 """Findings: the table of gates, and that a test injects the fault of each."""
 
+from pathlib import Path
+
 import pytest
 
 from vmtoll.model.finding import ACCIDENTS, FINDINGS, Code, Finding, Validity, validity
@@ -7,7 +9,7 @@ from vmtoll.paths import PROJECT
 
 # A fault is injected in the lab, or, where no lab can do that, in readings that a unit test makes up.
 LAB = PROJECT / "tests" / "lab"
-UNIT = PROJECT / "tests" / "unit" / "runner"
+UNIT = PROJECT / "tests" / "unit"
 
 
 class Marks:
@@ -20,14 +22,16 @@ class Marks:
         self.codes |= {code for item in items for mark in item.iter_markers("injects") for code in mark.args}
 
 
-@pytest.mark.parametrize(("folder", "injected"), [(LAB, True), (UNIT, False)], ids=["lab", "readings"])
+@pytest.mark.parametrize(
+    ("folders", "injected"), [([LAB], True), ([UNIT / "runner", UNIT / "trial"], False)], ids=["lab", "readings"]
+)
 def test_every_gate_has_a_test_that_injects_its_fault(
-    folder: object, injected: bool, monkeypatch: pytest.MonkeyPatch
+    folders: list[Path], injected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a test is marked; in the lab tests/lab/conftest.py fails it unless the gate fires."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     marks = Marks()
-    status = pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", str(folder)], plugins=[marks])
+    status = pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *map(str, folders)], plugins=[marks])
     assert status == pytest.ExitCode.OK
     assert marks.codes == {code for code, kind in FINDINGS.items() if kind.injected is injected}
 

@@ -10,7 +10,7 @@ from tests.support.records import made
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.tail import NEVER_US, log_p99, may_count, p99_of_planned_us
 from vmtoll.model.trial import Measurement, TrialRecord
-from vmtoll.runner.latency import summary
+from vmtoll.trial.latency import summary
 
 
 def measured(latencies_us: np.ndarray, planned: int) -> Measurement:

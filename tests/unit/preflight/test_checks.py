@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.this_machine import data
 from vmtoll.commands.preflight import summary
+from vmtoll.machines.connection import AgentLine, meaning
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.checks import clock, inventory, link, network, settings, versions
 from vmtoll.preflight.lab import Lab
-from vmtoll.runner.connection import AgentLine, meaning
 
 GOOD = {
     "load": {"group": "clients", "vmtoll_link": "1gbit", "vmtoll_link_mbit": 1000},

@@ -35,7 +35,7 @@ from vmtoll.report.panels import groups, single_loads
 from vmtoll.report.plot import Chart, look, usable
 from vmtoll.report.tables import availability, finding_counts
 from vmtoll.report.words import duration
-from vmtoll.runner.latency import by_second
+from vmtoll.trial.latency import by_second
 
 LOADS = (closed(), share(0.3), share(0.7), share(1.1))
 GUEST = Arm("kvm-default")

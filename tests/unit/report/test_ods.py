@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 import python_calamine
 
+from benchmarks import ods as bench
 from tests.support.synthetic_run import Row, Truth, failed, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.benchmarks import ods as bench
 from vmtoll.model.finding import Code
 from vmtoll.model.verdict import Kind
 from vmtoll.report.ods import MIMETYPE, write_ods, write_sheets

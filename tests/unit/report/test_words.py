@@ -39,7 +39,7 @@ from vmtoll.model.verdict import (
     Verdict,
 )
 from vmtoll.report import words
-from vmtoll.runner import gates
+from vmtoll.trial import gates
 
 COUNTS = SideCounts(trials=6, used=4, lost=2, limited=3, excluded_by={Code.TOOL_FAILED: 2})
 # What the notes of analysis carry, all of it together.

@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from tests.support.machines import WORKLOAD
+from tests.support.measured import plan
+from vmtoll.machines.session import Session
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.event import Event, LookEnded
 from vmtoll.model.inventory import Inventory
@@ -15,9 +17,8 @@ from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import BASELINE, Arm, Scenario
 from vmtoll.model.until import Compared, Look, Standing, Stop, Until
 from vmtoll.runner.blocks import BlocksUntil, FixedBlocks
-from vmtoll.runner.run import Plan, plan
-from vmtoll.runner.session import Session
-from vmtoll.runner.store import Store
+from vmtoll.runner.run import Plan
+from vmtoll.runs.store import Store
 from vmtoll.spec.catalog import Registry
 
 Rewrite = Callable[..., Path]

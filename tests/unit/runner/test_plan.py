@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.measured import plan
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.trial import Arm, Scenario, TrialSpec
-from vmtoll.runner.capacity import targets
 from vmtoll.runner.plan import cells, schedule
-from vmtoll.runner.run import plan
 from vmtoll.spec.catalog import Registry
+from vmtoll.trial.capacity import targets
 
 Rewrite = Callable[..., Path]
 ORDER_OF_SEED_3 = [

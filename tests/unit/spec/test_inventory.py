@@ -7,7 +7,7 @@ import pytest
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Connection, Host, HostVars, markdown_table
 from vmtoll.paths import PROJECT
-from vmtoll.spec.inventory import from_data
+from vmtoll.spec.machines import from_data
 
 
 def test_the_table_in_docs_has_every_variable() -> None:

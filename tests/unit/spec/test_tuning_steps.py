@@ -16,7 +16,7 @@ from vmtoll.runner.plan import cells
 from vmtoll.runner.requirements import without_absent
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
-from vmtoll.spec.inventory import from_data
+from vmtoll.spec.machines import from_data
 
 Rewrite = Callable[..., Path]
 PROFILES = {
@@ -70,7 +70,7 @@ def test_mistakes_in_steps_are_named(wide: Registry, rewrite: Rewrite, change: d
 
 def test_a_missing_guest_is_skipped_and_its_needs_are_named(wide: Registry, rewrite: Rewrite) -> None:
     inventory = inventory_of("kvm-low", "kvm-other", optional=list(PROFILES))
-    left = without_absent(resolved(rewrite, wide), inventory, wide)
+    left = without_absent(resolved(rewrite, wide), inventory)
     assert left.environments == ["metal", "kvm-low", "kvm-other"]
     assert {str(arm) for arm, _ in cells(left)} == {"metal", "metal#2", "kvm-low", "kvm-other"}
     why = "the inventory has no such guest; it needs kvm, hugepages"
@@ -78,14 +78,14 @@ def test_a_missing_guest_is_skipped_and_its_needs_are_named(wide: Registry, rewr
         Skipped(environment="kvm-pages", why=why),
         Skipped(environment="kvm-high", why=why),
     ]
-    whole = without_absent(resolved(rewrite, wide), inventory_of(*PROFILES, optional=[]), wide)
+    whole = without_absent(resolved(rewrite, wide), inventory_of(*PROFILES, optional=[]))
     assert whole.environments == ["metal", *PROFILES] and not whole.skipped
 
 
 def test_one_guest_is_not_enough(wide: Registry, rewrite: Rewrite) -> None:
     inventory = inventory_of("kvm-other", optional=list(PROFILES))
     with pytest.raises(InventoryError, match=r"kvm-low, kvm-pages.*fewer than two: add guests of these profiles"):
-        without_absent(resolved(rewrite, wide), inventory, wide)
+        without_absent(resolved(rewrite, wide), inventory)
 
 
 def test_without_tuning_steps_every_environment_is_needed() -> None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from vmtoll.machines.clock import Offset, clock_offset
 from vmtoll.model.errors import HostLostError
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok, warn
-from vmtoll.runner.clients import Offset, clock_offset
 from vmtoll.statistics.thresholds import CLOCK_STEP_S
 
 ORDER = 50

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from vmtoll.machines.facts import disclosed
 from vmtoll.model.disclosure import OPERATOR, Disclosure
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, ok, warn
-from vmtoll.runner.facts import disclosed
 
 ORDER = 95
 _LIMIT_S = 180.0

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from vmtoll.model.inventory import Host
 from vmtoll.model.transport import tls_port
-from vmtoll.preflight.lab import SUTS, Lab
+from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok
+from vmtoll.spec.inventory_faults import SUTS
 
 ORDER = 30
 

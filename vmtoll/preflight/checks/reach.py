@@ -4,10 +4,10 @@ import dataclasses
 import subprocess
 from collections.abc import Iterator, Sequence
 
+from vmtoll.machines.connection import AgentLine, meaning
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok
-from vmtoll.runner.connection import AgentLine, meaning
 
 ORDER = 20
 _SSH_FAILED = 255

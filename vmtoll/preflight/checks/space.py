@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from vmtoll.model.inventory import Host
-from vmtoll.preflight.lab import SUTS, Lab
+from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok
+from vmtoll.spec.inventory_faults import SUTS
 
 ORDER = 45
 # Sites and what is built on the controller take 60 MiB; the rest is for packages and for what tools log of a load.

@@ -5,8 +5,9 @@ from typing import TypedDict
 
 from vmtoll.model import release
 from vmtoll.model.inventory import Host
-from vmtoll.preflight.lab import SUTS, Lab
+from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok, warn
+from vmtoll.spec.inventory_faults import SUTS
 
 ORDER = 40
 _OLDEST_SYSTEMD = 247

@@ -6,8 +6,9 @@ from typing import Any
 
 from vmtoll import loadgen
 from vmtoll.model.inventory import Host
-from vmtoll.preflight.lab import SUTS, Lab
+from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok, warn
+from vmtoll.spec.inventory_faults import SUTS
 
 ORDER = 90
 _FACTS_LIMIT_S = 180.0

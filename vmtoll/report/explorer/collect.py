@@ -16,6 +16,7 @@ from vmtoll.model.trial import METAL, Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import Because, Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
 from vmtoll.report.explorer.machines import environment_of, platform
+from vmtoll.runs.folder import runs_in
 
 Entry = dict[str, Any]  # an object of the page's JSON
 
@@ -27,7 +28,7 @@ def collect(results: Path, contributed: Mapping[str, Run] | None = None) -> list
     """One entry per run, the newest first. A run that cannot be loaded has an `error` and no rows. `contributed`: name
     on the site → the run of a bundle of others that was checked.
     """
-    folders = [file.parent for file in results.glob("*/*/run.json") if file.parent.parent.name != CONTRIBUTED]
+    folders = [folder for folder in runs_in(results) if folder.parent.name != CONTRIBUTED]
     entries = [(folder.name, _entry(results, folder)) for folder in folders]
     entries += [(run.manifest.run_id, _contributed(name, run)) for name, run in (contributed or {}).items()]
     return [entry for _, entry in sorted(entries, key=lambda item: (item[0], item[1]["id"]), reverse=True)]

@@ -1,0 +1,191 @@
+"""Cost of stopping early: `python -m benchmarks.until [PAGES]`.
+
+Simulates pages of four servers with five figures each, as `benchmarks.verdicts` does, measured with `until`: by
+the looks, shares, and stops of the program, each block as long as the servers that are still measured. Compares them
+with the same pages with a fixed number of blocks. Writes docs/until.csv and the table in docs/statistics.md.
+
+Equal figures are never called equivalent here, which would stop a run earlier.
+"""
+
+import csv
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import verdicts, write_measured
+from benchmarks.verdicts import FOLDER, SERVERS, Floats, Noise, trials
+from vmtoll.model.until import Look, next_look, share_of
+from vmtoll.model.verdict import DIFFERENT
+from vmtoll.statistics.student import Interval
+
+PAGES = 1000
+NOISES = (Noise.NORMAL, Noise.HEAVY, Noise.DRIFTING, Noise.AUTOCORRELATED, Noise.PERSISTENT, Noise.BIMODAL)
+FIRST = 6
+MOST = 54  # blocks of all servers that the time is enough for
+HALF_WIDTHS = (0.02, 0.01)
+DIFFERENCE = 0.03  # by which the guest is slower in the first throughput, or not at all
+FIXED = (10, 24, 54)
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A page at its last look. `different`: which comparisons it calls so; `means`, `half_widths`: of the 95% intervals
+    by sampling alone, in logs; `decisive`: the interval that decided on the first; `work`: blocks of all servers, by
+    their time.
+    """
+
+    different: Bools
+    means: Floats
+    half_widths: Floats
+    decisive: Interval | None
+    work: float
+
+
+@dataclass(frozen=True)
+class Design:
+    """Characteristics of one way to decide on the number of blocks. `half_width`: that is narrow enough, a fraction, 0
+    with a fixed number of `blocks`; `work`: blocks of all servers that a page took on average.
+
+    `wrong`: the share of pages with any wrong "faster" or "slower"; `coverage`: of the 95% intervals of equal figures;
+    `coverage_different`: of the one that differs; `coverage_decisive`: of the interval that decided on it; `power`: the
+    share of pages that found it.
+    """
+
+    noise: Noise
+    half_width: float
+    blocks: int
+    pages: int
+    work: float
+    wrong: float
+    coverage: float
+    coverage_different: float
+    coverage_decisive: float
+    power: float
+
+
+def judged(logs: Floats, blocks: Ints, shares: Floats, shift: float = 0.0) -> Stopped:
+    """Judge a page, shape (comparisons, blocks, arms), of which each comparison has its own number of `blocks` and its
+    own share of the 5%. `shift`: added to the guest's figures of the first comparison.
+    """
+    page = verdicts.judged(logs, shift=shift, share=shares.tolist(), measured=blocks.tolist())
+    different = np.array([kind in DIFFERENT for kind in page.decide()])
+    decisive = page.interval(0, page.difference[0].level)
+    return Stopped(different, page.estimates, page.half_widths, decisive, float(blocks.mean()))
+
+
+def until(logs: Floats, half_width: float, shift: float = 0.0) -> Stopped:
+    """A page that is measured until every comparison differs or is narrow enough, or the time is spent."""
+    figures = len(logs) // SERVERS
+    active, blocks = np.ones(SERVERS, dtype=bool), np.zeros(SERVERS, dtype=np.intp)
+    shares, looks, spent, n = np.ones(SERVERS), list[Look](), 0.0, 0
+    while True:
+        cost, due = float(active.mean()), next_look(n, FIRST)
+        fits = int((MOST - spent) / cost + 1e-9)
+        step = min(due - n, fits)
+        n, spent = n + step, spent + step * cost
+        last = spent + cost > MOST + 1e-9
+        share = share_of(looks, spent / MOST, last=last)
+        looks.append(Look(blocks=n, measured_s=spent, share=share))
+        blocks[active], shares[active] = n, share
+        page = judged(logs, blocks.repeat(figures), shares.repeat(figures), shift)
+        settled = page.different | (np.expm1(page.half_widths) <= half_width)
+        active &= ~settled.reshape(SERVERS, figures).all(axis=1)
+        if last or not active.any():
+            return page
+
+
+def fixed(logs: Floats, blocks: int, shift: float = 0.0) -> Stopped:
+    """A page with this number of blocks."""
+    count = len(logs)
+    return judged(logs, np.full(count, blocks, dtype=np.intp), np.ones(count), shift)
+
+
+def designs(noise: Noise, pages: int) -> list[Design]:
+    """`until`, then the fixed designs, on the same pages; the same figures each time."""
+    rng = np.random.default_rng([len(NOISES), list(Noise).index(noise)])
+    most = next_look(MOST, FIRST) * SERVERS  # a single server that is left has the time of all four
+    logs = trials(rng, noise, pages, most)
+    shift = math.log1p(-DIFFERENCE)
+    sizes = [*((half_width, 0) for half_width in HALF_WIDTHS), *((0.0, blocks) for blocks in FIXED)]
+    return [_design(noise, *size, logs, shift) for size in sizes]
+
+
+def _design(noise: Noise, half_width: float, blocks: int, logs: Floats, shift: float) -> Design:
+    def measure(page: Floats, by: float = 0.0) -> Stopped:
+        return fixed(page, blocks, by) if blocks else until(page, half_width, by)
+
+    equal, different = [measure(page) for page in logs], [measure(page, shift) for page in logs]
+
+    def share(values: list[bool] | list[float]) -> float:
+        return round(float(np.mean(values)), 4)
+
+    return Design(
+        noise=noise,
+        half_width=half_width,
+        blocks=blocks,
+        pages=len(logs),
+        work=round(float(np.mean([page.work for page in equal])), 1),
+        wrong=share([bool(page.different.any()) for page in equal]),
+        coverage=share([float((np.abs(page.means) <= page.half_widths).mean()) for page in equal]),
+        coverage_different=share([abs(page.means[0] - shift) <= page.half_widths[0] for page in different]),
+        coverage_decisive=share(
+            [page.decisive is None or page.decisive.low <= shift <= page.decisive.high for page in different]
+        ),
+        power=share([bool(page.different[0]) for page in different]),
+    )
+
+
+def table(rows: list[Design]) -> str:
+    """A Markdown table, a row for each noise and design."""
+    lines = [
+        "| noise | blocks | on average | wrong pages | 95% intervals, equal | 95% interval, different "
+        "| deciding interval, different | finds 3% |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        shares = (row.wrong, row.coverage, row.coverage_different, row.coverage_decisive, row.power)
+        cells = " | ".join(f"{100 * share:.1f}%" for share in shares)
+        name = row.blocks or f"until ±{100 * row.half_width:g}%"
+        lines.append(f"| {row.noise} | {name} | {row.work:.1f} | {cells} |")
+    return "\n".join(lines)
+
+
+def write(rows: list[Design], folder: Path = FOLDER) -> None:
+    """The table, and the figures as CSV."""
+    write_measured(folder / "statistics.md", "until", table(rows))
+    with (folder / "until.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Design)])
+        writer.writerows(astuple(row) for row in rows)
+
+
+def read(file: Path = FOLDER / "until.csv") -> Iterator[Design]:
+    """The published figures."""
+    kinds: dict[str, Callable[[str], Any]] = {"noise": Noise, "blocks": int, "pages": int}
+    with file.open(encoding="utf-8", newline="") as handle:
+        for row in csv.DictReader(handle):
+            yield Design(**{name: kinds.get(name, float)(text) for name, text in row.items()})
+
+
+def main() -> None:
+    """Simulate, print, write."""
+    rows = []
+    for noise in NOISES:
+        for row in designs(noise, int(sys.argv[1]) if len(sys.argv) > 1 else PAGES):
+            name = row.blocks or f"until {row.half_width:g}"
+            print(f"{noise}, {name}: {row.work:.1f} blocks, {100 * row.wrong:.1f}% wrong pages", flush=True)
+            rows.append(row)
+    write(rows)
+
+
+if __name__ == "__main__":
+    main()

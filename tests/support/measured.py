@@ -1,0 +1,41 @@
+"""Experiments of a registry's files, planned and measured."""
+
+from pathlib import Path
+
+from vmtoll.model.event import Listener
+from vmtoll.model.experiment import Scale
+from vmtoll.model.until import Until
+from vmtoll.runner import run as runner
+from vmtoll.runner.blocks import Judge
+from vmtoll.runner.run import Plan
+from vmtoll.spec.catalog import Registry
+from vmtoll.spec.experiment import load
+
+
+def plan(
+    file: Path,
+    registry: Registry | None = None,
+    *,
+    order_seed: int | None = None,
+    scale: Scale | None = None,
+    until: Until | None = None,
+    resume: Path | None = None,
+) -> Plan:
+    return runner.plan(load(file, registry, scale), until=until, resume=resume, order_seed=order_seed)
+
+
+def run(
+    file: Path,
+    inventory: Path,
+    results: Path,
+    resume: Path | None = None,
+    *,
+    listener: Listener | None = None,
+    registry: Registry | None = None,
+    scale: Scale | None = None,
+    limit: str | None = None,
+    until: Until | None = None,
+    judge: Judge | None = None,
+) -> Path:
+    planned = plan(file, registry, scale=scale, until=until, resume=resume)
+    return runner.run(planned, inventory, results, resume, listener=listener, limit=limit, judge=judge)

@@ -1,0 +1,41 @@
+"""What is below a machine under test is what the host that carries it shows."""
+
+from typing import Any
+
+from tests.support.recorded_hosts import facts
+from vmtoll.machines.facts import hardware_below, keep_handshakes
+from vmtoll.model.hardware import Hardware
+from vmtoll.spec.machines import from_data
+
+GUEST = {"vmtoll_environment": "kvm-default", "vmtoll_kvm_host": "big", "vmtoll_domain": "guest"}
+
+
+def test_a_guest_has_the_hardware_of_its_host_and_not_what_it_sees_itself() -> None:
+    inventory = from_data(
+        {
+            "_meta": {"hostvars": {"metal": {"vmtoll_environment": "metal"}, "guest": GUEST}},
+            "clients": {"hosts": ["load"]},
+            "metal_hosts": {"hosts": ["metal"]},
+            "kvm_guests": {"hosts": ["guest"]},
+            "kvm_hosts": {"hosts": ["big"]},
+        },
+        ["metal", "kvm-default"],
+    )
+    under_kvm = facts("firecracker-kvm_pvm")
+    known = {"load": under_kvm, "metal": under_kvm, "guest": under_kvm, "big": facts("tcg-max")}
+    below = {host.name: hardware_below(inventory, host, known) for host in inventory.hosts()}
+    assert below == {
+        "load": Hardware.NESTED, "metal": Hardware.NESTED, "guest": Hardware.EMULATED, "big": Hardware.EMULATED,
+    }  # fmt: skip
+
+
+def test_a_run_that_is_resumed_keeps_what_its_handshakes_came_to() -> None:
+    seen = {"HTTP/2": {"cipher": "x"}}
+    recorded: dict[str, dict[str, Any]] = {
+        "metal": {"servers": {"nginx": {"workers": 1, "tls": seen}, "gone": {"tls": seen}}},
+        "away": {"servers": {"nginx": {"tls": seen}}},
+        "client": {},
+    }
+    found: dict[str, dict[str, Any]] = {"metal": {"servers": {"nginx": {"workers": 2}}}, "client": {}}
+    keep_handshakes(recorded, found)
+    assert found == {"metal": {"servers": {"nginx": {"workers": 2, "tls": seen}}}, "client": {}}

@@ -1,0 +1,273 @@
+"""What a kill leaves behind is repaired; what is written is whole."""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from tests.support.records import made
+from vmtoll.machines.facts import accelerator, differences
+from vmtoll.model.columns import to_csv
+from vmtoll.model.errors import LoadError, ResultsError, ToolError
+from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.load import Load, LoadKind, NeighbourLoad
+from vmtoll.model.run import Difference, Differences
+from vmtoll.model.trial import Accelerator, Arm, Measurement, Offered, to_json
+from vmtoll.runs.rates import Rates
+from vmtoll.runs.store import Store
+from vmtoll.trial import latency
+
+FIRST, SECOND = made(order=1), made(order=2)
+
+
+def test_records_come_back_as_written(tmp_path: Path) -> None:
+    figures = {"duration_s": 0.1 + 0.2, "transactions": 3, "service_time_p99_us": 1 / 3}
+    message = 'a, "b"\nc | µ'
+    written = [
+        made(order=2, measured=figures, arm=Arm("kvm-default", 2)),
+        made(order=3, findings=(Finding(Code.TOOL_FAILED, detail=message), Finding(Code.STEAL, 0.7, 0.5))),
+        made(order=4, load=Load(LoadKind.SHARE, 0.7, 2, NeighbourLoad(LoadKind.RATE, 300.0))),
+    ]
+    store = Store.create(tmp_path / "run")
+    for record in written:
+        store.append(record)
+    assert list(store.records()) == written
+    store.close()
+    assert store.trials_file.read_bytes().count(b"\n") == 3
+    again = Store(tmp_path / "run")
+    assert list(again.records()) == written
+    again.close()
+
+
+def test_the_table_has_each_record_as_soon_as_it_is_stored(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run")
+    assert store.table_file.read_bytes() == to_csv([])
+    for n, record in enumerate((FIRST, SECOND), start=1):
+        store.append(record)
+        assert store.table_file.read_bytes() == to_csv([FIRST, SECOND][:n])
+    store.close()
+
+
+def test_a_table_that_a_kill_left_behind_is_exported_again(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run")
+    store.append(FIRST)
+    older = store.table_file.read_bytes()
+    store.append(SECOND)
+    store.close()
+    store.table_file.write_bytes(older)
+    Store(tmp_path / "run").close()
+    assert store.table_file.read_bytes() == to_csv([FIRST, SECOND])
+
+
+def test_a_line_cut_off_anywhere_is_removed_on_opening(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run")
+    store.append(FIRST)
+    whole = store.trials_file.read_bytes()
+    store.append(SECOND)
+    both = store.trials_file.read_bytes()
+    store.close()
+    for end in range(len(whole), len(both), 7):
+        store.trials_file.write_bytes(both[:end])
+        again = Store(tmp_path / "run")
+        assert list(again.records()) == [FIRST]
+        again.append(SECOND)
+        assert list(again.records()) == [FIRST, SECOND]
+        assert store.trials_file.read_bytes() == both
+        again.close()
+
+
+@pytest.mark.parametrize("left", [b"", b'{"run_id":"2026'])
+def test_a_first_line_cut_off_leaves_an_empty_run(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "trials.jsonl").write_bytes(left)
+    store = Store(tmp_path / "run")
+    assert list(store.records()) == []
+    store.append(FIRST)
+    assert store.trials_file.read_bytes() == to_json(FIRST) + b"\n"
+    store.close()
+
+
+def test_a_record_that_the_disk_has_no_room_for_is_cut_off_on_resuming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, write = Store.create(tmp_path / "run"), os.write
+    store.append(FIRST)
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:20]))
+    with pytest.raises(OSError, match="the record does not fit") as full:
+        store.append(SECOND)
+    monkeypatch.undo()
+    assert full.value.errno == errno.ENOSPC
+    assert list(store.records()) == [FIRST], "what is not on disk is not a record"
+    store.close()
+    again = Store(tmp_path / "run")
+    assert list(again.records()) == [FIRST]
+    again.close()
+
+
+def test_a_whole_line_that_is_no_record_is_refused_by_its_number(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "trials.jsonl").write_bytes(to_json(FIRST) + b"\n{}\n")
+    with pytest.raises(LoadError, match=r"trials\.jsonl: line 2, "):
+        Store(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("run.json", '{"schema": 1, "status": "running"}', r"run/run\.json: schema 1, but this vmtoll reads 2"),
+        ("trials.csv", "a,b\n1,2\n", r"run/trials\.csv: a run of another schema; this program reads schema 2"),
+    ],
+)
+def test_a_run_of_another_schema_is_refused_and_left_as_it_is(
+    tmp_path: Path, file: str, content: str, message: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / file).write_text(content)
+    for _ in range(2):  # the lock is released
+        with pytest.raises((LoadError, ResultsError), match=message):
+            Store(tmp_path / "run")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", file]
+    assert (tmp_path / "run" / file).read_text() == content
+
+
+def test_one_process_holds_a_run(tmp_path: Path) -> None:
+    first = Store.create(tmp_path / "run")
+    with pytest.raises(ResultsError, match="another process"):
+        Store(tmp_path / "run")
+    first.close()
+    Store(tmp_path / "run").close()
+    with pytest.raises(ResultsError, match="exists already"):
+        Store.create(tmp_path / "run")
+    with pytest.raises(ResultsError, match="no such folder; give results"):
+        Store(tmp_path / "other")
+
+
+def test_leftovers_of_a_killed_attempt_are_removed(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run")
+    store.keep("raw/b001-o001-a1/siege.stdout", b"x")
+    store.keep("histograms/b001-o001-a1.hdr", b"x")
+    store.clear_trial("b001-o001-a1")
+    assert not list((tmp_path / "run").rglob("*a1*"))
+
+
+def test_a_resumed_run_knows_the_rates_of_its_records() -> None:
+    """Of the tool and of the cross-check, of each load by itself, whichever replicate has measured it last."""
+    ten, twenty = Load(LoadKind.CLOSED, 10), Load(LoadKind.CLOSED, 20)
+    both = (
+        Measurement(role=Role.PRIMARY, tool="siege", throughput_rps=100.0),
+        Measurement(role=Role.CROSSCHECK, tool="h2load", throughput_rps=900.0),
+    )
+    first = replace(made(load=ten), measurements=both)
+    again = made(order=2, load=ten, arm=Arm("metal", 2), measured={"throughput_rps": 110.0})
+    failed = made(order=3, load=ten, findings=(Finding(Code.HOST_LOST),))
+    shared = replace(
+        made(order=4, load=Load(LoadKind.SHARE, 0.5), measured={"throughput_rps": 50.0}),
+        offered=Offered(offered_rps=50.0, capacity_rps=100.0, deadline_ms=5.0),
+    )
+    rates = Rates([first, again, failed, shared])
+    for arm in (Arm("metal"), Arm("metal", 2)):
+        assert rates.of(arm, first.scenario, "siege") == 110.0
+        assert rates.of(arm, first.scenario, "h2load") == 900.0
+    assert rates.of(Arm("kvm-default"), first.scenario, "siege") is None
+    assert rates.of(Arm("metal"), replace(first.scenario, load=twenty), "siege") is None
+    assert rates.of(Arm("metal"), shared.scenario, "siege") is None, "the rate of an open loop is none of a closed one"
+
+
+def test_capacity_trials_survive_a_kill(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run")
+    assert not store.capacities_file.exists(), "a run without shares has none"
+    store.append_capacity(made(measured={"throughput_rps": 100.0}))
+    store.close()
+    with store.capacities_file.open("ab") as handle:
+        handle.write(b'{"run_id": "cut')
+    again = Store(tmp_path / "run")
+    assert list(again.capacities()) == [made(measured={"throughput_rps": 100.0})]
+    assert list(again.records()) == []
+    again.close()
+
+
+def test_percentiles_are_values_that_were_seen() -> None:
+    values = np.arange(1, 1001, dtype=np.int64)
+    seen = latency.summary("service_time", values)
+    assert seen["service_time_mean_us"] == 500.5
+    assert [seen[f"service_time_{p}_us"] for p in ("p50", "p90", "p99", "p999")] == [500, 900, 990, 999]
+    assert latency.summary("service_time", values[:0]) == {}
+
+
+def test_a_percentile_of_fewer_requests_than_it_needs_is_none() -> None:
+    values = np.arange(1, 1001, dtype=np.int64)
+    of_999, of_99, of_one = (latency.summary("response_time", values[:n]) for n in (999, 99, 1))
+    assert of_999.keys() == {f"response_time_{name}_us" for name in ("mean", "p50", "p90", "p99")}
+    assert of_99.keys() == {f"response_time_{name}_us" for name in ("mean", "p50", "p90")}
+    assert of_one == {"response_time_mean_us": 1.0}
+
+
+def test_the_histogram_can_be_read_and_merged() -> None:
+    values = np.array([0, 100, 100, 5000, 250_000], dtype=np.int64)
+    read = HdrHistogram.decode(latency.histogram(values))
+    assert read.get_total_count() == 5
+    assert read.get_value_at_percentile(50) == 100
+    assert read.get_max_value() == pytest.approx(250_000, rel=0.001)
+    with pytest.raises(ToolError, match="beyond"):
+        latency.histogram(np.array([latency.HIGHEST_US * 4], dtype=np.int64))
+
+
+def test_a_histogram_for_each_second_of_sending() -> None:
+    sent = np.array([5_000_000, 5_900_000, 6_100_000, 6_200_000, 4_999_999], dtype=np.int64)
+    latencies = np.array([0, 1000, 1100, 1300, 1], dtype=np.int64)
+    text = latency.by_second(sent, latencies).decode()
+    assert text == "second,latency_us,count\n0,1,2\n0,1000,1\n1,1000,1\n1,1259,1\n"
+    assert latency.by_second(sent[:0], latencies[:0]) == b"second,latency_us,count\n"
+
+
+def test_only_declared_differences_pass() -> None:
+    metal = {"kernel": "6.1", "sysctls": {"a": "1", "b": "2"}, "packages": {"nginx": "1"}, "memory_kib": 1}
+    guest = {"kernel": "6.1", "sysctls": {"a": "1", "b": "3"}, "packages": {}, "memory_kib": 2}
+    found = differences({"metal": metal, "kvm-default": guest}, ["memory_kib", "kernel"])
+    assert found.declared == ["memory_kib"]
+    assert found.undeclared == [
+        Difference(fact="sysctls: b", values={"metal": "2", "kvm-default": "3"}),
+        Difference(fact="packages: nginx", values={"metal": "1", "kvm-default": None}),
+    ]
+    assert differences({"metal": metal, "kvm-default": metal}, []) == Differences()
+
+
+@pytest.mark.parametrize(
+    ("role", "said", "xml", "expected"),
+    [
+        ("metal", "kvm", "", Accelerator.NONE),
+        ("kvm_guest", "kvm", "<domain type='kvm' id='1'>", Accelerator.KVM),
+        ("kvm_guest", "qemu", "<domain type='qemu' id='1'>", Accelerator.TCG),
+        ("kvm_guest", "kvm", "<domain type='qemu'>", Accelerator.TCG),
+        ("kvm_guest", "qemu", '<domain id="3" type="kvm">', Accelerator.TCG),
+        ("kvm_guest", "kvm", "", Accelerator.TCG),
+    ],
+)
+def test_kvm_only_when_guest_and_definition_agree(role: str, said: str, xml: str, expected: Accelerator) -> None:
+    assert accelerator(role, said, xml) is expected
+
+
+def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear")
+    with pytest.raises(ResultsError, match="no run in this folder; give results/<experiment>/<run-id>"):
+        Store(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_run_that_never_began_leaves_no_folder(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "tiny" / "run")
+    store.close()
+    store.discard_unmeasured()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_with_a_record_is_kept(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "tiny" / "run")
+    store.append(FIRST)
+    store.close()
+    store.discard_unmeasured()
+    assert (tmp_path / "tiny" / "run" / "trials.jsonl").read_bytes() == to_json(FIRST) + b"\n"

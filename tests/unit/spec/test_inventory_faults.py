@@ -1,0 +1,126 @@
+"""What is wrong with an inventory is found before anything connects."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.this_machine import data
+from vmtoll.model.errors import InventoryError
+from vmtoll.spec.inventory_faults import Machines, Purpose, faults, refuse
+
+GOOD: dict[str, dict[str, Any]] = {
+    "load": {"group": "clients"},
+    "big": {"group": "metal_hosts", "vmtoll_environment": "metal"},
+    "small": {
+        "group": "kvm_guests",
+        "vmtoll_environment": "kvm-default",
+        "vmtoll_kvm_host": "host",
+        "vmtoll_domain": "small",
+    },
+    "host": {"group": "kvm_hosts"},
+}
+
+
+def changed(host: str, **variables: Any) -> dict[str, Any]:
+    merged = {**GOOD.get(host, {}), **variables}
+    return {**GOOD, host: {key: value for key, value in merged.items() if value is not None}}
+
+
+def found(hosts: dict[str, Any], purpose: Purpose = "load") -> list[tuple[str, str]]:
+    """(machine, what is wrong) of each error."""
+    machines = Machines(data(**hosts), Path("lab.yml"))
+    return [(fault.machine, fault.found) for fault in faults(machines, purpose=purpose) if fault.is_error]
+
+
+def test_a_good_inventory_has_no_faults() -> None:
+    assert list(faults(Machines(data(**GOOD), Path("lab.yml")))) == []
+
+
+def test_labels_that_contradict_the_groups_are_errors() -> None:
+    """With both, every sign of a report would be inverted."""
+    swapped = {
+        **GOOD,
+        "big": GOOD["big"] | {"vmtoll_environment": "kvm-default"},
+        "small": GOOD["small"] | {"vmtoll_environment": "metal"},
+    }
+    assert found(swapped) == [
+        ("big", "it is in the group `metal_hosts`, and vmtoll_environment is the guest profile kvm-default"),
+        ("small", "it is in the group `kvm_guests`, and vmtoll_environment is metal"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "group"), [("sut", "suts"), ("metal_host", "metal_hosts"), ("kvm-guests", "kvm_guests")]
+)
+def test_a_group_that_is_nearly_ours_is_an_error(misspelt: str, group: str) -> None:
+    hosts = {name: given | {"group": misspelt} if given["group"] == group else given for name, given in GOOD.items()}
+    if group == "suts":
+        hosts |= {"more": {"group": misspelt}}
+    said = found(hosts)
+    assert said[0] == ("", f"unknown group `{misspelt}`, and no group `{group}`")
+
+
+def test_groups_and_hosts_of_others_are_left_in_peace() -> None:
+    others = {"db": {"group": "databases", "ansible_user": "root"}, "edge": {"group": "clients_of_others"}}
+    assert found({**GOOD, **others}) == []
+    for_all = {name: given | {"vmtoll_http_port": 8081} for name, given in {**GOOD, **others}.items()}
+    assert found(for_all) == [], "what is set for all hosts makes none of them ours"
+    parent = data(**GOOD) | {"rack7": {"hosts": ["big", "load"]}}
+    assert list(faults(Machines(parent, Path("lab.yml")))) == [], "our hosts may be in more groups"
+
+
+def test_a_host_with_our_variables_in_no_group_of_ours_is_an_error() -> None:
+    lost = {**GOOD, "big2": {"group": "bare", "vmtoll_environment": "metal"}}
+    assert found(lost) == [("big2", "it has vmtoll_environment, and is in none of our groups")]
+
+
+def test_every_error_is_told_at_once_with_file_host_and_key() -> None:
+    wrong = {
+        **GOOD,
+        "load": GOOD["load"] | {"vmtoll_link": "fast", "vmtoll_back_s": "soon"},
+        "small": GOOD["small"] | {"vmtoll_kvm_host": "hots"},
+        "big": GOOD["big"] | {"vmtoll_worker": 4},
+    }
+    with pytest.raises(InventoryError) as told:
+        refuse(Machines(data(**wrong), Path("lab.yml")), limited=False, purpose="load")
+    first, *lines = str(told.value).splitlines()
+    assert first == "lab.yml: 4 errors; nothing was started:"
+    for start in ("load: vmtoll_back_s is 'soon'", "load: vmtoll_link is 'fast': not a link; give `unshaped`",
+                  "small: vmtoll_kvm_host is 'hots'", "big: unknown variable vmtoll_worker; did you mean"):  # fmt: skip
+        assert sum(line.startswith(f"  {start}") for line in lines) == 1, (start, lines)
+
+
+def test_one_error_is_one_line() -> None:
+    with pytest.raises(InventoryError, match=r"^lab\.yml: big: unknown variable vmtoll_worker; did you mean") as told:
+        refuse(Machines(data(**changed("big", vmtoll_worker=4)), Path("lab.yml")), limited=False, purpose="load")
+    assert "\n" not in str(told.value)
+
+
+def test_a_variable_that_neither_ansible_nor_we_read_is_a_warning() -> None:
+    hosts = changed("big", ansible_usr="root", ansible_ssh_private_key_file="k", ansible_become_method="sudo")
+    (fault,) = faults(Machines(data(**hosts), Path("lab.yml")))
+    assert (fault.machine, fault.is_error) == ("big", False)
+    assert "ansible_usr" in fault.found and "ansible_user" in fault.advice
+
+
+def test_what_is_not_to_be_measured_needs_neither_clients_nor_environments() -> None:
+    hosts = {"host": GOOD["host"], "small": {**GOOD["small"]}}
+    del hosts["small"]["vmtoll_environment"]
+    assert found(hosts, purpose="machines") == []
+    assert {machine for machine, _ in found(hosts)} == {"", "small"}
+    assert found({"db": {"group": "databases"}}, purpose="machines") == [("", "no machine is in any of our groups")]
+
+
+def test_hosts_of_any_group_may_be_tuned() -> None:
+    hosts = {"db1": {"group": "databases", "vmtoll_tuning": {"governor": "performance"}}}
+    assert found(hosts, purpose="hosts") == []
+    assert [machine for machine, _ in found(hosts, purpose="machines")] == [""]
+
+
+def test_names_at_one_address_have_ports_of_their_own() -> None:
+    here = {"ansible_host": "127.0.0.1", "ansible_connection": "local"}
+    hosts = {name: given | here for name, given in GOOD.items()}
+    hosts["big"] = hosts["big"] | {"vmtoll_http_port": 8081}
+    assert found(hosts) == []
+    assert found(changed("big", vmtoll_http_port=8081)) == [("", "vmtoll_http_port is 8081 on big, 8080 on small")]

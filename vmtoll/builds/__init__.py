@@ -1,0 +1,1 @@
+"""What the controller builds for the machines: servers, sites, load tools, images."""

@@ -1,0 +1,72 @@
+"""Archives that the controller makes once and copies to the machines: servers, site content, load tools."""
+
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from vmtoll import loadgen, sites
+from vmtoll.builds import servers, tools
+from vmtoll.model.release import RELEASES, Release
+from vmtoll.paths import CACHE
+
+
+def site_archives() -> list[dict[str, str]]:
+    """Generate each site and pack it; return [{name, digest, archive}], one entry a site.
+
+    The archive holds `<name>/`, `<name>.manifest.json` and an empty `.<name>-<digest>` that marks it as unpacked.
+    """
+    return [_archive(description) for description in sorted(sites.SITES_DIR.glob("*.yml"))]
+
+
+def _archive(description: Path) -> dict[str, str]:
+    folder = CACHE / "sites" / description.stem
+    manifest = sites.build(description, folder)
+    name, digest = manifest["site"], manifest["digest"][:16]
+    archive = CACHE / "sites" / f"{name}-{digest}.tar"
+    marker = folder / f".{name}-{digest}"
+    for stale in folder.glob(f".{name}-*"):
+        stale.unlink()
+    marker.touch()
+    partial = archive.with_suffix(".partial")
+    with tarfile.open(partial, "w") as tar:
+        for entry in (name, f"{name}.manifest.json", marker.name):
+            tar.add(folder / entry, arcname=entry)
+    partial.rename(archive)
+    return {"name": name, "digest": digest, "archive": str(archive)}
+
+
+class OfSuite(TypedDict):
+    """The servers of one release as Ansible takes them, and the archive of their files."""
+
+    servers: list[dict[str, Any]]
+    archive: str
+
+
+class Variables(TypedDict):
+    """The extra variables that site.yml needs. `web_servers_newest`: the suite that stands for an unknown release."""
+
+    web_servers_by_suite: dict[str, OfSuite]
+    web_servers_newest: str
+    site_content_sites: list[dict[str, str]]
+    load_tools_binaries: list[dict[str, str]]
+    load_tools_packages: list[str]
+    load_tools_masked_units: list[str]
+
+
+def variables(policy: servers.Policy, releases: Sequence[Release] = RELEASES) -> Variables:
+    """Return the extra variables that site.yml needs for machines of these releases, the newest first."""
+    return {
+        "web_servers_by_suite": {
+            release.suite: {
+                "servers": servers.catalog(release),
+                "archive": str(servers.archive(policy, release)),
+            }
+            for release in releases
+        },
+        "web_servers_newest": releases[0].suite,
+        "site_content_sites": site_archives(),
+        "load_tools_binaries": tools.binaries(),
+        "load_tools_packages": loadgen.packages(),
+        "load_tools_masked_units": loadgen.masked_units(),
+    }

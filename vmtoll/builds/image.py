@@ -1,0 +1,206 @@
+"""The one root filesystem of the lab's machines, kept in a cache under a key of everything it depends on."""
+
+import hashlib
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from vmtoll.builds import archives, servers
+from vmtoll.model.errors import UserError
+from vmtoll.model.release import Release
+from vmtoll.paths import CACHE, LAB, PLAYBOOKS, PROJECT, VM_IMAGES
+from vmtoll.shell import lock, play, run
+
+IMAGES = CACHE / "images"
+KEPT_IMAGES = 2
+DISK = "guest.qcow2"
+# systemd copies this ID into an empty /etc/machine-id. All machines of an image would have the same ID, and the same
+# MAC address on their bridges, which systemd derives from it.
+DBUS_ID = "var/lib/dbus/machine-id"
+BOOT_TIMEOUT_S = 60
+# Of playbooks/, what is done around the machines and not in them.
+_AROUND = {"embedded_lab", "kvm_guest", "host_tuning", "__pycache__"}
+
+Say = Callable[[str], None]
+
+
+def ensure(say: Say, release: Release) -> Path:
+    """Return the folder of this checkout's image of a release, built if needed.
+
+    It holds root/, guest.qcow2, vmlinuz and initrd.img.
+    """
+    with lock("image"):
+        variables = archives.variables(servers.Policy(), [release])
+        key = image_key(variables, release)
+        folder = IMAGES / key
+        if folder.is_dir():
+            folder.touch()
+            say(f"image {key} is in the cache")
+            return folder
+        _build(folder, release, variables, say)
+        _forget_old_images()
+        return folder
+
+
+def make_disk(root: Path, disk: Path, size_gib: int, log: Path) -> None:
+    """A disk with a filesystem that has this content, labelled as the kernel's command line names it."""
+    raw = disk.with_suffix(".raw")
+    run(["mkfs.ext4", "-q", "-d", root, "-L", "vmtoll", raw, f"{size_gib}G"], log=log)
+    run(["qemu-img", "convert", "-O", "qcow2", raw, disk], log=log)
+    raw.unlink()
+
+
+def recipe(playbooks: Path) -> list[Path]:
+    """The files that decide what is in the image; a linter's cache in the same folder does not."""
+    files = [VM_IMAGES / "image.yml", Path(__file__), playbooks / "image.yml", playbooks / "site.yml"]
+    files += [file for folder in ("group_vars", "roles") for file in (playbooks / folder).rglob("*")]
+    return sorted(
+        file for file in files if file.is_file() and file.suffix != ".md" and not _AROUND.intersection(file.parts)
+    )
+
+
+def image_key(variables: archives.Variables, release: Release) -> str:
+    """Digest of the release, of the recipe, of what site.yml would do, and of what it would copy."""
+    digest = hashlib.sha256(f"{release.suite}\n".encode())
+    of_release = variables["web_servers_by_suite"][release.suite]
+    for file in recipe(PLAYBOOKS):
+        digest.update(f"{file.relative_to(PROJECT)}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
+    digest.update(Path(of_release["archive"]).read_bytes())
+    digest.update(json.dumps(of_release["servers"], sort_keys=True).encode())
+    for site in variables["site_content_sites"]:
+        digest.update(f"{site['name']} {site['digest']}\n".encode())
+    digest.update(json.dumps([variables["load_tools_packages"], variables["load_tools_masked_units"]]).encode())
+    return digest.hexdigest()[:16]
+
+
+def _build(folder: Path, release: Release, variables: archives.Variables, say: Say) -> None:
+    recipe = yaml.safe_load((VM_IMAGES / "image.yml").read_text())
+    partial = IMAGES / f".partial-{folder.name}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    root, log = partial / "root", CACHE / "logs" / f"image-{folder.name}.log"
+    log.unlink(missing_ok=True)
+
+    include = ",".join(recipe["include"])
+    say(f"image {folder.name}: base system ({release.name}, {release.suite}) by mmdebstrap")
+    run(["mmdebstrap", "--variant=minbase", f"--include={include}", release.suite, root], log=log)
+    say(f"image {folder.name}: provisioning by playbooks/image.yml and site.yml")
+    _provision(partial, root, variables)
+    say(f"image {folder.name}: disk of the guest")
+    _strip(root)
+    shutil.copyfile(next(root.glob("boot/vmlinuz-*")), partial / "vmlinuz")
+    shutil.copyfile(next(root.glob("boot/initrd.img-*")), partial / "initrd.img")
+    make_disk(root, partial / DISK, recipe["disk_gib"], log)
+    packages = run(["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "-f", "${Package} ${Version}\n"])
+    (partial / "image.json").write_text(
+        json.dumps(
+            {
+                "key": folder.name,
+                "suite": release.suite,
+                "packages": dict(line.split() for line in packages.splitlines()),
+            },
+            indent=1,
+        )
+    )
+    partial.rename(folder)
+
+
+def _provision(partial: Path, root: Path, variables: archives.Variables) -> None:
+    """Boot the tree with the machine's network; run image.yml and site.yml against it, over SSH as on every host.
+
+    The tools that are compiled come later, to the machines of a lab (`embedded.equip`): compiling takes minutes.
+    """
+    key = partial / "bake-key"
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    bake = root / "etc/ssh/sshd_config.d/00-bake.conf"
+    bake.write_text(f"Port {port}\nListenAddress 127.0.0.1\nPasswordAuthentication no\n")
+    host_key = (root / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2]
+    (partial / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(host_key)}\n")
+    ssh_options = f"-o UserKnownHostsFile={partial}/known_hosts -o IdentitiesOnly=yes"
+    inventory = partial / "inventory.yml"
+    image_host = {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": port,
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(key),
+        "ansible_ssh_common_args": ssh_options,
+    }
+    groups = {group: {"hosts": {"image": None}} for group in ("lab_machines", "clients", "metal_hosts")}
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"image": image_host}, "children": groups}}))
+    # The machine dies with this process: an interrupted build leaves nothing running.
+    machine = subprocess.Popen(
+        [
+            *("setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--boot"),
+            *(f"--directory={root}", "--machine=vmtoll-image", "--resolv-conf=copy-host", "--timezone=off"),
+            "--link-journal=no",  # systemd-nspawn else needs the ID of this machine, which a container may lack
+            f"--load-credential=ssh.authorized_keys.root:{key}.pub",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=(partial / "console.log").open("wb"),
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        reach: list[str | Path] = ["ssh", *ssh_options.split(), "-i", key, "-p", str(port), "root@127.0.0.1"]
+        _wait_for_ssh(reach, machine, partial / "console.log")
+        run([*reach, "apt-get", "update", "-q"])
+        extra = partial / "variables.json"
+        extra.write_text(json.dumps(variables | {"load_tools_binaries": []}))
+        play("image.yml", inventory=inventory, quiet=True)
+        play("site.yml", "-e", f"@{extra}", inventory=inventory, quiet=True)
+        run([*reach, "apt-get", "clean"])
+    finally:
+        machine.terminate()  # systemd-nspawn powers its machine off
+        try:
+            machine.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            machine.kill()
+            machine.wait()
+    bake.unlink()
+    for file in (key, key.with_suffix(".pub"), inventory, partial / "known_hosts", partial / "variables.json"):
+        file.unlink(missing_ok=True)
+
+
+def _wait_for_ssh(reach: list[str | Path], machine: "subprocess.Popen[bytes]", console: Path) -> None:
+    deadline = time.monotonic() + BOOT_TIMEOUT_S
+    while subprocess.run([*map(str, reach), "true"], capture_output=True, check=False).returncode != 0:
+        if machine.poll() is not None or time.monotonic() > deadline:
+            last = console.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise UserError(f"the image's machine does not answer: {last!r}; see {console}")
+        time.sleep(0.2)
+
+
+def _strip(root: Path) -> None:
+    """Remove what must not be shared by machines, or is of no use to them."""
+    for pattern in (
+        "etc/ssh/ssh_host_*",
+        "root/.ssh",
+        "var/lib/apt/lists/*",
+        "var/log/*",
+        "etc/hostname",
+        "etc/resolv.conf",
+        "etc/apt/apt.conf.d/99mmdebstrap",
+        DBUS_ID,
+    ):
+        for path in root.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    (root / "etc/machine-id").write_text("")
+
+
+def _forget_old_images() -> None:
+    folders = [folder for folder in IMAGES.iterdir() if not folder.name.startswith(".")]
+    folders.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+    built = LAB / "built.json"
+    in_use = Path("/proc/self/mounts").read_text() + (built.read_text() if built.exists() else "")
+    for folder in folders[KEPT_IMAGES:]:
+        if f"{folder}/" not in in_use and f'"{folder}"' not in in_use:
+            shutil.rmtree(folder)

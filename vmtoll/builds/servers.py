@@ -1,0 +1,182 @@
+"""The servers of server-builds: compiled once, their files rendered once, packed into one archive for every SUT.
+
+One archive and not a task for each file: on an emulated guest every Ansible task costs seconds.
+"""
+
+import io
+import json
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from vmtoll.builds import certificate, sources
+from vmtoll.model.errors import UserError
+from vmtoll.model.release import Release
+from vmtoll.model.transport import CIPHER, GROUP, PROTOCOL, tls_port
+from vmtoll.paths import CACHE, PROJECT, SERVER_BUILDS
+from vmtoll.shell import run
+from vmtoll.spec.server import FOLDER, ServerDefinition, Tls, read_servers
+from vmtoll.spec.sources import at_hand
+
+SOURCES = PROJECT
+ROOT = "/srv/vmtoll/sites"
+UNITS = "/etc/systemd/system"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Settings that all servers of a lab share."""
+
+    port: int = 8080
+    workers: int = 1
+    access_log: bool = False
+
+    @property
+    def tls(self) -> dict[str, str | int]:
+        """Values for the template of a server that speaks TLS."""
+        return {
+            "port": tls_port(self.port, resumption=False),
+            "resumption_port": tls_port(self.port, resumption=True),
+            "certificate": certificate.CERTIFICATE,
+            "key": certificate.KEY,
+            "protocol": PROTOCOL,
+            "cipher": CIPHER,
+            "group": GROUP,
+        }
+
+    @property
+    def metrics_port(self) -> int:
+        """Port of the loopback on which a server tells its metrics."""
+        return self.port - 1
+
+
+def definitions() -> list[ServerDefinition]:
+    """Return every server, sorted by name. Raises ExperimentError naming file and key."""
+    return read_servers(SERVER_BUILDS)
+
+
+def of_release(release: Release) -> list[ServerDefinition]:
+    """Return the servers that this release ships, or that come from no package."""
+    return [server for server in definitions() if release.suite not in server.not_in]
+
+
+def catalog(release: Release) -> list[dict[str, Any]]:
+    """Return the same as Ansible takes it: the keys of each server.yml and its folder's name."""
+    return [server.document for server in of_release(release)]
+
+
+def archive(policy: Policy, release: Release) -> Path:
+    """Write the archive of everything that the servers of a release need but their packages; return its path.
+
+    Files, and the masks of the distribution's units as systemctl makes them: links to /dev/null. All are owned by root,
+    the key of the certificate by the group of the servers too, and have one fixed time: unpacking it again changes
+    nothing.
+    Raises UserError naming the server whose build or template fails, ExperimentError for a mistake in
+    sources.yml or a server.yml.
+    """
+    files: dict[str, tuple[bytes, int]] = certificate.files(CACHE)
+    archives = at_hand(SOURCES)
+    every = of_release(release)
+    for server in every:
+        if server.source and server.name not in archives:
+            continue  # an experiment that names it skips it and says why
+        files |= _files(server, policy, release)
+        if server.source:
+            files[server.binary] = (sources.binary(server.name, server.source, archives[server.name]), 0o755)
+    path = CACHE / f"servers-{release.suite}.tar"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as tar:
+        for name, (content, mode) in sorted(files.items()):
+            entry = tarfile.TarInfo(name.lstrip("/"))
+            entry.size, entry.mode, entry.uname = len(content), mode, "root"
+            entry.gname = certificate.GROUP if name == certificate.KEY else "root"
+            tar.addfile(entry, io.BytesIO(content))
+        for unit in sorted({unit for server in every for unit in server.mask}):
+            entry = tarfile.TarInfo(f"{UNITS}/{unit}".lstrip("/"))
+            entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, "/dev/null", 0o777
+            entry.uname = entry.gname = "root"
+            tar.addfile(entry)
+    partial.rename(path)
+    return path
+
+
+def _files(server: ServerDefinition, policy: Policy, release: Release) -> dict[str, tuple[bytes, int]]:
+    """Return {path on the SUT: (content, mode)} of one server."""
+    name = server.name
+    files = {f"{UNITS}/vmtoll-{name}.service": (_render(SERVER_BUILDS / "unit.j2", server, policy, release), 0o644)}
+    for template in server.templates:
+        content = _render(SERVER_BUILDS / name / f"{template}.j2", server, policy, release)
+        files[f"{FOLDER}/{name}/{Path(template).name}"] = (content, 0o644)
+    if server.build:
+        files[server.binary] = (_compiled(server), 0o755)
+    brought = [*files, *([server.binary] if server.source else [])]
+    return files | {f"{FOLDER}/{name}.json": (_description(server, policy, brought), 0o644)}
+
+
+def _render(template: Path, server: ServerDefinition, policy: Policy, release: Release) -> bytes:
+    path = template.resolve()
+    environment = Environment(
+        loader=FileSystemLoader(path.parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # configuration files, not HTML
+    )
+    try:
+        text = environment.get_template(path.name).render(
+            server=server.document,
+            server_port=policy.port,
+            server_metrics_port=policy.metrics_port,
+            server_tls=policy.tls,
+            server_workers=_workers(server, policy),
+            server_root=ROOT,
+            server_access_log=policy.access_log,
+            server_suite=release.suite,
+        )
+    except Exception as error:
+        raise UserError(f"{template}: {error}") from error
+    return text.encode()
+
+
+def _description(server: ServerDefinition, policy: Policy, files: list[str]) -> bytes:
+    """Return what the runner must know of a server, and the files that go when the catalogue no longer has it."""
+    ports = server.ports or [policy.port]
+    facts = {
+        "name": server.name,
+        "unit": f"vmtoll-{server.name}.service",
+        "binary": server.binary,
+        "configs": [
+            *(f"{FOLDER}/{server.name}/{Path(template).name}" for template in server.templates),
+            *([certificate.CERTIFICATE] if server.tls else []),
+        ],
+        "port": ports[0],
+        "ports": ports,
+        "workers": _workers(server, policy),
+        "packages": server.packages,
+        "files": files,
+        **({"metrics": {"port": policy.metrics_port, "path": server.metrics}} if server.metrics else {}),
+        **({"tls": _tls(server.tls, policy)} if server.tls else {}),
+        **({"mail": server.mail.model_dump()} if server.mail else {}),
+    }
+    return (json.dumps(facts, indent=2) + "\n").encode()
+
+
+def _tls(tls: Tls, policy: Policy) -> dict[str, Any]:
+    ports = [policy.tls["port"], *([policy.tls["resumption_port"]] if tls.resumption else [])]
+    return {"ports": ports, "kernel": tls.kernel}
+
+
+def _workers(server: ServerDefinition, policy: Policy) -> int:
+    """The lab's worker count, unless the server is a published configuration with one of its own."""
+    return server.workers or policy.workers
+
+
+def _compiled(server: ServerDefinition) -> bytes:
+    folder: Path = SERVER_BUILDS / server.name
+    run(["make", "-s", "-C", folder, str(server.build)], log=CACHE / "logs" / f"build-{server.name}.log")
+    return (folder / str(server.build)).read_bytes()

@@ -1,0 +1,57 @@
+"""The load tools that Debian does not package: built once on the controller, kept under a key of their recipe.
+
+`python -m vmtoll.builds.tools` builds all of them.
+"""
+
+import hashlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from vmtoll.paths import CACHE, LOAD_TOOLS
+from vmtoll.shell import lock, run, say
+
+
+def binaries(folder: Path = LOAD_TOOLS) -> list[dict[str, str]]:
+    """Return [{name, key, binary}] of each tool that has a Makefile, sorted by name; `build` makes the binaries."""
+    return [_binary(recipe.parent) for recipe in sorted(folder.glob("*/Makefile"))]
+
+
+def build(names: Collection[str] | None = None, folder: Path = LOAD_TOOLS) -> None:
+    """Build those of these tools (default: all) that have a Makefile and are not in the cache.
+
+    `make OUT=<file>` in the tool's folder makes one static program. Raises UserError with the last words of a
+    build that fails.
+    """
+    with lock("tools"):
+        for recipe in sorted(folder.glob("*/Makefile")):
+            if names is None or recipe.parent.name in names:
+                _build(recipe.parent)
+
+
+def _binary(folder: Path) -> dict[str, str]:
+    key = _key(folder)
+    return {"name": folder.name, "key": key, "binary": str(CACHE / "tools" / f"{folder.name}-{key}")}
+
+
+def _build(folder: Path) -> None:
+    name, binary = folder.name, Path(_binary(folder)["binary"])
+    if not binary.exists():
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        partial, log = binary.with_suffix(f".{os.getpid()}"), CACHE / "logs" / f"build-{name}.log"
+        log.unlink(missing_ok=True)
+        say(f"building the load tool {name}, once")
+        run(["nice", "make", "-s", "-C", folder, f"OUT={partial}"], log=log)  # a lab may be booting meanwhile
+        partial.rename(binary)
+
+
+def _key(folder: Path) -> str:
+    """Digest of the recipe: every file of the folder but the adapter."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".py"):
+        digest.update(f"{file.name}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    build()

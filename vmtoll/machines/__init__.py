@@ -1,0 +1,1 @@
+"""The machines of a run: their connections, facts, recovery, boots."""

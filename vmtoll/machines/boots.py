@@ -1,0 +1,136 @@
+"""The machines under test boot again between groups of blocks, so that what a boot decides varies within a run."""
+
+import contextlib
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from vmtoll.agent.protocol import Done
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.idle_guests import resume_all
+from vmtoll.machines.recovery import restore
+from vmtoll.machines.session import Session
+from vmtoll.model.errors import AgentError, HostLostError, VmtollError
+from vmtoll.model.event import Absence, Listener, MachineStep
+from vmtoll.model.inventory import Host
+from vmtoll.model.trial import TrialRecord
+
+# How long a machine may take to go down, and a guest before it is switched off.
+DOWN_S, POWEROFF_S = 180.0, 60.0
+# A guest rests when its QEMU uses less than this share of a CPU; it is waited for so long, at most.
+RESTING, REST_S, LOOK_S = 0.05, 60.0, 2.0
+
+
+def is_due(boot: int, records: Iterable[TrialRecord]) -> bool:
+    """Return whether the machines must boot before the first trial of a boot: nothing was measured in it yet."""
+    return boot > 1 and all(record.boot < boot for record in records)
+
+
+def boot_anew(session: Session, tell: Listener) -> None:
+    """Boot every machine under test, and KVM hosts but the one that vmtoll runs on; wait until all rest.
+
+    A guest whose host is known gets a new QEMU process, too. Raises VmtollError when a machine does not boot or come
+    back.
+    """
+    resume_all(session)
+    restore(session, tell)
+    inventory = session.inventory
+    hosts = {host.name: host for sut in inventory.under_test if (host := inventory.kvm_host(sut))}
+    guests = [sut for sut in inventory.under_test if inventory.kvm_host(sut)]
+    others = [*(sut for sut in inventory.under_test if sut not in guests), *_remote(hosts.values())]
+    lines = [session.line(host) for host in (*guests, *others)]
+    before = {line: _identity(line) for line in lines}
+    for guest in guests:
+        tell(MachineStep(guest.name, Absence.REBOOTING))
+        _power_off(session, guest)
+    for host in _distinct(others):
+        tell(MachineStep(host.name, Absence.REBOOTING))
+        _order(session.line(host), host.vars.reboot or [["systemctl", "reboot", "--no-block"]])
+    for line in lines:
+        _wait_until_lost(line)
+    restore(session, tell)
+    for line in lines:
+        if _identity(line) == before[line]:
+            raise VmtollError(
+                f"{line.host.name}: did not reboot: it answered again with the same boot; check vmtoll_reboot"
+            )
+        tell(MachineStep(line.host.name, Absence.REBOOTED))
+    session.seen_whole -= {seen for seen in session.seen_whole if seen[0] in {line.host.name for line in lines}}
+    _wait_until_resting(session, guests)
+
+
+def _distinct(hosts: Sequence[Host]) -> list[Host]:
+    """Each machine once: a metal machine may be a KVM host by another name."""
+    return list({host.name if host.is_local else host.ssh_host: host for host in hosts}.values())
+
+
+def _remote(hosts: Iterable[Host]) -> list[Host]:
+    return [host for host in hosts if not host.is_local]
+
+
+def _identity(line: AgentLine) -> str:
+    return str(line.call("boot")["boot"])
+
+
+def _order(line: AgentLine, commands: Sequence[Sequence[str]]) -> None:
+    """Run commands that may end the line. Raises VmtollError with the words of one that failed."""
+    with contextlib.suppress(HostLostError):
+        for argv in commands:
+            done: Done = line.call("exec", 200, argv=list(argv), limit_s=180)
+            if done["exit_status"]:
+                raise VmtollError(
+                    f"{line.host.name}: {' '.join(argv)}: {(done['stderr'] or done['stdout']).strip()[:300]}"
+                )
+
+
+def _power_off(session: Session, guest: Host) -> None:
+    """End a guest's QEMU, by the guest itself where it does so in time; `restore` starts it."""
+    kvm_host = session.inventory.kvm_host(guest)
+    if kvm_host is None:
+        return
+    if guest.vars.reboot is not None:
+        _order(session.line(kvm_host), guest.vars.reboot)
+        return
+    _order(session.line(guest), [["systemctl", "poweroff", "--no-block"]])
+    virsh, deadline = ["virsh", "-c", kvm_host.libvirt_uri], time.monotonic() + POWEROFF_S
+    state: dict[str, Any] = {"argv": [*virsh, "domstate", str(guest.vars.domain)], "env": {"LC_ALL": "C"}}
+
+    def is_off() -> bool:
+        return bool(session.line(kvm_host).call("exec", 60, **state)["stdout"].strip() == "shut off")
+
+    while not is_off():
+        if time.monotonic() > deadline:
+            try:
+                _order(session.line(kvm_host), [[*virsh, "destroy", str(guest.vars.domain)]])
+            except VmtollError:
+                if not is_off():  # else it went off by itself in the meantime
+                    raise
+            return
+        time.sleep(0.5)
+
+
+def _wait_until_lost(line: AgentLine) -> None:
+    deadline = time.monotonic() + DOWN_S
+    while not line.lost_because:
+        with contextlib.suppress(HostLostError, AgentError):
+            line.call("ping", 10)
+        if time.monotonic() > deadline:
+            raise VmtollError(
+                f"{line.host.name}: did not shut down within {DOWN_S:g} s of the reboot command; check vmtoll_reboot"
+            )
+        time.sleep(0.2)
+
+
+def _wait_until_resting(session: Session, guests: Sequence[Host]) -> None:
+    """Until each guest's QEMU uses little CPU, or the time is up: what a boot still does would be background CPU."""
+    deadline = time.monotonic() + REST_S
+    for guest in guests:
+        kvm_host = session.inventory.kvm_host(guest)
+        used_s = float("-inf")
+        while kvm_host and time.monotonic() < deadline:
+            query = {"domains": [guest.vars.domain], "uri": kvm_host.libvirt_uri}
+            now_s = session.line(kvm_host).call("usage", 60, **query)["domains"][guest.vars.domain]["total_s"]
+            if now_s - used_s < RESTING * LOOK_S:
+                break
+            used_s = now_s
+            time.sleep(LOOK_S)

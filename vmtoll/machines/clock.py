@@ -1,0 +1,30 @@
+"""How far a machine's clock is ahead of the controller's."""
+
+import time
+from dataclasses import dataclass
+
+from vmtoll.machines.connection import AgentLine
+
+# Looks at a client's clock; the quickest answer counts.
+_LOOKS = 7
+_LIMIT_S = 15.0
+
+
+@dataclass(frozen=True, order=True)
+class Offset:
+    """A clock is `ahead_s` of ours, right to `error_s`: half of the shortest round trip."""
+
+    error_s: float
+    ahead_s: float
+
+
+def clock_offset(line: AgentLine, looks: int = _LOOKS, limit_s: float = _LIMIT_S) -> Offset:
+    """Ask a machine for the time a few times; the shortest round trip tells it best. Raises HostLostError."""
+
+    def look() -> Offset:
+        asked_s, begin_s = time.time(), time.monotonic()
+        told_s = float(line.call("ping", limit_s)["time_s"])
+        error_s = (time.monotonic() - begin_s) / 2
+        return Offset(error_s, told_s - asked_s - error_s)
+
+    return min(look() for _ in range(looks))

@@ -1,0 +1,300 @@
+"""The machines at the start of a run: reached, asked for their facts, compared."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from vmtoll import loadgen
+from vmtoll.agent.facts import release
+from vmtoll.agent.protocol import Done, Facts
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.session import Session
+from vmtoll.model.disclosure import OPERATOR, Disclosed, Disclosure, merged
+from vmtoll.model.errors import AgentError, HostLostError, InventoryError
+from vmtoll.model.facts import COMPARED
+from vmtoll.model.hardware import Hardware, hardware_of
+from vmtoll.model.inventory import Host, Inventory
+from vmtoll.model.run import Difference, Differences
+from vmtoll.model.trial import Accelerator
+
+_FACTS_LIMIT_S = 180.0
+
+
+def open_all(lines: Iterable[AgentLine]) -> None:
+    """Start every agent, all at once. Raises HostLostError that names each machine that cannot be reached."""
+    if complaints := unreachable(lines):
+        raise HostLostError("; ".join(complaints))
+
+
+def unreachable(lines: Iterable[AgentLine]) -> list[str]:
+    """Start every agent, all at once; a sentence for each machine that cannot be reached."""
+    opened = list(lines)
+    with ThreadPoolExecutor(16) as pool:
+        try:
+            return [*filter(None, pool.map(_open, opened))]
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for line in opened:
+                line.give_up("interrupted")
+            raise
+
+
+def _open(line: AgentLine) -> str:
+    try:
+        line.open()
+    except HostLostError as error:
+        return str(error)
+    return ""
+
+
+def refuse_wrong_machines(session: Session) -> None:
+    """Raise InventoryError where two names are one machine, or metal is a guest of a KVM host of this inventory.
+
+    Names with a folder of their own (vmtoll_root) may share a machine.
+    """
+    inventory = session.inventory
+    hosts = [host for host in (*inventory.clients, *inventory.under_test) if host.root == "/"]
+    with ThreadPoolExecutor(16) as pool:
+        seen = list(pool.map(lambda host: session.line(host).call("boot"), hosts))
+    names: dict[str, str] = {}
+    for host, its in zip(hosts, seen, strict=True):
+        if (other := names.setdefault(its["boot"], host.name)) != host.name:
+            raise InventoryError(f"{host.name} and {other} are one machine; correct ansible_host of one of them")
+    metal = {its["uuid"].lower(): host.name for host, its in zip(hosts, seen, strict=True) if host.role == "metal"}
+    for kvm_host in inventory.kvm_hosts.values():
+        argv = ["virsh", "-c", kvm_host.libvirt_uri, "list", "--all", "--uuid"]
+        listed: Done = session.line(kvm_host).call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
+        for uuid in listed["stdout"].lower().split():
+            if uuid in metal:
+                raise InventoryError(
+                    f"{metal[uuid]} is in the group `metal_hosts`, and is a guest of {kvm_host.name}; "
+                    "move it to the group `kvm_guests`"
+                )
+
+
+def gather(session: Session) -> dict[str, Facts]:
+    """hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
+    with ThreadPoolExecutor(16) as pool:
+        facts_by_host = dict(pool.map(lambda host: (host.name, _facts(session, host)), session.inventory.hosts()))
+    for host in session.inventory.under_test:
+        provisioned = sorted(facts_by_host[host.name]["servers"])
+        for server in session.resolved.servers:
+            if server not in provisioned:
+                raise InventoryError(
+                    f"{host.name}: server {server} is not provisioned; run vmtoll provision "
+                    f"(there are: {', '.join(provisioned) or 'none'})"
+                )
+    for host in session.inventory.hosts():
+        facts_by_host[host.name]["hardware"] = hardware_below(session.inventory, host, facts_by_host).value
+    return facts_by_host
+
+
+def keep_handshakes(recorded: Mapping[str, Facts], current: Mapping[str, Facts]) -> None:
+    """Add to the facts of a resumed run the results of its earlier TLS handshakes."""
+    for machine, facts in recorded.items():
+        servers = current.get(machine, {}).get("servers", {})
+        for server, recorded_server in facts.get("servers", {}).items():
+            if "tls" in recorded_server and server in servers:
+                servers[server]["tls"] = recorded_server["tls"]
+
+
+def _facts(session: Session, host: Host) -> Facts:
+    environments = [e for e, h in session.inventory.suts.items() if h.name == host.name]
+    under_test, args = session.inventory.under_test, dict[str, str | list[str]]()
+    if host in under_test:
+        args["site"] = session.resolved.site.name
+    if host.role == "kvm_host":
+        args["uri"] = host.libvirt_uri
+        args["domains"] = [str(h.vars.domain) for h in under_test if h.vars.kvm_host == host.name]
+    try:
+        facts: Facts = session.line(host).call("facts", _FACTS_LIMIT_S, **args)
+    except AgentError as error:
+        raise InventoryError(f"{error}; is the machine provisioned?") from error
+    role = "sut" if environments else "sibling" if host in under_test else host.role
+    workers = host.vars.workers if "workers" in host.vars.model_fields_set else None
+    return {"role": role, "environment": environments[0] if environments else None, "workers": workers, **facts}
+
+
+def disclosure(session: Session) -> Disclosure:
+    """The block `disclosure`: machines' reports and the inventory's statements."""
+    hosts = session.inventory.hosts()
+    with ThreadPoolExecutor(16) as pool:
+        reported = dict(
+            pool.map(lambda host: (host.name, session.line(host).call("disclosure", _FACTS_LIMIT_S)), hosts)
+        )
+    return disclosed(hosts, reported)
+
+
+def disclosed(hosts: Iterable[Host], reported: Mapping[str, Mapping[str, str]]) -> Disclosure:
+    """Machine → its report, with its variables vmtoll_disclosure and vmtoll_tuning on top."""
+    machines, operator, virtual = dict[str, dict[str, Disclosed]](), None, []
+    for host in hosts:
+        stated = dict(host.vars.disclosure or {})
+        operator = stated.pop(OPERATOR, None) or operator
+        seen = dict(reported.get(host.name, {}))
+        if host.vars.tuning:
+            tuned = f"vmtoll tune: {json.dumps(host.vars.tuning, sort_keys=True)}"
+            seen["not_default"] = "; ".join(filter(None, [seen.get("not_default"), tuned]))
+        machines[host.name] = merged(seen, stated)
+        if host.role == "kvm_guest":
+            virtual.append(host.name)
+    return Disclosure(operator=operator, machines=machines, virtual=virtual)
+
+
+def tool_versions(session: Session) -> dict[str, str]:
+    """Load tool → its version, one on all machines that a workload needs it on.
+
+    Raises InventoryError when it is not there, or another one.
+    """
+    inventory, versions = session.inventory, dict[str, str]()
+    needed = {
+        (tool, host.name)
+        for workload in session.resolved.workloads.values()
+        for tool in workload.tools
+        for host in (inventory.suts.values() if workload.client == "localhost" else inventory.clients)
+    }
+    for name, machine in sorted(needed):
+        package = loadgen.get(name).package
+        packages: dict[str, str] = session.facts[machine]["packages"]
+        version = packages.get(package) if package else _says_version(session.lines[machine], name)
+        if not version:
+            raise InventoryError(f"{machine}: the load tool {name} is not there; run `make provision`")
+        if versions.setdefault(name, version) != version:
+            raise InventoryError(
+                f"{machine}: the load tool {name} is {version}, elsewhere {versions[name]}; run `make provision`"
+            )
+    return versions
+
+
+def _says_version(line: AgentLine, program: str) -> str | None:
+    """`program --version`: the last word of the first line. None when there is no such program."""
+    try:
+        version_text = line.call("exec", argv=[program, "--version"])["stdout"]
+    except AgentError:
+        return None
+    return str(version_text.split("\n", 1)[0].split()[-1]) if version_text else None
+
+
+def accelerators(session: Session) -> dict[str, Accelerator]:
+    """Environment → technique that ran its machine's code."""
+    accelerator_of = {}
+    for environment, host in session.inventory.suts.items():
+        kvm_host = session.inventory.kvm_host(host)
+        xml = session.facts[kvm_host.name].get("domains", {}).get(str(host.vars.domain), "") if kvm_host else ""
+        accelerator_of[environment] = accelerator(host.role, session.facts[host.name]["virtualization"], xml)
+    return accelerator_of
+
+
+def hardware(session: Session) -> dict[str, Hardware]:
+    """Environment → what the hosts that carry its machines run on; unknown where they differ."""
+    environments = {}
+    for environment, hosts in session.inventory.machines.items():
+        kinds = {Hardware(session.facts[host.name]["hardware"]) for host in hosts}
+        environments[environment] = kinds.pop() if len(kinds) == 1 else Hardware.UNKNOWN
+    return environments
+
+
+def releases(session: Session) -> dict[str, str]:
+    """Environment → the operating system of its machines; several names where they differ."""
+    return {
+        environment: ", ".join(sorted({session.facts[host.name]["release"] for host in hosts}))
+        for environment, hosts in session.inventory.machines.items()
+    }
+
+
+def release_of(host: Host) -> str:
+    """Operating system of a machine, before the run has opened its own lines. Raises HostLostError, AgentError."""
+    return release(_asked_ahead(host, "cat", "/etc/os-release")["stdout"])
+
+
+def kernel_has_tls(host: Host) -> bool:
+    """Return whether a machine's kernel can encrypt, or can load the module that does.
+
+    It is called before the run has opened its own lines. Raises HostLostError, AgentError.
+    """
+    return not _asked_ahead(host, "sh", "-c", "test -e /proc/net/tls_stat || /sbin/modprobe -nq tls")["exit_status"]
+
+
+def _asked_ahead(host: Host, *argv: str) -> Done:
+    line = AgentLine(host)
+    try:
+        line.open()
+        done: Done = line.call("exec", argv=argv)
+        return done
+    finally:
+        line.close()
+
+
+def hardware_below(inventory: Inventory, host: Host, facts: Mapping[str, Facts]) -> Hardware:
+    """A guest sees its own hypervisor: what its host runs on, the host alone can show."""
+    if host.role != "kvm_guest":
+        return hardware_of(facts[host.name])
+    carrier = inventory.kvm_host(host)
+    return hardware_of(facts[carrier.name]) if carrier else Hardware.UNKNOWN
+
+
+# The host name, then its addresses, then whatever identifies hardware or installation, one a line.
+_SCRIPT = """
+uname -n
+echo "$(hostname -I 2>/dev/null)"
+cat /etc/machine-id /sys/class/net/*/address /sys/block/*/serial /sys/block/*/device/serial \
+    /sys/class/dmi/id/*_serial /sys/class/dmi/id/product_uuid 2>/dev/null
+true
+"""
+_LIMIT_S = 30.0
+
+
+def gather_private(session: Session) -> dict[str, Any]:
+    """private.json: `hosts` (inventory name → texts that name this machine) and `users` (names and key files)."""
+    machines = session.inventory.hosts()
+    with ThreadPoolExecutor(16) as pool:
+        names_by_host = dict(pool.map(lambda host: (host.name, _names(session, host)), machines))
+    users = {text for host in machines for text in (host.ansible.user, host.ansible.ssh_private_key_file) if text}
+    return {"hosts": names_by_host, "users": sorted(users)}
+
+
+def _names(session: Session, host: Host) -> list[str]:
+    done: Done = session.line(host).call("exec", _LIMIT_S + 10, argv=["sh", "-c", _SCRIPT], limit_s=_LIMIT_S)
+    lines = [line.strip() for line in done["stdout"].splitlines()]
+    texts = {*lines[:1], *" ".join(lines[1:2]).split(), host.address, host.ansible.host or "", host.vars.domain or ""}
+    texts |= {line for line in lines[2:] if len(line) > 4 and any(letter in "123456789" for letter in line)}
+    return sorted(texts - {""})
+
+
+def _compare(fact: str, values: dict[str, Any]) -> list[Difference]:
+    texts = {json.dumps(v, sort_keys=True) for v in values.values()}
+    return [] if len(texts) == 1 else [Difference(fact=fact, values=values)]
+
+
+def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) -> Differences:
+    """Compare the facts of each environment's machine.
+
+    `declared` facts that do differ are listed by name; every other difference with its values. A fact that
+    is a mapping is compared entry by entry, named `packages: nginx-light`.
+    """
+    undeclared: list[Difference] = []
+    passed: list[str] = []
+    for fact in COMPARED:
+        values = {environment: facts.get(fact) for environment, facts in suts.items()}
+        maps = {environment: v for environment, v in values.items() if isinstance(v, dict)}
+        if len(maps) == len(values):
+            names = sorted({name for v in maps.values() for name in v})
+            here = [d for n in names for d in _compare(f"{fact}: {n}", {e: v.get(n) for e, v in maps.items()})]
+        else:
+            here = _compare(fact, values)
+        if here and fact in declared:
+            passed.append(fact)
+        else:
+            undeclared += here
+    return Differences(declared=passed, undeclared=undeclared)
+
+
+def accelerator(role: str, virtualization: str, domain_xml: str) -> Accelerator:
+    """Technique that ran a machine's code: KVM only when the guest's own word and its definition agree."""
+    if role == "metal":
+        return Accelerator.NONE
+    defined = re.search(r"<domain[^>]*\btype=['\"](\w+)['\"]", domain_xml)
+    agree = virtualization == "kvm" and defined is not None and defined[1] == "kvm"
+    return Accelerator.KVM if agree else Accelerator.TCG

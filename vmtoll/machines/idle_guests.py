@@ -1,0 +1,109 @@
+"""Guests that idle on the physical machine that is measured are paused meanwhile: timers, emulators and balloons of an
+idle guest use CPU that is counted against no side.
+"""
+
+import contextlib
+from typing import Any
+
+from vmtoll.machines.clock import clock_offset
+from vmtoll.machines.recovery import restore
+from vmtoll.machines.session import Paused, Session, Steps
+from vmtoll.model.errors import AgentError, HostLostError
+from vmtoll.model.event import NotPaused
+from vmtoll.model.inventory import Host
+from vmtoll.model.trial import TrialSpec
+
+# A guest's clock stands still with it; what is less than this behind is left to the guest.
+BEHIND_S = 0.005
+_LOOKS = 3
+
+
+def settle(session: Session, tell: Steps) -> None:
+    """Before a trial: resume the guests that it needs, bring lost machines back, pause the guests that idle there.
+
+    Raises VmtollError when a machine does not come back.
+    """
+    idle = idle_beside(session, tell.spec)
+    for name in list(session.paused):
+        if name not in {guest.name for guest in idle} or session.lines[name].lost_because:
+            resume(session, session.paused.pop(name))
+    restore(session, tell.listener)
+    for guest in idle if session.resolved.experiment.pause_idle_guests else []:
+        if guest.name not in session.paused and guest.name not in session.not_paused:
+            try:
+                session.paused[guest.name] = _pause(session, guest)
+            except (AgentError, HostLostError) as error:
+                session.not_paused.add(guest.name)
+                tell.listener(NotPaused(guest.name, str(error)))
+    session.guests_paused = sum(guest.name in session.paused for guest in idle) if idle else None
+
+
+def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:
+    """The guests of the run that share a physical machine with the trial's and have no part in it."""
+    inventory = session.inventory
+    machines = session.machines(spec.arm, spec.scenario.load, session.senders(spec))
+    busy = {line.host.name for line in machines.serving}
+    measured = machines.host.host if machines.host else machines.suts[0].host
+    guests = []
+    for guest in inventory.under_test:
+        host = inventory.kvm_host(guest)
+        if host and guest.vars.domain and guest.name not in busy and _same_machine(host, measured):
+            guests.append(guest)
+    return guests
+
+
+def _same_machine(first: Host, second: Host) -> bool:
+    if first.name == second.name:
+        return True
+    return first.is_local == second.is_local and (first.is_local or first.ssh_host == second.ssh_host)
+
+
+def _pause(session: Session, guest: Host) -> Paused:
+    """Pause a guest. Raises AgentError when libvirt cannot, HostLostError."""
+    line, (host, domain) = session.line(guest), _domain(session, guest)
+    ahead_s = clock_offset(line, _LOOKS).ahead_s
+    line.hold()
+    try:
+        session.line(host).call("pause", **domain)
+    except (AgentError, HostLostError):
+        line.release()
+        raise
+    return Paused(guest, ahead_s)
+
+
+def resume(session: Session, paused: Paused) -> None:
+    """Resume a guest and set its clock forward by as much as it fell behind.
+
+    If that fails, its line is lost, or the clock is left behind, which its gates then tell.
+    """
+    line, (host, domain) = session.line(paused.guest), _domain(session, paused.guest)
+    with contextlib.suppress(AgentError, HostLostError):  # a lost agent has resumed it by itself
+        session.line(host).call("resume", **domain)
+    line.release()
+    with contextlib.suppress(AgentError, HostLostError):
+        behind_s = paused.ahead_s - clock_offset(line, _LOOKS).ahead_s
+        if abs(behind_s) > BEHIND_S:
+            line.call("shift_clock", by_s=behind_s)
+
+
+def resume_all(session: Session) -> None:
+    """Resume what is paused."""
+    while session.paused:
+        resume(session, session.paused.popitem()[1])
+
+
+def resume_left(session: Session) -> None:
+    """Resume the guests that a run which was killed left paused: they would not answer. KVM hosts must be open."""
+    for guest in session.inventory.under_test:
+        if session.inventory.kvm_host(guest) and guest.vars.domain:
+            host, domain = _domain(session, guest)
+            with contextlib.suppress(AgentError):  # no virsh: then nothing was paused either
+                session.line(host).call("resume_left", **domain)
+
+
+def _domain(session: Session, guest: Host) -> tuple[Host, dict[str, Any]]:
+    """The KVM host of a guest, and what its agent is to be asked."""
+    host = session.inventory.kvm_host(guest)
+    if host is None:
+        raise AgentError(f"{guest.name}: its KVM host is not known")
+    return host, {"domain": str(guest.vars.domain), "uri": host.libvirt_uri}

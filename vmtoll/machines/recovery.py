@@ -1,0 +1,112 @@
+"""Machines that were lost are brought back before the next trial."""
+
+import contextlib
+import os
+import time
+from datetime import UTC, datetime
+
+from vmtoll.agent.protocol import Done
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.session import Session
+from vmtoll.model.errors import AgentError, HostLostError, ResultsError, VmtollError
+from vmtoll.model.event import Absence, Listener, MachineStep
+from vmtoll.model.inventory import Host
+
+BOOT_S = 120.0
+
+
+def wait_until_booted(line: AgentLine) -> None:
+    """Wait until systemd has ended the boot; where there is no systemd there is nothing to wait for.
+
+    Raises HostLostError when the machine is lost, or about to be because it shuts down; its line is given up then.
+    """
+    with contextlib.suppress(AgentError):
+        argv = ["systemctl", "is-system-running", "--wait"]
+        state = line.call("exec", BOOT_S + 10, argv=argv, limit_s=BOOT_S)
+        # Of a machine that goes down the bus goes first: in the midst of an answer (unknown), then for good.
+        if state["stdout"].strip() in ("stopping", "unknown") or "Connection refused" in state["stderr"]:
+            line.give_up("it is shutting down")
+            raise line.lost()
+
+
+QUICK_S = 10.0
+OPEN_S = 30.0
+# How long a dead run's agent may take to stop its server and let go of its lock.
+LOCK_S = 20.0
+
+
+def take(session: Session, host: Host) -> None:
+    """Hold a machine for this run, stop what a dead one left there, keep the CPUs of a client awake.
+
+    Raises ResultsError when another run holds it, HostLostError, AgentError.
+    """
+    line = session.line(host)
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    our_mark = f"run {session.run_id} "
+    owner = f"{our_mark}of {session.resolved.experiment.name} (process {os.getpid()}, since {since})"
+    deadline = time.monotonic() + LOCK_S
+    while held_by := line.call("lock", owner=owner)["held_by"]:
+        # After an outage this run's own agent holds the machine until the kernel there learns that nobody listens.
+        ours_s = host.vars.back_s if held_by.startswith(our_mark) else 0
+        if time.monotonic() > deadline + ours_s:
+            raise ResultsError(f"{host.name} is in use by {held_by}")
+        time.sleep(0.25)
+    if host.role == "client":
+        line.call("stay_awake")
+    if host.role in ("metal", "kvm_guest"):
+        line.call("stop_all", 180, names=session.resolved.servers)
+
+
+def restore(session: Session, tell: Listener) -> None:
+    """Make every lost machine answer again, reviving guests on their host. Raises VmtollError when one cannot."""
+    for host in sorted(session.inventory.hosts(), key=lambda host: host.role != "kvm_host"):
+        line = session.line(host)
+        if not line.lost_because:
+            continue
+        tell(MachineStep(host.name, Absence.LOST, host.vars.back_s, line.lost_because))
+        try:
+            try:
+                _open(line, QUICK_S)  # perhaps only the connection was lost
+            except HostLostError:
+                _bring_back(session, host, line)
+            if host.role != "kvm_host":
+                take(session, host)
+        except (HostLostError, AgentError) as error:
+            raise VmtollError(f"{host.name} does not come back: {error}; resume the run when it does") from error
+        tell(MachineStep(host.name, Absence.BACK))
+
+
+def _bring_back(session: Session, host: Host, line: AgentLine) -> None:
+    complaint, deadline = _revive(session, host), time.monotonic() + host.vars.back_s
+    while True:
+        try:
+            return _open(line, OPEN_S)
+        except HostLostError as error:
+            if time.monotonic() > deadline:
+                raise HostLostError(f"{error}; {complaint}" if complaint else str(error), host.name) from error
+        time.sleep(0.5)
+
+
+def _open(line: AgentLine, limit_s: float) -> None:
+    line.open(limit_s)
+    wait_until_booted(line)
+
+
+def _revive(session: Session, host: Host) -> str:
+    """Run the guest's revive commands on its host, by default libvirt's start; what the first that failed said.
+
+    A failure is no verdict: a guest that restarts by itself is running already when it is to be started.
+    """
+    kvm_host = session.inventory.kvm_host(host)
+    if kvm_host is None:
+        return ""
+    start = ["virsh", "-c", kvm_host.libvirt_uri, "start", str(host.vars.domain)]
+    for argv in [start] if host.vars.revive is None else host.vars.revive:
+        try:
+            done: Done = session.line(kvm_host).call("exec", 200, argv=argv, limit_s=180)
+        except AgentError as error:
+            return str(error)
+        if done["exit_status"]:
+            words = " ".join((done["stderr"] or done["stdout"]).split())
+            return f"{kvm_host.name}: {' '.join(argv)}: {words[:300]}"
+    return ""

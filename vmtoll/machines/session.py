@@ -1,0 +1,165 @@
+"""State of a run: the machines, the lines to them, and their facts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vmtoll.agent.protocol import Facts
+from vmtoll.machines.connection import AgentLine
+from vmtoll.model.event import Listener, Phase, TrialStep
+from vmtoll.model.finding import Role
+from vmtoll.model.hardware import Hardware
+from vmtoll.model.inventory import Host, Inventory
+from vmtoll.model.load import Load
+from vmtoll.model.trial import Accelerator, Arm, TrialSpec
+from vmtoll.model.workload import sends_alone
+from vmtoll.runs.rates import Rates
+from vmtoll.runs.store import Store
+from vmtoll.sites import Manifest as Content
+from vmtoll.spec.experiment import Resolved
+
+
+@dataclass(frozen=True)
+class Paused:
+    """A guest that is paused, and how far its clock was ahead of ours before."""
+
+    guest: Host
+    ahead_s: float
+
+
+@dataclass
+class Session:
+    """`content`: the site's files. `seen_whole`: (machine, server) whose every file has been compared with it.
+
+    `paused`: guests by name; `not_paused`: those that cannot be; `guests_paused`: how many idle guests on the machine
+    of the current trial are paused, None where none idles there.
+    """
+
+    run_id: str
+    resolved: Resolved
+    inventory: Inventory
+    store: Store
+    content: Content
+    order_seed: int
+    lines: Mapping[str, AgentLine]
+    facts: dict[str, Facts] = field(default_factory=dict)
+    accelerators: dict[str, Accelerator] = field(default_factory=dict)
+    hardware: dict[str, Hardware] = field(default_factory=dict)
+    releases: dict[str, str] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)
+    seen_whole: set[tuple[str, str]] = field(default_factory=set)
+    paused: dict[str, Paused] = field(default_factory=dict)
+    not_paused: set[str] = field(default_factory=set)
+    guests_paused: int | None = None
+
+    @property
+    def client(self) -> AgentLine:
+        """The first client's."""
+        return self.lines[self.inventory.client.name]
+
+    @property
+    def clients(self) -> list[AgentLine]:
+        return [self.lines[host.name] for host in self.inventory.clients]
+
+    def senders(self, spec: TrialSpec) -> list[AgentLine]:
+        """The lines to the machines that send this trial's load; the first of them also checks the bodies."""
+        workload = self.resolved.workloads[spec.scenario.workload]
+        if workload.client == "localhost":
+            return [self.line(self.inventory.suts[spec.arm.environment])]
+        return [self.client] if sends_alone(workload) else self.clients
+
+    def line(self, host: Host) -> AgentLine:
+        return self.lines[host.name]
+
+    @property
+    def reference(self) -> Facts:
+        """Facts that every machine must show: those of the first environment's machine."""
+        return self.facts[next(iter(self.inventory.suts.values())).name]
+
+    def machines(self, arm: Arm, load: Load, clients: Sequence[AgentLine]) -> "Machines":
+        """Machines of a trial.
+
+        As many guests as share the load, or the one machine there is, then the neighbour, where its load is given, be
+        it none.
+        """
+        suts = self.inventory.machines[arm.environment]
+        suts, others = suts[: load.guests or 1], suts[load.guests or 1 :]
+        host, seen = self.inventory.host(suts[0]), [*(line.host for line in clients), *suts]
+        return Machines(
+            clients=clients,
+            suts=[self.line(sut) for sut in suts],
+            neighbour=self.line(others[0]) if others and load.neighbour else None,
+            host=self.line(host) if host else None,
+            contained=frozenset(
+                machine.name for machine in seen if host and self.inventory.shares_kernel(machine, host)
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Tells the listener of a run about the phases of one attempt at a trial."""
+
+    listener: Listener
+    spec: TrialSpec
+    attempt: int
+    number: int
+    trials: int
+    blocks: int
+    left_s: float
+
+    def __call__(
+        self,
+        phase: Phase,
+        *,
+        tool: str | None = None,
+        role: Role | None = None,
+        rate_rps: float | None = None,
+    ) -> None:
+        self.listener(
+            TrialStep(
+                spec=self.spec, attempt=self.attempt, number=self.number, trials=self.trials, blocks=self.blocks,
+                left_s=self.left_s, phase=phase, tool=tool, role=role, rate_rps=rate_rps,
+            )
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Machines:
+    """`suts`: one, or guests of one KVM host that share the load; `neighbour`: a further guest there with a load of its
+    own. `host`: that host, or the machine whose kernel a container shares. `contained`: the names of all that share
+    the kernel of `host`. A client may be the machine under test.
+    """
+
+    clients: Sequence[AgentLine]
+    suts: Sequence[AgentLine]
+    neighbour: AgentLine | None
+    host: AgentLine | None
+    contained: frozenset[str]
+
+    @property
+    def serving(self) -> list[AgentLine]:
+        """Machines that a server runs on."""
+        return [*self.suts, *([self.neighbour] if self.neighbour else [])]
+
+    @property
+    def all(self) -> list[AgentLine]:
+        """Each once."""
+        return list(dict.fromkeys([*self.clients, *self.serving, *([self.host] if self.host else [])]))
+
+    @property
+    def kernels(self) -> list[AgentLine]:
+        """Machines whose kernels cache the served files, guests before their host; a container's is that of `host`."""
+        lines = [line for line in self.suts if line.host.name not in self.contained]
+        return [*lines, *([self.host] if self.host else [])]
+
+    @property
+    def of_domains(self) -> dict[str, Any]:
+        """Arguments of the agent's `usage` on the KVM host; empty for a container's host."""
+        domains, neighbours = (
+            [line.host.vars.domain for line in lines if line.host.vars.domain]
+            for lines in (self.suts, self.serving[len(self.suts) :])
+        )
+        if not domains or self.host is None:
+            return {}
+        return {"domains": domains, "neighbours": neighbours, "uri": self.host.host.libvirt_uri}

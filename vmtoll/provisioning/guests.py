@@ -1,0 +1,110 @@
+"""The guests that an inventory describes by a profile are made before the machines are provisioned."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vmtoll.builds import image
+from vmtoll.guests import needs, profiles
+from vmtoll.guests.domain import files_of_role, render
+from vmtoll.guests.inventory import Guest, guest
+from vmtoll.model.errors import UserError
+from vmtoll.model.release import Release
+from vmtoll.paths import STATE
+from vmtoll.shell import Changes, play, run, say
+from vmtoll.spec.inventory import hosts_by_role
+
+
+def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
+    """The guests of an inventory (`ansible-inventory --list`) that have a profile.
+
+    Raises InventoryError for one that is not fully described, UserError where its profile or KVM host does not exist.
+    """
+    by_role = hosts_by_role(data, str(source))
+    guests = [guest(host) for host in by_role["kvm_guest"] if host.vars.profile]
+    for vm in guests:
+        profiles.load(vm.profile)
+        if vm.kvm_host not in [host.name for host in by_role["kvm_host"]]:
+            raise UserError(f"{source}: {vm.name}: vmtoll_kvm_host {vm.kvm_host!r} is not in the group `kvm_hosts`")
+    return guests
+
+
+def for_role(described: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
+    """An element of the role's kvm_guest_list. A guest to be removed needs no XML: its profile may not fit it."""
+    xml = ""
+    if described.state == "present":
+        xml = render(profiles.load(described.profile, kind=kind), described, files_of_role(described.name))
+    return described.model_dump(include={"name", "state", "domain", "public_key"}) | {"xml": xml}
+
+
+def make_guests(
+    data: Mapping[str, Any],
+    inventory: Path,
+    options: Sequence[str],
+    release: Release,
+    *,
+    quiet: bool = False,
+    changes: Changes | None = None,
+) -> list[str]:
+    """Make, or remove, the guests that have a profile (playbooks/guests.yml), of this release; those removed, by name.
+
+    Raises UserError, before anything is made, where a KVM host lacks what its guests need.
+    """
+    guests = described(data, inventory)
+    present = [vm for vm in guests if vm.state == "present"]
+    for vm in present:
+        if not Path(vm.public_key).expanduser().exists():
+            raise UserError(
+                f"{vm.name}: {vm.public_key} does not exist; make a key with ssh-keygen, or name the public half "
+                "of yours in vmtoll_public_key"
+            )
+    if present:
+        if os.geteuid() != 0:
+            raise UserError(
+                f"{inventory}: the image of {present[0].name} is made as root; run vmtoll as root or by sudo"
+            )
+        _check_needs(present, inventory)
+    lists = {host: [for_role(vm) for vm in guests if vm.kvm_host == host] for host in _kvm_hosts(guests)}
+    variables: dict[str, object] = {"kvm_guest_lists": lists}
+    if present:
+        variables |= {"kvm_guest_image_source": str(image.ensure(say, release)), "kvm_guest_host_key": str(host_key())}
+    if guests:
+        narrowed = ",".join([*lists, *(vm.name for vm in present)])
+        play(
+            "guests.yml", "-e", json.dumps(variables), "--limit", narrowed, *options,
+            inventory=inventory, quiet=quiet, changes=changes,
+        )  # fmt: skip
+    return [vm.name for vm in guests if vm.state == "absent"]
+
+
+def _kvm_hosts(guests: Sequence[Guest]) -> list[str]:
+    return list(dict.fromkeys(vm.kvm_host for vm in guests))
+
+
+def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
+    """Raise UserError naming all that the KVM hosts lack."""
+    lacks: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="vmtoll-kvm-hosts-") as folder:
+        variables = {"kvm_guest_probe": str(needs.PROBE), "kvm_guest_facts_folder": folder}
+        hosts = _kvm_hosts(guests)
+        play(
+            "kvm-hosts.yml", "-e", json.dumps(variables), "--limit", ",".join(hosts), inventory=inventory, quiet=True
+        )  # fmt: skip
+        for host in hosts:
+            seen = json.loads((Path(folder) / f"{host}.json").read_text())
+            guests_of_host = [vm for vm in guests if vm.kvm_host == host]
+            lacks += [f"{host}: {lack}" for lack in needs.lacking(guests_of_host, seen["facts"], seen["running"])]
+    if lacks:
+        raise UserError("; ".join(lacks))
+
+
+def host_key() -> Path:
+    """The key that the guests' SSH servers prove themselves by, made once."""
+    key = STATE / "guests" / "host_key"
+    if not key.exists():
+        key.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "vmtoll-guests", "-f", key])
+    return key

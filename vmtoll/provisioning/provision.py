@@ -1,0 +1,71 @@
+"""`playbooks/site.yml` against an inventory, after the guests that it describes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vmtoll.builds import archives, servers, suite, tools
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.facts import open_all
+from vmtoll.model.errors import UserError
+from vmtoll.model.inventory import Host, HostVars, Role
+from vmtoll.model.release import Release
+from vmtoll.provisioning.guests import make_guests
+from vmtoll.shell import Changes, play
+from vmtoll.spec.inventory import hosts_by_role, joined
+from vmtoll.spec.inventory_faults import checked
+
+
+def provision(
+    inventory: Path,
+    options: list[str],
+    limit: str | None = None,
+    release: Release | None = None,
+    *,
+    changes: Changes | None = None,
+) -> list[dict[str, str]]:
+    """Run site.yml against an inventory, or those of its machines that `limit` matches; the load tools that they got.
+
+    Guests that it describes by a profile are made first, of this release (default: release_of_guests). `changes`: as in
+    shell.play.
+    """
+    data = checked(inventory, limit)
+    _reach(hosts_by_role(data, str(inventory)))
+    release = release or release_of_guests(data, inventory)
+    removed = make_guests(data, inventory, options, release, changes=changes)
+    tools.build()
+    variables = archives.variables(_policy(data, inventory))
+    pattern = joined(limit or "all", *(f"!{name}" for name in removed))
+    play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=inventory, changes=changes)
+    return variables["load_tools_binaries"]
+
+
+def _reach(by_role: Mapping[Role, Sequence[Host]]) -> None:
+    """Raise HostLostError that names every machine which cannot be reached; guests with a profile may not exist yet."""
+    hosts = {host.name: host for hosts in by_role.values() for host in hosts if not host.vars.profile}
+    lines = [AgentLine(host) for host in hosts.values()]
+    try:
+        open_all(lines)
+    finally:
+        for line in lines:
+            line.close()
+
+
+def release_of_guests(inventory: dict[str, Any], path: Path) -> Release:
+    """The release that an inventory chooses for its guests, else as suite.of_guests. Raises UserError."""
+    return suite.of_guests(_uniform(inventory, path, "suite"))
+
+
+def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
+    """Take what is alike for all servers from the inventory; raises UserError where hosts disagree."""
+    return servers.Policy(port=_uniform(inventory, path, "http_port"), workers=_uniform(inventory, path, "workers"))
+
+
+def _uniform(inventory: dict[str, Any], path: Path, name: str) -> Any:
+    """The value of vmtoll_<name>, its default where no host sets it. Raises UserError where hosts disagree."""
+    hosts = [HostVars.read(host, facts, str(path)) for host, facts in inventory["_meta"]["hostvars"].items()]
+    values = {getattr(host, name) for host in hosts if name in host.model_fields_set}
+    if len(values) > 1:
+        raise UserError(f"{path}: vmtoll_{name} must be the same on every host, but it is {sorted(values)}")
+    return values.pop() if values else getattr(HostVars(), name)

@@ -1,0 +1,1 @@
+"""A run's folder: records and other files, appended durably and found again."""

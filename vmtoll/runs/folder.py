@@ -1,0 +1,159 @@
+"""A run's folder, `results/<experiment>/<run-id>/`: where it is, which files it has, and how they are read.
+
+A file that does not keep the contract is refused with its name, the line and the key.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from vmtoll.files import cause_of
+from vmtoll.model.document import first_mistake
+from vmtoll.model.errors import LoadError
+from vmtoll.model.facts import Facts
+from vmtoll.model.run import SCHEMA, Manifest
+from vmtoll.model.trial import TrialRecord, from_json
+
+MANIFEST, HOSTS, TRIALS, TABLE = "run.json", "hosts.json", "trials.jsonl", "trials.csv"
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """`hosts`: machine → its facts; `records`: every attempt at a trial, in the order of the schedule."""
+
+    path: Path
+    manifest: Manifest
+    hosts: dict[str, Facts]
+    records: tuple[TrialRecord, ...]
+
+    def require_complete(self) -> None:
+        """Raise LoadError for a run that was interrupted."""
+        if self.manifest.status != "complete":
+            raise LoadError(
+                f"{self.path / MANIFEST}: status is {self.manifest.status}; finish the run first with --resume"
+            )
+
+
+def read(folder: Path) -> StoredRun:
+    """A run, ended or not; nothing in its folder changes. Raises LoadError."""
+    manifest = read_manifest(folder)
+    records = each_once(folder / TRIALS, read_records(folder / TRIALS, ended=manifest.status == "complete"))
+    ordered = sorted(records, key=lambda record: (record.key, record.attempt))
+    return StoredRun(folder, manifest, read_hosts(folder), tuple(ordered))
+
+
+def read_stopped(folder: Path) -> tuple[Manifest | None, list[TrialRecord]]:
+    """Content of a run that may have been killed before it wrote run.json: no manifest then; records as appended.
+
+    Raises LoadError when the folder holds no run.
+    """
+    if not folder.is_dir():
+        raise LoadError(f"{folder}: no such folder; give results/<experiment>/<run-id>")
+    manifest, trials = folder / MANIFEST, folder / TRIALS
+    if not manifest.exists() and not trials.exists():
+        raise LoadError(f"{folder}: no run in this folder; give results/<experiment>/<run-id>")
+    return (
+        read_manifest(folder) if manifest.exists() else None,
+        list(read_records(trials, ended=False)) if trials.exists() else [],
+    )
+
+
+def runs_of(experiment: Path) -> list[Path]:
+    """The folders of an experiment's runs, the newest last."""
+    return sorted(file.parent for file in experiment.glob(f"*/{MANIFEST}"))
+
+
+def runs_in(results: Path) -> list[Path]:
+    """The folders of all runs below a folder of results, by experiment."""
+    return sorted(file.parent for file in results.glob(f"*/*/{MANIFEST}"))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """run.json. Raises LoadError."""
+    file = folder / MANIFEST
+    content = read_object(file)
+    if content.get("schema") != SCHEMA:
+        raise LoadError(
+            f"{file}: schema {content.get('schema')!r}, but this vmtoll reads {SCHEMA}; use the vmtoll that wrote it"
+        )
+    try:
+        return Manifest.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise LoadError(f"{file}: {first_mistake(error)}") from None
+
+
+def read_hosts(folder: Path) -> dict[str, Facts]:
+    """hosts.json. Raises LoadError."""
+    return read_object(folder / HOSTS)
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """A mapping, of JSON. Raises LoadError."""
+    data = _read(file)
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise LoadError(f"{file}: {error}") from None
+    if not isinstance(content, dict):
+        raise LoadError(f"{file}: expected an object, got {type(content).__name__}")
+    return content
+
+
+def read_records(file: Path, *, ended: bool) -> Iterator[TrialRecord]:
+    """Each line of trials.jsonl, or of capacities.jsonl, checked. Raises LoadError.
+
+    The last line of a run that has not ended may be half written: without its line break it does not count.
+    """
+    data = _read(file)
+    yield from parse_records(file, data if ended else whole_lines(data))
+
+
+def whole_lines(data: bytes) -> bytes:
+    """All but a last line that a kill left unfinished."""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def parse_records(file: Path, data: bytes) -> Iterator[TrialRecord]:
+    """The records in these lines of a file. Raises LoadError."""
+    *lines, rest = data.split(b"\n")  # no other line break ends a record
+    for number, line in enumerate([*lines, rest] if rest else lines, start=1):
+        try:
+            record = from_json(line)
+        except ValidationError as error:
+            raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
+        if excess := _excess(record):
+            raise LoadError(f"{file}: line {number}, {excess}; leave the trial out or correct it")
+        yield record
+
+
+def each_once(file: Path, records: Iterable[TrialRecord]) -> Iterator[TrialRecord]:
+    """The records of a file, one a line. Raises LoadError when an attempt at a trial appears twice."""
+    seen: set[tuple[int, int, int]] = set()
+    for number, record in enumerate(records, start=1):
+        if (*record.key, record.attempt) in seen:
+            raise LoadError(f"{file}: line {number}, key attempt: this attempt appears twice; remove one line")
+        seen.add((*record.key, record.attempt))
+        yield record
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise LoadError(f"{file}: no such file; is this a run directory?") from None
+    except OSError as error:
+        raise LoadError(f"{file}: {cause_of(error)}") from None
+
+
+def _excess(record: TrialRecord) -> str:
+    """Description of a count of a record that is above its number of requests; empty when none is."""
+    for measured in record.measurements:
+        for name in ("successful", "failed"):
+            count = getattr(measured, name)
+            if None not in (count, measured.requests) and count > measured.requests:
+                return f"key {measured.role.value}.{name}: {count}, more than the {measured.requests} of requests"
+    return ""

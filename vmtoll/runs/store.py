@@ -1,0 +1,159 @@
+"""One run's folder: records are appended whole and durably, and a killed run is found as it stopped.
+
+`trials.jsonl` is the truth, one record a line; `trials.csv` is exported from it after each trial. `capacities.jsonl`
+has the trials that shares were taken of.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from vmtoll.files import sync_folder, write_durably
+from vmtoll.model.columns import to_csv
+from vmtoll.model.errors import ResultsError
+from vmtoll.model.facts import Facts
+from vmtoll.model.run import SCHEMA, Manifest
+from vmtoll.model.trial import TrialRecord, to_json
+from vmtoll.runs.folder import HOSTS, MANIFEST, TABLE, TRIALS, parse_records, read_hosts, read_manifest, whole_lines
+
+_OF_A_RUN = {".lock", MANIFEST, TRIALS, TABLE}  # one of them is in each run's folder
+
+
+class Store:
+    """The folder `results/<experiment>/<run-id>/`, held by one process at a time."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Open and lock it. Raises ResultsError when another process holds it, LoadError when it cannot be read."""
+        if not run_dir.is_dir():
+            raise ResultsError(f"{run_dir}: no such folder; give results/<experiment>/<run-id>")
+        names = {entry.name for entry in run_dir.iterdir()}
+        if names and not names & _OF_A_RUN:
+            raise ResultsError(f"{run_dir}: no run in this folder; give results/<experiment>/<run-id>")
+        self.run_dir = run_dir
+        self.trials_file, self.table_file = run_dir / TRIALS, run_dir / TABLE
+        self.manifest_file, self.capacities_file = run_dir / MANIFEST, run_dir / "capacities.jsonl"
+        self._lock = (run_dir / ".lock").open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise ResultsError(f"{run_dir}: another process is running this run; wait for it") from None
+        try:
+            if self.table_file.exists() and not self.manifest_file.exists() and not self.trials_file.exists():
+                raise ResultsError(f"{self.table_file}: a run of another schema; this program reads schema {SCHEMA}")
+            self.manifest()
+            for folder in ("histograms", "samples", "raw"):
+                (run_dir / folder).mkdir(exist_ok=True)
+            self._records = self._whole_records(self.trials_file)
+            self._capacities = self._whole_records(self.capacities_file) if self.capacities_file.exists() else []
+            self._export()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, run_dir: Path) -> Self:
+        """Make a new folder. Raises ResultsError when it exists."""
+        try:
+            run_dir.mkdir(parents=True)
+        except FileExistsError:
+            raise ResultsError(f"{run_dir}: exists already; choose another --results") from None
+        return cls(run_dir)
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def discard_unmeasured(self) -> None:
+        """Remove the folder of a run that never began: the machines were not reached, or do not fit."""
+        if not self.manifest_file.exists() and not self._records:
+            shutil.rmtree(self.run_dir)
+            with contextlib.suppress(OSError):  # it has other runs
+                self.run_dir.parent.rmdir()
+
+    def _whole_records(self, file: Path) -> list[TrialRecord]:
+        """The records, after cutting off a last line that a kill left unfinished. Raises LoadError."""
+        self._touch(file)
+        data = file.read_bytes()
+        whole = whole_lines(data)
+        if whole != data:
+            with file.open("r+b") as handle:
+                handle.truncate(len(whole))
+                os.fsync(handle.fileno())
+        return list(parse_records(file, whole))
+
+    def _touch(self, file: Path) -> None:
+        if not file.exists():
+            file.touch()
+            sync_folder(self.run_dir)
+
+    def _export(self) -> None:
+        write_durably(self.table_file, to_csv(self._records))
+
+    def records(self) -> Sequence[TrialRecord]:
+        """All records so far, in the order in which they were appended."""
+        return self._records
+
+    def capacities(self) -> Sequence[TrialRecord]:
+        """The records of all capacity trials so far, in the order in which they were appended."""
+        return self._capacities
+
+    def append(self, record: TrialRecord) -> None:
+        """Add one record, last of all that belongs to its trial; then export the table."""
+        _append(self.trials_file, record)
+        self._records.append(record)
+        self._export()
+
+    def append_capacity(self, record: TrialRecord) -> None:
+        """Add the record of one capacity trial."""
+        self._touch(self.capacities_file)
+        _append(self.capacities_file, record)
+        self._capacities.append(record)
+
+    def clear_trial(self, name: str) -> None:
+        """Remove what a killed attempt of this name may have left."""
+        shutil.rmtree(self.run_dir / "raw" / name, ignore_errors=True)
+        for folder, kind in (("histograms", "hdr"), ("histograms", "csv"), ("samples", "csv"), ("telemetry", "json")):
+            (self.run_dir / folder / f"{name}.{kind}").unlink(missing_ok=True)
+
+    def keep(self, relative: str, data: bytes) -> None:
+        """Write one file of a trial durably."""
+        path = self.run_dir / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, data)
+
+    def manifest(self) -> Manifest | None:
+        """run.json; None when the run was killed before it wrote one. Raises LoadError."""
+        return read_manifest(self.run_dir) if self.manifest_file.exists() else None
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        self.write_json(MANIFEST, manifest.model_dump(mode="json", by_alias=True))
+
+    def write_hosts(self, hosts: Mapping[str, Facts]) -> None:
+        self.write_json(HOSTS, hosts)
+
+    def hosts(self) -> dict[str, Facts]:
+        """hosts.json. Raises LoadError."""
+        return read_hosts(self.run_dir)
+
+    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        text = json.dumps(data, indent=1, sort_keys=False, ensure_ascii=False)
+        write_durably(self.run_dir / name, text.encode() + b"\n")
+
+
+def _append(file: Path, record: TrialRecord) -> None:
+    """Add one record durably, in one write."""
+    data = to_json(record) + b"\n"
+    handle = os.open(file, os.O_WRONLY | os.O_APPEND)
+    try:
+        if os.write(handle, data) != len(data):
+            # Resuming cuts it off.
+            raise OSError(errno.ENOSPC, "the record does not fit", str(file))
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,275 @@
+"""What is wrong with an inventory, seen before anything connects: one check for every command.
+
+A machine is what its group says. Other people's groups and variables are left in peace.
+"""
+
+import difflib
+import importlib.util
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from vmtoll.model.errors import InventoryError
+from vmtoll.model.inventory import Connection, Host, HostVars, Role
+from vmtoll.model.trial import METAL
+from vmtoll.spec.catalog import Registry, unknown
+from vmtoll.spec.inventory import GROUPS, hosts_by_role, members, read_inventory
+
+# What an inventory is read for. `load`: its machines are to be measured. `machines`: to be changed, or looked at.
+# `hosts`: the same of any host, whatever its group.
+Purpose = Literal["load", "machines", "hosts"]
+SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
+_OURS = {*(group for group, _ in GROUPS), "suts", "cells"}
+# Ansible's own groups.
+_EVERYONE = {"_meta", "all", "ungrouped"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong on `machine` (empty: in the inventory as a whole), and the way out in one sentence.
+
+    An error: nothing would run, or its figures would mean nothing. Else a run is possible.
+    """
+
+    machine: str
+    found: str
+    advice: str
+    is_error: bool = True
+
+    def __str__(self) -> str:
+        place = f"{self.machine}: " if self.machine else ""
+        return f"{place}{self.found}; {self.advice[:1].lower()}{self.advice[1:]}"
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The machines of an inventory. `data`: the output of ansible-inventory."""
+
+    data: Mapping[str, Any]
+    path: Path
+
+    @cached_property
+    def mistakes(self) -> dict[str, list[str]]:
+        """Machine → its variables with a wrong value."""
+        hosts = (host for of_role in self._named.values() for host in of_role)
+        return {host.name: wrong for host in hosts if (wrong := host.mistakes())}
+
+    @cached_property
+    def by_role(self) -> dict[Role, list[Host]]:
+        """The machines whose variables can be read."""
+        return {role: [host for host in hosts if host.name not in self.mistakes] for role, hosts in self._named.items()}
+
+    @cached_property
+    def _named(self) -> dict[Role, list[Host]]:
+        return hosts_by_role(self.data, str(self.path))
+
+    @property
+    def suts(self) -> list[Host]:
+        """The machines under test."""
+        return [host for role in SUTS for host in self.by_role[role]]
+
+    @property
+    def variables(self) -> Mapping[str, Mapping[str, Any]]:
+        """Host → its variables, also of hosts that are none of ours."""
+        hosts: Mapping[str, Mapping[str, Any]] = self.data.get("_meta", {}).get("hostvars", {})
+        return hosts
+
+    def cell(self, host: Host) -> str:
+        """The machine's child group of `cells`; empty where there are none."""
+        return self._cells.get(host.name, "")
+
+    @cached_property
+    def _cells(self) -> dict[str, str]:
+        cells = self.data.get("cells", {}).get("children", [])
+        return {host: cell for cell in reversed(cells) for host in members(self.data, cell)}
+
+
+def checked(path: Path, limit: str | None = None, *, purpose: Purpose = "machines") -> dict[str, Any]:
+    """Return the output of `ansible-inventory --list` of an inventory without errors, as read_inventory does.
+
+    Raises InventoryError with one line for each error.
+    """
+    data = read_inventory(path, limit)
+    refuse(Machines(data, path), limited=limit is not None, purpose=purpose)
+    return data
+
+
+def refuse(machines: Machines, *, limited: bool, purpose: Purpose) -> None:
+    """Raise InventoryError with one line for each error of an inventory; see faults."""
+    wrong = [fault for fault in faults(machines, limited=limited, purpose=purpose) if fault.is_error]
+    if not wrong:
+        return
+    if len(wrong) == 1:
+        raise InventoryError(f"{machines.path}: {wrong[0]}")
+    lines = "".join(f"\n  {fault}" for fault in wrong)
+    raise InventoryError(f"{machines.path}: {len(wrong)} errors; nothing was started:{lines}")
+
+
+def faults(
+    machines: Machines, known: Collection[str] | None = None, *, limited: bool = False, purpose: Purpose = "load"
+) -> Iterator[Fault]:
+    """Everything that is wrong with an inventory.
+
+    `known`: the environments that there are; None: a name that we do not know may be one. `limited`: only some of its
+    machines are looked at.
+    """
+    yield from _values(machines)
+    if purpose != "hosts":
+        yield from _groups(machines, limited=limited, for_load=purpose == "load")
+    yield from _labels(machines, known, for_load=purpose == "load")
+    yield from _guests(machines)
+    yield from _same(machines)
+    yield from _link(machines)
+    yield from _typos(machines)
+
+
+def _values(machines: Machines) -> Iterator[Fault]:
+    for host, mistakes in machines.mistakes.items():
+        for mistake in mistakes:
+            yield Fault(host, mistake, "Correct it in the inventory")
+
+
+def _groups(machines: Machines, *, limited: bool, for_load: bool) -> Iterator[Fault]:
+    names = [name for name in machines.data if name not in _EVERYONE | _OURS]
+    lost: set[str] = set()
+    for name in names:
+        close = next((ours for ours in sorted(_OURS) if _is_within(name, ours, 2) and ours not in machines.data), None)
+        if close:
+            lost.update(members(machines.data, name))
+            yield Fault("", f"unknown group `{name}`, and no group `{close}`", f"Call it {close}, or something else")
+    ours = {name for group, _ in GROUPS for name in members(machines.data, group)}
+    for host, given in _set_apart(machines.variables).items():
+        if host not in ours | lost and given:
+            groups = ", ".join(f"`{group}`" for group, _ in GROUPS)
+            yield Fault(host, f"it has {given[0]}, and is in none of our groups", f"Add it to one of {groups}")
+    if limited or machines.mistakes:
+        return
+    if not ours:
+        yield Fault("", "no machine is in any of our groups", "docs/inventory.md says how they are called")
+    elif for_load and not machines.by_role["client"]:
+        yield Fault("", "the group `clients` is empty", "Name the machine there that sends the load")
+    if ours and for_load and not machines.suts:
+        yield Fault("", "the groups `metal_hosts` and `kvm_guests` are empty", "Name the machines to be measured")
+
+
+def _set_apart(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Host → its variables vmtoll_… that not every host has with the same value: those were set for all."""
+    shared = {
+        name
+        for name in set[str]().union(*variables.values())
+        if len({repr(given.get(name)) for given in variables.values()}) == 1
+    }
+    return {
+        host: [name for name in given if name.startswith(HostVars.namespace) and name not in shared]
+        for host, given in variables.items()
+        if len(variables) > 1
+    }
+
+
+def _labels(machines: Machines, known: Collection[str] | None, *, for_load: bool) -> Iterator[Fault]:
+    """Environments that contradict the group, are unknown or missing, and machines that share one."""
+    guests = [name for name in Registry().environments() if name != METAL]
+    sharing = defaultdict[tuple[str, str], list[Host]](list)
+    for host in machines.suts:
+        label = host.vars.environment
+        if label is None:
+            if for_load:
+                yield Fault(host.name, "vmtoll_environment is not set", "Set it: metal, or the name of a guest profile")
+        elif known is not None and label not in known:
+            names = unknown("vmtoll_environment", label, list(known))
+            yield Fault(host.name, names, "Correct it in the inventory")
+        elif host.role == "kvm_guest" and label == METAL:
+            found = "it is in the group `kvm_guests`, and vmtoll_environment is metal"
+            yield Fault(host.name, found, "A machine is what its group says: correct one of both")
+        elif host.role == "metal" and label in guests and not host.vars.container_host:
+            found = f"it is in the group `metal_hosts`, and vmtoll_environment is the guest profile {label}"
+            yield Fault(host.name, found, "A machine is what its group says: correct one of both")
+        else:
+            sharing[machines.cell(host), label].append(host)
+    for (_, label), hosts in sharing.items():
+        if len({host.vars.kvm_host or host.name for host in hosts}) > 1:
+            names = ", ".join(host.name for host in hosts)
+            yield Fault("", f"{names} are all {label}", "Choose one with --limit, or make each part of a cell", False)
+
+
+def _guests(machines: Machines) -> Iterator[Fault]:
+    kvm_hosts = {host.name for host in machines.by_role["kvm_host"]} | set(machines.mistakes)
+    for guest in machines.by_role["kvm_guest"]:
+        for name, value in (("vmtoll_kvm_host", guest.vars.kvm_host), ("vmtoll_domain", guest.vars.domain)):
+            if value is None:
+                yield Fault(guest.name, f"{name} is not set", "Set it, to tell KVM from emulation")
+    for host in (host for hosts in machines.by_role.values() for host in hosts):
+        named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
+        for name, value in named:
+            if value is not None and value not in kvm_hosts:
+                found = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
+                yield Fault(host.name, found, "Add it there, or correct the name")
+
+
+def _same(machines: Machines) -> Iterator[Fault]:
+    """What is alike on all machines under test; two at one address need ports of their own."""
+    apart = {host.ssh_host: host for host in machines.suts}.values()
+    ports = {host.vars.http_port: host.name for host in apart}
+    workers = {host.vars.workers: host.name for host in machines.suts}
+    for name, values in (("vmtoll_http_port", ports), ("vmtoll_workers", workers)):
+        if len(values) > 1:
+            text = ", ".join(f"{value} on {host}" for value, host in values.items())
+            yield Fault("", f"{name} is {text}", "Set it once, under `all` or `suts`")
+
+
+def _link(machines: Machines) -> Iterator[Fault]:
+    clients = machines.by_role["client"]
+    if len({client.vars.link for client in clients}) > 1:
+        links = ", ".join(f"{client.vars.link} on {client.name}" for client in clients)
+        yield Fault("", f"vmtoll_link is {links}", "Choose clients with --limit: one load needs one link", False)
+    for client in clients:
+        rate = re.fullmatch(r"([0-9]+)(mbit|gbit)", client.vars.link)
+        rate_mbit = int(rate[1]) * (1000 if rate[2] == "gbit" else 1) if rate else None
+        if rate_mbit is not None and client.vars.link_mbit != rate_mbit:
+            line = "not set" if client.vars.link_mbit is None else f"{client.vars.link_mbit:g}"
+            found = f"vmtoll_link is {client.vars.link}, and vmtoll_link_mbit is {line}"
+            yield Fault(client.name, found, f"Set vmtoll_link_mbit: {rate_mbit}")
+
+
+def _typos(machines: Machines) -> Iterator[Fault]:
+    having = defaultdict[str, list[str]](list)
+    for host, variables in machines.variables.items():
+        for name in variables:
+            having[name].append(host)
+    for name in HostVars.unknown(having):
+        close = difflib.get_close_matches(name, HostVars.names(), n=1)
+        advice = f"Did you mean {close[0]}?" if close else "Remove it; docs/inventory.md lists all variables"
+        yield Fault(", ".join(having[name]), f"unknown variable {name}", advice)
+    for name, hosts in having.items():
+        if name.startswith("ansible_") and not name.endswith("_interpreter") and name not in (known := _of_ansible()):
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+            advice = f"Did you mean {close[0]}?" if close else "Remove it, or leave it to whom it belongs"
+            yield Fault(", ".join(hosts), f"neither Ansible's connection nor vmtoll reads {name}", advice, False)
+
+
+@cache
+def _of_ansible() -> Sequence[str]:
+    """The variables that Ansible's plugins document: connection, become, shell, and what any of them has."""
+    spec = importlib.util.find_spec("ansible")
+    found: set[str] = set()
+    for location in (spec and spec.submodule_search_locations) or ():
+        root = Path(location)
+        folders = [root / "plugins" / kind for kind in ("connection", "become", "shell", "doc_fragments", "strategy")]
+        for file in [root / "config" / "base.yml", *(file for folder in folders for file in folder.glob("*.py"))]:
+            found.update(re.findall(r"\bname: '?(ansible_\w+)", file.read_text("utf-8")))
+        found.update(re.findall(r"'(ansible_\w+)'", (root / "constants.py").read_text("utf-8")))
+    return sorted(found.union(Connection.names()))
+
+
+def _is_within(name: str, ours: str, edits: int) -> bool:
+    """Return whether so many insertions, deletions and replacements of letters at most make one of the other."""
+    row = list(range(len(ours) + 1))
+    for number, letter in enumerate(name, start=1):
+        previous, row[0] = row[0], number
+        for place, other in enumerate(ours, start=1):
+            previous, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, previous + (letter != other))
+    return name != ours and row[-1] <= edits

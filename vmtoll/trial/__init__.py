@@ -1,0 +1,1 @@
+"""One trial: its load, what is observed meanwhile, and its record."""

@@ -1,0 +1,227 @@
+"""Conditions on the machines while a load ran, and the gates that they fire."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+
+from vmtoll.agent.protocol import Reading, Samples
+from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.trial import Conditions, Measurement
+from vmtoll.trial import gates, stalls
+from vmtoll.trial.background_cpu import BackgroundCpu, background_cpu, steal_pct
+from vmtoll.trial.usage import Usage, server_cpus
+
+# Machine name → what its sampler gave.
+Series = Mapping[str, Samples]
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A client's tool: its time by that client's clock, and the responses per second that it got."""
+
+    started_at_s: float
+    wall_s: float
+    throughput_rps: float
+
+
+@dataclass(frozen=True)
+class ObservedLoad:
+    """One load: the tool that made it, the readings around it, and its clients by name."""
+
+    role: Role
+    tool: str
+    before: Usage
+    after: Usage
+    senders: Mapping[str, Sender]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of all machines but the clients, one of whom may be under test as well.
+
+    `suts`: those under test, each with its libvirt domain on `host`, empty where it is none; `contained`: all machines
+    with the kernel of `host`.
+    """
+
+    suts: Mapping[str, str]
+    host: str | None
+    contained: frozenset[str]
+
+    def readings(self, load: ObservedLoad) -> dict[str, tuple[Reading, Reading]]:
+        """Machine name → readings before and after."""
+        pairs = {name: (old, load.after.clients[name]) for name, old in load.before.clients.items()}
+        pairs |= {name: (old, load.after.suts[name]) for name, old in load.before.suts.items()}
+        if self.host and load.before.host and load.after.host:
+            pairs[self.host] = (load.before.host, load.after.host)
+        return pairs
+
+    def cpus(self, load: ObservedLoad, name: str) -> int:
+        """CPUs of a machine that count, a bit each: those that the server may use; of a client all that it has."""
+        reading = self.readings(load)[name][1]
+        return server_cpus(reading) if name in self.suts else reading["survey"]["cpus"]
+
+    def host_cpus(self, load: ObservedLoad, name: str) -> int | None:
+        """CPUs of `host` that a machine runs on, a bit each; None for a machine that is not on it."""
+        guest = load.after.host["domains"].get(self.suts.get(name, "")) if load.after.host else None
+        if self.host is None or not (guest or name in self.contained):
+            return None
+        return guest["cpus"] if guest else self.cpus(load, name)
+
+    @property
+    def together(self) -> str:
+        """Names of the machines under test, for observations of all of them together."""
+        return ", ".join(self.suts)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Observations of the machines during one load: `conditions`, in which None is what nothing here can tell;
+    `figures`, further ones of its measurement, by name; `findings`.
+    """
+
+    conditions: Conditions
+    figures: Mapping[str, float | int | None]
+    findings: Sequence[Finding]
+
+    def added_to(self, measured: Measurement) -> Measurement:
+        """The measurement of this load with the conditions that it was made in."""
+        shared = {field.name for field in fields(Measurement)}
+        conditions = {name: value for name, value in vars(self.conditions).items() if name in shared}
+        return replace(measured, **conditions, **self.figures)  # type: ignore[arg-type]
+
+
+def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str, str]) -> Seen:
+    """Observations of one load. `sources`: machine name → its clock source at the start of the run."""
+    client_pct, sut, host, findings = _background(load, names)
+    lost_pct, again, drops, ports_pct, fired = _network(load, names)
+    findings += fired
+    step_ms, fired = _clocks(load, names, sources)
+    findings += fired
+    spread_pct, fired = _frequency(load, names, series)
+    findings += fired
+    gap_ms, slower_pct, fired = _progress(load, names, series)
+    findings += fired
+    conditions = Conditions(
+        client_background_cpu_pct=client_pct,
+        background_cpu_pct=sut.share_pct,
+        host_background_cpu_pct=host.share_pct if host else None,
+        cpu_mhz_spread_pct=spread_pct,
+        clock_step_ms=step_ms,
+        retransmitted_pct=lost_pct,
+        listen_drops=drops,
+        ports_used_pct=ports_pct,
+        longest_gap_ms=gap_ms,
+        warmup_slower_pct=slower_pct,
+    )
+    figures = {
+        "steal_pct": load.after.steal_pct(load.before),
+        "host_steal_pct": _host_steal_pct(load, names),
+        "cpus": sut.cpus,
+        "host_cpus": host.cpus if host else None,
+        **again,
+    }
+    return Seen(conditions, figures, findings)
+
+
+def _host_steal_pct(load: ObservedLoad, names: Names) -> float | None:
+    """Time stolen from the host, on its CPUs under a machine under test, in percent; of several machines the most."""
+    if not load.before.host or not load.after.host:
+        return None
+    surveys = load.before.host["survey"], load.after.host["survey"]
+    cpus = [cpus for name in names.suts if (cpus := names.host_cpus(load, name)) is not None]
+    return max((steal_pct([(*surveys, mask)]) for mask in cpus), default=None)
+
+
+def _background(
+    load: ObservedLoad, names: Names
+) -> tuple[float | None, BackgroundCpu, BackgroundCpu | None, list[Finding]]:
+    """Background CPU on the clients, in percent; on the machine under test that has most of it; on the host below."""
+    surveys = {name: (old["survey"], new["survey"]) for name, (old, new) in names.readings(load).items()}
+    namespaces = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
+
+    def outside(name: str) -> BackgroundCpu | None:
+        """Background CPU on one machine's CPUs as the machine below sees it; None without one."""
+        cpus = names.host_cpus(load, name)
+        return None if cpus is None else background_cpu(*surveys[str(names.host)], cpus, namespaces)
+
+    inside = {name: background_cpu(*surveys[name], names.cpus(load, name)) for name in names.suts}
+    on_host = {name: seen for name in names.suts if (seen := outside(name))}
+    findings = [f for name, seen in inside.items() for f in gates.background_cpu(seen, load.tool, name)]
+    for name, seen in on_host.items():
+        findings += gates.background_cpu(seen, load.tool, str(names.host), name)
+    client_pct: float | None = None
+    for name in [name for name in load.senders if name not in names.suts]:
+        client, around = background_cpu(*surveys[name]), outside(name)
+        worst = around if around and around.spent_s > client.spent_s else client
+        client_pct = max(worst.share_pct, client_pct or 0.0)
+        findings += gates.client_starved(worst, load.role, load.tool, str(name if worst is client else names.host))
+    by_share = attrgetter("share_pct")
+    return client_pct, max(inside.values(), key=by_share), max(on_host.values(), key=by_share, default=None), findings
+
+
+def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], int, float, list[Finding]]:
+    """Segments sent again in percent and the columns that count them, connections turned away, local ports in use in
+    percent.
+    """
+    readings = names.readings(load)
+    grown = {
+        name: {key: readings[name][1]["network"][key] - old for key, old in readings[name][0]["network"].items()}
+        for name in dict.fromkeys([*load.senders, *names.suts])
+    }
+    lost = {name: 100 * g["RetransSegs"] / max(g["OutSegs"], 1) for name, g in grown.items()}
+    drops = {
+        name: max(grown[name]["ListenDrops"], grown[name]["ListenOverflows"]) + grown[name]["TCPReqQFullDrop"]
+        for name in names.suts
+    }
+    ports = {name: (seen["ports"]["used"], seen["ports"]["available"]) for name, seen in load.after.clients.items()}
+    findings = [f for name, share_pct in lost.items() for f in gates.retransmits(share_pct, load.tool, name)]
+    findings += [f for name, count in drops.items() for f in gates.listen_drops(count, load.tool, name)]
+    for name, (used, available) in ports.items():
+        findings += gates.ports_exhausted(used, available, load.tool, name)
+    used_pct = max(100 * used / available for used, available in ports.values())
+    again = {
+        "retransmitted_segments": sum(g["RetransSegs"] for g in grown.values()),
+        "retransmission_timeouts": sum(g["TCPTimeouts"] + g["TCPLossProbes"] for g in grown.values()),
+    }
+    return max(lost.values()), again, int(sum(drops.values())), used_pct, findings
+
+
+def _clocks(load: ObservedLoad, names: Names, sources: Mapping[str, str]) -> tuple[float, list[Finding]]:
+    """The largest step of any machine's clock, in ms."""
+    findings, steps_ms = [], [0.0]
+    for name, (old, new) in names.readings(load).items():
+        step_s = new["clock"]["ahead_s"] - old["clock"]["ahead_s"]
+        steps_ms.append(abs(step_s) * 1000)
+        findings += gates.clock_stepped(step_s, load.tool, name)
+        findings += gates.clock_source(sources.get(name, ""), new["clock"]["source"], load.tool, name)
+    return max(steps_ms), findings
+
+
+def _frequency(load: ObservedLoad, names: Names, series: Series) -> tuple[float | None, list[Finding]]:
+    """Decrease of a machine's clock rate below its highest, in percent."""
+    spreads = {}
+    for name, (old, new) in names.readings(load).items():
+        begin_s, end_s = old["machine"]["time_s"], new["machine"]["time_s"]
+        rates = [mhz for time_s, mhz in series[name]["mhz"] if begin_s <= time_s <= end_s]
+        if (name in names.suts or name == names.host) and len(rates) > 1:
+            spreads[name] = 100 * (1 - min(rates) / max(rates))
+    findings = [f for name, spread_pct in spreads.items() for f in gates.frequency_spread(spread_pct, load.tool, name)]
+    return max(spreads.values(), default=None), findings
+
+
+def _progress(
+    load: ObservedLoad, names: Names, series: Series
+) -> tuple[float | None, float | None, list[Finding]]:  # fmt: skip
+    """The longest gap in ms and the slower start in percent, as each client saw it; of a gate that fires for several
+    clients, the first's finding.
+    """
+    gaps_s, slower_pcts, findings = [], [], dict[Code, Finding]()
+    for name, sender in load.senders.items():
+        parts = stalls.slices(series[name]["pulse"], sender.started_at_s, sender.wall_s)
+        gap_s, slower_pct = stalls.longest_gap_s(parts), stalls.slower_start_pct(parts)
+        gaps_s += [gap_s] if gap_s is not None else []
+        slower_pcts += [slower_pct] if slower_pct is not None else []
+        fired = gates.stalled(gap_s, sender.throughput_rps, load.tool, names.together)
+        fired += gates.warmup_drift(slower_pct, load.tool, names.together)
+        findings = {finding.code: finding for finding in fired} | findings
+    return max(gaps_s) * 1000 if gaps_s else None, max(slower_pcts, default=None), list(findings.values())

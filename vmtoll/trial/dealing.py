@@ -1,0 +1,39 @@
+"""A load dealt out to several clients, whose parts are together the one load: its users, its requests, its URLs."""
+
+import math
+from dataclasses import replace
+
+from vmtoll.loadgen import ClosedLoad, OpenLoad, ToolLoad
+
+
+def deal(load: ToolLoad, clients: int, *, lockstep: bool) -> list[ToolLoad]:
+    """Each client's part. `lockstep`: the tool's users all begin at the first line of the list.
+
+    Raises ValueError for more clients than users, and for a load that one machine alone sends.
+    """
+    if clients == 1:
+        return [load]
+    if isinstance(load, OpenLoad):
+        return [_dealt(load, client, clients) for client in range(clients)]
+    if isinstance(load, ClosedLoad) and load.users >= clients:
+        return [_shared(load, client, clients, lockstep=lockstep) for client in range(clients)]
+    raise ValueError(f"{load} is no load for {clients} clients")
+
+
+def _dealt(load: OpenLoad, client: int, clients: int) -> OpenLoad:
+    """Assign requests round-robin, so that each client gets every n-th request: the same URLs in all, each as often."""
+    lines = len(load.urls)
+    urls = [load.urls[(client + turn * clients) % lines] for turn in range(lines // math.gcd(lines, clients))]
+    requests = len(range(client, load.requests, clients))
+    due_ns = None if load.due_ns is None else load.due_ns[client::clients]
+    return replace(load, urls=urls, rate_rps=load.rate_rps / clients, requests=requests, due_ns=due_ns)
+
+
+def _shared(load: ClosedLoad, client: int, clients: int, *, lockstep: bool) -> ClosedLoad:
+    """One client's users, with the requests of each, and that part of the list which they would walk through."""
+    users_before, users_by_then = (load.users * number // clients for number in (client, client + 1))
+    users = users_by_then - users_before
+    urls = load.urls
+    if not lockstep and len(urls) >= load.users:
+        urls = urls[len(urls) * users_before // load.users : len(urls) * users_by_then // load.users]
+    return replace(load, urls=urls, users=users, requests=math.ceil(load.requests / load.users) * users)

@@ -1,0 +1,144 @@
+"""Tools that run on clients: one of them, and those that send one load together."""
+
+import base64
+import contextlib
+import gzip
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vmtoll.agent.protocol import Done
+from vmtoll.loadgen import Adapter, Command, Output, ToolLoad
+from vmtoll.loadgen.base import require
+from vmtoll.machines.connection import AgentLine
+from vmtoll.model.errors import AgentError, ToolError
+
+# Grace beyond a tool's own bound for the answer to travel, in seconds.
+_TRAVEL_S = 15.0
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A finished tool: its client, what it was to send, its output, wall clock and CPU seconds, and the share of the
+    CPU it could have had. It started at `started_at_s` by the client's clock, which is `ahead_s` ahead of ours.
+    """
+
+    client: str
+    load: ToolLoad
+    output: Output
+    wall_s: float
+    cpu_s: float
+    cpu_share: float
+    started_at_s: float
+    packed: dict[str, bytes]
+    ahead_s: float = 0.0
+
+
+def bound_s(expected_s: float | None, users: int = 0) -> float:
+    """Seconds after which a tool is killed: far more than it should take, and never unlimited.
+
+    A server with a process for each user takes its time to start them: Apache at most 32 a second
+    (https://httpd.apache.org/docs/2.4/misc/perf-tuning.html, "Process Creation"), and half of that is allowed for.
+    """
+    return 120.0 if expected_s is None else 15.0 + 6.0 * expected_s + users / 16
+
+
+class Sending:
+    """A tool that runs on a client, or begins there at `start_at_s` of our clock. Raises HostLostError."""
+
+    def __init__(
+        self,
+        client: AgentLine,
+        adapter: Adapter,
+        load: ToolLoad,
+        limit_s: float,
+        start_at_s: float | None = None,
+        ahead_s: float = 0.0,
+        label: str = "",
+    ) -> None:
+        command: Command = adapter.command(load)
+        self.client, self.load, self.limit_s, self.ahead_s = client, load, limit_s, ahead_s
+        self.threads = command.threads
+        self.pending = client.ask(
+            "exec",
+            argv=list(command.argv),
+            files=dict(command.files),
+            outputs=list(command.outputs),
+            env=dict(command.env),
+            limit_s=limit_s,
+            finish=list(command.finish),
+            label=label,
+            start_at_s=None if start_at_s is None else start_at_s + ahead_s,
+        )
+
+    def wait(self, watch: Sequence[AgentLine], limit_s: float | None = None) -> Execution:
+        """Wait for the tool's execution; by default within the tool's own bound.
+
+        Raises ToolError when the client could not run it, HostLostError at once when a machine is lost.
+        """
+        try:
+            done: Done = self.pending.wait((limit_s or self.limit_s) + _TRAVEL_S, watch)
+        except AgentError as error:
+            raise ToolError(str(error), error.machine) from error
+        packed = {name: base64.b64decode(text) for name, text in done["files"].items()}
+        output = Output(
+            stdout=done["stdout"],
+            stderr=done["stderr"],
+            exit_status=done["exit_status"],
+            files={name: gzip.decompress(data) for name, data in packed.items()},
+            timed_out=done["timed_out"],
+        )
+        could_have_s = done["wall_s"] * min(self.threads, done["cpus"])
+        return Execution(
+            client=self.client.host.name,
+            load=self.load,
+            output=output,
+            wall_s=done["wall_s"],
+            cpu_s=done["cpu_s"],
+            cpu_share=done["cpu_s"] / could_have_s if could_have_s > 0 else 0.0,
+            started_at_s=done["started_at"],
+            packed=packed,
+            ahead_s=self.ahead_s,
+        )
+
+
+@contextlib.contextmanager
+def on_client(name: str, prefix: str = "") -> Iterator[None]:
+    """Name the client, and put `prefix` in front of the message, in a ToolError that is raised meanwhile."""
+    try:
+        yield
+    except ToolError as error:
+        raise type(error)(f"{prefix}{error}", name) from error
+
+
+@dataclass(frozen=True)
+class Joint:
+    """One load that all clients have sent. `wall_s`: from the first start to the last end, on our clock.
+
+    `cpu_s` is of all tools, `cpu_share` that of the client which was closest to its limit. `started_at_s` is by the
+    client's clock where there is one, else by ours.
+    """
+
+    parts: Sequence[Execution]
+    wall_s: float
+    cpu_s: float
+    cpu_share: float
+    started_at_s: float
+
+    def require(self, label: str) -> None:
+        """Raise ToolError when a client's tool was killed."""
+        for part in self.parts:
+            with on_client(part.client):
+                require(part.output, label if len(self.parts) == 1 else f"{label} on {part.client}")
+
+
+def joint(parts: Sequence[Execution]) -> Joint:
+    """Joint execution of the clients' tools."""
+    begins_s = [part.started_at_s - part.ahead_s for part in parts]
+    first_s = min(begins_s)
+    return Joint(
+        parts=parts,
+        wall_s=max(begin_s - first_s + part.wall_s for begin_s, part in zip(begins_s, parts, strict=True)),
+        cpu_s=sum(part.cpu_s for part in parts),
+        cpu_share=max(part.cpu_share for part in parts),
+        started_at_s=first_s,
+    )

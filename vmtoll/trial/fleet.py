@@ -1,0 +1,51 @@
+"""The clients of a trial, which begin one load at the same instant."""
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+from vmtoll.loadgen import Adapter, ToolLoad
+from vmtoll.machines.clock import clock_offset
+from vmtoll.machines.connection import AgentLine
+from vmtoll.model.errors import AgentError, HostLostError, ToolError
+from vmtoll.trial.dealing import deal
+from vmtoll.trial.execution import Joint, Sending, joint
+
+# From the order to the instant at which all clients begin: every one must have its URL list by then.
+LEAD_S = 0.25
+# For an answer to `kill`.
+_LIMIT_S = 15.0
+
+
+class Fleet:
+    """The clients of one trial; `first` does what one machine does alone."""
+
+    def __init__(self, lines: Sequence[AgentLine]) -> None:
+        self.lines, self.first = lines, lines[0]
+
+    def send(self, adapter: Adapter, load: ToolLoad, limit_s: float, watch: Sequence[AgentLine]) -> Joint:
+        """Send a load; end it everywhere at once when a client or a watched machine is lost.
+
+        Raises ToolError when a client could not run its part, HostLostError when a machine is lost.
+        """
+        loads = deal(load, len(self.lines), lockstep=adapter.lockstep)
+        several = len(self.lines) > 1
+        everybody = [*self.lines, *watch]
+        try:
+            ahead_s = [clock_offset(line).ahead_s if several else 0.0 for line in self.lines]
+            start_at_s = time.time() + LEAD_S if several else None
+            sendings = [
+                Sending(line, adapter, load_of_client, limit_s, start_at_s, ahead)
+                for line, load_of_client, ahead in zip(self.lines, loads, ahead_s, strict=True)
+            ]
+            return joint([sending.wait(everybody) for sending in sendings])
+        except (ToolError, HostLostError):
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """End what still runs, or waits to begin, on the clients that can be reached."""
+        for line in self.lines:
+            if not line.lost_because:
+                with contextlib.suppress(AgentError, HostLostError):
+                    line.call("kill", _LIMIT_S)

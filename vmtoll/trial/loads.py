@@ -1,0 +1,265 @@
+"""A trial's tools at work: loads are sized, sent and read, and what the machines used meanwhile is noted."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vmtoll import loadgen
+from vmtoll.loadgen import ClosedLoad, OpenLoad, ToolLoad, ToolResult
+from vmtoll.loadgen.base import sound
+from vmtoll.machines.session import Session, Steps
+from vmtoll.model.capacity import CapacityEstimate
+from vmtoll.model.errors import ToolError
+from vmtoll.model.event import Phase
+from vmtoll.model.finding import Role
+from vmtoll.model.inventory import Host
+from vmtoll.model.trial import Offered, TrialSpec
+from vmtoll.model.workload import ClosedWorkload, OpenWorkload, SharedHostWorkload, Workload
+from vmtoll.sites import lockstep_list, url_list
+from vmtoll.trial import usage
+from vmtoll.trial.arrivals import poisson_ns, seed_of
+from vmtoll.trial.execution import Joint, bound_s, on_client
+from vmtoll.trial.fleet import Fleet
+from vmtoll.trial.merging import Part, merged, on_our_clock, start_spread_s
+from vmtoll.trial.observation import Watch
+from vmtoll.trial.server_times import ServerTimes, grown
+from vmtoll.trial.usage import Usage
+
+# Of one page, to learn a rate: enough that a tool's own start does not decide it, and not too much for a slow link.
+_FIRST_REQUESTS = 500
+_FIRST_BYTES = 4_000_000
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """One tool's measured load: what was planned, what came of it, and the readings right before and after.
+
+    `parts` is what each client did of it; `done` and `result` are all of them together. `server_times`: what the
+    server counted of its own times meanwhile, None where it does not.
+    """
+
+    role: Role
+    tool: str
+    load: ToolLoad
+    done: Joint
+    parts: Sequence[Part]
+    result: ToolResult
+    before: Usage
+    after: Usage
+    server_times: ServerTimes | None = None
+
+    @property
+    def planned(self) -> int:
+        """Number of requests that were to be sent."""
+        return self.result.planned or self.load.requests
+
+    @property
+    def results(self) -> list[ToolResult]:
+        """Result of each client."""
+        return [part.result for part in self.parts]
+
+    @property
+    def start_spread_s(self) -> float | None:
+        """Seconds between the first and the last client's begin; None with one client."""
+        return start_spread_s(self.parts)
+
+
+def parsed(tool: str, done: Joint) -> list[ToolResult]:
+    """Result of each client's tool. Raises ToolError, which names the client."""
+    results = []
+    for execution in done.parts:
+        with on_client(execution.client, f"{execution.client}: " if len(done.parts) > 1 else ""):
+            results.append(sound(loadgen.get(tool).parse(execution.load, execution.output)))
+    return results
+
+
+class Driver:
+    """The clients' hands in one trial. `loaded_s` adds up the wall clock of all tools that ran.
+
+    `workload`: the trial's, or another one that is sent in its place. `fleet` sends: the run's clients, or the machine
+    under test itself. `client` is the first of it, `sut` the first machine under test. `capacity`: what shares are
+    taken of, where they are.
+    """
+
+    def __init__(
+        self, session: Session, spec: TrialSpec, name: str, tell: Steps, workload: Workload | None = None
+    ) -> None:
+        self.session, self.spec, self.name, self.tell = session, spec, name, tell
+        self.arm, self.scenario = spec.arm, spec.scenario
+        self.workload = workload or session.resolved.workloads[self.scenario.workload]
+        self.experiment = session.resolved.experiment
+        self.fleet = Fleet(session.senders(spec))
+        self.machines = session.machines(self.arm, self.scenario.load, self.fleet.lines)
+        self.client, self.sut = self.fleet.first, self.machines.suts[0]
+        self.transport = self.workload.transport
+        port, shortest_s = self.transport.port(self.sut.host.port), self.experiment.duration_s
+        if self.workload.crosscheck:
+            shortest_s = min(shortest_s, self.experiment.crosscheck_s)
+        self.watch = Watch(self.machines, self.scenario.server, port, 0.0 if self.cold else shortest_s)
+        self.loaded_s = 0.0
+        self.capacity: CapacityEstimate | None = None
+
+    @property
+    def users(self) -> int:
+        """Number of a closed loop's users."""
+        return int(self.scenario.load.value)
+
+    @property
+    def cold(self) -> bool:
+        """Return whether no requested file may be in a page cache."""
+        return isinstance(self.workload, SharedHostWorkload) and self.workload.cold
+
+    def rate_rps(self, offered: Offered) -> float:
+        """The rate of an open loop. Raises ToolError when there is none."""
+        if not offered.offered_rps:
+            raise ToolError(f"{self.workload.tool}: there is no rate to send at")
+        return offered.offered_rps
+
+    def closed(self, tool: str, users: int, rate_rps: float | None, duration_s: float) -> ClosedLoad:
+        """Whole passes of the URL list that take about `duration_s` at this rate; one pass when none is known.
+
+        Rounded up to as many for each user: a tool sends no others.
+        """
+        manifest, seed = self.session.content, self.session.resolved.site.seed
+        if self.workload.page:
+            urls = self._spread([f"/{self.workload.page}"])
+            one_pass = users if rate_rps else max(users, self._first_requests())
+        elif loadgen.get(tool).lockstep:
+            urls = self._spread(lockstep_list(manifest, "", seed, users))
+            one_pass = len(urls) * users
+        else:
+            urls = self._spread(url_list(manifest, "", seed))
+            one_pass = len(urls)
+        requests = _passes(one_pass, rate_rps, duration_s) if rate_rps else one_pass
+        workload = self.workload
+        return ClosedLoad(
+            urls, users, math.ceil(requests / users) * users, workload.keep_alive, http=self.transport.http,
+            streams=workload.streams if isinstance(workload, ClosedWorkload) else 1,
+            resumption=self.transport.resumption, body_bytes=workload.body_bytes,
+        )  # fmt: skip
+
+    def opened(self, rate_rps: float, duration_s: float, to: Host | None = None) -> OpenLoad:
+        """Requests for `duration_s` at this rate, with the site's mix also where they are fewer than its list.
+
+        They go to the machines under test, or to another one.
+        """
+        manifest, seed = self.session.content, self.session.resolved.site.seed
+        requests = max(len(self.fleet.lines), round(rate_rps * duration_s))
+        paths = [f"/{self.workload.page}"] if self.workload.page else url_list(manifest, "", seed)
+        if requests < len(paths):
+            paths = lockstep_list(manifest, "", seed, round(len(paths) / requests))
+        urls, workload, transport = self._spread(paths, [to] if to else None), self.workload, self.transport
+        load = OpenLoad(
+            urls, rate_rps, requests, workload.keep_alive, http=transport.http, resumption=transport.resumption,
+            body_bytes=workload.body_bytes,
+        )  # fmt: skip
+        return load if to else self.scheduled(load)
+
+    @property
+    def arrivals_seed(self) -> int | None:
+        """Seed of the schedule of random arrivals: the same for all arms of a block; None for even ones."""
+        if not isinstance(self.workload, OpenWorkload) or self.workload.arrivals == "constant":
+            return None
+        return seed_of(self.session.order_seed, self.spec.block, self.scenario.sort_key)
+
+    def scheduled(self, load: OpenLoad) -> OpenLoad:
+        """The load with the arrivals that its workload asks for."""
+        seed = self.arrivals_seed
+        return load if seed is None else replace(load, due_ns=poisson_ns(load.requests, load.rate_rps, seed))
+
+    def once(self, users: int) -> list[str]:
+        """Each file of the site once on each machine, in an order drawn from the site's seed; as many for each user."""
+        paths = sorted(f"/{file['path']}" for file in self.session.content["files"] if file["weight"])
+        random.Random(self.session.resolved.site.seed).shuffle(paths)
+        return self._spread(paths[: len(paths) - len(paths) % users])
+
+    def run(self, tool: str, load: ToolLoad, expected_s: float | None) -> Joint:
+        """Send a load by all clients. Raises ToolError, HostLostError."""
+        limit_s = bound_s(expected_s, load.users if isinstance(load, ClosedLoad) else 0)
+        done = self.fleet.send(loadgen.get(tool), load, limit_s, self.machines.all)
+        self.loaded_s += done.wall_s
+        return done
+
+    def warm(self, tool: str, users: int, duration_s: float) -> float:
+        """Closed loop for about `duration_s` in all; the rate seen, in requests per second.
+
+        Where no rate is known yet, one pass of the list is sent first to learn it. Raises ToolError, HostLostError.
+        """
+        rate_rps, spent_s = self.known_rate_rps(tool), 0.0
+        while rate_rps is None or spent_s < duration_s * 0.6:
+            load = self.closed(tool, users, rate_rps, duration_s - spent_s)
+            done = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
+            done.require(f"{tool} (warm-up)")
+            spent_s += done.wall_s
+            # Failures are quick: a server that is being lost would leave a rate that no later load could keep up.
+            served = sum(result.successful for result in parsed(tool, done))
+            if not served:
+                raise ToolError(f"{tool}: every warm-up request failed")
+            rate_rps = served / done.wall_s
+        self.keep_rate(tool, rate_rps)
+        return rate_rps
+
+    def known_rate_rps(self, tool: str) -> float | None:
+        """Rate that the tool got of this server in an earlier closed loop."""
+        return self.session.rates.of(self.arm, self.scenario, tool)
+
+    def keep_rate(self, tool: str, rate_rps: float) -> None:
+        self.session.rates.keep(self.arm, self.scenario, tool, rate_rps)
+
+    def measured(self, role: Role, tool: str, load: ToolLoad, expected_s: float | None) -> ToolRun:
+        """Send a load that counts, under observation, and to cold caches where the workload wants them.
+
+        Raises ToolError, HostLostError, AgentError.
+        """
+        if self.cold:
+            usage.drop(self.machines.kernels)
+        times_before = self.watch.server_times()
+        before = self.watch.read()
+        self.tell(Phase.MEASURING, tool=tool, role=role)
+        done = self.run(tool, load, expected_s)
+        after = self.watch.read()
+        server_times = grown(times_before, self.watch.server_times())
+        parts = self.read(tool, done, tool)
+        result = merged(parts)
+        if isinstance(load, ClosedLoad) and result.successful and done.wall_s > 0:
+            self.keep_rate(tool, result.successful / done.wall_s)
+        self.watch.loaded(role, tool, before, after, parts)
+        return ToolRun(role, tool, load, done, parts, result, before, after, server_times)
+
+    def read(self, tool: str, done: Joint, name: str) -> list[Part]:
+        """Keep what the clients' tools printed, as `name`, each in a folder of its own where they are several, and
+        read it. Raises ToolError.
+        """
+        several, parts = len(done.parts) > 1, []
+        for execution in done.parts:
+            file_name = f"raw/{self.name}/{execution.client}/{name}" if several else f"raw/{self.name}/{name}"
+            for kind, text in (("stdout", execution.output.stdout), ("stderr", execution.output.stderr)):
+                self.session.store.keep(f"{file_name}.{kind}", text.encode())
+            for file, data in execution.packed.items():
+                self.session.store.keep(f"{file_name}.{file}.gz", data)
+        for execution, result in zip(done.parts, parsed(tool, done), strict=True):
+            parts.append(Part(execution, on_our_clock(execution, result) if several else result))
+        return parts
+
+    def _first_requests(self) -> int:
+        sizes = {file["path"]: file["size_bytes"] for file in self.session.content["files"]}
+        larger = max(sizes[str(self.workload.page)], self.workload.body_bytes or 0)
+        return min(_FIRST_REQUESTS, _FIRST_BYTES // larger + 1)
+
+    def _spread(self, paths: Sequence[str], to: Sequence[Host] | None = None) -> list[str]:
+        """URLs of these paths, the whole list once for each machine; within it the machines take turns."""
+        hosts = to or [line.host for line in self.machines.suts]
+        site = self.session.resolved.site.name
+        scheme, port = self.transport.scheme, self.transport.port
+        bases = [f"{scheme}://{host.seen_from(self.client.host)}:{port(host.port)}/{site}" for host in hosts]
+        return [
+            bases[(position + turn) % len(bases)] + path
+            for turn in range(len(bases))
+            for position, path in enumerate(paths)
+        ]
+
+
+def _passes(lines: int, rate_rps: float, duration_s: float) -> int:
+    """Requests that take about `duration_s` at this rate: whole passes of the list, at least one."""
+    return max(1, round(rate_rps * duration_s / lines)) * lines

@@ -1,0 +1,114 @@
+"""Measurements of a trial's loads: one of each tool, and the resources used during the first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmtoll.loadgen import OpenLoad, ToolResult
+from vmtoll.model.finding import Finding, Role
+from vmtoll.model.trial import Counts, Measurement, Offered, Resources
+from vmtoll.trial import gates, latency
+from vmtoll.trial.loads import ToolRun
+from vmtoll.trial.usage import energy_j, read_mb, telemetry, with_cpu, with_telemetry
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Results of a kind of load. `runs` and `measurements`: the tool's, then the cross-check's where there is one."""
+
+    offered: Offered
+    runs: Sequence[ToolRun]
+    measurements: tuple[Measurement, ...]
+    findings: Sequence[Finding]
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def logged(self) -> Role | None:
+        """Role whose latencies go into the trial's histograms: the cross-check's in a closed loop, else the tool's."""
+        roles = (Role.CROSSCHECK, Role.PRIMARY) if self.offered.users else (Role.PRIMARY,)
+        logs = {run.role for run in self.runs if run.result.latencies_us is not None}
+        return next((role for role in roles if role in logs), None)
+
+    def results(self, role: Role) -> list[ToolResult]:
+        """Result of each client."""
+        return [result for run in self.runs if run.role is role for result in run.results]
+
+    def with_histogram(self, name: str) -> tuple[Measurement, ...]:
+        """The measurements; the one whose latencies are in the trial's histograms names their file."""
+        return tuple(
+            replace(m, histogram=name) if m.role is self.logged else m for m in self.measurements
+        )  # fmt: skip
+
+    def resources(self) -> Resources:
+        """Resources that the server and its machines used: memory at any reading, all else during the tool."""
+        run = self.runs[0]
+        readings = [reading for tool_run in self.runs for reading in (tool_run.before, tool_run.after)]
+        own_mb, host_mb = read_mb(run.before, run.after)
+        resources = Resources(
+            memory_pss_kib=max(reading.pss_kib for reading in readings),
+            processes=max(reading.processes for reading in readings),
+            read_mb=own_mb,
+            host_read_mb=host_mb,
+            host_energy_j=energy_j(run.before, run.after),
+            steal_pct=run.after.steal_pct(run.before),
+        )
+        return with_telemetry(resources, telemetry(run.before, run.after, run.result.transactions))
+
+
+def utc(time_s: float) -> str:
+    """Seconds since the epoch as ISO 8601."""
+    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds")
+
+
+def measurement(run: ToolRun, per_s: float) -> Measurement:
+    """The figures that every kind of load has; responses and bytes are counted per second of `per_s`."""
+    done, result = run.done, run.result
+    measured = Measurement(
+        role=run.role,
+        tool=run.tool,
+        requests=run.planned,
+        duration_s=done.wall_s,
+        transactions=result.transactions,
+        successful=result.successful,
+        failed=result.failed,
+        availability_pct=result.availability_pct,
+        transferred_mb=result.transferred_mb,
+        throughput_rps=result.transactions / per_s,
+        throughput_mb_per_s=None if result.transferred_mb is None else result.transferred_mb / per_s,
+        dropped_figures=result.dropped,
+        client_cpu_s=done.cpu_s,
+        client_cpu_share=done.cpu_share,
+        start_spread_ms=None if run.start_spread_s is None else run.start_spread_s * 1000,
+    )
+    return with_figures(with_cpu(measured, run.before, run.after), run.server_times.figures if run.server_times else {})
+
+
+def with_figures(measured: Measurement, figures: Mapping[str, float | None]) -> Measurement:
+    """The measurement with figures by name: of a tool's own summary, of its latencies, of the server's times."""
+    return replace(measured, **figures)  # type: ignore[arg-type]
+
+
+def with_service_times(measured: Measurement, latencies_us: NDArray[np.int64] | None) -> Measurement:
+    """The measurement with its service times; as it is for a tool that logs none."""
+    return measured if latencies_us is None else with_figures(measured, latency.summary("service_time", latencies_us))
+
+
+def findings(run: ToolRun) -> list[Finding]:
+    """Requests that failed, a tool that was its own bottleneck, and clients that did not begin together."""
+    seen, in_flight = run.result, None if isinstance(run.load, OpenLoad) else run.load.in_flight
+    return [
+        *gates.failed_requests(
+            run.planned, seen.transactions, seen.successful, seen.failed, run.role, run.tool
+        ),
+        *(
+            finding
+            for part in run.parts
+            for finding in gates.client_saturated(
+                part.done.cpu_share, run.role, run.tool, part.client, in_flight=in_flight
+            )
+        ),
+        *gates.start_spread(run.start_spread_s, run.done.wall_s, run.role, run.tool),
+    ]  # fmt: skip

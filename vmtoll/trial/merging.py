@@ -1,0 +1,121 @@
+"""What several clients saw of one load, added up.
+
+Percentiles come from all latencies together, and a time axis is common to all: the controller's, to which each
+client's clock is converted.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmtoll.loadgen import ToolResult
+from vmtoll.trial.execution import Execution
+
+# A log whose times are above eleven days, in µs, counts from the epoch; another one from about its tool's start.
+_EPOCH_US = 1_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """One client's part of a load. `result.sent_us` is on our clock."""
+
+    done: Execution
+    result: ToolResult
+
+    @property
+    def client(self) -> str:
+        return self.done.client
+
+    @property
+    def begin_s(self) -> float:
+        """The first intended send, on our clock; of a tool that logs none, when the tool was started."""
+        sent_us = self.result.sent_us
+        if sent_us is None or not len(sent_us):
+            return self.done.started_at_s - self.done.ahead_s
+        return float(sent_us.min()) / 1e6
+
+    @property
+    def end_s(self) -> float:
+        """The last response, or the tool's end where it answers nothing."""
+        return self.begin_s + (self.result.elapsed_s or self.done.wall_s)
+
+
+def on_our_clock(done: Execution, result: ToolResult) -> ToolResult:
+    """The same result with `sent_us` in µs since the epoch, by our clock."""
+    if result.sent_us is None or not len(result.sent_us):
+        return result
+    since_s = (0.0 if result.sent_us.min() > _EPOCH_US else done.started_at_s) - done.ahead_s
+    return replace(result, sent_us=result.sent_us + round(since_s * 1e6))
+
+
+def start_spread_s(parts: Sequence[Part]) -> float | None:
+    """Seconds between the first and the last client's begin; None with one client."""
+    begins_s = [part.begin_s for part in parts]
+    return max(begins_s) - min(begins_s) if len(parts) > 1 else None
+
+
+def merged(parts: Sequence[Part]) -> ToolResult:
+    """All clients' results as one. `elapsed_s`: from the first intended send to the last response of all.
+
+    A tool's own percentiles are left out: they cannot be added up.
+    """
+    results = [part.result for part in parts]
+    if len(parts) == 1:
+        return results[0]
+    elapsed_s = max(part.end_s for part in parts) - min(part.begin_s for part in parts)
+    planned = [part.done.load.requests for part in parts]
+    answered = [result.transactions for result in results]
+    busy = _known(None if result.concurrency is None else result.concurrency * result.elapsed_s for result in results)
+    longest, shortest = (_known(getattr(result, name) for result in results) for name in ("longest_ms", "shortest_ms"))
+    transferred = _known(result.transferred_mb for result in results)
+    return ToolResult(
+        transactions=sum(answered),
+        successful=sum(result.successful for result in results),
+        failed=sum(result.failed for result in results),
+        elapsed_s=elapsed_s,
+        transferred_mb=sum(transferred) if transferred else None,
+        availability_pct=_mean(_known(result.availability_pct for result in results), planned),
+        response_time_mean_ms=_mean(_known(result.response_time_mean_ms for result in results), answered),
+        concurrency=sum(busy) / elapsed_s if busy else None,
+        longest_ms=max(longest, default=None),
+        shortest_ms=min(shortest, default=None),
+        latencies_us=_together(result.latencies_us for result in results),
+        sent_us=_together(result.sent_us for result in results),
+        lateness_us=_together(result.lateness_us for result in results),
+        late=sum(result.late for result in results),
+        unsent=sum(result.unsent for result in results),
+        columns=_columns(results, answered),
+        dropped=sum(result.dropped for result in results),
+    )
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    """The values, or none at all when one is missing."""
+    given = list(values)
+    present = [value for value in given if value is not None]
+    return present if len(present) == len(given) else []
+
+
+def _mean(values: Sequence[float], weights: Sequence[int]) -> float | None:
+    return float(np.average(values, weights=weights)) if values and sum(weights) else None
+
+
+def _together(logs: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64] | None:
+    present = [log for log in logs if log is not None]
+    return np.concatenate(present) if present else None
+
+
+def _columns(results: Sequence[ToolResult], answered: Sequence[int]) -> dict[str, float]:
+    """Means, largest and smallest of the columns that only the tool's own summary fills."""
+    columns: dict[str, float | None] = {}
+    for name in results[0].columns:
+        values = _known(result.columns.get(name) for result in results)
+        if "_max_" in name:
+            columns[name] = max(values, default=None)
+        elif "_min_" in name:
+            columns[name] = min(values, default=None)
+        elif "_mean_" in name:
+            columns[name] = _mean(values, answered)
+    return {name: value for name, value in columns.items() if value is not None}

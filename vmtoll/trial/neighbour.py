@@ -1,0 +1,80 @@
+"""The neighbour of a trial: a further guest on the same host, under a load of its own while the trial measures."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from vmtoll import loadgen
+from vmtoll.machines.clock import clock_offset
+from vmtoll.model.errors import AgentError, ToolError
+from vmtoll.model.event import Phase
+from vmtoll.model.finding import Finding
+from vmtoll.model.load import LoadKind
+from vmtoll.model.workload import SharedHostWorkload
+from vmtoll.trial import gates
+from vmtoll.trial.execution import Execution, Sending, joint
+from vmtoll.trial.loads import Driver, ToolRun
+from vmtoll.trial.merging import on_our_clock
+
+# Far longer than a trial takes: it is ended with the trial.
+MOST_S = 1800.0
+# For its last requests to be answered, or given up.
+_END_S = 60.0
+_LABEL = "neighbour"
+
+
+class Neighbour:
+    """The first client's second tool: begun before the trial's warm-up, ended after its measurement."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver, self.load = driver, driver.scenario.load.neighbour
+        self.sending: Sending | None = None
+        self.tool = ""
+
+    def begin(self) -> None:
+        """Send at the neighbour's rate from now on; nothing at a rate of 0, or where there is no such guest.
+
+        Raises ToolError, HostLostError.
+        """
+        driver, workload = self.driver, self.driver.workload
+        if not isinstance(workload, SharedHostWorkload) or not workload.neighbour or not driver.machines.neighbour:
+            return
+        if not self.load or not self.load.value:
+            return
+        rate_rps = self.load.value
+        if self.load.kind is LoadKind.SHARE and driver.capacity:
+            rate_rps *= driver.capacity.mean_rps
+        self.tool = workload.neighbour.tool
+        load = driver.opened(rate_rps, MOST_S, driver.machines.neighbour.host)
+        ahead_s = clock_offset(driver.client).ahead_s if len(driver.fleet.lines) > 1 else 0.0
+        driver.tell(Phase.NEIGHBOUR, tool=self.tool, rate_rps=rate_rps)
+        self.sending = Sending(driver.client, loadgen.get(self.tool), load, 2 * MOST_S, ahead_s=ahead_s, label=_LABEL)
+
+    def end(self, tool_run: ToolRun) -> tuple[float | None, list[Finding]]:
+        """Rate of the neighbour while the trial's own tool measured; findings on what both cost the client.
+
+        Raises ToolError when its tool had ended before, AgentError when its server had, HostLostError.
+        """
+        if self.sending is None or self.driver.machines.neighbour is None:
+            return 0.0 if self.load and self.driver.machines.neighbour else None, []
+        self.driver.machines.neighbour.call("server_check", name=self.driver.scenario.server)
+        try:
+            self.driver.client.call("interrupt", label=_LABEL)
+        except AgentError as error:
+            complaint = f"{error}: the neighbour's {self.tool} ended before the trial"
+            raise ToolError(complaint, error.machine) from error
+        done = self.sending.wait(self.driver.machines.all, _END_S)
+        done = replace(done, output=replace(done.output, ended=True))
+        [part] = self.driver.read(self.tool, joint([done]), _LABEL)
+        sent_us = on_our_clock(done, part.result).sent_us
+        begin_us = tool_run.done.started_at_s * 1e6
+        during = 0 if sent_us is None else np.count_nonzero((sent_us - begin_us) // (tool_run.done.wall_s * 1e6) == 0)
+        return float(during) / tool_run.done.wall_s, self._saturated(tool_run, done)
+
+    def _saturated(self, tool_run: ToolRun, done: Execution) -> list[Finding]:
+        """Both tools share the first client: what they use together counts."""
+        execution, per_s = tool_run.parts[0].done, done.cpu_s / done.wall_s
+        if not per_s:
+            return []
+        share = done.cpu_share * (1 + execution.cpu_s / execution.wall_s / per_s)
+        return gates.client_saturated(share, tool_run.role, tool_run.tool, self.driver.client.host.name, self.tool)

@@ -1,0 +1,119 @@
+"""The machines of one trial under observation: sampled all the while, read before and after each load."""
+
+import csv
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+
+from vmtoll.agent.protocol import Samples
+from vmtoll.machines.connection import Pending
+from vmtoll.machines.session import Machines
+from vmtoll.model.errors import AgentError
+from vmtoll.model.finding import Finding, Role
+from vmtoll.trial.conditions import Names, ObservedLoad, Seen, Sender, judge
+from vmtoll.trial.merging import Part
+from vmtoll.trial.server_times import ServerTimes, parse
+from vmtoll.trial.usage import Usage, read_usage
+
+_LIMIT_S = 30.0
+PULSE_S = 0.05
+# In a load this short the gates on the clock rate and on the warm-up would see next to nothing by seconds and PULSE_S.
+# The other counters stay at one second: ten times as often they took an emulated guest 4 to 6% of its CPU.
+SHORT_S, SHORT_PULSE_S, SHORT_MHZ_S = 2.0, 0.02, 0.1
+
+
+class Watch:
+    """`start` and `stop` the samplers; `read` around each load, then tell of it with `loaded`."""
+
+    def __init__(self, machines: Machines, server: str, port: int, shortest_s: float) -> None:
+        """`port`: that the load goes to. `shortest_s`: how long the shortest load is to take."""
+        self.machines, self.server, self.port = machines, server, port
+        self.is_short = shortest_s < SHORT_S
+        self.names = Names(
+            {line.host.name: line.host.vars.domain or "" for line in machines.suts},
+            machines.host.host.name if machines.host else None,
+            machines.contained,
+        )
+        self.loads: list[ObservedLoad] = []
+
+    def start(self) -> None:
+        """Begin to sample on every machine. Raises AgentError, HostLostError."""
+        clients, suts = self.machines.clients, self.machines.suts
+        of_all = {"mhz_s": SHORT_MHZ_S} if self.is_short else {}
+        of_clients = {
+            "pulse_s": SHORT_PULSE_S if self.is_short else PULSE_S, "loopback": any(line in clients for line in suts)
+        }  # fmt: skip
+        pending = [
+            line.ask("sample_start", **of_all, **(of_clients if line in clients else {})) for line in self.machines.all
+        ]
+        for answer in pending:
+            answer.wait(_LIMIT_S)
+
+    def read(self) -> Usage:
+        """Read every machine. Raises AgentError, HostLostError."""
+        return read_usage(self.machines, self.server, self.port)
+
+    def server_times(self) -> list[ServerTimes | None]:
+        """Times that the server on each machine under test reports of itself. Raises HostLostError.
+
+        Apart from `read`, before the one ahead of a load and after the one behind it: the server's CPU time for this
+        answer is not the load's.
+        """
+        answers = [line.ask("server_metrics", name=self.server) for line in self.machines.suts]
+        return [parse(_page(pending)) for pending in answers]
+
+    def loaded(self, role: Role, tool: str, before: Usage, after: Usage, parts: Sequence[Part]) -> None:
+        """A tool has run on the clients between two readings: the trial's own first, then the cross-check."""
+        senders = {
+            part.client: Sender(part.done.started_at_s, part.done.wall_s, part.result.transactions / part.done.wall_s)
+            for part in parts
+        }
+        self.loads.append(ObservedLoad(role, tool, before, after, senders))
+
+    def stop(self, sources: Mapping[str, str]) -> tuple[bytes, dict[Role, Seen], list[Finding]]:
+        """The per-second series as CSV, what the machines went through during each load, and the findings of all.
+
+        `sources`: machine name → its clock source at the start of the run. Raises AgentError, HostLostError.
+        """
+        pending = [(line.host, line.ask("sample_stop")) for line in self.machines.all]
+        series: dict[str, Samples] = {host.name: answer.wait(_LIMIT_S) for host, answer in pending}
+        seen = {load.role: judge(load, self.names, series, sources) for load in self.loads}
+        findings: list[Finding] = []
+        for load in seen.values():
+            reported = {(finding.code, finding.role) for finding in findings}
+            findings += [finding for finding in load.findings if (finding.code, finding.role) not in reported]
+        table = to_csv([(host.name, str(host.role), series[host.name]["counters"]) for host, _ in pending])
+        return table, seen, findings
+
+
+def _page(pending: Pending) -> str | None:
+    """A page of metrics; None when the agent cannot get it, which is no failure of the trial."""
+    try:
+        page: str | None = pending.wait(_LIMIT_S)
+    except AgentError:
+        return None
+    return page
+
+
+COLUMNS = ["time_s", "host", "role", "cpu_user_pct", "cpu_system_pct", "steal_pct", "rx_mbit", "tx_mbit",
+           "load1", "pressure_cpu_pct"]  # fmt: skip
+
+
+def to_csv(series: Sequence[tuple[str, str, Sequence[Mapping[str, float]]]]) -> bytes:
+    """One line a machine and second. `series`: host, role and the agent's counters, oldest first."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for host, role, counters in series:
+        for old, new in itertools.pairwise(counters):
+            writer.writerow([f"{new['time_s']:.3f}", host, role, *(f"{v:.3f}" for v in _rates(old, new))])
+    return text.getvalue().encode()
+
+
+def _rates(old: Mapping[str, float], new: Mapping[str, float]) -> list[float]:
+    grown = {key: new[key] - old[key] for key in old if key in new}
+    cpus_s = sum(grown[key] for key in ("user_s", "system_s", "idle_s", "steal_s"))
+    elapsed_s = max(grown["time_s"], 1e-6)
+    cpu_pct = [100 * grown[key] / cpus_s if cpus_s > 0 else 0.0 for key in ("user_s", "system_s", "steal_s")]
+    mbit = [grown[key] * 8 / 1e6 / elapsed_s for key in ("rx_bytes", "tx_bytes")]
+    return [*cpu_pct, *mbit, new["load1"], grown["pressure_us"] / 1e4 / elapsed_s]

@@ -1,0 +1,131 @@
+"""A trial's server on its machines: started, compared with the reference, its bodies checked, stopped."""
+
+import json
+import random
+import time
+from collections.abc import Iterable
+
+from vmtoll.agent.protocol import Bodies, Facts, File, Handshake, KernelTls, Started
+from vmtoll.machines.connection import AgentLine
+from vmtoll.model.errors import AgentError
+from vmtoll.model.finding import Finding
+from vmtoll.model.transport import Transport
+from vmtoll.model.workload import MailWorkload
+from vmtoll.trial import gates
+from vmtoll.trial.loads import Driver
+
+BODIES = 4
+SERVER_LIMIT_S = 60.0
+# Seconds without an answer after which the runner checks whether the server has ended.
+ANSWER_LIMIT_S = 1.0
+
+
+class Serving:
+    """`start` and `handshake`, then `bodies` before and after the load, then `stop`; on the neighbour there are no
+    bodies to check.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver, self.session = driver, driver.session
+        self.server, self.lines = driver.scenario.server, driver.machines.serving
+        self.checked = 0
+        self.wrong: list[str] = []
+
+    def start(self) -> tuple[int, list[Finding]]:
+        """Start the server; return its cores on the first machine, and findings on machines in an unexpected state.
+
+        Raises AgentError, HostLostError.
+        """
+        args = {"name": self.server, "limit_s": SERVER_LIMIT_S, "cores": self.driver.workload.cores}
+        answers = [(line, line.ask("server_start", **args)) for line in self.lines]
+        started = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in answers]
+        return int(started[0][1]["cores"]), [f for line, seen in started for f in self._unequal(line, seen)]
+
+    def _unequal(self, line: AgentLine, seen: Started) -> list[Finding]:
+        session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
+        return [
+            *gates.fingerprint(session.reference["servers"][self.server], seen, self.server, machine),
+            *gates.sysctls(session.reference["sysctls"], seen["sysctls"], machine, declared),
+            *gates.content(session.content["digest"], session.facts[machine].get("content_digest"), machine),
+        ]
+
+    def handshake(self) -> list[Finding]:
+        """Parameters that the first client and each machine's server agree on in TLS, kept with the machine's facts.
+
+        Raises AgentError, HostLostError.
+        """
+        transport = self.driver.transport
+        if not transport.tls:
+            return []
+        facts_before = json.dumps(self.session.facts, sort_keys=True)
+        findings = [finding for line in self.lines for finding in self._agreed(line, transport)]
+        if json.dumps(self.session.facts, sort_keys=True) != facts_before:
+            self.session.store.write_hosts(self.session.facts)
+        return findings
+
+    def _agreed(self, line: AgentLine, transport: Transport) -> list[Finding]:
+        client, host = self.driver.client, line.host
+        before: KernelTls = line.call("tls_kernel", name=self.server)
+        answer = client.ask(
+            "tls_handshake", host=host.seen_from(client.host), port=transport.port(host.port), alpn=transport.alpn,
+            limit_s=SERVER_LIMIT_S,
+        )  # fmt: skip
+        try:
+            agreed: Handshake = answer.wait(SERVER_LIMIT_S + 30, [line])
+        except AgentError as error:
+            raise AgentError(str(error), host.name) from error  # the client told of it
+        after: KernelTls = line.call("tls_kernel", name=self.server)
+        seen = {**agreed, "kernel": before["sessions"] != after["sessions"]}
+        certificate = certificate_of(self.server, [self.session.reference, *self.session.facts.values()])
+        self.session.facts[host.name]["servers"][self.server].setdefault("tls", {})[transport.name] = seen
+        return gates.tls(
+            transport, kernel=before["declared"], certificate=certificate, seen=seen, server=self.server,
+            machine=host.name,
+        )  # fmt: skip
+
+    def bodies(self, when: str) -> None:
+        """Compare digests as the client gets them: of every file the first time, then of a few, drawn again each time.
+
+        Raises AgentError, HostLostError.
+        """
+        if isinstance(self.driver.workload, MailWorkload):
+            return  # no pages; what came of each message is looked up in the mailboxes
+        for line in self.driver.machines.suts:
+            files, subject = self.session.content["files"], (line.host.name, self.server)
+            if subject in self.session.seen_whole:
+                rng = random.Random(f"{self.session.order_seed}:{self.driver.spec.key}:{when}")
+                files = rng.sample(files, k=min(BODIES, len(files)))
+            self.session.seen_whole.add(subject)
+            site = self.session.resolved.site.name
+            answered = self._answers(line, [{"path": f"{site}/{f['path']}", "sha256": f["sha256"]} for f in files])
+            self.checked += answered["checked"]
+            self.wrong += answered["wrong"]
+
+    def _answers(self, sut: AgentLine, files: list[File]) -> Bodies:
+        """Ask until the server answers. Raises AgentError when it does not in time, at once when it has ended."""
+        client, deadline = self.driver.client, time.monotonic() + SERVER_LIMIT_S
+        transport = self.driver.transport
+        port = transport.port(sut.host.port)
+        address = {"host": sut.host.seen_from(client.host), "port": port, "tls": transport.tls}
+        while True:
+            pending = client.ask("http_check", **address, files=files, limit_s=ANSWER_LIMIT_S)
+            try:
+                answer: Bodies = pending.wait(SERVER_LIMIT_S + 60, [sut])
+                return answer
+            except AgentError as error:
+                sut.call("server_check", name=self.server)
+                if time.monotonic() > deadline:
+                    raise AgentError(str(error), sut.host.name) from error  # the client told of it
+
+    def stop(self) -> None:
+        """Stop it everywhere. Raises AgentError, HostLostError."""
+        for answer in [line.ask("server_stop", name=self.server, limit_s=SERVER_LIMIT_S) for line in self.lines]:
+            answer.wait(SERVER_LIMIT_S + 30)
+
+
+def certificate_of(server: str, machines: Iterable[Facts]) -> str | None:
+    """SHA-256 of the certificate that the first of these machines has shown for a server; None where none has yet."""
+    for facts in machines:
+        for seen in facts.get("servers", {}).get(server, {}).get("tls", {}).values():
+            return str(seen["certificate_sha256"])
+    return None

@@ -1,0 +1,62 @@
+"""Whether responses kept coming, by the bytes that the client received, a few times a second."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+# Below this share of the mean a slice holds no response: what is left is the line to the agent, and the handshakes of
+# connections that a tool opens while the server stands still, which the kernel answers in its place.
+_SILENT = 0.1
+# Slices that a comparison of the beginning with the rest needs at least.
+FEWEST_SLICES = 12
+# Standard errors that the beginning must lie away from the rest, to rule out chance in the files' sizes.
+_SURE = 3.0
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Bytes received in some seconds."""
+
+    length_s: float
+    size_bytes: float
+
+
+def slices(pulse: Sequence[tuple[float, float]], started_at_s: float, wall_s: float) -> list[Slice]:
+    """The slices that lie within a load, from the first to the last in which bytes came; `pulse`: time, counter."""
+    inside = [(t, size) for t, size in pulse if started_at_s <= t <= started_at_s + wall_s]
+    parts = [Slice(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(inside)]
+    loud = [i for i, part in enumerate(parts) if part.size_bytes > _silence(parts) * part.length_s]
+    return parts[loud[0] : loud[-1] + 1] if loud else []
+
+
+def _silence(parts: Sequence[Slice]) -> float:
+    """Bytes per second below which nothing was answered."""
+    return _SILENT * sum(s.size_bytes for s in parts) / sum(s.length_s for s in parts)
+
+
+def longest_gap_s(parts: Sequence[Slice]) -> float | None:
+    """The longest time without a response, as fine as the slices; None without slices."""
+    if not parts:
+        return None
+    longest = gap = 0.0
+    for part in parts:
+        gap = gap + part.length_s if part.size_bytes <= _silence(parts) * part.length_s else 0.0
+        longest = max(longest, gap)
+    return longest
+
+
+def slower_start_pct(parts: Sequence[Slice]) -> float | None:
+    """Slowness of the first third against the rest, in percent; 0 when that may be chance.
+
+    Welch's t of the rates; None with too few slices to tell.
+    """
+    third = len(parts) // 3
+    if third < FEWEST_SLICES // 3:
+        return None
+    rates = np.array([part.size_bytes / part.length_s for part in parts])
+    first, rest = rates[:third], rates[third:]
+    error = np.sqrt(first.var(ddof=1) / len(first) + rest.var(ddof=1) / len(rest))
+    lacking = rest.mean() - first.mean()
+    return float(100 * lacking / rest.mean()) if lacking > _SURE * error else 0.0

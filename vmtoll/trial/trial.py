@@ -1,0 +1,252 @@
+"""One trial, from starting the server to the record."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.recovery import wait_until_booted
+from vmtoll.machines.session import Session, Steps
+from vmtoll.model.errors import AgentError, CapacityError, HostLostError, ToolError, ToolTimeoutError
+from vmtoll.model.event import Phase
+from vmtoll.model.finding import Code, Finding, Role
+from vmtoll.model.trial import Resources, TrialRecord
+from vmtoll.model.workload import ClosedWorkload, MailWorkload, RampWorkload, Workload
+from vmtoll.trial import closed_loop, gates, latency, mail, open_loop, usage
+from vmtoll.trial.capacity import targets, whole
+from vmtoll.trial.conditions import Seen
+from vmtoll.trial.loads import Driver, ToolRun
+from vmtoll.trial.measurement import Measured, utc
+from vmtoll.trial.neighbour import Neighbour
+from vmtoll.trial.server import Serving
+from vmtoll.trial.usage import mbit
+
+_CODES = {ToolTimeoutError: Code.TIMED_OUT, CapacityError: Code.CAPACITY_UNKNOWN}
+PING_LIMIT_S = 15.0
+STOP_LIMIT_S = 90.0
+
+
+def _code_of(error: ToolError) -> Code:
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Code.TOOL_FAILED)
+
+
+def lost_machine(error: HostLostError, host: AgentLine | None) -> str | None:
+    """The name of the machine that was lost: the one that the error names, or its host where that is lost as well."""
+    if host:
+        try:
+            host.call("ping", PING_LIMIT_S)
+        except HostLostError as of_host:
+            return of_host.machine
+    return error.machine
+
+
+class Trial:
+    """One attempt at a planned trial. `attempt` gives its record; nothing but a bug makes it raise."""
+
+    def __init__(self, session: Session, steps: Steps, workload: Workload | None = None, name: str = "") -> None:
+        """`workload`, `name`: in place of the planned one, and of that of the trial's files."""
+        self.session, self.spec, self.number, self.tell = session, steps.spec, steps.attempt, steps
+        self.name = name or self.spec.name(self.number)
+        self.driver = Driver(session, self.spec, self.name, steps, workload)
+        self.workload, self.watch = self.driver.workload, self.driver.watch
+        self.shares_of = [] if workload else targets(self.spec, session.resolved)
+        self.serving, self.neighbour = Serving(self.driver), Neighbour(self.driver)
+
+    def attempt(self) -> TrialRecord:
+        """Measure; whatever goes wrong becomes a finding of the record."""
+        self.session.store.clear_trial(self.name)
+        begin = time.monotonic()
+        planned = TrialRecord(
+            run_id=self.session.run_id,
+            block=self.spec.block,
+            boot=self.spec.boot,
+            order=self.spec.order,
+            attempt=self.number,
+            arm=self.spec.arm,
+            accelerator=self.session.accelerators[self.spec.arm.environment],
+            hardware=self.session.hardware[self.spec.arm.environment],
+            release=self.session.releases[self.spec.arm.environment],
+            scenario=self.spec.scenario,
+            client=self.workload.client_place,
+            clients=len(self.driver.fleet.lines),
+            guests=len(self.driver.machines.suts),
+            started_at=utc(time.time()),
+        )
+        try:
+            record = self._measure(planned)
+        except HostLostError as error:
+            record = self._failed(planned, self._lost(error))
+        except ToolError as error:
+            failed = Finding(_code_of(error), machine=error.machine, detail=str(error))
+            record = self._failed(planned, self._or_ended(self._or_lost(failed)))
+        except AgentError as error:
+            failed = Finding(Code.SERVER_FAILED, machine=error.machine, detail=str(error))
+            record = self._failed(planned, self._or_lost(failed))
+        loaded_s = self.driver.loaded_s
+        return replace(record, fixed_cost_s=time.monotonic() - begin - loaded_s, loaded_s=loaded_s)
+
+    def _lost(self, error: HostLostError, also: str = "") -> Finding:
+        machine = lost_machine(error, self.driver.machines.host)
+        return Finding(Code.HOST_LOST, machine=machine, detail=f"{error}{also}")
+
+    def _or_lost(self, finding: Finding) -> Finding:
+        """HOST_LOST when a machine is gone or about to go: then that is why the tool or the server failed."""
+        for line in self.driver.machines.all:
+            try:
+                line.call("ping", PING_LIMIT_S)
+                wait_until_booted(line)
+            except HostLostError as error:
+                return self._lost(error, f"; {finding.detail}")
+        return finding
+
+    def _or_ended(self, finding: Finding) -> Finding:
+        """SERVER_FAILED when a server has ended: then that is why the tool failed."""
+        for line in self.driver.machines.serving if finding.code is Code.TOOL_FAILED else ():
+            try:
+                line.call("server_check", PING_LIMIT_S, name=self.spec.scenario.server)
+            except AgentError as error:
+                return Finding(Code.SERVER_FAILED, machine=error.machine, detail=f"{error}; {finding.detail}")
+            except HostLostError as error:
+                return self._lost(error, f"; {finding.detail}")
+        return finding
+
+    def _failed(self, planned: TrialRecord, finding: Finding) -> TrialRecord:
+        """The failure alone: whatever was measured before it is dropped."""
+        return replace(planned, findings=(finding, *self._clean_up(finding.code)))
+
+    def _clean_up(self, code: Code) -> list[Finding]:
+        """After a failure nothing of this trial may run on into the next; what of that failed as well."""
+        findings = []
+        for line, op, args in (
+            *((line, "kill", {}) for line in self.driver.fleet.lines),
+            *((line, "sample_stop", {}) for line in self.driver.machines.all),
+            *((line, "server_stop", {"name": self.spec.scenario.server}) for line in self.driver.machines.serving),
+        ):
+            if not line.lost_because:
+                try:
+                    line.call(op, STOP_LIMIT_S, **args)
+                except (AgentError, HostLostError) as error:
+                    findings.append(Finding(code, machine=line.host.name, process="cleanup", detail=str(error)))
+        return findings
+
+    def _measure(self, planned: TrialRecord) -> TrialRecord:
+        cold = self.driver.cold
+        if shared_targets := self.shares_of:
+            self.driver.capacity = whole(shared_targets, self.session.store.capacities())
+        self.tell(Phase.STARTING)
+        server_cores, findings = self.serving.start()
+        findings += self.serving.handshake()
+        if not cold:  # a check would fill the server's own caches
+            self.serving.bodies("before")
+        self.watch.start()
+        self.neighbour.begin()
+        measured = self._send()
+        run = measured.runs[0]
+        used_pct, resources = self._lines_used_pct(run), measured.resources()
+        neighbour_rps, saturated = self.neighbour.end(run)
+        self.serving.bodies("after")
+        seen, fired_meanwhile = self._seen()
+        fired = [
+            *findings,
+            *measured.findings,
+            *(finding for machine, pct in used_pct.items() for finding in gates.link_bound(pct, machine)),
+            *self._stolen(resources),
+            *(self._not_cold(resources, measured) if cold else []),
+            *saturated,
+            *gates.wrong_bodies(self.serving.wrong),
+            *fired_meanwhile,
+        ]
+        self._keep_latencies(measured)
+        self._keep_telemetry(measured)
+        self.serving.stop()
+        return replace(
+            planned,
+            started_at=utc(run.done.started_at_s),
+            findings=tuple(fired),
+            offered=measured.offered,
+            measurements=tuple(
+                seen[load.role].added_to(load) for load in measured.with_histogram(f"histograms/{self.name}.hdr")
+            ),
+            resources=replace(
+                resources,
+                server_cores=server_cores,
+                link_used_pct=max(used_pct.values(), default=None),
+                neighbour_rps=neighbour_rps,
+            ),
+            conditions=replace(seen[Role.PRIMARY].conditions, guests_paused=self.session.guests_paused),
+            counts=replace(
+                measured.counts, bodies_checked=self.serving.checked or None, bodies_wrong=len(self.serving.wrong)
+            ),
+        )
+
+    def _send(self) -> Measured:
+        """The load, as its kind wants it."""
+        if isinstance(self.workload, ClosedWorkload):
+            return closed_loop.measure(self.driver, self.workload)
+        if isinstance(self.workload, MailWorkload):
+            return mail.measure(self.driver, self.workload)
+        if isinstance(self.workload, RampWorkload):
+            return open_loop.measure_ramp(self.driver, self.workload)
+        return open_loop.measure(self.driver, self.workload)
+
+    def _stolen(self, resources: Resources) -> list[Finding]:
+        """Findings on stolen CPU time; none with several guests: what they take from each other is what is measured."""
+        serving = self.driver.machines.serving
+        return gates.steal(resources.steal_pct, serving[0].host.name) if len(serving) == 1 else []
+
+    def _not_cold(self, resources: Resources, measured: Measured) -> list[Finding]:
+        """Less was read than served, by the machine under test or by its KVM host: some of it came out of a cache."""
+        served_mb, host = measured.measurements[0].transferred_mb, self.driver.machines.host
+        return [
+            *gates.not_cold(resources.read_mb, served_mb, self.watch.names.together),
+            *(gates.not_cold(resources.host_read_mb, served_mb, host.host.name) if host else []),
+        ]
+
+    def _lines_used_pct(self, run: ToolRun) -> Mapping[str, float]:
+        """Use in percent of each client's line rate, and of the server's, which several clients together may fill."""
+        rate_mbit, sut_mbit = self.session.inventory.link_mbit, self.driver.sut.host.vars.link_mbit
+        if not rate_mbit or self.workload.client == "localhost":
+            return {}
+        old, new = run.before, run.after
+        used_pct = {
+            part.client: mbit(old.clients[part.client], new.clients[part.client], part.done.wall_s) / rate_mbit * 100
+            for part in run.parts
+        }
+        if len(run.parts) > 1 and sut_mbit:
+            for name, reading in old.suts.items():
+                used_pct[name] = mbit(reading, new.suts[name], run.done.wall_s) / sut_mbit * 100
+        return used_pct
+
+    def _seen(self) -> tuple[dict[Role, Seen], list[Finding]]:
+        """Observations of the machines during each load, and the findings; the per-second samples are kept."""
+        sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
+        table, seen, findings = self.watch.stop(sources)
+        self.session.store.keep(f"samples/{self.name}.csv", table)
+        # The workload asks for a cold start.
+        dropped = Code.WARMUP_DRIFT if self.driver.cold else None
+        return seen, [finding for finding in findings if finding.code is not dropped]
+
+    def _keep_latencies(self, measured: Measured) -> None:
+        """One histogram for each client of the run that is logged, and all of them by second."""
+        if measured.logged is None:
+            return
+        results = measured.results(measured.logged)
+        logged = [result.latencies_us for result in results if result.latencies_us is not None]
+        sent = [result.sent_us for result in results if result.sent_us is not None]
+        lines = [latency.histogram(latencies_us) + b"\n" for latencies_us in logged]
+        self.session.store.keep(f"histograms/{self.name}.hdr", b"".join(lines))
+        if sent:
+            by_second = latency.by_second(np.concatenate(sent), np.concatenate(logged))
+            self.session.store.keep(f"histograms/{self.name}.csv", by_second)
+
+    def _keep_telemetry(self, measured: Measured) -> None:
+        """Keep the KVM host's figures of the guest, during each tool."""
+        counted = {
+            run.role.value: usage.telemetry(run.before, run.after, run.result.transactions) for run in measured.runs
+        }
+        document = {role: asdict(figures) for role, figures in counted.items() if figures}
+        if document:
+            self.session.store.keep(f"telemetry/{self.name}.json", json.dumps(document, indent=1).encode() + b"\n")

@@ -1,0 +1,204 @@
+"""Resources that a server, its host and the machines have used between two readings."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vmtoll.agent.protocol import Counters, Reading
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.session import Machines
+from vmtoll.model.trial import Measurement, Resources
+from vmtoll.trial.background_cpu import steal_pct
+
+_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One reading of each machine.
+
+    `clients` and `suts`, the machines under test: by name. `host` is the KVM host of guests, or the machine whose
+    kernel a container shares. Where the client is on the machine under test, both have one reading.
+    """
+
+    clients: Mapping[str, Reading]
+    suts: Mapping[str, Reading]
+    host: Reading | None
+
+    @property
+    def pss_kib(self) -> int:
+        return sum(sut["server"]["pss_kib"] for sut in self.suts.values())
+
+    @property
+    def processes(self) -> int:
+        return sum(sut["server"]["processes"] for sut in self.suts.values())
+
+    @property
+    def on_sut(self) -> bool:
+        """Return whether the client is on the machine under test."""
+        return any(reading is sut for reading in self.clients.values() for sut in self.suts.values())
+
+    @property
+    def energy_uj(self) -> Mapping[str, list[int]]:
+        """Energy of the physical machine that the server ran on; see the agent's `energy_uj`."""
+        return (self.host or next(iter(self.suts.values())))["energy"]
+
+    @property
+    def domain_s(self) -> float | None:
+        """CPU seconds of the guests' QEMU and vhost threads; None where the client, on the guest too, has a part."""
+        if self.on_sut or not self.host or not self.host["domains"]:
+            return None
+        return float(sum(domain["total_s"] for domain in self.host["domains"].values()))
+
+    def steal_pct(self, before: "Usage") -> float:
+        """Stolen share of the time of the CPUs that the server may use since `before`, all machines, in percent."""
+        return steal_pct(
+            (before.suts[name]["survey"], sut["survey"], server_cpus(sut)) for name, sut in self.suts.items()
+        )
+
+
+def server_cpus(sut: Reading) -> int:
+    """CPUs that the server may use, a bit each; of a machine without its processes, those of the agent."""
+    return sut["server"]["cpus"] or sut["survey"]["cpus"]
+
+
+def mbit(before: Reading, after: Reading, wall_s: float) -> float:
+    """Mbit/s on a machine's interfaces between two readings, in the busier direction."""
+    old, new = before["machine"], after["machine"]
+    return float(max(new[k] - old[k] for k in ("rx_bytes", "tx_bytes"))) * 8 / 1e6 / wall_s
+
+
+def read_usage(machines: Machines, server: str, port: int) -> Usage:
+    """Ask all machines at once. `port`: that the load goes to. Raises AgentError, HostLostError."""
+    clients, suts, host = machines.clients, machines.suts, machines.host
+    remote = (suts[0].host.seen_from(clients[0].host), port)
+    asked_host = host.ask("usage", **machines.of_domains) if host else None
+    pending = [(line, line.ask("usage", server=server, remote=remote if line in clients else None)) for line in suts]
+    pending += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
+    readings = {line.host.name: answer.wait(_LIMIT_S) for line, answer in pending}
+    return Usage(
+        suts={line.host.name: readings[line.host.name] for line in suts},
+        clients={line.host.name: readings[line.host.name] for line in clients},
+        host=asked_host.wait(_LIMIT_S) if asked_host else None,
+    )
+
+
+def grown(before: Usage, after: Usage, figure: Callable[[Reading], float]) -> float:
+    """Growth of a figure of the machines under test, all together."""
+    return float(sum(figure(after.suts[name]) - figure(old) for name, old in before.suts.items()))
+
+
+def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measurement:
+    """The measurement with the CPU of the server's processes and, for a guest, of its host, in all and per request.
+
+    The precise total is split into user and system by the machine's coarser counters of the two.
+    """
+    total = grown(before, after, lambda sut: sut["server"]["total_s"])
+    user = grown(before, after, lambda sut: sut["server"]["user_s"])
+    system = grown(before, after, lambda sut: sut["server"]["system_s"])
+    share, requests = user / (user + system) if user + system > 0 else 0.0, measurement.transactions
+    host_s = None
+    if before.domain_s is not None and after.domain_s is not None:
+        host_s = after.domain_s - before.domain_s
+    return replace(
+        measurement,
+        server_cpu_user_s=total * share,
+        server_cpu_system_s=total * (1 - share),
+        server_cpu_us_per_request=total * 1e6 / requests if requests else None,
+        host_cpu_s=host_s,
+        host_cpu_us_per_request=host_s * 1e6 / requests if host_s is not None and requests else None,
+    )
+
+
+def energy_j(before: Usage, after: Usage) -> float | None:
+    """Joules that the machine's processors and memory have drawn; None where they do not tell.
+
+    A counter begins again from zero at most once between two readings: it takes minutes at full power.
+    """
+    old, new = before.energy_uj, after.energy_uj
+    if not old or old.keys() != new.keys():
+        return None
+    return sum((new[zone][0] - old[zone][0]) % new[zone][1] for zone in new) / 1e6
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Growth between two readings, in all, of several guests together.
+
+    CPU seconds by kind of QEMU's threads, KVM's counters, interrupts. `kvm` is None where KVM does not run the guest,
+    or its counters cannot be read.
+    """
+
+    requests: int
+    threads_s: Counters
+    kvm: Counters | None
+    host_interrupts: Counters
+    guest_interrupts: Counters
+
+
+def telemetry(before: Usage, after: Usage, requests: int) -> Telemetry | None:
+    """None for a machine that is no guest, and where the client is in the guest as well: its part would be in it."""
+    if before.host is None or after.host is None or after.domain_s is None:
+        return None
+    old, new = before.host["domains"].values(), after.host["domains"].values()
+    return Telemetry(
+        requests=requests,
+        threads_s=_grown(_sum(d["threads_s"] for d in old), _sum(d["threads_s"] for d in new)),
+        kvm=_counted(_sum(d["kvm"] for d in old), _sum(d["kvm"] for d in new)) or None,
+        host_interrupts=_counted(before.host["interrupts"], after.host["interrupts"]),
+        guest_interrupts=_counted(
+            _sum(sut["interrupts"] for sut in before.suts.values()),
+            _sum(sut["interrupts"] for sut in after.suts.values()),
+        ),
+    )
+
+
+def with_telemetry(resources: Resources, counted: Telemetry | None) -> Resources:
+    """The resources with what the KVM host did for each request; as they are without requests."""
+    if not counted or not counted.requests:
+        return resources
+    requests, threads_s, kvm = counted.requests, counted.threads_s, counted.kvm or {}
+    return replace(
+        resources,
+        host_exits_per_request=kvm["exits"] / requests if "exits" in kvm else None,
+        host_vcpu_cpu_us_per_request=threads_s["vcpu"] * 1e6 / requests,
+        host_qemu_cpu_us_per_request=threads_s["qemu"] * 1e6 / requests,
+        host_vhost_cpu_us_per_request=threads_s["vhost"] * 1e6 / requests,
+        host_irqs_per_request=sum(counted.host_interrupts.values()) / requests,
+        guest_irqs_per_request=sum(counted.guest_interrupts.values()) / requests,
+    )
+
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> Counters:
+    total: Counters = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def _grown(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
+    # Threads are read one after the other: of one that does nothing the rest may shrink by what another did meanwhile.
+    return {name: max(0.0, value - old.get(name, 0)) for name, value in new.items()}
+
+
+def _counted(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
+    """Growth of each counter; those that did not grow are left out."""
+    return {name: times for name, times in _grown(old, new).items() if times > 0}
+
+
+# Dirty pages are written back first.
+_COLD_LIMIT_S = 120.0
+
+
+def drop(kernels: Sequence[AgentLine]) -> None:
+    """Empty the page caches of these machines, guests before their host. Raises AgentError, HostLostError."""
+    for line in kernels:
+        line.call("drop_caches", _COLD_LIMIT_S)
+
+
+def read_mb(before: Usage, after: Usage) -> tuple[float, float | None]:
+    """Reads from disk of the kernels of the machines under test, and of a guest's host, in 10⁶ bytes."""
+    own_mb = grown(before, after, lambda sut: sut["read_kib"]) * 1024 / 1e6
+    if before.domain_s is None or not before.host or not after.host:
+        return own_mb, None
+    return own_mb, (after.host["read_kib"] - before.host["read_kib"]) * 1024 / 1e6
