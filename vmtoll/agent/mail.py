@@ -1,6 +1,6 @@
 """A mail server from within: its accounts, its queue, and what lies in its mailboxes.
 
-`mail` is what the server's description says under that key (docs/design.md, "provisioning → runner").
+`mail` is what the server's description says under that key (docs/reference/machines.md).
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
     "experiments": (
         "Experiments",
         "`workloads/experiments/<experiment>.yml`: a question and its matrix. The file's name is the experiment's. "
-        "`scales` (`full`, `small`) may lay other values over any key. Contract: "
-        "[design](../design.md#contract-workloadsexperimentsexperimentyml).",
+        "`scales` (`full`, `small`) may lay other values over any key. "
+        "[What an experiment asks](matrix.md) has the rules.",
         {
             "Keys": Section(
                 Experiment,
@@ -67,7 +67,7 @@ PAGES: Mapping[str, tuple[str, str, Mapping[str, Section]]] = {
         "Workloads",
         "`workloads/<workload>.yml`: what is sent, and how. `kind` decides which keys there are; without it, it is "
         "`closed`. `variants` makes several workloads of one file. [How to add one](../how-to/add-a-workload.md); "
-        "contract: [design](../design.md#contract-workloadsworkloadyml).",
+        "[what each kind offers](loads.md).",
         {
             "Every kind": Section(
                 WorkloadBase,
