@@ -86,7 +86,7 @@ def test_each_machine_has_a_unique_id(ssh: Ssh) -> None:
 
 
 def test_status_says_up(lab: Path) -> None:
-    done = subprocess.run([VMTOLL, "lab", "status"], capture_output=True, text=True, check=True)
+    done = subprocess.run([VMTOLL, "lab", "status", "--json"], capture_output=True, text=True, check=True)
     state = json.loads(done.stdout)
     assert state["up"] is True
     assert state["silent_machines"] == []
