@@ -24,7 +24,9 @@ def test_every_machine_matches_the_inventory(multi: Ssh) -> None:
         name, address = multi(machine["name"], "hostname; ip -4 -o address show dev eth0").split("\n")
         assert name == machine["name"]
         assert f"inet {machine['address']}/15 " in address
-    state = json.loads(subprocess.run([VMTOLL, "lab", "status"], check=True, capture_output=True, text=True).stdout)
+    state = json.loads(
+        subprocess.run([VMTOLL, "lab", "status", "--json"], check=True, capture_output=True, text=True).stdout
+    )
     assert state["up"] is True
     assert (state["topology"], state["link"]) == ("multi", "20mbit")
     assert state["guests"] == dict.fromkeys(("kvm1a", "kvm1b", "kvm2a", "kvm2b"), "kvm-default")

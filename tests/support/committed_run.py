@@ -2,4 +2,4 @@
 
 from vmtoll.paths import PROJECT
 
-DEMO = PROJECT / "results" / "demo" / "20261123T050551Z-9a22"
+DEMO = PROJECT / "results" / "demo" / "20261126T022209Z-9a1e"

@@ -255,7 +255,7 @@ def test_the_readme_has_question_method_and_emulation(bundle: Path) -> None:
     run = json.loads((bundle / "run.json").read_text(encoding="utf-8"))
     assert run["experiment"]["question"] in text
     assert sentence(analyse(load_run(bundle))) in text
-    assert "In each of 6 blocks" in text
+    assert "In each of 8 blocks" in text
     assert "Emulation (TCG), not KVM" in text
     for file in bundle.iterdir():
         assert f"]({file.name})" in text or file.name in ("README.md", "LICENSE")

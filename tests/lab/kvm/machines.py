@@ -69,7 +69,7 @@ def restore() -> list[str]:
 
 def _silent() -> list[str]:
     """The lab's machines that do not answer."""
-    machines: list[str] = json.loads(vmtoll("lab", "status", status=None, errors=False))["silent_machines"]
+    machines: list[str] = json.loads(vmtoll("lab", "status", "--json", status=None, errors=False))["silent_machines"]
     return machines
 
 
