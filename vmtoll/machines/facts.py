@@ -63,7 +63,8 @@ def refuse_wrong_machines(session: Session) -> None:
         if (other := names.setdefault(its["boot"], host.name)) != host.name:
             raise InventoryError(f"{host.name} and {other} are one machine; correct ansible_host of one of them")
     metal = {its["uuid"].lower(): host.name for host, its in zip(hosts, seen, strict=True) if host.role == "metal"}
-    for kvm_host in inventory.kvm_hosts.values():
+    of_guests = {below.name: below for sut in inventory.under_test if (below := inventory.kvm_host(sut))}
+    for kvm_host in of_guests.values():  # the host of a container may have no libvirt
         argv = ["virsh", "-c", kvm_host.libvirt_uri, "list", "--all", "--uuid"]
         listed: Done = session.line(kvm_host).call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
         for uuid in listed["stdout"].lower().split():
