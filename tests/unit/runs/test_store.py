@@ -116,19 +116,29 @@ def test_a_whole_line_that_is_no_record_is_refused_by_its_number(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "message"),
+    ("file", "content", "error", "message"),
     [
-        ("run.json", '{"schema": 1, "status": "running"}', r"run/run\.json: schema 1, but this vmtoll reads 2"),
-        ("trials.csv", "a,b\n1,2\n", r"run/trials\.csv: a run of another schema; this program reads schema 2"),
+        (
+            "run.json",
+            '{"schema": 1, "status": "running"}',
+            LoadError,
+            r"run/run\.json: schema 1, but this vmtoll reads 2",
+        ),
+        (
+            "trials.csv",
+            "a,b\n1,2\n",
+            ResultsError,
+            r"run/trials\.csv: a run of another schema; this program reads schema 2",
+        ),
     ],
 )
 def test_a_run_of_another_schema_is_refused_and_left_as_it_is(
-    tmp_path: Path, file: str, content: str, message: str
+    tmp_path: Path, file: str, content: str, error: type[Exception], message: str
 ) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / file).write_text(content)
     for _ in range(2):  # the lock is released
-        with pytest.raises((LoadError, ResultsError), match=message):
+        with pytest.raises(error, match=message):
             Store(tmp_path / "run")
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", file]
     assert (tmp_path / "run" / file).read_text() == content
