@@ -14,7 +14,7 @@ from vmtoll.model.errors import AgentError, VmtollError
 from vmtoll.model.inventory import Host, Role
 from vmtoll.preflight.result import CheckResult, fail
 from vmtoll.spec.inventory import read_inventory
-from vmtoll.spec.inventory_faults import SUTS, Machines
+from vmtoll.spec.inventory_faults import SUTS, InventoryData
 
 PROBES = Path(__file__).parent / "probes"
 _AT_ONCE = 16
@@ -42,8 +42,8 @@ class Lab:
         return cls(path, read_inventory(path, limit), limit is not None, say)
 
     @cached_property
-    def machines(self) -> Machines:
-        return Machines(self.data, self.path)
+    def machines(self) -> InventoryData:
+        return InventoryData(self.data, self.path)
 
     @property
     def by_role(self) -> dict[Role, list[Host]]:

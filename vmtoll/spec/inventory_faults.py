@@ -46,7 +46,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Machines:
+class InventoryData:
     """The machines of an inventory. `data`: the output of ansible-inventory."""
 
     data: Mapping[str, Any]
@@ -94,11 +94,11 @@ def checked(path: Path, limit: str | None = None, *, purpose: Purpose = "machine
     Raises InventoryError with one line for each error.
     """
     data = read_inventory(path, limit)
-    refuse(Machines(data, path), limited=limit is not None, purpose=purpose)
+    refuse(InventoryData(data, path), limited=limit is not None, purpose=purpose)
     return data
 
 
-def refuse(machines: Machines, *, limited: bool, purpose: Purpose) -> None:
+def refuse(machines: InventoryData, *, limited: bool, purpose: Purpose) -> None:
     """Raise InventoryError with one line for each error of an inventory; see faults."""
     wrong = [fault for fault in faults(machines, limited=limited, purpose=purpose) if fault.is_error]
     if not wrong:
@@ -110,7 +110,7 @@ def refuse(machines: Machines, *, limited: bool, purpose: Purpose) -> None:
 
 
 def faults(
-    machines: Machines, known: Collection[str] | None = None, *, limited: bool = False, purpose: Purpose = "load"
+    machines: InventoryData, known: Collection[str] | None = None, *, limited: bool = False, purpose: Purpose = "load"
 ) -> Iterator[Fault]:
     """Everything that is wrong with an inventory.
 
@@ -127,13 +127,13 @@ def faults(
     yield from _typos(machines)
 
 
-def _values(machines: Machines) -> Iterator[Fault]:
+def _values(machines: InventoryData) -> Iterator[Fault]:
     for host, mistakes in machines.mistakes.items():
         for mistake in mistakes:
             yield Fault(host, mistake, "Correct it in the inventory")
 
 
-def _groups(machines: Machines, *, limited: bool, for_load: bool) -> Iterator[Fault]:
+def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterator[Fault]:
     names = [name for name in machines.data if name not in _EVERYONE | _OURS]
     lost: set[str] = set()
     for name in names:
@@ -170,7 +170,7 @@ def _set_apart(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str
     }
 
 
-def _labels(machines: Machines, known: Collection[str] | None, *, for_load: bool) -> Iterator[Fault]:
+def _labels(machines: InventoryData, known: Collection[str] | None, *, for_load: bool) -> Iterator[Fault]:
     """Environments that contradict the group, are unknown or missing, and machines that share one."""
     guests = [name for name in Registry().environments() if name != METAL]
     sharing = defaultdict[tuple[str, str], list[Host]](list)
@@ -196,7 +196,7 @@ def _labels(machines: Machines, known: Collection[str] | None, *, for_load: bool
             yield Fault("", f"{names} are all {label}", "Choose one with --limit, or make each part of a cell", False)
 
 
-def _guests(machines: Machines) -> Iterator[Fault]:
+def _guests(machines: InventoryData) -> Iterator[Fault]:
     kvm_hosts = {host.name for host in machines.by_role["kvm_host"]} | set(machines.mistakes)
     for guest in machines.by_role["kvm_guest"]:
         for name, value in (("vmtoll_kvm_host", guest.vars.kvm_host), ("vmtoll_domain", guest.vars.domain)):
@@ -210,7 +210,7 @@ def _guests(machines: Machines) -> Iterator[Fault]:
                 yield Fault(host.name, found, "Add it there, or correct the name")
 
 
-def _same(machines: Machines) -> Iterator[Fault]:
+def _same(machines: InventoryData) -> Iterator[Fault]:
     """What is alike on all machines under test; two at one address need ports of their own."""
     apart = {host.ssh_host: host for host in machines.suts}.values()
     ports = {host.vars.http_port: host.name for host in apart}
@@ -221,7 +221,7 @@ def _same(machines: Machines) -> Iterator[Fault]:
             yield Fault("", f"{name} is {text}", "Set it once, under `all` or `suts`")
 
 
-def _link(machines: Machines) -> Iterator[Fault]:
+def _link(machines: InventoryData) -> Iterator[Fault]:
     clients = machines.by_role["client"]
     if len({client.vars.link for client in clients}) > 1:
         links = ", ".join(f"{client.vars.link} on {client.name}" for client in clients)
@@ -235,7 +235,7 @@ def _link(machines: Machines) -> Iterator[Fault]:
             yield Fault(client.name, found, f"Set vmtoll_link_mbit: {rate_mbit}")
 
 
-def _typos(machines: Machines) -> Iterator[Fault]:
+def _typos(machines: InventoryData) -> Iterator[Fault]:
     having = defaultdict[str, list[str]](list)
     for host, variables in machines.variables.items():
         for name in variables:
@@ -266,7 +266,7 @@ def _of_ansible() -> Sequence[str]:
 
 
 def _is_within(name: str, ours: str, edits: int) -> bool:
-    """Return whether so many insertions, deletions and replacements of letters at most make one of the other."""
+    """Return whether two names differ, by at most this many inserted, deleted or replaced letters (Levenshtein)."""
     row = list(range(len(ours) + 1))
     for number, letter in enumerate(name, start=1):
         previous, row[0] = row[0], number

@@ -7,7 +7,7 @@ from typing import Any
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.spec.inventory import hosts_by_role, read_inventory
-from vmtoll.spec.inventory_faults import Machines, refuse
+from vmtoll.spec.inventory_faults import InventoryData, refuse
 
 
 def from_data(
@@ -43,7 +43,7 @@ def from_data(
 
 
 def _machines(candidates: Sequence[Host], environment: str, source: str, guests: int) -> list[Host]:
-    """Machines of one environment: one machine, or the first `guests` of a KVM host's guests."""
+    """InventoryData of one environment: one machine, or the first `guests` of a KVM host's guests."""
     matching = [host for host in candidates if host.vars.environment == environment]
     on_one_host = len({host.vars.kvm_host for host in matching}) == 1 and all(h.role == "kvm_guest" for h in matching)
     if not matching or not (on_one_host or len(matching) == 1):
@@ -66,6 +66,6 @@ def load_inventory(
 ) -> Inventory:
     """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
     data = read_inventory(path, limit)
-    refuse(Machines(data, path), limited=limit is not None, purpose="load")
+    refuse(InventoryData(data, path), limited=limit is not None, purpose="load")
     source = f"{path} with --limit {limit}" if limit else str(path)
     return from_data(data, environments, source, guests, optional)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.this_machine import data
 from vmtoll.model.errors import InventoryError
-from vmtoll.spec.inventory_faults import Machines, Purpose, faults, refuse
+from vmtoll.spec.inventory_faults import InventoryData, Purpose, faults, refuse
 
 GOOD: dict[str, dict[str, Any]] = {
     "load": {"group": "clients"},
@@ -29,12 +29,12 @@ def changed(host: str, **variables: Any) -> dict[str, Any]:
 
 def found(hosts: dict[str, Any], purpose: Purpose = "load") -> list[tuple[str, str]]:
     """(machine, what is wrong) of each error."""
-    machines = Machines(data(**hosts), Path("lab.yml"))
+    machines = InventoryData(data(**hosts), Path("lab.yml"))
     return [(fault.machine, fault.found) for fault in faults(machines, purpose=purpose) if fault.is_error]
 
 
 def test_a_good_inventory_has_no_faults() -> None:
-    assert list(faults(Machines(data(**GOOD), Path("lab.yml")))) == []
+    assert list(faults(InventoryData(data(**GOOD), Path("lab.yml")))) == []
 
 
 def test_labels_that_contradict_the_groups_are_errors() -> None:
@@ -67,7 +67,7 @@ def test_groups_and_hosts_of_others_are_left_in_peace() -> None:
     for_all = {name: given | {"vmtoll_http_port": 8081} for name, given in {**GOOD, **others}.items()}
     assert found(for_all) == [], "what is set for all hosts makes none of them ours"
     parent = data(**GOOD) | {"rack7": {"hosts": ["big", "load"]}}
-    assert list(faults(Machines(parent, Path("lab.yml")))) == [], "our hosts may be in more groups"
+    assert list(faults(InventoryData(parent, Path("lab.yml")))) == [], "our hosts may be in more groups"
 
 
 def test_a_host_with_our_variables_in_no_group_of_ours_is_an_error() -> None:
@@ -83,7 +83,7 @@ def test_every_error_is_told_at_once_with_file_host_and_key() -> None:
         "big": GOOD["big"] | {"vmtoll_worker": 4},
     }
     with pytest.raises(InventoryError) as told:
-        refuse(Machines(data(**wrong), Path("lab.yml")), limited=False, purpose="load")
+        refuse(InventoryData(data(**wrong), Path("lab.yml")), limited=False, purpose="load")
     first, *lines = str(told.value).splitlines()
     assert first == "lab.yml: 4 errors; nothing was started:"
     for start in ("load: vmtoll_back_s is 'soon'", "load: vmtoll_link is 'fast': not a link; give `unshaped`",
@@ -93,13 +93,13 @@ def test_every_error_is_told_at_once_with_file_host_and_key() -> None:
 
 def test_one_error_is_one_line() -> None:
     with pytest.raises(InventoryError, match=r"^lab\.yml: big: unknown variable vmtoll_worker; did you mean") as told:
-        refuse(Machines(data(**changed("big", vmtoll_worker=4)), Path("lab.yml")), limited=False, purpose="load")
+        refuse(InventoryData(data(**changed("big", vmtoll_worker=4)), Path("lab.yml")), limited=False, purpose="load")
     assert "\n" not in str(told.value)
 
 
 def test_a_variable_that_neither_ansible_nor_we_read_is_a_warning() -> None:
     hosts = changed("big", ansible_usr="root", ansible_ssh_private_key_file="k", ansible_become_method="sudo")
-    (fault,) = faults(Machines(data(**hosts), Path("lab.yml")))
+    (fault,) = faults(InventoryData(data(**hosts), Path("lab.yml")))
     assert (fault.machine, fault.is_error) == ("big", False)
     assert "ansible_usr" in fault.found and "ansible_user" in fault.advice
 
