@@ -3,7 +3,6 @@
 It has this machine's release, because this project's Python environment is copied to it.
 """
 
-import base64
 import socket
 import subprocess
 import time
@@ -46,19 +45,15 @@ def booted(folder: Path, memory_mib: int = 8192) -> Iterator[list[str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    credentials = {
-        "ssh.authorized_keys.root": key.with_suffix(".pub").read_bytes(),
-        "vmtoll.ssh_host_key": key.read_bytes(),
-    }
-    firmware = [f"value=io.systemd.credential.binary:{name}={base64.b64encode(text).decode()}"
-                for name, text in credentials.items()]  # fmt: skip
+    credentials = {"ssh.authorized_keys.root": key.with_suffix(".pub"), "vmtoll.ssh_host_key": key}
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(memory_mib)]
     argv += ["-nodefaults", "-display", "none", "-serial", f"file:{folder}/console.log"]
     argv += ["-kernel", f"{lab_image}/vmlinuz", "-initrd", f"{lab_image}/initrd.img", "-append"]
     argv += ["root=LABEL=vmtoll rw console=ttyS0 quiet net.ifnames=0 ip=eth0:dhcp systemd.hostname=controller"]
     argv += ["-drive", f"file={made},if=virtio,cache=unsafe,format=qcow2", "-device", "virtio-rng-pci"]
     argv += ["-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net"]
-    argv += [word for value in firmware for word in ("-smbios", f"type=11,{value}")]
+    for name, file in credentials.items():
+        argv += ["-fw_cfg", f"name=opt/io.systemd.credentials/{name},file={file}"]
     reach = ["ssh", "-i", str(key), "-p", str(port), "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR",
              "-o", f"UserKnownHostsFile={folder}/known", "-o", "ConnectTimeout=90", "root@127.0.0.1"]  # fmt: skip
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as machine:

@@ -16,13 +16,16 @@ from vmtoll.paths import VM_IMAGES
 
 @dataclass(frozen=True)
 class Files:
-    """Paths of the guest's files on its KVM host; `credentials`: systemd's, name → base64."""
+    """Paths of the guest's files on its KVM host; systemd's credentials: `credentials`, name → base64, which every user
+    of the host can read, and `secrets`, name → a file of its own.
+    """
 
     kernel: str
     initrd: str
     disk: str
     console_log: str
     credentials: Mapping[str, str]
+    secrets: Mapping[str, str]
 
 
 def files_of_role(name: str) -> Files:
@@ -32,7 +35,8 @@ def files_of_role(name: str) -> Files:
         initrd="@image@/initrd.img",
         disk=f"@folder@/{name}.qcow2",
         console_log=f"@console_folder@/{name}-console.log",
-        credentials={"ssh.authorized_keys.root": "@public_key@", "vmtoll.ssh_host_key": "@host_key@"},
+        credentials={"ssh.authorized_keys.root": "@public_key@"},
+        secrets={"vmtoll.ssh_host_key": f"@folder@/{name}.host_key"},
     )
 
 

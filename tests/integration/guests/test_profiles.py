@@ -16,7 +16,10 @@ from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import GuestAccelerator
 from vmtoll.paths import VM_IMAGES
 
-FILES = Files("/i/vmlinuz", "/i/initrd.img", "/g/one.qcow2", "/g/one.log", {"ssh.authorized_keys.root": "a2V5Cg=="})
+FILES = Files(
+    "/i/vmlinuz", "/i/initrd.img", "/g/one.qcow2", "/g/one.log", {"ssh.authorized_keys.root": "a2V5Cg=="},
+    {"vmtoll.ssh_host_key": "/g/one.host_key"},
+)  # fmt: skip
 TOGGLES = {"kvm-multiqueue", "kvm-pinned", "kvm-hugepages", "kvm-halt-poll"}
 
 

@@ -27,14 +27,12 @@ FACTS = f"""{HERE}  tasks:
 
 def test_the_role_writes_the_domain_that_vmtoll_renders(tmp_path: Path) -> None:
     (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA me\n")
-    (tmp_path / "host_key").write_text("PRIVATE\n")
     described = Guest(name="one", profile="kvm-tuned", cpus="2-5", domain="dom", public_key=str(tmp_path / "key.pub"))
     variables = {
         "kvm_guest": for_role(described),
         "kvm_guest_image": "/images/abc",
         "kvm_guest_folder": str(tmp_path),
         "kvm_guest_console_folder": "/consoles",
-        "kvm_guest_host_key": str(tmp_path / "host_key"),
     }
     (tmp_path / "play.yml").write_text(WRITE)
     play(str(tmp_path / "play.yml"), "-e", json.dumps(variables), quiet=True)
@@ -43,7 +41,8 @@ def test_the_role_writes_the_domain_that_vmtoll_renders(tmp_path: Path) -> None:
         "/images/abc/initrd.img",
         f"{tmp_path}/one.qcow2",
         "/consoles/one-console.log",
-        {"ssh.authorized_keys.root": "c3NoLWVkMjU1MTkgQUFBQSBtZQo=", "vmtoll.ssh_host_key": "UFJJVkFURQo="},
+        {"ssh.authorized_keys.root": "c3NoLWVkMjU1MTkgQUFBQSBtZQo="},
+        {"vmtoll.ssh_host_key": f"{tmp_path}/one.host_key"},
     )
     assert (tmp_path / "one.xml").read_text() == render(profiles.load("kvm-tuned"), described, files)
 

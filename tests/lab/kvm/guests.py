@@ -21,7 +21,7 @@ print(json.dumps({
     "cmdline": open("/proc/cmdline").read().split(),
 }))
 """
-FILES = Files("/vmlinuz", "/initrd.img", "/disk.qcow2", "/console.log", {})
+FILES = Files("/vmlinuz", "/initrd.img", "/disk.qcow2", "/console.log", {}, {})
 
 
 @dataclass(frozen=True)
