@@ -10,9 +10,10 @@ N ?= metal_vs_kvm
 ifdef SUITE
 export VMTOLL_SUITE := $(SUITE)
 endif
+AGREED = $(if $(YES),--yes)
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
+.PHONY: help setup setup-tests demo check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -57,7 +58,13 @@ lab-status: setup ## show whether the lab is up and every machine answers
 	@$(VMTOLL) lab status
 
 provision: setup ## bring the machines of INVENTORY (default: the lab) into their state
-	@$(VMTOLL) provision $(LAB_OPTIONS)
+	@$(VMTOLL) provision $(LAB_OPTIONS) $(AGREED)
+
+status: setup ## list what vmtoll changed on the machines of INVENTORY and has not undone
+	@$(VMTOLL) status $(LAB_OPTIONS)
+
+unprovision: setup ## restore the machines of INVENTORY to what they were (YES=1: without a question)
+	@$(VMTOLL) unprovision $(LAB_OPTIONS) $(AGREED)
 
 preflight: setup ## check the machines of INVENTORY (default: the lab) before anything runs
 	@$(VMTOLL) preflight $(LAB_OPTIONS)

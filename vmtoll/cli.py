@@ -31,6 +31,7 @@ from vmtoll.commands.report import report
 from vmtoll.commands.run import run
 from vmtoll.commands.show import show
 from vmtoll.commands.site import site
+from vmtoll.commands.status import status, unprovision
 from vmtoll.model.errors import RunInterruptedError, VmtollError
 
 INTERRUPTED, UNREAD = 130, 141  # exit codes, as of a program that SIGINT or SIGPIPE ends
@@ -85,8 +86,8 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Plan": {"capacity": capacity, "workload": workload.app},
     "Share": {"publish": publish, "compare": compare, "replay": replay},
     "Hosts": {
-        "preflight": preflight, "provision": provision, "diagnose": diagnose, "tune": tuning.tune,
-        "untune": tuning.untune,
+        "preflight": preflight, "provision": provision, "status": status, "unprovision": unprovision,
+        "diagnose": diagnose, "tune": tuning.tune, "untune": tuning.untune,
     },
 }  # fmt: skip
 for _panel, _commands in _PANELS.items():

@@ -57,7 +57,7 @@ def inventory(folder: Path, lab: Path, **variables: Any) -> Path:
 
 
 def provision(file: Path) -> str:
-    asked = [VMTOLL, "provision", "--inventory", file]
+    asked = [VMTOLL, "provision", "--inventory", file, "--yes"]
     state = os.environ | {"ANSIBLE_NOCOLOR": "1"}
     done = subprocess.run(asked, capture_output=True, text=True, check=False, env=state, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
@@ -107,7 +107,7 @@ def test_a_second_provisioning_changes_nothing(made: Path, lab: Path) -> None:
 
 def test_missing_host_prerequisites_are_named_and_nothing_is_made(made: Path, lab: Path) -> None:
     file = inventory(made, lab, vmtoll_bridge="br-none")
-    done = subprocess.run([VMTOLL, "provision", "-i", file], capture_output=True, text=True, check=False)
+    done = subprocess.run([VMTOLL, "provision", "-i", file, "--yes"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert (
         f"box: {NAME} (kvm-step-pinned): there is no bridge br-none; make it, or name another in"

@@ -6,5 +6,5 @@ run on Python 3.9 and import nothing but the standard library and each other.
 
 MODULES = (
     "protocol", "machine", "hardware", "facts", "servers", "conditions", "sampler", "commands", "domains",
-    "mail", "telemetry", "disclosure", "handshake", "main",
+    "changed", "mail", "telemetry", "disclosure", "handshake", "main",
 )  # fmt: skip

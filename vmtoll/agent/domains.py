@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+from pathlib import Path
+
+# A file for each domain that is paused, with libvirt's URI: what is left of an agent that was killed.
+PAUSED = "run/vmtoll-paused"
 
 
 class Domains:
-    """Domains that this agent has paused."""
+    """Domains that this agent has paused. `root`: the folder that holds run."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.record = root / PAUSED
         self.paused: set[tuple[str, str]] = set()
 
     def pause(self, domain: str, uri: str) -> None:
         """Stop a domain's CPUs. Raises RuntimeError when libvirt does not."""
-        virsh(uri, "suspend", domain)
+        self.record.mkdir(parents=True, exist_ok=True)
+        (self.record / domain).write_text(uri, encoding="utf-8")
+        try:
+            virsh(uri, "suspend", domain)
+        except RuntimeError:
+            (self.record / domain).unlink()
+            raise
         self.paused.add((domain, uri))
 
     def resume(self, domain: str, uri: str) -> None:
         """Let it go on. Raises RuntimeError when libvirt does not."""
         virsh(uri, "resume", domain)
         self.paused.discard((domain, uri))
+        with contextlib.suppress(FileNotFoundError):
+            (self.record / domain).unlink()
 
     def resume_left(self, domain: str, uri: str) -> None:
         """Let a domain go on that is paused. Raises RuntimeError when libvirt does not."""
         if virsh(uri, "domstate", domain) == "paused":
-            virsh(uri, "resume", domain)
+            self.resume(domain, uri)
 
     def close(self) -> None:
         for domain, uri in list(self.paused):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from vmtoll.agent.changed import changed, end_left, running
 from vmtoll.agent.commands import Commands
 from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
 from vmtoll.agent.disclosure import disclosure
@@ -50,6 +51,7 @@ from vmtoll.agent.machine import (
 from vmtoll.agent.mail import delivered, drain, prepare
 from vmtoll.agent.protocol import (
     Bodies,
+    Changed,
     Delivered,
     Facts,
     File,
@@ -131,6 +133,22 @@ class Agent:
             handle.flush()
             self.lock = handle
         return {"held_by": None}
+
+    def op_changed(self) -> Changed:
+        """What vmtoll changed on this machine and has not undone; it must not hold the machine's lock."""
+        held_by = self.op_lock("vmtoll status")["held_by"]
+        if self.lock:
+            self.lock.close()
+            self.lock = None
+        return changed(self.root, held_by)
+
+    def op_end_left(self) -> list[str]:
+        """End what a killed run left; see changed.end_left."""
+        return end_left(self.root)
+
+    def op_running(self, units: list[str]) -> list[str]:
+        """Those of these units that are active."""
+        return running(units)
 
     def spec_file(self, name: str) -> Path:
         return self.root / "etc" / "vmtoll" / "servers" / f"{name}.json"

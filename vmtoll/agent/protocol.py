@@ -216,3 +216,24 @@ class Delivered(TypedDict):
     found: int
     distinct: int
     delays_us: list[int]
+
+
+class Provisioned(TypedDict):
+    """What provisioning changed. `since`: UTC; `packages`: installed; `files`: written; `units`: masked, and ran."""
+
+    since: str
+    packages: list[str]
+    files: list[str]
+    sysctls: list[str]
+    units: list[str]
+
+
+class Changed(TypedDict):
+    """What vmtoll changed on a machine and has not undone; `servers`: units that run; `held_by`: a run that goes on."""
+
+    provisioned: Provisioned | None
+    tuned: list[str]
+    guests: list[str]
+    paused: list[str]
+    servers: list[str]
+    held_by: str | None

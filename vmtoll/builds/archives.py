@@ -37,10 +37,11 @@ def _archive(description: Path) -> dict[str, str]:
 
 
 class OfSuite(TypedDict):
-    """The servers of one release as Ansible takes them, and the archive of their files."""
+    """The servers of one release as Ansible takes them, and the archive of their files, which go to `files`."""
 
     servers: list[dict[str, Any]]
     archive: str
+    files: list[str]
 
 
 class Variables(TypedDict):
@@ -57,16 +58,17 @@ class Variables(TypedDict):
 def variables(policy: servers.Policy, releases: Sequence[Release] = RELEASES) -> Variables:
     """Return the extra variables that site.yml needs for machines of these releases, the newest first."""
     return {
-        "web_servers_by_suite": {
-            release.suite: {
-                "servers": servers.catalog(release),
-                "archive": str(servers.archive(policy, release)),
-            }
-            for release in releases
-        },
+        "web_servers_by_suite": {release.suite: _of_suite(policy, release) for release in releases},
         "web_servers_newest": releases[0].suite,
         "site_content_sites": site_archives(),
         "load_tools_binaries": tools.binaries(),
         "load_tools_packages": loadgen.packages(),
         "load_tools_masked_units": loadgen.masked_units(),
     }
+
+
+def _of_suite(policy: servers.Policy, release: Release) -> OfSuite:
+    archive = servers.archive(policy, release)
+    with tarfile.open(archive) as tar:
+        files = [f"/{name}" for name in tar.getnames()]
+    return {"servers": servers.catalog(release), "archive": str(archive), "files": files}

@@ -3,16 +3,13 @@
 import hashlib
 import json
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
 from vmtoll.builds import archives, servers
-from vmtoll.model.errors import UserError
+from vmtoll.builds.booted_tree import booted
 from vmtoll.model.release import Release
 from vmtoll.paths import CACHE, LAB, PLAYBOOKS, PROJECT, VM_IMAGES
 from vmtoll.shell import lock, play, run
@@ -23,7 +20,6 @@ DISK = "guest.qcow2"
 # systemd copies this ID into an empty /etc/machine-id. All machines of an image would have the same ID, and the same
 # MAC address on their bridges, which systemd derives from it.
 DBUS_ID = "var/lib/dbus/machine-id"
-BOOT_TIMEOUT_S = 60
 # Of playbooks/, what is done around the machines and not in them.
 _AROUND = {"embedded_lab", "kvm_guest", "host_tuning", "__pycache__"}
 
@@ -116,67 +112,14 @@ def _provision(partial: Path, root: Path, variables: archives.Variables) -> None
 
     The tools that are compiled come later, to the machines of a lab (`embedded.equip`): compiling takes minutes.
     """
-    key = partial / "bake-key"
-    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    bake = root / "etc/ssh/sshd_config.d/00-bake.conf"
-    bake.write_text(f"Port {port}\nListenAddress 127.0.0.1\nPasswordAuthentication no\n")
-    host_key = (root / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2]
-    (partial / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(host_key)}\n")
-    ssh_options = f"-o UserKnownHostsFile={partial}/known_hosts -o IdentitiesOnly=yes"
-    inventory = partial / "inventory.yml"
-    image_host = {
-        "ansible_host": "127.0.0.1",
-        "ansible_port": port,
-        "ansible_user": "root",
-        "ansible_ssh_private_key_file": str(key),
-        "ansible_ssh_common_args": ssh_options,
-    }
-    groups = {group: {"hosts": {"image": None}} for group in ("lab_machines", "clients", "metal_hosts")}
-    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"image": image_host}, "children": groups}}))
-    # The machine dies with this process: an interrupted build leaves nothing running.
-    machine = subprocess.Popen(
-        [
-            *("setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--boot"),
-            *(f"--directory={root}", "--machine=vmtoll-image", "--resolv-conf=copy-host", "--timezone=off"),
-            "--link-journal=no",  # systemd-nspawn else needs the ID of this machine, which a container may lack
-            f"--load-credential=ssh.authorized_keys.root:{key}.pub",
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=(partial / "console.log").open("wb"),
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        reach: list[str | Path] = ["ssh", *ssh_options.split(), "-i", key, "-p", str(port), "root@127.0.0.1"]
-        _wait_for_ssh(reach, machine, partial / "console.log")
-        run([*reach, "apt-get", "update", "-q"])
+    with booted(root, partial, "image", ("lab_machines", "clients", "metal_hosts")) as machine:
+        run([*machine.reach, "apt-get", "update", "-q"])
         extra = partial / "variables.json"
         extra.write_text(json.dumps(variables | {"load_tools_binaries": []}))
-        play("image.yml", inventory=inventory, quiet=True)
-        play("site.yml", "-e", f"@{extra}", inventory=inventory, quiet=True)
-        run([*reach, "apt-get", "clean"])
-    finally:
-        machine.terminate()  # systemd-nspawn powers its machine off
-        try:
-            machine.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            machine.kill()
-            machine.wait()
-    bake.unlink()
-    for file in (key, key.with_suffix(".pub"), inventory, partial / "known_hosts", partial / "variables.json"):
-        file.unlink(missing_ok=True)
-
-
-def _wait_for_ssh(reach: list[str | Path], machine: "subprocess.Popen[bytes]", console: Path) -> None:
-    deadline = time.monotonic() + BOOT_TIMEOUT_S
-    while subprocess.run([*map(str, reach), "true"], capture_output=True, check=False).returncode != 0:
-        if machine.poll() is not None or time.monotonic() > deadline:
-            last = console.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise UserError(f"the image's machine does not answer: {last!r}; see {console}")
-        time.sleep(0.2)
+        play("image.yml", inventory=machine.inventory, quiet=True)
+        play("site.yml", "-e", f"@{extra}", inventory=machine.inventory, quiet=True)
+        run([*machine.reach, "apt-get", "clean"])
+    extra.unlink()
 
 
 def _strip(root: Path) -> None:

@@ -42,6 +42,7 @@ LimitOption = Annotated[
     str | None, typer.Option("--limit", help="Only these machines of the inventory: Ansible's pattern of hosts.")
 ]
 CheckOption = Annotated[bool, typer.Option("--check", help="Change nothing; print what would change.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before machines are changed.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ScaleOption = Annotated[
     Scale | None,

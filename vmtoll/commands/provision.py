@@ -1,11 +1,20 @@
 """The command `provision`."""
 
+from pathlib import Path
+
+from vmtoll import loadgen
+from vmtoll.builds.servers import definitions
 from vmtoll.builds.suite import of_guests
 from vmtoll.commands.answer import answer_changes
+from vmtoll.commands.consent import ask
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, SuiteOption
+from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, SuiteOption, YesOption
 from vmtoll.lab import embedded
+from vmtoll.machines.changed import ask_all, running
+from vmtoll.model.errors import HostLostError
+from vmtoll.provisioning.unprovision import Undone
 from vmtoll.shell import Changes
+from vmtoll.spec.inventory_faults import checked
 
 describe("provision", "vmtoll provision --inventory hosts.yml --check")
 
@@ -14,15 +23,40 @@ def provision(
     inventory: InventoryOption = None,
     limit: LimitOption = None,
     check: CheckOption = False,
+    yes: YesOption = False,
     suite: SuiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Install servers, sites and load tools on every machine (playbooks/site.yml).
 
+    The distribution's own units of these servers are masked: one that serves there does not start again. The machines
+    record what they were; `vmtoll unprovision` restores it. vmtoll asks before it changes a machine for the first time.
     --suite is for the guests of an inventory that vmtoll makes: their image has this machine's release by default.
     """
+    if inventory and not (yes or check):
+        _ask(inventory, limit)
     release = of_guests(suite) if suite and inventory else None
     changes: Changes | None = {} if as_json else None
     embedded.provision(inventory, ["--check", "--diff"] if check else [], limit, release, changes=changes)
     if changes is not None:
         answer_changes(changes, check=check)
+
+
+def _ask(inventory: Path, limit: str | None) -> None:
+    """Ask whether machines may be changed that vmtoll has not changed yet. Raises UserError where they may not."""
+    undone = Undone.of(checked(inventory, limit), inventory, limit)
+    changed, silent = ask_all(undone.machines)
+    if silent:
+        raise HostLostError("; ".join(silent))
+    new = [host for host in undone.machines if not changed[host.name]["provisioned"]]
+    if not new:
+        return
+    units = sorted({*loadgen.masked_units(), *(unit for server in definitions() for unit in server.mask)})
+    serving = [f"{unit} on {name}" for name, active in running(new, units).items() for unit in active]
+    active = f"; of these run now: {', '.join(serving)}" if serving else ""
+    ask(
+        f"vmtoll provision changes {', '.join(host.name for host in new)} for the first time: it installs web servers "
+        f"and load tools, sets kernel parameters, and masks {len(units)} units of the distribution, which do not start "
+        f"again{active}. `vmtoll unprovision` restores all of it",
+        yes=False,
+    )

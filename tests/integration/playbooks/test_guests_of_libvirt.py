@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from vmtoll.agent.changed import changed, end_left
 from vmtoll.agent.domains import Domains
 from vmtoll.agent.domains import virsh as ask
 from vmtoll.paths import PLAYBOOKS
@@ -143,9 +144,21 @@ def test_a_guest_that_is_paused_meanwhile_is_made_again(uri: str, make: Make) ->
     assert state(uri) == "running"
 
 
-def test_the_agent_leaves_a_guest_alone_that_goes_on_already(uri: str, make: Make) -> None:
+def test_a_guest_that_a_killed_agent_has_paused_is_listed_and_goes_on(uri: str, make: Make, tmp_path: Path) -> None:
     make()
-    domains = Domains()
+    Domains(tmp_path).pause("one", uri)
+    assert changed(tmp_path, None)["paused"] == ["one"]
+    assert end_left(tmp_path) == ["guest one resumed"]
+    assert state(uri) == "running"
+    assert changed(tmp_path, None)["paused"] == []
+    with pytest.raises(RuntimeError, match="no-such"):
+        Domains(tmp_path).pause("no-such", uri)
+    assert end_left(tmp_path) == []
+
+
+def test_the_agent_leaves_a_guest_alone_that_goes_on_already(uri: str, make: Make, tmp_path: Path) -> None:
+    make()
+    domains = Domains(tmp_path)
     domains.pause("one", uri)
     domains.pause("one", uri)
     virsh(uri, "resume", "one")

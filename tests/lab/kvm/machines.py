@@ -44,7 +44,7 @@ def up(topology: str = "machines", guests: str = "") -> Ssh:
 
 def provision() -> Changes:
     """Provision the lab; what that changed on each machine."""
-    machines = json.loads(vmtoll("provision", "--inventory", INVENTORY, "--json", errors=False))["machines"]
+    machines = json.loads(vmtoll("provision", "--inventory", INVENTORY, "--yes", "--json", errors=False))["machines"]
     return {machine["name"]: machine["changes"] for machine in machines}
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.lab.faults import changed
-from tests.lab.kvm.machines import preflight, provision, vmtoll
+from tests.lab.kvm.machines import INVENTORY, preflight, provision, vmtoll
 from tests.lab.the_lab import LAB, Ssh
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
@@ -114,3 +114,16 @@ def test_provisioning_brings_the_guest_its_load_tools_and_then_changes_nothing(m
         "load_tools : Copy the load tools that were built on the controller"
     }
     assert provision() == {name: [] for name in ("client", "guest", "host", "metal")}
+
+
+def test_kernel_parameters_are_restored_as_they_were(machines: Ssh) -> None:
+    client = ["--inventory", INVENTORY, "--limit", "client"]
+    machines("client", "rm -f /var/lib/vmtoll/provisioning.json /etc/sysctl.d/60-vmtoll.conf")
+    machines("client", "sysctl -qw net.ipv4.tcp_tw_reuse=0 net.core.somaxconn=1234")
+    vmtoll("provision", *client, "--yes")
+    assert machines("client", "sysctl -n net.ipv4.tcp_tw_reuse net.core.somaxconn").split() == ["1", "4096"]
+    assert "8 kernel parameters" in vmtoll("status", *client)
+    vmtoll("unprovision", *client, "--yes")
+    assert machines("client", "sysctl -n net.ipv4.tcp_tw_reuse net.core.somaxconn").split() == ["0", "1234"]
+    machines("client", "test ! -e /etc/sysctl.d/60-vmtoll.conf")
+    vmtoll("provision", *client, "--yes")  # as the other tests want it

@@ -1,0 +1,83 @@
+"""What vmtoll changed on this machine and has not undone, as the records say that it keeps here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+
+from vmtoll.agent.domains import PAUSED, virsh
+from vmtoll.agent.machine import read
+from vmtoll.agent.protocol import Changed, Provisioned
+
+PROVISIONED, TUNED = "var/lib/vmtoll/provisioning.json", "var/lib/vmtoll/host-tuning.json"
+GUESTS = "var/lib/libvirt/images/vmtoll"  # of the role kvm_guest
+AFTER_BOOT = ("tuned_profile",)  # the only setting that a reboot leaves
+
+
+def changed(root: Path, held_by: str | None) -> Changed:
+    """What is changed. `root`: the folder that holds var and run; `held_by`: the run that holds the machine."""
+    return {
+        "provisioned": _provisioned(root / PROVISIONED),
+        "tuned": _tuned(root / TUNED),
+        "guests": sorted(path.stem for path in (root / GUESTS).glob("*.xml")),
+        "paused": sorted(path.name for path in (root / PAUSED).glob("*")),
+        "servers": _servers(),
+        "held_by": held_by,
+    }
+
+
+def end_left(root: Path) -> list[str]:
+    """End what a killed run left: resume the guests that it paused, stop its servers. Returns what was done."""
+    done = []
+    for path in sorted((root / PAUSED).glob("*")):
+        uri = path.read_text(encoding="utf-8")
+        with contextlib.suppress(RuntimeError):  # it may be gone since then
+            if virsh(uri, "domstate", path.name) == "paused":
+                virsh(uri, "resume", path.name)
+                done.append(f"guest {path.name} resumed")
+        path.unlink()
+    for unit in _servers():
+        subprocess.run(["systemctl", "stop", unit], capture_output=True, timeout=60, check=True)
+        done.append(f"{unit} stopped")
+    return done
+
+
+def running(units: list[str]) -> list[str]:
+    """Those of these units that are active."""
+    done = _systemctl("list-units", "--state=active", *units) if units else ""
+    return sorted(line.split()[0] for line in done.splitlines() if line.split())
+
+
+def _provisioned(path: Path) -> Provisioned | None:
+    if not path.exists():
+        return None
+    record = json.loads(path.read_text(encoding="utf-8"))
+    packages = sorted(name for name, kind in record["packages"].items() if kind in ("absent", "config-files"))
+    return {
+        "since": record["since"],
+        "packages": packages,
+        "files": sorted(record["files"]),
+        "sysctls": sorted(record["sysctls"]),
+        "units": sorted(record["units"]),
+    }
+
+
+def _tuned(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    record = json.loads(path.read_text(encoding="utf-8"))
+    same_boot = record["boot"] == read("/proc/sys/kernel/random/boot_id")
+    return sorted(name for name in record["was"] if same_boot or name in AFTER_BOOT)
+
+
+def _servers() -> list[str]:
+    return running(["vmtoll-*.service"])
+
+
+def _systemctl(*words: str) -> str:
+    argv = ["systemctl", "--plain", "--no-legend", "--no-pager", *words]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout
+    return ""

@@ -1,0 +1,101 @@
+"""The commands `status` and `unprovision`: what vmtoll changed on machines, and the way back."""
+
+from collections.abc import Iterator
+
+from vmtoll.agent.protocol import Changed
+from vmtoll.commands.answer import answer_changes, print_json
+from vmtoll.commands.consent import ask
+from vmtoll.commands.help import describe
+from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, YesOption
+from vmtoll.lab import embedded
+from vmtoll.machines.changed import ask_all
+from vmtoll.model.errors import UserError
+from vmtoll.provisioning.unprovision import Undone
+from vmtoll.provisioning.unprovision import unprovision as restore
+from vmtoll.shell import Changes
+from vmtoll.spec.inventory_faults import checked
+
+describe(
+    "status", "vmtoll status --inventory hosts.yml", "vmtoll status -i hosts.yml --json",
+    exits={1: "a machine does not answer"},
+)  # fmt: skip
+
+
+def status(inventory: InventoryOption = None, limit: LimitOption = None, as_json: JsonOption = False) -> None:
+    """List what vmtoll changed on each machine and has not undone.
+
+    That is what provisioning and tuning changed, the guests that vmtoll made, and what a killed run left: paused
+    guests, servers that run. `vmtoll unprovision` restores all of it.
+    """
+    path = inventory or embedded.require()
+    undone = Undone.of(checked(path, limit), path, limit)
+    changed, silent = ask_all(undone.machines)
+    if as_json:
+        print_json({"machines": changed, "silent": silent})
+    else:
+        width = max(map(len, changed), default=0)
+        for machine in sorted(changed):
+            for line in sentences(changed[machine]) or ["nothing"]:
+                print(f"{machine:{width}}  {line}")
+        for sentence in silent:
+            print(f"not known: {sentence}")
+        if any(map(sentences, changed.values())):
+            option = f" --inventory {inventory}" if inventory else ""
+            print(f"`vmtoll unprovision{option}` restores all of it.")
+    raise SystemExit(1 if silent else 0)
+
+
+def sentences(changed: Changed) -> list[str]:
+    """What is changed on a machine; empty for nothing."""
+    return list(_sentences(changed))
+
+
+def _sentences(changed: Changed) -> Iterator[str]:
+    if changed["held_by"]:
+        yield f"in use by {changed['held_by']}"
+    if done := changed["provisioned"]:
+        counts = (("packages", "package"), ("files", "file"), ("sysctls", "kernel parameter"))
+        parts = [f"{len(done[key])} {noun}{'s' * (len(done[key]) != 1)}" for key, noun in counts if done[key]]  # type: ignore[literal-required]
+        masked = f"; masked while active: {', '.join(done['units'])}" if done["units"] else ""
+        yield f"provisioned since {done['since']}: {', '.join(parts)}{masked}"
+    if changed["tuned"]:
+        yield f"tuned: {', '.join(changed['tuned'])}"
+    if changed["guests"]:
+        yield f"guests made: {', '.join(changed['guests'])}"
+    if not changed["held_by"]:
+        if changed["paused"]:
+            yield f"guests paused by a run that was killed: {', '.join(changed['paused'])}"
+        if changed["servers"]:
+            yield f"servers left by a run that was killed: {', '.join(changed['servers'])}"
+
+
+describe("unprovision", "vmtoll unprovision --inventory hosts.yml --check", "vmtoll unprovision -i hosts.yml --yes")
+
+
+def unprovision(
+    inventory: InventoryOption = None,
+    limit: LimitOption = None,
+    check: CheckOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Restore the machines to what they were before `vmtoll provision` and `vmtoll tune`.
+
+    Each machine has a record of that time: packages, files, unit masks, kernel parameters, settings. What you changed
+    since then in other places stays. Guests that vmtoll made are removed with their disks. What a killed run left is
+    ended.
+    """
+    if inventory is None:
+        raise UserError("the machines of the embedded lab go with it: vmtoll lab down; else give an --inventory")
+    undone = Undone.of(checked(inventory, limit), inventory, limit)
+    if not undone.machines:
+        raise UserError(f"{inventory}: no machine to restore; give an --inventory with hosts")
+    names = ", ".join(host.name for host in undone.machines)
+    guests = ", ".join(vm.name for vm in undone.guests)
+    gone = f", and removes the guests {guests} with their disks" if guests else ""
+    if not check:
+        ask(f"vmtoll restores {names} to what they were before they were provisioned and tuned{gone}", yes=yes)
+    changes: Changes | None = {} if as_json else None
+    restore(undone, check=check, changes=changes)
+    if changes is not None:
+        answer_changes(changes, check=check)

@@ -1,0 +1,84 @@
+"""What vmtoll changed on machines and has not undone, and what a killed run left there: asked of their agents."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from vmtoll.agent.protocol import Changed
+from vmtoll.machines.connection import AgentLine
+from vmtoll.machines.facts import open_all, unreachable
+from vmtoll.model.errors import AgentError, HostLostError, UserError
+from vmtoll.model.inventory import Host
+
+_AT_ONCE = 16
+_LIMIT_S = 180.0
+
+
+def ask_all(hosts: Iterable[Host]) -> tuple[dict[str, Changed], list[str]]:
+    """Host → what is changed there; and a sentence for each machine that cannot be asked."""
+    lines = [AgentLine(host) for host in hosts]
+    try:
+        silent = unreachable(lines)
+        answers = dict[str, Changed]()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for line, answer in zip(lines, pool.map(_changed, lines), strict=True):
+                if isinstance(answer, str):
+                    silent += [answer]
+                elif answer:
+                    answers[line.host.name] = answer
+        return answers, silent
+    finally:
+        _close(lines)
+
+
+def _changed(line: AgentLine) -> Changed | str | None:
+    if line.lost_because:
+        return None
+    try:
+        answer: Changed = line.call("changed", _LIMIT_S)
+    except (AgentError, HostLostError) as error:
+        return str(error)
+    return answer
+
+
+def running(hosts: Iterable[Host], units: Sequence[str]) -> dict[str, list[str]]:
+    """Host → those of these units that are active there. Raises HostLostError that names every silent machine."""
+    with _opened(hosts) as lines, ThreadPoolExecutor(_AT_ONCE) as pool:
+        listed = pool.map(lambda line: line.call("running", _LIMIT_S, units=list(units)), lines)
+        return {line.host.name: active for line, active in zip(lines, listed, strict=True)}
+
+
+@contextmanager
+def held(hosts: Iterable[Host], owner: str) -> Iterator[list[str]]:
+    """Hold machines, so that no run begins there, and end what a killed run left; a line for each thing that was ended.
+
+    Raises HostLostError that names every silent machine, UserError where a run goes on.
+    """
+    with _opened(hosts) as lines, ThreadPoolExecutor(_AT_ONCE) as pool:
+        owner = f"{owner} (PID {os.getpid()})"
+        holders = list(pool.map(lambda line: line.call("lock", _LIMIT_S, owner=owner)["held_by"], lines))
+        busy = [
+            f"{line.host.name} by {holder}"
+            for line, holder in zip(lines, holders, strict=True)
+            if holder not in (None, owner)  # two names may be one machine
+        ]
+        if busy:
+            raise UserError(f"machines are in use: {', '.join(busy)}; wait until that has ended")
+        ended: list[list[str]] = list(pool.map(lambda line: line.call("end_left", _LIMIT_S), lines))
+        yield [f"{line.host.name}: {what}" for line, done in zip(lines, ended, strict=True) for what in done]
+
+
+@contextmanager
+def _opened(hosts: Iterable[Host]) -> Iterator[list[AgentLine]]:
+    lines = [AgentLine(host) for host in hosts]
+    try:
+        open_all(lines)
+        yield lines
+    finally:
+        _close(lines)
+
+
+def _close(lines: Iterable[AgentLine]) -> None:
+    for line in lines:
+        line.close()

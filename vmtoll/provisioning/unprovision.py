@@ -1,0 +1,74 @@
+"""`playbooks/unprovision.yml` against an inventory: the machines as they were before vmtoll changed them."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmtoll.guests.inventory import Guest
+from vmtoll.machines.changed import held
+from vmtoll.model.inventory import Host
+from vmtoll.provisioning.guests import described, for_role
+from vmtoll.shell import Changes, play, say
+from vmtoll.spec.inventory import hosts_by_role, joined
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What is to be undone: machines as they were, guests removed. `guests`: all of them absent."""
+
+    machines: Sequence[Host]
+    guests: Sequence[Guest]
+    pattern: str  # Ansible's, of the machines that are restored
+    addresses: Sequence[str]  # of the guests
+    inventory: Path
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], inventory: Path, limit: str | None) -> "Undone":
+        """Of an inventory, or of those of its machines that `limit` matches (`data` has every KVM host in any case).
+
+        Raises UserError and InventoryError as guests.described.
+        """
+        by_role = hosts_by_role(data, str(inventory))
+        guests = [vm.model_copy(update={"state": "absent"}) for vm in described(data, inventory)]
+        named = {*re.split("[,:]", limit or ""), *(vm.kvm_host for vm in guests)}
+        machines = {
+            host.name: host
+            for role, hosts in by_role.items()
+            for host in hosts
+            if not host.vars.profile and (role != "kvm_host" or not limit or host.name in named)
+        }
+        return cls(
+            machines=list(machines.values()),
+            guests=guests,
+            pattern=joined(limit or "all", *(f"!{vm.name}" for vm in guests)),
+            addresses=[host.address for host in by_role["kvm_guest"] if host.vars.profile],
+            inventory=inventory,
+        )
+
+    def variables(self) -> dict[str, object]:
+        """The extra variables of unprovision.yml."""
+        hosts = dict.fromkeys(vm.kvm_host for vm in self.guests)
+        return {
+            "kvm_guest_lists": {host: [for_role(vm) for vm in self.guests if vm.kvm_host == host] for host in hosts},
+            "kvm_guest_addresses": list(self.addresses),
+            "unprovision_machines": self.pattern,
+        }
+
+
+def unprovision(undone: Undone, *, check: bool, changes: Changes | None = None) -> None:
+    """Restore what `provision` and `tune` changed, remove the guests that vmtoll made, end what a killed run left.
+
+    With `check`: only print it. Raises UserError where a run goes on, and where a machine could not be restored;
+    HostLostError names every machine that does not answer.
+    """
+    with ExitStack() as stack:
+        if not check:
+            for what in stack.enter_context(held(undone.machines, "vmtoll unprovision")):
+                say(what)
+        options = ["--diff", *(["--check"] if check else [])]
+        variables = json.dumps(undone.variables())
+        play("unprovision.yml", "-e", variables, *options, inventory=undone.inventory, changes=changes)
