@@ -20,10 +20,10 @@ from vmtoll.analysis.pairs import choose_role, pair_arms
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.model.finding import Validity
 from vmtoll.model.metric import METRICS, loop_of
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.verdict import DIFFERENT, Kind
 
-CONTROL = Arm(BASELINE.environment, 2)
+BASELINE, CONTROL = Arm(METAL), Arm(METAL, 2)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def control_run(run: Run) -> ControlRun | None:
     """Result of a run's control against its own environment; None where there is none."""
     scenarios = [scenario for scenario in run.compared if run.trials_of(scenario, CONTROL)]
     compared = [
-        (metric, pair_arms(run, scenario, CONTROL, metric, choose_role(run, scenario, CONTROL)))
+        (metric, pair_arms(run, scenario, BASELINE, CONTROL, metric, choose_role(run, scenario, BASELINE, CONTROL)))
         for scenario in scenarios
         for metric in METRICS.values()
         if loop_of(scenario.load) in metric.loops

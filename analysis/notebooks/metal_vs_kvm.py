@@ -24,7 +24,15 @@ from vmtoll.analysis.equality import Status, equality
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.verdict_columns import effect_rows, verdict_rows
 from vmtoll.report.notebook import charts, open_run, paragraphs, table
-from vmtoll.report.words import METRIC_LABELS, estimate_text, p_value, scenario_labels, sentence, verdict_text
+from vmtoll.report.words import (
+    METRIC_LABELS,
+    estimate_text,
+    p_value,
+    scenario_labels,
+    sentence,
+    sides_of,
+    verdict_text,
+)  # fmt: skip
 
 # %% tags=["parameters"]
 RUN = "../../results/demo"  # a run's folder, or an experiment's: then its last run
@@ -53,13 +61,13 @@ paragraphs([sentence(analysis)])
 # [Holm's correction]: ../../docs/glossary.md#term-holm
 
 # %%
-labels = scenario_labels(run)
+labels, sides = scenario_labels(run), sides_of(analysis.comparisons)
 verdicts = pd.DataFrame(
     {
         "scenario": labels[comparison.scenario],
         "environment": comparison.arm,
         "figure": METRIC_LABELS[name].label,
-        "verdict": verdict_text(verdict),
+        "verdict": verdict_text(verdict, sides(comparison)),
         "ratio (interval)": estimate_text(verdict) or "–",
         "p, Holm": p_value(verdict.tests.difference_holm),
     }

@@ -24,7 +24,7 @@ from vmtoll.analysis.histograms import goodput_rps
 from vmtoll.analysis.verdict import analyse
 from vmtoll.report.notebook import charts, open_run, paragraphs, table
 from vmtoll.report.plot import usable
-from vmtoll.report.words import estimate_text, p_value, scenario_labels, sentence, verdict_text
+from vmtoll.report.words import estimate_text, p_value, scenario_labels, sentence, sides_of, verdict_text
 
 # %% tags=["parameters"]
 RUN = "../../results/tails"  # a run's folder, or an experiment's: then its last run
@@ -53,12 +53,13 @@ paragraphs([sentence(analysis)])
 # [Holm's correction]: ../../docs/glossary.md#term-holm
 
 # %%
+sides = sides_of(analysis.comparisons)
 tails = [(comparison, comparison.verdicts["tail"]) for comparison in analysis.comparisons]
 verdicts = pd.DataFrame(
     {
         "scenario": labels[comparison.scenario],
         "environment": comparison.arm,
-        "verdict": verdict_text(tail),
+        "verdict": verdict_text(tail, sides(comparison)),
         "ratio (interval)": estimate_text(tail) or "–",
         "p, Holm": p_value(tail.tests.difference_holm),
     }

@@ -15,10 +15,11 @@ import yaml
 from tests.lab.records import BY_CLIENT, Records, records_of, undisturbed
 from tests.lab.the_lab import LAB, Ssh
 from tests.support.measured import plan
+from tests.support.records import BASELINE
 from vmtoll.campaign.campaign import Campaign
 from vmtoll.campaign.testbeds import read_testbeds
 from vmtoll.model.finding import ACCIDENTS, Code
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.paths import PROJECT
 from vmtoll.runner.run import Plan
 from vmtoll.spec.catalog import Registry

@@ -12,9 +12,10 @@ import pytest
 from tests.lab.faults import changed, measured, once, ruled
 from tests.lab.records import BY_CLIENT, finding, number, undisturbed
 from tests.lab.the_lab import Ssh
+from tests.support.records import BASELINE
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Code, Validity
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.spec.machines import load_inventory
 
 pytestmark = pytest.mark.lab

@@ -11,11 +11,12 @@ import pytest
 from tests.lab.faults import measured
 from tests.lab.records import BY_CLIENT, BY_OPEN_CLIENT, Records, load_of, number, primary, undisturbed
 from tests.lab.the_lab import LAB, VMTOLL
+from tests.support.records import BASELINE
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
 from vmtoll.model.load import LoadKind
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, TrialRecord
+from vmtoll.model.trial import Accelerator, Arm, TrialRecord
 from vmtoll.report.html import write_report
 from vmtoll.spec.machines import load_inventory
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Measurement, Offered, Scenario, TrialRecord
+from vmtoll.model.trial import METAL, Accelerator, Arm, ClientPlace, Measurement, Offered, Scenario, TrialRecord
 from vmtoll.runs.store import Store
 
 # What other tenants of the test's machine may cause in any trial: it has few cores, a hypervisor of its own, and one
@@ -16,6 +16,7 @@ BUSY = frozenset({
     Code.STALLED, Code.START_SPREAD, Code.STEAL, Code.WARMUP_DRIFT,
 })  # fmt: skip
 
+BASELINE = Arm(METAL)
 TWO_USERS = Load(LoadKind.CLOSED, 2)
 
 

@@ -15,7 +15,7 @@ from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import (
-    BASELINE,
+    METAL,
     Accelerator,
     Arm,
     ClientPlace,
@@ -38,7 +38,7 @@ SPREAD = 0.55  # sd of a log latency within a trial
 SECONDS = 4
 DEADLINE_MS = 50.0
 CLOSED_LOOP, SWEEP = "siege-site", "sweep"
-CONTROL = Arm(BASELINE.environment, 2)
+CONTROL = Arm(METAL, 2)
 
 
 def closed(users: int = 10, **keys: Any) -> Load:
@@ -79,11 +79,18 @@ class Truth:
     change: Callable[[Row], list[Row]] | None = None  # row → the rows (attempts) that take its place
     undeclared: list[dict[str, Any]] = field(default_factory=list)
     seed: int = 1
+    metal: bool = True  # without it the first guest is the baseline
+    baseline: str | None = None  # what the experiment says
     guest_control: str = ""  # a guest that is measured twice in each block; drawn after all the others
 
     @property
     def arms(self) -> list[Arm]:
-        return [BASELINE, *([CONTROL] if self.aa else []), *map(Arm, self.guests)]
+        metal = [Arm(METAL), *([CONTROL] if self.aa else [])] if self.metal else []
+        return [*metal, *map(Arm, self.guests)]
+
+    @property
+    def environments(self) -> list[str]:
+        return [*([METAL] if self.metal else []), *self.guests]
 
 
 def make_run(parent: Path, truth: Truth) -> Path:
@@ -289,7 +296,8 @@ def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:
         "schema": 2, "run_id": run_id,
         "experiment": {
             "name": "synthetic", "question": "made up by a test", "scale": "small", "warmup_s": 0.5, "duration_s": 4.0,
-            "environments": ["metal", *truth.guests], "servers": list(truth.servers), "workloads": list(workloads),
+            "environments": truth.environments, "baseline": truth.baseline,
+            "servers": list(truth.servers), "workloads": list(workloads),
             "blocks": truth.blocks,
         },
         "workloads": workloads,

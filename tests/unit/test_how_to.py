@@ -54,7 +54,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_experiment_of_the_pages_can_be_planned(project: Path) -> None:
     registry = Registry(project)
     added = set(registry.experiments()) - set(Registry().experiments())
-    assert added == {"webfs", "shop-front", "e1000"}
+    assert added == {"webfs", "shop-front", "e1000", "two-guests"}
     for name in added:
         experiment.load(registry.experiment_file(name), registry)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Role, Validity
-from vmtoll.model.trial import BASELINE, Arm, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import Reliability, Share, TrialShare
 from vmtoll.statistics.proportions import clopper_pearson, mcnemar, wilson
 
@@ -38,12 +38,12 @@ def availability(trials: Sequence[TrialRecord], role: Role) -> Share | None:
     return Share(successful, total, successful / total, interval.low, interval.high)
 
 
-def reliability(run: Run, scenario: Scenario, arm: Arm, baseline: Arm = BASELINE) -> Reliability | None:
+def reliability(run: Run, scenario: Scenario, arm: Arm) -> Reliability | None:
     """Number of each side's trials with figures at the first attempt, and in the end; None without a trial of both.
 
     The p-value is McNemar's, over the blocks in which the first attempt of one side alone failed.
     """
-    sides = [run.trials_of(scenario, each) for each in (baseline, arm)]
+    sides = [run.trials_of(scenario, each) for each in (run.baseline, arm)]
     if not all(sides):
         return None
     first = [{t.block: t.attempt == 1 and t.validity is not Validity.INVALID for t in trials} for trials in sides]

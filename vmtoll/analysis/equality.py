@@ -1,4 +1,4 @@
-"""The equality proof: which facts of metal and guest are the same, which differ as declared, which else."""
+"""The equality proof: which facts of the environments are the same, which differ as declared, which else."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.facts import COMPARED, Facts
-from vmtoll.model.trial import METAL, Arm, Scenario
+from vmtoll.model.trial import Arm, Scenario
 
 # The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
 # another question without it.
@@ -91,7 +91,7 @@ def equality(run: Run) -> list[ComparedFact]:
 def suts(run: Run) -> dict[str, Facts]:
     """Environment → facts of its machine, for the environments of this run, the baseline first."""
     facts = {str(host["environment"]): host for host in run.hosts.values() if host.get("environment")}
-    environments = dict.fromkeys([METAL, *(arm.environment for arm in run.arms)])
+    environments = dict.fromkeys([run.baseline.environment, *(arm.environment for arm in run.arms)])
     return {environment: facts[environment] for environment in environments if environment in facts}
 
 

@@ -48,7 +48,7 @@ def controls_of(run: Run, roles: Mapping[Scenario, Role]) -> dict[tuple[str, Loo
             for metric in METRICS.values():
                 if loop in metric.loops and run.trials_of(scenario, arm):
                     role = role_of(metric, roles.get(scenario, Role.PRIMARY), trials)
-                    pairs = pair_arms(run, scenario, arm, metric, role, baseline)
+                    pairs = pair_arms(run, scenario, baseline, arm, metric, role)
                     bounds = pairs.bounds
                     if bounds.mid.n:
                         effects = ControlEffects(

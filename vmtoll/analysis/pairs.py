@@ -29,7 +29,7 @@ from vmtoll.analysis.sets import (
 from vmtoll.analysis.thinning import expected_percentile
 from vmtoll.model.finding import ACCIDENTS, Code, Role, Validity
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, THROUGHPUT, Loop, Metric, loop_of
-from vmtoll.model.trial import BASELINE, Arm, Measurement, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord
 from vmtoll.model.verdict import Cause, SideCounts
 from vmtoll.statistics.proportions import fewest_requests
 from vmtoll.statistics.series import Series, is_skewed
@@ -478,7 +478,7 @@ def replicates(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
     return run.trials_of(scenario, arm) + run.trials_of(scenario, Arm(arm.environment, arm.replicate + 1))
 
 
-def pair_arms(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Role, baseline: Arm = BASELINE) -> Pairs:
+def pair_arms(run: Run, scenario: Scenario, baseline: Arm, arm: Arm, metric: Metric, role: Role) -> Pairs:
     """Two arms of a run in one scenario. The A/A control of an environment joins its side as a second replicate."""
     measure = measure_of(metric, role, is_open=scenario.load.is_open)
     single = [run.trials_of(scenario, each) for each in (baseline, arm)]
@@ -492,7 +492,7 @@ def pair_arms(run: Run, scenario: Scenario, arm: Arm, metric: Metric, role: Role
     return replace(pairs, first=pair(run, single[0], single[1], measure).bounds)
 
 
-def choose_role(run: Run, scenario: Scenario, arm: Arm, baseline: Arm = BASELINE) -> Role:
+def choose_role(run: Run, scenario: Scenario, baseline: Arm, arm: Arm) -> Role:
     """Role whose figures are compared: the primary's, unless the (cheaper) cross-check was limited no more often.
 
     The primary's count as well if neither the client nor the link limited it. In an open loop it is always the

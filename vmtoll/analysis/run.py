@@ -16,7 +16,7 @@ from vmtoll.analysis.thinning import latencies
 from vmtoll.model.columns import COLUMNS, flat, table_schema
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, last_attempts
+from vmtoll.model.trial import METAL, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, last_attempts
 from vmtoll.runs import folder
 
 _KINDS = {column["name"]: column["type"] for column in table_schema()["fields"]}
@@ -36,15 +36,27 @@ class Run(folder.StoredRun):
         """The trials as a table: COLUMNS, and the objects `arm`, `scenario` and `record`."""
         return frame_of(self.trials)
 
+    @property
+    def baseline(self) -> Arm:
+        """The arm that every other one is compared with."""
+        return self.manifest.experiment.baseline_arm
+
     @cached_property
     def arms(self) -> list[Arm]:
-        """The baseline, then the guests by name, each with its control behind it."""
-        return sorted({trial.arm for trial in self.trials}, key=_arm_key)
+        """The baseline, then the others by name, each with its control behind it."""
+        first = self.baseline.environment
+        arms = {trial.arm for trial in self.trials}
+        return sorted(arms, key=lambda arm: (arm.environment != first, arm.environment, arm.replicate))
+
+    @property
+    def others(self) -> list[Arm]:
+        """Every arm that is compared with the baseline; a control is none of them."""
+        return [arm for arm in self.arms if arm != self.baseline and not arm.is_control]
 
     @property
     def guests(self) -> list[Arm]:
-        """Every arm that is compared with the baseline; a control is none of them."""
-        return [arm for arm in self.arms if arm != BASELINE and not arm.is_control]
+        """Every environment that is a guest, the baseline among them where it is one."""
+        return [arm for arm in self.arms if arm.environment != METAL and not arm.is_control]
 
     @property
     def controls(self) -> list[Arm]:
@@ -184,10 +196,6 @@ def frame_of(trials: Sequence[TrialRecord]) -> pd.DataFrame:
         frame[name] = pd.Series([getattr(trial, name) for trial in trials], dtype=object)
     frame["record"] = pd.Series(list(trials), dtype=object)
     return frame
-
-
-def _arm_key(arm: Arm) -> tuple[bool, str, int]:
-    return arm.environment != BASELINE.environment, arm.environment, arm.replicate
 
 
 def load_run(run_dir: Path | str) -> Run:

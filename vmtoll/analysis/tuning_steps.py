@@ -18,7 +18,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.experiment import TuningSteps
 from vmtoll.model.finding import Role
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric, loop_of
-from vmtoll.model.trial import BASELINE, Arm, Scenario
+from vmtoll.model.trial import Arm, Scenario
 from vmtoll.model.verdict import Estimate, Gain, StepKind, StepMetric, StepScenario, TuningResult, TuningStep
 
 METRICS = (THROUGHPUT, TAIL, HOST_CPU, CPU)
@@ -61,20 +61,21 @@ def tuning_steps(run: Run) -> TuningResult | None:
     declared = run.manifest.experiment.tuning_steps
     if declared is None:
         return None
-    guests = {arm.environment for arm in run.guests}
-    profiles = [profile for profile in declared.environments if profile in guests]
+    measured = {arm.environment for arm in run.arms}
+    profiles = [profile for profile in declared.environments if profile in measured]
     whys = {skipped.environment: skipped.why for skipped in run.manifest.skipped if skipped.environment}
     steps = steps_of(declared, profiles)
     roles = {scenario: _role(run, scenario, profiles) for scenario in run.compared}
-    measured = _measured(run, roles, steps)
+    results = _measured(run, roles, steps)
     return TuningResult(
         base=declared.base,
         profiles=tuple(profiles),
-        skipped={profile: whys.get(profile, "") for profile in declared.environments if profile not in guests},
+        skipped={profile: whys.get(profile, "") for profile in declared.environments if profile not in measured},
         scenarios=tuple(
             StepScenario(
                 scenario=scenario,
-                metrics=_metrics(run, scenario, roles[scenario], profiles, measured.get(scenario, {})),
+                tool=run.tool(scenario),
+                metrics=_metrics(run, scenario, roles[scenario], profiles, results.get(scenario, {})),
                 host=tuple(host_view(run, scenario, [Arm(profile) for profile in profiles])),
             )
             for scenario in run.compared
@@ -88,7 +89,7 @@ def _measured(
     """Every step in every metric that says something under a scenario's load: all of them are one family."""
     controls = controls_of(run, roles)
     family = [
-        (step, scenario, metric, pair_arms(run, scenario, Arm(step.after), metric, role, Arm(step.before)))
+        (step, scenario, metric, pair_arms(run, scenario, Arm(step.before), Arm(step.after), metric, role))
         for metric in METRICS
         for scenario, role in roles.items()
         if loop_of(scenario.load) in metric.loops
@@ -102,7 +103,7 @@ def _measured(
     results: dict[Scenario, dict[Metric, list[TuningStep]]] = {}
     for (step, scenario, metric, pairs), evident, judgement in zip(family, evidence, page.judge(), strict=True):
         fields = judged_fields(pairs, evident, judgement, page)
-        results.setdefault(scenario, {}).setdefault(metric, []).append(_result(step, metric, fields))
+        results.setdefault(scenario, {}).setdefault(metric, []).append(_result(run, step, metric, fields))
     return results
 
 
@@ -124,20 +125,20 @@ def _metrics(
 
 def _role(run: Run, scenario: Scenario, profiles: list[str]) -> Role:
     """One for all steps, so that they connect: the cross-check where the tool was limited on some profile."""
-    chosen = {choose_role(run, scenario, Arm(profile)) for profile in profiles}
+    chosen = {choose_role(run, scenario, run.baseline, Arm(profile)) for profile in profiles}
     return Role.CROSSCHECK if Role.CROSSCHECK in chosen else Role.PRIMARY
 
 
 def _levels(run: Run, scenario: Scenario, metric: Metric, role: Role, profiles: list[str]) -> dict[str, float]:
     levels, measure = {}, measure_of(metric, role, is_open=scenario.load.is_open)
-    for arm in (BASELINE, *map(Arm, profiles)):
+    for arm in dict.fromkeys([run.baseline, *map(Arm, profiles)]):
         figures = sides_of(run, replicates(run, scenario, arm), (), measure)[0].figures
         if (value := level(list(figures.values()))) is not None:
             levels[arm.environment] = value
     return levels
 
 
-def _result(step: Step, metric: Metric, fields: Mapping[str, Any]) -> TuningStep:
+def _result(run: Run, step: Step, metric: Metric, fields: Mapping[str, Any]) -> TuningStep:
     """A step counts when it survives Holm in its family. What it gives back is seen from where it starts."""
     start, end = fields["baseline"].level, fields["compared"].level
     estimate: Estimate | None = fields["estimate"]
@@ -146,7 +147,8 @@ def _result(step: Step, metric: Metric, fields: Mapping[str, Any]) -> TuningStep
         sign = 1 if metric.higher_is_better else -1
         ends = [None if e is None else sign * start * (e - 1) for e in (estimate.low, estimate.high)]
         gain = Gain(sign * start * (estimate.ratio - 1), *(ends if sign > 0 else ends[::-1]))
+    after = Arm(step.after)
     return TuningStep(
-        step=step.kind, before=Arm(step.before), after=Arm(step.after), over=step.over, start=start, end=end, gain=gain,
-        **fields,
+        step=step.kind, before=Arm(step.before), after=after, over=step.over, accelerator=run.accelerator(after),
+        hardware=run.hardware(after), start=start, end=end, gain=gain, **fields,
     )  # fmt: skip

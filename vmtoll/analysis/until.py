@@ -11,7 +11,7 @@ from vmtoll.analysis.selection import names_of
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.metric import Metric
-from vmtoll.model.trial import BASELINE, Arm, Scenario
+from vmtoll.model.trial import Arm, Scenario
 from vmtoll.model.until import Compared, Look, Standing
 from vmtoll.model.verdict import (
     Because,
@@ -48,7 +48,7 @@ def _verdicts(analysis: RunAnalysis, enough_pct: float) -> Iterator[Compared]:
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
             if verdict.applies:
-                yield _compared(verdict, enough_pct, verdict.metric, comparison.scenario, [BASELINE, comparison.arm])
+                yield _compared(verdict, enough_pct, verdict.metric, comparison.scenario, comparison.arms)
 
 
 def _steps(analysis: RunAnalysis, enough_pct: float) -> Iterator[Compared]:

@@ -1,4 +1,4 @@
-"""The analysis of a run: each metric of each server on each guest against the baseline, and what follows from it."""
+"""The analysis of a run: each metric of each server on each arm against the baseline, and what follows from it."""
 
 import math
 from collections import Counter
@@ -21,7 +21,7 @@ from vmtoll.files import write_durably
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, TAIL, THROUGHPUT, Metric, loop_of
-from vmtoll.model.trial import BASELINE, Arm, ClientPlace, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, ClientPlace, Scenario, TrialRecord
 from vmtoll.model.verdict import (
     Because,
     Comparison,
@@ -88,10 +88,14 @@ def _worst_floor(comparisons: Sequence[Comparison]) -> float | None:
 def _comparisons(
     run: Run, margin: float
 ) -> tuple[tuple[Comparison, ...], tuple[ControlEffects, ...], Floats]:  # fmt: skip
-    """Every metric of every scenario on every guest, the A/A controls, and the autocorrelation of the page. Those that
+    """Every metric of every scenario on every arm, the A/A controls, and the autocorrelation of the page. Those that
     say something under their load are one family.
     """
-    roles = {(scenario, arm): choose_role(run, scenario, arm) for arm in run.guests for scenario in run.compared}
+    roles = {
+        (scenario, arm): choose_role(run, scenario, run.baseline, arm)
+        for arm in run.others
+        for scenario in run.compared
+    }
     controls = controls_of(run, {scenario: role for (scenario, _), role in roles.items()})
     verdicts: dict[tuple[Compared, str], Verdict] = {}
     family: dict[tuple[Compared, str], tuple[Pairs, Control | None]] = {}
@@ -100,7 +104,7 @@ def _comparisons(
             loop = loop_of(scenario.load)
             if loop in metric.loops:
                 role = role_of(metric, chosen, _trials(run, scenario, arm))
-                pairs = pair_arms(run, scenario, arm, metric, role)
+                pairs = pair_arms(run, scenario, run.baseline, arm, metric, role)
                 family[(scenario, arm), name] = pairs, controls.get((name, loop))
             else:
                 verdicts[(scenario, arm), name] = _not_applicable(run, metric, scenario, arm, margin)
@@ -117,6 +121,7 @@ def _comparisons(
         Comparison(
             scenario=scenario,
             tool=run.tool(scenario),
+            baseline=run.baseline,
             arm=arm,
             accelerator=run.accelerator(arm),
             hardware=run.hardware(arm),
@@ -134,7 +139,7 @@ def _verdict(
     fields: Mapping[str, Any],
 ) -> Verdict:  # fmt: skip
     role = pairs.measure.role
-    shares = [availability(run.trials_of(scenario, side), role) for side in (BASELINE, arm)]
+    shares = [availability(run.trials_of(scenario, side), role) for side in (run.baseline, arm)]
     # A percentile must be shown with the requests that failed, and so must what left them out.
     failed = any(share and share.successful < share.requests for share in shares)
     local = any(trial.client is ClientPlace.LOCALHOST for trial in _trials(run, scenario, arm))
@@ -165,11 +170,11 @@ def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[No
     """The rates, where each side had its own, and a cross-check whose interval does not even touch the tool's."""
     notes = []
     if scenario.load.kind is LoadKind.SHARE:
-        rates = (_median(t.offered.offered_rps for t in run.trials_of(scenario, side)) for side in (BASELINE, arm))
+        rates = (_median(t.offered.offered_rps for t in run.trials_of(scenario, side)) for side in (run.baseline, arm))
         offered = dict(zip(("baseline", "compared"), rates, strict=True))
         if len(set(offered.values())) > 1:
             notes.append(Note(NoteCode.OWN_RATES, {name: rate for name, rate in offered.items() if rate is not None}))
-    crosscheck = pair_arms(run, scenario, arm, TAIL, Role.CROSSCHECK)
+    crosscheck = pair_arms(run, scenario, run.baseline, arm, TAIL, Role.CROSSCHECK)
     intervals = [mean_of(each.bounds.mid.values).t if each.n else None for each in (pairs, crosscheck)]
     if all(intervals) and not _overlap(*intervals):
         seen = in_ratio(0.0, intervals[1], pairs.measure.sign)
@@ -198,7 +203,7 @@ def _not_applicable(run: Run, metric: Metric, scenario: Scenario, arm: Arm, marg
 def _attained(run: Run, scenario: Scenario, arm: Arm) -> Note:
     """Rate that each side of an open loop answered: medians over the trials that are not invalid."""
     values: dict[str, float] = {}
-    for name, side in (("baseline", BASELINE), ("compared", arm)):
+    for name, side in (("baseline", run.baseline), ("compared", arm)):
         trials = _good(run, scenario, side)
         offered = _median(trial.offered.offered_rps for trial in trials)
         attained = _median(_share_answered(trial) for trial in trials)
@@ -219,7 +224,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _trials(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
-    return [trial for side in (BASELINE, arm) for trial in run.trials_of(scenario, side)]
+    return [trial for side in (run.baseline, arm) for trial in run.trials_of(scenario, side)]
 
 
 def _good(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:

@@ -37,9 +37,10 @@ FROM {source}
 QUALIFY row_number() OVER (PARTITION BY testbed, experiment, run_id, block, "order" ORDER BY attempt DESC) = 1
 """,
     "verdicts": """
-SELECT testbed, experiment, {scenario} AS scenario, compared AS environment, accelerator, hardware, metric, role,
-       measured_by, kind, because, ratio, low, high, level, mean_low, mean_high, standard_error, widened, noise_floor,
-       open_low, open_high, doubts, blocks, baseline_used, baseline_limited, compared_used, compared_limited
+SELECT testbed, experiment, {scenario} AS scenario, baseline, compared AS environment, accelerator, hardware, metric,
+       role, measured_by, kind, because, ratio, low, high, level, mean_low, mean_high, standard_error, widened,
+       noise_floor, open_low, open_high, doubts, blocks, baseline_used, baseline_limited, compared_used,
+       compared_limited
 FROM {source} WHERE step IS NULL
 """,
     "effects": """
@@ -49,7 +50,7 @@ FROM {source} WHERE compared = baseline || '#2'
 }
 # Of several runs on a test bed each counts by its blocks, and none has an interval for all of them.
 _BEDS = """
-SELECT testbed, experiment, scenario, environment, accelerator, hardware, metric,
+SELECT testbed, experiment, scenario, baseline, environment, accelerator, hardware, metric,
        if(count(DISTINCT role) = 1, any_value(role), NULL) AS role,
        coalesce(string_agg(DISTINCT measured_by, ', ' ORDER BY measured_by), '') AS tool,
        sum(blocks)::BIGINT AS blocks,
@@ -97,7 +98,7 @@ ORDER BY ALL
 
 @dataclass(frozen=True)
 class BedFigures:
-    """One metric of an arm on one test bed, by the verdicts of its runs.
+    """One metric of an arm on one test bed against the baseline of the experiment, by the verdicts of its runs.
 
     `mid`: the mean log ratio, compared ÷ baseline; `low`, `high`: as far as findings and lost trials allow; None where
     no block has one. `error`: the standard error of `mid`; `widened`: the part of `low` and `high` that is due to the
@@ -111,6 +112,7 @@ class BedFigures:
     testbed: str
     experiment: str
     scenario: Scenario
+    baseline: Arm
     arm: Arm
     accelerator: Accelerator
     hardware: Hardware
@@ -226,13 +228,14 @@ class Dataset:
         self.database.close()
 
     def effects(self) -> list[BedFigures]:
-        """Figures of each test bed for each guest and metric."""
+        """Figures of each test bed for each arm and metric."""
         return [
             BedFigures(
                 role=Role(role) if (role := row.pop("role")) else None,
                 kind=Kind(kind) if (kind := row.pop("kind")) else None,
                 doubts=tuple(doubts_of(row.pop("doubts"))),
                 because=Because(because) if (because := row.pop("because")) else None,
+                baseline=Arm(row.pop("baseline")),
                 **_typed(row),
             )
             for row in self._rows(_BEDS)

@@ -59,13 +59,15 @@ class BedEffect:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """One metric of a scenario on an arm, over all test beds. The unit of `verdict` is the test bed.
+    """One metric of a scenario on an arm against its baseline, over all test beds, which are the units of
+    `verdict`.
 
     `between_sd`: of the log ratio between test beds; `prediction`: the ratio with the interval for a further test bed.
     """
 
     experiment: str
     scenario: Scenario
+    baseline: Arm
     arm: Arm
     accelerator: Accelerator
     hardware: Hardware
@@ -122,13 +124,13 @@ def campaign_figures(
         )
 
 
-Compared = tuple[str, Scenario, Arm, Accelerator, Hardware]
+Compared = tuple[str, Scenario, Arm, Arm, Accelerator, Hardware]
 Controlled = tuple[str, str, Loop]  # an experiment's figure under a kind of loop
 Beds = Sequence[BedFigures]
 
 
 def across(rows: Iterable[BedFigures], controls: Iterable[BedControl], margin: float) -> list[Effect]:
-    """One effect per experiment, scenario, guest and metric; Holm corrects within an experiment's metric.
+    """One effect per experiment, scenario, pair of arms and metric; Holm corrects within an experiment's metric.
 
     Guests of different accelerators, or on different kinds of hardware, are never pooled.
     """
@@ -141,12 +143,12 @@ def across(rows: Iterable[BedFigures], controls: Iterable[BedControl], margin: f
     ]
 
 
-def _compared(row: BedFigures | BedControl) -> Compared:
-    return row.experiment, row.scenario, row.arm, row.accelerator, row.hardware
+def _compared(row: BedFigures) -> Compared:
+    return row.experiment, row.scenario, row.baseline, row.arm, row.accelerator, row.hardware
 
 
 def _order(row: BedFigures) -> tuple[Any, ...]:
-    return row.experiment, row.scenario.sort_key, str(row.arm), row.accelerator, row.hardware
+    return row.experiment, row.scenario.sort_key, str(row.baseline), str(row.arm), row.accelerator, row.hardware
 
 
 def _widening(controls: Iterable[BedControl]) -> dict[Controlled, float]:
@@ -156,9 +158,10 @@ def _widening(controls: Iterable[BedControl]) -> dict[Controlled, float]:
     apart: dict[Controlled, float] = {}
     by_experiment = sorted(controls, key=lambda control: control.experiment)
     for experiment, listed in groupby(by_experiment, key=lambda control: control.experiment):
-        groups: dict[tuple[Compared, str], list[BedControl]] = {}
+        groups: dict[tuple[Any, ...], list[BedControl]] = {}
         for control in listed:
-            groups.setdefault((_compared(control), control.metric.name), []).append(control)
+            platform = control.arm, control.accelerator, control.hardware
+            groups.setdefault((control.scenario, *platform, control.metric.name), []).append(control)
         evidence = [_independent(members[0], _series([bed.mid for bed in members])) for members in groups.values()]
         for members, beyond in zip(groups.values(), widening(evidence), strict=True):
             key = experiment, members[0].metric.name, loop_of(members[0].scenario.load)
@@ -177,7 +180,7 @@ def _series(values: Sequence[float | None], sign: int = 1) -> Series:
 
 
 def _family(rows: Beds, apart: Mapping[Controlled, float], margin: float) -> list[Effect]:
-    """One metric of an experiment: every scenario on every guest."""
+    """One metric of an experiment: every scenario on every arm."""
     groups: dict[Compared, list[BedFigures]] = {}
     for row in sorted(rows, key=_order):
         groups.setdefault(_compared(row), []).append(row)
@@ -214,13 +217,14 @@ def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
 
 
 def _effect(compared: Compared, figures: Beds, evidence: Evidence, judgement: Judgement, page: Page) -> Effect:
-    experiment, scenario, arm, accelerator, hardware = compared
+    experiment, scenario, baseline, arm, accelerator, hardware = compared
     logs = [row.mid for row in figures if row.mid is not None]
     mean = mean_of(logs) if logs else None
     roles, tools = {row.role for row in figures}, dict.fromkeys(row.tool for row in figures if row.tool)
     return Effect(
         experiment=experiment,
         scenario=scenario,
+        baseline=baseline,
         arm=arm,
         accelerator=accelerator,
         hardware=hardware,

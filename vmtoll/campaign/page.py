@@ -16,11 +16,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from vmtoll.campaign.dataset import Latency
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
 from vmtoll.model.metric import TAIL, THROUGHPUT
-from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Because, Kind
 from vmtoll.report import page as pages
 from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, log_ticks, new_figure, row_axis, style
-from vmtoll.report.words import DASH, METRIC_LABELS, below_text, estimate_text, load_text, plural, verdict_text
+from vmtoll.report.words import DASH, METRIC_LABELS, Sides, below_text, estimate_text, load_text, plural, verdict_text
 from vmtoll.statistics.thresholds import MIN_TEST_BEDS
 
 HEADLINES = (THROUGHPUT.name, TAIL.name)
@@ -33,7 +32,7 @@ def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
     for effect in effects:
         if effect.verdict.metric.name in HEADLINES:
             below = effect.accelerator.value, effect.hardware.value
-            key = effect.experiment, effect.verdict.metric.name, str(effect.arm), *below
+            key = effect.experiment, effect.verdict.metric.name, str(effect.baseline), str(effect.arm), *below
             groups.setdefault(key, []).append(effect)
     with style():
         return [(f"testbeds-{number}", _chart(entries)) for number, entries in enumerate(groups.values(), start=1)]
@@ -46,11 +45,10 @@ def label(row: Effect | Latency) -> str:
 
 def text(effect: Effect) -> str:
     """The verdict in words; where a run has blocks, a campaign has test beds."""
-    guest = "the emulated guest" if effect.accelerator is Accelerator.TCG else "the guest"
     verdict = effect.verdict
     if verdict.because is Because.FEW_BLOCKS:
         return f"undecided ({plural(MIN_TEST_BEDS - verdict.blocks, 'more test bed')} needed)"
-    return verdict_text(verdict, compared=guest).replace("block", "test bed")
+    return verdict_text(verdict, Sides(str(effect.arm), str(effect.baseline))).replace("block", "test bed")
 
 
 def _chart(entries: Sequence[Effect]) -> Chart:
@@ -75,7 +73,7 @@ def _chart(entries: Sequence[Effect]) -> Chart:
             axes.scatter(mean, row + 0.32, s=42, marker="D", color=INK, zorder=5)
     row_axis(axes, [label(effect) for effect in shown])
     _ratio_ticks(axes)
-    axes.set_xlabel("guest ÷ metal")
+    axes.set_xlabel(f"{first.arm} ÷ {first.baseline}")
     below = below_text(first.accelerator, first.hardware, " ({})")
     alternative = "; ".join(
         f"{label(e)}: {text(e)}, {estimate_text(e.verdict)}, {plural(e.verdict.blocks, 'test bed')}" for e in shown
@@ -87,7 +85,7 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     if len(entries) > len(shown):
         caption += f" The first {len(shown)} of {len(entries)} scenarios; the table has all."
     metric = METRIC_LABELS[first.verdict.metric.name].label
-    title = f"{first.experiment}: {metric}, {first.arm}{below} against metal"
+    title = f"{first.experiment}: {metric}, {first.arm}{below} against {first.baseline}"
     return Chart(title, caption, alternative + ".", figure)
 
 
@@ -107,9 +105,9 @@ def _ratio_ticks(axes: Any) -> None:
 
 
 _KINDS = {
-    Kind.SLOWER: "the guest is slower",
-    Kind.FASTER: "the guest is faster",
-    Kind.EQUIVALENT: "they are equivalent",
+    Kind.SLOWER: "slower",
+    Kind.FASTER: "faster",
+    Kind.EQUIVALENT: "equivalent",
     Kind.UNDECIDED: "undecided",
     Kind.NOT_JUDGED: "not judged",
 }
@@ -139,7 +137,7 @@ def sentence(figures: Figures) -> str:
     start = f"{plural(len({row.testbed for row in figures.testbeds}), 'test bed')}, {trials:,} trials"
     headline = [effect for effect in figures.effects if effect.verdict.metric.name in HEADLINES]
     if not headline:
-        return f"{start}: no guest was compared with metal."
+        return f"{start}: no environments were compared."
     if len(headline) == 1:
         return f"{start}: {text(headline[0])} ({estimate_text(headline[0].verdict)})."
     counts = Counter(effect.verdict.kind for effect in headline)

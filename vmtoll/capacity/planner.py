@@ -16,7 +16,7 @@ from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.rate_sweep import RateSweep, UnitCapacity, rate_sweeps, unit_capacity, unseen_share
 from vmtoll.capacity.scaling import Scaling, scalings
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.trial import BASELINE, Accelerator, ClientPlace, is_shape_only
+from vmtoll.model.trial import METAL, Accelerator, ClientPlace, is_shape_only
 from vmtoll.model.workload import Arrivals, OpenWorkload
 
 
@@ -117,7 +117,7 @@ def default_slo(run: Run) -> Slo | None:
 def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> CapacityResult:
     unit = unit_capacity(sweep.steps, slo, searched=bool(sweep.search))
     size = resources.size_of(run, sweep.arm.environment, sweep.server)
-    at = unit.at.trials
+    at, guest = unit.at.trials, sweep.arm.environment != METAL
     bound = resources.erlang_bound(at, size, slo)
     return CapacityResult(
         server=sweep.server, workload=sweep.workload, tool=sweep.tool,
@@ -130,7 +130,7 @@ def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> Capa
         binds=binds(unit, resources.usage((unit.broken or unit.at).trials, size), slo),
         used=resources.usage(at, size), request=resources.request_cost(at), power_w=resources.power_w(at),
         erlang_c=bound,
-        notes=(*notes(unit, slo, bound, sweep.search), *_power_notes(run, unit, demand, guest=sweep.arm != BASELINE)),
+        notes=(*notes(unit, slo, bound, sweep.search), *_power_notes(run, unit, demand, guest=guest)),
         plan=_plans(unit, sweep, demand) if demand else None, arrivals=_arrivals(run, sweep.workload),
     )  # fmt: skip
 
@@ -145,7 +145,7 @@ def _in_ms(time_us: Estimate | None) -> Estimate | None:
 
 
 def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand) -> Ends[Plan | None]:
-    guest = sweep.arm != BASELINE
+    guest = sweep.arm.environment != METAL
     watts = watts_of_host(demand, resources.power_w(unit.at.trials), guest=guest)
 
     def planned(end: End) -> Plan | None:

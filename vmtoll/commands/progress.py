@@ -32,7 +32,7 @@ from vmtoll.model.event import (
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.metric import TAIL, THROUGHPUT
-from vmtoll.model.trial import METAL, Scenario, TrialRecord
+from vmtoll.model.trial import Scenario, TrialRecord
 from vmtoll.model.until import Compared, Look, Stop
 from vmtoll.shell import say
 
@@ -213,11 +213,12 @@ def _failure(record: TrialRecord, *, again: bool) -> str:
 
 
 class Ratios:
-    """The ratios of guests to metal so far, in the primary metric of each load: geometric means over the blocks whose
+    """The ratios to the baseline so far, in the primary metric of each load: geometric means over the blocks whose
     last attempts are good on both sides. They are not tested.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, baseline: str) -> None:
+        self._baseline = baseline
         self._figures: dict[Scenario, dict[str, dict[int, float]]] = {}
         self._ratios: dict[tuple[Scenario, str], float] = {}
 
@@ -231,9 +232,9 @@ class Ratios:
         figures.pop(record.block, None)
         if record.validity is not Validity.INVALID and (figure := _figure(record)):
             figures[record.block] = figure
-        for changed in [name for name in sides if environment in (name, METAL) and name != METAL]:
-            both = sides.get(METAL, {}).keys() & sides[changed].keys()
-            logs = [math.log(sides[changed][block] / sides[METAL][block]) for block in both]
+        first = sides.get(self._baseline, {})
+        for changed in [name for name in sides if environment in (name, self._baseline) and name != self._baseline]:
+            logs = [math.log(sides[changed][block] / first[block]) for block in first.keys() & sides[changed].keys()]
             self._ratios.pop((scenario, changed), None)
             if logs:
                 self._ratios[scenario, changed] = math.exp(fmean(logs))
@@ -243,7 +244,7 @@ class Ratios:
         listed = sorted(self._ratios.items(), key=lambda item: (item[0][0].sort_key, item[0][1]))
         texts = [
             f"{scenario.server}, {scenario.workload} {_load(scenario.load)}, on {environment}: "
-            f"{'p99' if scenario.load.is_open else 'throughput'} {_two_digits(ratio)} × {METAL}"
+            f"{'p99' if scenario.load.is_open else 'throughput'} {_two_digits(ratio)} × {self._baseline}"
             for (scenario, environment), ratio in listed
         ]
         more = f"; {len(texts) - MOST_RATIOS} more" if len(texts) > MOST_RATIOS else ""
@@ -285,16 +286,18 @@ class Display:
         self._task = self._bar.add_task("connect", total=None, left="")
         self._now, self._open, self._counts, self._so_far = "", "", "", ""  # made here: another thread draws them
         self._validity: dict[tuple[int, int], Validity] = {}
-        self._ratios = Ratios()
+        self._ratios = Ratios("")
         # A refresh a second: the display shares the machine with the load generator.
         self.live = Live(console=console, get_renderable=self.__rich__, refresh_per_second=1, transient=True)
 
     def show(self, event: Event) -> None:
         """Take in an event; the next refresh shows it."""
         match event:
-            case Connecting(trials, total_s) | ComparingMachines(trials, total_s):
+            case Connecting() | ComparingMachines():
                 stage, self._now = _BEFORE[type(event)]
-                self._bar.update(self._task, description=stage, total=trials, left=time_left(total_s))
+                self._bar.update(self._task, description=stage, total=event.trials, left=time_left(event.total_s))
+                if isinstance(event, Connecting):
+                    self._ratios = Ratios(event.baseline)
             case MachineStep():
                 self._now = _absence(event)
             case TrialStep():

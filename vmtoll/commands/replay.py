@@ -21,7 +21,6 @@ from vmtoll.model.event import Listener
 from vmtoll.model.experiment import SMALLEST_BLOCKS, Claim, NoiseFloor, TuningSteps
 from vmtoll.model.run import Manifest
 from vmtoll.model.site import Site
-from vmtoll.model.trial import METAL
 from vmtoll.model.workload import ClosedWorkload, Workload, listed
 from vmtoll.paths import RESULTS
 from vmtoll.runner.run import Plan, on_machines, plan, run, unmeasured
@@ -128,8 +127,9 @@ def _possible(published: Manifest, registry: Registry, environments: set[str]) -
         "servers": [name for name in experiment.servers if name in registry.servers()],
         "workloads": [name for name in experiment.workloads if name in workloads],
     }
+    baseline = experiment.baseline_arm.environment
     for key, names in kept.items():
-        if not names or (key == "environments" and (METAL not in names or len(names) < 2)):
+        if not names or (key == "environments" and (baseline not in names or len(names) < 2)):
             raise UserError(
                 f"experiment {experiment.name} cannot run here: of its {key} ({', '.join(getattr(experiment, key))}) "
                 f"these are available: {', '.join(names) or 'none'}"

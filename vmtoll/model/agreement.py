@@ -73,12 +73,13 @@ class MetricResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioResult:
-    """One scenario on one guest. `facts`: those that differ and forbid a comparison; `other_differences`: those that
-    forbid to compare absolute figures; `absolute`: environment → figure → median again ÷ published, None where
-    they may not be compared.
+    """One scenario on one arm against its baseline. `facts`: those that differ and forbid a comparison;
+    `other_differences`: those that forbid to compare absolute figures; `absolute`: environment → figure → median again
+    ÷ published, None where they may not be compared.
     """
 
     scenario: Scenario
+    baseline: Arm
     arm: Arm
     accelerator: Accelerator
     status: Status

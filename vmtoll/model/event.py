@@ -60,10 +60,13 @@ class NotPaused:
 
 @dataclass(frozen=True)
 class Connecting:
-    """The machines are being reached. `trials`: how many are planned, `total_s`: how long they should take."""
+    """The machines are being reached. `trials`: how many are planned, `total_s`: how long they should take; `baseline`:
+    the environment that the others are compared with.
+    """
 
     trials: int
     total_s: float
+    baseline: str
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from vmtoll.model.capacity import SharesOf
 from vmtoll.model.document import Document
 from vmtoll.model.facts import ALWAYS_DIFFER
-from vmtoll.model.trial import Arm
+from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.until import Until
 
 SMALLEST_BLOCKS = 6
@@ -128,6 +128,10 @@ class Experiment(Document):
         default=None, description="which of the file's `scales` these keys are of; set by vmtoll"
     )
     environments: list[str] = Field(min_length=1, description="`metal` and guest profiles")
+    baseline: str | None = Field(
+        default=None,
+        description="environment that the others are compared with; unset: `metal`, else the first environment",
+    )
     servers: list[str] = Field(min_length=1, description="folders of `server-builds`")
     workloads: list[str] = Field(min_length=1, description="workloads, or files with several variants")
     users: dict[str, int | list[int]] = Field(
@@ -153,13 +157,13 @@ class Experiment(Document):
     )
     noise_floor: NoiseFloor | None = Field(
         default=None,
-        description="the A/A control: an environment a second time in each block; unset: metal, in the first server, "
-        "where guests are compared with it; `null`: none",
+        description="the A/A control: an environment a second time in each block; unset: the baseline, in the first "
+        "server, where others are compared with it; `null`: none",
     )
     shares_of: SharesOf = Field(
         default="baseline",
-        description="`baseline`: shares are of metal's capacity; `slowest`: of the smallest of all environments'; "
-        "`own`: of each arm's own, so that the sides get different rates",
+        description="`baseline`: shares are of the baseline's capacity; `slowest`: of the smallest of all "
+        "environments'; `own`: of each arm's own, so that the sides get different rates",
     )
     pause_idle_guests: bool = Field(
         default=True, description="guests that idle on the physical machine of a trial are paused meanwhile"
@@ -171,7 +175,7 @@ class Experiment(Document):
         description="margin of practical equivalence: a smaller difference is of no importance",
     )
     declared_differences: list[str] = Field(
-        default_factory=lambda: list(ALWAYS_DIFFER), description="facts in which metal and guest may differ"
+        default_factory=lambda: list(ALWAYS_DIFFER), description="facts in which environments may differ"
     )
     published_estimator: Estimator = Field(default="median", description="how the source averaged its runs")
     claims: list[Claim] = Field(default_factory=list, description="what the source claimed, judged by this run")
@@ -194,6 +198,11 @@ class Experiment(Document):
                 "change blocks or boots"
             )
         return self
+
+    @property
+    def baseline_arm(self) -> Arm:
+        """The arm that every other one is compared with."""
+        return Arm(self.baseline or (METAL if METAL in self.environments else self.environments[0]))
 
     def boot_of(self, block: int) -> int:
         """The boot, from 1, that a block is measured in: groups of blocks as equal as can be."""

@@ -55,9 +55,6 @@ class Arm:
         return self.replicate > 1
 
 
-BASELINE = Arm(METAL)
-
-
 @dataclass(frozen=True)
 class Scenario:
     """A server under a load, compared between arms."""

@@ -352,11 +352,17 @@ class Comparison:
 
     scenario: Scenario
     tool: str
+    baseline: Arm
     arm: Arm
     accelerator: Accelerator
     hardware: Hardware = Hardware.UNKNOWN
     verdicts: Mapping[str, Verdict]
     reliability: Reliability | None = None
+
+    @property
+    def arms(self) -> list[Arm]:
+        """The baseline and the arm that is compared with it."""
+        return [self.baseline, self.arm]
 
 
 class StepKind(StrEnum):
@@ -381,14 +387,16 @@ class Gain:
 class TuningStep(Judged):
     """One step in one scenario and metric. FASTER: the later guest is better. No margin of equivalence applies.
 
-    `over`: profiles between them that this run lacks; `start`, `end`: levels of the two in the blocks of both; `gain`:
-    in the metric's unit, with the interval that decided.
+    `over`: profiles between them that this run lacks; `accelerator`, `hardware`: of the later one; `start`, `end`:
+    levels of the two in the blocks of both; `gain`: in the metric's unit, with the interval that decided.
     """
 
     step: StepKind
     before: Arm
     after: Arm
     over: tuple[str, ...] = ()
+    accelerator: Accelerator
+    hardware: Hardware
     start: float | None = None
     end: float | None = None
     gain: Gain | None = None
@@ -422,9 +430,10 @@ class HostView:
 
 @dataclass(frozen=True, kw_only=True)
 class StepScenario:
-    """The steps in one scenario, by the metric's name."""
+    """The steps in one scenario, by the metric's name; `tool`: of the scenario."""
 
     scenario: Scenario
+    tool: str
     metrics: Mapping[str, StepMetric]
     host: tuple[HostView, ...] = ()
 

@@ -16,7 +16,7 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, Metric
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, Scenario
+from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import (
     Because,
     BlockEffect,
@@ -57,25 +57,24 @@ class Compared:
 
 
 def comparisons(analysis: RunAnalysis) -> Iterator[Compared]:
-    """What a run compared: its guests with metal, its tuning steps, its A/A controls; only what a metric applies to."""
-    by_arm = {(comparison.scenario, comparison.arm): comparison for comparison in analysis.comparisons}
+    """What a run compared: arms with the baseline, tuning steps, A/A controls; only what a metric applies to."""
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
             if verdict.applies:
                 yield Compared(
-                    run_id=analysis.run_id, scenario=comparison.scenario, tool=comparison.tool, baseline=BASELINE,
-                    compared=comparison.arm, accelerator=comparison.accelerator, hardware=comparison.hardware,
+                    run_id=analysis.run_id, scenario=comparison.scenario, tool=comparison.tool,
+                    baseline=comparison.baseline, compared=comparison.arm, accelerator=comparison.accelerator,
+                    hardware=comparison.hardware,
                     metric=verdict.metric, role=verdict.role, measured_by=verdict.tool, effects=verdict.effects,
                     verdict=verdict,
                 )  # fmt: skip
     for tuned in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
         for figure in tuned.metrics.values():
             for step in figure.steps:
-                after = by_arm[tuned.scenario, step.after]
                 if step.applies:
                     yield Compared(
-                        run_id=analysis.run_id, scenario=tuned.scenario, tool=after.tool, baseline=step.before,
-                        compared=step.after, accelerator=after.accelerator, hardware=after.hardware,
+                        run_id=analysis.run_id, scenario=tuned.scenario, tool=tuned.tool, baseline=step.before,
+                        compared=step.after, accelerator=step.accelerator, hardware=step.hardware,
                         metric=figure.metric, role=figure.role, measured_by=figure.tool, effects=step.effects,
                         verdict=step, step=step.step,
                     )  # fmt: skip
@@ -188,7 +187,7 @@ _SCENARIO = (
 )
 _ARMS = (
     ("tool", "string", "none", "load tool of the workload"),
-    ("baseline", "string", "none", "environment that is compared with: metal, or of a tuning step the guest before it"),
+    ("baseline", "string", "none", "what is compared with: the baseline, or of a tuning step the guest before it"),
     ("compared", "string", "none", "environment that is compared; with #2 the A/A control, its own second measurement"),
     ("step", "string", "none", "cumulative or single: a tuning step; empty of other comparisons"),
     ("accelerator", "string", "none", "what ran the code of the compared machine: none (metal), kvm, tcg (emulation)"),

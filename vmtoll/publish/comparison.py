@@ -25,7 +25,7 @@ from vmtoll.model.agreement import (
 )
 from vmtoll.model.facts import FACTS, Facts
 from vmtoll.model.finding import Validity
-from vmtoll.model.trial import BASELINE, Arm, Measurement, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord
 from vmtoll.model.verdict import DECIDED, Comparison, Estimate, Kind, Verdict
 from vmtoll.statistics.student import Floats
 from vmtoll.statistics.thresholds import CONFIDENCE, MAX_BLOCKS
@@ -186,8 +186,8 @@ def _name(run: Run) -> RunName:
     )
 
 
-def _comparisons(run: Run) -> dict[tuple[Scenario, Arm], Comparison]:
-    return {(comparison.scenario, comparison.arm): comparison for comparison in analyse(run).comparisons}
+def _comparisons(run: Run) -> dict[tuple[Scenario, Arm, Arm], Comparison]:
+    return {(each.scenario, each.baseline, each.arm): each for each in analyse(run).comparisons}
 
 
 def _scenario(
@@ -199,13 +199,16 @@ def _scenario(
 ) -> ScenarioResult:
     comparison = first or second
     assert comparison is not None
-    scenario, arm = comparison.scenario, comparison.arm
-    result = partial(ScenarioResult, scenario=scenario, arm=arm, accelerator=comparison.accelerator)
+    scenario, arms = comparison.scenario, comparison.arms
+    result = partial(
+        ScenarioResult, scenario=scenario, baseline=comparison.baseline, arm=comparison.arm,
+        accelerator=comparison.accelerator,
+    )  # fmt: skip
     if first is None or second is None:
         why = Why.ONLY_IN_THE_FIRST if first else Why.ONLY_IN_THE_SECOND
         return result(status=Status.NOT_COMPARABLE, why=why)
-    facts = _differences(_decisive(published, scenario, arm), _decisive(again, scenario, arm))
-    others = _differences(_others(published, arm), _others(again, arm))
+    facts = _differences(_decisive(published, scenario, arms), _decisive(again, scenario, arms))
+    others = _differences(_others(published, arms), _others(again, arms))
     differ = Agreement(Status.NOT_COMPARABLE, Why.FACTS_DIFFER) if facts else None
     metrics = {
         name: MetricResult(differ or agree(published_verdict, second_verdict), published_verdict, second_verdict)
@@ -213,25 +216,23 @@ def _scenario(
         if (second_verdict := second.verdicts.get(name)) and published_verdict.applies and published_verdict.blocks
     }
     status, why = _overall(metrics, facts)
-    absolute = None if facts or others else _absolute(published, again, scenario, (BASELINE, arm))
+    absolute = None if facts or others else _absolute(published, again, scenario, arms)
     return result(
         status=status, why=why, facts=facts, other_differences=others, metrics=metrics, absolute=absolute
     )  # fmt: skip
 
 
-def _decisive(run: Run, scenario: Scenario, arm: Arm) -> Facts:
-    facts = premises(run, scenario, arm)
-    for side in (BASELINE, arm):
+def _decisive(run: Run, scenario: Scenario, arms: Sequence[Arm]) -> Facts:
+    facts = premises(run, scenario, arms[-1])
+    for side in arms:
         premise = machine(run, scenario.server, side)
         facts |= {f"{name} on {side}": value for name, value in premise.items() if name in DECISIVE}
     return facts
 
 
-def _others(run: Run, arm: Arm) -> Facts:
+def _others(run: Run, arms: Sequence[Arm]) -> Facts:
     hosts = {facts.get("environment"): facts for facts in run.hosts.values()}
-    return {
-        f"{fact} on {side}": hosts.get(side.environment, {}).get(fact) for side in (BASELINE, arm) for fact in ALIKE
-    }
+    return {f"{fact} on {side}": hosts.get(side.environment, {}).get(fact) for side in arms for fact in ALIKE}
 
 
 def _differences(first: Facts, second: Facts) -> tuple[Difference, ...]:

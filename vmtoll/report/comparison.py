@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from vmtoll.model.agreement import Agreement, MetricResult, RunComparison, ScenarioResult, Status, Why
-from vmtoll.report.words import labels_of, percent, plural, verdict_text
+from vmtoll.report.words import Sides, labels_of, percent, plural, verdict_text
 
 STATUSES = {
     Status.REPRODUCED: "reproduced",
@@ -23,10 +23,11 @@ def lines(result: RunComparison) -> Iterator[str]:
         for fact in scenario.facts:
             yield f"    {fact.fact}: {_short(fact.published)} → {_short(fact.again)}"
         for name, metric in scenario.metrics.items():
-            texts = " → ".join(dict.fromkeys(verdict_text(v) for v in (metric.published, metric.again)))
-            yield f"    {name}: {STATUSES[metric.agreement.status]}: {texts}{_ratios(metric)}"
+            sides = _sides(scenario)
+            texts = " → ".join(dict.fromkeys(verdict_text(v, sides) for v in (metric.published, metric.again)))
+            yield f"    {name}: {STATUSES[metric.agreement.status]}: {texts}{_ratios(metric, sides)}"
             if metric.agreement.status is not scenario.status or metric.agreement.why is Why.IMPRECISE:
-                yield f"        {metric_reason(metric)}"
+                yield f"        {metric_reason(metric, sides)}"
         if scenario.other_differences and not scenario.facts:
             yield f"    other differences: {', '.join(fact.fact for fact in scenario.other_differences)}"
     statuses = STATUSES
@@ -43,21 +44,27 @@ def scenario_reason(scenario: ScenarioResult) -> str:
     if scenario.why is Why.METRICS:
         return ", ".join(name for name, m in scenario.metrics.items() if m.agreement.status is scenario.status)
     first = next(iter(scenario.metrics.values()), None)
-    return metric_reason(first) if first else _WHY[scenario.why]
+    return metric_reason(first, _sides(scenario)) if first else _WHY[scenario.why]
 
 
-def metric_reason(result: MetricResult) -> str:
+def _sides(scenario: ScenarioResult) -> Sides:
+    return Sides(str(scenario.arm), str(scenario.baseline))
+
+
+def metric_reason(result: MetricResult, sides: Sides) -> str:
     """Reason for a metric's status."""
     agreement = result.agreement
     match agreement.why:
         case Why.CLAIMS_NOTHING:
-            return f"{_WHY[agreement.why]}: {verdict_text(result.published)}"
+            return f"{_WHY[agreement.why]}: {verdict_text(result.published, sides)}"
         case Why.NO_RESULT:
-            return f"{_WHY[agreement.why]}: {verdict_text(result.again)}"
+            return f"{_WHY[agreement.why]}: {verdict_text(result.again, sides)}"
         case Why.SIZE_CHANGED:
-            return f"the ratio guest/metal changed {_change(agreement)}, tolerance {percent(agreement.tolerance)}"
+            return (
+                f"the ratio {_quotient(sides)} changed {_change(agreement)}, tolerance {percent(agreement.tolerance)}"
+            )
         case Why.IMPRECISE:
-            start = f"the ratio guest/metal changed {_change(agreement)} {_interval(agreement)}"
+            start = f"the ratio {_quotient(sides)} changed {_change(agreement)} {_interval(agreement)}"
             return f"{start}, tolerance {percent(agreement.tolerance)}; {_needed(agreement)}"
         case why:
             return _WHY[why]
@@ -109,9 +116,13 @@ def _needed(agreement: Agreement) -> str:
     return f"needs {plural(agreement.blocks_needed, 'more block')} (80% power)"
 
 
-def _ratios(metric: MetricResult) -> str:
+def _quotient(sides: Sides) -> str:
+    return f"{sides.compared}/{sides.baseline}"
+
+
+def _ratios(metric: MetricResult, sides: Sides) -> str:
     first, second = metric.published.estimate, metric.again.estimate
-    return f" (guest/metal {first.ratio:.3g} → {second.ratio:.3g})" if first and second else ""
+    return f" ({_quotient(sides)} {first.ratio:.3g} → {second.ratio:.3g})" if first and second else ""
 
 
 def _short(value: Any) -> str:

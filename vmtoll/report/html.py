@@ -16,7 +16,7 @@ from vmtoll.model.finding import Code, Validity
 from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, TAIL, THROUGHPUT
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
@@ -48,7 +48,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
     steps = [item for item in drawn if item[0].startswith("tuning_steps")]
     picture = next((item for item in drawn if item[0] == charts.FIRST), next(iter(drawn), None))
     labels = words.scenario_labels(run)
-    several = len(run.guests) > 1
+    several, sides = len(run.others) > 1, words.sides_of(analysis.comparisons)
     rows = numbers(run).to_dict("records")
     return environment().get_template("report.html.j2").render(
         run=run, manifest=run.manifest, analysis=analysis, headline=words.headline(analysis), picture=picture,
@@ -57,12 +57,14 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         outcomes=count_outcomes(analysis.claims), points=points(run),
         subject="server" if len({c.scenario.load for c in analysis.comparisons}) < 2 else "server and load",
         headings=HEADINGS,
+        sides=sides,
         verdicts=[(comparison, labels[comparison.scenario], _cells(comparison)) for comparison in analysis.comparisons],
         details=[
             (labels[c.scenario] + (f" · {c.arm}" if several else ""), c, verdict)
             for c in analysis.comparisons for verdict in c.verdicts.values() if verdict.applies
         ],
-        embedded=run.manifest.lab == "embedded", metal_hardware=run.hardware(BASELINE), kvm_module=_kvm_module(run),
+        embedded=run.manifest.lab == "embedded" and Arm(METAL) in run.arms,
+        metal_hardware=run.hardware(Arm(METAL)), kvm_module=_kvm_module(run),
         link=_link(run),
         accelerators=_by_text(run, lambda arm: words.ACCELERATORS[run.accelerator(arm)]),
         hardware=_by_text(run, lambda arm: words.HARDWARE[run.hardware(arm)]),

@@ -96,9 +96,9 @@ def single_loads(run: Run) -> Iterator[Group]:
                 yield Group(group.workload, (load,), group.servers)
 
 
-def guest_suffix(run: Run, guest: Arm) -> str:
+def arm_suffix(run: Run, arm: Arm) -> str:
     """Suffix of a title that names the guest; empty when there is only one."""
-    return f", {guest}" if len(run.guests) > 1 else ""
+    return f", {arm}" if len(run.others) > 1 else ""
 
 
 def shown_labels(run: Run, loops: Sequence[Loop] = tuple(Loop)) -> dict[Scenario, str]:

@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Validity
-from vmtoll.model.trial import METAL, Arm, Scenario
+from vmtoll.model.trial import Arm, Scenario
 from vmtoll.report.words import arm_text, below_text, duration
 
 LOG_ABOVE = 6.0  # a wider range of values gets a logarithmic axis
@@ -163,11 +163,11 @@ def style() -> Iterator[None]:
 
 def look(run: Run, arm: Arm) -> Look:
     """Colour, shape and fill: no two arms differ by colour alone; a control is hollow."""
-    if arm.environment == METAL:
-        return Look(arm_text(arm), SKY if arm.is_control else BLUE, "o", not arm.is_control)
-    index = run.guests.index(Arm(arm.environment))
-    shape = (index + index // len(GUESTS)) % 4  # from the fifth guest on a colour comes again, with another shape
     below = below_text(run.accelerator(arm), run.hardware(arm), " ({})")
+    if arm.environment == run.baseline.environment:
+        return Look(arm_text(arm) + below, SKY if arm.is_control else BLUE, "o", not arm.is_control)
+    index = run.others.index(Arm(arm.environment))
+    shape = (index + index // len(GUESTS)) % 4  # from the fifth arm on a colour comes again, with another shape
     line: Literal["-", "--", "-.", ":"] = ("--", "-.", ":", "-")[shape]
     return Look(arm_text(arm) + below, GUESTS[index % len(GUESTS)], "sD^v"[shape], not arm.is_control, line)
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.run import Run
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import Accelerator
 from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report import words
 
@@ -40,7 +40,10 @@ def rows_of(
 def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
     answer = [Text(line, style="bold") for line in wrap(words.headline(analysis).answers[0].text, WIDTH)]
-    parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
+    parts = [
+        [*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))],
+        list(_table(rows)),
+    ]
     parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
 
@@ -54,8 +57,10 @@ def _basis(analysis: RunAnalysis) -> Iterator[str]:
     """What the answer rests on: `metal and kvm-default`, `6 blocks`, `of 7 published claims 5 confirmed`."""
     if not analysis.complete:
         yield f"incomplete: {sum(analysis.counts.values())} of {analysis.planned} trials"
-    if guests := dict.fromkeys(str(comparison.arm) for comparison in analysis.comparisons):
-        yield " and ".join([METAL, *guests]) if len(guests) < 2 else f"{METAL} and {len(guests)} guests"
+    if others := dict.fromkeys(str(comparison.arm) for comparison in analysis.comparisons):
+        is_guest = {comparison.accelerator is not Accelerator.NONE for comparison in analysis.comparisons}
+        several = f"{len(others)} {'guests' if is_guest == {True} else 'others'}"
+        yield f"{analysis.comparisons[0].baseline} and {several if len(others) > 1 else next(iter(others))}"
     yield from words.headline(analysis).basis
     if analysis.claims:
         outcomes = count_outcomes(analysis.claims).items()
@@ -68,7 +73,11 @@ def _table(rows: Sequence[Row]) -> Iterator[Text]:
     if not rows:
         return
     cells = {id(verdict): _cells(verdict) for _, verdict in rows}
-    heads = (METAL, "guest", "ratio (interval)", "verdict")
+    sides = words.sides_of(comparison for comparison, _ in rows)
+    named = {sides(comparison) for comparison, _ in rows}
+    first = next(iter(named))
+    compared = first.compared.removeprefix("the ") if len(named) == 1 else "other"
+    heads = (first.baseline, compared, "ratio (interval)", "verdict")
     widths = [max(len(head), *(len(row[n]) for row in cells.values())) for n, head in enumerate(heads)]
     room = WIDTH - len(_INDENT) - sum(len(_GAP) + width for width in widths)
     groups = list(_groups(rows, room))
@@ -82,14 +91,14 @@ def _table(rows: Sequence[Row]) -> Iterator[Text]:
 
 def _line(label: str, width: int, cells: Sequence[str], widths: Sequence[int], style: str) -> Text:
     """One line of the table; its last cell has the style."""
-    metal, guest, ratio, verdict = cells
-    columns = (f"{_INDENT}{label:{width}}", f"{metal:>{widths[0]}}", f"{guest:>{widths[1]}}", f"{ratio:{widths[2]}}")
+    before, after, ratio, verdict = cells
+    columns = (f"{_INDENT}{label:{width}}", f"{before:>{widths[0]}}", f"{after:>{widths[1]}}", f"{ratio:{widths[2]}}")
     return Text(_GAP.join(columns) + _GAP).append(verdict, style)
 
 
 def _cells(verdict: Verdict) -> tuple[str, str, str, str]:
-    metal, guest = (_level(side.level, verdict.metric) for side in (verdict.baseline, verdict.compared))
-    return metal, guest, words.column_text(verdict) or words.DASH, words.word_text(verdict)
+    before, after = (_level(side.level, verdict.metric) for side in (verdict.baseline, verdict.compared))
+    return before, after, words.column_text(verdict) or words.DASH, words.word_text(verdict)
 
 
 def _level(value: float | None, metric: Metric) -> str:

@@ -140,7 +140,8 @@ def unmeasured(planned: Plan, run_dir: Path) -> Plan:
 
 def _inventory(resolved: Resolved, path: Path, limit: str | None) -> Inventory:
     steps = resolved.experiment.tuning_steps
-    optional = steps.environments if steps else ()
+    baseline = resolved.experiment.baseline_arm.environment
+    optional = [name for name in steps.environments if name != baseline] if steps else ()
     return load_inventory(path, resolved.experiment.environments, resolved.guests, limit, optional)
 
 
@@ -290,7 +291,7 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
     experiment = session.resolved.experiment
     if (hidden := gates.hidden_pct(experiment.duration_s)) > experiment.margin_pct:
         tell(MarginHidden(hidden, experiment.margin_pct, experiment.duration_s))
-    tell(Connecting(total, planned.total_s))
+    tell(Connecting(total, planned.total_s, planned.resolved.experiment.baseline_arm.environment))
     kvm_hosts = [line for line in session.lines.values() if line.host.role == "kvm_host"]
     lost = facts.unreachable(kvm_hosts)
     if not lost:

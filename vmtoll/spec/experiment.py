@@ -114,14 +114,14 @@ class Resolved:
 
 
 def _with_control(resolved: Resolved) -> Resolved:
-    """An experiment that compares with metal and does not say `noise_floor` has an A/A control in the first server that
-    is measured.
+    """An experiment that compares environments and does not say `noise_floor` has an A/A control of its baseline, in
+    the first server that is measured.
     """
     experiment = resolved.experiment
     has_its_own = "noise_floor" in experiment.model_fields_set or experiment.purpose == "smoke"
-    if has_its_own or METAL not in experiment.environments or len(experiment.environments) == 1:
+    if has_its_own or len(experiment.environments) == 1:
         return resolved
-    control = NoiseFloor(environment=METAL, servers=resolved.servers[:1])
+    control = NoiseFloor(environment=experiment.baseline_arm.environment, servers=resolved.servers[:1])
     return replace(resolved, experiment=experiment.model_copy(update={"noise_floor": control}))
 
 
@@ -141,6 +141,8 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     except ValidationError as error:
         raise mistake(path, Experiment, error) from None
     check_names(path, "environments[]", "environment", experiment.environments, registry.environments())
+    if experiment.baseline:
+        check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
     check_names(path, "servers[]", "server", experiment.servers, registry.servers())
     check_names(path, "declared_differences[]", "fact", experiment.declared_differences, facts.COMPARED)
     if experiment.noise_floor:

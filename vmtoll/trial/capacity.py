@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from vmtoll.model.capacity import CapacityEstimate
 from vmtoll.model.errors import CapacityError
 from vmtoll.model.finding import FINDINGS, PACE_LIMITS, Code, Validity
-from vmtoll.model.trial import METAL, Arm, TrialRecord, TrialSpec
+from vmtoll.model.trial import Arm, TrialRecord, TrialSpec
 from vmtoll.model.workload import MailWorkload, RampWorkload
 from vmtoll.spec.experiment import Resolved
 
@@ -51,7 +51,7 @@ def targets(spec: TrialSpec, resolved: Resolved) -> list[Target]:
         case "own":
             arms, block = [spec.arm], spec.block
         case "baseline":
-            arms = [Arm(METAL if METAL in environments else environments[0])]
+            arms = [resolved.experiment.baseline_arm]
         case "slowest":
             arms = [Arm(environment) for environment in environments]
     is_scale = isinstance(workload, RampWorkload)

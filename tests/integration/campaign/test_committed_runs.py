@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from analysis.intervals import recompute, recompute_claims
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import Figures, campaign_figures
 from vmtoll.campaign.store import partition
 from vmtoll.model.finding import Code
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import Judged, Kind, RunAnalysis
 from vmtoll.model.verdict_columns import claim_rows, comparisons, effect_rows, verdict_rows
 from vmtoll.paths import PROJECT

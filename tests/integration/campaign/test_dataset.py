@@ -14,6 +14,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.meta_analysis import combine_effects
 
 from benchmarks.campaign import BUCKETS, RUN_ROWS, TESTBEDS, make, measure
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import Row, Truth, closed, failed, found, limited, make_run, rate
 from vmtoll.analysis.histograms import merged
 from vmtoll.analysis.run import frame_of, load_run
@@ -29,7 +30,7 @@ from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
 from vmtoll.model.metric import CPU, TAIL, THROUGHPUT, loop_of
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, Scenario
+from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import Because, Estimate, Kind
 
 GUEST = Arm("kvm-default")
@@ -199,7 +200,7 @@ def bed_figures(testbed: str, mean: float, error: float, **keys: Any) -> BedFigu
     figures: dict[str, Any] = {
         "testbed": testbed, "experiment": "e", "scenario": Scenario("s", "w", rate(100)), "arm": GUEST,
         "accelerator": Accelerator.KVM, "hardware": Hardware.NATIVE,
-        "metric": TAIL, "role": Role.PRIMARY, "tool": "t", "blocks": 6,
+        "metric": TAIL, "role": Role.PRIMARY, "tool": "t", "blocks": 6, "baseline": BASELINE,
         "mid": mean, "low": mean, "high": mean, "error": error,
     }  # fmt: skip
     return BedFigures(**figures | keys)
@@ -391,8 +392,8 @@ def test_guests_on_different_hardware_are_not_pooled_which_the_page_states(tmp_p
     top, tables = page.split("<h1>", 1)
     assert "KVM on emulated hardware: shows that the path works, not what KVM costs." in top
     assert "Nested KVM: its cost includes what the hypervisor below the KVM host adds." in top
-    assert "kvm-default, nested KVM, by" in tables
-    assert "kvm-default, KVM on emulated hardware, by" in tables
+    assert "kvm-default against metal, nested KVM, by" in tables
+    assert "kvm-default against metal, KVM on emulated hardware, by" in tables
     assert "(KVM on emulated hardware) against metal" in tables
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.measured import run
-from tests.support.records import records_of
+from tests.support.records import BASELINE, records_of
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.commands.conclude import conclude, judge
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.event import Event, LookEnded, TrialEnded
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.model.until import Compared, Look, Standing, Stop, Until
 from vmtoll.spec.catalog import Registry
 

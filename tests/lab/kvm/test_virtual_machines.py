@@ -13,9 +13,10 @@ from tests.lab.faults import measured
 from tests.lab.kvm.machines import INVENTORY
 from tests.lab.records import number, primary
 from tests.lab.the_lab import Ssh
+from tests.support.records import BASELINE
 from vmtoll.builds import tools
 from vmtoll.builds.suite import chosen
-from vmtoll.model.trial import BASELINE, Accelerator
+from vmtoll.model.trial import Accelerator
 from vmtoll.provisioning.guests import make_guests
 from vmtoll.shell import Changes
 from vmtoll.spec.inventory import read_inventory

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.support.records import made
+from tests.support.records import BASELINE, made
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.judge import Page
 from vmtoll.analysis.judged import evidence_of
@@ -22,7 +22,7 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.metric import CPU, TAIL, THROUGHPUT
-from vmtoll.model.trial import BASELINE, Arm, Conditions, Measurement, Offered, Resources, TrialRecord
+from vmtoll.model.trial import Arm, Conditions, Measurement, Offered, Resources, TrialRecord
 from vmtoll.model.verdict import DIFFERENT
 from vmtoll.statistics.proportions import clopper_pearson
 from vmtoll.statistics.thresholds import ALPHA

@@ -9,10 +9,11 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
+from tests.support.records import BASELINE
 from vmtoll.analysis.histograms import buckets, distribution, goodput_rps, merged_percentiles, read_histogram
 from vmtoll.model.finding import Role
 from vmtoll.model.load import Load, LoadKind
-from vmtoll.model.trial import BASELINE, Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
+from vmtoll.model.trial import Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
 from vmtoll.trial.latency import histogram
 
 Latencies = npt.NDArray[np.int64]

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed, found, rate
 from tests.support.verdicts import GUEST, ends, judged, notes, ratio, verdict
 from vmtoll.model.finding import FINDINGS, Code, Finding, Influence, Role, Validity
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import DIFFERENT, Because, Cause, Kind, NoteCode
 from vmtoll.trial.gates import failed_requests
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.records import made
+from tests.support.records import BASELINE, made
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.pairs import Bounds, Measure, Pairs, is_measured, is_ordered, less_limited, measure_of, pair
 from vmtoll.analysis.run import Run, load_run
@@ -17,7 +17,7 @@ from vmtoll.analysis.thinning import expected_percentile
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.metric import CPU, TAIL, THROUGHPUT
-from vmtoll.model.trial import BASELINE, Arm, Conditions, Offered, Resources, TrialRecord
+from vmtoll.model.trial import Arm, Conditions, Offered, Resources, TrialRecord
 from vmtoll.model.verdict import Cause
 from vmtoll.statistics.series import Series
 

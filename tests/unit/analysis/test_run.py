@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.model.columns import COLUMNS
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Code, Finding, Validity
-from vmtoll.model.trial import BASELINE, Arm, from_json, to_json
+from vmtoll.model.trial import Arm, from_json, to_json
 
 
 @pytest.fixture

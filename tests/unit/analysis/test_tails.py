@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, closed, failed, found, make_run, rate, share
 from tests.support.verdicts import GUEST, ends, judged, notes, ratio, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import DIFFERENT, Because, Kind, NoteCode
 
 PAGES = 40

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Truth, make_run, rate
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.thinning import expected_percentile, latencies, rank_interval
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Role
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.publish.bundle import publish
 from vmtoll.statistics.student import mean_of
 

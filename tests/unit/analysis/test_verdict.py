@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, closed, failed, found, limited, make_run, rate
 from tests.support.verdicts import GUEST, ends, judged, notes, ratio, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse, keep
 from vmtoll.model.finding import Code, Finding, Role, Validity
-from vmtoll.model.trial import BASELINE, Accelerator, Arm
+from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import Because, Cause, Kind, NoteCode, from_json, to_json
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tests.support.records import BASELINE
 from vmtoll.capacity.estimate import Ends
 from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.rate_sweep import Step, UnitCapacity, unit_capacity
 from vmtoll.model.finding import Role
 from vmtoll.model.load import Load
-from vmtoll.model.trial import BASELINE, Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
+from vmtoll.model.trial import Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
 from vmtoll.model.workload import SearchWorkload
 from vmtoll.runner.search import next_load, steps_of
 

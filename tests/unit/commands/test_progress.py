@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.support.records import BASELINE
 from vmtoll.commands.progress import Progress, lines_of, summary
 from vmtoll.model.event import (
     Absence,
@@ -25,9 +26,10 @@ from vmtoll.model.event import (
 )
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.load import Load, LoadKind
-from vmtoll.model.trial import BASELINE, Accelerator, Arm, ClientPlace, Measurement, Scenario, TrialRecord, TrialSpec
+from vmtoll.model.trial import Accelerator, Arm, ClientPlace, Measurement, Scenario, TrialRecord, TrialSpec
 from vmtoll.model.until import Compared, Look, Standing, Stop
 
+CONNECTING = Connecting(6, 240.0, "metal")
 SPEC = TrialSpec(1, 2, Arm("kvm-default", 2), Scenario("nginx", "site-rate", Load(LoadKind.RATE, 300)))
 STEP = TrialStep(spec=SPEC, attempt=1, number=2, trials=6, blocks=3, phase=Phase.STARTING, left_s=40.0)
 RECORD = TrialRecord(
@@ -62,7 +64,7 @@ BLOCK = BlockEnded(1, 6, {Validity.VALID: 8, Validity.SUSPECT: 2}, 240.0)
     ("event", "lines"),
     [
         (Skipped("httpd-2003", "its archive cannot be had"), ["skipped: httpd-2003: its archive cannot be had"]),
-        (Connecting(6, 240.0), ["connect: reaching the machines, 4 min left"]),
+        (CONNECTING, ["connect: reaching the machines, 4 min left"]),
         (ComparingMachines(6, 60.0), ["facts: comparing the machines, 60 s left"]),
         (TrialEnded(RECORD, 2, 6, 40.0), []),
         (TrialEnded(STOLEN, 2, 6, 40.0), []),
@@ -174,7 +176,7 @@ def on_a_terminal(*events: Event) -> tuple[str, str]:
 
 def test_on_a_terminal_the_display_shows_block_bar_step_and_counts() -> None:
     step = replace(STEP, number=3, phase=Phase.MEASURING, tool="oha")
-    events = [Connecting(6, 240.0), TrialEnded(RECORD, 1, 6, 50.0), TrialEnded(SLOW, 2, 6, 40.0), step, BLOCK]
+    events = [CONNECTING, TrialEnded(RECORD, 1, 6, 50.0), TrialEnded(SLOW, 2, 6, 40.0), step, BLOCK]
     kept, display = on_a_terminal(*events)
     assert kept == ""
     bar, now, counts = display.splitlines()
@@ -209,7 +211,7 @@ def test_on_a_terminal_the_ratios_so_far_are_shown_and_called_untested() -> None
     said = "so far, untested: nginx, site-rate at 300/s, on kvm-default: p99 4 × metal"
     lost = replace(tail_of(2, GUEST, 800.0), findings=(Finding(Code.FINGERPRINT),))
     for more, text in (([], said), ([lost], said.replace("4 ×", "2 ×"))):
-        _, display = on_a_terminal(*(TrialEnded(record, 1, 6, 40.0) for record in [*records, *more]))
+        _, display = on_a_terminal(CONNECTING, *(TrialEnded(record, 1, 6, 40.0) for record in [*records, *more]))
         assert display.splitlines()[-1].rstrip() == text
 
 
@@ -218,7 +220,7 @@ def test_on_a_terminal_the_first_ratios_stand_for_all() -> None:
     trials = [
         replace(tail_of(1, arm, us), scenario=s) for s in scenarios for arm, us in ((BASELINE, 9.0), (GUEST, 999.0))
     ]
-    _, display = on_a_terminal(*(TrialEnded(record, 1, 6, 40.0) for record in trials))
+    _, display = on_a_terminal(CONNECTING, *(TrialEnded(record, 1, 6, 40.0) for record in trials))
     assert display.splitlines()[-1].startswith(
         "so far, untested: nginx, site-rate at 10%, on kvm-default: p99 111 × metal; nginx"
     )

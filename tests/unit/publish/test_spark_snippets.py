@@ -11,12 +11,13 @@ import duckdb
 import numpy as np
 import pytest
 
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import Row, Truth, closed, failed, make_run, rate
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.store import partition
 from vmtoll.model.finding import Code, Validity
-from vmtoll.model.trial import BASELINE, Accelerator, Arm
+from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.paths import PROJECT
 
 GUEST = Arm("kvm-default")

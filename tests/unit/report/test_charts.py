@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import (
     CONTROL,
     DEADLINE_MS,
@@ -26,7 +27,7 @@ from vmtoll.analysis.histograms import merged
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role, Validity
-from vmtoll.model.trial import BASELINE, Arm, Scenario
+from vmtoll.model.trial import Arm, Scenario
 from vmtoll.report.charts import draw_all, heat
 from vmtoll.report.charts.goodput import link_ceiling_rps
 from vmtoll.report.charts.percentiles import values_at

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from tests.support.committed_run import DEMO
+from tests.support.records import BASELINE
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.hardware import Hardware
-from vmtoll.model.trial import BASELINE, Accelerator, Arm
+from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict_columns import verdict_rows
 from vmtoll.report import html, replication, words
 from vmtoll.report.explorer import write_site

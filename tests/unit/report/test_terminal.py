@@ -164,7 +164,7 @@ def test_undeclared_differences_are_counted_by_kind(tmp_path: Path) -> None:
 
 def test_without_a_guest_there_is_an_answer_and_no_table(tmp_path: Path) -> None:
     text = text_of(made(tmp_path, Truth({"nginx": 0.9}, guests=())))
-    assert text == "There is no guest to compare with metal.\n6 blocks, one host, one boot, A/A difference unknown"
+    assert text == "There is no second environment to compare.\n6 blocks, one host, one boot, A/A difference unknown"
 
 
 @pytest.mark.parametrize("file", COMMITTED, ids=lambda file: file.split("/")[1])

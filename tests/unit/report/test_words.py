@@ -41,6 +41,7 @@ from vmtoll.model.verdict import (
 from vmtoll.report import words
 from vmtoll.trial import gates
 
+SIDES = words.Sides("the guest", "metal")
 COUNTS = SideCounts(trials=6, used=4, lost=2, limited=3, excluded_by={Code.TOOL_FAILED: 2})
 # What the notes of analysis carry, all of it together.
 VALUES = {
@@ -118,26 +119,26 @@ def test_every_reason_of_a_verdict_has_words(because: Because) -> None:
         Because.NO_LOOK_YET, Because.FEW_BLOCKS, Because.LIMIT, Because.FINDINGS, Because.NOISE,
     )  # fmt: skip
     judged = verdict(THROUGHPUT, Kind.UNDECIDED if undecided else Kind.NOT_JUDGED, 0.98, because=because)
-    assert is_text(words.verdict_text(judged))
-    assert is_text(words.undecided_text(judged) if undecided else words.because_text(judged))
+    assert is_text(words.verdict_text(judged, SIDES))
+    assert is_text(words.undecided_text(judged, SIDES) if undecided else words.because_text(judged, SIDES))
 
 
 def test_the_answered_rate_is_shown_for_a_load_that_sets_the_rate() -> None:
     note = Note(NoteCode.ATTAINED, VALUES)
     one = verdict(THROUGHPUT, Kind.NOT_JUDGED, because=Because.LOAD_SETS_THE_RATE, notes=(note,))
-    assert words.because_text(one) == "the load sets the rate; the guest answered 90% of 1,500/s"
+    assert words.because_text(one, SIDES) == "the load sets the rate; the guest answered 90% of 1,500/s"
 
 
 @pytest.mark.parametrize("code", NoteCode)
 def test_every_note_has_words(code: NoteCode) -> None:
-    assert is_text(words.note_text(Note(code, VALUES, "nginx"), verdict(TAIL, Kind.SLOWER, 1.5), "kvm-default"))
+    assert is_text(words.note_text(Note(code, VALUES, "nginx"), verdict(TAIL, Kind.SLOWER, 1.5), SIDES))
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 @pytest.mark.parametrize("kind", Kind)
 def test_every_metric_and_kind_has_words(metric: Metric, kind: Kind) -> None:
     for ratio in (0.0001, 0.5, 0.99, 1.02, 1.9, 22.0):
-        assert is_text(words.verdict_text(verdict(metric, kind, ratio)))
+        assert is_text(words.verdict_text(verdict(metric, kind, ratio), SIDES))
     assert is_text(words.METRIC_LABELS[metric.name].label)
 
 
@@ -195,17 +196,17 @@ RETRIED = Doubt(Cause.SECOND_ATTEMPTS, 2, 0, 1.1)
     ],
 )  # fmt: skip
 def test_a_verdict_in_words(judged: Verdict, text: str) -> None:
-    assert words.verdict_text(judged) == text
+    assert words.verdict_text(judged, SIDES) == text
 
 
 def test_both_arms_are_named() -> None:
-    text = words.verdict_text(verdict(THROUGHPUT, Kind.SLOWER, 0.88), "kvm-default", "container")
+    text = words.verdict_text(verdict(THROUGHPUT, Kind.SLOWER, 0.88), words.Sides("kvm-default", "container"))
     assert text.startswith("kvm-default serves 12% fewer requests per second than container")
 
 
 def test_doubts_are_told_by_what_they_can_explain() -> None:
     small = Doubt(Code.BACKGROUND_CPU, 2, 0, 1.03, 1.6)
-    notes = words.notes_text(verdict(THROUGHPUT, Kind.SLOWER, 0.112, doubts=(small,), baseline=COUNTS))
+    notes = words.notes_text(verdict(THROUGHPUT, Kind.SLOWER, 0.112, doubts=(small,), baseline=COUNTS), SIDES)
     assert notes[:2] == [
         "background-cpu on metal (2 trials) can explain at most 1.4% of the difference", "metal lost 2 of 6 trials",
     ]  # fmt: skip
@@ -272,7 +273,8 @@ def test_a_control_is_not_its_arm() -> None:
 
 def step(kind: Kind, gain: float | None, **keys: object) -> TuningStep:
     given = None if gain is None else Gain(gain, gain - 1, gain + 1)
-    places = {"before": Arm("a"), "after": Arm("b"), "start": 8000.0}
+    machine = {"accelerator": Accelerator.KVM, "hardware": Hardware.NATIVE}
+    places = {"before": Arm("a"), "after": Arm("b"), "start": 8000.0, **machine}
     return TuningStep(step=StepKind.CUMULATIVE, kind=kind, gain=given, **(places | keys))  # type: ignore[arg-type]
 
 
@@ -411,7 +413,7 @@ def test_limited_sides_are_open_upwards(tmp_path: Path) -> None:
     (comparison,) = analyse(load_run(make_run(tmp_path, Truth({"nginx": 0.5}, aa=False, change=change)))).comparisons
     judged = comparison.verdicts[THROUGHPUT.name]
     assert judged.is_at_least
-    assert words.verdict_text(judged).startswith("the guest serves at least ")
+    assert words.verdict_text(judged, SIDES).startswith("the guest serves at least ")
 
 
 def answers(parent: Path, truth: Truth) -> list[str]:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.support.records import TWO_USERS, made
+from tests.support.records import BASELINE, TWO_USERS, made
 from vmtoll.loadgen.base import Output, require
 from vmtoll.model.errors import ToolTimeoutError
 from vmtoll.model.finding import ACCIDENTS, FINDINGS, Code, Finding, Validity
-from vmtoll.model.trial import BASELINE, Arm, Scenario, TrialRecord, TrialSpec
+from vmtoll.model.trial import Arm, Scenario, TrialRecord, TrialSpec
 from vmtoll.runner.attempts import due
 
 SCENARIO = Scenario("lighttz", "tiny", TWO_USERS)

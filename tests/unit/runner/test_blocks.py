@@ -9,12 +9,13 @@ import yaml
 
 from tests.support.machines import WORKLOAD
 from tests.support.measured import plan
+from tests.support.records import BASELINE
 from vmtoll.machines.session import Session
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.event import Event, LookEnded
 from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Differences, Manifest
-from vmtoll.model.trial import BASELINE, Arm, Scenario
+from vmtoll.model.trial import Arm, Scenario
 from vmtoll.model.until import Compared, Look, Standing, Stop, Until
 from vmtoll.runner.blocks import BlocksUntil, FixedBlocks
 from vmtoll.runner.run import Plan

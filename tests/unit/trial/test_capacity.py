@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.records import TWO_USERS, made
+from tests.support.records import BASELINE, TWO_USERS, made
 from vmtoll.model.errors import CapacityError
 from vmtoll.model.finding import Code, Finding
-from vmtoll.model.trial import BASELINE, Arm, TrialRecord
+from vmtoll.model.trial import Arm, TrialRecord
 from vmtoll.trial.capacity import Target, estimate, is_settled, of_target, whole
 
 METAL, GUEST, CONTROL = (Target(arm, "lighttz", "tiny", None) for arm in (BASELINE, Arm("kvm"), Arm("metal", 2)))

@@ -12,9 +12,9 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.trial import BASELINE, Arm, TrialRecord
+from vmtoll.model.trial import Arm, TrialRecord
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.report.panels import Group, grid, guest_suffix, single_loads
+from vmtoll.report.panels import Group, arm_suffix, grid, single_loads
 from vmtoll.report.plot import INK, Chart, Look, latency_axis, look, usable
 from vmtoll.report.words import duration
 
@@ -25,8 +25,8 @@ SHADES = (0.01, 0.05, 0.2, 0.5)  # of the requests sent in a column's time: a da
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
-    """One chart per load and guest: a row of panels per server, metal on the left and the guest on the right."""
-    return [chart for group in single_loads(run) for guest in run.guests if (chart := _chart(run, group, guest))]
+    """One chart per load and arm: a row of panels per server, the baseline on the left."""
+    return [chart for group in single_loads(run) for arm in run.others if (chart := _chart(run, group, arm))]
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Layout:
     width: int
 
 
-def _chart(run: Run, group: Group, guest: Arm) -> Chart | None:
-    sides = (BASELINE, guest)
+def _chart(run: Run, group: Group, arm: Arm) -> Chart | None:
+    sides = (run.baseline, arm)
     counted = {
         (server, side): by_second(run, list(usable(run, group.scenario(server, group.loads[0]), side)["record"]))
         for server in group.servers
@@ -68,7 +68,7 @@ def _chart(run: Run, group: Group, guest: Arm) -> Chart | None:
         " separate the blocks. The darker a cell, the larger its share of the requests sent in that time (shades from"
         f" above 0, 1, 5, 20 and 50%). {group.latency_caption}"
     )
-    title = f"When it was slow ({group.text}{guest_suffix(run, guest)})"
+    title = f"When it was slow ({group.text}{arm_suffix(run, arm)})"
     return Chart.of(title, caption, words, figure, "time under load, block after block")
 
 

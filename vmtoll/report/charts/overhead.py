@@ -1,7 +1,7 @@
-"""Forest plot: what the guest loses in throughput, and costs more in latency and CPU, with intervals."""
+"""Forest plot: what an arm loses in throughput to the baseline, and costs more in latency and CPU, with intervals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 
@@ -10,7 +10,7 @@ from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.verdict import Comparison, Estimate, Kind, RunAnalysis, Verdict
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, Chart, log_ticks, look, new_figure, row_axis, set_ticks
-from vmtoll.report.words import METRIC_LABELS, estimate_text, headline, percent, verdict_text
+from vmtoll.report.words import METRIC_LABELS, Sides, estimate_text, headline, percent, sides_of, verdict_text
 
 ORDER = 10
 NICE_OVERHEADS = (-4, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -21,8 +21,9 @@ Row = tuple[str, Comparison, Verdict]
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per metric that has an estimate; the metric of the headline comes first."""
     charts: list[Chart] = []
-    labels, several = shown_labels(run), len(run.guests) > 1
+    labels, several = shown_labels(run), len(run.others) > 1
     shown = [c for c in analysis.comparisons if c.scenario in labels]
+    sides = sides_of(analysis.comparisons)
     answered = headline(analysis).answers[0].metric
     for metric in sorted(METRICS.values(), key=lambda metric: metric != answered):
         rows = [
@@ -33,11 +34,15 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
         absent = [labels[c.scenario] for _, c, verdict in rows if verdict.estimate is None]
         rows = [row for row in rows if row[2].estimate is not None]
         if rows:
-            charts.append(_forest(run, metric, rows, analysis.margin, first=not charts, absent=absent))
+            forest = _forest(run, metric, rows, sides, analysis.margin, first=not charts, absent=absent)
+            charts.append(forest)
     return charts
 
 
-def _forest(run: Run, metric: Metric, rows: Sequence[Row], margin: float, *, first: bool, absent: list[str]) -> Chart:
+def _forest(
+    run: Run, metric: Metric, rows: Sequence[Row], sides: Callable[[Comparison], Sides], margin: float, *,
+    first: bool, absent: list[str],
+) -> Chart:  # fmt: skip
     lines = 2 + max(name.count(" · ") for name, *_ in rows)
     figure, (axes,) = new_figure((1.2 if len(rows) > CROWDED else 0.65 * lines + 0.25) * len(rows) - 0.6)
     axes.axvspan(-math.log1p(margin), math.log1p(margin), color=BAND, lw=0, zorder=0)
@@ -50,12 +55,16 @@ def _forest(run: Run, metric: Metric, rows: Sequence[Row], margin: float, *, fir
     pad = 0.06 * (high - low)
     axes.set_xlim(low - pad, high + pad)
     _ticks(axes, low - pad, high + pad, metric)
+    compared = {sides(comparison).compared for _, comparison, _ in rows}
+    other = compared.pop() if len(compared) == 1 else "the other"
+    ratio = f"{other.removeprefix('the ')} ÷ {run.baseline}"
+    axes.set_xlabel(f"overhead of {other}" if metric.higher_is_better else ratio)
     verdicts = [verdict for *_, verdict in rows]
     under = [estimate_text(v) for v in verdicts]
     row_axis(axes, [name for name, *_ in rows], under)
     words = METRIC_LABELS[metric.name]
-    texts = [f"{name}: {verdict_text(verdict)}" for name, _, verdict in rows]
-    caption = "Right of zero metal is better." if metric.higher_is_better else "Right of 1 metal is better."
+    texts = [f"{name}: {verdict_text(verdict, sides(comparison))}" for name, comparison, verdict in rows]
+    caption = f"Right of {'zero' if metric.higher_is_better else 1} {run.baseline} is better."
     caption += _how_to_read(verdicts, margin) if first else " Read as the first figure."
     if any(verdict.is_at_least for verdict in verdicts):
         caption += " An arrow: the difference may be larger, because client, link or lost trials leave that end open."
@@ -81,7 +90,7 @@ def _how_to_read(verdicts: Sequence[Verdict], margin: float) -> str:
 
 
 def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> list[float]:
-    """Draw one row in log units, positive where metal is better; returns the x values that it needs."""
+    """Draw one row in log units, positive where the baseline is better; returns the x values that it needs."""
     sign = -1.0 if verdict.metric.higher_is_better else 1.0
     drawn = _logs(verdict.estimate, sign)
     if verdict.by_every_block:
@@ -121,4 +130,3 @@ def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
         if all(abs(position - other) >= (high - low) / 6 for other in kept):
             kept.append(position)
     set_ticks(axes.xaxis, kept, lambda x: marks[min(marks, key=lambda m: abs(m - x))])
-    axes.set_xlabel("overhead of the guest" if metric.higher_is_better else "guest ÷ metal")

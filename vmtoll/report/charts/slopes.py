@@ -1,59 +1,60 @@
-"""Paired slopes: each block's figure on metal and on the guest, joined; parallel lines are a steady effect."""
+"""Paired slopes: each block's figure on the baseline and on another arm, joined; parallel lines are a steady effect."""
 
 import pandas as pd
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.metric import TAIL, THROUGHPUT
-from vmtoll.model.trial import BASELINE, Arm
+from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.report.panels import Group, grid, guest_suffix, single_loads
+from vmtoll.report.panels import Group, arm_suffix, grid, single_loads
 from vmtoll.report.plot import SOFT, Chart, latency_axis, log_axis, look, scatter, usable
 
 ORDER = 25
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
-    """One chart per load and guest, one panel per server: throughput of closed loops, p99 of open ones."""
-    return [chart for group in single_loads(run) for guest in run.guests if (chart := _chart(run, group, guest))]
+    """One chart per load and arm, one panel per server: throughput of closed loops, p99 of open ones."""
+    return [chart for group in single_loads(run) for arm in run.others if (chart := _chart(run, group, arm))]
 
 
-def _chart(run: Run, group: Group, guest: Arm) -> Chart | None:
-    blocks = {server: pairs for server in group.servers if len(pairs := _pairs(run, group, server, guest))}
+def _chart(run: Run, group: Group, arm: Arm) -> Chart | None:
+    blocks = {server: pairs for server in group.servers if len(pairs := _pairs(run, group, server, arm))}
     if not blocks:
         return None
     figure, panels = grid(list(blocks))
-    sides = (look(run, BASELINE), look(run, guest))
+    arms = (run.baseline, arm)
+    sides = (look(run, run.baseline), look(run, arm))
     words = []
     for axes, (server, pairs) in zip(panels, blocks.items(), strict=True):
         for _, pair in pairs.iterrows():
             axes.plot([0, 1], pair, color=SOFT, lw=0.9, zorder=2)
-        for index, (side, item) in enumerate(zip((BASELINE, guest), sides, strict=True)):
+        for index, (side, item) in enumerate(zip(arms, sides, strict=True)):
             scatter(axes, [index] * len(pairs), pairs[side], item)
-        axes.set_xticks([0, 1], ["metal", "guest"])
+        axes.set_xticks([0, 1], [str(arm) for arm in arms])
         axes.set_xlim(-0.35, 1.35)
         axes.grid(visible=False, axis="x")
-        more = int((pairs[guest] > pairs[BASELINE]).sum())
-        words.append(f"{server}: {sides[1].label} higher than metal in {more} of {len(pairs)} blocks")
+        more = int((pairs[arm] > pairs[run.baseline]).sum())
+        words.append(f"{server}: {sides[1].label} higher than {run.baseline} in {more} of {len(pairs)} blocks")
     everything = pd.concat(blocks.values())
     (latency_axis if group.open else log_axis)(
         panels[0].yaxis, float(everything.min().min()), float(everything.max().max())
     )
     caption = (
-        f"Left metal, right {sides[1].label}; one line per block. Parallel lines: every block says the same."
+        f"Left {run.baseline}, right {sides[1].label}; one line per block. Parallel lines: every block says the same."
         " On the logarithmic axis equal slopes are equal ratios."
     )
-    title = f"{'p99' if group.open else 'Requests per second'} by block ({group.text}{guest_suffix(run, guest)})"
+    title = f"{'p99' if group.open else 'Requests per second'} by block ({group.text}{arm_suffix(run, arm)})"
     return Chart.of(title, caption, words, figure, y="p99" if group.open else "requests per second")
 
 
-def _pairs(run: Run, group: Group, server: str, guest: Arm) -> pd.DataFrame:
-    """Block × (metal, guest), blocks with both figures above zero; the cross-check's where the tool has none."""
+def _pairs(run: Run, group: Group, server: str, other: Arm) -> pd.DataFrame:
+    """Block × (baseline, other), blocks with both figures above zero; the cross-check's where the tool has none."""
     scenario = group.scenario(server, group.loads[0])
     field = (TAIL if group.open else THROUGHPUT).field
     pairs = pd.DataFrame()
     for column in (field, CROSSCHECK + field):
-        arms = {arm: usable(run, scenario, arm).set_index("block")[column] for arm in (BASELINE, guest)}
+        arms = {arm: usable(run, scenario, arm).set_index("block")[column] for arm in (run.baseline, other)}
         pairs = pd.DataFrame(arms).dropna()
         pairs = pairs[(pairs > 0).all(axis=1)]
         if len(pairs):

@@ -1,4 +1,4 @@
-"""Waterfall: the gain of each tuning step, from the untuned guest up, with metal as the level to reach.
+"""Waterfall: the gain of each tuning step, from the untuned guest up, with the baseline as the level to reach.
 
 Below it the changes that were made one at a time.
 """
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.metric import HOST_CPU, TAIL, THROUGHPUT, Loop, Metric, loop_of
-from vmtoll.model.trial import METAL, Arm, Scenario
+from vmtoll.model.trial import Arm, Scenario
 from vmtoll.model.verdict import Kind, RunAnalysis, StepKind, StepMetric, TuningResult, TuningStep
 from vmtoll.report.plot import BLUE, GUESTS, INK, SOFT, Chart, Look, legend, new_figure, row_axis, short_number
 from vmtoll.report.words import METRIC_LABELS, below_text, number, scenario_labels, signed, step_text
@@ -37,7 +37,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
         (item.scenario, item.metrics[name])
         for item in result.scenarios
         for name in dict.fromkeys(shown[loop_of(item.scenario.load)])
-        if name in item.metrics and len(item.metrics[name].levels.keys() - {METAL}) > 1
+        if name in item.metrics and len(item.metrics[name].levels.keys() & set(result.profiles)) > 1
     ]
     return [_chart(run, result, *item, first=not index) for index, item in enumerate(drawn)]
 
@@ -69,14 +69,15 @@ def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric
             axes.plot([bar.start] * 2, [index - 1 + BAR / 2, index + BAR / 2], color=SOFT, lw=0.8, zorder=2)
     singles = [index for index, bar in enumerate(bars) if bar.step and bar.step.step is StepKind.SINGLE]
     looks = [item for kind, item in LOOKS.items() if any(bar.step and bar.step.kind is kind for bar in bars)]
-    metal = entry.levels.get(METAL)
-    if metal:
-        axes.axvline(metal, color=BLUE, lw=1.6, zorder=1)
-        looks.append(Look("metal", BLUE, "|", True))
+    name = run.baseline.environment
+    level = entry.levels.get(name) if name not in result.profiles else None
+    if level:
+        axes.axvline(level, color=BLUE, lw=1.6, zorder=1)
+        looks.append(Look(name, BLUE, "|", True))
     row_axis(axes, [f"{bar.name}\n{bar.under}" for bar in bars])
     if singles:
         axes.axhline(singles[0] - 1.5, color=INK, lw=1.2)
-    axes.set_xlim(0, 1.06 * max([*(value for bar in bars for value in bar.reach), metal or 0.0]))
+    axes.set_xlim(0, 1.06 * max([*(value for bar in bars for value in bar.reach), level or 0.0]))
     axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
     label = METRIC_LABELS[entry.metric.name].label
     axes.set_xlabel(label + (", µs" if entry.metric.unit == "µs" else ""))
@@ -87,7 +88,7 @@ def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric
     return Chart(
         f"Gain of each step: {label} ({scenario_labels(run)[scenario]}{below})",
         _caption(result, singles=bool(singles)) if first else "Read as the first figure.",
-        f"{alt}." + (f" Metal: {_sized(metal, entry.metric)}." if metal else ""), figure,
+        f"{alt}." + (f" {name.capitalize()}: {_sized(level, entry.metric)}." if level else ""), figure,
     )  # fmt: skip
 
 

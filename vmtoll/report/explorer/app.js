@@ -130,7 +130,7 @@ function scenariosView(s) {
   const shown = s.has("all") ? matching : matching.slice(0, MOST);
   const all = site.runs.reduce((sum, run) => sum + run.rows.length, 0);
   const caption = ["One row per server, load and environment. Figures are medians over the trials that are not ", term("invalid", "invalid"),
-    "; verdicts compare a guest with metal, ", term("block", "block by block"), ", with the ", term("interval", "interval"), " that decided in parentheses."];
+    "; verdicts compare with the baseline of the run, usually metal, ", term("block", "block by block"), ", with the ", term("interval", "interval"), " that decided in parentheses."];
   return ["Scenarios", `${matching.length} of ${plural(all, "row")}`, shown.length > 0 && [
     table(caption, ["Scenario", "Environment", ...Object.keys(COLUMNS), "Trials"],
       [[null, shown.map((pair) => scenarioRow(...pair))]], s.get("sort") ?? ""),
@@ -214,7 +214,7 @@ function compareView(s) {
     el("dl", { class: "basis" }, [["A", a], ["B", b]].map(([side, run]) =>
       el("div", null, el("dt", null, `${side}: `, breakable(run.id)), el("dd", null, badges(run), el("div", null, run.sentence))))),
     environmentList(a, b),
-    both.length > 0 && table("The same scenario in both runs: medians, verdicts against metal, and the ratio of the medians",
+    both.length > 0 && table("The same scenario in both runs: medians, verdicts against the baseline, and the ratio of the medians",
       ["Figure", "A", "B", "B ÷ A"], both.map((id) => pair(a, b, inA.get(id), inB.get(id)))),
     el("p", { class: "soft" }, "A ratio of medians has no interval. Whether B reproduces A: ",
       el("code", null, `.venv/bin/vmtoll compare results/${a.id} results/${b.id}`)),

@@ -61,6 +61,7 @@ def _described(run: Run, analysis: RunAnalysis) -> Entry:
         "smoke": manifest.experiment.purpose == "smoke",
         "lab": manifest.lab,
         "link": manifest.link,
+        "baseline": str(run.baseline),
         "accelerators": {str(arm): run.accelerator(arm).value for arm in run.arms},
         "sentence": words.sentence(analysis),
         "emulated": analysis.emulated,
@@ -83,8 +84,8 @@ def _described(run: Run, analysis: RunAnalysis) -> Entry:
 def _row(run: Run, analysis: RunAnalysis, scenario: Scenario, arm: Arm, trials: Sequence[TrialRecord]) -> Entry:
     """One scenario on one arm: medians over the trials that are not invalid, and the verdicts."""
     comparison = analysis.comparison(scenario, arm)
-    # Metal is shown next to the first guest: the figure is of the tool that this comparison took.
-    compared = comparison or next((c for guest in run.guests if (c := analysis.comparison(scenario, guest))), None)
+    # The baseline is shown next to the first other arm: the figure is of the tool that this comparison took.
+    compared = comparison or next((c for other in run.others if (c := analysis.comparison(scenario, other))), None)
     figures = {
         name: _figure(trials, metric, compared.verdicts[name] if compared else None)
         for name, metric in METRICS.items()
@@ -104,7 +105,7 @@ def _row(run: Run, analysis: RunAnalysis, scenario: Scenario, arm: Arm, trials: 
         "load": _load(scenario, trials),
         "trials": {v.value: sum(trial.validity is v for trial in trials) for v in Validity},
         "figures": {name: figure for name, figure in figures.items() if figure},
-        "verdicts": _verdicts(comparison, arm) if comparison else {},
+        "verdicts": _verdicts(comparison, words.sides_of(analysis.comparisons)(comparison)) if comparison else {},
         "premises": premises(run, scenario, arm) | {k: v for k, v in facts.items() if k in DECISIVE},
         "others": {name: value for name, value in facts.items() if name not in DECISIVE},
     }
@@ -156,15 +157,15 @@ def _figure(trials: Sequence[TrialRecord], metric: Metric, verdict: Verdict | No
     return None
 
 
-def _verdicts(comparison: Comparison, arm: Arm) -> Entry:
+def _verdicts(comparison: Comparison, sides: words.Sides) -> Entry:
     """The verdicts that say something: with pairs, with excluded trials, or why there is no figure to compare."""
     return {
         name: {
             "kind": verdict.kind.value,
             "applies": verdict.applies,
-            "text": words.verdict_text(verdict),
+            "text": words.verdict_text(verdict, sides),
             "estimate": words.estimate_text(verdict),
-            "notes": words.notes_text(verdict, words.arm_text(arm)),
+            "notes": words.notes_text(verdict, sides),
             **_ratio(verdict),
         }
         for name, verdict in comparison.verdicts.items()

@@ -68,7 +68,7 @@ function picturePoints(pairs, name) {
 }
 
 function picture(s) {
-  const pairs = site.runs.flatMap((run) => chosen(run, s).map((row) => [run, row]));
+  const pairs = site.runs.filter((run) => run.baseline === "metal").flatMap((run) => chosen(run, s).map((row) => [run, row]));
   const available = Object.keys(PICTURE).filter((name) => pairs.some(([, row]) => row.verdicts[name]?.ratio));
   const name = available.includes(s.get("m")) ? s.get("m") : available[0] ?? "throughput";
   const [machines, without] = picturePoints(pairs, name);

@@ -10,11 +10,16 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "Metal",
         "The machine without virtualization. It runs the same server on the same site as the guest.",
     ),
-    "guest": ("Guest", "The virtual machine that a run compares with metal."),
+    "guest": ("Guest", "A virtual machine. By default a run compares it with metal."),
     "host": ("Host", "The machine that runs the guest."),
     "domain": ("Domain", "libvirt's name for a guest."),
     "environment": ("Environment", "What the server runs on: metal, or a guest by its profile, such as kvm-default."),
     "arm": ("Arm", "An environment and its replicate: metal#2 is metal a second time."),
+    "baseline": (
+        "Baseline",
+        "The environment that a run compares every other one with: metal, unless the experiment names another one "
+        "(baseline) or has no metal. A ratio is other ÷ baseline.",
+    ),
     "server": ("Server", "The program that answers the requests, such as nginx."),
     "tool": ("Tool", "The load generator: the program that sends the requests, such as siege or h2load."),
     "cross-check": ("Cross-check", "The second, cheaper or independent load generator on the same URLs."),
@@ -36,7 +41,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     "block": (
         "Block",
         "One repetition of all scenarios, in random order. The arms of a scenario follow each other, in reverse order "
-        "in every other block. vmtoll compares metal and guest within a block, so slow drift of the machine cancels "
+        "in every other block. vmtoll compares environments within a block, so slow drift of the machine cancels "
         "out. The sample is the trial in its block, not the request.",
     ),
     "boot": (
@@ -51,9 +56,10 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "overhead": (
         "Overhead",
-        "The share of metal's throughput that the guest loses: 1 − exp(mean log(guest ÷ metal)) over blocks.",
+        "The share of the baseline's throughput that another environment loses: 1 − exp(mean log(other ÷ baseline)) "
+        "over blocks.",
     ),
-    "cost-ratio": ("Cost ratio", "Guest ÷ metal, of latency or CPU."),
+    "cost-ratio": ("Cost ratio", "Other ÷ baseline, of latency or CPU."),
     "interval": (
         "Interval",
         "Parentheses hold it: the ratios that the blocks and all that the findings of their trials allow. It is the "
@@ -80,7 +86,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "aa-arm": (
         "A/A arm, control",
-        "An environment that each block measures twice, usually metal. The two should not differ, so what they "
+        "An environment that each block measures twice, usually the baseline. The two should not differ, so what they "
         "differ by is noise. Both measurements count as the environment's figure. Where the control differs from "
         "itself for sure, every interval of that figure is wider by as much.",
     ),

@@ -1,17 +1,20 @@
 """The headline of a run: a short sentence per metric, what they rest on, and the words to explain with them."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import CPU, HOST_CPU, TAIL, THROUGHPUT, Metric
-from vmtoll.model.trial import METAL, Accelerator
+from vmtoll.model.trial import METAL, Accelerator, Arm
 from vmtoll.model.verdict import DECIDED, DIFFERENT, Comparison, Kind, RunAnalysis, Verdict
 from vmtoll.report.words.claims import OUTCOMES
 from vmtoll.report.words.terms import METRIC_LABELS, labels_of, percent, plural
 from vmtoll.report.words.verdicts import (
+    GUEST,
     KINDS,
+    Sides,
     amount_text,
     because_text,
     direction,
@@ -20,6 +23,7 @@ from vmtoll.report.words.verdicts import (
     form_of,
     near_end,
     shows_in_all_blocks,
+    sides_of,
     verdict_text,
 )
 
@@ -31,7 +35,7 @@ VAGUE = 100.0  # an interval over two decades tells the direction and hardly a s
 _KVM = {Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ", Hardware.NESTED: "Nested KVM: "}
 _DIRECTIONS = (Kind.SLOWER, Kind.FASTER)
 _OPEN = (Kind.UNDECIDED, Kind.NOT_JUDGED)
-_NO_GUEST = "There is no guest to compare with metal."
+_NO_COMPARISON = "There is no second environment to compare."
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,9 @@ class Explanation:
 
 def headline(analysis: RunAnalysis) -> Headline:
     """Throughput, tail and CPU per request, as far as the run compares them; one that is decided comes first."""
-    parts = [part for metric in (THROUGHPUT, TAIL) if (part := _Part.of(analysis, metric)).verdicts]
+    parts = [part for metric in (THROUGHPUT, TAIL) if (part := _Part.of(analysis, metric)).members]
     costs = (_Part.of(analysis, metric) for metric in (HOST_CPU, CPU))
-    parts += [part for part in costs if any(verdict.estimate for _, verdict in part.verdicts)][:1]
+    parts += [part for part in costs if any(member.verdict.estimate for member in part.members)][:1]
     answers = [part.answer() for part in parts] if analysis.comparisons else []
     if answers:
         first = min(answers, key=_rank)
@@ -140,7 +144,8 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
 
 
 def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
+    """The start of a sentence; a name such as kvm-default stays as it is."""
+    return text if "-" in text.partition(" ")[0] else text[0].upper() + text[1:]
 
 
 def _rank(answer: Answer) -> int:
@@ -168,7 +173,7 @@ def _without_comparison(analysis: RunAnalysis) -> str:
         outcomes = count_outcomes(analysis.claims)
         counts = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in outcomes.items() if count)
         return f"Of {plural(len(analysis.claims), 'published claim')}: {counts}."
-    return "This run measured no figure that compares the guest with metal." if analysis.comparisons else _NO_GUEST
+    return "This run measured no figure that compares its environments." if analysis.comparisons else _NO_COMPARISON
 
 
 def _basis(analysis: RunAnalysis) -> list[str]:
@@ -181,7 +186,8 @@ def _basis(analysis: RunAnalysis) -> list[str]:
     ]
     if suspect := analysis.counts.get(Validity.SUSPECT, 0):
         parts.append(f"{suspect} of {sum(analysis.counts.values())} trials suspect")
-    for name, side in ((METAL, "baseline"), ("the guest", "compared")):
+    together = _together(analysis.comparisons, sides_of(analysis.comparisons))
+    for name, side in ((together.baseline, "baseline"), (together.compared, "compared")):
         counts = [getattr(v, side) for c in analysis.comparisons for v in c.verdicts.values() if v.metric.is_primary]
         if lost := sum(count.lost for count in counts):
             parts.append(f"{name} lost {lost} of {plural(sum(count.trials for count in counts), 'trial')}")
@@ -190,38 +196,59 @@ def _basis(analysis: RunAnalysis) -> list[str]:
     return parts
 
 
+def _together(comparisons: Sequence[Comparison], sides: Callable[[Comparison], Sides]) -> Sides:
+    """What a sentence over several comparisons calls their sides."""
+    named = {sides(comparison) for comparison in comparisons}
+    if len(named) == 1:
+        return named.pop()
+    baseline = comparisons[0].baseline if comparisons else Arm(METAL)
+    guests = baseline == Arm(METAL) and all(c.accelerator is not Accelerator.NONE for c in comparisons)
+    return Sides("a guest" if guests else "another environment", str(baseline))
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One comparison in a metric; `name`: what the headline calls its scenario."""
+
+    name: str
+    sides: Sides
+    verdict: Verdict
+
+
 @dataclass(frozen=True)
 class _Part:
-    """The verdicts of one metric, by the names that the headline gives to their comparisons."""
+    """The verdicts of one metric."""
 
     metric: Metric
-    verdicts: list[tuple[str, Verdict]]
-    guest: str
+    members: list[_Member]
+    sides: Sides
 
     @classmethod
     def of(cls, analysis: RunAnalysis, metric: Metric) -> "_Part":
         """The verdicts of the comparisons under whose load the metric says something."""
-        members = [c for c in analysis.comparisons if metric.name in c.verdicts and c.verdicts[metric.name].applies]
-        labels = labels_of(dict.fromkeys(comparison.scenario for comparison in members))
-        several = len({comparison.arm for comparison in members}) > 1
-        emulated = any(comparison.accelerator is Accelerator.TCG for comparison in members)
+        listed = [c for c in analysis.comparisons if metric.name in c.verdicts and c.verdicts[metric.name].applies]
+        labels = labels_of(dict.fromkeys(comparison.scenario for comparison in listed))
+        several = len({comparison.arm for comparison in listed}) > 1
+        is_emulated = any(comparison.accelerator is Accelerator.TCG for comparison in listed)
+        named = sides_of(analysis.comparisons)
+
+        def sides(comparison: Comparison) -> Sides:
+            plain = named(comparison)
+            return replace(plain, compared="the emulated guest") if is_emulated and plain.compared == GUEST else plain
 
         def name(comparison: Comparison) -> str:
             label = labels[comparison.scenario]
             return f"{label} on {comparison.arm}" if several else label
 
-        return cls(
-            metric,
-            [(name(comparison), comparison.verdicts[metric.name]) for comparison in members],
-            "the emulated guest" if emulated else "the guest",
-        )
+        members = [_Member(name(each), sides(each), each.verdicts[metric.name]) for each in listed]
+        return cls(metric, members, _together(listed, sides))
 
     def answer(self) -> Answer:
         """The sentence on this metric, with names where it stays short."""
         long, short = self._sentence(named=True), self._sentence(named=False)
         text = long if len(long) <= _ANSWER_LIMIT else short
-        kinds = frozenset(verdict.kind for _, verdict in self.verdicts)
-        shown = [verdict for _, verdict in self.verdicts if verdict.kind in DIFFERENT]
+        kinds = frozenset(member.verdict.kind for member in self.members)
+        shown = [member.verdict for member in self.members if member.verdict.kind in DIFFERENT]
         return Answer(text, short, self._evidence(), self.metric, kinds, any(map(is_vague, shown)))
 
     def _sentence(self, *, named: bool) -> str:
@@ -230,13 +257,13 @@ class _Part:
             return self._nothing_decided()
         if len(kinds) > 1:
             return self._counts()
-        words, members, total = METRIC_LABELS[self.metric.name], self._of(kinds[0]), len(self.verdicts)
-        verdicts = [verdict for _, verdict in members]
+        words, members, total = METRIC_LABELS[self.metric.name], self._of(kinds[0]), len(self.members)
+        verdicts = [member.verdict for member in members]
         if kinds[0] is Kind.EQUIVALENT:
             margin = percent(max(verdict.margin for verdict in verdicts))
-            text = words.same.format(guest=self.guest, baseline=METAL, amount=margin)
+            text = words.same.format(compared=self.sides.compared, baseline=self.sides.baseline, amount=margin)
         else:
-            text = effect_text(verdicts, self._amounts(members, named=named), self.guest)
+            text = effect_text(verdicts, self._amounts(members, named=named), self.sides)
         if len(members) < total:
             rest = [f"{len(self._of(kind))} {KINDS[kind]}" for kind in _OPEN if self._of(kind)]
             text += f" in {len(members)} of {plural(total, 'comparison')} ({', '.join(rest)})"
@@ -250,7 +277,7 @@ class _Part:
                 size = f" ({self._amounts(members, named=False)})" if kind in DIFFERENT else ""
                 parts.append(f"{KINDS[kind]} in {len(members)}{size}")
         label = METRIC_LABELS[self.metric.name].label
-        return f"In {plural(len(self.verdicts), 'comparison')} of {label}, {self.guest} is {', '.join(parts)}."
+        return f"In {plural(len(self.members), 'comparison')} of {label}, {self.sides.compared} is {', '.join(parts)}."
 
     def _nothing_decided(self) -> str:
         """Where nothing is decided: of one comparison all that is known, of several how many show a difference by
@@ -258,16 +285,16 @@ class _Part:
         """
         label, undecided = METRIC_LABELS[self.metric.name].label, self._of(Kind.UNDECIDED)
         if not undecided:
-            return f"This run compares no {label}: {because_text(self.verdicts[0][1], self.guest)}."
-        if len(self.verdicts) == 1:
-            return _capital(f"{label}: {verdict_text(undecided[0][1], self.guest)}.")
-        if alike := [verdict for _, verdict in undecided if shows_in_all_blocks(verdict)]:
-            words = sorted({direction(verdict) for verdict in alike})
-            count = f"{len(alike)} of {plural(len(self.verdicts), 'comparison')}"
-            text = f"{label}: {' or '.join(words)} on {self.guest} in every block in {count}, not shown beyond chance."
-            return _capital(text)
-        short = f"No difference in {label} between {self.guest} and {METAL} is shown beyond chance"
-        return f"{short} in {plural(len(undecided), 'comparison')}."
+            return f"This run compares no {label}: {because_text(self.members[0].verdict, self.members[0].sides)}."
+        total = plural(len(self.members), "comparison")
+        if len(self.members) == 1:
+            return _capital(f"{label}: {verdict_text(undecided[0].verdict, undecided[0].sides)}.")
+        if alike := [member.verdict for member in undecided if shows_in_all_blocks(member.verdict)]:
+            words, count = sorted({direction(verdict) for verdict in alike}), f"{len(alike)} of {total}"
+            where = f"on {self.sides.compared} in every block in {count}"
+            return _capital(f"{label}: {' or '.join(words)} {where}, not shown beyond chance.")
+        short = f"No difference in {label} between {self.sides.compared} and {self.sides.baseline}"
+        return f"{short} is shown beyond chance in {plural(len(undecided), 'comparison')}."
 
     def _evidence(self) -> str:
         """`lighttz 8.1% (7.9 to 8.3%), nginx 9% (8.8 to 9.2%)`; of many servers the ends of the range. Of verdicts that
@@ -276,34 +303,35 @@ class _Part:
         parts = []
         for kind in _DIRECTIONS:
             if members := self._of(kind):
-                form = form_of([verdict for _, verdict in members])
-                sizes = [f"{name} {amount_text(verdict, form, interval=True)}" for name, verdict in members]
+                form = form_of([member.verdict for member in members])
+                sizes = [f"{each.name} {amount_text(each.verdict, form, interval=True)}" for each in members]
                 shown = ", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}"
-                explained = {text for _, verdict in members if (text := explained_text(verdict, least=_WORTH_SAYING))}
+                texts = (explained_text(each.verdict, each.sides, least=_WORTH_SAYING) for each in members)
+                explained = set(filter(None, texts))
                 parts += [shown, *(explained if len(explained) == 1 else ())]
         for kind in (Kind.EQUIVALENT, *_OPEN):
             members = self._of(kind)
-            if len(members) == len(self.verdicts) == 1 and kind is Kind.UNDECIDED:
+            if len(members) == len(self.members) == 1 and kind is Kind.UNDECIDED:
                 continue
             if len(members) <= _MOST_NAMED:
-                parts += [f"{name} {verdict_text(verdict, self.guest)}" for name, verdict in members]
+                parts += [f"{each.name} {verdict_text(each.verdict, each.sides)}" for each in members]
         return "; ".join(parts)
 
-    def _of(self, kind: Kind) -> list[tuple[str, Verdict]]:
+    def _of(self, kind: Kind) -> list[_Member]:
         """Verdicts of a kind, by the size of the effect where it is decided."""
-        members = [(name, verdict) for name, verdict in self.verdicts if verdict.kind is kind]
+        members = [member for member in self.members if member.verdict.kind is kind]
         return sorted(members, key=_size) if kind in DIFFERENT else members
 
-    def _amounts(self, members: list[tuple[str, Verdict]], *, named: bool) -> str:
+    def _amounts(self, members: list[_Member], *, named: bool) -> str:
         """`8.1% (nginx) and 9% (lighttpd)`, or the range over more servers; a bound that all share comes once."""
-        form = form_of([verdict for _, verdict in members])
-        sizes = [amount_text(verdict, form) for _, verdict in members]
-        if all(verdict.is_at_least for _, verdict in members):
+        form = form_of([member.verdict for member in members])
+        sizes = [amount_text(member.verdict, form) for member in members]
+        if all(member.verdict.is_at_least for member in members):
             sizes = [sizes[0], *(size.removeprefix("at least ") for size in sizes[1:])]
         if not named:
             ends = list(dict.fromkeys((sizes[0], sizes[-1])))
             return ends[0] if len(members) == 1 else " to ".join(ends)
-        texts = [f"{size} ({name})" for size, (name, _) in zip(sizes, members, strict=True)]
+        texts = [f"{size} ({member.name})" for size, member in zip(sizes, members, strict=True)]
         return " and ".join(texts) if len(texts) <= 2 else f"{texts[0]} to {texts[-1]}"
 
 
@@ -313,8 +341,8 @@ def is_vague(verdict: Verdict) -> bool:
     return bool(ends and ends.low and ends.high and ends.high / ends.low >= VAGUE)
 
 
-def _size(member: tuple[str, Verdict]) -> float:
+def _size(member: _Member) -> float:
     """What is claimed of a ratio's distance from 1, as a factor, the same in both directions."""
-    verdict = member[1]
+    verdict = member.verdict
     ratio = near_end(verdict) if verdict.is_at_least else verdict.estimate and verdict.estimate.ratio
     return max(ratio, 1 / ratio) if ratio else 0.0

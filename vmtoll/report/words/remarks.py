@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from vmtoll.analysis.equality import OPEN, equality
@@ -10,7 +10,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Code
 from vmtoll.model.verdict import DIFFERENT, Because, Cause, Comparison, Doubt, Kind, NoteCode, Verdict
 from vmtoll.report.words.terms import percent, plural
-from vmtoll.report.words.verdicts import FINDINGS_LIMIT, because_text, note_text
+from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Sides, because_text, note_text, sides_of
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
 
 MOST_REMARKS = 5
@@ -22,13 +22,18 @@ _CAUSES = {
     Cause.CONTROL: "an A/A control that differs from itself",
 }
 Row = tuple[Comparison, Verdict]
+Naming = Callable[[Comparison], Sides]
 
 
 def remarks(run: Run, rows: Sequence[Row]) -> list[str]:
     """At most five: what widens these verdicts, the largest share of a difference first; what was not judged; why some
     are undecided; undeclared differences; few blocks; rates that differ.
     """
-    of_rows = [_doubts(rows), _not_judged(rows), _undecided(rows), _undeclared(run), _few_blocks(rows), _rates(rows)]
+    sides = sides_of(comparison for comparison, _ in rows)
+    of_rows = [
+        _doubts(rows), _not_judged(rows, sides), _undecided(rows), _undeclared(run), _few_blocks(rows),
+        _rates(rows, sides),
+    ]  # fmt: skip
     return list(chain.from_iterable(of_rows))[:MOST_REMARKS]
 
 
@@ -60,11 +65,11 @@ def _doubt(doubt: Doubt, share: float, server: str) -> str:
     return f"{name} can explain {'all' if share == 1 else percent(share)} of a difference ({server})"
 
 
-def _not_judged(rows: Sequence[Row]) -> Iterator[str]:
+def _not_judged(rows: Sequence[Row], sides: Naming) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for comparison, verdict in rows:
         if verdict.kind is Kind.NOT_JUDGED:
-            reasons.setdefault(because_text(verdict), []).append(comparison.scenario.server)
+            reasons.setdefault(because_text(verdict, sides(comparison)), []).append(comparison.scenario.server)
     for reason, servers in reasons.items():
         yield f"{len(servers)} not judged: {reason} ({', '.join(dict.fromkeys(servers))})"
 
@@ -108,9 +113,9 @@ def _few_blocks(rows: Sequence[Row]) -> Iterator[str]:
         yield f"decided from as few as {fewest}, taken as independent: {len(blocks)} of {plural(len(rows), 'row')}"
 
 
-def _rates(rows: Sequence[Row]) -> Iterator[str]:
+def _rates(rows: Sequence[Row], sides: Naming) -> Iterator[str]:
     notes = [
-        f"{note_text(note, verdict)} ({comparison.scenario.server})"
+        f"{note_text(note, verdict, sides(comparison))} ({comparison.scenario.server})"
         for comparison, verdict in rows for note in verdict.notes if note.code is NoteCode.OWN_RATES
     ]  # fmt: skip
     yield from notes[:1]

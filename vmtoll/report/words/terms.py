@@ -75,7 +75,7 @@ def duration(time_us: float) -> str:
 
 @dataclass(frozen=True)
 class MetricWords:
-    """`less`, `more`, and the same as factors: what the compared side does, with `{guest}`, `{baseline}` and the
+    """`less`, `more`, and the same as factors: what the compared side does, with `{compared}`, `{baseline}` and the
     `{amount}`; `same`: where it is equivalent within the amount.
     """
 
@@ -89,31 +89,31 @@ class MetricWords:
 
 
 def _time(label: str, note: str) -> MetricWords:
-    shorter = "p99 is {amount} shorter on {guest} than on {baseline}"
+    shorter = "p99 is {amount} shorter on {compared} than on {baseline}"
     return MetricWords(
-        label, note, shorter, "p99 is {amount} longer on {guest} than on {baseline}", shorter,
-        "p99 is {amount} as long on {guest} as on {baseline}",
-        "p99 on {guest} equals that on {baseline} within {amount}",
+        label, note, shorter, "p99 is {amount} longer on {compared} than on {baseline}", shorter,
+        "p99 is {amount} as long on {compared} as on {baseline}",
+        "p99 on {compared} equals that on {baseline} within {amount}",
     )  # fmt: skip
 
 
 def _cost(label: str, note: str, uses: str) -> MetricWords:
-    less = f"{{guest}} {uses} {{amount}} less CPU per request than {{baseline}}"
+    less = f"{{compared}} {uses} {{amount}} less CPU per request than {{baseline}}"
     return MetricWords(
-        label, note, less, f"{{guest}} {uses} {{amount}} more CPU per request than {{baseline}}", less,
-        f"{{guest}} {uses} {{amount}} the CPU per request of {{baseline}}",
-        f"{{guest}} {uses} as much CPU per request as {{baseline}}, within {{amount}}",
+        label, note, less, f"{{compared}} {uses} {{amount}} more CPU per request than {{baseline}}", less,
+        f"{{compared}} {uses} {{amount}} the CPU per request of {{baseline}}",
+        f"{{compared}} {uses} as much CPU per request as {{baseline}}, within {{amount}}",
     )  # fmt: skip
 
 
 METRIC_LABELS = {
     THROUGHPUT.name: MetricWords(
         "requests per second", "",
-        "{guest} serves {amount} fewer requests per second than {baseline}",
-        "{guest} serves {amount} more requests per second than {baseline}",
-        "{guest} serves {amount} fewer requests per second than {baseline}",
-        "{guest} serves {amount} the requests per second of {baseline}",
-        "{guest} serves as many requests per second as {baseline}, within {amount}",
+        "{compared} serves {amount} fewer requests per second than {baseline}",
+        "{compared} serves {amount} more requests per second than {baseline}",
+        "{compared} serves {amount} fewer requests per second than {baseline}",
+        "{compared} serves {amount} the requests per second of {baseline}",
+        "{compared} serves as many requests per second as {baseline}, within {amount}",
     ),
     TAIL.name: _time(
         "p99 response time (open loop)",

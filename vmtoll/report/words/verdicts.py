@@ -1,11 +1,12 @@
 """Verdicts in words: the direction and the size first, then the interval, then what is in doubt."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from vmtoll.model.finding import Code
 from vmtoll.model.metric import Metric, loop_of
-from vmtoll.model.trial import METAL
+from vmtoll.model.trial import METAL, Accelerator, Arm
 from vmtoll.model.verdict import (
     DIFFERENT,
     NOT_APPLICABLE,
@@ -34,31 +35,53 @@ KINDS = {
     Kind.UNDECIDED: "undecided",
     Kind.NOT_JUDGED: "not judged",
 }
-GUEST = "the guest"
 _TIMES = 2.0  # from here on a difference is a factor, below a percentage
 _LEAST_SHOWN, _MOST_SHOWN, _TENTH = 0.001, 10_000, 0.1  # of a ratio in a column
 _SHOWN_DOUBTS = 3
 FINDINGS_LIMIT = 1.005  # a doubt that explains less is not named
 
 
-def verdict_text(verdict: Verdict, compared: str = GUEST, baseline: str = METAL) -> str:
+GUEST = "the guest"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What sentences call the two sides of a comparison."""
+
+    compared: str
+    baseline: str
+
+
+def sides_of(comparisons: Iterable[Comparison]) -> Callable[[Comparison], Sides]:
+    """`the guest` and `metal` on a page that compares one guest with metal; else the names of both arms."""
+    pairs = {(comparison.baseline, comparison.arm) for comparison in comparisons}
+
+    def sides(comparison: Comparison) -> Sides:
+        is_guest = comparison.accelerator is not Accelerator.NONE
+        alone = len(pairs) == 1 and comparison.baseline == Arm(METAL) and is_guest
+        return Sides(GUEST if alone else str(comparison.arm), str(comparison.baseline))
+
+    return sides
+
+
+def verdict_text(verdict: Verdict, sides: Sides) -> str:
     """One line: `the guest serves 8.9× fewer requests per second than metal (5.6 to 22×)`."""
-    return "".join(verdict_parts(verdict, compared, baseline))
+    return "".join(verdict_parts(verdict, sides))
 
 
-def verdict_parts(verdict: Verdict, compared: str = GUEST, baseline: str = METAL) -> tuple[str, str]:
+def verdict_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     """The same in two parts: what a page emphasizes, and what follows it, empty where there is nothing."""
     if verdict.kind is Kind.NOT_JUDGED:
         if verdict.because is Because.NOT_MEASURED:
-            return "not measured", f" ({because_text(verdict, compared, baseline)})"
+            return "not measured", f" ({because_text(verdict, sides)})"
         lead = "not applicable" if verdict.because in NOT_APPLICABLE else "not judged"
-        return lead, f": {because_text(verdict, compared, baseline)}"
+        return lead, f": {because_text(verdict, sides)}"
     if verdict.kind is Kind.EQUIVALENT:
         return _equivalent(verdict)
     if verdict.kind in DIFFERENT:
         size = amount_text(verdict, form_of([verdict]))
-        return effect_text([verdict], size, compared, baseline), f" ({interval_text(verdict)})"
-    return _undecided(verdict, compared, baseline)
+        return effect_text([verdict], size, sides), f" ({interval_text(verdict)})"
+    return _undecided(verdict, sides)
 
 
 def word_text(verdict: Verdict) -> str:
@@ -90,9 +113,9 @@ def direction(judged: Judged) -> str:
     return "slower" if ratio < 1 else "faster"
 
 
-def _undecided(verdict: Verdict, compared: str, baseline: str) -> tuple[str, str]:
+def _undecided(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     """What the blocks show, and why that does not decide."""
-    why = undecided_text(verdict, compared, baseline)
+    why = undecided_text(verdict, sides)
     blocks, size = verdict.blocks_range, ratio_text(verdict.estimate)
     if verdict.because is Because.NO_LOOK_YET:
         return "no look yet", f": {why}"
@@ -136,7 +159,7 @@ def _sized(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= _TIMES else f"{value:.2f}"
 
 
-def undecided_text(judged: Judged, compared: str = GUEST, baseline: str = METAL) -> str:
+def undecided_text(judged: Judged, sides: Sides) -> str:
     """Why a comparison is undecided, and what would decide it."""
     match judged.because:
         case Because.NO_LOOK_YET:
@@ -149,7 +172,7 @@ def undecided_text(judged: Judged, compared: str = GUEST, baseline: str = METAL)
             return f"{_limited_text(judged)}, not the server, set the figure in every block"
         case Because.FINDINGS:
             size = ratio_text(judged.estimate)
-            return f"{size} if nothing had disturbed; open because of {doubts_text(judged, compared, baseline)}"
+            return f"{size} if nothing had disturbed; open because of {doubts_text(judged, sides)}"
     seen = judged.detectable
     parts = []
     if judged.noise_floor and judged.blocks_range and _factor_of(judged.blocks_range) >= _TIMES:
@@ -182,11 +205,11 @@ def form_of(verdicts: Sequence[Verdict]) -> str:
     return times + ("less" if max(ratios) < 1 else "more")
 
 
-def effect_text(verdicts: Sequence[Verdict], amount: str, compared: str = GUEST, baseline: str = METAL) -> str:
+def effect_text(verdicts: Sequence[Verdict], amount: str, sides: Sides) -> str:
     """Summarise verdicts of one metric and kind, with an amount in their form."""
     words = METRIC_LABELS[verdicts[0].metric.name]
     template: str = getattr(words, form_of(verdicts).replace(" ", "_"))
-    return template.format(guest=compared, baseline=baseline, amount=amount)
+    return template.format(compared=sides.compared, baseline=sides.baseline, amount=amount)
 
 
 def amount_text(verdict: Verdict, form: str, *, interval: bool = False) -> str:
@@ -289,13 +312,14 @@ def percentile_text(level: PercentileLevel) -> str:
     return f"{number(level.value_us)} µs{ends}, {plural(level.requests, 'request')} or more{within}"
 
 
-def limiters_text(comparison: Comparison) -> str:
+def limiters_text(comparison: Comparison, sides: Sides) -> str:
     """`client CPU on metal, server CPU on the guest`, of the figure that its loop is measured for."""
     loop = loop_of(comparison.scenario.load)
     verdict = next(v for v in comparison.verdicts.values() if loop in v.metric.loops and v.metric.is_primary)
-    sides = (verdict.baseline_limiter, verdict.compared_limiter)
-    names = ["unknown" if side is None else LIMITERS[side] for side in sides]
-    return names[0] if sides[0] is sides[1] else f"{names[0]} on {METAL}, {names[1]} on {GUEST}"
+    limiters = (verdict.baseline_limiter, verdict.compared_limiter)
+    names = ["unknown" if limiter is None else LIMITERS[limiter] for limiter in limiters]
+    apart = f"{names[0]} on {sides.baseline}, {names[1]} on {sides.compared}"
+    return names[0] if limiters[0] is limiters[1] else apart
 
 
 def trials_text(side: TrialShare) -> str:
@@ -307,15 +331,15 @@ def trials_text(side: TrialShare) -> str:
 # ---- what is in doubt
 
 
-def doubts_text(judged: Judged, compared: str = GUEST, baseline: str = METAL) -> str:
+def doubts_text(judged: Judged, sides: Sides) -> str:
     """What widens a comparison, the largest first: `background-cpu on the guest (3 trials), 2 second attempts on
     metal`.
     """
     shown = [doubt for doubt in judged.doubts if doubt.size >= FINDINGS_LIMIT][:_SHOWN_DOUBTS]
-    return ", ".join(_doubt(doubt, compared, baseline) for doubt in shown) or "findings"
+    return ", ".join(_doubt(doubt, sides) for doubt in shown) or "findings"
 
 
-def explained_text(judged: Judged, least: float = 0.0) -> str:
+def explained_text(judged: Judged, sides: Sides, least: float = 0.0) -> str:
     """How much of a decided difference the doubts can explain at most; empty where that is nothing to speak of, or less
     than `least`, a fraction.
     """
@@ -326,16 +350,16 @@ def explained_text(judged: Judged, least: float = 0.0) -> str:
     share = math.log(total) / abs(math.log(estimate.ratio))
     if share < least:
         return ""
-    return f"{doubts_text(judged)} can explain at most {percent(min(share, 1.0))} of the difference"
+    return f"{doubts_text(judged, sides)} can explain at most {percent(min(share, 1.0))} of the difference"
 
 
-def _doubt(doubt: Doubt, compared: str, baseline: str) -> str:
+def _doubt(doubt: Doubt, sides: Sides) -> str:
     name = _CAUSES.get(doubt.cause, str(doubt.cause))
-    sides = [
+    counts = [
         f"{count} on {side}" if isinstance(doubt.cause, Cause) else f"on {side} ({plural(count, 'trial')})"
-        for side, count in ((baseline, doubt.baseline), (compared, doubt.compared)) if count
+        for side, count in ((sides.baseline, doubt.baseline), (sides.compared, doubt.compared)) if count
     ]  # fmt: skip
-    return f"{name} {' and '.join(sides)}".strip()
+    return f"{name} {' and '.join(counts)}".strip()
 
 
 _CAUSES: dict[Code | Cause, str] = {
@@ -346,39 +370,39 @@ _CAUSES: dict[Code | Cause, str] = {
 }
 
 
-def because_text(judged: Judged, compared: str = GUEST, baseline: str = METAL) -> str:
+def because_text(judged: Judged, sides: Sides) -> str:
     """Reason why nothing is judged; empty where something is."""
     words = _BECAUSE.get(judged.because) if judged.because else None
-    return words(judged, compared, baseline) if words else ""
+    return words(judged, sides) if words else ""
 
 
-def _no_figure(judged: Judged, compared: str, baseline: str) -> str:
-    sides = [
+def _no_figure(judged: Judged, sides: Sides) -> str:
+    without = [
         f"{name} gave no figure in {s.trials - s.used} of {plural(s.trials, 'trial')}"
         + (f" ({', '.join(s.excluded_by)})" if s.excluded_by else "")
-        for name, s in ((baseline, judged.baseline), (compared, judged.compared)) if not s.used
+        for name, s in ((sides.baseline, judged.baseline), (sides.compared, judged.compared)) if not s.used
     ]  # fmt: skip
-    return " and ".join(sides) or "no block has a figure of both sides"
+    return " and ".join(without) or "no block has a figure of both sides"
 
 
-def _not_comparable(judged: Judged, compared: str, baseline: str) -> str:
+def _not_comparable(judged: Judged, sides: Sides) -> str:
     codes = sorted({*judged.baseline.excluded_by, *judged.compared.excluded_by})
     return f"the sides are not the same thing: {', '.join(codes)}"
 
 
-def _not_measured(judged: Judged, compared: str, baseline: str) -> str:
+def _not_measured(judged: Judged, sides: Sides) -> str:
     tool = judged.tool if isinstance(judged, Verdict) else None
     is_percentile = isinstance(judged, Verdict) and judged.metric.percentile
     return f"{tool or 'the tool'} {'prints no percentiles' if is_percentile else 'has no such figure'}"
 
 
-def _no_throughput(judged: Judged, compared: str, baseline: str) -> str:
+def _no_throughput(judged: Judged, sides: Sides) -> str:
     notes = judged.notes if isinstance(judged, Verdict) else ()
-    reached = [_attained(note, compared, baseline) for note in notes if note.code is NoteCode.ATTAINED]
+    reached = [_attained(note, sides) for note in notes if note.code is NoteCode.ATTAINED]
     return "; ".join(["the load sets the rate", *reached])
 
 
-_BECAUSE: dict[Because, Callable[[Judged, str, str], str]] = {
+_BECAUSE: dict[Because, Callable[[Judged, Sides], str]] = {
     Because.NO_FIGURE: _no_figure,
     Because.NOT_COMPARABLE: _not_comparable,
     Because.NOT_MEASURED: _not_measured,
@@ -391,33 +415,33 @@ _BECAUSE: dict[Because, Callable[[Judged, str, str], str]] = {
 # ---- notes on a verdict
 
 
-def notes_text(verdict: Verdict, compared: str = GUEST, baseline: str = METAL) -> list[str]:
+def notes_text(verdict: Verdict, sides: Sides) -> list[str]:
     """All notes of a verdict, as sentences without full stops: what the doubts explain comes first."""
     counts = [
         f"{name} lost {s.lost} of {plural(s.trials, 'trial')}"
-        for name, s in ((baseline, verdict.baseline), (compared, verdict.compared)) if s.lost
+        for name, s in ((sides.baseline, verdict.baseline), (sides.compared, verdict.compared)) if s.lost
     ]  # fmt: skip
-    texts = [explained_text(verdict), *counts]
-    return [text for text in texts if text] + [note_text(note, verdict, compared, baseline) for note in verdict.notes]
+    texts = [explained_text(verdict, sides), *counts]
+    return [text for text in texts if text] + [note_text(note, verdict, sides) for note in verdict.notes]
 
 
-def note_text(note: Note, verdict: Verdict, compared: str = GUEST, baseline: str = METAL) -> str:
+def note_text(note: Note, verdict: Verdict, sides: Sides) -> str:
     """One note of a verdict."""
-    return _NOTES[note.code](note, verdict, compared, baseline)
+    return _NOTES[note.code](note, verdict, sides)
 
 
-def _failed(note: Note, verdict: Verdict, compared: str, baseline: str) -> str:
-    sides = ((baseline, verdict.baseline_available), (compared, verdict.compared_available))
-    return f"failed requests: {' and '.join(_failed_share(s, name) for name, s in sides if s and s.share < 1)}"
+def _failed(note: Note, verdict: Verdict, sides: Sides) -> str:
+    shares = ((sides.baseline, verdict.baseline_available), (sides.compared, verdict.compared_available))
+    return f"failed requests: {' and '.join(_failed_share(s, name) for name, s in shares if s and s.share < 1)}"
 
 
-def _own_rates(note: Note, verdict: Verdict, compared: str, baseline: str) -> str:
-    sides = ((baseline, "baseline"), (compared, "compared"))
-    rates = [f"{note.values[side]:,.0f}/s on {name}" for name, side in sides if side in note.values]
+def _own_rates(note: Note, verdict: Verdict, sides: Sides) -> str:
+    names = ((sides.baseline, "baseline"), (sides.compared, "compared"))
+    rates = [f"{note.values[side]:,.0f}/s on {name}" for name, side in names if side in note.values]
     return f"each side at its own rate: {', '.join(rates)}"
 
 
-_NOTES: dict[NoteCode, Callable[[Note, Verdict, str, str], str]] = {
+_NOTES: dict[NoteCode, Callable[[Note, Verdict, Sides], str]] = {
     NoteCode.CONTROL_DIFFERS: lambda note, *_: (
         f"the A/A control differs from itself by {percent(note.values['size'] - 1)} for sure: the interval is wider by"
         " as much"
@@ -429,9 +453,9 @@ _NOTES: dict[NoteCode, Callable[[Note, Verdict, str, str], str]] = {
     NoteCode.CLIENT_ON_SAME_MACHINE: lambda *_: "the client ran on the same machine and used part of the server's CPUs",
     NoteCode.FAILED_REQUESTS: _failed,
     NoteCode.OWN_RATES: _own_rates,
-    NoteCode.ATTAINED: lambda note, verdict, compared, baseline: _attained(note, compared, baseline),
-    NoteCode.CROSSCHECK_DISAGREES: lambda note, verdict, compared, baseline: (
-        f"the cross-check by {note.subject} disagrees: {compared} ÷ {baseline}"
+    NoteCode.ATTAINED: lambda note, verdict, sides: _attained(note, sides),
+    NoteCode.CROSSCHECK_DISAGREES: lambda note, verdict, sides: (
+        f"the cross-check by {note.subject} disagrees: {sides.compared} ÷ {sides.baseline}"
         f" {note.values['low']:.2f} to {note.values['high']:.2f}"
     ),
 }
@@ -442,10 +466,10 @@ def _failed_share(available: Share, name: str) -> str:
     return f"{rate}% ({low} to {high}%) on {name}"
 
 
-def _attained(note: Note, compared: str, baseline: str) -> str:
+def _attained(note: Note, sides: Sides) -> str:
     """Share of an open loop's rate that each side answered."""
     short = []
-    for name, side in ((baseline, "baseline"), (compared, "compared")):
+    for name, side in ((sides.baseline, "baseline"), (sides.compared, "compared")):
         attained = note.values.get(f"{side}_attained")
         if attained is None:
             short.append(f"{name} has no valid trial")
@@ -464,10 +488,11 @@ def step_text(step: TuningStep, metric: Metric) -> str:
 
 def step_parts(step: TuningStep, metric: Metric) -> tuple[str, str]:
     """The same in two parts, as `verdict_parts`."""
+    sides = Sides(str(step.after), str(step.before))
     if step.kind is Kind.NOT_JUDGED:
-        return KINDS[step.kind], f": {because_text(step, str(step.after), str(step.before)) or 'no block has both'}"
+        return KINDS[step.kind], f": {because_text(step, sides) or 'no block has both'}"
     if step.kind not in DIFFERENT or step.gain is None:
-        return KINDS[step.kind], f" ({undecided_text(step, str(step.after), str(step.before))})"
+        return KINDS[step.kind], f" ({undecided_text(step, sides)})"
     verb, size = "gains" if step.kind is Kind.FASTER else "costs", abs(step.gain.value)
     unit = "req/s" if metric.unit == "1/s" else metric.unit
     relative = f" ({percent(size / step.start)})" if metric.higher_is_better and step.start else ""

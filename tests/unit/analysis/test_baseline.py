@@ -1,0 +1,125 @@
+"""Any environment may be the baseline: every ratio is of another arm to it, and swapping the two turns all around."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.synthetic_run import Truth, closed, make_run, rate
+from vmtoll.analysis.run import Run, load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.metric import HOST_CPU
+from vmtoll.model.trial import Arm, from_json, to_json
+from vmtoll.model.verdict import Comparison, Estimate, Kind, RunAnalysis
+from vmtoll.report import words
+from vmtoll.report.html import render
+from vmtoll.report.terminal import rows_of, summary
+
+TWO_GUESTS = ("kvm-default", "kvm-multiqueue")
+TURNED = {Kind.SLOWER: Kind.FASTER, Kind.FASTER: Kind.SLOWER}
+
+
+def with_baseline(run: Run, environment: str | None) -> Run:
+    """The same trials, judged against another environment."""
+    experiment = run.manifest.experiment.model_copy(update={"baseline": environment})
+    return Run(run.path, run.manifest.model_copy(update={"experiment": experiment}), run.hosts, run.records)
+
+
+def text_of(run: Run, analysis: RunAnalysis) -> str:
+    return str(summary(run, analysis, rows_of(analysis)))
+
+
+def test_the_first_environment_is_the_baseline_where_there_is_no_metal(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, Truth({"nginx": 0.9}, metal=False, guests=TWO_GUESTS)))
+    assert (run.baseline, run.others) == (Arm("kvm-default"), [Arm("kvm-multiqueue")])
+    (comparison,) = analyse(run).comparisons
+    assert comparison.arms == [Arm("kvm-default"), Arm("kvm-multiqueue")]
+    assert comparison.verdicts["throughput"].blocks == 6
+
+
+def test_metal_is_compared_with_the_environment_that_the_experiment_names(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, Truth({"nginx": 0.5}, baseline="kvm-default")))
+    assert run.others == [Arm("metal")]
+    analysis = analyse(run)
+    (comparison,) = analysis.comparisons
+    throughput = comparison.verdicts["throughput"]
+    assert throughput.kind is Kind.FASTER
+    assert throughput.estimate is not None
+    assert throughput.estimate.ratio == pytest.approx(2.0, rel=0.05)
+    text = text_of(run, analysis)
+    assert text.startswith("Metal serves 2.0× (nginx) the requests per second of kvm-default.")
+    assert "\nkvm-default and metal, 6 blocks" in text
+
+
+def mirrored(estimate: Estimate | None) -> Estimate | None:
+    if estimate is None:
+        return None
+    low, high = (None if end is None else 1 / end for end in (estimate.high, estimate.low))
+    return Estimate(1 / estimate.ratio, low, high)
+
+
+def assert_mirrored(one: Comparison, other: Comparison) -> None:
+    for name, verdict in one.verdicts.items():
+        turned = other.verdicts[name]
+        if not verdict.applies:
+            assert not turned.applies
+            continue
+        assert turned.kind is TURNED.get(verdict.kind, verdict.kind), name
+        expected = mirrored(verdict.estimate)
+        assert (turned.estimate is None) == (expected is None)
+        for end in ("ratio", "low", "high"):
+            assert getattr(turned.estimate, end, None) == pytest.approx(getattr(expected, end, None)), (name, end)
+        assert (turned.baseline.level, turned.compared.level) == (verdict.compared.level, verdict.baseline.level)
+        assert (turned.open_low, turned.open_high) == (verdict.open_high, verdict.open_low)
+        assert turned.blocks == verdict.blocks
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_swapping_the_baseline_inverts_every_ratio_and_turns_every_verdict(tmp_path: Path, seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    metal, is_open = bool(seed % 2), bool(seed // 2 % 2)
+    truth = Truth(
+        {"nginx": float(drawn.uniform(0.2, 3.0))}, latency_ratio=float(drawn.uniform(0.3, 4.0)),
+        noise=float(drawn.choice([0.004, 0.1, 0.6])), seed=seed, metal=metal, aa=False,
+        guests=("kvm-default",) if metal else TWO_GUESTS, loads=(rate(500),) if is_open else (closed(),),
+    )  # fmt: skip
+    run = load_run(make_run(tmp_path, truth))
+    first, second = (name for name in truth.environments)
+    one, other = (analyse(with_baseline(run, name)).comparisons[0] for name in (first, second))
+    assert one.arms == other.arms[::-1] == [Arm(first), Arm(second)]
+    assert_mirrored(one, other)
+
+
+def test_sentences_name_both_arms_where_there_is_no_metal(tmp_path: Path) -> None:
+    def slower(row: dict[str, object]) -> list[dict[str, object]]:
+        factor = 0.5 if row["arm"] == Arm("kvm-multiqueue") else 1.0
+        keys = ("throughput_rps", "crosscheck_throughput_rps")
+        return [row | {key: float(str(row[key])) * factor for key in keys}]
+
+    run = load_run(make_run(tmp_path, Truth({"nginx": 0.9}, metal=False, guests=TWO_GUESTS, change=slower)))
+    analysis = analyse(run)
+    answer = words.headline(analysis).answers[0].text
+    assert answer == "kvm-multiqueue serves 49.9% (nginx) fewer requests per second than kvm-default."
+    page = render(run, analysis)
+    for text in (text_of(run, analysis), page.replace("the guest's whole kernel", "")):
+        assert "metal" not in text.partition("<h2")[0].replace("var(--metal)", "").replace("--metal:", "")
+        assert "the guest serves" not in text
+    assert "kvm-multiqueue against kvm-default" in page
+
+
+def test_several_guests_are_compared_with_the_one_that_is_named(tmp_path: Path) -> None:
+    truth = Truth({"nginx": 0.9}, metal=True, guests=TWO_GUESTS, baseline="kvm-multiqueue")
+    run = load_run(make_run(tmp_path, truth))
+    analysis = analyse(run)
+    assert [comparison.arm for comparison in analysis.comparisons] == [Arm("kvm-default"), Arm("metal")]
+    assert {comparison.baseline for comparison in analysis.comparisons} == {Arm("kvm-multiqueue")}
+    assert words.sentence(analysis).startswith("Another environment serves ")
+    assert HOST_CPU.name in analysis.comparisons[0].verdicts
+
+
+def test_an_analysis_keeps_its_baseline_in_its_file(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, Truth(baseline="kvm-default")))
+    records = [from_json(to_json(record)) for record in run.records]
+    again = replace(run, records=tuple(records))
+    assert analyse(again).comparisons[0].baseline == Arm("kvm-default")
