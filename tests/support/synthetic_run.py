@@ -79,6 +79,7 @@ class Truth:
     change: Callable[[Row], list[Row]] | None = None  # row → the rows (attempts) that take its place
     undeclared: list[dict[str, Any]] = field(default_factory=list)
     seed: int = 1
+    unseen_hosts: tuple[str, ...] = ()  # guests of hosts that were not seen
     metal: bool = True  # without it the first guest is the baseline
     baseline: str | None = None  # what the experiment says
     guest_control: str = ""  # a guest that is measured twice in each block; drawn after all the others
@@ -234,7 +235,7 @@ def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Ar
         "background_cpu_pct": 0.0,
         "bodies_checked": 16, "bodies_wrong": 0, "fixed_cost_s": 1.4, "findings": (),
     }  # fmt: skip
-    if guest:
+    if guest and arm.environment not in truth.unseen_hosts:
         row |= {
             "host_cpu_s": 4.1,
             "host_cpu_us_per_request": figure(70 + 9 * index, truth.cpu_ratio, -1),
@@ -308,6 +309,7 @@ def _run_json(run_id: str, truth: Truth, planned: int) -> dict[str, Any]:
         "started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T01:00:00Z", "status": truth.status,
         "accelerators": {"metal": "none"} | dict.fromkeys(truth.guests, truth.accelerator.value), "lab": "embedded",
         "hardware": dict.fromkeys(("metal", *truth.guests), truth.hardware.value),
+        "unseen_hosts": list(truth.unseen_hosts),
         "link": truth.link, "link_mbit": 100.0 if truth.link == "100mbit" else None,
         "differences": {"declared": ["container", "cpu_model", "virtualization"], "undeclared": truth.undeclared},
         "trials_planned": planned,

@@ -67,6 +67,7 @@ def analyse(run: Run) -> RunAnalysis:
         complete=run.manifest.status == "complete",
         emulated=run.emulated,
         kvm_hardware=run.kvm_hardware,
+        unseen_hosts=tuple(run.manifest.unseen_hosts),
     )
 
 
@@ -102,7 +103,7 @@ def _comparisons(
     for (scenario, arm), chosen in roles.items():
         for name, metric in METRICS.items():
             loop = loop_of(scenario.load)
-            if loop in metric.loops:
+            if loop in metric.loops and not (metric.guest_field and _is_unseen(run, arm)):
                 role = role_of(metric, chosen, _trials(run, scenario, arm))
                 pairs = pair_arms(run, scenario, run.baseline, arm, metric, role)
                 family[(scenario, arm), name] = pairs, controls.get((name, loop))
@@ -189,15 +190,22 @@ def _overlap(first: Interval | None, second: Interval | None) -> bool:
 
 
 def _not_applicable(run: Run, metric: Metric, scenario: Scenario, arm: Arm, margin: float) -> Verdict:
-    """The verdict of a metric that says nothing of a server under this kind of load."""
+    """The verdict of a metric that says nothing of a server under this kind of load, or of a host that was not seen."""
     notes: tuple[Note, ...] = ()
-    if metric is TAIL:
+    if loop_of(scenario.load) in metric.loops:
+        because = Because.HOST_NOT_SEEN
+    elif metric is TAIL:
         because = Because.CLOSED_LOOP_HAS_NO_TAIL
     elif metric is THROUGHPUT:
         because, notes = Because.LOAD_SETS_THE_RATE, (_attained(run, scenario, arm),)
     else:
         because = Because.OPEN_LOOP_SEE_TAIL
     return Verdict(metric=metric, kind=Kind.NOT_JUDGED, because=because, margin=margin, notes=notes)
+
+
+def _is_unseen(run: Run, arm: Arm) -> bool:
+    """Return whether a side of the comparison is a guest whose host was not seen."""
+    return any(side.environment in run.manifest.unseen_hosts for side in (run.baseline, arm))
 
 
 def _attained(run: Run, scenario: Scenario, arm: Arm) -> Note:

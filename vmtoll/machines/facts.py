@@ -183,7 +183,7 @@ def accelerators(session: Session) -> dict[str, Accelerator]:
     accelerator_of = {}
     for environment, host in session.inventory.suts.items():
         kvm_host = session.inventory.kvm_host(host)
-        xml = session.facts[kvm_host.name].get("domains", {}).get(str(host.vars.domain), "") if kvm_host else ""
+        xml = session.facts[kvm_host.name].get("domains", {}).get(str(host.vars.domain), "") if kvm_host else None
         accelerator_of[environment] = accelerator(host.role, session.facts[host.name]["virtualization"], xml)
     return accelerator_of
 
@@ -292,10 +292,14 @@ def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
     return Differences(declared=passed, undeclared=undeclared)
 
 
-def accelerator(role: str, virtualization: str, domain_xml: str) -> Accelerator:
-    """Technique that ran a machine's code: KVM only when the guest's own word and its definition agree."""
+def accelerator(role: str, virtualization: str, domain_xml: str | None) -> Accelerator:
+    """Technique that ran a machine's code: KVM only when the guest's own word and its definition agree. Where the host
+    is not seen (None), the guest's word counts, which is systemd-detect-virt's.
+    """
     if role == "metal":
         return Accelerator.NONE
+    if domain_xml is None:
+        return {"kvm": Accelerator.KVM, "qemu": Accelerator.TCG}.get(virtualization, Accelerator.UNKNOWN)
     defined = re.search(r"<domain[^>]*\btype=['\"](\w+)['\"]", domain_xml)
     agree = virtualization == "kvm" and defined is not None and defined[1] == "kvm"
     return Accelerator.KVM if agree else Accelerator.TCG

@@ -131,11 +131,13 @@ class HostVars(GuestVariables):
     link_mbit: float | None = _variable(
         None, "client, SUT", "rate of the line; of a SUT its own, which several clients may fill", "Mbit/s", gt=0
     )
-    kvm_host: str | None = _variable(None, "guest", "inventory name of its KVM host (required)")
+    kvm_host: str | None = _variable(
+        None, "guest", "inventory name of its KVM host; unset, with `vmtoll_domain`: a host that is not yours to see"
+    )
     container_host: str | None = _variable(
         None, "client, SUT", "inventory name of the machine whose kernel a container shares"
     )
-    domain: str | None = _variable(None, "guest", "libvirt's name for it (required)")
+    domain: str | None = _variable(None, "guest", "libvirt's name for it")
     libvirt_uri: str = _variable("qemu:///system", "KVM host", "where libvirt listens")
     revive: list[list[str]] | None = _variable(
         None, "guest", "commands that the KVM host runs to bring a lost guest back; unset: `virsh start` of its domain"
@@ -287,6 +289,11 @@ class Inventory:
     def kvm_host(self, sut: Host) -> Host | None:
         """The machine that a guest runs on, when the inventory names it."""
         return self.kvm_hosts.get(sut.vars.kvm_host or "") if sut.role == "kvm_guest" else None
+
+    @property
+    def unseen_hosts(self) -> list[str]:
+        """Environments that are guests of hosts which the inventory does not name: a tenant's."""
+        return [name for name, host in self.suts.items() if host.role == "kvm_guest" and self.kvm_host(host) is None]
 
     @property
     def under_test(self) -> list[Host]:

@@ -54,7 +54,8 @@ class Manifest(Document):
     the experiment names, as it was when the run began. `hidden_pct`: CPU time that others may take from a machine
     under test without a finding, in percent of one CPU. With `until`: `measured_s`, the time that went into its blocks,
     `looks`, and why it `stopped`, None while it goes on; `trials_planned` are then those up to the next look.
-    `disclosure`: what is known of the machines; older runs lack it.
+    `disclosure`: what is known of the machines; older runs lack it. `unseen_hosts`: environments that are guests whose
+    host was not seen: a tenant's.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -72,6 +73,7 @@ class Manifest(Document):
     status: Literal["running", "complete"]
     accelerators: dict[str, Accelerator]
     hardware: dict[str, Hardware] = Field(default_factory=dict)
+    unseen_hosts: list[str] = Field(default_factory=list)
     lab: str
     link: str
     link_mbit: float | None = None

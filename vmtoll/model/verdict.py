@@ -50,7 +50,8 @@ class Because(StrEnum):
     allow would not.
 
     Not judged. NO_FIGURE: a side has none in any trial. NOT_COMPARABLE: the sides are not the same thing. NOT_MEASURED:
-    the tools of both sides answered requests and gave no such figure in any trial. The others: the figure says nothing
+    the tools of both sides answered requests and gave no such figure in any trial. HOST_NOT_SEEN: the figure is of the
+    host of a guest that is a tenant's. The others: the figure says nothing
     of a server under this kind of load.
     """
 
@@ -62,13 +63,15 @@ class Because(StrEnum):
     NO_FIGURE = "no-figure"
     NOT_COMPARABLE = "not-comparable"
     NOT_MEASURED = "not-measured"
+    HOST_NOT_SEEN = "host-not-seen"
     CLOSED_LOOP_HAS_NO_TAIL = "closed-loop-has-no-tail"
     LOAD_SETS_THE_RATE = "load-sets-the-rate"
     OPEN_LOOP_SEE_TAIL = "open-loop-see-tail"
 
 
 NOT_APPLICABLE = frozenset({
-    Because.NOT_MEASURED, Because.CLOSED_LOOP_HAS_NO_TAIL, Because.LOAD_SETS_THE_RATE, Because.OPEN_LOOP_SEE_TAIL,
+    Because.NOT_MEASURED, Because.HOST_NOT_SEEN, Because.CLOSED_LOOP_HAS_NO_TAIL, Because.LOAD_SETS_THE_RATE,
+    Because.OPEN_LOOP_SEE_TAIL,
 })  # fmt: skip
 
 
@@ -577,7 +580,8 @@ class Shape(StrEnum):
 class RunAnalysis:
     """A run, judged. `counts`: validity → trials; `findings`: code → trials that have it; `noise_floor`: of throughput,
     or of the tail in a run without; the worst server's, a fraction; `searches`: workloads that are not compared;
-    `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of the guests under KVM run on.
+    `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of the guests under KVM run on;
+    `unseen_hosts`: guests whose host was not seen.
     """
 
     run_id: str
@@ -598,6 +602,7 @@ class RunAnalysis:
     complete: bool
     emulated: bool
     kvm_hardware: tuple[Hardware, ...] = ()
+    unseen_hosts: tuple[str, ...] = ()
 
     def comparison(self, scenario: Scenario, arm: Arm) -> Comparison | None:
         """The comparison of one scenario on one arm; None where there is none."""

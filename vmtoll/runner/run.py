@@ -355,6 +355,7 @@ def _manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Manife
         status="running",
         accelerators=session.accelerators,
         hardware=session.hardware,
+        unseen_hosts=inventory.unseen_hosts,
         lab=inventory.client.vars.lab,
         link=inventory.link,
         link_mbit=inventory.link_mbit,

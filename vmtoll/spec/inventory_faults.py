@@ -199,9 +199,11 @@ def _labels(machines: InventoryData, known: Collection[str] | None, *, for_load:
 def _guests(machines: InventoryData) -> Iterator[Fault]:
     kvm_hosts = {host.name for host in machines.by_role["kvm_host"]} | set(machines.mistakes)
     for guest in machines.by_role["kvm_guest"]:
-        for name, value in (("vmtoll_kvm_host", guest.vars.kvm_host), ("vmtoll_domain", guest.vars.domain)):
-            if value is None:
-                yield Fault(guest.name, f"{name} is not set", "Set it, to tell KVM from emulation")
+        both = {"vmtoll_kvm_host": guest.vars.kvm_host, "vmtoll_domain": guest.vars.domain}
+        lacking = [name for name, value in both.items() if value is None]
+        if guest.vars.profile or len(lacking) < len(both):
+            advice = "Set it" if guest.vars.profile else "Set both, or neither where its host is not yours to see"
+            yield from (Fault(guest.name, f"{name} is not set", advice) for name in lacking)
     for host in (host for hosts in machines.by_role.values() for host in hosts):
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
         for name, value in named:

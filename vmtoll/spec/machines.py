@@ -45,7 +45,8 @@ def from_data(
 def _machines(candidates: Sequence[Host], environment: str, source: str, guests: int) -> list[Host]:
     """InventoryData of one environment: one machine, or the first `guests` of a KVM host's guests."""
     matching = [host for host in candidates if host.vars.environment == environment]
-    on_one_host = len({host.vars.kvm_host for host in matching}) == 1 and all(h.role == "kvm_guest" for h in matching)
+    carriers = {host.vars.kvm_host for host in matching if host.role == "kvm_guest"}
+    on_one_host = len(carriers) == 1 and None not in carriers and all(h.role == "kvm_guest" for h in matching)
     if not matching or not (on_one_host or len(matching) == 1):
         present = sorted({str(host.vars.environment) for host in candidates})
         raise InventoryError(

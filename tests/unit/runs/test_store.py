@@ -255,9 +255,12 @@ def test_only_declared_differences_pass() -> None:
         ("kvm_guest", "kvm", "<domain type='qemu'>", Accelerator.TCG),
         ("kvm_guest", "qemu", '<domain id="3" type="kvm">', Accelerator.TCG),
         ("kvm_guest", "kvm", "", Accelerator.TCG),
+        ("kvm_guest", "kvm", None, Accelerator.KVM),
+        ("kvm_guest", "qemu", None, Accelerator.TCG),
+        ("kvm_guest", "vmware", None, Accelerator.UNKNOWN),
     ],
 )
-def test_kvm_only_when_guest_and_definition_agree(role: str, said: str, xml: str, expected: Accelerator) -> None:
+def test_kvm_only_when_guest_and_definition_agree(role: str, said: str, xml: str | None, expected: Accelerator) -> None:
     assert accelerator(role, said, xml) is expected
 
 

@@ -50,6 +50,15 @@ def test_labels_that_contradict_the_groups_are_errors() -> None:
     ]
 
 
+def test_a_guest_has_a_host_and_a_domain_or_neither() -> None:
+    """Without both it is a tenant's."""
+    assert found(changed("small", vmtoll_kvm_host=None, vmtoll_domain=None)) == []
+    assert found(changed("small", vmtoll_kvm_host=None)) == [("small", "vmtoll_kvm_host is not set")]
+    assert found(changed("small", vmtoll_domain=None)) == [("small", "vmtoll_domain is not set")]
+    made = changed("small", vmtoll_kvm_host=None, vmtoll_domain=None, vmtoll_profile="kvm-default", vmtoll_cpus="1")
+    assert found(made) == [("small", "vmtoll_kvm_host is not set"), ("small", "vmtoll_domain is not set")]
+
+
 @pytest.mark.parametrize(
     ("misspelt", "group"), [("sut", "suts"), ("metal_host", "metal_hosts"), ("kvm-guests", "kvm_guests")]
 )

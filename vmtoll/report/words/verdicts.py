@@ -406,6 +406,7 @@ _BECAUSE: dict[Because, Callable[[Judged, Sides], str]] = {
     Because.NO_FIGURE: _no_figure,
     Because.NOT_COMPARABLE: _not_comparable,
     Because.NOT_MEASURED: _not_measured,
+    Because.HOST_NOT_SEEN: lambda *_: "not seen: the host belongs to others",
     Because.CLOSED_LOOP_HAS_NO_TAIL: lambda *_: "a closed loop hides stalls, so it has no tail",
     Because.LOAD_SETS_THE_RATE: _no_throughput,
     Because.OPEN_LOOP_SEE_TAIL: lambda *_: "an open loop is judged by its tail",

@@ -1,0 +1,38 @@
+"""A guest whose host was not seen: what needs the host is not applicable, in figures and words."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.synthetic_run import Truth, make_run
+from vmtoll.analysis.run import load_run
+from vmtoll.analysis.verdict import analyse
+from vmtoll.model.verdict import Because
+from vmtoll.report import words
+from vmtoll.report.html import render
+from vmtoll.report.terminal import rows_of, summary
+
+
+@pytest.mark.parametrize("metal", [True, False])
+def test_what_needs_the_host_is_not_seen(tmp_path: Path, *, metal: bool) -> None:
+    guests = ("kvm-default",) if metal else ("kvm-default", "kvm-multiqueue")
+    run = load_run(make_run(tmp_path, Truth({"nginx": 0.9}, metal=metal, guests=guests, unseen_hosts=guests)))
+    analysis = analyse(run)
+    (comparison,) = analysis.comparisons
+    verdict = comparison.verdicts["host_cpu"]
+    assert (verdict.because, verdict.applies) == (Because.HOST_NOT_SEEN, False)
+    assert comparison.verdicts["cpu"].blocks == 6
+    text = str(summary(run, analysis, rows_of(analysis)))
+    assert "server CPU per request" in text
+    assert "host CPU" not in text
+    page = render(run, analysis)
+    assert f"the host of {' and of '.join(guests)} was not seen" in page
+    assert words.because_text(verdict, words.Sides("a", "b")) == "not seen: the host belongs to others"
+    assert page.count("not seen: the host belongs to others") == 1
+
+
+def test_a_host_that_is_seen_has_no_banner(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path, Truth()))
+    analysis = analyse(run)
+    assert analysis.comparisons[0].verdicts["host_cpu"].applies
+    assert "was not seen" not in render(run, analysis)
