@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from vmtoll.commands import campaign, lab, tuning, workload
+from vmtoll.commands.ab import ERROR, ab
 from vmtoll.commands.capacity import capacity
 from vmtoll.commands.compare import compare
 from vmtoll.commands.demo import demo
@@ -34,7 +36,7 @@ from vmtoll.commands.site import site
 from vmtoll.commands.status import status, unprovision
 from vmtoll.model.errors import RunInterruptedError, VmtollError
 
-INTERRUPTED, UNREAD = 130, 141  # exit codes, as of a program that SIGINT or SIGPIPE ends
+MISUSED, INTERRUPTED, UNREAD = 2, 130, 141  # exit codes; the last two as of a program that SIGINT or SIGPIPE ends
 
 
 class _Program(Group):
@@ -78,7 +80,7 @@ def _options(
 
 _PANELS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Lab": {"lab": lab.app},
-    "Measure": {"demo": demo, "run": run, "list": list_names, "campaign": campaign.campaign},
+    "Measure": {"demo": demo, "run": run, "ab": ab, "list": list_names, "campaign": campaign.campaign},
     "Read": {
         "show": show, "report": report, "notebook": notebook, "site": site, "replication": replication,
         "campaign-report": campaign.campaign_report, "partition": campaign.partition,
@@ -106,10 +108,23 @@ def _typed() -> object:
 def main(command: Callable[[], object] = _typed) -> NoReturn:
     """Entry point: an error that the user can act on is one message and exit code 2, never a traceback."""
     _print_in_any_encoding()
-    code = _exit_code(command)
+    try:
+        code = _exit_code(command)
+    except Exception:
+        if not _is_judged():
+            raise
+        traceback.print_exc()
+        code = ERROR
+    if code == MISUSED and _is_judged():
+        code = ERROR
     if _is_unread():
         code = UNREAD
     raise SystemExit(code)
+
+
+def _is_judged() -> bool:
+    """Return whether the exit code of the command is a verdict, as `git bisect run` takes it."""
+    return sys.argv[1:2] == ["ab"]
 
 
 def _print_in_any_encoding() -> None:
@@ -159,7 +174,7 @@ def _kept(error: BaseException | None) -> str:
     folder = next((cause.args[0] for cause in _chain(error) if isinstance(cause, RunInterruptedError)), None)
     if folder is None:
         return ""
-    command = "" if sys.argv[1:2] == ["replay"] else f"vmtoll run {folder.parent.name} "
+    command = "" if sys.argv[1:2] in (["replay"], ["ab"]) else f"vmtoll run {folder.parent.name} "
     return f"; what was measured is kept, go on with {command}--resume {folder}"
 
 
@@ -188,7 +203,7 @@ def _misused(error: Any) -> int:
     return _failed(f"{text[:1].lower()}{text[1:]}; see `{command} --help`")
 
 
-def _failed(message: str, code: int = 2) -> int:
+def _failed(message: str, code: int = MISUSED) -> int:
     with suppress(BrokenPipeError):
         print(f"vmtoll: {message}", file=sys.stderr, flush=True)
     return code

@@ -7,7 +7,7 @@ from typer.core import TyperCommand, TyperGroup
 
 # Command → examples; of a group and of the program itself (no name), those to begin with.
 EXAMPLES: dict[str, Sequence[str]] = {}
-# Command → the exit codes that only it has.
+# Command → the exit codes that only it has; with an empty text one that it has not.
 OWN_EXITS: dict[str, Mapping[int, str]] = {}
 EXITS: Mapping[int, str] = {
     0: "done",
@@ -37,8 +37,9 @@ def _exits(command: str) -> str:
     owners: dict[tuple[int, str], list[str]] = {}
     for name, special in OWN_EXITS.items():
         for item in special.items() if command in ("", name) else ():
-            owners.setdefault(item, []).append(name)
-    texts = {code: [text] for code, text in EXITS.items()}
+            if item[1]:
+                owners.setdefault(item, []).append(name)
+    texts = {code: [text] for code, text in EXITS.items() if OWN_EXITS.get(command, {}).get(code) != ""}
     for (code, text), names in owners.items():
         texts.setdefault(code, []).append(text if command else f"{text} ({', '.join(names)})")
     return "; ".join(f"{code} {', '.join(meanings)}" for code, meanings in sorted(texts.items()))

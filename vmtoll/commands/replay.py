@@ -28,7 +28,7 @@ from vmtoll.shell import say
 from vmtoll.sites import load_site
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, resolve
-from vmtoll.spec.inventory import read_inventory
+from vmtoll.spec.inventory import environments_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -81,7 +81,7 @@ def measure_again(
     What the machines or this checkout do not have (environments, servers, tools) is left out. Raises UserError
     when nothing is left or the site is another one, VmtollError as every run does.
     """
-    resolved = _again(published, registry or Registry(), _environments(inventory), blocks)
+    resolved = _again(published, registry or Registry(), environments_of(inventory), blocks)
     return run(plan(resolved, resume=resume), inventory, results, resume, listener=listener, judge=judge)
 
 
@@ -91,7 +91,7 @@ def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, 
     Raises UserError as `measure_again` does.
     """
     registry = Registry()
-    environments = _environments(inventory) if inventory else set(registry.environments())
+    environments = environments_of(inventory) if inventory else set(registry.environments())
     planned = plan(_again(published, registry, environments, blocks), resume=resume)
     if inventory:
         planned = on_machines(planned, inventory)
@@ -110,11 +110,6 @@ def _again(published: Manifest, registry: Registry, environments: set[str], bloc
     _check_site(published.site, registry)
     file = registry.experiment_file(experiment.name)
     return resolve(file, experiment, possible.workloads, published.site, registry)
-
-
-def _environments(inventory: Path) -> set[str]:
-    hosts = read_inventory(inventory).get("_meta", {}).get("hostvars", {})
-    return {str(facts["vmtoll_environment"]) for facts in hosts.values() if "vmtoll_environment" in facts}
 
 
 def _possible(published: Manifest, registry: Registry, environments: set[str]) -> Manifest:

@@ -98,3 +98,9 @@ def hosts_by_role(data: Mapping[str, Any], source: str = "inventory") -> dict[Ro
         role: [Host(name, role, variables.get(name, {}), source) for name in members(data, group)]
         for group, role in GROUPS
     }
+
+
+def environments_of(inventory: Path) -> set[str]:
+    """The environments that the machines of an inventory are labelled as. Raises InventoryError."""
+    hosts = read_inventory(inventory).get("_meta", {}).get("hostvars", {})
+    return {str(facts["vmtoll_environment"]) for facts in hosts.values() if "vmtoll_environment" in facts}
