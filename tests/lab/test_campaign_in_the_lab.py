@@ -103,6 +103,7 @@ def test_two_test_beds_at_once_a_machine_reboots_and_a_guest_is_pulled_down(mult
     )  # fmt: skip
     assert [bed.name for bed in asked.testbeds] == ["cell_a", "cell_b"]
     guest = load_inventory(inventory, ["kvm-default"], limit="cell_b").suts["kvm-default"]
+    assert guest.vars.revive is not None
     destroy = [*guest.vars.revive[0][:-2], "destroy", str(guest.vars.domain)]
     metal_is_under_load = (
         lambda: bool(multi("client1", "pgrep -x siege || true")),

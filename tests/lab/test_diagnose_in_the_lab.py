@@ -13,7 +13,7 @@ pytestmark = pytest.mark.lab
 
 def test_the_guest_of_kvm_default_lacks_what_its_profile_lacks(lab: Path) -> None:
     """The lab gives its guests disks of the cache mode `unsafe`, which is none of the profile's."""
-    words = [VMTOLL, "diagnose", "kvm", "--inventory", LAB / "inventory.yml", "--json"]
+    words: list[str | Path] = [VMTOLL, "diagnose", "kvm", "--inventory", LAB / "inventory.yml", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)

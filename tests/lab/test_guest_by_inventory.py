@@ -57,7 +57,7 @@ def inventory(folder: Path, lab: Path, **variables: Any) -> Path:
 
 
 def provision(file: Path) -> str:
-    asked = [VMTOLL, "provision", "--inventory", file, "--yes"]
+    asked: list[str | Path] = [VMTOLL, "provision", "--inventory", file, "--yes"]
     state = os.environ | {"ANSIBLE_NOCOLOR": "1"}
     done = subprocess.run(asked, capture_output=True, text=True, check=False, env=state, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
@@ -92,7 +92,8 @@ def test_the_guest_matches_its_profile(made: Path, lab: Path) -> None:
     assert pins == ["0", "1"]
     known = [f"UserKnownHostsFile={made}/known_hosts", f"HostKeyAlias={ADDRESS}"]
     look = "nproc; ls /sys/class/net/eth0/queues | grep -c rx; hostname; ls /etc/vmtoll/servers/nginx.json"
-    reach = ["ssh", "-F", lab / "ssh_config", *(word for option in known for word in ("-o", option)), ADDRESS, look]
+    options = [word for option in known for word in ("-o", option)]
+    reach: list[str | Path] = ["ssh", "-F", lab / "ssh_config", *options, ADDRESS, look]
     said = subprocess.run(reach, capture_output=True, text=True, check=True).stdout
     assert said.split() == ["2", "2", NAME, "/etc/vmtoll/servers/nginx.json"]
 

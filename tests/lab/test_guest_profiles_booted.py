@@ -76,7 +76,7 @@ def test_the_tuned_guest_holds_huge_pages(guests: Path) -> None:
 
 def test_missing_host_prerequisites_are_reported_before_a_guest_is_made(guests: Path) -> None:
     """Two guests in huge pages, with enough of them for one."""
-    asked = [VMTOLL, "lab", "up", "--guests", "kvm-hugepages,kvm-hugepages"]
+    asked: list[str | Path] = [VMTOLL, "lab", "up", "--guests", "kvm-hugepages,kvm-hugepages"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "lack 1024 MiB of free huge pages; right after the host's boot, raise vm.nr_hugepages by 512" in done.stderr

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
 def test_a_guest_pulled_down_in_mid_trial(lab: Path, tmp_path: Path) -> None:
     inventory = lab / "inventory.yml"
     guest = load_inventory(inventory, ["kvm-default"]).suts["kvm-default"]
+    assert guest.vars.revive is not None
     argv = [*guest.vars.revive[0][:-2], "destroy", str(guest.vars.domain)]
     experiment = {
         "question": "does a run survive the loss of its guest?",

@@ -29,7 +29,7 @@ WORKLOADS = plan(Registry().experiment_file("demo")).resolved.workloads.values()
     "machines", [("client", "metal"), pytest.param(("kvm",), marks=pytest.mark.guest_minutes)], ids=["metal", "guest"]
 )
 def test_provisioning_changes_nothing_but_the_compiled_tools(lab: Path, machines: Sequence[str]) -> None:
-    argv = [VMTOLL, "provision", "--limit", ",".join(machines), "--json"]
+    argv: list[str | Path] = [VMTOLL, "provision", "--limit", ",".join(machines), "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     provisioned = json.loads(done.stdout)["machines"]

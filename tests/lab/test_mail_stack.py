@@ -32,11 +32,11 @@ def test_no_listener_takes_a_password_without_tls(metal: Stack) -> None:
             session.user, session.password = "user0@vmail.test", metal.password
             code, _ = session.docmd("AUTH PLAIN", session.auth_plain())
             assert code in {502, 503, 530}, f"port {port}"
-    session = imaplib.IMAP4("127.0.0.1", metal.ports[143], timeout=60)
-    assert "LOGINDISABLED" in session.capabilities and "AUTH=PLAIN" not in session.capabilities
+    reader = imaplib.IMAP4("127.0.0.1", metal.ports[143], timeout=60)
+    assert "LOGINDISABLED" in reader.capabilities and "AUTH=PLAIN" not in reader.capabilities
     with pytest.raises(imaplib.IMAP4.error, match="PRIVACYREQUIRED"):
-        session.login("user0@vmail.test", metal.password)
-    session.logout()
+        reader.login("user0@vmail.test", metal.password)
+    reader.logout()
     popper = poplib.POP3("127.0.0.1", metal.ports[110], timeout=60)
     with pytest.raises(poplib.error_proto, match=r"(Plain|Clear)text authentication disallowed"):
         popper.user("user0@vmail.test")

@@ -81,7 +81,7 @@ def test_a_daemon_is_stopped_and_started_again(lab: Path, ssh: Ssh, tmp_path: Pa
     make = f"printf '[Service]\nExecStart=/bin/sleep infinity\n' >{unit}; systemctl daemon-reload"
     with changed(ssh, "metal", f"{make}; systemctl start irqbalance", f"systemctl stop irqbalance; rm {unit}"):
         for verb, then in (("tune", "inactive"), ("untune", "active")):
-            argv = [VMTOLL, verb, "--inventory", inventory, "--limit", "metal"]
+            argv: list[str | Path] = [VMTOLL, verb, "--inventory", inventory, "--limit", "metal"]
             subprocess.run(argv, check=True, capture_output=True)
             assert ssh("metal", state) == then
 

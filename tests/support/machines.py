@@ -48,7 +48,7 @@ MAIL_SERVER = f"""{SERVER}
 mail: {{domain: vmail.test, users: 10, owner: mail, greets: [25], configuration: /c, accounts: /a, mailboxes: /m,
        queue: /q, log: /l}}
 """
-EXPERIMENT = {
+EXPERIMENT: dict[str, Any] = {
     "question": "does it work?",
     "purpose": "smoke",
     "environments": ["metal", "metal-two"],

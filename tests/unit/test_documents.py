@@ -29,6 +29,7 @@ from vmtoll.report.words import GLOSSARY, MARGIN, percent
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.machines import load_inventory
 from vmtoll.spec.server import read_servers
+from vmtoll.statistics import thresholds
 from vmtoll.trial import gates
 
 README, REAL_HOSTS, PLANNING = "README.md", "docs/real-hosts.md", "docs/planning.md"
@@ -246,12 +247,12 @@ def _glossary() -> str:
 _TICKS = {1.0: "1 s", 1e-2: "10 ms", 1e-3: "1 ms", 1e-6: "1 µs", 1e-9: "1 ns"}
 # When a gate fires, with the limits of vmtoll/trial/gates.py.
 _FIRES: Mapping[Code, str] = {
-    Code.CLIENT_SATURATED: f"the tool used more than {gates.BUSY:.0%} of the CPU time that its threads could "
+    Code.CLIENT_SATURATED: f"the tool used more than {thresholds.BUSY:.0%} of the CPU time that its threads could "
     "have had (no gate for a single user). `ramp`: a request found no free descriptor or port",
     Code.CLIENT_STARVED: f"background processes used more than {gates.CLIENT_BACKGROUND_PCT:g}% of the client's CPUs "
     f"and more than {gates.AT_REST_S * 1e3:g} ms, and less than {gates.CLIENT_IDLE_PCT:g}% was idle",
-    Code.RATE_NOT_REACHED: f"the client kept to less than {gates.RATE_REACHED:.0%} of the rate when it was furthest "
-    "behind",
+    Code.RATE_NOT_REACHED: f"the client kept to less than {thresholds.RATE_REACHED:.0%} of the rate when it was "
+    "furthest behind",
     Code.CLIENT_LATE: f"the p99 of the client's delay is more than {gates.LATE_SHARE:.0%} of the p99 of the response "
     "times",
     Code.START_SPREAD: f"the clients' first requests are more than {gates.SPREAD_S * 1e3:g} ms and more than "
@@ -264,15 +265,15 @@ _FIRES: Mapping[Code, str] = {
     Code.RETRANSMITS: f"more than {gates.RETRANSMITTED_PCT:g}% of the segments",
     Code.LISTEN_DROPS: "one connection or more",
     Code.PORTS_EXHAUSTED: f"more than {gates.PORTS_PCT:g}% of the local ports",
-    Code.STEAL: f"more than {gates.STEAL_PCT:g}% of the CPU time",
-    Code.BACKGROUND_CPU: f"more than {gates.BACKGROUND_PCT:g}% of the CPU time and more than "
+    Code.STEAL: f"more than {thresholds.STEAL_PCT:g}% of the CPU time",
+    Code.BACKGROUND_CPU: f"more than {thresholds.BACKGROUND_PCT:g}% of the CPU time and more than "
     f"{gates.AT_REST_S * 1e3:g} ms",
     Code.HOST_BACKGROUND_CPU: "the same of the host's CPUs that the machine under test runs on",
     Code.FREQUENCY_SPREAD: f"the slowest second is more than {gates.SPREAD_PCT:g}% below the fastest",
     Code.CLOCK_SOURCE: "another clock source than at the run's beginning",
-    Code.CLOCK_STEPPED: f"the clock moved by more than {gates.CLOCK_STEP_S * 1e3:g} ms against the monotonic one",
+    Code.CLOCK_STEPPED: f"the clock moved by more than {thresholds.CLOCK_STEP_S * 1e3:g} ms against the monotonic one",
     Code.WARMUP_DRIFT: f"the first third was more than {gates.SLOWER_PCT:g}% slower than the rest",
-    Code.NOT_COLD: f"less than {gates.COLD_SHARE:.0%} of the served bytes was read from the disk",
+    Code.NOT_COLD: f"less than {thresholds.COLD_SHARE:.0%} of the served bytes was read from the disk",
     Code.STALLED: f"no response for {gates.STALL_S:g} s, or for the time of {gates.STALL_RESPONSES} responses where "
     "that is longer",
     Code.SYSCTL: "any difference",

@@ -288,8 +288,9 @@ def test_malformed_lines_are_counted_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("malformed", "warns"), [(1, False), (2, True)])
 def test_malformed_lines_lower_the_share_and_warn_with_examples(tmp_path: Path, malformed: int, warns: bool) -> None:
     """Of 100 lines one may be malformed."""
-    lines = [*(Hit(BEGIN_S + i) for i in range(100 - malformed)), *["GET /planted 200"] * malformed]
-    command = [VMTOLL, "workload", "from-log", write(tmp_path / "a.log", lines), "--output", tmp_path / "out"]
+    lines: list[Hit | str] = [*(Hit(BEGIN_S + i) for i in range(100 - malformed)), *["GET /planted 200"] * malformed]
+    log = write(tmp_path / "a.log", lines)
+    command: list[str | Path] = [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"stands for:   {100 - malformed}.0% of the lines" in printed
     assert ("warning:      2.0% of the lines are malformed, " in printed) is warns
@@ -354,7 +355,7 @@ def test_a_zst_that_is_cut_short_is_seen(tmp_path: Path) -> None:
 )
 def test_the_command_line_refuses_in_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     (tmp_path / "empty.log").touch()
-    command = [
+    command: list[str | Path] = [
         VMTOLL,
         "workload",
         "from-log",
@@ -415,7 +416,7 @@ def test_a_site_that_cannot_keep_the_bytes_says_what_it_misjudges(
     tmp_path: Path, size_bytes: int, words: list[str], cut: int, advice: str
 ) -> None:
     hits = [Hit(BEGIN_S + i, path=f"/{i}", body_bytes=size_bytes) for i in range(40)]
-    command = [VMTOLL, "workload", "from-log", write(tmp_path / "a.log", hits), *words, "--output"]
+    command: list[str | Path] = [VMTOLL, "workload", "from-log", write(tmp_path / "a.log", hits), *words, "--output"]
     done = subprocess.run([*command, tmp_path / "out"], capture_output=True, text=True, check=True)
     site = json.loads((tmp_path / "out/from-log.summary.json").read_text())["site"]
     assert (site["of"]["cut"], site["mean_body_deviates"]) == (cut, True)
@@ -447,7 +448,7 @@ def test_the_rate_to_plan_for_is_said_with_its_window(
     tmp_path: Path, seconds: int, said: list[str], rate_rps: float
 ) -> None:
     log = write(tmp_path / "a.log", [Hit(BEGIN_S + 25 + i // 5) for i in range(5 * seconds)])
-    command = [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out"]
+    command: list[str | Path] = [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert [text for text in said if text not in printed] == []
     assert yaml.safe_load((tmp_path / "out/from-log.yml").read_text())["rate_rps"] == rate_rps
@@ -500,7 +501,7 @@ def test_the_objective_of_the_user_is_that_of_the_workloads(
     project: Registry, tmp_path: Path, words: tuple[str, ...], deadline_ms: float
 ) -> None:
     log = write(tmp_path / "a.log", day(50))
-    command = [VMTOLL, "workload", "from-log", log, "--output", project.root / "workloads", *words]
+    command: list[str | Path] = [VMTOLL, "workload", "from-log", log, "--output", project.root / "workloads", *words]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     for name in ("from-log", "from-log-sweep"):
         workload = load_workloads(name, project)[name]

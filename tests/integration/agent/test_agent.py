@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -145,7 +146,7 @@ def test_a_server_is_started_checked_and_stopped(sut: AgentLine) -> None:
     assert set(seen) == {"binary_sha256", "config_sha256", "workers", "sysctls", "cores"}
     assert seen["cores"] == len(os.sched_getaffinity(0))
     files = site(sut)["files"]
-    check = {"host": "127.0.0.1", "port": sut.host.port, "files": files}
+    check: dict[str, Any] = {"host": "127.0.0.1", "port": sut.host.port, "files": files}
     assert sut.call("http_check", **check) == {"wrong": [], "checked": len(files)}
     before = sut.call("usage", server="lighttz")["server"]
     for _ in range(20):

@@ -12,6 +12,7 @@ import yaml
 
 from tests.support.measured import run
 from tests.support.records import crosscheck, primary, records_of
+from vmtoll.agent.protocol import DomainUsage, Reading
 from vmtoll.agent.servers import until
 from vmtoll.agent.telemetry import by_debugfs, by_libvirt, interrupts, kvm_counters, thread_seconds
 from vmtoll.machines.connection import AgentLine
@@ -158,10 +159,12 @@ def reading(times: int, *, kvm: bool = True, guests: int = 1) -> Usage:
     """After `times` requests to each guest: 3 exits and 2 interrupts each, 50 µs on virtual CPUs, 20 µs of vhost."""
     threads_s = {"vcpu": 50e-6 * times, "vhost": 20e-6 * times, "qemu": 0.0}
     counted = {"exits": 7 + 3 * times, "io_exits": times, "hypercalls": 4} if kvm else {}
-    domain = {"total_s": sum(threads_s.values()), "threads_s": threads_s, "kvm": counted}
+    domain: DomainUsage = {"total_s": sum(threads_s.values()), "threads_s": threads_s, "kvm": counted}
     domains = {f"toll-{n}": domain for n in range(guests)}
-    suts = {f"guest-{n}": {"interrupts": {"virtio0-input.0": times, "LOC": 5}} for n in range(max(guests, 1))}
-    host = {"interrupts": {"eth0": 100 + 2 * times * guests, "LOC": 5}, "domains": domains}
+    suts: dict[str, Reading] = {
+        f"guest-{n}": {"interrupts": {"virtio0-input.0": times, "LOC": 5}} for n in range(max(guests, 1))
+    }
+    host: Reading = {"interrupts": {"eth0": 100 + 2 * times * guests, "LOC": 5}, "domains": domains}
     return Usage({"client": {}}, suts, host)
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -26,7 +27,7 @@ def nginx(readable_folder: Path, tmp_path: Path) -> Iterator[tuple[int, psutil.P
     with subprocess.Popen(spec["command"], stderr=subprocess.DEVNULL) as process:
         try:
             for each in (port, *spec["tls"]["ports"]):
-                waited_for(lambda each=each: listens(each))
+                waited_for(partial(listens, each))
             yield port, psutil.Process(process.pid)
         finally:
             process.terminate()
@@ -35,7 +36,7 @@ def nginx(readable_folder: Path, tmp_path: Path) -> Iterator[tuple[int, psutil.P
 def cpu_s(process: psutil.Process) -> float:
     """The CPU time of a server's processes so far."""
     times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
-    return sum(each.user + each.system for each in times)
+    return sum(float(each.user + each.system) for each in times)
 
 
 def request_cpu_s(process: psutil.Process, url: str, requests: int, *options: str) -> float:

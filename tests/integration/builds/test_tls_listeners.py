@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def port(
     with subprocess.Popen(spec["command"], stderr=subprocess.DEVNULL) as process:
         try:
             for each in (port, *spec["tls"]["ports"]):
-                waited_for(lambda each=each: listens(each))
+                waited_for(partial(listens, each))
             yield port
         finally:
             process.terminate()

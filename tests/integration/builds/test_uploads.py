@@ -26,7 +26,7 @@ from vmtoll.builds.suite import of_guests
 from vmtoll.model.release import RELEASES
 from vmtoll.sites import SITES_DIR, build
 from vmtoll.spec import server as spec
-from vmtoll.spec.server import ServerDefinition, read_server, read_servers
+from vmtoll.spec.server import FOLDER, ServerDefinition, read_server, read_servers
 
 BODY_BYTES = 1_000_000
 UPLOADS = [server.name for server in read_servers() if server.uploads]
@@ -211,5 +211,5 @@ def test_all_that_decides_about_uploads_is_part_of_the_equality_proof() -> None:
     """The files whose digest is compared between metal and guest: `configs` of the server's description."""
     files = {"apache-event": "apache2.conf", "lighttpd-upload": "upload.lua", "lighttz-upload": "upload.lua"}
     for name, file in {**files, "nginx-upload": "nginx.conf"}.items():
-        content, _ = servers._files(read_server(name), servers.Policy(), RELEASES[0])[f"{servers.FOLDER}/{name}.json"]
-        assert f"{servers.FOLDER}/{name}/{file}" in json.loads(content)["configs"]
+        content, _ = servers._files(read_server(name), servers.Policy(), RELEASES[0])[f"{FOLDER}/{name}.json"]
+        assert f"{FOLDER}/{name}/{file}" in json.loads(content)["configs"]

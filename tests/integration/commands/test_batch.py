@@ -15,7 +15,7 @@ from vmtoll.model.errors import UserError
 from vmtoll.model.event import Event, TrialEnded
 from vmtoll.spec.catalog import Registry
 
-CLAIM = {
+CLAIM: dict[str, Any] = {
     "says": "both machines are as fast",
     "metric": "throughput_rps",
     "of": {"server": "lighttz", "environment": "metal", "workload": "tiny"},
@@ -30,7 +30,10 @@ KEYS: dict[str, Any] = {
 
 
 # Without report and page, which take longer than these runs; the first test here has them.
-UNREAD = batch.Readers(report=lambda folder: f"report of {folder}", page=lambda folders, output: output)
+UNREAD = batch.Readers(
+    report=lambda folder: f"report of {folder}",  # type: ignore[arg-type,return-value]
+    page=lambda folders, output: output,
+)
 
 
 @pytest.fixture

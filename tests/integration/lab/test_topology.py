@@ -144,8 +144,8 @@ def test_a_kvm_host_has_memory_for_all_its_guests() -> None:
     assert (client["vcpus"], host["vcpus"]) == (1, 1)
     assert host["memory_mib"] > client["memory_mib"] + 2 * 1024
     assert client["memory_mib"] / 2 > 1.1 * 512  # /tmp, where preflight asks for that much
-    cards = [domain(described).find("devices/interface") for described in shape.described_guests("tcg", "0-1")]
-    assert [card.find("source").get("bridge") for card in cards if card is not None] == [topology.BRIDGE] * 2
+    links = [domain(described).find("devices/interface/source") for described in shape.described_guests("tcg", "0-1")]
+    assert [link.get("bridge") for link in links if link is not None] == [topology.BRIDGE] * 2
     words = (domain(shape.described_guests("kvm", "0-1")[1]).findtext("os/cmdline") or "").split()
     assert "ip=198.18.0.20::198.18.0.1:255.254.0.0:host:br0:off" in words
     assert "bridge=br0:eth0" in words

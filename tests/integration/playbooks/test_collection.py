@@ -17,7 +17,7 @@ def ansible(folder: Path, *argv: object) -> str:
     """Run a program of Ansible in a folder, without the project's settings; what it printed."""
     (folder / "ansible.cfg").touch()
     environment = os.environ | {"ANSIBLE_CONFIG": str(folder / "ansible.cfg"), "ANSIBLE_COLLECTIONS_PATH": str(folder)}
-    command = [BIN / str(argv[0]), *map(str, argv[1:])]
+    command: list[str | Path] = [BIN / str(argv[0]), *map(str, argv[1:])]
     return subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True).stdout
 
 

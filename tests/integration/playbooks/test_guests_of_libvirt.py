@@ -52,7 +52,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name in ("libvirtd.conf", "qemu.conf"):
         shutil.copy(FILES / name, folder / "etc")
     uri = f"qemu+unix:///system?socket={folder}/run/libvirt-sock"
-    argv = ["unshare", "--mount", "sh", FILES / "libvirtd.sh", folder]
+    argv: list[str | Path] = ["unshare", "--mount", "sh", FILES / "libvirtd.sh", folder]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as daemon:
         deadline = time.monotonic() + 60
         while subprocess.run(["virsh", "-c", uri, "version"], capture_output=True, check=False).returncode:

@@ -34,7 +34,7 @@ TREE = {
     HUGEPAGES: "0",
     "sys/module/kvm/parameters/halt_poll_ns": "200000",
 }
-ALL = {
+ALL: dict[str, Any] = {
     "governor": "performance",
     "turbo": "off",
     "smt": "off",
@@ -160,7 +160,7 @@ def test_the_verbs_do_it_by_inventory(root: Path, tmp_path: Path) -> None:
     inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
 
     def changed(*words: str) -> dict[str, int]:
-        argv = [VMTOLL, *words, "--inventory", inventory]
+        argv: list[str | Path] = [VMTOLL, *words, "--inventory", inventory]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=os.environ)
         assert done.returncode == 0, done.stdout + done.stderr
         return {name: int(n) for name, n in re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", done.stdout, re.M)}
@@ -181,7 +181,7 @@ def test_programs_get_what_changed_on_each_machine(root: Path, tmp_path: Path) -
     inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
 
     def answer(*words: str) -> dict[str, Any]:
-        argv = [VMTOLL, *words, "--inventory", inventory, "--json"]
+        argv: list[str | Path] = [VMTOLL, *words, "--inventory", inventory, "--json"]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         assert "PLAY RECAP" in done.stderr
         parsed: dict[str, Any] = json.loads(done.stdout)

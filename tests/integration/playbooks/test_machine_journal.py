@@ -17,7 +17,7 @@ from vmtoll.paths import PLAYBOOKS
 MODULE = PLAYBOOKS / "plugins/modules/machine_journal.py"
 SYSCTL = "proc/sys/net/core/somaxconn"
 MINE = "etc/sysctl.d/60-vmtoll.conf"
-NAMED = {
+NAMED: dict[str, Any] = {
     "files": [f"/{MINE}", "/usr/local/bin/oha", "/etc/systemd/system/nginx.service"],
     "trees": ["/etc/vmtoll", "/srv/vmtoll"],
     "sysctls": ["net.core.somaxconn", "net.not.there"],

@@ -196,7 +196,7 @@ def test_the_verb_prints_every_finding_and_its_exit_code_is_the_verdict(tmp_path
     variables = tree["_meta"]["hostvars"]
     variables["metal"]["vmtoll_enviroment"] = "metal"
     path.write_text(yaml.safe_dump({"all": {"children": {g: {"hosts": {h: variables[h]}} for g, h in groups.items()}}}))
-    argv = [VMTOLL, "preflight", "-i", path]
+    argv: list[str | Path] = [VMTOLL, "preflight", "-i", path]
     told = subprocess.run([*argv, "--json"], capture_output=True, text=True, check=False, env=os.environ)
     assert told.returncode == 1, told.stderr
     report = json.loads(told.stdout)

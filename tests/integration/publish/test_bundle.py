@@ -118,7 +118,7 @@ def test_a_run_with_claims_is_published(tmp_path: Path) -> None:
 def test_the_large_tables_keep_their_schemas(bundle: Path, copy: Path) -> None:
     for name, folder in (("samples", bundle), ("histograms", bundle), ("seconds", copy)):
         (resource,) = [r for r in _package(folder)["resources"] if r["name"] == name]
-        rows = duckdb.sql(f"SELECT * FROM read_parquet('{folder / resource['path']}') LIMIT 400")
+        rows = duckdb.read_parquet(str(folder / resource["path"])).limit(400)
         schema = frictionless.Schema.from_descriptor(resource["schema"] | {"foreignKeys": []})
         lines = [rows.columns, *map(list, rows.fetchall())]
         report = frictionless.Resource(data=lines, schema=schema).validate()
@@ -201,9 +201,9 @@ def test_percentiles_and_counts_agree(bundle: Path) -> None:
     """Nearest rank over the counts gives the percentile; all requests that were timed are there."""
     trials = pd.read_csv(bundle / "trials.csv").set_index(["block", "order", "attempt"])
     table = pd.read_csv(bundle / "percentiles.csv")
-    counts = duckdb.sql(f"SELECT * FROM read_parquet('{bundle / 'histograms.parquet'}')").df()
+    counts = duckdb.execute(f"SELECT * FROM read_parquet('{bundle / 'histograms.parquet'}')").df()
     for key, buckets in counts.groupby(["block", "order", "attempt"]):
-        assert buckets["count"].sum() == trials.loc[key, "requests"]
+        assert buckets["count"].sum() == trials.at[key, "requests"]
         rows = table[(table[["block", "order", "attempt"]] == key).all(axis=1)]
         for percentile, latency_us in zip(rows["percentile"], rows["latency_us"], strict=True):
             below = buckets[buckets["latency_us"] <= latency_us]["count"].sum() / buckets["count"].sum()
@@ -215,12 +215,13 @@ def test_percentiles_and_counts_agree(bundle: Path) -> None:
 
 
 def test_seconds_and_histograms_count_the_same_requests(copy: Path) -> None:
-    seconds, whole = (
-        duckdb.sql(f"SELECT block, \"order\", sum(count) FROM read_parquet('{copy / name}') GROUP BY ALL ORDER BY ALL")
+    found, whole = (
+        duckdb.execute(
+            f"SELECT block, \"order\", sum(count) FROM read_parquet('{copy / name}') GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
         for name in ("seconds.parquet", "histograms.parquet")
     )
-    found = seconds.fetchall()
-    assert found == whole.fetchall()
+    assert found == whole
     assert len(found) > 10
 
 

@@ -23,8 +23,8 @@ def spreadsheets(tmp_path: Path) -> list[Path]:
     """A run's, and one with all that a table may lack."""
     run = load_run(make_run(tmp_path, Truth({"nginx": 0.9})))
     awkward = tmp_path / "awkward.ods"
-    rows = [["a<b>&\"c'", "two\nlines", "  wide  gap", "bell\x07", None, 1, 0.1, float("nan"), True, -1e300], [], ["x"]]
-    write_sheets(awkward, [('quo"ted & <odd>', rows), ("empty", []), ("no cells", [[]])])
+    row = ["a<b>&\"c'", "two\nlines", "  wide  gap", "bell\x07", None, 1, 0.1, float("nan"), True, -1e300]
+    write_sheets(awkward, [('quo"ted & <odd>', [row, [], ["x"]]), ("empty", []), ("no cells", [[]])])
     return [write_ods(run, analyse(run)), awkward]
 
 
@@ -43,8 +43,8 @@ def test_they_are_valid_by_the_schema_of_oasis(tmp_path: Path, spreadsheets: lis
 def test_libreoffice_reads_the_trials(tmp_path: Path, spreadsheets: list[Path]) -> None:
     """Its first sheet as CSV has the cells of trials.csv."""
     profile = f"-env:UserInstallation=file://{tmp_path}/profile"
-    convert = ["soffice", profile, "--headless", "--convert-to", "csv", "--outdir", tmp_path / "out", spreadsheets[0]]
-    subprocess.run(convert, check=True, capture_output=True, timeout=300)
+    convert = ["soffice", profile, "--headless", "--convert-to", "csv", "--outdir"]
+    subprocess.run([*convert, tmp_path / "out", spreadsheets[0]], check=True, capture_output=True, timeout=300)
     tables = [tmp_path / "out" / "trials.csv", spreadsheets[0].with_name("trials.csv")]
     read, written = ([*csv.reader(file.read_text(encoding="utf-8").splitlines())] for file in tables)
     assert read[0] == written[0]

@@ -132,8 +132,9 @@ def test_a_block_that_lost_a_machine_is_measured_again_as_a_whole(
     killed = threading.Event()
 
     def pull_the_plug(event: Event) -> None:
-        second = isinstance(event, TrialStep) and event.spec.key == (1, 2) and not killed.is_set()
-        if second and is_at(event, Phase.MEASURING, "siege"):
+        if not isinstance(event, TrialStep) or event.spec.key != (1, 2) or killed.is_set():
+            return
+        if is_at(event, Phase.MEASURING, "siege"):
             killed.set()
             threading.Timer(0.2, kill_agent_of, [tmp_path / event.spec.arm.environment]).start()
 

@@ -1,6 +1,6 @@
 """A run on this machine that goes on until its comparisons are known: real agents, tools and a real lighttz."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -50,7 +50,7 @@ def test_a_killed_run_continues_to_its_next_look(
     """The process ends in block 8; the run that is resumed needs no --until, and looks after ten blocks."""
     results, experiment = tmp_path / "r", rewrite(blocks=2)
 
-    def look(folder: Path, looks: list[Look]) -> list[Compared]:
+    def look(folder: Path, looks: Sequence[Look]) -> list[Compared]:
         scenario = load_run(folder).scenarios[0]
         standing = Standing.OPEN if looks[-1].blocks < 10 else Standing.DECIDED
         arms = [BASELINE, Arm("metal-two")]

@@ -113,4 +113,4 @@ def test_charts_are_found_by_listing(project: Path, monkeypatch: pytest.MonkeyPa
     for name in (path.stem for path in (PROJECT / "vmtoll/report/charts").glob("[!_]*.py")):
         monkeypatch.setattr(f"vmtoll.report.charts.{name}.draw", lambda run, outcome: [], raising=True)
     drawn = charts.draw_all(None, {"server": "new-server"})  # type: ignore[arg-type]
-    assert drawn == [("new-1", ("drawn for", "new-server"))]
+    assert drawn == [("new-1", ("drawn for", "new-server"))]  # type: ignore[comparison-overlap]

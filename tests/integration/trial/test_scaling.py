@@ -12,12 +12,13 @@ from tests.support.measured import plan, run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.scaling import MIN_LEVELS, Over, scalings
+from vmtoll.model.experiment import Scale
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.metric import THROUGHPUT
 from vmtoll.report.capacity import scaling_text
 from vmtoll.report.html import render
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.experiment import Scale, load
+from vmtoll.spec.experiment import load
 
 
 @pytest.mark.parametrize(("scale", "servers"), [("full", 2), ("small", 1)])

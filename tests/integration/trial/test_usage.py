@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.unit.trial.test_conditions import reading, steady, survey
+from tests.unit.trial.test_conditions import reading, samples, steady, survey
 from vmtoll import loadgen
 from vmtoll.agent import conditions
 from vmtoll.agent.machine import read_kib
+from vmtoll.agent.protocol import DomainUsage, Reading, ServerUsage
 from vmtoll.loadgen import OpenLoad
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError
@@ -94,9 +95,9 @@ HOST = {"0": 3.0, "1": 0.0, "2": 0.0}
 def test_each_guest_is_judged_with_its_name() -> None:
     """Each has a CPU of its own. Somebody burns half of the first one's; the second turns connections away."""
     quiet, burnt = reading(0), survey(3, HOST, p7=["yes", 1.5, 0b010, "host", False])
-    domains = {"toll-1": {"cpus": 0b010}, "toll-2": {"cpus": 0b100}}
-    host = [{**quiet, "survey": survey(0, {"0": 0.0, "1": 0.0, "2": 0.0}), "domains": domains}]
-    host.append({**reading(3), "survey": burnt, "domains": domains})
+    domains: dict[str, DomainUsage] = {"toll-1": {"cpus": 0b010}, "toll-2": {"cpus": 0b100}}
+    host = [reading(0, survey=survey(0, dict.fromkeys("012", 0.0)), domains=domains)]
+    host.append(reading(3, survey=burnt, domains=domains))
     drops = {**reading(3)["network"], "ListenDrops": 7}
     suts = [{"one": quiet, "two": quiet}, {"one": reading(3), "two": reading(3, network=drops)}]
     before, after = (
@@ -105,7 +106,7 @@ def test_each_guest_is_judged_with_its_name() -> None:
     )
     load = ObservedLoad(Role.PRIMARY, "vegeta", before, after, {"client": Sender(0.0, 3.0, 1000.0)})
     names = Names({"one": "toll-1", "two": "toll-2"}, "host", frozenset())
-    series = {name: {"counters": [], "mhz": [], "pulse": steady(60)} for name in ("client", "one", "two", "host")}
+    series = {name: samples(steady(60)) for name in ("client", "one", "two", "host")}
     seen = judge(load, names, series, dict.fromkeys(series, "tsc"))
     conditions, findings = seen.conditions, seen.findings
     burnt_pct = conditions.host_background_cpu_pct
@@ -120,18 +121,25 @@ def test_each_guest_is_judged_with_its_name() -> None:
 def test_usage_of_several_guests_is_summed() -> None:
     def reading(times: int) -> Usage:
         threads_s = {"vcpu": 1.0 * times, "vhost": 0.0, "qemu": 0.5 * times}
-        domain = {"total_s": 1.5 * times, "threads_s": threads_s, "kvm": {}}
-        server = {
+        domain: DomainUsage = {"total_s": 1.5 * times, "threads_s": threads_s, "kvm": {}}
+        server: ServerUsage = {
             "total_s": 2.0 * times,
             "user_s": 1.0 * times,
             "system_s": 1.0 * times,
+            "method": "cgroup",
             "pss_kib": 100,
             "processes": 3,
             "cpus": 0b01,
         }
-        at_that_time = {**survey(10.0 * times, {"0": 9.0 * times, "1": 0.0}), "steal_s": {"0": 1.0 * times, "1": 0.0}}
-        guest = {"server": server, "survey": at_that_time, "read_kib": 1000 * times, "interrupts": {"LOC": times}}
-        host = {"domains": {"toll-1": domain, "toll-2": domain}, "read_kib": 5000 * times, "interrupts": {}}
+        at_that_time = survey(10.0 * times, {"0": 9.0 * times, "1": 0.0})
+        at_that_time["steal_s"]["0"] = 1.0 * times
+        guest: Reading = {
+            "server": server,
+            "survey": at_that_time,
+            "read_kib": 1000 * times,
+            "interrupts": {"LOC": times},
+        }
+        host: Reading = {"domains": {"toll-1": domain, "toll-2": domain}, "read_kib": 5000 * times, "interrupts": {}}
         return Usage({"client": {}}, {"one": guest, "two": guest}, host)
 
     before, after = reading(1), reading(2)

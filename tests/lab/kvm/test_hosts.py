@@ -117,7 +117,7 @@ def test_provisioning_brings_the_guest_its_load_tools_and_then_changes_nothing(m
 
 
 def test_kernel_parameters_are_restored_as_they_were(machines: Ssh) -> None:
-    client = ["--inventory", INVENTORY, "--limit", "client"]
+    client: list[str | Path] = ["--inventory", INVENTORY, "--limit", "client"]
     machines("client", "rm -f /var/lib/vmtoll/provisioning.json /etc/sysctl.d/60-vmtoll.conf")
     machines("client", "sysctl -qw net.ipv4.tcp_tw_reuse=0 net.core.somaxconn=1234")
     vmtoll("provision", *client, "--yes")

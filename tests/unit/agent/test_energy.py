@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from vmtoll.agent.machine import POWERCAP, energy_uj, read
-from vmtoll.trial.usage import Reading, Usage, energy_j
+from vmtoll.agent.protocol import Reading
+from vmtoll.trial.usage import Usage, energy_j
 
 END_UJ = 262_143_328_850
 
@@ -54,7 +55,7 @@ def test_joules_between_two_readings_also_over_the_end_of_a_counter() -> None:
 
 
 def test_a_guests_energy_is_its_hosts() -> None:
-    hosts = [{"energy": {"a": [at, END_UJ]}} for at in (0, 4_000_000)]
+    hosts: list[Reading] = [{"energy": {"a": [at, END_UJ]}} for at in (0, 4_000_000)]
     assert energy_j(usage({}, hosts[0]), usage({}, hosts[1])) == pytest.approx(4.0)
 
 

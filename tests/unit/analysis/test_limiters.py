@@ -19,7 +19,7 @@ from vmtoll.report import words
 GUEST = Arm("kvm-default")
 
 
-def record(load: Load, arm: Arm = GUEST, *findings: Finding, **figures: float) -> TrialRecord:
+def record(load: Load, arm: Arm = GUEST, /, *findings: Finding, **figures: float) -> TrialRecord:
     """A trial of 10 s that answered 4,000 requests of 4,000 planned, if not said otherwise."""
     row: Row = {
         "run_id": "r", "block": 1, "order": 1, "attempt": 1, "arm": arm, "accelerator": Accelerator.KVM,

@@ -68,7 +68,7 @@ def uniform(record: TrialRecord, role: Role) -> tuple[np.ndarray, np.ndarray]:
 
 
 def of(
-    record: TrialRecord, quantity: Quantity, latencies: Callable[..., Any] = uniform, **amounts: Any
+    record: TrialRecord, quantity: Quantity, latencies: Callable[..., Any] = uniform, /, **amounts: Any
 ) -> tuple[float, float]:
     """The ends of a figure; `amounts`: its excess by the name of a code."""
     excess = Disturbance({getattr(Code, name, TIMEOUTS): amount for name, amount in amounts.items()})
@@ -180,9 +180,7 @@ def test_what_a_measurement_went_through(
         trial(), conditions=Conditions(**conditions), resources=Resources(server_cores=CORES, steal_pct=steal)
     )
     seen = disturbance(record, record.measurements[0])
-    assert {code.name: amount for code, amount in seen.amounts.items() if code.name in expected} == pytest.approx(
-        expected
-    )
+    assert {name: seen.amounts[Code[name]] for name in expected} == pytest.approx(expected)
     assert seen.taken_s == pytest.approx(sum(expected.values()))
 
 

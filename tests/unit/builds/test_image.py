@@ -26,8 +26,9 @@ def test_the_release_is_part_of_the_images_key(tmp_path: Path) -> None:
     (tmp_path / "servers.tar").write_bytes(b"the same for both")
     keys = set()
     for release in RELEASES:
+        archive = str(tmp_path / "servers.tar")
         variables: archives.Variables = {
-            "web_servers_by_suite": {release.suite: {"servers": [], "archive": str(tmp_path / "servers.tar")}},
+            "web_servers_by_suite": {release.suite: {"servers": [], "archive": archive, "files": []}},
             "web_servers_newest": release.suite,
             "site_content_sites": [],
             "load_tools_binaries": [],

@@ -15,7 +15,7 @@ from vmtoll.builds import certificate, servers
 from vmtoll.model.errors import ExperimentError, UserError
 from vmtoll.model.release import Release, of_suite
 from vmtoll.paths import PLAYBOOKS
-from vmtoll.spec.server import ServerDefinition, read_server, read_servers
+from vmtoll.spec.server import FOLDER, ServerDefinition, read_server, read_servers
 
 BOOKWORM, TRIXIE = of_suite("bookworm"), of_suite("trixie")
 
@@ -91,7 +91,7 @@ def test_a_release_gets_only_the_servers_that_it_ships(tmp_path: Path, monkeypat
 def test_a_configuration_is_the_one_that_the_releases_version_takes() -> None:
     def rendered(server: str, name: str, release: Release) -> str:
         files = servers._files(read_server(server), servers.Policy(), release)
-        return files[f"{servers.FOLDER}/{server}/{name}"][0].decode()
+        return files[f"{FOLDER}/{server}/{name}"][0].decode()
 
     limit = "server.max-keep-alive-requests = "
     assert f"{limit}1000000000\n" in rendered("lighttpd", "lighttpd.conf", BOOKWORM)
@@ -107,7 +107,7 @@ def test_a_configuration_is_the_one_that_the_releases_version_takes() -> None:
 def test_a_server_behind_another_has_a_separate_port() -> None:
     files = servers._files(read_server("apache-proxy-lighttpd"), servers.Policy(port=8079), BOOKWORM)
     apache, proxy, lighttpd = (
-        files[f"{servers.FOLDER}/apache-proxy-lighttpd/{name}"][0].decode()
+        files[f"{FOLDER}/apache-proxy-lighttpd/{name}"][0].decode()
         for name in ("apache2.conf", "proxy.conf", "lighttpd.conf")
     )
     assert "Listen 8079\n" in apache and "http://127.0.0.1:8078/" in proxy
@@ -117,12 +117,12 @@ def test_a_server_behind_another_has_a_separate_port() -> None:
 def test_a_server_serves_its_metrics_on_the_loopback_for_the_agent() -> None:
     for name in ("lighttz", "lighttz-lua"):
         files = servers._files(read_server(name), servers.Policy(port=8081), BOOKWORM)
-        assert b"status_listen = 127.0.0.1:8080\n" in files[f"{servers.FOLDER}/{name}/lighttz.conf"][0]
-        description = json.loads(files[f"{servers.FOLDER}/{name}.json"][0])
+        assert b"status_listen = 127.0.0.1:8080\n" in files[f"{FOLDER}/{name}/lighttz.conf"][0]
+        description = json.loads(files[f"{FOLDER}/{name}.json"][0])
         assert description["metrics"] == {"port": 8080, "path": "/-/metrics"}
         assert description["ports"] == [8081]
     nginx = servers._files(read_server("nginx"), servers.Policy(), BOOKWORM)
-    assert "metrics" not in json.loads(nginx[f"{servers.FOLDER}/nginx.json"][0])
+    assert "metrics" not in json.loads(nginx[f"{FOLDER}/nginx.json"][0])
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_a_server_serves_its_metrics_on_the_loopback_for_the_agent() -> None:
 def test_a_server_speaks_tls_above_its_plain_port(name: str, file: str, no_tickets: str, tickets: str | None) -> None:
     """The port above it never resumes a session, the next one does where the server can have both."""
     files = servers._files(read_server(name), servers.Policy(port=8081), BOOKWORM)
-    text = files[f"{servers.FOLDER}/{name}/{file}"][0].decode()
-    description = json.loads(files[f"{servers.FOLDER}/{name}.json"][0])
+    text = files[f"{FOLDER}/{name}/{file}"][0].decode()
+    description = json.loads(files[f"{FOLDER}/{name}.json"][0])
     assert no_tickets in text and (tickets or "8082") in text
     assert ("8083" in text) is bool(tickets)
     assert description["tls"] == {"ports": [8082, 8083] if tickets else [8082], "kernel": False}
@@ -152,7 +152,7 @@ def test_a_server_without_tls_stays_as_it_is() -> None:
         files = servers._files(read_server(name), servers.Policy(), BOOKWORM)
         written = {path: content for path, (content, _) in files.items() if not path.endswith(".json")}
         assert not [path for path, content in written.items() if b"8081" in content or b"ssl" in content.lower()]
-        assert "tls" not in json.loads(files[f"{servers.FOLDER}/{name}.json"][0])
+        assert "tls" not in json.loads(files[f"{FOLDER}/{name}.json"][0])
 
 
 def test_kernel_tls_is_on_where_it_is_declared_and_its_module_is_loaded() -> None:
@@ -219,7 +219,7 @@ def play(folder: Path, *servers_of_it: str) -> subprocess.CompletedProcess[str]:
         "web_servers_list": [{"name": name, "mask": ["nginx.service"]} for name in servers_of_it],
     }
     ansible = Path(sys.executable).parent / "ansible-playbook"
-    argv = [ansible, "-i", "localhost,", folder / "play.yml", "-e", json.dumps(variables)]
+    argv: list[str | Path] = [ansible, "-i", "localhost,", folder / "play.yml", "-e", json.dumps(variables)]
     config = {**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     return subprocess.run(argv, env=config, capture_output=True, text=True, check=False)
 

@@ -20,7 +20,7 @@ FLAWLESS = Ends(0.9999, 1.0, 1.0)
 def test_steps_that_contradict_the_order_are_pooled() -> None:
     steps = [{1: 1.0, 2: 1.2}, {1: 3.0, 2: 3.2}, {1: 2.0, 2: 2.2}, {}, {1: 4.0}]
     first, second, third, none, last = rising(steps)
-    assert first is not None and second is third is not None and none is None and last is not None
+    assert first is not None and second is not None and second is third and none is None and last is not None
     assert second.estimate.mid == pytest.approx(2.6)
     assert (second.blocks, last.blocks) == (2, 1)
     low, high = stats.t.interval(0.95, 1, 2.6, stats.sem([2.5, 2.7]))

@@ -53,6 +53,7 @@ def test_specsdm91_as_published() -> None:
     assert law.errors == pytest.approx((14.2134894, 0.0091217, 0.0000199), rel=2e-3)
     assert law.residual == pytest.approx(82.8, abs=0.05)
     assert law.limit == pytest.approx(3245, abs=1)
+    assert law.peak is not None
     assert law.peak == pytest.approx(96.5, abs=0.05)
     assert law.peak_is_measured
     assert law.throughput(law.peak) == max(law.throughput(n) for n in (*SPECSDM91, law.peak))
@@ -174,7 +175,7 @@ def chart(run: Run) -> Chart:
 def test_the_law_over_users_of_a_run(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth(loads=tuple(map(closed, USERS)), change=lawful)))
     metal = over(run, "metal")
-    assert (metal.law.alpha, metal.law.beta) == (pytest.approx(0.05), pytest.approx(0.001))
+    assert (metal.law.alpha, metal.law.beta) == pytest.approx((0.05, 0.001))
     assert (metal.over, metal.workload, metal.tool, metal.users) == (Over.USERS, CLOSED_LOOP, "siege", None)
     assert len(metal.points) == 6 * len(USERS)
     assert scaling_text(metal) == "contention σ 5%, coherency κ 0.1%; peak of 9,038/s at 31 users"
@@ -319,7 +320,8 @@ def test_a_client_that_saturates_bends_no_law(tmp_path: Path, noise: float) -> N
 
 def test_proportional_noise_has_equal_weight_at_each_level() -> None:
     """By least squares of the throughput itself the contention of so noisy a run scatters more."""
-    rng, errors = np.random.default_rng(3), {False: [], True: []}
+    rng = np.random.default_rng(3)
+    errors: dict[bool, list[float]] = {False: [], True: []}
     levels = np.tile(np.array(USERS, dtype=float), 6)
     straight = 1000 * levels / (1 + 0.03 * (levels - 1))
     for _ in range(60):

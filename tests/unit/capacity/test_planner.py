@@ -37,7 +37,8 @@ SLO = Slo(5.0)
 
 
 def truth(**changes: Any) -> Truth:
-    return Truth(**({"servers": {"nginx": 0.6}, "drift": 0.0, "aa": False, "loads": STEPS} | changes))
+    plain: dict[str, Any] = {"servers": {"nginx": 0.6}, "drift": 0.0, "aa": False, "loads": STEPS}
+    return Truth(**(plain | changes))
 
 
 def planned(tmp_path: Path, what: Truth, slo: Slo = SLO, **demand: Any) -> Capacity:

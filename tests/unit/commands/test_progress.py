@@ -176,8 +176,8 @@ def on_a_terminal(*events: Event) -> tuple[str, str]:
 
 def test_on_a_terminal_the_display_shows_block_bar_step_and_counts() -> None:
     step = replace(STEP, number=3, phase=Phase.MEASURING, tool="oha")
-    events = [CONNECTING, TrialEnded(RECORD, 1, 6, 50.0), TrialEnded(SLOW, 2, 6, 40.0), step, BLOCK]
-    kept, display = on_a_terminal(*events)
+    ended = TrialEnded(RECORD, 1, 6, 50.0), TrialEnded(SLOW, 2, 6, 40.0)
+    kept, display = on_a_terminal(CONNECTING, *ended, step, BLOCK)
     assert kept == ""
     bar, now, counts = display.splitlines()
     assert bar.split()[:4] == ["block", "1", "of", "3"]

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +13,7 @@ from vmtoll.model.inventory import Host
 from vmtoll.preflight.checks import clock, inventory, link, network, settings, versions
 from vmtoll.preflight.lab import Lab
 
-GOOD = {
+GOOD: dict[str, dict[str, Any]] = {
     "load": {"group": "clients", "vmtoll_link": "1gbit", "vmtoll_link_mbit": 1000},
     "big": {"group": "metal_hosts", "vmtoll_environment": "metal"},
     "small": {
@@ -148,8 +148,10 @@ def test_a_link_matches_the_inventory_in_both_directions() -> None:
     assert link.judge("client", metal, 94, 93, None, None).level == "ok"
 
 
-SEEN = {"error": "", "remote": "192.0.2.20", "interface": "eth0", "mtu": 1500, "mac": "aa", "on_link": True,
-        "gateway": None, "neighbour": "bb"}  # fmt: skip
+SEEN: network.Route = {
+    "error": "", "remote": "192.0.2.20", "address": "192.0.2.10", "interface": "eth0", "mtu": 1500, "mac": "aa",
+    "speed_mbit": None, "on_link": True, "gateway": None, "neighbour": "bb",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,8 @@ SEEN = {"error": "", "remote": "192.0.2.20", "interface": "eth0", "mtu": 1500, "
     ],
 )
 def test_devices_between_two_machines_are_named(there: dict[str, Any], back: dict[str, Any], said: str) -> None:
-    (finding,) = network.judge("client", "metal", {**SEEN, **there}, {**SEEN, **back})
+    routes = (cast(network.Route, {**SEEN, **change}) for change in (there, back))
+    (finding,) = network.judge("client", "metal", *routes)
     assert said in finding.found
     assert finding.level == ("ok" if said == "one network segment" else "warn")
 
@@ -210,8 +213,8 @@ def test_a_machine_may_lack_a_tool_that_it_does_not_send_with() -> None:
 
 
 def test_varying_settings_give_a_warning_with_a_fix() -> None:
-    calm = {"governors": [], "turbo": False, "smt": "notsupported", "irqbalance": False}
-    loose = {"governors": ["performance", "powersave"], "turbo": True, "smt": "on", "irqbalance": True}
+    calm = settings.Settings(governors=[], turbo=False, smt="notsupported", irqbalance=False)
+    loose = settings.Settings(governors=["performance", "powersave"], turbo=True, smt="on", irqbalance=True)
     assert settings.judge(Host("big", "metal"), calm).level == "ok"
     found = settings.judge(Host("big", "metal"), loose)
     assert (found.level, found.found) == ("warn", "governor powersave, turbo on, SMT on, irqbalance runs")
@@ -220,5 +223,5 @@ def test_varying_settings_give_a_warning_with_a_fix() -> None:
 
 
 def test_the_last_line_counts_errors_warnings_and_passed_checks() -> None:
-    assert summary(Counter(fail=3, warn=2, ok=12)) == "Preflight failed: 3 errors, 2 warnings, 12 passed"
-    assert summary(Counter(warn=1, ok=12)) == "Preflight passed: 0 errors, 1 warning, 12 passed"
+    assert summary(Counter({"fail": 3, "warn": 2, "ok": 12})) == "Preflight failed: 3 errors, 2 warnings, 12 passed"
+    assert summary(Counter({"warn": 1, "ok": 12})) == "Preflight passed: 0 errors, 1 warning, 12 passed"

@@ -30,8 +30,8 @@ QUIET = Truth(drift=0.0, noise=0.003, blocks=8)
 def _verdict(logs: Any, kind: Kind = Kind.SLOWER, margin: float = 0.02, **keys: Any) -> Verdict:
     effect = mean_of(logs)
     error = None if effect.sd is None else effect.sd / math.sqrt(effect.n)
-    defaults = {"estimate": in_ratio(effect.mean, effect.t), "blocks": effect.n, "standard_error": error}
-    return Verdict(metric=THROUGHPUT, kind=kind, margin=margin, **(defaults | keys))
+    figures = {"estimate": in_ratio(effect.mean, effect.t), "blocks": effect.n, "standard_error": error, **keys}
+    return Verdict(metric=THROUGHPUT, kind=kind, margin=margin, **figures)
 
 
 def test_the_interval_is_welchs() -> None:

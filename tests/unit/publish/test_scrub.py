@@ -113,7 +113,7 @@ def _readable(bundle: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(bundle / "tables.ods") as archive:
         found |= {f"tables.ods: {name}": archive.read(name) for name in archive.namelist()}
     for name in ("samples", "histograms"):
-        rows = duckdb.sql(f"SELECT * FROM read_parquet('{bundle / f'{name}.parquet'}')").fetchall()
+        rows = duckdb.execute(f"SELECT * FROM read_parquet('{bundle / f'{name}.parquet'}')").fetchall()
         assert rows
         found[f"{name}.parquet: rows"] = repr(rows).encode()
     return found
@@ -129,8 +129,8 @@ def test_machines_bear_the_names_of_their_roles(bundle: Path) -> None:
     hosts = json.loads((bundle / "hosts.json").read_text())
     assert list(hosts) == ["client", "metal", "kvm-default", "kvm-host-1"]
     assert list(hosts["kvm-host-1"]["domains"]) == ["kvm-default"]
-    found = duckdb.sql(f"SELECT DISTINCT host FROM read_parquet('{bundle / 'samples.parquet'}') ORDER BY 1").fetchall()
-    assert found == [("client",), ("kvm-host-1",), ("metal",)]
+    found = duckdb.execute(f"SELECT DISTINCT host FROM read_parquet('{bundle / 'samples.parquet'}') ORDER BY 1")
+    assert found.fetchall() == [("client",), ("kvm-host-1",), ("metal",)]
 
 
 def test_relevant_values_are_kept(bundle: Path) -> None:

@@ -1,6 +1,7 @@
 """Remarks on a run: the largest doubt first, one line a reason, five at most."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,11 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Comparison]
     return run, analyse(run).comparisons[0]
 
 
-def remarks_on(measured: tuple[Run, Comparison], *changes: dict[str, object]) -> list[str]:
+def remarks_on(measured: tuple[Run, Comparison], *changes: dict[str, Any]) -> list[str]:
     """Remarks on rows that are the run's throughput with these changes."""
     run, comparison = measured
     clean: Verdict = replace(comparison.verdicts["throughput"], doubts=(), notes=(), estimate=Estimate(0.5, 0.49, 0.51))
-    return remarks(run, [(comparison, replace(clean, **change)) for change in changes])  # type: ignore[arg-type]
+    return remarks(run, [(comparison, replace(clean, **change)) for change in changes])
 
 
 def test_what_explains_most_comes_first_and_once(measured: tuple[Run, Comparison]) -> None:
@@ -73,7 +74,7 @@ def test_a_run_by_boots_needs_boots(measured: tuple[Run, Comparison]) -> None:
 def test_at_most_five_lines_are_left(measured: tuple[Run, Comparison]) -> None:
     codes = (Code.STEAL, Code.BACKGROUND_CPU, Code.RETRANSMITS, Code.STALLED)
     few = Note(NoteCode.FEW_BLOCKS, {"blocks": 6})
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"doubts": tuple(Doubt(code, 1, 1, 1.1) for code in codes), "notes": (few,)},
         {"kind": Kind.NOT_JUDGED, "because": Because.NO_FIGURE},
         {"kind": Kind.UNDECIDED, "because": Because.LIMIT},

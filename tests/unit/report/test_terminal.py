@@ -34,8 +34,8 @@ def text_of(run: Run) -> str:
 def fixed(measured: Verdict, levels: tuple[float, float] | None, **keys: Any) -> Verdict:
     """A verdict with these figures of metal and guest, and without what the run's own trials left in doubt."""
     baseline, compared = (SideCounts(trials=6, used=6, level=level) for level in levels or (None, None))
-    clean = {"doubts": (), "notes": (), "baseline": baseline, "compared": compared, "by_every_block": False}
-    return replace(measured, **clean | keys)
+    clean = replace(measured, doubts=(), notes=(), baseline=baseline, compared=compared, by_every_block=False)
+    return replace(clean, **keys)
 
 
 SHOWN = """\
@@ -91,7 +91,7 @@ def test_a_run_is_an_answer_a_table_and_remarks(tmp_path: Path) -> None:
         ],
     }  # fmt: skip
     comparisons = [
-        replace(c, verdicts=c.verdicts | {name: fixed(c.verdicts[name], **rows[n]) for name, rows in verdicts.items()})
+        replace(c, verdicts={**c.verdicts, **{m: fixed(c.verdicts[m], **rows[n]) for m, rows in verdicts.items()}})
         for n, c in enumerate(analysis.comparisons)
     ]
     analysis = replace(analysis, comparisons=tuple(comparisons), noise_floor=0.012)

@@ -50,7 +50,7 @@ def session_of(planned: Plan, run_dir: Path, until: Until) -> Session:
     inventory = Inventory.__new__(Inventory)
     return Session(
         run_id="r", resolved=resolved, inventory=inventory, store=store,
-        content={"files": []}, order_seed=7, lines={},
+        content={"site": "tiny", "digest": "", "files": []}, order_seed=7, lines={},
     )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ WORKLOAD: dict[str, Any] = {
     "client": "localhost", "cores": 2,
 }  # fmt: skip
 RATE: dict[str, Any] = {"kind": "rate", "share": 0.5, "deadline_ms": 50.0}
-UPLOAD = {"keep_alive": True, "method": "POST", "body_bytes": 65_536, "tls": True, "http": "2"}
-RESUMED = {"keep_alive": False, "tls": True, "tls_resumption": True}
+UPLOAD: dict[str, Any] = {"keep_alive": True, "method": "POST", "body_bytes": 65_536, "tls": True, "http": "2"}
+RESUMED: dict[str, Any] = {"keep_alive": False, "tls": True, "tls_resumption": True}
 
 
 @pytest.mark.parametrize("keys", [UPLOAD, RESUMED])

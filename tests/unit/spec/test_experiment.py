@@ -92,7 +92,7 @@ def test_every_mistake_is_named(project: Registry, rewrite: Rewrite, change: dic
     assert "\n" not in str(caught.value)
 
 
-CLAIM = {
+CLAIM: dict[str, Any] = {
     "says": "it is faster",
     "metric": "throughput_rps",
     "of": {"server": "lighttz", "environment": "metal", "workload": "tiny"},

@@ -15,6 +15,7 @@ import yaml
 
 from tests.support.machines import MAIL_SERVER, Rewrite
 from vmtoll.agent import mail as inside
+from vmtoll.agent.protocol import MailSpec
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.finding import FINDINGS, Code, Finding, Role, Validity
 from vmtoll.model.trial import Counts
@@ -36,7 +37,7 @@ status=sent (250 2.0.0 <user2@vmail.test> GGsZGHi7AWt0CwAAg+zDdQ Saved)
 
 
 @pytest.fixture
-def mail(tmp_path: Path) -> dict[str, Any]:
+def mail(tmp_path: Path) -> MailSpec:
     """A mail server's folders, and nothing that runs."""
     for folder in (*inside.QUEUES, "mailboxes"):
         (tmp_path / folder).mkdir()
@@ -46,6 +47,7 @@ def mail(tmp_path: Path) -> dict[str, Any]:
         "users": 3,
         "greets": [],
         "owner": getpass.getuser(),
+        "configuration": str(tmp_path / "configuration"),
         "accounts": str(tmp_path / "accounts"),
         "mailboxes": str(tmp_path / "mailboxes"),
         "queue": str(tmp_path),
@@ -53,13 +55,13 @@ def mail(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def deliver(mail: dict[str, Any], name: str, message_id: str) -> Path:
+def deliver(mail: MailSpec, name: str, message_id: str) -> Path:
     path = Path(mail["mailboxes"], "user1", "Maildir", "new", name)
     path.write_text(f"Received: by a server\nMessage-Id: {message_id}\n\nMessage-Id: <in the body@measured>\n")
     return path
 
 
-def test_every_user_has_the_password_and_as_many_messages(mail: dict[str, Any]) -> None:
+def test_every_user_has_the_password_and_as_many_messages(mail: MailSpec) -> None:
     inside.prepare(mail, "a password", 2, "<p>a page</p>\n")
     lines = Path(mail["accounts"]).read_text().splitlines()
     assert [line.partition(":")[0] for line in lines] == [f"user{n}@vmail.test" for n in range(3)]
@@ -76,7 +78,7 @@ def test_every_user_has_the_password_and_as_many_messages(mail: dict[str, Any]) 
     )
 
 
-def test_only_the_messages_of_the_load_are_counted_with_their_delays(mail: dict[str, Any]) -> None:
+def test_only_the_messages_of_the_load_are_counted_with_their_delays(mail: MailSpec) -> None:
     inside.prepare(mail, "", 1, "")
     Path(mail["log"]).write_text(LOG.format(tag="measured"))
     deliver(mail, "1", "<0b84.0003.00c3@measured>")
@@ -87,7 +89,7 @@ def test_only_the_messages_of_the_load_are_counted_with_their_delays(mail: dict[
     assert inside.delivered(mail, "measured") == {**seen, "found": 2}
 
 
-def test_a_delivery_missing_from_the_log_is_an_error(mail: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delivery_missing_from_the_log_is_an_error(mail: MailSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inside, "_LOG_LIMIT_S", 0.0)
     inside.prepare(mail, "", 0, None)
     deliver(mail, "1", "<1@measured>")
@@ -95,7 +97,7 @@ def test_a_delivery_missing_from_the_log_is_an_error(mail: dict[str, Any], monke
         inside.delivered(mail, "measured")
 
 
-def test_messages_left_in_the_queue_are_counted(mail: dict[str, Any]) -> None:
+def test_messages_left_in_the_queue_are_counted(mail: MailSpec) -> None:
     assert inside.drain(mail, 1.0)["left"] == 0
     waiting = Path(mail["queue"], "deferred", "4", "4jWxHX2wH1z1TBsD")
     waiting.parent.mkdir()

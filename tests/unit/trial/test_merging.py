@@ -149,6 +149,7 @@ def test_a_value_missing_from_one_client_is_missing_in_the_sum() -> None:
     telling = ToolResult(10, 10, 0, 2.0, response_time_mean_ms=4.0, transferred_mb=1.0, longest_ms=9.0)
     parts = [Part(done("x", 100.0, 2.0), one) for one in (silent, telling)]
     whole = merged(parts)
-    assert whole.response_time_mean_ms is whole.transferred_mb is whole.longest_ms is whole.latencies_us is None
+    assert whole.response_time_mean_ms is whole.transferred_mb is whole.longest_ms is None
+    assert whole.latencies_us is None
     assert whole.elapsed_s == 2.0
     assert merged(parts[1:]) is telling, "one client's result is left as it is"
