@@ -9,11 +9,11 @@ import pytest
 
 from tests.lab.the_lab import VMTOLL
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.guest_minutes]
 
 
 def test_an_emulated_guest_is_worse_than_metal(lab: Path, tmp_path: Path) -> None:
-    words = "--workload document-siege --blocks 6 --duration-s 0.3".split()
+    words = ["--workload", "document-siege", "--blocks", "6", "--duration-s", "0.3"]
     done = subprocess.run(
         [VMTOLL, "ab", "metal", "kvm-default", *words, "--results", tmp_path, "--junit", tmp_path / "ab.xml", "--json"],
         capture_output=True, text=True, check=False,

@@ -34,7 +34,7 @@ VARIANTS = sorted(set(PROGRAMS) - set(IN_THE_GUEST))
     # siege counts connections that a server closes as failed; the pages are what a variant answers in its own way
     [
         (IN_THE_GUEST, ["metal"], "site-siege-close"),
-        (VARIANTS, ["metal"], "page-hello-10"),
+        pytest.param(VARIANTS, ["metal"], "page-hello-10", marks=pytest.mark.guest_minutes),
         pytest.param(IN_THE_GUEST, ["kvm-default"], "site-siege-close", marks=pytest.mark.guest_minutes),
     ],
     ids=["programs", "variants", "in-the-guest"],

@@ -77,6 +77,7 @@ def is_disturbed(record: TrialRecord) -> bool:
     return any(by_others(one) for one in record.findings)
 
 
+@pytest.mark.guest_minutes
 def test_a_hundred_undisturbed_trials_raise_at_most_five_alarms(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     with paused(lab, ssh):
         count_alarms(tmp_path)

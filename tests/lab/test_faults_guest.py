@@ -75,6 +75,7 @@ def test_two_sides_that_differ(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
 
 
 @pytest.mark.injects(Code.CLOCK_STEPPED, Code.CLOCK_SOURCE, Code.HOST_BACKGROUND_CPU)
+@pytest.mark.guest_minutes
 def test_clocks_that_jump_and_a_sibling_on_the_core(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     usual = ssh("kvm", f"cat {CLOCK_SOURCE}")
     other = next(name for name in ssh("kvm", f"cat {CLOCK_SOURCE.replace('current', 'available')}").split()
@@ -100,6 +101,7 @@ def test_clocks_that_jump_and_a_sibling_on_the_core(lab: Path, ssh: Ssh, tmp_pat
 
 
 @pytest.mark.injects(Code.WARMUP_DRIFT)
+@pytest.mark.guest_minutes
 def test_no_warm_up_and_a_cold_cache(lab: Path, ssh: Ssh, tmp_path: Path) -> None:
     """Every file comes from a disk that reads 25 times a second, until all of them have been asked for.
 

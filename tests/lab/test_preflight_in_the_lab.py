@@ -24,6 +24,7 @@ def preflight(*words: str | Path) -> tuple[int, list[dict[str, str]]]:
     return done.returncode, json.loads(done.stdout)["findings"]
 
 
+@pytest.mark.guest_minutes
 def test_the_lab_is_fit(lab: Path, ssh: Ssh) -> None:
     status, found = preflight()
     assert [f for f in found if f["level"] == "fail"] == []

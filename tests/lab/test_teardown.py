@@ -41,7 +41,7 @@ def test_down_leaves_nothing_behind_and_twice_is_harmless(lab: Path) -> None:
     [
         "machines/client/pid",
         pytest.param("libvirt/run/libvirt-sock", marks=pytest.mark.guest_minutes),
-        "guests/kvm-console.log",
+        pytest.param("guests/kvm-console.log", marks=pytest.mark.guest_minutes),
     ],
 )
 def test_down_after_a_kill_in_the_middle_of_up(moment: str) -> None:

@@ -44,7 +44,9 @@ def test_every_server_speaks_http2_on_metal(lab: Path, tmp_path: Path) -> None:
     assert len({seen["certificate_sha256"] for seen in agreed}) == 1
 
 
-@pytest.mark.parametrize("workload", ["tls-handshakes-users", "tls-resumed"])
+@pytest.mark.parametrize(
+    "workload", ["tls-handshakes-users", pytest.param("tls-resumed", marks=pytest.mark.guest_minutes)]
+)
 def test_handshakes_on_metal_and_guest(lab: Path, tmp_path: Path, workload: str) -> None:
     both = ["metal", "kvm-default"]
     written = experiment(tmp_path / "tls.yml", workloads=[workload], environments=both, servers=["nginx"])
@@ -59,6 +61,7 @@ def test_handshakes_on_metal_and_guest(lab: Path, tmp_path: Path, workload: str)
     assert metal["resumption"] is (workload == "tls-resumed")
 
 
+@pytest.mark.guest_minutes
 def test_the_kernel_of_a_guest_encrypts(lab: Path, tmp_path: Path) -> None:
     """The guest has Debian's kernel and its module `tls`; metal has whatever kernel this machine has."""
     written = experiment(
