@@ -54,6 +54,15 @@ def test_a_playbook_gives_the_changes_of_each_machine(tmp_path: Path) -> None:
     }
 
 
+def test_a_playbook_has_ssh_connections_of_its_own(tmp_path: Path) -> None:
+    """Those of a play that was killed may lead to a machine that is gone."""
+    for number in (1, 2):
+        play(playbook(tmp_path, shell=f"echo $ANSIBLE_SSH_CONTROL_PATH_DIR > {tmp_path}/{number}"), inventory="one,")
+    folders = {(tmp_path / str(number)).read_text().strip() for number in (1, 2)}
+    assert len(folders) == 2
+    assert not any(Path(folder).exists() for folder in folders)
+
+
 def test_a_playbook_that_fails_is_one_line_and_a_file(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         play(playbook(tmp_path, shell="echo no {{ item }} here >&2; false"), inventory="one,", quiet=True)
