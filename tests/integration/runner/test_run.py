@@ -95,7 +95,8 @@ def test_a_run_writes_the_files_of_the_contract(project: Registry, inventory: Pa
     of_other_machines = ("host_", "guest_", "guests_paused", "start_spread_", "link_used_", "cpu_mhz_", "findings")
     elsewhere = (*of_other_loads, *of_other_machines, "server_time_", "server_loop_lag_")  # it tells no metrics
     of_siege = ("response_time_mean_ms", "longest_ms", "shortest_ms", "concurrency", "availability_pct")
-    may_be_short = ("longest_gap_ms", "warmup_slower_pct")
+    # A slow machine answers fewer requests than a p99.9 needs.
+    may_be_short = ("longest_gap_ms", "warmup_slower_pct", "service_time_p999_us")
     for row in rows:
         empty = {name for name, value in row.items() if value == ""}
         bare = {name.removeprefix("crosscheck_") for name in empty if not name.startswith("service_time_")}
