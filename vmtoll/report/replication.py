@@ -23,7 +23,6 @@ from vmtoll.report.panels import measured_arms
 from vmtoll.report.plot import Chart
 
 MOST_LANES = 24  # a chart of more rows than that says nothing at a glance
-ACCELERATORS = words.ACCELERATORS | {Accelerator.NONE: "bare metal"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,11 @@ class Part:
         return ", ".join(self._below(arm) for arm in measured_arms(self.run))
 
     def _below(self, arm: Arm) -> str:
-        return f"{arm}: {ACCELERATORS[self.run.accelerator(arm)]}, hardware {self.run.hardware(arm)}"
+        accelerator, hardware = self.run.accelerator(arm), self.run.hardware(arm)
+        if accelerator is Accelerator.NONE:
+            machine = "a container, its machine" if self.run.manifest.lab == "embedded" else "no guest, hardware"
+            return f"{arm}: {machine} {hardware}"
+        return f"{arm}: {words.ACCELERATORS[accelerator]}, hardware {hardware}"
 
 
 def write_page(runs: Sequence[tuple[Run, RunAnalysis]], output: Path) -> Path:

@@ -92,7 +92,9 @@ def headline(analysis: RunAnalysis) -> Headline:
 
 
 def sentence(analysis: RunAnalysis) -> str:
-    """The headline as plain text of at most 300 characters: answers on throughput and tail, then their evidence."""
+    """The headline as plain text of at most 300 characters: answers on throughput and tail, then their evidence.
+    Intervals go before second answers, because it is cited.
+    """
     result = headline(analysis)
     start = "Emulation (TCG), not KVM: " if analysis.emulated else ""
     if not analysis.complete:
@@ -103,7 +105,13 @@ def sentence(analysis: RunAnalysis) -> str:
     basis = ", ".join(result.basis)
     long, short = ([answer.text for answer in answers], [answer.short for answer in answers])
     whole = ""
-    for texts, proof in ((long, [*evidence, basis]), (long, [basis]), (short, [basis]), (short[:1], [basis])):
+    first = [text.partition("; ")[0] for text in evidence[:1]]  # the sizes, without what explains them
+    for texts, proof in (
+        (long, [*evidence, basis]), (short, [*evidence, basis]), (short[:1], [*first, basis]), (short[:1], first),
+        (short, [basis]), (short[:1], [basis]),
+    ):  # fmt: skip
+        if not proof:
+            continue
         body = " ".join(texts)
         if start and not body.startswith(tuple(_KVM.values())):
             body = _lower(body)
