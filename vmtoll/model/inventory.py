@@ -91,6 +91,15 @@ class Connection(Variables):
     python_interpreter: str = _variable("python3", "all", "Python 3.9 or newer on the host")
     become: bool = _variable(False, "all", "whether root is reached by sudo, which must ask for no password")
 
+    @field_validator("ssh_common_args")
+    @classmethod
+    def _are_words(cls, arguments: str) -> str:
+        try:
+            shlex.split(arguments)
+        except ValueError as error:
+            raise ValueError(f"not words of a shell ({str(error).lower()}); close the quotation") from None
+        return arguments
+
 
 class GuestVariables(Variables):
     """Inventory variables of a guest that vmtoll makes."""

@@ -40,7 +40,7 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     matches.
 
     KVM hosts are always among them, because the guests on them need them. Raises InventoryError, also for a file that
-    Ansible cannot parse: by itself Ansible goes on with no hosts.
+    Ansible cannot parse and a pattern without a match: by itself Ansible goes on without those hosts.
     """
     if not path.exists():
         raise InventoryError(f"{path}: no such inventory; give a file or a folder with --inventory")
@@ -48,7 +48,8 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         raise InventoryError(f"{path}: the folder of a run, not an inventory; give an --inventory of hosts")
     environment = {
         **os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true",
-        "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
+        "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
+        "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
     }  # fmt: skip
     done = subprocess.run(
         [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", joined(limit, "kvm_hosts")] if limit else [])],
@@ -60,6 +61,9 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     )
     if done.returncode:
         raise InventoryError(f"{path}: {_cause(done.stderr, path)}")
+    unmatched = set(re.findall(r"Could not match supplied host pattern,\s+ignoring:\s+(\S+)", done.stderr))
+    if named := sorted(unmatched - {"kvm_hosts"}):
+        raise InventoryError(f"{path}: --limit {limit}: no machine or group matches {named[0]!r}; correct it")
     data = json.loads(done.stdout)
     if not isinstance(data, dict):
         raise InventoryError(f"{path}: ansible-inventory printed no mapping")
@@ -69,17 +73,20 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
 def _cause(stderr: str, path: Path) -> str:
     """Reason why Ansible could not read an inventory, as one sentence without tracebacks."""
     errors = re.findall(r"^\[?ERROR\]?: (.*)$", stderr, re.MULTILINE)
-    if errors and "No inventory was parsed" not in errors[0]:
+    unparsed = re.search(r"ompletely failed to parse inventory source (.+?)\.?$", stderr, re.MULTILINE)
+    if errors and not unparsed and "No inventory was parsed" not in errors[0]:
         error = re.sub(r"\[Errno \d+\] ", "", errors[0]).rstrip(".")
         error = f"{error[:1].lower()}{error[1:]}"
         return error + "; set ANSIBLE_HOME to a folder that can be written" * ("create local directories" in error)
+    source = Path(unparsed[1]) if unparsed else path
     causes = dict(re.findall(r"Failed to parse inventory with '(\w+)' plugin: (.*)$", stderr, re.MULTILINE))
-    plugins = ("script", "yaml", "ini") if path.suffix in {".yml", ".yaml", ".json"} else ("script", "ini", "yaml")
+    plugins = ("script", "yaml", "ini") if source.suffix in {".yml", ".yaml", ".json"} else ("script", "ini", "yaml")
     cause = " ".join(next((causes[plugin] for plugin in plugins if plugin in causes), "").split())
-    line = re.search(rf"^Origin: {re.escape(str(path.resolve()))}:(\d+)", stderr, re.MULTILINE)
+    line = re.search(rf"^Origin: {re.escape(str(source.resolve()))}:(\d+)", stderr, re.MULTILINE)
     location = f"line {line[1]}: " if line else ""
     detail = f" ({location}{cause.removeprefix('Failed to parse inventory: ').rstrip('.')})" if cause else ""
-    return f"Ansible finds no inventory in it{detail}; correct it, or give another --inventory"
+    of_folder = f"{source.name}: " if path.is_dir() else ""
+    return f"{of_folder}Ansible finds no inventory in it{detail}; correct it, or give another --inventory"
 
 
 def members(data: Mapping[str, Any], group: str) -> list[str]:

@@ -246,6 +246,10 @@ def _typos(machines: InventoryData) -> Iterator[Fault]:
         close = difflib.get_close_matches(name, HostVars.names(), n=1)
         advice = f"Did you mean {close[0]}?" if close else "Remove it; docs/inventory.md lists all variables"
         yield Fault(", ".join(having[name]), f"unknown variable {name}", advice)
+    for name in ("host", "port", "user"):
+        if hosts := having.pop(f"ansible_ssh_{name}", []):
+            found = f"ansible_ssh_{name} is Ansible's old name of ansible_{name}, which vmtoll does not read"
+            yield Fault(", ".join(hosts), found, f"Write ansible_{name}")
     for name, hosts in having.items():
         if name.startswith("ansible_") and not name.endswith("_interpreter") and name not in (known := _of_ansible()):
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)

@@ -68,3 +68,19 @@ def test_a_key_that_stands_twice_is_an_error(tmp_path: Path) -> None:
     file.write_text("clients:\n  hosts:\n    load: {vmtoll_http_port: 1, vmtoll_http_port: 2}\n")
     with pytest.raises(InventoryError, match=r"lab\.yml: .*duplicate.*vmtoll_http_port"):
         read_inventory(file)
+
+
+def test_a_file_of_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """By itself Ansible goes on without the machines of that file."""
+    (tmp_path / "hosts.yml").write_text("clients: {hosts: {load1: {ansible_host: 127.0.0.1}}}\n")
+    (tmp_path / "more.yml").write_text("clients: {hosts: {load2: {ansible_host: a, ansible_host: b}}}\n")
+    with pytest.raises(InventoryError, match=r"more\.yml: .*duplicate.*ansible_host"):
+        read_inventory(tmp_path)
+
+
+def test_a_limit_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yml"
+    file.write_text("clients: {hosts: {load1: {ansible_host: 127.0.0.1}}}\n")
+    assert "load1" in read_inventory(file, "load1")["_meta"]["hostvars"]
+    with pytest.raises(InventoryError, match="--limit laod1: no machine or group matches 'laod1'"):
+        read_inventory(file, "laod1")

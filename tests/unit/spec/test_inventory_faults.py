@@ -59,6 +59,19 @@ def test_a_guest_has_a_host_and_a_domain_or_neither() -> None:
     assert found(made) == [("small", "vmtoll_kvm_host is not set"), ("small", "vmtoll_domain is not set")]
 
 
+def test_an_old_name_of_ansible_is_an_error() -> None:
+    """Ansible would go to one machine and vmtoll to another."""
+    said = found(changed("big", ansible_ssh_host="10.0.0.9"))
+    assert said == [("big", "ansible_ssh_host is Ansible's old name of ansible_host, which vmtoll does not read")]
+
+
+def test_arguments_of_ssh_are_words() -> None:
+    ((machine, said),) = found(changed("big", ansible_ssh_common_args="-o 'x"))
+    assert machine == "big"
+    assert "ansible_ssh_common_args" in said
+    assert "no closing quotation" in said
+
+
 @pytest.mark.parametrize(
     ("misspelt", "group"), [("sut", "suts"), ("metal_host", "metal_hosts"), ("kvm-guests", "kvm_guests")]
 )
