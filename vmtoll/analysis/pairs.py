@@ -149,7 +149,7 @@ def mean_figure(values: Sequence[float]) -> float:
 
 
 def _by_frequency(codes: Iterable[Code]) -> dict[Code, int]:
-    return dict(Counter(codes).most_common())
+    return dict(sorted(Counter(codes).items(), key=lambda item: (-item[1], item[0])))
 
 
 def requests_of(trial: TrialRecord, role: Role) -> int | None:

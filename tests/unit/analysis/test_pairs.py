@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.records import BASELINE, made
 from tests.support.synthetic_run import Truth, make_run
+from vmtoll.analysis import pairs
 from vmtoll.analysis.pairs import Bounds, Measure, Pairs, is_measured, is_ordered, less_limited, measure_of, pair
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.thinning import expected_percentile
@@ -422,3 +423,9 @@ def test_pairing_takes_time_in_proportion_to_the_blocks(run: Run) -> None:
         return min(times)
 
     assert seconds(1000) <= 14 * seconds(100)
+
+
+def test_the_findings_of_a_side_have_one_order() -> None:
+    """A set has another order in each process: analysis.json must not."""
+    codes = [Code.STEAL, Code.RETRANSMITS, Code.CLIENT_LATE, Code.STEAL]
+    assert list(pairs._by_frequency(codes)) == [Code.STEAL, Code.CLIENT_LATE, Code.RETRANSMITS]
