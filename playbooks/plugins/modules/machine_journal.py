@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -19,7 +20,7 @@ short_description: Record what a machine was before it is provisioned, and resto
 description:
   - C(state=recorded) writes to var/lib/vmtoll/provisioning.json how packages, files, units and kernel parameters are,
     and keeps a copy of each file that is there. What is recorded once is never overwritten, so it tells of the time
-    before the first provisioning. To record counts as no change.
+    before the first provisioning. Recording is not a change.
   - C(state=restored) restores all that is recorded and removes the record.
 options:
   state:
@@ -43,6 +44,11 @@ options:
     default: []
   trees:
     description: Folders that will be made; restoring removes them with all they have, unless they are there already.
+    type: list
+    elements: str
+    default: []
+  folders:
+    description: Folders that packages make and may leave; restoring removes those that are empty.
     type: list
     elements: str
     default: []
@@ -95,7 +101,7 @@ def simulated(*words: str) -> set[str]:
 
 
 def unnecessary() -> set[str]:
-    """The packages that no package depends on that was asked for; a recommendation or suggestion keeps none."""
+    """Automatically installed packages that nothing else depends on. Recommends and Suggests do not count."""
     weak = ("Recommends", "Suggests")
     options = [part for kind in weak for part in ("-o", f"APT::AutoRemove::{kind}Important=false")]
     return simulated(*options, "--purge", "autoremove")
@@ -116,24 +122,26 @@ class Journal:
     def at(self, path: str) -> Path:
         return self.root / path.lstrip("/")
 
-    def add(self, said: dict[str, list[str]]) -> None:
-        """Record how the named things are, but for what is recorded already."""
+    def add(self, planned: dict[str, list[str]]) -> None:
+        """Record the present state of what provisioning will change, except what is recorded already."""
         record, before = self.record, json.dumps(self.record)
-        if said["packages"]:
+        if planned["packages"]:
             now = packages()
             record.setdefault("installed", sorted(name for name, kind in now.items() if kind != "config-files"))
-            for name in said["packages"]:
+            for name in planned["packages"]:
                 record["packages"].setdefault(name, now.get(name, "absent"))
-        for path in said["files"]:
+        for path in planned["files"]:
             if path not in record["files"]:
                 record["files"][path] = self._saved(path)
-                self._note_folders(path)
-        for path in said["trees"]:
+                self._note_folders(Path(path).parents)
+        for path in planned["trees"]:
             if path not in record["trees"] and not self.at(path).exists():
                 record["trees"].append(path)
-                self._note_folders(path)
-        record["units"] += [u for u in said["units"] if u not in record["units"] and self._runs_unmasked(u)]
-        for name in said["sysctls"]:
+                self._note_folders(Path(path).parents)
+        for path in planned["folders"]:
+            self._note_folders([Path(path), *Path(path).parents])
+        record["units"] += [u for u in planned["units"] if u not in record["units"] and self._runs_unmasked(u)]
+        for name in planned["sysctls"]:
             parameter = self._parameter(name)
             if name not in record["sysctls"] and parameter.exists():
                 record["sysctls"][name] = parameter.read_text().strip()
@@ -207,8 +215,9 @@ class Journal:
             output("cp", "--archive", "--remove-destination", str(self.at(path)), str(self.saved / name))
         return name
 
-    def _note_folders(self, path: str) -> None:
-        for folder in Path(path).parents:
+    def _note_folders(self, folders: Iterable[Path]) -> None:
+        """Record the folders that are not there: restoring removes them where they are empty."""
+        for folder in folders:
             if not self.at(str(folder)).exists() and str(folder) not in self.record["folders"]:
                 self.record["folders"].append(str(folder))
 
@@ -265,8 +274,8 @@ class Journal:
             self.failed.append(f"packages: {' '.join(map(str, error.cmd))}: {_last(error.stdout)}")
 
     def _unneeded(self) -> set[str]:
-        """What came with our packages and nothing needs. A recommendation keeps what a package of the user recommends
-        that was installed since then, with all it needs: what is recommended by older ones was not there before.
+        """Packages that came with ours and that nothing needs. What a package recommends stays, with its dependencies,
+        if the user installed that package after the record was made.
         """
         before = set(self.record["installed"])
         unneeded = unnecessary() - before
@@ -320,7 +329,7 @@ def main() -> None:
     spec = {
         "state": {"type": "str", "choices": ["recorded", "restored"], "default": "recorded"},
         "root": {"type": "path", "default": "/"},
-        **dict.fromkeys(("packages", "files", "trees", "units", "sysctls"), names),
+        **dict.fromkeys(("packages", "files", "trees", "folders", "units", "sysctls"), names),
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     journal = Journal(module.params["root"], check=module.check_mode)

@@ -136,3 +136,15 @@ def test_the_agent_tells_what_the_record_says(root: Path) -> None:
     assert told["provisioned"]["sysctls"] == ["net.core.somaxconn"]
     assert len(told["provisioned"]["files"]) == 3
     assert (told["paused"], told["held_by"], told["tuned"]) == (["guest1"], "the run 1", [])
+
+
+def test_a_folder_of_a_package_is_removed_only_where_it_is_empty(root: Path) -> None:
+    """The user may have installed the same server since, and configured it."""
+    folder = root / "etc/dovecot/conf.d"
+    for kept in (False, True):
+        journal(root, folders=["/etc/dovecot/conf.d"])
+        folder.mkdir(parents=True)
+        if kept:
+            (folder / "mine.conf").write_text("mine\n")
+        journal(root, "restored")
+        assert (root / "etc/dovecot").exists() is kept
