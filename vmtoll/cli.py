@@ -21,7 +21,7 @@ from vmtoll.commands.capacity import capacity
 from vmtoll.commands.compare import compare
 from vmtoll.commands.demo import demo
 from vmtoll.commands.diagnose import diagnose
-from vmtoll.commands.help import Command, Group, describe, epilog
+from vmtoll.commands.help import OWN_EXITS, Command, Group, describe, epilog
 from vmtoll.commands.list import list_names
 from vmtoll.commands.notebook import notebook
 from vmtoll.commands.preflight import preflight
@@ -124,7 +124,7 @@ def main(command: Callable[[], object] = _typed) -> NoReturn:
 
 def _is_judged() -> bool:
     """Return whether the exit code of the command is a verdict, as `git bisect run` takes it."""
-    return sys.argv[1:2] == ["ab"]
+    return OWN_EXITS.get(" ".join(sys.argv[1:2]), {}).get(MISUSED) == ""
 
 
 def _print_in_any_encoding() -> None:

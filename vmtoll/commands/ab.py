@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 from xml.etree import ElementTree
 
@@ -11,7 +12,7 @@ import typer
 import yaml
 
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.conclude import conclude, judge
+from vmtoll.commands.conclude import conclude_judged, judge, judged
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ResumeOption, UntilOption
 from vmtoll.commands.progress import Progress
@@ -112,7 +113,7 @@ def ab(
         "shares_of": "slowest",
     }
     file = results / FOLDER / f"{baseline}-{other}.yml"
-    planned = _planned(file, keys, until, resume, keep=not dry_run)
+    planned = _planned(file, keys, until, resume)
     if inventory:
         planned = on_machines(planned, inventory, limit)
     _check_time(planned, at_most_min)
@@ -123,24 +124,24 @@ def ab(
             print_plan(planned, resumed=resume is not None)
         return
     say(what_it_takes(planned))
+    _write(file, keys)
     machines = inventory or _lab(planned, link)
     with Progress() as progress:
         folder = measure(planned, machines, results, resume, listener=progress, limit=limit, judge=judge)
     raise SystemExit(_answer(folder, metric or [], junit, as_json=as_json))
 
 
-def _planned(file: Path, keys: dict[str, Any], until: Until | None, resume: Path | None, *, keep: bool) -> Plan:
-    """The plan of an experiment, whose file is written, and kept where it is sound and to be measured."""
+def _planned(file: Path, keys: dict[str, Any], until: Until | None, resume: Path | None) -> Plan:
+    """The plan of the experiment that will be in this file, read from a draft of it."""
+    with TemporaryDirectory(prefix="vmtoll-ab-") as folder:
+        draft = Path(folder) / file.name
+        _write(draft, keys)
+        return plan(load(draft, Registry()), until=until, resume=resume)
+
+
+def _write(file: Path, keys: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_durably(file, yaml.safe_dump(keys, sort_keys=False).encode())
-    sound = False
-    try:
-        planned = plan(load(file, Registry()), until=until, resume=resume)
-        sound = True
-        return planned
-    finally:
-        if not (sound and keep):
-            file.unlink()
 
 
 def _check_time(planned: Plan, at_most_min: float | None) -> None:
@@ -185,13 +186,10 @@ def _lab(planned: Plan, link: str) -> Path:
 
 
 def _answer(folder: Path, metrics: Sequence[str], junit: Path | None, *, as_json: bool) -> Exit:
-    from vmtoll.analysis.run import load_run  # noqa: PLC0415
-    from vmtoll.analysis.verdict import analyse  # noqa: PLC0415
     from vmtoll.model.verdict_columns import verdict_rows  # noqa: PLC0415
 
-    conclusion = conclude(folder)
-    run = load_run(folder)
-    analysis = analyse(run)
+    run, analysis = judged(folder)
+    conclusion = conclude_judged(run, analysis)
     rows = list(counted(analysis, metrics))
     code = exit_of([verdict for _, verdict in rows])
     if junit:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.text import Text
 
@@ -11,6 +11,10 @@ from vmtoll.commands.answer import print_json, print_text
 from vmtoll.files import write_durably
 from vmtoll.model.columns import to_csv
 from vmtoll.model.until import Compared, Look
+
+if TYPE_CHECKING:
+    from vmtoll.analysis.run import Run
+    from vmtoll.model.verdict import RunAnalysis
 
 # The analysis is loaded where it is needed: `--help` should not wait for scipy and matplotlib.
 
@@ -51,16 +55,28 @@ def conclude(folder: Path) -> Conclusion:
 
     Raises LoadError.
     """
+    return conclude_judged(*judged(folder))
+
+
+def judged(folder: Path) -> "tuple[Run, RunAnalysis]":
+    """A run and its analysis; writes nothing. Raises LoadError."""
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
-    from vmtoll.analysis.verdict import ANALYSIS, analyse, keep  # noqa: PLC0415
+    from vmtoll.analysis.verdict import analyse  # noqa: PLC0415
+
+    run = load_run(folder)
+    return run, analyse(run)
+
+
+def conclude_judged(run: "Run", analysis: "RunAnalysis") -> Conclusion:
+    """Keep the analysis of a run, and write what people read."""
+    from vmtoll.analysis.verdict import ANALYSIS, keep  # noqa: PLC0415
     from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
     from vmtoll.report.html import write_report  # noqa: PLC0415
     from vmtoll.report.ods import write_ods  # noqa: PLC0415
     from vmtoll.report.terminal import rows_of, summary  # noqa: PLC0415
     from vmtoll.report.words import sentence  # noqa: PLC0415
 
-    run = load_run(folder)
-    analysis = analyse(run)
+    folder = run.path
     keep(run, analysis)
     table = folder / "trials.csv"
     write_durably(table, to_csv(run.records))
