@@ -40,10 +40,7 @@ def rows_of(
 def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     """The answer, what it rests on, the table of these rows, and remarks; no line has more than 80 columns."""
     answer = [Text(line, style="bold") for line in wrap(words.headline(analysis).answers[0].text, WIDTH)]
-    parts = [
-        [*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))],
-        list(_table(rows)),
-    ]
+    parts = [[*answer, *map(Text, wrap(", ".join(_basis(analysis)), WIDTH))], list(_table(rows))]
     parts.append([Text(_shortened(line, WIDTH)) for line in words.remarks(run, rows)])
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
 
@@ -58,8 +55,8 @@ def _basis(analysis: RunAnalysis) -> Iterator[str]:
     if not analysis.complete:
         yield f"incomplete: {sum(analysis.counts.values())} of {analysis.planned} trials"
     if others := dict.fromkeys(str(comparison.arm) for comparison in analysis.comparisons):
-        is_guest = {comparison.accelerator is not Accelerator.NONE for comparison in analysis.comparisons}
-        several = f"{len(others)} {'guests' if is_guest == {True} else 'others'}"
+        are_guests = all(comparison.accelerator is not Accelerator.NONE for comparison in analysis.comparisons)
+        several = f"{len(others)} {'guests' if are_guests else 'others'}"
         yield f"{analysis.comparisons[0].baseline} and {several if len(others) > 1 else next(iter(others))}"
     yield from words.headline(analysis).basis
     if analysis.claims:

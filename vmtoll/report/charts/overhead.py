@@ -1,7 +1,7 @@
 """Forest plot: what an arm loses in throughput to the baseline, and costs more in latency and CPU, with intervals."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
@@ -10,7 +10,7 @@ from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.verdict import Comparison, Estimate, Kind, RunAnalysis, Verdict
 from vmtoll.report.panels import shown_labels
 from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, Chart, log_ticks, look, new_figure, row_axis, set_ticks
-from vmtoll.report.words import METRIC_LABELS, Sides, estimate_text, headline, percent, sides_of, verdict_text
+from vmtoll.report.words import METRIC_LABELS, Naming, estimate_text, headline, percent, sides_of, verdict_text
 
 ORDER = 10
 NICE_OVERHEADS = (-4, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -34,13 +34,12 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
         absent = [labels[c.scenario] for _, c, verdict in rows if verdict.estimate is None]
         rows = [row for row in rows if row[2].estimate is not None]
         if rows:
-            forest = _forest(run, metric, rows, sides, analysis.margin, first=not charts, absent=absent)
-            charts.append(forest)
+            charts.append(_forest(run, metric, rows, sides, analysis.margin, first=not charts, absent=absent))
     return charts
 
 
 def _forest(
-    run: Run, metric: Metric, rows: Sequence[Row], sides: Callable[[Comparison], Sides], margin: float, *,
+    run: Run, metric: Metric, rows: Sequence[Row], sides: Naming, margin: float, *,
     first: bool, absent: list[str],
 ) -> Chart:  # fmt: skip
     lines = 2 + max(name.count(" · ") for name, *_ in rows)

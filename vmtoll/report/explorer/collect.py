@@ -54,7 +54,7 @@ def _entry(results: Path, folder: Path) -> Entry:
 
 
 def _described(run: Run, analysis: RunAnalysis) -> Entry:
-    manifest = run.manifest
+    manifest, sides = run.manifest, words.sides_of(analysis.comparisons)
     return {
         "started_at": manifest.started_at,
         "question": manifest.experiment.question,
@@ -73,7 +73,7 @@ def _described(run: Run, analysis: RunAnalysis) -> Entry:
         | {"attempts": analysis.attempts, "planned": analysis.planned},
         "environment": environment_of(run),
         "rows": [
-            _row(run, analysis, scenario, arm, trials)
+            _row(run, analysis, sides, scenario, arm, trials)
             for scenario in run.scenarios
             for arm in run.arms
             if (trials := run.trials_of(scenario, arm))
@@ -81,7 +81,9 @@ def _described(run: Run, analysis: RunAnalysis) -> Entry:
     }
 
 
-def _row(run: Run, analysis: RunAnalysis, scenario: Scenario, arm: Arm, trials: Sequence[TrialRecord]) -> Entry:
+def _row(
+    run: Run, analysis: RunAnalysis, sides: words.Naming, scenario: Scenario, arm: Arm, trials: Sequence[TrialRecord]
+) -> Entry:
     """One scenario on one arm: medians over the trials that are not invalid, and the verdicts."""
     comparison = analysis.comparison(scenario, arm)
     # The baseline is shown next to the first other arm: the figure is of the tool that this comparison took.
@@ -105,7 +107,7 @@ def _row(run: Run, analysis: RunAnalysis, scenario: Scenario, arm: Arm, trials: 
         "load": _load(scenario, trials),
         "trials": {v.value: sum(trial.validity is v for trial in trials) for v in Validity},
         "figures": {name: figure for name, figure in figures.items() if figure},
-        "verdicts": _verdicts(comparison, words.sides_of(analysis.comparisons)(comparison)) if comparison else {},
+        "verdicts": _verdicts(comparison, sides(comparison)) if comparison else {},
         "premises": premises(run, scenario, arm) | {k: v for k, v in facts.items() if k in DECISIVE},
         "others": {name: value for name, value in facts.items() if name not in DECISIVE},
     }

@@ -23,8 +23,8 @@ from vmtoll.report.words.terms import (
     share, signed,
 )  # fmt: skip
 from vmtoll.report.words.verdicts import (
-    KINDS, Sides, because_text, column_text, estimate_text, explained_text, interval_text, limiters_text, note_text,
-    notes_text, percentile_text, sides_of, step_parts, step_text, trials_text, undecided_text, verdict_parts,
+    KINDS, Naming, Sides, because_text, column_text, estimate_text, explained_text, interval_text, limiters_text,
+    note_text, notes_text, percentile_text, sides_of, step_parts, step_text, trials_text, undecided_text, verdict_parts,
     verdict_text, word_text,
 )  # fmt: skip
 from vmtoll.statistics.thresholds import MARGIN

@@ -1,6 +1,6 @@
 """The headline of a run: a short sentence per metric, what they rest on, and the words to explain with them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vmtoll.analysis.claims import count_outcomes
@@ -14,6 +14,7 @@ from vmtoll.report.words.terms import METRIC_LABELS, labels_of, percent, plural
 from vmtoll.report.words.verdicts import (
     GUEST,
     KINDS,
+    Naming,
     Sides,
     amount_text,
     because_text,
@@ -40,13 +41,14 @@ _NO_COMPARISON = "There is no second environment to compare."
 
 @dataclass(frozen=True)
 class Answer:
-    """One metric: a short sentence, the same without names, and the intervals or reasons behind it. `is_vague`: the
-    ends of a ratio's interval are a hundred times apart or more.
+    """One metric: a short sentence, the same without names, and the intervals or reasons behind it; `sizes`: the first
+    of these, without what explains it. `is_vague`: the ends of a ratio's interval are a hundred times apart or more.
     """
 
     text: str
     short: str
     evidence: str = ""
+    sizes: str = ""
     metric: Metric | None = None
     kinds: frozenset[Kind] = frozenset()
     is_vague: bool = False
@@ -105,7 +107,7 @@ def sentence(analysis: RunAnalysis) -> str:
     basis = ", ".join(result.basis)
     long, short = ([answer.text for answer in answers], [answer.short for answer in answers])
     whole = ""
-    first = [text.partition("; ")[0] for text in evidence[:1]]  # the sizes, without what explains them
+    first = [answer.sizes for answer in answers if answer.sizes][:1]
     for texts, proof in (
         (long, [*evidence, basis]), (short, [*evidence, basis]), (short[:1], [*first, basis]), (short[:1], first),
         (short, [basis]), (short[:1], [basis]),
@@ -204,7 +206,7 @@ def _basis(analysis: RunAnalysis) -> list[str]:
     return parts
 
 
-def _together(comparisons: Sequence[Comparison], sides: Callable[[Comparison], Sides]) -> Sides:
+def _together(comparisons: Sequence[Comparison], sides: Naming) -> Sides:
     """What a sentence over several comparisons calls their sides."""
     named = {sides(comparison) for comparison in comparisons}
     if len(named) == 1:
@@ -257,7 +259,10 @@ class _Part:
         text = long if len(long) <= _ANSWER_LIMIT else short
         kinds = frozenset(member.verdict.kind for member in self.members)
         shown = [member.verdict for member in self.members if member.verdict.kind in DIFFERENT]
-        return Answer(text, short, self._evidence(), self.metric, kinds, any(map(is_vague, shown)))
+        proof = self._evidence()
+        return Answer(
+            text, short, "; ".join(proof), next(iter(proof), ""), self.metric, kinds, any(map(is_vague, shown))
+        )  # fmt: skip
 
     def _sentence(self, *, named: bool) -> str:
         kinds = [kind for kind in (*_DIRECTIONS, Kind.EQUIVALENT) if self._of(kind)]
@@ -304,7 +309,7 @@ class _Part:
         short = f"No difference in {label} between {self.sides.compared} and {self.sides.baseline}"
         return f"{short} is shown beyond chance in {plural(len(undecided), 'comparison')}."
 
-    def _evidence(self) -> str:
+    def _evidence(self) -> list[str]:
         """`lighttz 8.1% (7.9 to 8.3%), nginx 9% (8.8 to 9.2%)`; of many servers the ends of the range. Of verdicts that
         are undecided or not judged the reasons, as far as they are few.
         """
@@ -323,7 +328,7 @@ class _Part:
                 continue
             if len(members) <= _MOST_NAMED:
                 parts += [f"{each.name} {verdict_text(each.verdict, each.sides)}" for each in members]
-        return "; ".join(parts)
+        return parts
 
     def _of(self, kind: Kind) -> list[_Member]:
         """Verdicts of a kind, by the size of the effect where it is decided."""

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from vmtoll.analysis.equality import OPEN, equality
@@ -10,7 +10,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Code
 from vmtoll.model.verdict import DIFFERENT, Because, Cause, Comparison, Doubt, Kind, NoteCode, Verdict
 from vmtoll.report.words.terms import percent, plural
-from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Sides, because_text, note_text, sides_of
+from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Naming, because_text, note_text, sides_of
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
 
 MOST_REMARKS = 5
@@ -22,7 +22,6 @@ _CAUSES = {
     Cause.CONTROL: "an A/A control that differs from itself",
 }
 Row = tuple[Comparison, Verdict]
-Naming = Callable[[Comparison], Sides]
 
 
 def remarks(run: Run, rows: Sequence[Row]) -> list[str]:

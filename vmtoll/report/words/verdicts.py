@@ -52,7 +52,10 @@ class Sides:
     baseline: str
 
 
-def sides_of(comparisons: Iterable[Comparison]) -> Callable[[Comparison], Sides]:
+Naming = Callable[["Comparison"], Sides]
+
+
+def sides_of(comparisons: Iterable[Comparison]) -> Naming:
     """`the guest` and `metal` on a page that compares one guest with metal; else the names of both arms."""
     pairs = {(comparison.baseline, comparison.arm) for comparison in comparisons}
 
