@@ -120,7 +120,7 @@ def play(
                 "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
                 "ANSIBLE_CALLBACKS_ENABLED": ",".join(enabled),
                 "VMTOLL_CHANGES_FILE": str(record),
-                # Ansible's shared connections outlive a play that was killed, and may lead to a machine that is gone.
+                # A killed play leaves its shared connections behind; they may lead to a machine that is gone.
                 "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh",
             },
             stdout=subprocess.PIPE if quiet else None if changes is None else sys.__stderr__,

@@ -32,7 +32,7 @@ from vmtoll.report.words import (
     sentence,
     sides_of,
     verdict_text,
-)  # fmt: skip
+)
 
 # %% tags=["parameters"]
 RUN = "../../results/demo"  # a run's folder, or an experiment's: then its last run

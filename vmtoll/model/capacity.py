@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-# Whose capacity a share is of. baseline: the baseline's; slowest: the
-# smallest of all environments'. With both a share is one rate for every arm and the whole run. own: that of each arm,
-# measured in each block, so that a share is another rate for each.
+# Whose capacity a share is of. baseline: that of the experiment's baseline; slowest: the smallest of all environments'.
+# With both a share is one rate for every arm and the whole run. own: that of each arm, measured in each block, so that
+# a share is another rate for each.
 SharesOf = Literal["baseline", "slowest", "own"]
 
 

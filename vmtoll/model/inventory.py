@@ -141,7 +141,7 @@ class HostVars(GuestVariables):
         None, "client, SUT", "rate of the line; of a SUT its own, which several clients may fill", "Mbit/s", gt=0
     )
     kvm_host: str | None = _variable(
-        None, "guest", "inventory name of its KVM host; unset, with `vmtoll_domain`: a host that is not yours to see"
+        None, "guest", "inventory name of its KVM host; omit it and `vmtoll_domain` where you cannot access the host"
     )
     container_host: str | None = _variable(
         None, "client, SUT", "inventory name of the machine whose kernel a container shares"
@@ -301,7 +301,7 @@ class Inventory:
 
     @property
     def unseen_hosts(self) -> list[str]:
-        """Environments that are guests of hosts which the inventory does not name: a tenant's."""
+        """Environments that are guests whose KVM host the inventory does not name."""
         return [name for name, host in self.suts.items() if host.role == "kvm_guest" and self.kvm_host(host) is None]
 
     @property

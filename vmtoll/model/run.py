@@ -54,8 +54,8 @@ class Manifest(Document):
     the experiment names, as it was when the run began. `hidden_pct`: CPU time that others may take from a machine
     under test without a finding, in percent of one CPU. With `until`: `measured_s`, the time that went into its blocks,
     `looks`, and why it `stopped`, None while it goes on; `trials_planned` are then those up to the next look.
-    `disclosure`: what is known of the machines; older runs lack it. `unseen_hosts`: environments that are guests whose
-    host was not seen: a tenant's.
+    `disclosure`: what is known of the machines; older runs lack it. `unseen_hosts`: guests whose KVM host
+    the inventory does not name.
     """
 
     model_config = ConfigDict(populate_by_name=True)

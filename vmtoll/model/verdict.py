@@ -50,9 +50,9 @@ class Because(StrEnum):
     allow would not.
 
     Not judged. NO_FIGURE: a side has none in any trial. NOT_COMPARABLE: the sides are not the same thing. NOT_MEASURED:
-    the tools of both sides answered requests and gave no such figure in any trial. HOST_NOT_SEEN: the figure is of the
-    host of a guest that is a tenant's. The others: the figure says nothing
-    of a server under this kind of load.
+    the tools of both sides answered requests and gave no such figure in any trial. HOST_NOT_SEEN: the figure is
+    that of a guest's host, which the inventory does not name. The others: the figure says nothing of a server under
+    this kind of load.
     """
 
     NO_LOOK_YET = "no-look-yet"

@@ -187,7 +187,7 @@ _SCENARIO = (
 )
 _ARMS = (
     ("tool", "string", "none", "load tool of the workload"),
-    ("baseline", "string", "none", "what is compared with: the baseline, or of a tuning step the guest before it"),
+    ("baseline", "string", "none", "environment that `compared` is divided by; of a tuning step the guest before it"),
     ("compared", "string", "none", "environment that is compared; with #2 the A/A control, its own second measurement"),
     ("step", "string", "none", "cumulative or single: a tuning step; empty of other comparisons"),
     ("accelerator", "string", "none", "what ran the code of the compared machine: none (metal), kvm, tcg (emulation)"),

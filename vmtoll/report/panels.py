@@ -97,7 +97,7 @@ def single_loads(run: Run) -> Iterator[Group]:
 
 
 def arm_suffix(run: Run, arm: Arm) -> str:
-    """Suffix of a title that names the guest; empty when there is only one."""
+    """Suffix of a title that names the arm; empty where only one is compared with the baseline."""
     return f", {arm}" if len(run.others) > 1 else ""
 
 

@@ -202,7 +202,7 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
         both = {"vmtoll_kvm_host": guest.vars.kvm_host, "vmtoll_domain": guest.vars.domain}
         lacking = [name for name, value in both.items() if value is None]
         if guest.vars.profile or len(lacking) < len(both):
-            advice = "Set it" if guest.vars.profile else "Set both, or neither where its host is not yours to see"
+            advice = "Set it" if guest.vars.profile else "Set both, or omit both where you cannot access its host"
             yield from (Fault(guest.name, f"{name} is not set", advice) for name in lacking)
     for host in (host for hosts in machines.by_role.values() for host in hosts):
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))

@@ -45,7 +45,7 @@ def test_a_good_inventory_is_reported_as_good() -> None:
         ({"load": GOOD["load"]}, "", "`metal_hosts` and `kvm_guests` are empty", "machines to be measured"),
         (changed("big", vmtoll_environment=None), "big", "vmtoll_environment is not set", "metal, or the name"),
         (changed("big", vmtoll_environment="matel"), "big", "did you mean 'metal'", "Correct it"),
-        (changed("small", vmtoll_domain=None), "small", "vmtoll_domain is not set", "Set both, or neither"),
+        (changed("small", vmtoll_domain=None), "small", "vmtoll_domain is not set", "Set both, or omit both"),
         (changed("small", vmtoll_kvm_host="hots"), "small", "'hots', which is not in the group `kvm_hosts`", "Add it"),
         (changed("big", vmtoll_http_port=80), "", "vmtoll_http_port is 80 on big, 8080 on small", "Set it once"),
         (changed("load", vmtoll_link_mbit=100), "load", "vmtoll_link_mbit is 100", "Set vmtoll_link_mbit: 1000."),

@@ -15,7 +15,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
     """Libvirt's domains, and vmtoll/guests/needs.py over what the host has."""
     for guest in lab.by_role["kvm_guest"]:
         if guest.vars.kvm_host is None:
-            yield ok(guest.name, "its host is not in the inventory: of it, steal is all that will be seen")
+            yield ok(guest.name, "its KVM host is not in the inventory: a run sees only the steal time of it")
     yield from lab.on_each(lab.answering("kvm_host"), lambda host: _look(lab, host))
 
 
