@@ -27,6 +27,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Print a failure when it happens as well: some of these stages go on for an hour."""
+    report = yield
+    if report.failed:
+        item.config.get_terminal_writer().line(f"\n{report.longreprtext}")
+    return report
+
+
 def run_there(lab: Path) -> Ssh:
     """What runs a command on a machine of the lab in this folder; its output, stripped."""
 
