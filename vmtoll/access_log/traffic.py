@@ -1,7 +1,7 @@
 """Traffic of a log: rates, peaks, connections, sizes of bodies. All times are UTC."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,23 +19,55 @@ BODY = f"{ANSWERED} AND body_bytes > 0"
 def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     """Summary of the table `answers` (vmtoll.access_log.read).
 
-    `idle_s`: a pause of a client after which its connection counts as closed. `peak_minute` is None where the log
-    covers less. `plan`: the rate to plan for, of the busiest minute, or of all that such a log covers.
+    `idle_s`: a pause of a client after which its connection counts as closed. `covered_s`: the time from the first
+    request to the last, without what lies between two files. `peak_minute` is None where no minute is covered as a
+    whole. `plan`: the rate to plan for, of the busiest minute, or of all that such a log covers.
     """
     requests, first_s, last_s, unchanged = one_row(
         db, "SELECT count(*), min(at_s), max(at_s), count(*) FILTER (status = 304) FROM answers WHERE at_s IS NOT NULL"
     )
-    covered_s = last_s - first_s + 1
-    minute = _peak(db, MINUTE_S, last_s) if covered_s >= MINUTE_S else None
+    covered = _covered(db)
+    tenths = sum(end - begin for begin, end in covered)
+    covered_s = tenths / PER_S if tenths % PER_S else tenths // PER_S
+    minute = _peak(db, MINUTE_S, covered)
     whole = {"start": _time(first_s), "window_s": covered_s, "requests": requests, "rate_rps": requests / covered_s}
     return {
         "requests": requests, "first_at": _time(first_s), "last_at": _time(last_s), "covered_s": covered_s,
-        "rate_mean_rps": requests / covered_s,
-        "peak_second": _peak(db, 1, last_s, per_s=10), "peak_minute": minute, "plan": minute or whole,
-        "hours": list(_hours(db, first_s, last_s)),
+        "parts": len(covered), "rate_mean_rps": requests / covered_s,
+        "peak_second": _peak(db, 1, [(covered[0][0], max(covered[-1][1], covered[0][0] + PER_S))]),
+        "peak_ten_s": _peak(db, 10, covered), "peak_minute": minute, "plan": minute or whole,
+        "hours": list(_hours(db, covered)),
         "status": {str(status): n for status, n in db.execute(_STATUSES).fetchall()},
         "not_modified_share": unchanged / requests, "connections": connections(db, idle_s), "body_bytes": _bodies(db),
     }  # fmt: skip
+
+
+PER_S = 10  # parts of a second in which times are counted
+_Spans = Sequence[tuple[int, int]]  # begin and end in tenths of a second since the epoch
+_SLOT = f"at_s * {PER_S} + tenth"
+_SPANS = f"""
+SELECT min(slot), max(slot), bool_and(slot % {PER_S} = 0), coalesce(max(silence), 0) FROM (
+    SELECT filename, slot, slot - lag(slot) OVER (PARTITION BY filename ORDER BY slot) AS silence
+    FROM (SELECT DISTINCT filename, {_SLOT} AS slot FROM answers WHERE at_s IS NOT NULL)
+) GROUP BY filename ORDER BY 1, 2
+"""
+
+
+def _covered(db: duckdb.DuckDBPyConnection) -> list[tuple[int, int]]:
+    """The times that the log covers: of each file from its first request to its last.
+
+    Files are one part where they overlap, or follow each other within twice the longest silence inside one: a series.
+    """
+    found = db.execute(_SPANS).fetchall()
+    last = PER_S if all(is_whole for _, _, is_whole, _ in found) else 1  # what the time of a last request stands for
+    silence = 2 * max(PER_S, *(longest for *_, longest in found))
+    covered: list[tuple[int, int]] = []
+    for begin, end, _, _ in found:
+        if covered and begin <= covered[-1][1] + silence:
+            covered[-1] = (covered[-1][0], max(covered[-1][1], end + last))
+        else:
+            covered.append((begin, end + last))
+    return covered
 
 
 _STATUSES = "SELECT status, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY status ORDER BY status"
@@ -99,29 +131,35 @@ def _runs(db: duckdb.DuckDBPyConnection, idle_s: int) -> Iterator[int]:
         yield open_n
 
 
-def _hours(db: duckdb.DuckDBPyConnection, first_s: int, last_s: int) -> Iterator[Summary]:
+def _hours(db: duckdb.DuckDBPyConnection, covered: _Spans) -> Iterator[Summary]:
     """Each hour of the clock with a request; its rate is that of the time that the log covers of it."""
     query = f"SELECT at_s // {HOUR_S} AS hour, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY hour ORDER BY hour"
     for hour, n in db.execute(query).fetchall():
-        start_s = hour * HOUR_S
-        covered_s = min(start_s + HOUR_S, last_s + 1) - max(start_s, first_s)
-        yield {"start": _time(start_s), "requests": n, "covered_s": covered_s, "rate_rps": n / covered_s}
+        start, end = hour * HOUR_S * PER_S, (hour + 1) * HOUR_S * PER_S
+        tenths = sum(max(0, min(end, to) - max(start, since)) for since, to in covered)
+        covered_s = tenths / PER_S if tenths % PER_S else tenths // PER_S
+        yield {"start": _time(hour * HOUR_S), "requests": n, "covered_s": covered_s, "rate_rps": n / covered_s}
 
 
-def _peak(db: duckdb.DuckDBPyConnection, window_s: int, last_s: int, per_s: int = 1) -> Summary:
-    """The busiest of all windows of `window_s` seconds within the log, which begin at any of `per_s` parts of a second.
-
-    Such parts are tenths; a log of whole seconds has the first of each alone.
-    """
+def _peak(db: duckdb.DuckDBPyConnection, window_s: int, covered: _Spans) -> Summary | None:
+    """The busiest of all windows of `window_s` seconds that are covered as a whole; None where there is none."""
+    window = window_s * PER_S
+    whole = [(begin, end) for begin, end in covered if end - begin >= window]
+    if not whole:
+        return None
     query = f"""
-        SELECT slot, sum(n) OVER (ORDER BY slot RANGE BETWEEN CURRENT ROW AND {window_s * per_s - 1} FOLLOWING) AS most
-        FROM (SELECT at_s * {per_s} + tenth * {per_s} // 10 AS slot, count(*) AS n
-              FROM answers WHERE at_s IS NOT NULL GROUP BY slot)
+        WITH parts AS (SELECT unnest($begins) AS since, unnest($ends) AS upto),
+        slots AS (SELECT {_SLOT} AS slot, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY slot)
+        SELECT slot, upto, sum(n) OVER (
+            PARTITION BY since ORDER BY slot RANGE BETWEEN CURRENT ROW AND {window - 1} FOLLOWING
+        ) AS most
+        FROM slots JOIN parts ON slot >= since AND slot < upto
         ORDER BY most DESC, slot LIMIT 1
     """
-    start, n = one_row(db, query)
-    start = min(start, (last_s + 1 - window_s) * per_s)  # a window beyond the log's end would be covered in part
-    return {"start": _time(start / per_s), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
+    values = {"begins": [begin for begin, _ in whole], "ends": [end for _, end in whole]}
+    start, end, n = one_row(db, query, **values)
+    start = min(start, end - window)  # a window beyond the end would be covered in part
+    return {"start": _time(start / PER_S), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
 
 
 def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:

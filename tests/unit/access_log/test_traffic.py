@@ -71,3 +71,42 @@ def test_the_busiest_second_of_a_log_with_fractions_begins_at_any_tenth(tmp_path
         read(db, [write(tmp_path / "a.log", [line.format(time) for time in times])], lambda said: None)
         second = traffic(db, 5)["peak_second"]
     assert second == {"start": "2025-06-03T14:00:02.500Z", "window_s": 1, "requests": 10, "rate_rps": 10}
+
+
+@pytest.mark.parametrize("gap_s", [21, 50, 3600])
+@pytest.mark.parametrize("seconds", [10, 59, 70])
+def test_nothing_is_covered_between_two_files(tmp_path: Path, seconds: int, gap_s: int) -> None:
+    """20 requests a second in each of them."""
+    logs = [
+        write(tmp_path / f"{n}.log", [Hit(begin_s + i // 20) for i in range(20 * seconds)])
+        for n, begin_s in enumerate((BEGIN_S, BEGIN_S + seconds + gap_s))
+    ]
+    with database() as db:
+        read(db, logs, lambda said: None)
+        found = traffic(db, 5)
+    assert (found["covered_s"], found["parts"], found["rate_mean_rps"]) == (2 * seconds, 2, 20)
+    assert found["plan"]["rate_rps"] == 20
+    assert (found["peak_minute"] is None) == (seconds < 60)
+    assert {hour["rate_rps"] for hour in found["hours"]} == {20}
+
+
+def test_a_series_and_logs_of_several_servers_are_one(tmp_path: Path) -> None:
+    """Of 400 requests at random seconds of an hour; cut at any time, or dealt to two servers."""
+    rng = random.Random(1)
+    hits = [Hit(at_s) for at_s in sorted(BEGIN_S + rng.randrange(3600) for _ in range(400))]
+    found = []
+    for n, cut in enumerate(([hits], [hits[:150], hits[150:]], [hits[::2], hits[1::2]])):
+        logs = [write(tmp_path / f"{n}-{i}.log", part) for i, part in enumerate(cut)]
+        with database() as db:
+            read(db, logs, lambda said: None)
+            found.append(traffic(db, 5))
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_time_of_a_log_with_fractions_is_not_rounded_outward(tmp_path: Path) -> None:
+    """Ten seconds from 0.5 s to 10.4 s, with 10 requests in each."""
+    lines = [f'192.0.2.1 - - [2025-06-03T14:00:{n // 10:02}.{n % 10}00Z] "GET / HTTP/1.1" 200 5' for n in range(5, 105)]
+    with database() as db:
+        read(db, [write(tmp_path / "a.log", lines)], lambda said: None)
+        found = traffic(db, 5)
+    assert (found["covered_s"], found["rate_mean_rps"]) == (10, 10)
