@@ -14,6 +14,7 @@ _ANSWER = r"(?P<answer>(?:[0-9]{3}|-) (?:[0-9]+|-))(?:[\" \r]|$)"
 _ADDRESS = (  # never a time of the day
     r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9a-fA-F:]*::[0-9a-fA-F:]*|(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}"
 )
+_PORT = r"^([0-9.]+|\[.*\]):[0-9]+$"
 
 _W3C_FIELDS = {
     "date": "date", "time": "time", "c-ip": "client", "cs-method": "method", "cs-uri-stem": "path",
@@ -25,12 +26,18 @@ _W3C_OTHER = r"[^ \t]*"
 _W3C_NEEDED = ("date", "time", "method", "path", "status", "bytes")
 
 
+def quoted(text: str) -> str:
+    """Return a text as SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 @dataclass(frozen=True)
 class Format:
     """A way to take a line apart: by a regex, or by JSON paths (`keys`; of each, the first that the line has).
 
-    `head`: what stands before the time is in `client`, prefixes of containers and syslog with it. `lacks`: the field
-    that a workload needs and such lines do not have. `agent`: SQL, where the regex does not find it.
+    `head`: what stands before the time is in `client`, prefixes of containers and syslog with it. `lacks`: the fields
+    that a workload needs and such lines do not have. `agent`: SQL, where the regex does not find it. `only_if`: SQL,
+    false for lines of another format that the regex fits as well. `counts_headers`: sizes are with the headers.
     """
 
     name: str
@@ -39,11 +46,13 @@ class Format:
     head: bool = False
     lacks: str = ""
     agent: str = "''"
+    only_if: str = "true"
+    counts_headers: bool = False
 
     @property
     def id(self) -> str:
-        """Name and regex, which tell formats apart: those with `#Fields` have one name."""
-        return self.name + self.regex
+        """What tells formats apart: those with `#Fields` have one name."""
+        return self.name + self.only_if
 
     @property
     def groups(self) -> list[str]:
@@ -51,8 +60,11 @@ class Format:
         return list(re.compile(self.regex).groupindex) if self.regex else list(self.keys)
 
 
-def w3c(fields: str, name: str) -> Format:
-    """Return the format of a log with these fields (`#Fields:` of the W3C's Extended Log File Format)."""
+def w3c(fields: str, name: str, heading: int = 0) -> Format:
+    """Return the format of a log with these fields (`#Fields:` of the W3C's Extended Log File Format).
+
+    `heading`: the number of the fields in the column of this name, 0 for lines that stand below none.
+    """
     seen: set[str] = set()
     patterns = []
     for w3c_field in fields.split():
@@ -64,7 +76,8 @@ def w3c(fields: str, name: str) -> Format:
             patterns.append(rf'(?:"[^"]*"|{_W3C_OTHER})')
     names = {group: w3c_field for w3c_field, group in reversed(_W3C_FIELDS.items())}
     lacks = ", ".join(names[group] for group in _W3C_NEEDED if group not in seen)
-    return Format(name, r"^" + r"[ \t]".join(patterns) + r"(?:[ \t\r]|$)", lacks=lacks)
+    regex = r"^" + r"[ \t]".join(patterns) + r"(?:[ \t\r]|$)"
+    return Format(name, regex, lacks=lacks, only_if=f"heading = {heading}", counts_headers=True)
 
 
 _QUOTED = r'"(?P<request>(?:[^"\\]|\\.)*)"'
@@ -72,21 +85,31 @@ _IIS = (
     "date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status "
     "sc-substatus sc-win32-status"
 )
-# Four groups at most in the first: with more of them RE2 leaves its fast path and takes three times as long.
+# By default, and with Istio's words behind the flags.
+ENVOY = Format(
+    "Envoy",
+    rf'\[(?P<time>{_ISO_TIME})\] {_QUOTED} (?P<status>[0-9]{{1,3}}) [^ ]+ (?:[^ ]+ [^ ]+ "[^"]*" )?[0-9]+ '
+    r'(?P<bytes>[0-9]+) [0-9]+ [-0-9]+ "(?P<client>[^"]*)" "(?P<agent>[^"]*)"',
+)  # fmt: skip
+# Four groups at most in the first: with more of them RE2 leaves its fast path and takes three times as long. Envoy's
+# flags, of which most lines have none ("-"), stand where the size is here.
 CLF = Format(
     "common or combined",
     rf'^(?P<client>[^\[]*)\[(?P<time>[^\]]+)\] {_QUOTED} {_ANSWER}',
     head=True, agent="split_part(text, '\"', 6)",
+    only_if=f"CASE WHEN ends_with(m.answer, ' -') THEN NOT regexp_matches(text, {quoted(ENVOY.regex)}) ELSE true END",
 )  # fmt: skip
-# Fits lines of some other formats too, so it is the last.
+# Fits lines of some other formats too, so it is the last. The time is the one next to the request: those before it are
+# of a relay. What it finds in a request, between quotation marks, is none.
 LOOSE = Format(
     "common with more fields",
-    rf'^(?P<client>.*?)\[?(?P<time>{_CLF_TIME}|{_ISO_TIME})\]?(?P<between>.*?) ?'
+    rf'^(?P<client>(?:.*[^0-9A-Za-z])?)\[?(?P<time>{_CLF_TIME}|{_ISO_TIME})\]?(?P<between>.*?) ?'
     rf'"(?P<request>[A-Z]+ .*?|[^"]*)" {_ANSWER}',
     head=True, agent="regexp_extract(text, '\"([^\"]*)\"[^\"]*$', 1)",
 )  # fmt: skip
 FORMATS = (
     CLF,
+    ENVOY,
     Format("JSON of Caddy", keys={
         "client": ["$.request.client_ip", "$.request.remote_ip", "$.request.remote_addr"], "time": ["$.ts"],
         "method": ["$.request.method"], "path": ["$.request.uri"], "version": ["$.request.proto"],
@@ -99,7 +122,8 @@ FORMATS = (
         "agent": ['$."request_User-Agent"', '$."request_user-agent"'],
     }),
     Format("JSON by nginx's names", keys={
-        "client": ["$.remote_addr", "$.http_x_forwarded_for", "$.client_ip", "$.clientip", "$.remote_ip", "$.client"],
+        "client": ["$.remote_addr", "$.http_x_forwarded_for", "$.client_ip", "$.clientip", "$.remote_ip", "$.client",
+                   "$.x_forwarded_for", "$.downstream_remote_address"],
         "time": ["$.time_iso8601", "$.msec", "$.time_local", "$.timestamp", '$."@timestamp"', "$.time", "$.ts",
                  "$.start_time"],
         "request": ["$.request"], "method": ["$.request_method", "$.method"],
@@ -111,17 +135,22 @@ FORMATS = (
     Format("S3", rf'(?P<bucket>[^ ]+) \[(?P<time>{_CLF_TIME})\] (?P<client>[^ ]+) [^ ]+ [^ ]+ [A-Z0-9.]+\.[A-Z0-9._]+ '
            rf'[^ ]+ {_QUOTED} (?P<status>[0-9]{{3}}|-) [^ ]+ (?P<bytes>[0-9]+|-) '),
     Format("ALB", rf'(?:^| )(?P<time>{_ISO_TIME}) [^ ]+ (?P<client>[^ ]+):[0-9]+ [^ ]+ [-0-9.]+ [-0-9.]+ [-0-9.]+ '
-           rf'(?P<status>[0-9]{{3}}|-) [^ ]+ [0-9]+ (?P<bytes>[0-9]+) {_QUOTED} "(?P<agent>[^"]*)"'),
+           rf'(?P<status>[0-9]{{3}}|-) [^ ]+ [0-9]+ (?P<bytes>[0-9]+) {_QUOTED} "(?P<agent>[^"]*)"',
+           counts_headers=True),
     Format("HAProxy", rf'(?P<client>[^ ]+):[0-9]+ \[(?P<time>{_CLF_TIME})\] [^ ]+ [^ ]+ [-+0-9/]+ '
-           r'(?P<status>[0-9]{3}|-1) \+?(?P<bytes>[0-9]+) .* "(?P<request>[^"]+)"?\r?$'),
+           r'(?P<status>[0-9]{3}|-1) \+?(?P<bytes>[0-9]+) .* "(?P<request>[^"]+)"?(?: [^ "]+/[^ "]+/[^"]*)?\r?$',
+           counts_headers=True),
     Format("Squid", r"(?:^| )(?P<time>[0-9]{9,}\.[0-9]{3}) +[-0-9]+ (?P<client>[^ ]+) [A-Z_]+/(?P<status>[0-9]{3}) "
-           r"(?P<bytes>[0-9]+) (?P<method>[^ ]+) (?P<path>[^ ]+) "),
+           r"(?P<bytes>[0-9]+) (?P<method>[^ ]+) (?P<path>[^ ]+) ", counts_headers=True),
     w3c("date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent)",
         "CloudFront"),
     w3c(f"{_IIS} sc-bytes cs-bytes time-taken", "IIS with sizes"),
     w3c(f"{_IIS} time-taken", "IIS without sizes"),
     LOOSE,
 )  # fmt: skip
+
+W3C = "W3C extended"  # the name of formats by their headings
+WITH_HEADERS = {each.name for each in FORMATS if each.counts_headers} | {W3C}
 
 # Docker's json-file driver wraps each line.
 _TEXT = """CASE WHEN starts_with(line, '{"log":"') THEN TRY(rtrim(json_extract_string(line, '$.log'), chr(10)))
@@ -131,18 +160,20 @@ _IS_JSON = r"""regexp_matches(text, '^[^{"]*\{ *"')"""
 
 
 def parsed(source: str, formats: Sequence[Format]) -> str:
-    """Return SQL that adds to `source` (columns filename, number, line): text, format and the parts as texts.
+    """Return SQL that adds to `source` (columns filename, number, line, heading): text, format, the parts as texts.
 
     `format`: the position in `formats`, null where none fits. The parts: client, time, request, answer, agent. Only
     lines that the first format does not fit are tried by the others.
     """
     others = ", ".join(_other(each, i) for i, each in enumerate(formats) if i)
-    own_parts = ", ".join(f"{of(formats[0])} AS own_{part}" for part, of in _PARTS.items())
+    own_parts = ", ".join(f"{sql} AS own_{part}" for part, sql in _parts(formats[0]).items())
     parts = ", ".join(f"CASE WHEN fits THEN own_{part} ELSE others.{part} END AS {part}" for part in _PARTS)
     return f"""
         WITH texts AS (SELECT *, {_TEXT} AS text FROM {source}),
         matched AS (SELECT *, {_match(formats[0])} AS m FROM texts),
-        first AS (SELECT * EXCLUDE (m), coalesce(m.time, '') <> '' AS fits, {own_parts} FROM matched),
+        first AS (
+            SELECT * EXCLUDE (m), coalesce(m.time, '') <> '' AND {formats[0].only_if} AS fits, {own_parts} FROM matched
+        ),
         tried AS (SELECT *, CASE WHEN NOT fits THEN coalesce({others}) END AS others FROM first)
         SELECT filename, number, text, CASE WHEN fits THEN 0 ELSE others.format END AS format, {parts} FROM tried
     """
@@ -150,9 +181,14 @@ def parsed(source: str, formats: Sequence[Format]) -> str:
 
 def _other(each: Format, position: int) -> str:
     """SQL of a struct of the parts, null where the format does not fit; the lambda matches once."""
-    parts = ", ".join(f"{part} := {of(each)}" for part, of in _PARTS.items())
-    struct = f"CASE WHEN m.time <> '' THEN struct_pack(format := {position}, {parts}) END"
+    parts = ", ".join(f"{part} := {sql}" for part, sql in _parts(each).items())
+    struct = f"CASE WHEN m.time <> '' AND {each.only_if} THEN struct_pack(format := {position}, {parts}) END"
     return f"list_transform([{_match(each)}], lambda m: {struct})[1]"
+
+
+def _parts(each: Format) -> dict[str, str]:
+    """SQL of each part; all are empty where fields are missing."""
+    return {part: "''" if each.lacks else of(each) for part, of in _PARTS.items()}
 
 
 def _match(each: Format) -> str:
@@ -160,8 +196,10 @@ def _match(each: Format) -> str:
 
     JSON fits with a time and a request or path.
     """
+    if each.lacks:
+        return f"struct_pack(time := if(regexp_matches(text, {quoted(each.regex)}), '-', ''))"
     if each.regex:
-        return f"regexp_extract(text, {_quoted(each.regex)}, {each.groups})"
+        return f"regexp_extract(text, {quoted(each.regex)}, {each.groups})"
     paths = [path for alternatives in each.keys.values() for path in alternatives]
     parts = {
         group: f"coalesce({', '.join(f'v[{paths.index(path) + 1}]' for path in alternatives)}, '')"
@@ -170,7 +208,7 @@ def _match(each: Format) -> str:
     wanted = " || ".join(parts[group] for group in ("request", "path") if group in parts)
     parts["time"] = f"if({wanted} = '', '', {parts['time']})"
     struct = f"struct_pack({', '.join(f'{group} := {value}' for group, value in parts.items())})"
-    values = f"TRY(json_extract_string(text[position('{{' IN text):], [{', '.join(map(_quoted, paths))}]))"
+    values = f"TRY(json_extract_string(text[position('{{' IN text):], [{', '.join(map(quoted, paths))}]))"
     return f"CASE WHEN {_IS_JSON} THEN list_transform([{values}], lambda v: {struct})[1] END"
 
 
@@ -181,9 +219,10 @@ def _client(each: Format) -> str:
     the time and the request.
     """
     if not each.head:
-        return "m.client" if "client" in each.groups else "''"
+        client = "m.client" if "client" in each.groups else "''"
+        return client if each.regex else f"regexp_replace({client}, {quoted(_PORT)}, '\\1')"
     head = "m.client || m.between" if "between" in each.groups else "m.client"
-    addresses = f"array_to_string(regexp_extract_all({head}, {_quoted(_ADDRESS)}), ' ')"
+    addresses = f"array_to_string(regexp_extract_all({head}, {quoted(_ADDRESS)}), ' ')"
     if "between" in each.groups:
         return addresses
     return (
@@ -206,8 +245,6 @@ def _request(each: Format) -> str:
 
 
 def _answer(each: Format) -> str:
-    if each.lacks:
-        return "''"
     return "m.answer" if "answer" in each.groups else "m.status || ' ' || m.bytes"
 
 
@@ -216,7 +253,3 @@ def _agent(each: Format) -> str:
 
 
 _PARTS = {"client": _client, "time": _time, "request": _request, "answer": _answer, "agent": _agent}
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

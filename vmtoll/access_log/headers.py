@@ -1,10 +1,13 @@
 """Logs that count the headers of an answer with its body: Apache's `%O`, nginx's `$bytes_sent`, HAProxy, Squid."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import duckdb
 
-from vmtoll.access_log.traffic import Summary
+from vmtoll.access_log.traffic import Summary, one_row
 
 # What a 200 has and a 304 leaves out (RFC 9110, 15.4.5), as servers write them for a file; the status lines differ too.
 _NOT_IN_304 = (
@@ -12,33 +15,62 @@ _NOT_IN_304 = (
     "Content-Type: text/html\r\n"
 )
 MORE_THAN_A_304_BYTES = len(_NOT_IN_304) + len("200 OK") - len("304 Not Modified")
+# Sizes of answers without a body, and how many of each have a size that the file has when it is sent: then the server
+# logs the size of the file, whatever it sent.
 _BODILESS = """
-SELECT filename, if(status IN (204, 304), status, 0) AS status, body_bytes, count(*)
-FROM answers WHERE at_s IS NOT NULL AND (status IN (204, 304) OR (method = 'HEAD' AND status = 200)) GROUP BY ALL
+WITH sent AS (
+    SELECT filename, object, min(body_bytes) AS least
+    FROM answers WHERE method = 'GET' AND status = 200 GROUP BY ALL
+), bodiless AS (
+    SELECT filename, object, if(method = 'HEAD', 0, status) AS status, body_bytes, count(*) AS n
+    FROM answers
+    WHERE at_s IS NOT NULL AND (status IN (204, 304) OR (method = 'HEAD' AND status = 200)) GROUP BY ALL
+)
+SELECT filename, status, body_bytes, sum(n), coalesce(sum(n) FILTER (body_bytes >= least), 0),
+       coalesce(sum(n) FILTER (body_bytes < least), 0)
+FROM bodiless LEFT JOIN sent USING (filename, object) GROUP BY ALL
+"""
+_SMALLEST = """
+SELECT quantile_disc(body_bytes, 0.05) FROM answers
+WHERE method = 'GET' AND status = 200 AND body_bytes > 0 AND list_contains($files, filename)
 """
 _HEAD = 0  # stands for the status of an answer to HEAD
-_Sizes = Sequence[tuple[int, int, int]]  # status, bytes, number of answers
+_ALIKE = 3  # headers of one server differ by less than this factor; files do not
+
+
+@dataclass(frozen=True)
+class _Size:
+    """`n` answers without a body that have this size; of so many the file, when sent, is not larger, or is larger."""
+
+    status: int
+    size_bytes: int
+    n: int
+    as_sent: int
+    below_sent: int
 
 
 def take_off(db: duckdb.DuckDBPyConnection) -> Summary | None:
     """Take the headers off the sizes in `answers`, where a log counts them; return their sizes, or None.
 
-    An answer 304 or 204 has no body: where most of a file's have a size, it is that of their headers. A file without
-    such answers is like the others. `full_bytes`: the headers of an answer with a body, by the median of HEAD requests,
-    else by that of 304s and what these leave out: right to 70 bytes, for some servers leave out less.
+    An answer 304 or 204, or to HEAD, has no body: where most of a file's have a size, it is that of their headers,
+    unless it is that of the file that they stand for. A file without such answers is like the others. `full_bytes`: the
+    headers of an answer with a body, by the median of HEAD requests (for files that are sent as well, where there are),
+    else by that of 304s or 204s and what these leave out: right to 70 bytes, for some servers leave out less. It is at
+    most what all but one in twenty answers with a body have in all.
     """
-    sizes: dict[str, list[tuple[int, int, int]]] = {}
-    for filename, status, size_bytes, n in db.execute(_BODILESS).fetchall():
-        sizes.setdefault(filename, []).append((status, size_bytes, n))
+    sizes = _sizes(db)
     counting = {name for name, each in sizes.items() if _counts_headers(each)}
-    pooled = [size for name in counting for size in sizes[name]]
-    if not pooled:
+    if not counting:
         return None
+    pooled = [size for name in counting for size in sizes[name] if size.size_bytes]
     names = [name for (name,) in db.execute("SELECT DISTINCT filename FROM answers").fetchall()]
     if _counts_headers([size for each in sizes.values() for size in each]):
-        counting |= {name for name in names if not _has_evidence(sizes.get(name, ()))}
-    bodiless = _median(pooled, 304) or _median(pooled, 204)
-    full = _median(pooled, _HEAD) or bodiless + MORE_THAN_A_304_BYTES
+        counting |= {name for name in names if not _shows(sizes.get(name, ()))}
+    bodiless = _median(pooled, 304) or _median(pooled, 204) or _median(pooled, _HEAD)
+    (smallest,) = one_row(db, _SMALLEST, files=sorted(counting))
+    estimate = bodiless + MORE_THAN_A_304_BYTES
+    heads = [size for size in pooled if size.status == _HEAD]
+    full = _full(heads, smallest or math.inf) or min(estimate, smallest or estimate)
     db.execute("ALTER TABLE answers RENAME TO logged")
     files = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(counting))
     db.execute(f"""
@@ -50,22 +82,62 @@ def take_off(db: duckdb.DuckDBPyConnection) -> Summary | None:
     return {"bodiless_bytes": bodiless, "full_bytes": full, "logs": len(counting)}
 
 
-def _has_evidence(sizes: _Sizes) -> bool:
-    return any(status != _HEAD for status, _, _ in sizes)
+def are_shown(db: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether any answer shows if sizes are with headers."""
+    return any(_shows(each) for each in _sizes(db).values())
 
 
-def _counts_headers(sizes: _Sizes) -> bool:
-    """Return whether most answers 304 and 204 have a size."""
-    answers = [(size_bytes, n) for status, size_bytes, n in sizes if status != _HEAD]
-    return 2 * sum(n for size_bytes, n in answers if size_bytes) > sum(n for _, n in answers)
+def _sizes(db: duckdb.DuckDBPyConnection) -> dict[str, list[_Size]]:
+    """File → the sizes of its answers without a body."""
+    sizes: dict[str, list[_Size]] = {}
+    for filename, *counted in db.execute(_BODILESS).fetchall():
+        sizes.setdefault(filename, []).append(_Size(*map(int, counted)))
+    return sizes
 
 
-def _median(sizes: _Sizes, status: int) -> int:
+def _shows(sizes: Sequence[_Size]) -> bool:
+    """Return whether these answers show if sizes are with headers."""
+    return any(size.status != _HEAD or size.as_sent for size in sizes)
+
+
+def _full(heads: Sequence[_Size], most: float) -> int:
+    """The headers of an answer with a body, by answers to HEAD: of files that are sent as well, else of any.
+
+    0 where none shows it, or where it is more than `most` bytes.
+    """
+    compared = [replace(size, n=size.below_sent) for size in heads if size.below_sent]
+    full = _quantile(compared or [size for size in heads if not size.as_sent], 0.5)
+    return full if full <= most else 0
+
+
+def _counts_headers(sizes: Sequence[_Size]) -> bool:
+    """Return whether most answers 304 and 204 have a size, and that of headers; without any, those to HEAD.
+
+    What only HEAD shows has to be compared: many servers log for it the size that a GET would have.
+    """
+    answers = [size for size in sizes if size.status != _HEAD]
+    is_head = not answers
+    answers = answers or list(sizes)
+    sized = [size for size in answers if size.size_bytes]
+    if 2 * sum(size.n for size in sized) <= sum(size.n for size in answers):
+        return False
+    as_sent, below = sum(size.as_sent for size in sized), sum(size.below_sent for size in sized)
+    if as_sent + below:
+        return below > as_sent
+    return not is_head and _quantile(sized, 0.9) < _ALIKE * _quantile(sized, 0.1)
+
+
+def _median(sizes: Sequence[_Size], status: int) -> int:
     """The median size of answers with this status, 0 without any."""
-    total = sum(n for s, _, n in sizes if s == status)
+    return _quantile([size for size in sizes if size.status == status], 0.5)
+
+
+def _quantile(sizes: Sequence[_Size], share: float) -> int:
+    """The size that this share of the answers does not exceed, 0 without any."""
+    total = sum(size.n for size in sizes)
     seen = 0
-    for _, size_bytes, n in sorted(size for size in sizes if size[0] == status):
-        seen += n
-        if 2 * seen >= total:
-            return size_bytes
+    for size in sorted(sizes, key=attrgetter("size_bytes")):
+        seen += size.n
+        if seen >= share * total:
+            return size.size_bytes
     return 0

@@ -9,14 +9,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
-from vmtoll.access_log.formats import FORMATS, LOOSE, Format, parsed, w3c
-from vmtoll.access_log.rows import ENCODINGS, FILES, FIRST_MALFORMED, REJECTED, SAMPLE, SHOWN, rows
+from vmtoll.access_log.formats import FORMATS, LOOSE, W3C, Format, parsed, quoted, w3c
+from vmtoll.access_log.rows import (
+    ENCODINGS,
+    FILES,
+    FIRST_MALFORMED,
+    HEADINGS,
+    REJECTED,
+    SAMPLE,
+    SHOWN,
+    numbered,
+    rows,
+)
 from vmtoll.access_log.traffic import one_row
 from vmtoll.files import first_line
 from vmtoll.model.errors import LogError
@@ -77,37 +87,72 @@ def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[s
     """
     for file in files:
         _check(file)
-    formats = _formats(db, files)
+    headed, headings = _headings(db, files)
+    formats = _formats(db, files, headed, headings)
     tell(f"reading {len(files)} file{'s' * (len(files) > 1)}, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB")
     with _told(db, tell), _explained():
-        values = {"files": [_pattern(file) for file in files], "salt": secrets.randbits(63)}
+        values: dict[str, object] = {"salt": secrets.randbits(63)}
+        given = values | {"files": [_pattern(file) for file in files]} | _given(headings)
         for encoding in ENCODINGS:
             with suppress(duckdb.InvalidInputException) if encoding != ENCODINGS[-1] else nullcontext():
-                db.execute(f"CREATE TABLE answers AS {rows(FILES, formats)}", values | {"encoding": encoding})
+                lines = numbered(FILES, bool(headings))
+                db.execute(f"CREATE TABLE answers AS {rows(lines, formats)}", given | {"encoding": encoding})
                 break
         db.execute(REJECTED)
-        db.execute(f"INSERT INTO answers {rows('FROM rejected', formats)}", {"salt": values["salt"]})
+        db.execute(f"INSERT INTO answers {rows(_rejected(headings), formats)}", values)
     with _explained():
         return _count(db, files, formats)
 
 
-def _formats(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> list[Format]:
+@dataclass(frozen=True)
+class _Heading:
+    """The fields of a W3C log from a line of a file on; those of the same text have the same number (from 1)."""
+
+    file: str
+    number: int
+
+
+def _headings(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> tuple[list[Format], list[_Heading]]:
+    """Return the formats of W3C logs by their number, and the headings of all lines in their order."""
+    with _explained():
+        found = db.execute(HEADINGS, {"files": [_pattern(file) for file in files]}).fetchall()
+    numbers: dict[str, int] = {}
+    headings = [_Heading(file, numbers.setdefault(fields.strip(), len(numbers) + 1)) for file, fields in found]
+    return [w3c(fields, W3C, number) for fields, number in numbers.items()], headings
+
+
+def _given(headings: Sequence[_Heading]) -> dict[str, object]:
+    """The values that rows.numbered asks for."""
+    return {"headings": [asdict(heading) for heading in headings]} if headings else {}
+
+
+def _rejected(headings: Sequence[_Heading]) -> str:
+    """SQL of the rejected lines, with the fields of their file where it has the same throughout."""
+    numbers: dict[str, set[int]] = {}
+    for heading in headings:
+        numbers.setdefault(heading.file, set()).add(heading.number)
+    cases = "".join(
+        f"WHEN filename = {quoted(file)} THEN {min(each)} " for file, each in numbers.items() if len(each) == 1
+    )
+    return f"SELECT *, {f'CASE {cases}ELSE 0 END' if cases else '0'} AS heading FROM rejected"
+
+
+def _formats(
+    db: duckdb.DuckDBPyConnection, files: Sequence[Path], headed: Sequence[Format], headings: Sequence[_Heading]
+) -> list[Format]:
     """Return the formats that a line may have, the most frequent of the files' first lines first.
 
     Raises LogError for a file whose lines lack what a workload needs.
     """
-    formats, counted = list(FORMATS), Counter[str]()
+    formats, counted = [*headed, *FORMATS], Counter[str]()
     for file in files:
-        values = {"files": [_pattern(file)], "lines": _SAMPLE_LINES}
+        own = [heading for heading in headings if heading.file == str(file)]
+        values = {"files": [_pattern(file)], "lines": _SAMPLE_LINES} | _given(own)
+        query = (
+            f"SELECT format, count(*) FROM ({parsed(f'({numbered(SAMPLE, bool(own))})', formats)}) "
+            "WHERE format IS NOT NULL GROUP BY ALL"
+        )
         with _explained():
-            headings = db.execute(
-                f"SELECT DISTINCT line FROM ({SAMPLE}) WHERE line[:8] = '#Fields:'", values
-            ).fetchall()
-            headed = [w3c(line.removeprefix("#Fields:"), "W3C extended") for (line,) in headings]
-            formats = [*(each for each in headed if each not in formats), *formats]
-            query = (
-                f"SELECT format, count(*) FROM ({parsed(f'({SAMPLE})', formats)}) WHERE format IS NOT NULL GROUP BY ALL"
-            )
             in_file = Counter({formats[i].id: n for i, n in db.execute(query, values).fetchall()})
         most = max(formats, key=lambda each: in_file[each.id])
         if in_file[most.id] and most.lacks:

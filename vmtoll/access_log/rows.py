@@ -29,6 +29,29 @@ _READ_CSV = """
 read_csv($files, auto_detect = false, header = false, delim = '\U0010fffe', quote = '', escape = '',
          columns = {'line': 'VARCHAR'}, strict_mode = false, parallel = false, %s)
 """
+# At the beginning of a Unicode file, its mark stands before it, read as UTF-8 or as Latin-1.
+_IS_HEADING = " OR ".join(f"starts_with(line, '{mark}#Fields:')" for mark in ("", "\ufeff", "\u00ef\u00bb\u00bf"))
+# Files and fields of the headings of W3C logs, in their order.
+HEADINGS = f"""
+SELECT filename, split_part(line, '#Fields:', 2)
+FROM {_READ_CSV % "filename = true, ignore_errors = true"} WHERE {_IS_HEADING}
+"""
+
+
+def numbered(lines: str, has_headings: bool) -> str:
+    """SQL that adds the column `heading` to lines: the number of the fields that they stand below, 0 without any.
+
+    `$headings`: of each heading of all lines its file and this number; left out where there is none.
+    """
+    if not has_headings:
+        return f"SELECT *, 0 AS heading FROM ({lines})"
+    nth = f"count(*) FILTER ({_IS_HEADING}) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    return f"""
+        SELECT * EXCLUDE (nth), if($headings[nth].file = filename, $headings[nth].number, 0) AS heading
+        FROM (SELECT *, {nth} AS nth FROM ({lines}))
+    """
+
+
 FILES = f"""
 SELECT filename, CAST(NULL AS BIGINT) AS number, line
 FROM {_READ_CSV % "encoding = $encoding, filename = true, store_rejects = true"}
@@ -44,7 +67,7 @@ SELECT file_path AS filename, CAST(line AS BIGINT) AS number,
             THEN ltrim(any_value(csv_line), chr(10) || chr(13)) END AS line
 FROM reject_errors JOIN reject_scans USING (scan_id, file_id) GROUP BY ALL
 """
-SAMPLE = f"SELECT '' AS filename, 0 AS number, line FROM {_READ_CSV % 'ignore_errors = true'} LIMIT $lines"
+SAMPLE = f"SELECT filename, 0 AS number, line FROM {_READ_CSV % 'filename = true, ignore_errors = true'} LIMIT $lines"
 
 # Times without a zone are UTC; of a leap second there are two. Numbers are seconds since the epoch, or 10⁻³, 10⁻⁶ or
 # 10⁻⁹ of them.
@@ -95,7 +118,7 @@ FROM named
 
 
 def rows(source: str, formats: Sequence[Format]) -> str:
-    """Return SQL of the rows of `answers` for the lines of `source` (columns filename, number, line)."""
+    """Return SQL of the rows of `answers` for the lines of `source` (columns filename, number, line, heading)."""
     return _ROWS.replace("$parsed", parsed(f"({source})", formats))
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from vmtoll.access_log.traffic import Summary
 
 MALFORMED_TOLD = 0.01  # of the lines; above it is a warning
+_MANY = 100  # requests of a minute, of which half in 10 s are no chance
+_SMALL_BYTES = 30_000  # of a mean body, of which headers are more than a hundredth
 
 app = typer.Typer(
     cls=Group,
@@ -93,7 +95,7 @@ def _lines(seen: "Summary") -> Iterator[str]:
         )
     shares = (f"{name} {n / seen['requests']:.1%}" for name, n in seen["formats"].items())
     yield f"format:       {', '.join(shares) if len(seen['formats']) > 1 else next(iter(seen['formats']))}"
-    yield f"time:         {seen['first_at']} to {seen['last_at']}, {seen['covered_s']:,} s"
+    yield f"time:         {seen['first_at']} to {seen['last_at']}, {_covered(seen)}"
     second, minute = seen["peak_second"], seen["peak_minute"]
     busiest = f"the busiest minute {minute['rate_rps']:.4g} (60 s from {minute['start']}), " if minute else ""
     yield (
@@ -115,6 +117,15 @@ def _lines(seen: "Summary") -> Iterator[str]:
         yield (
             f"headers:      the log counts them with the bodies ({headers['bodiless_bytes']:,} bytes of an answer "
             f"without a body); vmtoll took {headers['full_bytes']:,} bytes off each answer with one"
+        )
+    if body["answers"] and (unknown := seen["headers_unknown"]) and body["mean"] < _SMALL_BYTES:
+        shown = "no 304, 204 or HEAD of a file that is sent as well shows"
+        yield (
+            f"note:         this format counts headers with the bodies, and {shown} how large they are; bodies are "
+            "some 300 bytes smaller than they seem"
+            if unknown == "by-format"
+            else f"note:         {shown} whether the log counts headers with the bodies (as `%O` of Apache does, or "
+            "`$bytes_sent` of nginx); if it does, bodies are some 300 bytes smaller than they seem"
         )
     if body["answers"]:
         sizes = ", ".join(f"p{p} {body[f'p{p}']:,}" for p in (10, 50, 90, 99))
@@ -139,15 +150,27 @@ def _lines(seen: "Summary") -> Iterator[str]:
         )
 
 
+def _covered(seen: "Summary") -> str:
+    parts = f" in {seen['parts']} parts, and nothing between them" if seen["parts"] > 1 else ""
+    return f"{seen['covered_s']:,} s{parts}"
+
+
 def _plan(seen: "Summary") -> Iterator[str]:
     """The rate to plan for, and what it leaves out."""
-    plan, second = seen["plan"], seen["peak_second"]
+    plan, second, ten = seen["plan"], seen["peak_second"], seen["peak_ten_s"]
     if seen["peak_minute"] is None:
         yield (
-            f"warning:      the log covers {seen['covered_s']} s, which is no minute; the workload has its mean rate, "
+            f"warning:      the log covers {_covered(seen)}, which is no minute; the workload has its mean rate, "
             "not a peak; give a log that covers the busiest hour of a week"
         )
         return
+    if ten["requests"] > plan["requests"] / 2 and plan["requests"] >= _MANY:
+        share = ten["requests"] / plan["requests"]
+        yield (
+            f"warning:      {share:.0%} of the busiest minute's requests came within 10 s, "
+            f"{ten['rate_rps']:.4g} requests/s: the workload has the mean of the minute, so set rate_rps to what you "
+            "plan for"
+        )
     yield (
         f"plan for:     {plan['rate_rps']:.4g} requests/s, the busiest minute; plan for the busiest second "
         f"({second['requests'] / plan['rate_rps']:.3g} times as many) only if your objective holds for each second"

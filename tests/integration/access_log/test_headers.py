@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -19,6 +20,7 @@ from tests.support.logs import BEGIN_S, Hit, write
 from tests.support.machines import free_port
 from vmtoll.access_log import Options, from_log
 
+VMTOLL = Path(sys.executable).parent / "vmtoll"
 LOGGED = r"%h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\""  # Debian's combined
 MODULES = ("mpm_event", "authz_core", "mime")
 SIZES = {"a.html": 43, "b.css": 5_000, "c.png": 700, "d.js": 20_000}
@@ -139,3 +141,52 @@ def test_sizes_of_bodies_alone_stay(tmp_path: Path, status: int) -> None:
     hits = [Hit(BEGIN_S + i, status=status if i % 2 else 200, body_bytes=0 if i % 2 else 43) for i in range(20)]
     summary = site([write(tmp_path / "a.log", hits)], tmp_path / "out")
     assert (summary["headers"], summary["body_bytes"]["mean"]) == (None, 43)
+
+
+def test_a_size_of_what_is_not_sent_is_no_header(tmp_path: Path) -> None:
+    """Servers log for a 304, or for HEAD, the size of the file that they do not send."""
+    others: list[dict[str, Any]] = [{"status": 304}, {"method": "HEAD"}]
+    for n, other in enumerate(others):
+        hits = [
+            Hit(BEGIN_S + i, path=f"/{size}", body_bytes=size, **kind)
+            for i in range(20)
+            for size in (43, 700, 9000)
+            for kind in ({}, other)
+        ]
+        lines = [hit.line.replace(" 304 -", f" 304 {hit.body_bytes}") for hit in hits]
+        summary = site([write(tmp_path / "a.log", lines)], tmp_path / f"{n}")
+        assert (summary["headers"], summary["headers_unknown"]) == (None, None)
+        assert summary["body_bytes"]["mean"] == pytest.approx((43 + 700 + 9000) / 3)
+
+
+def test_answers_to_head_alone_show_headers(tmp_path: Path) -> None:
+    hits = [hit for hit in SMALL if hit.status == 200]
+    hits += [Hit(BEGIN_S + i, path="/b.css", method="HEAD", body_bytes=7_000) for i in range(9)]
+    summary = site([write(tmp_path / "a.log", debian(hits, lambda hit: 285))], tmp_path / "out")
+    assert summary["headers"] == {"bodiless_bytes": 285, "full_bytes": 285, "logs": 1}
+
+
+@pytest.mark.parametrize("bodiless", [Hit(BEGIN_S, path="/api", status=204), Hit(BEGIN_S, path="/api", method="HEAD")])
+def test_headers_of_another_program_are_not_those_of_files(tmp_path: Path, bodiless: Hit) -> None:
+    """An API that sends 900 octets of them; no file is smaller than its headers."""
+    hits = [*(hit for hit in SMALL if hit.status == 200), *[bodiless] * 50]
+    lines = debian(hits, lambda hit: 900 if hit.path == "/api" else 285)
+    summary = site([write(tmp_path / "a.log", lines)], tmp_path / "out")
+    if bodiless.status == 204:
+        assert summary["headers"]["full_bytes"] == 285 + 2
+    else:
+        assert (summary["headers"], summary["headers_unknown"]) == (None, "maybe")
+
+
+def test_what_the_log_does_not_show_is_said(tmp_path: Path) -> None:
+    alb = (
+        "http 2025-06-03T14:00:0{}.186641Z app/lb/50 192.0.2.1:2817 10.0.0.1:80 0 0 0 200 200 34 500 "
+        '"GET https://www.example:443/a.css HTTP/1.1" "curl" - - arn:aws:x "Root=1" "-" "-"'
+    )
+    logs: dict[str, list[Hit | str | bytes]] = {"maybe": [Hit(BEGIN_S)], "by-format": [alb.format(n) for n in range(9)]}
+    for kind, lines in logs.items():
+        log = write(tmp_path / f"{kind}.log", lines)
+        assert site([log], tmp_path / kind)["headers_unknown"] == kind
+    command: list[str | Path] = [VMTOLL, "workload", "from-log", tmp_path / "by-format.log", "--output", tmp_path / "o"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "note:         this format counts headers with the bodies, and no 304, 204 or HEAD" in printed

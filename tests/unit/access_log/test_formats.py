@@ -59,6 +59,11 @@ LINES = {
     "common with more fields": [
         f"Jun  3 14:00:01 web1 nginx[1234]: {COMBINED}",
         f"<190>1 {ISO}.123Z web1 nginx 123 - [x@1 a=\"b\"] {COMBINED}",
+        f"2025-06-03T23:59:59+02:00 web1 nginx[1234]: {COMBINED}",
+        f"[2025-06-03T23:59:59.123Z] [relay] {COMBINED}",
+        f"[02/Jun/2025:23:59:59 +0000] relay [7]: {COMBINED}",
+        f'<190>1 2025-06-03T23:59:59Z web1 nginx 123 - - {CLIENT} [7] {ISO}Z "GET /a.css HTTP/1.1" 200 5000',
+        f'{CLIENT} - [-] [{TIME}] "GET /a.css?since=2024-01-02T03:04:05Z HTTP/1.1" 200 5000 "/?t=2024-01-02T03:04:05" "-"',
         f"[pod/nginx-5d5/nginx] {COMBINED}",
         f"[2001:db8::9]:443 {CLIENT} - - {TAIL}",
         f'[{TIME}] {CLIENT} - - "GET /a.css HTTP/1.1" 200 5000 "-" "curl/8"',
@@ -83,6 +88,14 @@ LINES = {
         f'{{"msec":"1748959201.123","remote_addr":"{CLIENT}","method":"GET","uri":"/a.css","status":200,"bytes_sent":5000}}',
         f'{{"start_time":"{ISO}.123Z","method":"GET","path":"/a.css","protocol":"HTTP/1.1","response_code":200,'
         '"bytes_sent":5000,"user_agent":"curl/8"}',
+        f'{{"start_time":"{ISO}.123Z","method":"GET","path":"/a.css","protocol":"HTTP/1.1","response_code":200,'
+        f'"bytes_sent":5000,"user_agent":"curl/8","downstream_remote_address":"{CLIENT}:51234"}}',
+    ],
+    "Envoy": [
+        f'[{ISO}.310Z] "GET /a.css HTTP/2" 200 - 0 5000 226 100 "{CLIENT}" "curl/8" "cc21" "x.example" "10.0.2.1:80"',
+        f'envoy-1  | [{ISO}.310Z] "GET /a.css HTTP/1.1" 200 UF,URX 12 5000 226 - "-" "curl/8" "cc21" "x.example" "-"',
+        f'[{ISO}.310Z] "GET /a.css HTTP/1.1" 200 - via_upstream - "-" 0 5000 3 2 "-" "curl/8" "cc21" "x:80" '
+        '"127.0.0.1:80" inbound|80|| 127.0.0.6:1 10.0.0.1:80 10.0.0.2:2 outbound_.80 default',
     ],
     "S3": [
         f'79a59df900b949e5 bucket [{TIME}] {CLIENT} 79a5 3E57427F3EXAMPLE REST.GET.OBJECT a.css '
@@ -98,6 +111,8 @@ LINES = {
         f"Jun  3 14:00:01 localhost haproxy[14389]: {CLIENT}:33317 [{TIME[:20]}.655] http-in static/srv1 10/0/30/69/109 "
         '200 5000 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} "GET /a.css HTTP/1.1"',
         f'{CLIENT}:33317 [{TIME[:20]}.655] https~ be/<NOSRV> 0/-1/-1/-1/+0 200 +5000 - - PR-- 1/1/0/0/3 0/0 "GET /a.css HTTP/1.1"',
+        f'{CLIENT}:33317 [{TIME[:20]}.655] https~ be/s 0/0/1/1/2 200 5000 - - ---- 1/1/0/0/0 0/0 "GET /a.css HTTP/1.1" '
+        "0/0000000000000000/0/0/0 www.example/TLSv1.3/TLS_AES_128_GCM_SHA256",
     ],
     "Squid": [
         f"1748959201.123    120 {CLIENT} TCP_MISS/200 5000 GET http://www.example/a.css - HIER_DIRECT/192.0.2.9 text/css",
@@ -179,6 +194,35 @@ def test_the_fields_of_a_w3c_log_are_those_of_its_heading(tmp_path: Path) -> Non
     )
     assert (lines.total, lines.malformed, dict(lines.formats)) == (3, 0, {"W3C extended": 3})
     assert row == (3, 1748959201, 1748959201, 15000, "css", 600, 1)
+
+
+W3C_LINES = {"sc-bytes sc-status": "5000 200", "sc-status sc-bytes": "200 5000"}
+
+
+@pytest.mark.parametrize("quiet", [0, 1500])
+def test_fields_are_those_of_the_heading_above(tmp_path: Path, quiet: int) -> None:
+    """Two orders of two numbers, in two files and in turn in one, however far down; and a file without any heading."""
+    logs = []
+    for n, (fields, numbers) in enumerate(W3C_LINES.items()):
+        heading = f"#Fields: date time cs-method cs-uri-stem {fields}"
+        logs.append(write(tmp_path / f"{n}.log", [heading, f"2025-06-03 14:00:01 GET /a.css {numbers}"]))
+    both = [line for log in logs for line in log.read_text().splitlines()]
+    logs += [write(tmp_path / "both.log", [COMBINED] * quiet + both), write(tmp_path / "clf.log", [COMBINED] * 7)]
+    with database() as db:
+        lines = read(db, logs, lambda said: None)
+        rows = db.execute("SELECT status, body_bytes, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY ALL")
+        assert rows.fetchall() == [(200, 5000, 4 + quiet + 7)]
+    assert lines.formats == {COMMON: quiet + 7, "W3C extended": 4}
+
+
+@pytest.mark.parametrize("lacking", ["date", "time", "cs-method", "cs-uri-stem", "sc-status", "sc-bytes"])
+def test_a_heading_without_a_field_that_is_needed_is_said(tmp_path: Path, lacking: str) -> None:
+    fields = {"date": "2025-06-03", "time": "14:00:01", "cs-method": "GET", "cs-uri-stem": "/", "sc-status": "200",
+              "sc-bytes": "5"}  # fmt: skip
+    del fields[lacking]
+    log = write(tmp_path / "a.log", ["#Fields: " + " ".join(fields), " ".join(fields.values())])
+    with pytest.raises(LogError, match=rf"a\.log: {lacking}: missing from its lines \(W3C extended\); "):
+        seen(log, "count(*)")
 
 
 @pytest.mark.parametrize("head", [[], [IIS_FIELDS.format(sizes="").replace("sc-status", "cs(Referer) sc-status")]])
