@@ -169,11 +169,11 @@ def _exit_code(command: Callable[[], object]) -> int:
 
 def _kept(error: BaseException | None) -> str:
     """What is left of an interrupted measurement, and how to go on with it; empty where nothing was measured yet."""
-    if sys.argv[1:2] == ["campaign"]:
-        return "; what was measured is kept"
     folder = next((cause.args[0] for cause in _chain(error) if isinstance(cause, RunInterruptedError)), None)
     if folder is None:
         return ""
+    if sys.argv[1:2] == ["campaign"]:
+        return "; what was measured is kept, the same command goes on with it"
     command = "" if sys.argv[1:2] in (["replay"], ["ab"]) else f"vmtoll run {folder.parent.name} "
     return f"; what was measured is kept, go on with {command}--resume {folder}"
 

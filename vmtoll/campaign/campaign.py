@@ -6,6 +6,7 @@ that the same command resumes it.
 
 import fcntl
 import math
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -21,7 +22,7 @@ from vmtoll.campaign.store import keep, write_page
 from vmtoll.campaign.testbeds import Bed
 from vmtoll.files import write_durably
 from vmtoll.model.document import Document
-from vmtoll.model.errors import UserError, VmtollError
+from vmtoll.model.errors import RunInterruptedError, UserError, VmtollError
 from vmtoll.model.experiment import Experiment, Scale
 from vmtoll.model.site import DrawnSite, ListedSite
 from vmtoll.model.workload import Workload
@@ -116,8 +117,20 @@ class Campaign:
         """Measure what is left, keep each finished run in the dataset, write campaign.json and the page.
 
         The exit code: 1 when a run is still missing. Raises UserError when another process runs this campaign, or when
-        an experiment has changed since the campaign began.
+        an experiment has changed since the campaign began; RunInterruptedError on ^C where a run has begun. A campaign
+        that never measured leaves no folder.
         """
+        is_new = not self.folder.exists()
+        try:
+            return self._measure()
+        except KeyboardInterrupt:
+            if any(self.run_of(task, "running") or self.run_of(task, "complete") for task in self.tasks):
+                raise RunInterruptedError(self.folder) from None
+            if is_new:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def _measure(self) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._held():
             record = self._begin()

@@ -121,6 +121,9 @@ class AgentLine:
                 raise
             self.lost_because = ": ".join(meaning(self.host, "\n".join(self._noise)))
             raise self.lost() from None
+        except KeyboardInterrupt:
+            self.give_up("interrupted")  # nothing runs there yet that would have to tidy up
+            raise
 
     def ask(self, op: str, **args: Any) -> Pending:
         """Send a request; wait for its answer later. Raises HostLostError when the line is down."""

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from vmtoll.campaign.fan_out import Command, fan_out, last_line
 from vmtoll.campaign.testbeds import read_testbeds
 from vmtoll.cli import app
 from vmtoll.commands.campaign import result
-from vmtoll.model.errors import LoadError, UserError
+from vmtoll.model.errors import LoadError, RunInterruptedError, UserError
 from vmtoll.model.event import Event, TrialEnded
 from vmtoll.model.finding import Role
 from vmtoll.model.trial import TrialRecord
@@ -301,6 +301,28 @@ list(fan_out({("a", "x"): first, ("a", "y"): second}))
     assert campaign.wait(30) != 0
     assert (tmp_path / "let-go").exists()
     assert not (tmp_path / "second").exists()
+
+
+def test_a_campaign_that_never_measured_leaves_nothing(
+    small: Registry, two_testbeds: dict[str, Hosts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a run has begun, ^C says that it is kept."""
+    inventory = write_inventory(tmp_path / "testbeds.yml", two_testbeds)
+    campaign = campaign_of(small, inventory, tmp_path / "mine")
+
+    def interrupted(*_: object) -> Iterator[object]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("vmtoll.campaign.campaign.fan_out", interrupted)
+    with pytest.raises(KeyboardInterrupt) as error:
+        campaign.measure()
+    assert not isinstance(error.value, RunInterruptedError)
+    assert not campaign.folder.exists()
+    run_dir = run(small.experiment_file("tiny"), inventory, campaign.results("cell_a"), registry=small, limit="cell_a")
+    with pytest.raises(RunInterruptedError, match="mine"):
+        campaign.measure()
+    assert run_dir.exists()
 
 
 def test_the_commands_of_a_dataset(small: Registry, inventory: Path, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ RUN = Path("results/tiny/20261126T000000Z-beef")
         ),
         ("demo", RunInterruptedError(RUN), f"go on with vmtoll run tiny --resume {RUN}\n"),
         ("replay", RunInterruptedError(RUN), f"what was measured is kept, go on with --resume {RUN}\n"),
-        ("campaign", KeyboardInterrupt(), "vmtoll: interrupted; what was measured is kept\n"),
+        ("campaign", KeyboardInterrupt(), "vmtoll: interrupted\n"),
+        ("campaign", RunInterruptedError(RUN), "what was measured is kept, the same command goes on with it\n"),
     ],
 )  # fmt: skip
 def test_what_is_kept_is_said_where_something_is(
