@@ -1,13 +1,16 @@
 """The commands `tune` and `untune`: apply performance settings to hosts, and restore what they were."""
 
 import json
+import re
+from pathlib import Path
 
 from vmtoll.commands.answer import answer_changes
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption
 from vmtoll.lab import embedded
+from vmtoll.machines.changed import reach
 from vmtoll.model.errors import UserError
-from vmtoll.model.inventory import HostVars
+from vmtoll.model.inventory import Host
 from vmtoll.shell import Changes, play
 from vmtoll.spec.inventory import members
 from vmtoll.spec.inventory_faults import checked
@@ -27,9 +30,10 @@ def tune(
     the first change; `vmtoll untune` restores them. docs/real-hosts.md has the settings.
     """
     path = inventory or embedded.require()
-    hosts = checked(path, limit, purpose="hosts")["_meta"]["hostvars"]
-    if not any(HostVars.read(name, variables, str(path)).tuning for name, variables in hosts.items()):
+    hosts = _hosts(path, limit)
+    if not any(host.vars.tuning for host in hosts):
         raise UserError(f"{path}: no host has vmtoll_tuning; set it as docs/real-hosts.md shows")
+    reach(hosts)
     _play(path, limit, "tuned", check=check, as_json=as_json)
 
 
@@ -44,9 +48,20 @@ def untune(
 ) -> None:
     """Restore the settings from before `vmtoll tune`. Untuned hosts do not change."""
     path = inventory or embedded.require()
-    if not members(checked(path, limit, purpose="hosts"), "all"):  # Ansible would call that success
+    hosts = _hosts(path, limit)
+    if not hosts:  # Ansible would call that success
         raise UserError(f"{path}: no host to restore; give an --inventory with hosts")
+    reach(hosts)
     _play(path, limit, "restored", check=check, as_json=as_json)
+
+
+def _hosts(path: Path, limit: str | None) -> list[Host]:
+    """The hosts that tune.yml is played on, whatever their group."""
+    data = checked(path, limit, purpose="hosts")  # has every KVM host in any case
+    named = {*re.split("[,:]", limit or "kvm_hosts")}
+    others = set[str]() if named & {"kvm_hosts", "all"} else {*members(data, "kvm_hosts")} - named
+    names, variables = [name for name in members(data, "all") if name not in others], data["_meta"]["hostvars"]
+    return [Host(name, "kvm_host", variables.get(name, {}), str(path)) for name in names]
 
 
 def _play(path: object, limit: str | None, state: str, *, check: bool, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from vmtoll.model.errors import InventoryError
-from vmtoll.model.inventory import GuestVariables, Host
+from vmtoll.model.inventory import CPU_SET, GuestVariables, Host
 
 _PCI = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
@@ -22,7 +22,7 @@ class Guest(GuestVariables):
     profile: str
     kvm_host: str = ""
     domain: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]*$")  # libvirt's name for it; empty: `name`
-    cpus: str = Field(pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$")
+    cpus: str = Field(pattern=CPU_SET)
     address: str = ""
     public_key: str = ""  # file on the controller
 

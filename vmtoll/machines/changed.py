@@ -49,6 +49,12 @@ def running(hosts: Iterable[Host], units: Sequence[str]) -> dict[str, list[str]]
         return {line.host.name: active for line, active in zip(lines, listed, strict=True)}
 
 
+def reach(hosts: Iterable[Host]) -> None:
+    """Raise HostLostError that names every machine which does not answer."""
+    with _opened(hosts):
+        pass
+
+
 @contextmanager
 def held(hosts: Iterable[Host], owner: str) -> Iterator[list[str]]:
     """Hold machines, so that no run begins there, and end what a killed run left; a line for each thing that was ended.

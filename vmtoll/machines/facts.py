@@ -25,7 +25,14 @@ _FACTS_LIMIT_S = 180.0
 def open_all(lines: Iterable[AgentLine]) -> None:
     """Start every agent, all at once. Raises HostLostError that names each machine that cannot be reached."""
     if complaints := unreachable(lines):
-        raise HostLostError("; ".join(complaints))
+        raise HostLostError(as_lines(complaints))
+
+
+def as_lines(complaints: Sequence[str]) -> str:
+    """One complaint as it is; of several each on a line of its own below their number."""
+    if len(complaints) == 1:
+        return complaints[0]
+    return f"{len(complaints)} machines do not answer:" + "".join(f"\n  {complaint}" for complaint in complaints)
 
 
 def unreachable(lines: Iterable[AgentLine]) -> list[str]:
@@ -52,6 +59,8 @@ def _open(line: AgentLine) -> str:
 def refuse_wrong_machines(session: Session) -> None:
     """Raise InventoryError where two names are one machine, or metal is a guest of a KVM host of this inventory.
 
+    A guest and its KVM host are two machines as well.
+
     Names with a folder of their own (vmtoll_root) may share a machine.
     """
     inventory = session.inventory
@@ -63,6 +72,12 @@ def refuse_wrong_machines(session: Session) -> None:
         if (other := names.setdefault(its["boot"], host.name)) != host.name:
             raise InventoryError(f"{host.name} and {other} are one machine; correct ansible_host of one of them")
     metal = {its["uuid"].lower(): host.name for host, its in zip(hosts, seen, strict=True) if host.role == "metal"}
+    for sut, its in zip(hosts, seen, strict=True):
+        below = inventory.kvm_host(sut)
+        if below and session.line(below).call("boot")["boot"] == its["boot"]:
+            raise InventoryError(
+                f"{sut.name} is a guest of {below.name}, and both are one machine; correct ansible_host of one of them"
+            )
     of_guests = {below.name: below for sut in inventory.under_test if (below := inventory.kvm_host(sut))}
     for kvm_host in of_guests.values():  # the host of a container may have no libvirt
         argv = ["virsh", "-c", kvm_host.libvirt_uri, "list", "--all", "--uuid"]
@@ -136,7 +151,7 @@ def disclosed(hosts: Iterable[Host], reported: Mapping[str, Mapping[str, str]]) 
         operator = stated.pop(OPERATOR, None) or operator
         seen = dict(reported.get(host.name, {}))
         if host.vars.tuning:
-            tuned = f"vmtoll tune: {json.dumps(host.vars.tuning, sort_keys=True)}"
+            tuned = f"vmtoll tune: {json.dumps(host.vars.tuning.model_dump(exclude_none=True), sort_keys=True)}"
             seen["not_default"] = "; ".join(filter(None, [seen.get("not_default"), tuned]))
         machines[host.name] = merged(seen, stated)
         if host.role == "kvm_guest":

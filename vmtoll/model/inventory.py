@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from vmtoll.model.disclosure import NAMES, OPERATOR
 from vmtoll.model.document import plain
@@ -66,7 +66,11 @@ class Variables(BaseModel):
         """Describe the mistake in each wrong variable."""
         wrong = []
         for each in error.errors():
-            variable = cls.namespace + str(each["loc"][0])
+            variable = cls.namespace + ".".join(map(str, each["loc"]))
+            if each["type"] == "extra_forbidden":
+                settings = ", ".join(Tuning.model_fields)
+                wrong.append(f"{variable} is no setting of a host; there are: {settings}")
+                continue
             missing, value = each["type"] == "missing", each["input"]
             wrong.append(f"{variable} is missing" if missing else f"{variable} is {value!r}: {plain(each['msg'])}")
         return wrong
@@ -83,13 +87,21 @@ class Connection(Variables):
     namespace = "ansible_"
 
     host: str | None = _variable(None, "all", "address; unset: the host's name")
-    port: int | None = _variable(None, "all", "SSH port; unset: ssh's own choice")
+    port: int | None = _variable(None, "all", "SSH port; unset: ssh's own choice", ge=1, le=65535)
     user: str | None = _variable(None, "all", "SSH user; unset: ssh's own choice")
     ssh_private_key_file: str | None = _variable(None, "all", "SSH key; unset: ssh's own choice")
     ssh_common_args: str = _variable("", "all", "more arguments of ssh")
     connection: str = _variable("ssh", "all", "`ssh`, or `local` for this machine")
     python_interpreter: str = _variable("python3", "all", "Python 3.9 or newer on the host")
     become: bool = _variable(False, "all", "whether root is reached by sudo, which must ask for no password")
+
+    @field_validator("connection")
+    @classmethod
+    def _is_ours(cls, connection: str) -> str:
+        plain_name = connection.removeprefix("ansible.builtin.")
+        if plain_name not in ("ssh", "smart", "local"):
+            raise ValueError("vmtoll reaches machines by `ssh`, or `local`; give one of them")
+        return "local" if plain_name == "local" else "ssh"
 
     @field_validator("ssh_common_args")
     @classmethod
@@ -99,6 +111,26 @@ class Connection(Variables):
         except ValueError as error:
             raise ValueError(f"not words of a shell ({str(error).lower()}); close the quotation") from None
         return arguments
+
+
+# A set of CPUs as libvirt writes it, without exclusions.
+CPU_SET = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
+Switch = Annotated[Literal["on", "off"], BeforeValidator(lambda value: {True: "on", False: "off"}.get(value, value))]
+
+
+class Tuning(BaseModel):
+    """Settings of a host; YAML may have read `on` and `off` as booleans. The host says which values it has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+    governor: str | None = None
+    turbo: Switch | None = None
+    smt: Switch | None = None
+    irq_affinity: str | None = None
+    irqbalance: Literal["stopped"] | None = None
+    tuned_profile: str | None = None
+    hugepages_2m: int | None = Field(None, ge=0)
+    halt_poll_ns: int | None = Field(None, ge=0)
 
 
 class GuestVariables(Variables):
@@ -119,8 +151,10 @@ class GuestVariables(Variables):
     vf: str = _variable("", _MADE, "PCI address of the virtual function, for SR-IOV")
     prefix: int | None = _variable(None, _MADE, "prefix length of the address; unset: DHCP", "bits", ge=1, le=128)
     gateway: str = _variable("", _MADE, "router, where `vmtoll_prefix` is set")
-    disk_cache: str = _variable("none", _MADE, "libvirt's cache mode of the disk")
-    suite: str = _variable(
+    disk_cache: Literal["default", "none", "writethrough", "writeback", "directsync", "unsafe"] = _variable(
+        "none", _MADE, "libvirt's cache mode of the disk"
+    )
+    suite: Literal["", "trixie", "bookworm"] = _variable(
         "", f"{_MADE}, the same", "release of Debian: `trixie` or `bookworm`; empty: the controller's own"
     )
 
@@ -131,7 +165,7 @@ class HostVars(GuestVariables):
     environment: str | None = _variable(None, "SUT", "`metal`, or the name of a guest profile (required)")
     address: str | None = _variable(None, "SUT", "address that clients send load to; unset: `ansible_host`")
     http_port: int = _variable(
-        8080, "all, the same", "port of every server; TLS is on the two above it", ge=1, le=65535
+        8080, "all, the same", "port of every server; TLS is on the two above it", ge=1, le=65533
     )
     workers: int = _variable(1, "SUT, the same", "worker processes of each server", ge=1)
     link: str = _variable(
@@ -159,7 +193,7 @@ class HostVars(GuestVariables):
     )
     back_s: float = _variable(300.0, "all", "how long a run waits for a lost machine, as in a reboot", "s", ge=0)
     lab: Literal["embedded", "hosts"] = _variable("hosts", "all", "`embedded`: the lab that `vmtoll lab up` makes")
-    tuning: dict[str, Any] | None = _variable(
+    tuning: Tuning | None = _variable(
         None, "metal, KVM host", "what `vmtoll tune` sets ([real-hosts.md](real-hosts.md#tuning)); unset: nothing"
     )
     disclosure: dict[str, str] | None = _variable(
@@ -169,7 +203,7 @@ class HostVars(GuestVariables):
     profile: str | None = _variable(
         None, "guest", "guest profile: `vmtoll provision` makes the guest; unset: the guest is yours"
     )
-    cpus: str | None = _variable(None, _MADE, "libvirt's set of the host's CPUs: `2-5,8` (required)")
+    cpus: str | None = _variable(None, _MADE, "libvirt's set of the host's CPUs: `2-5,8` (required)", pattern=CPU_SET)
     public_key: str | None = _variable(
         None,
         _MADE,
@@ -353,7 +387,8 @@ _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean":
 def _row(name: str, schema: Mapping[str, Any]) -> str:
     """One row of the table, from pydantic's JSON schema of a field."""
     kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
-    kind = " or ".join(f"`{value}`" for value in kinds[0].get("enum", [])) or _TYPES[kinds[0]["type"]]
+    kind = " or ".join(f"`{value}`" for value in kinds[0].get("enum", []) if value)
+    kind = kind or _TYPES[kinds[0].get("type", "object")]
     default = schema.get("default")
     text = "" if default is None else json.dumps(default).strip('"').removesuffix(".0")
     shown = f"`{text}`" if text else ""

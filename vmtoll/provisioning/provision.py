@@ -1,15 +1,13 @@
 """`playbooks/site.yml` against an inventory, after the guests that it describes."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vmtoll.builds import archives, servers, suite, tools
-from vmtoll.machines.connection import AgentLine
-from vmtoll.machines.facts import open_all
+from vmtoll.machines.changed import reach
 from vmtoll.model.errors import UserError
-from vmtoll.model.inventory import Host, HostVars, Role
+from vmtoll.model.inventory import HostVars
 from vmtoll.model.release import Release
 from vmtoll.provisioning.guests import make_guests
 from vmtoll.shell import Changes, play
@@ -31,7 +29,9 @@ def provision(
     shell.play.
     """
     data = checked(inventory, limit)
-    _reach(hosts_by_role(data, str(inventory)))
+    by_role = hosts_by_role(data, str(inventory))
+    # Guests with a profile may not exist yet.
+    reach({host.name: host for hosts in by_role.values() for host in hosts if not host.vars.profile}.values())
     release = release or release_of_guests(data, inventory)
     removed = make_guests(data, inventory, options, release, changes=changes)
     tools.build()
@@ -39,17 +39,6 @@ def provision(
     pattern = joined(limit or "all", *(f"!{name}" for name in removed))
     play("site.yml", "-e", json.dumps(variables), "--limit", pattern, *options, inventory=inventory, changes=changes)
     return variables["load_tools_binaries"]
-
-
-def _reach(by_role: Mapping[Role, Sequence[Host]]) -> None:
-    """Raise HostLostError that names every machine which cannot be reached; guests with a profile may not exist yet."""
-    hosts = {host.name: host for hosts in by_role.values() for host in hosts if not host.vars.profile}
-    lines = [AgentLine(host) for host in hosts.values()]
-    try:
-        open_all(lines)
-    finally:
-        for line in lines:
-            line.close()
 
 
 def release_of_guests(inventory: dict[str, Any], path: Path) -> Release:

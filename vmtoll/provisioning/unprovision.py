@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.guests.inventory import Guest
-from vmtoll.machines.changed import held
+from vmtoll.machines.changed import held, reach
 from vmtoll.model.inventory import Host
 from vmtoll.provisioning.guests import described, for_role
 from vmtoll.shell import Changes, play, say
@@ -66,7 +66,9 @@ def unprovision(undone: Undone, *, check: bool, changes: Changes | None = None) 
     HostLostError names every machine that does not answer.
     """
     with ExitStack() as stack:
-        if not check:
+        if check:
+            reach(undone.machines)
+        else:
             for what in stack.enter_context(held(undone.machines, "vmtoll unprovision")):
                 say(what)
         options = ["--diff", *(["--check"] if check else [])]

@@ -298,7 +298,7 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
         resume_left(session)
     lost += facts.unreachable([line for line in session.lines.values() if line not in kvm_hosts])
     if lost:
-        raise HostLostError("; ".join(lost))
+        raise HostLostError(facts.as_lines(lost))
     for losses_left in reversed(range(LOSSES + 1)):
         tell(ComparingMachines(total, planned.total_s))
         try:

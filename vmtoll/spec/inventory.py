@@ -13,6 +13,7 @@ from typing import Any
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Role
 from vmtoll.runs.folder import MANIFEST
+from vmtoll.spec import inventory_files
 
 GROUPS: tuple[tuple[str, Role], ...] = (
     ("clients", "client"),
@@ -20,6 +21,8 @@ GROUPS: tuple[tuple[str, Role], ...] = (
     ("kvm_guests", "kvm_guest"),
     ("kvm_hosts", "kvm_host"),
 )
+# What Ansible says of a part of a group that it passes over.
+_SKIPPED = r"Skipping (?:unexpected )?key \(\S+?\) in group \(\S+?\)|Skipping '\S+?'(?= as this is not a valid group)"
 
 
 def _ansible_inventory() -> str:
@@ -46,10 +49,11 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         raise InventoryError(f"{path}: no such inventory; give a file or a folder with --inventory")
     if (path / MANIFEST).exists():  # Ansible would take its tables for lists of hosts
         raise InventoryError(f"{path}: the folder of a run, not an inventory; give an --inventory of hosts")
+    inventory_files.refuse_twice(path)
     environment = {
         **os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true",
         "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
-        "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
+        "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "ignore",  # which would refuse what YAML's merge allows
     }  # fmt: skip
     done = subprocess.run(
         [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", joined(limit, "kvm_hosts")] if limit else [])],
@@ -62,11 +66,18 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     if done.returncode:
         raise InventoryError(f"{path}: {_cause(done.stderr, path)}")
     unmatched = set(re.findall(r"Could not match supplied host pattern,\s+ignoring:\s+(\S+)", done.stderr))
+    if skipped := re.search(_SKIPPED, " ".join(done.stderr.split())):
+        raise InventoryError(
+            f"{path}: Ansible skips {skipped[0].removeprefix('Skipping ')}; a group has `hosts`, `children` and "
+            "`vars`, each a mapping"
+        )
     if named := sorted(unmatched - {"kvm_hosts"}):
         raise InventoryError(f"{path}: --limit {limit}: no machine or group matches {named[0]!r}; correct it")
     data = json.loads(done.stdout)
     if not isinstance(data, dict):
         raise InventoryError(f"{path}: ansible-inventory printed no mapping")
+    if limit is None:
+        inventory_files.refuse_nobodys(path, data)
     return data
 
 

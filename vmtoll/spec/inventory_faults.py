@@ -7,7 +7,7 @@ import difflib
 import importlib.util
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from vmtoll.spec.inventory import GROUPS, hosts_by_role, members, read_inventory
 Purpose = Literal["load", "machines", "hosts"]
 SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
 _OURS = {*(group for group, _ in GROUPS), "suts", "cells"}
+_SHORT = {"suts", "cells"}
 # Ansible's own groups.
 _EVERYONE = {"_meta", "all", "ungrouped"}
 
@@ -98,9 +99,9 @@ def checked(path: Path, limit: str | None = None, *, purpose: Purpose = "machine
     return data
 
 
-def refuse(machines: InventoryData, *, limited: bool, purpose: Purpose) -> None:
+def refuse(machines: InventoryData, known: Collection[str] = (), *, limited: bool, purpose: Purpose) -> None:
     """Raise InventoryError with one line for each error of an inventory; see faults."""
-    wrong = [fault for fault in faults(machines, limited=limited, purpose=purpose) if fault.is_error]
+    wrong = [fault for fault in faults(machines, known, limited=limited, purpose=purpose) if fault.is_error]
     if not wrong:
         return
     if len(wrong) == 1:
@@ -110,18 +111,18 @@ def refuse(machines: InventoryData, *, limited: bool, purpose: Purpose) -> None:
 
 
 def faults(
-    machines: InventoryData, known: Collection[str] | None = None, *, limited: bool = False, purpose: Purpose = "load"
+    machines: InventoryData, known: Collection[str] = (), *, limited: bool = False, purpose: Purpose = "load"
 ) -> Iterator[Fault]:
     """Everything that is wrong with an inventory.
 
-    `known`: the environments that there are; None: a name that we do not know may be one. `limited`: only some of its
-    machines are looked at.
+    `known`: environments besides those that vmtoll ships. `limited`: only some of its machines are looked at.
     """
     yield from _values(machines)
     if purpose != "hosts":
         yield from _groups(machines, limited=limited, for_load=purpose == "load")
     yield from _labels(machines, known, for_load=purpose == "load")
     yield from _guests(machines)
+    yield from _apart(machines)
     yield from _same(machines)
     yield from _link(machines)
     yield from _typos(machines)
@@ -134,15 +135,17 @@ def _values(machines: InventoryData) -> Iterator[Fault]:
 
 
 def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterator[Fault]:
-    names = [name for name in machines.data if name not in _EVERYONE | _OURS]
-    lost: set[str] = set()
-    for name in names:
-        close = next((ours for ours in sorted(_OURS) if _is_within(name, ours, 2) and ours not in machines.data), None)
-        if close:
-            lost.update(members(machines.data, name))
-            yield Fault("", f"unknown group `{name}`, and no group `{close}`", f"Call it {close}, or something else")
     ours = {name for group, _ in GROUPS for name in members(machines.data, group)}
-    for host, given in _set_apart(machines.variables).items():
+    apart = _set_apart(machines.variables)
+    children = {child for group in _OURS for child in machines.data.get(group, {}).get("children", [])}
+    lost: set[str] = set()
+    for name in machines.data:
+        close = None if name in _EVERYONE | _OURS | children else _nearest(name)
+        if close and _is_meant(machines.data, name, close, ours, apart):
+            lost.update(members(machines.data, name))
+            beside = f"beside `{close}`" if close in machines.data else f"and no group `{close}`"
+            yield Fault("", f"unknown group `{name}`, {beside}", f"Call it {close}, or something else")
+    for host, given in apart.items():
         if host not in ours | lost and given:
             groups = ", ".join(f"`{group}`" for group, _ in GROUPS)
             yield Fault(host, f"it has {given[0]}, and is in none of our groups", f"Add it to one of {groups}")
@@ -154,6 +157,24 @@ def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterat
         yield Fault("", "the group `clients` is empty", "Name the machine there that sends the load")
     if ours and for_load and not machines.suts:
         yield Fault("", "the groups `metal_hosts` and `kvm_guests` are empty", "Name the machines to be measured")
+
+
+def _nearest(name: str) -> str | None:
+    """Our group that a name was meant to be: but for case, or within two letters."""
+    return next((ours for ours in sorted(_OURS) if _is_within(name.lower(), ours, 2)), None)
+
+
+def _is_meant(
+    data: Mapping[str, Any], name: str, close: str, ours: Set[str], apart: Mapping[str, Sequence[str]]
+) -> bool:
+    """Return whether a group is one of ours misspelt, rather than one of somebody else: short names are near to many.
+
+    `ours`: the hosts of our groups. `apart`: the variables of hosts.
+    """
+    hosts = members(data, name)
+    if close in _SHORT and (len(name) == len(close) or not _is_within(name.lower(), close, 1)):
+        return bool(_OURS.intersection(data[name].get("children", ()))) or any(apart.get(host) for host in hosts)
+    return close not in data or not ours >= set(hosts)
 
 
 def _set_apart(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -170,18 +191,21 @@ def _set_apart(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str
     }
 
 
-def _labels(machines: InventoryData, known: Collection[str] | None, *, for_load: bool) -> Iterator[Fault]:
+def _labels(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Fault]:
     """Environments that contradict the group, are unknown or missing, and machines that share one."""
-    guests = [name for name in Registry().environments() if name != METAL]
+    shipped = Registry().environments()
+    guests = [name for name in shipped if name != METAL]
+    names = sorted({*shipped, *known})
     sharing = defaultdict[tuple[str, str], list[Host]](list)
     for host in machines.suts:
         label = host.vars.environment
         if label is None:
             if for_load:
                 yield Fault(host.name, "vmtoll_environment is not set", "Set it: metal, or the name of a guest profile")
-        elif known is not None and label not in known:
-            names = unknown("vmtoll_environment", label, list(known))
-            yield Fault(host.name, names, "Correct it in the inventory")
+        elif label not in names:
+            is_misspelt = any(_is_within(label.lower(), name, 2) for name in names)
+            found = unknown("vmtoll_environment", label, names)
+            yield Fault(host.name, found, "Correct it in the inventory", is_misspelt)
         elif host.role == "kvm_guest" and label == METAL:
             found = "it is in the group `kvm_guests`, and vmtoll_environment is metal"
             yield Fault(host.name, found, "A machine is what its group says: correct one of both")
@@ -192,11 +216,34 @@ def _labels(machines: InventoryData, known: Collection[str] | None, *, for_load:
             sharing[machines.cell(host), label].append(host)
     for (_, label), hosts in sharing.items():
         if len({host.vars.kvm_host or host.name for host in hosts}) > 1:
-            names = ", ".join(host.name for host in hosts)
-            yield Fault("", f"{names} are all {label}", "Choose one with --limit, or make each part of a cell", False)
+            together = ", ".join(host.name for host in hosts)
+            yield Fault(
+                "", f"{together} are all {label}", "Choose one with --limit, or make each part of a cell", False
+            )
+
+
+def _profile(guest: Host) -> Iterator[Fault]:
+    """What a guest lacks that vmtoll is to make."""
+    profile, environment = guest.vars.profile, guest.vars.environment
+    guests = [name for name in Registry().environments() if name != METAL]
+    if profile is None:
+        return
+    if profile not in guests:
+        yield Fault(guest.name, unknown("vmtoll_profile", profile, guests), "Correct it in the inventory")
+    elif environment is not None and environment != profile:
+        found = f"vmtoll_environment is {environment!r} and vmtoll_profile {profile!r}"
+        yield Fault(guest.name, found, "Make them the same")
+    if guest.vars.cpus is None:
+        yield Fault(guest.name, "vmtoll_cpus is not set", "Set it: the CPUs of its KVM host that it may use")
+
+
+def _reach(host: Host) -> tuple[object, ...]:
+    """What tells a machine from others that ssh reaches; one that is this machine is like no other."""
+    return (host.name,) if host.is_local else (host.ssh_host, host.ansible.port or 22)
 
 
 def _guests(machines: InventoryData) -> Iterator[Fault]:
+    carriers = {host.name: host for host in machines.by_role["kvm_host"]}
     kvm_hosts = {host.name for host in machines.by_role["kvm_host"]} | set(machines.mistakes)
     for guest in machines.by_role["kvm_guest"]:
         both = {"vmtoll_kvm_host": guest.vars.kvm_host, "vmtoll_domain": guest.vars.domain}
@@ -204,12 +251,35 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
         if guest.vars.profile or len(lacking) < len(both):
             advice = "Set it" if guest.vars.profile else "Set both, or omit both where you cannot access its host"
             yield from (Fault(guest.name, f"{name} is not set", advice) for name in lacking)
+        yield from _profile(guest)
+        if guest.vars.kvm_host == guest.name:
+            yield Fault(guest.name, "vmtoll_kvm_host is the guest itself", "Name the machine that it runs on")
+        elif (carrier := carriers.get(guest.vars.kvm_host or "")) and _reach(carrier) == _reach(guest):
+            found = f"its address {guest.ssh_host} is that of its KVM host {carrier.name}"
+            yield Fault(guest.name, found, "Correct ansible_host of one of them")
     for host in (host for hosts in machines.by_role.values() for host in hosts):
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
         for name, value in named:
             if value is not None and value not in kvm_hosts:
                 found = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
                 yield Fault(host.name, found, "Add it there, or correct the name")
+
+
+def _apart(machines: InventoryData) -> Iterator[Fault]:
+    """No two guests are one domain, and no two machines under test are at one address and port."""
+    domains = defaultdict[object, list[str]](list)
+    loads = defaultdict[object, list[str]](list)
+    for host in machines.suts:
+        if host.role == "kvm_guest" and host.vars.domain and host.vars.kvm_host:
+            domains[host.vars.kvm_host, host.vars.domain].append(host.name)
+        if host.vars.address and host.root == "/":
+            loads[machines.cell(host), host.vars.address, host.port].append(host.name)
+    for hosts in domains.values():
+        if len(hosts) > 1:
+            yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_domain", "Give each guest its own")
+    for hosts in loads.values():
+        if len(hosts) > 1:
+            yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_address", "Give each machine its own")
 
 
 def _same(machines: InventoryData) -> Iterator[Fault]:
@@ -251,10 +321,15 @@ def _typos(machines: InventoryData) -> Iterator[Fault]:
             found = f"ansible_ssh_{name} is Ansible's old name of ansible_{name}, which vmtoll does not read"
             yield Fault(", ".join(hosts), found, f"Write ansible_{name}")
     for name, hosts in having.items():
-        if name.startswith("ansible_") and not name.endswith("_interpreter") and name not in (known := _of_ansible()):
+        if name.startswith("ansible_") and name not in (known := _of_ansible()) and not _is_interpreter(name):
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             advice = f"Did you mean {close[0]}?" if close else "Remove it, or leave it to whom it belongs"
             yield Fault(", ".join(hosts), f"neither Ansible's connection nor vmtoll reads {name}", advice, False)
+
+
+def _is_interpreter(name: str) -> bool:
+    """Return whether a variable is ansible_LANGUAGE_interpreter; one that is nearly Python's is not."""
+    return name.endswith("_interpreter") and not _is_within(name, "ansible_python_interpreter", 2)
 
 
 @cache
@@ -272,10 +347,10 @@ def _of_ansible() -> Sequence[str]:
 
 
 def _is_within(name: str, ours: str, edits: int) -> bool:
-    """Return whether two names differ, by at most this many inserted, deleted or replaced letters (Levenshtein)."""
+    """Return whether two names differ by at most this many inserted, deleted or replaced letters (Levenshtein)."""
     row = list(range(len(ours) + 1))
     for number, letter in enumerate(name, start=1):
         previous, row[0] = row[0], number
         for place, other in enumerate(ours, start=1):
             previous, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, previous + (letter != other))
-    return name != ours and row[-1] <= edits
+    return row[-1] <= edits

@@ -67,6 +67,6 @@ def load_inventory(
 ) -> Inventory:
     """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
     data = read_inventory(path, limit)
-    refuse(InventoryData(data, path), limited=limit is not None, purpose="load")
+    refuse(InventoryData(data, path), environments, limited=limit is not None, purpose="load")
     source = f"{path} with --limit {limit}" if limit else str(path)
     return from_data(data, environments, source, guests, optional)

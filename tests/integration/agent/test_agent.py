@@ -293,7 +293,7 @@ def test_every_machine_that_cannot_be_reached_is_named_with_the_way_out() -> Non
         with pytest.raises(HostLostError) as lost:
             open_all(lines)
     why = f"nothing listens on port {port} of 127.0.0.1: start sshd there, or correct ansible_port"
-    assert str(lost.value) == f"one: {why}; two: {why}"
+    assert str(lost.value) == f"2 machines do not answer:\n  one: {why}\n  two: {why}"
     for line in lines:
         line.close()
 

@@ -83,6 +83,62 @@ def test_a_group_that_is_nearly_ours_is_an_error(misspelt: str, group: str) -> N
     assert said[0] == ("", f"unknown group `{misspelt}`, and no group `{group}`")
 
 
+@pytest.mark.parametrize("misspelt", ["client", "CLIENTS", "Clients", "clientss"])
+def test_a_group_beside_ours_that_loses_machines_is_an_error(misspelt: str) -> None:
+    assert found({**GOOD, "load2": {"group": misspelt}}) == [("", f"unknown group `{misspelt}`, beside `clients`")]
+    assert found({**GOOD, "load2": {"group": misspelt, "vmtoll_back_s": 1}})[0][1].startswith("unknown group")
+    twin = data(**GOOD) | {misspelt: {"hosts": ["load"]}}
+    assert list(faults(InventoryData(twin, Path("lab.yml")))) == [], "no machine is lost"
+
+
+def test_short_names_of_others_are_left_in_peace_unless_they_hold_what_is_ours() -> None:
+    """`dell` and `sets` are within two letters of cells and suts."""
+    assert found({**GOOD, "a": {"group": "dell"}, "b": {"group": "sets"}}) == []
+    parent = data(**GOOD) | {"sutz": {"children": ["metal_hosts", "kvm_guests"]}}
+    (fault,) = faults(InventoryData(parent, Path("lab.yml")))
+    assert fault.found == "unknown group `sutz`, and no group `suts`"
+
+
+SECOND = GOOD["small"] | {"vmtoll_environment": "kvm-tuned", "ansible_host": "small2"}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        (changed("small", vmtoll_kvm_host="small"), "vmtoll_kvm_host is the guest itself"),
+        (changed("small", ansible_host="host"), "its address host is that of its KVM host host"),
+        ({**GOOD, "two": SECOND}, "small and two have the same vmtoll_domain"),
+        (changed("big", vmtoll_address="10.0.0.9") | {"small": GOOD["small"] | {"vmtoll_address": "10.0.0.9"}},
+         "big and small have the same vmtoll_address"),
+        (changed("big", vmtoll_environment="metl"), "unknown vmtoll_environment 'metl' (did you mean 'metal'?)"),
+        (changed("small", vmtoll_profile="kvm-defualt", vmtoll_cpus="1"), "unknown vmtoll_profile 'kvm-defualt'"),
+        (changed("small", vmtoll_profile="kvm-tuned", vmtoll_cpus="1"), "and vmtoll_profile 'kvm-tuned'"),
+        (changed("small", vmtoll_profile="kvm-default"), "vmtoll_cpus is not set"),
+        (changed("small", vmtoll_cpus="all"), "vmtoll_cpus is 'all'"),
+        (changed("small", vmtoll_suite="sid"), "vmtoll_suite is 'sid'"),
+        (changed("host", vmtoll_tuning={"governer": "x"}), "vmtoll_tuning.governer is no setting of a host"),
+        (changed("host", vmtoll_tuning={"smt": "maybe"}), "vmtoll_tuning.smt is 'maybe'"),
+        (changed("big", vmtoll_http_port=65534), "vmtoll_http_port is 65534"),
+        (changed("big", ansible_port=70000), "ansible_port is 70000"),
+        (changed("big", ansible_connection="docker"), "ansible_connection is 'docker'"),
+    ],
+)  # fmt: skip
+def test_every_command_judges_names_and_values(hosts: dict[str, Any], said: str) -> None:
+    for purpose in ("load", "machines", "hosts"):
+        assert any(said in each for _, each in found(hosts, purpose)), (purpose, found(hosts, purpose))
+
+
+def test_a_name_of_ones_own_for_an_environment_is_a_warning() -> None:
+    (fault,) = faults(InventoryData(data(**changed("big", vmtoll_environment="rack-7")), Path("lab.yml")))
+    assert (fault.is_error, "rack-7" in fault.found) == (False, True)
+    assert list(faults(InventoryData(data(**changed("big", vmtoll_environment="rack-7")), Path("x")), ["rack-7"])) == []
+
+
+def test_what_yaml_made_of_on_and_off_is_a_setting() -> None:
+    assert found(changed("host", vmtoll_tuning={"turbo": False, "smt": "on", "hugepages_2m": 8})) == []
+    assert found(changed("host", ansible_connection="ansible.builtin.ssh")) == []
+
+
 def test_groups_and_hosts_of_others_are_left_in_peace() -> None:
     others = {"db": {"group": "databases", "ansible_user": "root"}, "edge": {"group": "clients_of_others"}}
     assert found({**GOOD, **others}) == []
@@ -121,6 +177,9 @@ def test_one_error_is_one_line() -> None:
 
 def test_a_variable_that_neither_ansible_nor_we_read_is_a_warning() -> None:
     hosts = changed("big", ansible_usr="root", ansible_ssh_private_key_file="k", ansible_become_method="sudo")
+    (typo,) = faults(InventoryData(data(**changed("big", ansible_pyhton_interpreter="/bin/py")), Path("lab.yml")))
+    assert "ansible_python_interpreter" in typo.advice and not typo.is_error
+    assert list(faults(InventoryData(data(**changed("big", ansible_perl_interpreter="/p")), Path("lab.yml")))) == []
     (fault,) = faults(InventoryData(data(**hosts), Path("lab.yml")))
     assert (fault.machine, fault.is_error) == ("big", False)
     assert "ansible_usr" in fault.found and "ansible_user" in fault.advice

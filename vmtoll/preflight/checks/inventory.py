@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok, warn
-from vmtoll.spec.catalog import Registry
 from vmtoll.spec.inventory_faults import faults
 
 ORDER = 10
@@ -14,7 +13,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
     """Values, groups, environments, guests' variables, variables that must be the same, unknown variables."""
     wrong = [
         (fail if fault.is_error else warn)(fault.machine, fault.found, _sentence(fault.advice))
-        for fault in faults(lab.machines, Registry().environments(), limited=lab.limited)
+        for fault in faults(lab.machines, limited=lab.limited)
     ]
     yield from wrong
     if not any(result.level == "fail" for result in wrong):

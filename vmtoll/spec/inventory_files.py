@@ -1,0 +1,110 @@
+"""What Ansible passes over without a word in the files of an inventory: keys that stand twice, variables of nobody."""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vmtoll.model.errors import InventoryError
+
+_YAML = {".yml", ".yaml", ".json"}
+_PASSED_OVER = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".pyo")  # Ansible's own list, of a folder
+_OURS = "vmtoll_"
+
+
+def refuse_twice(path: Path) -> None:
+    """Raise InventoryError where a key stands twice in a mapping of YAML or JSON, or in a line or section of INI.
+
+    A key beside a merge (`<<`) replaces the merged one, as YAML says. What is no text of these kinds is Ansible's.
+    """
+    for file in [*_sources(path), *(file for _, file in _variable_files(path))]:
+        text = file.read_text("utf-8", errors="replace")
+        found = _twice_in_yaml(text) if _is_yaml(file) else _twice_in_ini(text)
+        for number, key in found:
+            raise InventoryError(f"{file}: line {number}: duplicate key {key}; leave one of them")
+
+
+def refuse_nobodys(path: Path, data: Mapping[str, Any]) -> None:
+    """Raise InventoryError for a file of group_vars or host_vars with our variables that is of no group and no host.
+
+    `data`: the output of ansible-inventory.
+    """
+    names = {"group_vars": {*data, "all", "ungrouped"}, "host_vars": {*data.get("_meta", {}).get("hostvars", {})}}
+    for kind, file in _variable_files(path):
+        name = file.relative_to(_folder(path) / kind).parts[0]
+        name = name.removesuffix(Path(name).suffix) if Path(name).suffix in _YAML else name
+        if name not in names[kind] and _OURS in file.read_text("utf-8", errors="replace"):
+            what = "group" if kind == "group_vars" else "host"
+            raise InventoryError(
+                f"{file}: no {what} {name!r} is in the inventory; correct the file's name, or remove it"
+            )
+
+
+def _folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
+
+
+def _sources(path: Path) -> list[Path]:
+    """The files of hosts and groups; programs are none."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    shown = [file for file in files if not file.name.startswith(".") and not file.name.endswith(_PASSED_OVER)]
+    return [file for file in shown if file.is_file() and os.access(file, os.R_OK) and not os.access(file, os.X_OK)]
+
+
+def _variable_files(path: Path) -> Iterator[tuple[str, Path]]:
+    """The files of group_vars and host_vars beside an inventory, with the kind of each."""
+    for kind in ("group_vars", "host_vars"):
+        for file in sorted((_folder(path) / kind).rglob("*")):
+            if file.is_file() and os.access(file, os.R_OK) and not file.name.startswith("."):
+                yield kind, file
+
+
+def _is_yaml(file: Path) -> bool:
+    """Return whether a file is YAML or JSON; of the folders of variables every file is."""
+    return file.suffix in _YAML or bool({"group_vars", "host_vars"}.intersection(file.parts))
+
+
+def _twice_in_yaml(text: str) -> Iterator[tuple[int, str]]:
+    """Line and key. What is no YAML has none: Ansible says what is wrong with it."""
+    try:
+        nodes: Sequence[yaml.Node] = [*yaml.compose_all(text, Loader=yaml.SafeLoader)]
+    except yaml.YAMLError:
+        return
+    todo = [node for node in nodes if node is not None]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                    if key.value in seen:
+                        yield key.start_mark.line + 1, key.value
+                    seen.add(key.value)
+                todo.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            todo.extend(node.value)
+
+
+def _twice_in_ini(text: str) -> Iterator[tuple[int, str]]:
+    """Line and key: of a host's line, or of a section of variables."""
+    section, seen = "", set[str]()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("["):
+            section, seen = line.strip().strip("[]"), set()
+            continue
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue
+        if section.endswith(":vars"):
+            words = [line.strip()] if "=" in line and not line.lstrip().startswith(("#", ";")) else []
+        else:
+            words, seen = words[1:], set()
+        for word in words:
+            key, is_given, _ = word.partition("=")
+            if is_given and key.strip() in seen:
+                yield number, key.strip()
+            seen.add(key.strip())
