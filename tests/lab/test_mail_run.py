@@ -10,9 +10,9 @@ from tests.lab.faults import measured, once
 from tests.lab.mail_stack import SERVER, stack_on
 from tests.lab.records import Records, measure, number, primary, undisturbed
 from tests.lab.the_lab import Ssh
-from vmtoll.loadgen.base import fewest
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Code, Validity
+from vmtoll.model.percentiles import fewest
 from vmtoll.spec.catalog import Registry
 
 pytestmark = pytest.mark.lab

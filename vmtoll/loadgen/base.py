@@ -1,16 +1,15 @@
 """Loads, commands and results of load tools, and the properties that an adapter declares of its tool."""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vmtoll.model.errors import ToolError, ToolTimeoutError
+from vmtoll.model.percentiles import falling, of_too_few
 from vmtoll.model.transport import HttpVersion
 
 
@@ -170,18 +169,10 @@ class ToolResult:
     dropped: int = 0
 
 
-# Names of percentiles → requests of a thousand that took no longer.
-PER_MILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
-_PERCENTILE = re.compile(rf"\w+_({'|'.join(PER_MILLE)})_us")
 _AVERAGES = ("elapsed_s", "transferred_mb", "availability_pct", "response_time_mean_ms", "concurrency", "longest_ms",
              "shortest_ms")  # fmt: skip
 # A number as C's printf writes it, also one that is none.
 NUMBER = r"(-?(?:[0-9.]+|nan|inf))"
-
-
-def fewest(percentile: str) -> int:
-    """Requests that a percentile needs, so that it is not just the largest value: 2, 10, 100, 1000."""
-    return 1000 // (1000 - PER_MILLE[percentile])
 
 
 def sound(result: ToolResult) -> ToolResult:
@@ -191,16 +182,10 @@ def sound(result: ToolResult) -> ToolResult:
     numbers = {name: value for name in _AVERAGES if (value := getattr(result, name)) is not None}
     odd = {name for name, value in numbers.items() if not math.isfinite(value)}
     columns = {name: value for name, value in result.columns.items() if math.isfinite(value)}
-    kinds: dict[str, dict[str, float]] = {}
-    for name in [name for name in columns if _PERCENTILE.fullmatch(name)]:
-        kind, percentile, _ = name.rsplit("_", 2)
-        value = columns.pop(name)
-        if result.transactions >= fewest(percentile):
-            kinds.setdefault(kind, {})[percentile] = value
-    for kind, values in kinds.items():
-        in_order = [values[percentile] for percentile in PER_MILLE if percentile in values]
-        if all(low <= high for low, high in pairwise(in_order)):
-            columns |= {f"{kind}_{percentile}_us": value for percentile, value in values.items()}
+    few = of_too_few(columns, result.transactions)
+    columns = {name: value for name, value in columns.items() if name not in few}
+    wrong = falling(columns)
+    columns = {name: value for name, value in columns.items() if name not in wrong}
     dropped = result.dropped + len(odd) + len(result.columns) - len(columns)
     missing = {name: 0.0 if name == "elapsed_s" else None for name in odd}
     return replace(result, **missing, columns=columns, dropped=dropped)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from vmtoll.model.trial import (
     Resources,
     Scenario,
     TrialRecord,
+    with_enough,
 )
 
 CROSSCHECK = "crosscheck_"
@@ -160,7 +161,8 @@ def flat_scenario(scenario: Scenario) -> dict[str, Cell]:
 
 
 def flat(record: TrialRecord) -> dict[str, Cell]:
-    """The record as a row: column → value, in the order of COLUMNS; None where nothing was measured."""
+    """The record as a row: column → value, in the order of COLUMNS; None where nothing was measured, or too few."""
+    record = with_enough(record)
     row: dict[str, Cell] = {
         "run_id": record.run_id, "block": record.block, "boot": record.boot, "order": record.order,
         "attempt": record.attempt, "environment": record.arm.environment, "replicate": record.arm.replicate,

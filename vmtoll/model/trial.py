@@ -1,7 +1,7 @@
 """A trial: what was planned, what each tool measured, what the machines went through, and what the gates found."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -10,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 from vmtoll.model.finding import ACCIDENTS, Code, Finding, Role, Validity, validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
+from vmtoll.model.percentiles import of_too_few
 
 METAL = "metal"
 
@@ -412,6 +413,17 @@ def to_json(record: TrialRecord) -> bytes:
 def from_json(line: bytes | str) -> TrialRecord:
     """A line of trials.jsonl. Raises pydantic.ValidationError."""
     return _RECORD.validate_json(line)
+
+
+def with_enough(record: TrialRecord) -> TrialRecord:
+    """The record without percentiles of too few requests, which older ones have as their tools printed them."""
+    return replace(record, measurements=tuple(map(_with_enough, record.measurements)))
+
+
+def _with_enough(measured: Measurement) -> Measurement:
+    few = of_too_few(vars(measured), measured.transactions) if measured.transactions is not None else set()
+    left_out: dict[str, Any] = dict.fromkeys(few)
+    return replace(measured, **left_out) if few else measured
 
 
 def last_attempts(records: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -7,8 +7,8 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from vmtoll.loadgen.base import PER_MILLE, fewest
 from vmtoll.model.errors import ToolError
+from vmtoll.model.percentiles import PER_MILLE, fewest
 
 HIGHEST_US = 3_600_000_000
 

@@ -64,8 +64,9 @@ def test_the_servers_own_times_are_in_the_record(project: Registry, inventory: P
         assert flat(record)["crosscheck_server_time_p50_us"] == crosscheck(record).server_time_p50_us
         for measurement in (primary(record), crosscheck(record)):
             for name in ("time", "loop_lag"):
-                values = [getattr(measurement, f"server_{name}_{share}_us") for share in ("p50", "p99", "p999")]
-                assert 0 < values[0] <= values[1] <= values[2] < 8.4e6, (name, values)
+                told = [getattr(measurement, f"server_{name}_{share}_us") for share in ("p50", "p99", "p999")]
+                values = [value for value in told if value is not None]  # no p99.9 of few requests
+                assert values and values[0] > 0 and values == sorted(values) and values[-1] < 8.4e6, (name, told)
         # A client sees at least what the server takes, and the server's buckets are half an octave wide.
         seen_us = crosscheck(record).service_time_p50_us
         told_us = crosscheck(record).server_time_p50_us

@@ -111,7 +111,9 @@ def _behind(rates: tuple[float, ...], code: Code, late_us: float = 1e6) -> Calla
     def change(row: Row) -> list[Row]:
         if row["load"].value not in rates:
             return [row]
-        figures = {"goodput_rps": row["goodput_rps"] / 10, "response_time_p99_us": 1e6, "lateness_p99_us": late_us}
+        figures = {"goodput_rps": row["goodput_rps"] / 10}
+        for percentile in ("p99", "p999"):
+            figures |= {f"response_time_{percentile}_us": 1e6, f"lateness_{percentile}_us": late_us}
         return [found(row, Finding(code, 0.8, 0.98, role=Role.PRIMARY)) | figures]
 
     return change

@@ -1,0 +1,40 @@
+"""Percentiles that cannot be are in no record, whenever it was made."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vmtoll.model.percentiles import PER_MILLE, falling, fewest, of_too_few
+from vmtoll.model.trial import from_json, with_enough
+from vmtoll.paths import PROJECT
+
+LINES = sorted((PROJECT / "results").glob("*/*/trials.jsonl"))
+
+
+def test_each_percentile_has_the_requests_that_it_needs() -> None:
+    """So that it is not just the largest value."""
+    assert {name: fewest(name) for name in PER_MILLE} == {"p50": 2, "p90": 10, "p99": 100, "p999": 1000}
+    figures = {f"service_time_{name}_us": 5.0 for name in PER_MILLE} | {"service_time_mean_us": 9.0, "p99_us": 1.0}
+    assert of_too_few(figures, 1) == {f"service_time_{name}_us" for name in PER_MILLE}
+    assert of_too_few(figures, 99) == {"service_time_p99_us", "service_time_p999_us"}
+    assert of_too_few(figures, 1000) == set()
+
+
+def test_a_kind_that_does_not_rise_has_none() -> None:
+    """Another kind keeps its own."""
+    figures = {"service_time_p50_us": 9.0, "service_time_p99_us": 8.0, "response_time_p50_us": 1.0, "failed": 0.0}
+    assert falling(figures) == {"service_time_p50_us", "service_time_p99_us"}
+
+
+@pytest.mark.parametrize("file", LINES, ids=lambda file: file.parts[-3])
+def test_tables_and_bundles_of_committed_records_are_without_them(file: Path) -> None:
+    """Some of these records were made before the rule was."""
+    for line in file.read_text().splitlines():
+        for read, written in zip(
+            with_enough(from_json(line)).measurements, json.loads(line)["measurements"], strict=True
+        ):
+            figures = {name: value for name, value in vars(read).items() if isinstance(value, float)}
+            assert of_too_few(figures, read.transactions or 0) == falling(figures) == set()
+            left_out = {name for name, value in written.items() if value is not None and getattr(read, name) is None}
+            assert left_out == of_too_few(written, written.get("transactions") or 0)
