@@ -48,6 +48,7 @@ class CapacityResult:
     accelerator: Accelerator
     hardware: Hardware
     size: resources.Size
+    host_cpus: int | None
     carries_rps: Ends[float | None]
     at_least: bool
     measured_rps: tuple[float, float]
@@ -122,6 +123,7 @@ def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> Capa
     return CapacityResult(
         server=sweep.server, workload=sweep.workload, tool=sweep.tool,
         environment=sweep.arm.environment, accelerator=sweep.accelerator, hardware=sweep.hardware, size=size,
+        host_cpus=resources.host_cpus(run) if guest else None,
         carries_rps=unit.rates, at_least=End.LOW in unit.open_ends,
         measured_rps=(unit.steps[0].rate_rps, unit.steps[-1].rate_rps),
         steps=len(unit.steps), trials=sum(len(step.trials) for step in unit.steps),

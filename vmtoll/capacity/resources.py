@@ -31,6 +31,14 @@ def size_of(run: Run, environment: str, server: str = "") -> Size:
     return Size(_positive(facts.get("cpus_allowed")), _positive(facts.get("memory_kib")), _positive(workers))
 
 
+def host_cpus(run: Run) -> int | None:
+    """CPUs of the KVM host that the guests were measured on; None where it was not seen, or where there were several
+    that differ.
+    """
+    cpus = {_positive(facts.get("cpus_allowed")) for facts in run.hosts.values() if facts.get("role") == "kvm_host"}
+    return cpus.pop() if len(cpus) == 1 else None
+
+
 @dataclass(frozen=True)
 class Usage:
     """Use of the machine, as fractions; None where it is not known.

@@ -194,7 +194,12 @@ def _need(result: CapacityResult, plan: Plan) -> str:
     size = f"of {plural(result.size.cpus, 'CPU')}" if result.size.cpus else "of unknown size"
     if result.environment == METAL:
         return f"{most}{plural(plan.units, 'metal host')} {size}"
-    return f"{most}{plural(plan.units, 'guest')} ({result.environment}) {size} on {plural(plan.hosts, 'host')}"
+    hosts = f"{plural(plan.hosts, 'host')}{_of_host(result)}"
+    return f"{most}{plural(plan.units, 'guest')} ({result.environment}) {size} on {hosts}"
+
+
+def _of_host(result: CapacityResult) -> str:
+    return f" of {plural(result.host_cpus, 'CPU')}" if result.host_cpus else ""
 
 
 def _no_number(result: CapacityResult) -> str:

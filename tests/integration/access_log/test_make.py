@@ -511,11 +511,16 @@ def test_the_objective_of_the_user_is_that_of_the_workloads(
     assert ("next: set deadline_ms (50 ms) in from-log.yml and from-log-sweep.yml" in printed) is (not words)
 
 
-def test_the_experiment_of_the_page_on_planning_fits_what_is_made_of_a_log(project: Registry, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [("planning", "From evidence to a decision"), ("tutorials/log-to-hosts", "A workload like yours")],
+)
+def test_the_experiment_of_a_page_fits_what_is_made_of_a_log(
+    project: Registry, tmp_path: Path, page: str, heading: str
+) -> None:
     """The page's own commands: the workload gets the name that one gives, the shell writes what the next one says."""
-    page = (PROJECT / "docs" / "planning.md").read_text(encoding="utf-8")
-    section = page.partition("## From evidence to a decision")[2]
-    (commands,) = re.findall(r"```sh\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    text = (PROJECT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    commands = "\n".join(re.findall(r"```sh\n(.*?)```", text.partition(f"## {heading}\n")[2], re.DOTALL))
     (name,) = re.findall(r"workload from-log .* --name (\S+)", commands)
     (document,) = re.findall(r"^cat .*?^END$", commands, re.DOTALL | re.MULTILINE)
     for folder in ("server-builds", "vm-images"):
@@ -526,6 +531,7 @@ def test_the_experiment_of_the_page_on_planning_fits_what_is_made_of_a_log(proje
     resolved = load(project.experiment_file(name), project)
     assert set(resolved.workloads) == {f"{name}-sweep"}
     assert (resolved.site.name, resolved.experiment.purpose) == (name, "measure")
+    assert (resolved.experiment.blocks, resolved.experiment.shares_of) == (8, "own"), "the pages show one experiment"
     assert f"make run E={name} " in commands
 
 
