@@ -82,7 +82,7 @@ table(verdicts)
 #
 # The ratio of each block: as measured, and in brackets from as low to as high as findings
 # and lost trials allow. `verdict_rows` has the level of each interval and the weights of
-# the autocorrelations; `analysis/intervals.py` makes the intervals of both.
+# the autocorrelations; `intervals.py` of a bundle makes the intervals of both.
 
 # %%
 judged = pd.DataFrame(verdict_rows(analysis))

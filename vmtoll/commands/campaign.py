@@ -8,7 +8,7 @@ import typer
 from vmtoll.campaign.fan_out import FORKS
 from vmtoll.commands.answer import answer, print_json
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, size_of
+from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ScaleOption, outside_bundles, size_of
 from vmtoll.lab import embedded
 from vmtoll.paths import RESULTS
 from vmtoll.runner.run import Plan, plan
@@ -40,7 +40,10 @@ def campaign(
     scale: ScaleOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder of the campaign, and its name (default: results/campaigns/<experiments>)."),
+        typer.Option(
+            help="Folder of the campaign, and its name (default: results/campaigns/<experiments>).",
+            callback=outside_bundles,
+        ),
     ] = None,
     dataset: Annotated[
         Path | None,
@@ -88,7 +91,9 @@ describe("partition", "vmtoll partition results/latest --output data --campaign 
 
 def partition(
     runs: Annotated[list[Path], typer.Argument(help="Folders of complete runs.", exists=True, file_okay=False)],
-    output: Annotated[Path, typer.Option(help="Folder of the dataset; other runs in it stay.")],
+    output: Annotated[
+        Path, typer.Option(help="Folder of the dataset; other runs in it stay.", callback=outside_bundles)
+    ],
     campaign: Annotated[str, typer.Option(help="Name of the campaign that they belong to.")],
     testbed: Annotated[str, typer.Option(help="Name of the test bed that they were measured on.")],
     as_json: JsonOption = False,
@@ -112,7 +117,9 @@ def campaign_report(
     campaign: Annotated[
         str | None, typer.Option(help="Name of the campaign (required if the dataset holds several).")
     ] = None,
-    output: Annotated[Path, typer.Option(help="Folder that gets campaign.html and figures.json.")] = Path(),
+    output: Annotated[
+        Path, typer.Option(help="Folder that gets campaign.html and figures.json.", callback=outside_bundles)
+    ] = Path(),
     memory_mb: Annotated[int, typer.Option(min=200, help="DuckDB's memory limit; the rest goes to TMPDIR.")] = 1000,
     as_json: JsonOption = False,
 ) -> None:

@@ -21,6 +21,15 @@ def _until_of(text: str) -> Until:
         ) from None
 
 
+def outside_bundles(output: Path | None) -> Path | None:
+    """A callback of options that name what a command writes."""
+    from vmtoll.publish.seal import check_writable  # noqa: PLC0415 (few commands need it)
+
+    if output:
+        check_writable(output, "write elsewhere, with another --output")
+    return output
+
+
 def _resumable(folder: Path | None) -> Path | None:
     from vmtoll.publish.seal import check_writable  # noqa: PLC0415 (few commands need it)
 

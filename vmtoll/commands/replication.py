@@ -9,7 +9,7 @@ from vmtoll.commands import batch
 from vmtoll.commands.answer import answer
 from vmtoll.commands.conclude import replication_page
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import JsonOption, ResultsOption
+from vmtoll.commands.options import JsonOption, ResultsOption, outside_bundles
 from vmtoll.paths import RESULTS
 
 describe("replication", "vmtoll replication", "vmtoll replication results/php-2006/* --output page.html")
@@ -19,7 +19,9 @@ def replication(
     folders: Annotated[
         list[Path] | None, typer.Argument(help="Folders of runs (default: the newest `run all`).", exists=True)
     ] = None,
-    output: Annotated[Path, typer.Option(help="The page; an earlier one is replaced.")] = RESULTS / batch.PAGE,
+    output: Annotated[
+        Path, typer.Option(help="The page; an earlier one is replaced.", callback=outside_bundles)
+    ] = RESULTS / batch.PAGE,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:

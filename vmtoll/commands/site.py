@@ -8,7 +8,7 @@ import typer
 
 from vmtoll.commands.answer import answer
 from vmtoll.commands.help import describe
-from vmtoll.commands.options import JsonOption, ResultsOption
+from vmtoll.commands.options import JsonOption, ResultsOption, outside_bundles
 from vmtoll.paths import RESULTS
 from vmtoll.runs.folder import runs_in
 
@@ -16,7 +16,9 @@ describe("site", "vmtoll site --output public --from bundles", exits={1: "a run 
 
 
 def site(
-    output: Annotated[Path, typer.Option(help="Folder to write; an earlier site there is replaced.")] = Path("site"),
+    output: Annotated[
+        Path, typer.Option(help="Folder to write; an earlier site there is replaced.", callback=outside_bundles)
+    ] = Path("site"),
     results: ResultsOption = RESULTS,
     contributed: Annotated[
         list[Path] | None,

@@ -8,7 +8,7 @@ import typer
 
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import Command, Group, describe
-from vmtoll.commands.options import JsonOption
+from vmtoll.commands.options import JsonOption, outside_bundles
 from vmtoll.shell import say
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def from_log(
         list[Path],
         typer.Argument(help="Access logs in any usual format, plain, .gz or .zst; a series in any order."),
     ],
-    output: Annotated[Path, typer.Option(help="Output folder (use workloads/ so that `vmtoll run` finds them).")],
+    output: Annotated[
+        Path,
+        typer.Option(help="Output folder (use workloads/ so that `vmtoll run` finds them).", callback=outside_bundles),
+    ],
     name: Annotated[str, typer.Option(help="Name of the workload and of its site.")] = "from-log",
     lines: Annotated[
         int, typer.Option(min=1, max=100_000, help="Lines of the URL list; fewer if the site would not fit 512 MiB.")

@@ -12,9 +12,12 @@ from vmtoll.model.verdict import Estimate, Verdict
 
 
 class Status(StrEnum):
-    """Agreement of a second run's result with the first. INCONCLUSIVE: it is too imprecise to say; more blocks may."""
+    """Agreement of a second run's result with the first. INCONCLUSIVE: it is too imprecise to say; more blocks may.
+    IDENTICAL: both are copies of one run, which reproduces nothing.
+    """
 
     REPRODUCED = "reproduced"
+    IDENTICAL = "identical"
     NOT_REPRODUCED = "not-reproduced"
     INCONCLUSIVE = "inconclusive"
     NOT_COMPARABLE = "not-comparable"

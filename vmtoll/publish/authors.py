@@ -54,9 +54,15 @@ def author_of(text: str) -> Author:
     name, orcid = match.groups() if match else (text.strip(), "")
     if not name or "<" in name or ">" in name:
         raise UserError(f"--author {text!r}: no name, or no ORCID in <>; {_HOW}")
+    is_organization = name.startswith("{") and name.endswith("}")
+    parts = [name[1:-1]] if is_organization else name.split(",")
+    if len(parts) > 2 or not all(re.search(r"\w", part) for part in parts) or not parts[0].isprintable():
+        raise UserError(f"--author {text!r}: not a name; {_HOW}")
+    if "{" in parts[0] or "}" in parts[-1]:
+        raise UserError(f"--author {text!r}: a brace too many or too few; {_HOW}")
     if orcid and orcid[-1] != _check_digit(orcid):
         raise UserError(f"--author {text!r}: the ORCID's last digit does not fit the others; {_HOW}")
-    if name.startswith("{") and name.endswith("}"):
+    if is_organization:
         return Author(name[1:-1].strip(), orcid=orcid)
     if "," in name:
         words, given = name.partition(",")[0].split(), name.partition(",")[2].strip()

@@ -1,6 +1,7 @@
 """Publish a run: a folder with its tables, its environment and its description, scrubbed, checked and sealed."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +12,19 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.files import replacing
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError
-from vmtoll.model.trial import TrialRecord, to_json
+from vmtoll.model.trial import TrialRecord, to_json, with_enough
 from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
-from vmtoll.publish import package, scrub, tables
+from vmtoll.publish import intervals, package, scrub, tables
 from vmtoll.publish.authors import Author, author_of
 from vmtoll.publish.package import PACKAGE, TABLES
-from vmtoll.publish.seal import SUMS, seal, verify
+from vmtoll.publish.seal import SUMS, check_writable, seal, verify
 from vmtoll.report.disclosure import write_disclosure
 from vmtoll.report.ods import csv_rows, write_sheets
 from vmtoll.report.tables import summaries
 from vmtoll.runs.folder import HOSTS, MANIFEST, TRIALS
 
 ANONYMOUS = ("anonymous",)
+INTERVALS = Path(intervals.__file__)  # goes with each bundle
 
 
 def publish(
@@ -36,6 +38,7 @@ def publish(
     """
     named = [author_of(text) for text in authors]
     output = output.resolve()
+    check_writable(output.parent, "choose another --output")
     if (run_dir / SUMS).exists():
         raise LoadError(f"{run_dir}: a bundle already; give a run, results/<experiment>/<run-id>")
     run = load_run(run_dir)
@@ -99,6 +102,7 @@ def _fill(folder: Path, run: Run, authors: Sequence[Author], say: Callable[[str]
     tables.write_histograms(clean, folder / "histograms.parquet")
     tables.write_seconds(clean, folder / "seconds.parquet")
     write_disclosure(clean, folder)
+    shutil.copyfile(INTERVALS, folder / INTERVALS.name)
     package.write(folder, clean, analysis, authors)
 
 
@@ -117,5 +121,5 @@ def _scrubbed(run: Run, names: dict[str, str], authors: Sequence[Author]) -> Run
         run,
         manifest=scrub.manifest(run, scrubber, ", ".join(author.name for author in authors)),
         hosts={names[name]: scrub.facts(facts, scrubber, domains) for name, facts in run.hosts.items()},
-        records=tuple(scrub.record(record, scrubber) for record in run.records),
+        records=tuple(scrub.record(with_enough(record), scrubber) for record in run.records),
     )

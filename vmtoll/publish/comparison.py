@@ -157,7 +157,15 @@ def compare_runs(published: Run, again: Run, between_run_sd: float = 0.0) -> Run
     `agreement`.
     """
     first, second = _comparisons(published), _comparisons(again)
-    agree = partial(agreement, between_run_sd=between_run_sd, same_trials=_figures(published) == _figures(again))
+    same_trials = _figures(published) == _figures(again)
+    judge = partial(agreement, between_run_sd=between_run_sd, same_trials=same_trials)
+    is_same_run = same_trials and published.manifest.run_id == again.manifest.run_id
+
+    def agree(verdict: Verdict, other: Verdict) -> Agreement:
+        agreed = judge(verdict, other)
+        is_copy = is_same_run and agreed.status is Status.REPRODUCED
+        return replace(agreed, status=Status.IDENTICAL) if is_copy else agreed
+
     scenarios = tuple(
         _scenario(published, again, first.get(key), second.get(key), agree) for key in dict.fromkeys([*first, *second])
     )
@@ -245,7 +253,7 @@ def _overall(metrics: Mapping[str, MetricResult], facts: Sequence[Difference]) -
     if facts:
         return Status.NOT_COMPARABLE, Why.FACTS_DIFFER
     statuses = [result.agreement.status for result in metrics.values()]
-    for status in (Status.NOT_REPRODUCED, Status.INCONCLUSIVE, Status.REPRODUCED):
+    for status in (Status.NOT_REPRODUCED, Status.INCONCLUSIVE, Status.REPRODUCED, Status.IDENTICAL):
         if status in statuses:
             return status, Why.METRICS
     return Status.NOT_COMPARABLE, next((result.agreement.why for result in metrics.values()), Why.NO_FIGURE)

@@ -37,6 +37,8 @@ _DOCUMENTS = (
      "The CSV tables as one spreadsheet."),
     ("run", "run.json", "json", "application/json",
      "The experiment, its workloads and site, versions and differences of the machines."),
+    ("intervals", "intervals.py", "py", "text/x-python",
+     "Recomputes every interval: `python intervals.py .`, with numpy and scipy."),
     ("hosts", "hosts.json", "json", "application/json", "Facts of every machine, under the name of its role."),
 )  # fmt: skip
 

@@ -41,9 +41,9 @@ def is_bundle(folder: Path) -> bool:
 
 
 def check_writable(folder: Path, way_out: str) -> None:
-    """Raise LoadError for a bundle: one more file, or a changed one, and no verb would take it for whole."""
-    if is_bundle(folder):
-        raise LoadError(f"{folder}: a bundle is read-only; {way_out}")
+    """Raise LoadError for a bundle, and for what lies in one: with another file no verb would take it for whole."""
+    if bundle := next((each for each in (folder, *folder.absolute().parents) if is_bundle(each)), None):
+        raise LoadError(f"{bundle}: a bundle is read-only; {way_out}")
 
 
 def digest(file: Path) -> str:

@@ -19,6 +19,7 @@ from vmtoll.analysis.schema import fields, names
 from vmtoll.files import first_line
 from vmtoll.model.columns import Cell, flat
 from vmtoll.model.errors import LoadError, ResultsError
+from vmtoll.model.percentiles import enough
 from vmtoll.model.trial import TrialRecord
 from vmtoll.statistics.ranks import nearest_rank
 
@@ -37,11 +38,11 @@ def write(path: Path, table: str, rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def percentiles(run: Run) -> Iterator[dict[str, Cell]]:
-    """One row per attempt and percentile, for every attempt that has a histogram."""
+    """One row per attempt and percentile that its requests suffice for, for every attempt that has a histogram."""
     for row, histogram in histograms(run):
         values, counts = buckets(histogram)
         upto = np.cumsum(counts)
-        for percentile in PERCENTILES if len(values) else ():
+        for percentile in (each for each in PERCENTILES if len(values) and enough(each, int(upto[-1]))):
             yield row | {"percentile": percentile, "latency_us": int(nearest_rank(values, upto, percentile / 100))}
 
 

@@ -8,6 +8,7 @@ from vmtoll.report.words import Sides, labels_of, percent, plural, verdict_text
 
 STATUSES = {
     Status.REPRODUCED: "reproduced",
+    Status.IDENTICAL: "identical",
     Status.NOT_REPRODUCED: "not reproduced",
     Status.INCONCLUSIVE: "inconclusive",
     Status.NOT_COMPARABLE: "not comparable",
@@ -30,11 +31,9 @@ def lines(result: RunComparison) -> Iterator[str]:
                 yield f"        {metric_reason(metric, sides)}"
         if scenario.other_differences and not scenario.facts:
             yield f"    other differences: {', '.join(fact.fact for fact in scenario.other_differences)}"
-    statuses = STATUSES
     if result.published.run_id == result.again.run_id:
-        statuses = STATUSES | {Status.REPRODUCED: "identical"}
         yield f"both are run {result.published.run_id}: that its copies agree reproduces nothing"
-    yield ", ".join(f"{count} {statuses[status]}" for status, count in result.counts.items())
+    yield ", ".join(f"{count} {STATUSES[status]}" for status, count in result.counts.items())
 
 
 def scenario_reason(scenario: ScenarioResult) -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis.intervals import recompute, recompute_claims
 from tests.support.records import BASELINE
 from tests.support.synthetic_run import CONTROL, Row, Truth, failed, make_run
 from vmtoll.analysis.run import load_run
@@ -18,6 +17,7 @@ from vmtoll.model.verdict import Judged, Kind, RunAnalysis
 from vmtoll.model.verdict_columns import claim_rows, comparisons, effect_rows, verdict_rows
 from vmtoll.paths import PROJECT
 from vmtoll.publish import tables
+from vmtoll.publish.intervals import recompute, recompute_claims
 
 GUEST = Arm("kvm-default")
 RUNS = sorted(file.parent for file in (PROJECT / "results").glob("*/*/run.json"))

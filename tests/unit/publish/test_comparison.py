@@ -256,11 +256,11 @@ def test_on_another_kernel_ratios_are_compared_and_absolute_figures_are_not(tmp_
     assert scenario.absolute is None
 
 
-def test_a_run_reproduces_itself_however_noisy_it_is(tmp_path: Path) -> None:
+def test_a_copy_of_a_run_is_identical_however_noisy_it_is(tmp_path: Path) -> None:
     """As its bundle does: the same trials differ by nothing."""
     noisy = replace(QUIET, noise=0.02)
     (scenario,) = _compare(tmp_path, noisy, noisy).scenarios
-    assert scenario.status is Status.REPRODUCED
+    assert scenario.status is Status.IDENTICAL
     (other,) = _compare(tmp_path / "b", noisy, replace(noisy, seed=2)).scenarios
     assert other.status is Status.INCONCLUSIVE
 

@@ -1,20 +1,24 @@
-"""Recompute every interval of a bundle from its effects and verdicts: `python analysis/intervals.py BUNDLE`.
+"""Recompute every interval of a bundle from its effects and verdicts: `python intervals.py BUNDLE`.
 
 It needs numpy and scipy alone. At each autocorrelation ρ the mean has Student's t; verdicts.csv has the weight of each.
 """
 
 import csv
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize, stats
 
 RHOS = np.arange(10) / 10
+Row = Mapping[str, str]
+Floats = NDArray[np.float64]
 KEY = "server workload load_kind load_value load_guests neighbour_kind neighbour_value baseline compared step metric"
 
 
-def fits(blocks, values, floor):
+def fits(blocks: Sequence[int], values: Floats, floor: float) -> tuple[Floats, Floats]:
     """The mean and its standard error at each ρ, by the transformation of Prais and Winsten."""
     phi = RHOS[:, None] ** np.diff(blocks)
     root = np.sqrt(1 - phi**2)
@@ -25,33 +29,39 @@ def fits(blocks, values, floor):
     return mean, np.sqrt(variance / (w**2).sum(axis=1))
 
 
-def limit(units, values, weights, level, side, floor=0.002):
+def limit(
+    units: Sequence[int], values: Floats, weights: Floats, level: float, side: int, floor: float = 0.002
+) -> float:
     """The limit of a mean: below (side −1) or above (side 1), at half of the level."""
     mean, error = fits(units, values, floor)
     freedom, half = len(units) - 1, level / 2
     ends = (mean - side * stats.t.ppf(half, freedom) * error)[weights > 0]
-    return optimize.brentq(
-        lambda at: weights @ stats.t.cdf(side * (mean - at) / error, freedom) - half, min(ends) - 1e-9, max(ends) + 1e-9
+    return float(
+        optimize.brentq(
+            lambda at: weights @ stats.t.cdf(side * (mean - at) / error, freedom) - half,
+            min(ends) - 1e-9,
+            max(ends) + 1e-9,
+        )
     )
 
 
-def weights_of(row):
+def weights_of(row: Row) -> Floats:
     return np.array([float(row[f"weight_rho_{tenth}0"]) for tenth in range(10)])
 
 
-def end(effects, verdict, name, side):
+def end(effects: Sequence[Row], verdict: Row, name: str, side: int) -> float:
     """One end of the interval, a log: the limit of the lows (side −1) or highs (side 1). A boot's mean is one block."""
     unit = "boot" if int(verdict["boots"]) > 1 else "block"
     units = sorted({int(effect[unit]) for effect in effects if effect[name]})
     if len(units) < (2 if name.startswith("first") else 3):  # the end lies at the farthest block, and is open
-        return side * max(side * np.log(float(e[c])) for e in effects for c in (name, "mid") if e[c])
+        return side * float(max(side * np.log(float(e[c])) for e in effects for c in (name, "mid") if e[c]))
     rows = [[float(e[name]) for e in effects if e[name] and int(e[unit]) == number] for number in units]
     return limit(
         units, np.array([np.log(row).mean() for row in rows]), weights_of(verdict), float(verdict["level"]), side
     )
 
 
-def recompute(bundle):
+def recompute(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
     """Yield each verdict that has one with its interval, recomputed: ratios, compared ÷ baseline."""
     verdicts, effects = (
         list(csv.DictReader((Path(bundle) / f"{name}.csv").open())) for name in ("verdicts", "effects")
@@ -63,7 +73,7 @@ def recompute(bundle):
         yield verdict, np.exp(low), np.exp(max(end(blocks, verdict, f"{part}high", 1) for part in parts))
 
 
-def recompute_claims(bundle):
+def recompute_claims(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
     """Yield each published claim that has an interval with that, recomputed: a ratio, or a level in its unit."""
     for claim in (row for row in csv.DictReader((Path(bundle) / "claims.csv").open()) if row["low"]):
         log, exp, floor = (np.log, np.exp, 0.002) if claim["over"] else (np.array, np.array, 0.0)
@@ -76,7 +86,8 @@ def recompute_claims(bundle):
             same = not floor and len({block[i] for block in blocks for i in (1, 3)}) == 1
             level = float(claim["level"])
             ends.append(values[0] if same else limit(units, values, weights_of(claim), level, side, floor))
-        yield claim, *(exp(end) if floor else max(0.0, end) for end in ends)
+        low, high = (float(exp(end)) if floor else max(0.0, end) for end in ends)
+        yield claim, low, high
 
 
 if __name__ == "__main__":
