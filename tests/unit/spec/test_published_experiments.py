@@ -5,7 +5,9 @@ import re
 
 import pytest
 
+from vmtoll.analysis.published import STANDS_FOR
 from vmtoll.model.columns import unit_of
+from vmtoll.model.experiment import ClaimSide
 from vmtoll.paths import PROJECT
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
@@ -52,17 +54,44 @@ def test_each_is_sound_at_both_scales(name: str, scale: str) -> None:
     assert seconds <= 2 if scale == "small" else seconds >= 10
 
 
+# Metric of a claim → those of figures.csv.
+METRICS = {
+    "throughput_rps": {"requests_per_second", "transaction_rate"},
+    "throughput_mb_per_s": {"throughput", "transfer_rate"},
+    "memory_pss_kib": {"memory"}, "processes": {"processes"}, "availability_pct": {"availability"},
+    "first_response_mean_ms": {"first_response_mean"}, "connect_mean_ms": {"connect_mean"},
+    "peak_goodput_rps": {"goodput_knee", "peak_goodput"}, "server_cpu_user_s": {"cpu_user"},
+}  # fmt: skip
+
+
+def is_about(row: dict[str, str], side: ClaimSide, metric: str) -> bool:
+    """Return whether a published figure is that of this side of a claim: its server, place, users and metric."""
+    servers = {side.server} if isinstance(side.server, str) else set(side.server)
+    stands_for = {part for each in (row["server"], *STANDS_FOR.get(row["server"], ())) for part in each.split(" and ")}
+    place = "localhost" if str(side.workload).endswith("-localhost") else side.environment
+    users = re.search(r"-c (\d+)", row["load"])
+    return (
+        row["metric"] in METRICS[metric]
+        and (row["server"] == "best" or bool(servers & stands_for))
+        and row["environment"] == {"kvm-default": "kvm"}.get(str(place), place)
+        and (side.users is None or users is None or int(users[1]) == side.users)
+    )
+
+
 @pytest.mark.parametrize("name", published())
 def test_the_source_and_the_figures_are_those_of_the_data_package(name: str) -> None:
+    """Each figure of a claim is the one that was published of that side, in the unit of the claim's metric."""
     figures = [row for row in FIGURES if row["experiment"] == name]
     experiment = at(name, "full").experiment
     if figures:
         assert experiment.source == figures[0]["source"]
     for claim in experiment.claims:
         unit = unit_of(claim.metric)
-        known = [float(row["value"]) * FACTORS[row["unit"], unit] for row in figures if (row["unit"], unit) in FACTORS]
-        for value in claim.published:
-            assert any(value == pytest.approx(figure, rel=1e-9) for figure in known), f"{claim.says}: {value} {unit}"
+        for value, side in zip(claim.published, (claim.of, claim.over), strict=False):
+            assert side is not None
+            rows = [row for row in figures if (row["unit"], unit) in FACTORS and is_about(row, side, claim.metric)]
+            known = [float(row["value"]) * FACTORS[row["unit"], unit] for row in rows]
+            assert value in [pytest.approx(figure, rel=1e-9) for figure in known], f"{claim.says}: {value} {unit}"
 
 
 @pytest.mark.parametrize("name", sorted({row["experiment"] for row in FIGURES}))
