@@ -25,7 +25,7 @@ from vmtoll.model.agreement import (
 )
 from vmtoll.model.facts import FACTS, Facts
 from vmtoll.model.finding import Validity
-from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord
+from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord, with_enough
 from vmtoll.model.verdict import DECIDED, Comparison, Estimate, Kind, Verdict
 from vmtoll.statistics.student import Floats
 from vmtoll.statistics.thresholds import CONFIDENCE, MAX_BLOCKS
@@ -174,9 +174,9 @@ def compare_runs(published: Run, again: Run, between_run_sd: float = 0.0) -> Run
 
 
 def _figures(run: Run) -> list[tuple[str, list[Measurement]]]:
-    """Measurements trial by trial, without histograms: a bundle keeps those elsewhere."""
+    """Measurements trial by trial, as a bundle has them: without histograms, which it keeps elsewhere."""
     return [
-        (trial.name, [replace(measurement, histogram=None) for measurement in trial.measurements])
+        (trial.name, [replace(measurement, histogram=None) for measurement in with_enough(trial).measurements])
         for trial in run.trials
     ]
 

@@ -61,11 +61,14 @@ def end(effects: Sequence[Row], verdict: Row, name: str, side: int) -> float:
     )
 
 
+def table(bundle: str | Path, name: str) -> list[Row]:
+    with (Path(bundle) / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
 def recompute(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
     """Yield each verdict that has one with its interval, recomputed: ratios, compared ÷ baseline."""
-    verdicts, effects = (
-        list(csv.DictReader((Path(bundle) / f"{name}.csv").open())) for name in ("verdicts", "effects")
-    )
+    verdicts, effects = table(bundle, "verdicts"), table(bundle, "effects")
     for verdict in (row for row in verdicts if row["low"]):
         blocks = [effect for effect in effects if all(effect[name] == verdict[name] for name in KEY.split())]
         parts = ["", "first_"] if any(e["first_low"] for e in blocks) else [""]  # the hull of both, of skewed blocks
@@ -75,7 +78,7 @@ def recompute(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
 
 def recompute_claims(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
     """Yield each published claim that has an interval with that, recomputed: a ratio, or a level in its unit."""
-    for claim in (row for row in csv.DictReader((Path(bundle) / "claims.csv").open()) if row["low"]):
+    for claim in (row for row in table(bundle, "claims") if row["low"]):
         log, exp, floor = (np.log, np.exp, 0.002) if claim["over"] else (np.array, np.array, 0.0)
         blocks = [effect.split(":") for effect in claim["effects"].split()]
         ends = []
