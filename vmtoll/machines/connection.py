@@ -190,16 +190,17 @@ class AgentLine:
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdout is None:
             return
-        for line in process.stdout:
-            try:
-                reply = json.loads(line)
-            except ValueError:
-                self._noise.append(line.decode("utf-8", "replace").strip())
-                continue
-            with self._lock:
-                pending = self._pending.pop(reply["id"], None)
-            if pending:
-                pending.deliver(reply)
+        with process.stdout as stdout:
+            for line in stdout:
+                try:
+                    reply = json.loads(line)
+                except ValueError:
+                    self._noise.append(line.decode("utf-8", "replace").strip())
+                    continue
+                with self._lock:
+                    pending = self._pending.pop(reply["id"], None)
+                if pending:
+                    pending.deliver(reply)
         status = process.wait()
         if process is self._process:
             self.lost_because = self.lost_because or self._reason(self._ending(status))
@@ -214,8 +215,10 @@ class AgentLine:
         return "the agent ended"
 
     def _overhear(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stderr is not None:
-            for line in process.stderr:
+        if process.stderr is None:
+            return
+        with process.stderr as stderr:
+            for line in stderr:
                 self._noise = [*self._noise[1 - _NOISE_LINES :], line.decode("utf-8", "replace").strip()]
 
     def _reason(self, reason: str) -> str:
