@@ -13,7 +13,7 @@ endif
 AGREED = $(if $(YES),--yes)
 LAB_OPTIONS = $(if $(INVENTORY),--inventory $(INVENTORY)) $(if $(LIMIT),--limit '$(LIMIT)')
 
-.PHONY: help setup setup-tests demo check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
+.PHONY: help setup setup-tests demo quick check test test-long test-ci test-kvm-quick test-kvm lint lab-up lab-down lab-status provision status unprovision preflight tune untune run campaign replication report notebook site docs bench-percentiles bench-ods bench-from-log bench-campaign bench-verdicts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -26,6 +26,9 @@ setup-tests: ## the same, with what tests and linters need
 
 demo: setup ## bring the lab up, run the experiment `demo`, write its report (SUITE=trixie or bookworm)
 	@$(VMTOLL) demo
+
+quick: ## ruff and the unit tests that take no time: under a minute
+	@scripts/quick
 
 check: ## linters and unit tests: no root, no lab, about three minutes (packages: setup-tests)
 	@scripts/check

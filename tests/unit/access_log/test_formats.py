@@ -11,6 +11,8 @@ from vmtoll.access_log.read import Lines, database, read
 from vmtoll.access_log.traffic import one_row
 from vmtoll.model.errors import LogError
 
+pytestmark = pytest.mark.slow
+
 CLIENT = "192.0.2.1"
 TIME, ISO = "03/Jun/2025:14:00:01 +0000", "2025-06-03T14:00:01"
 TAIL = f'[{TIME}] "GET /a.css HTTP/1.1" 200 5000 "https://www.example/" "curl/8"'

@@ -11,6 +11,8 @@ from tests.support.logs import BEGIN_S, Hit, write
 from vmtoll.access_log.read import database, read
 from vmtoll.access_log.traffic import Summary, traffic
 
+pytestmark = pytest.mark.slow
+
 
 def seen(log: Path, times_s: Sequence[int]) -> Summary:
     with database() as db:

@@ -31,7 +31,7 @@ def test_a_machine_that_is_itself_raises_no_alarm_and_one_that_is_not_does(tmp_p
     (tmp_path / "statistics.md").write_text("<!-- measured: control runs -->\nold\n<!-- end -->\n")
     write([same, other], tmp_path)
     assert (tmp_path / "statistics.md").read_text() == f"<!-- measured: control runs -->\n{text}\n<!-- end -->\n"
-    rows = list(csv.DictReader((tmp_path / "control-runs.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "control-runs.csv").read_text().splitlines()))
     assert [int(row["trials"]) for row in rows] == [same.trials, other.trials]
 
 

@@ -27,6 +27,8 @@ from vmtoll.model.verdict import DIFFERENT
 from vmtoll.statistics.proportions import clopper_pearson
 from vmtoll.statistics.thresholds import ALPHA
 
+pytestmark = pytest.mark.slow
+
 GUEST = Arm("kvm-default")
 PAGES, BLOCKS, SERVERS, NOISE = 80, 8, 2, 0.02
 T, RATE, SERVICE_S = 2.0, 650.0, 0.001  # a server that is 65% busy

@@ -17,6 +17,8 @@ from vmtoll.model.verdict import DIFFERENT, Because, Estimate, Kind, Region
 from vmtoll.statistics.series import INDEPENDENT, PRIOR, RHOS
 from vmtoll.statistics.student import Interval
 
+pytestmark = pytest.mark.slow
+
 Floats = npt.NDArray[np.float64]
 MARGIN = 0.02
 

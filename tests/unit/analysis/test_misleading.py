@@ -14,6 +14,8 @@ from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import DIFFERENT, Because, Cause, Kind, NoteCode
 from vmtoll.trial.gates import failed_requests
 
+pytestmark = pytest.mark.slow
+
 RATES = ("throughput_rps", "crosscheck_throughput_rps")
 
 

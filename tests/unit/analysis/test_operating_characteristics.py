@@ -15,6 +15,8 @@ from vmtoll.paths import PROJECT
 from vmtoll.statistics.proportions import clopper_pearson
 from vmtoll.statistics.thresholds import ALPHA
 
+pytestmark = pytest.mark.slow
+
 PAGES = 200
 EQUAL = (Noise.NORMAL, Noise.HEAVY, Noise.DRIFTING, Noise.AUTOCORRELATED, Noise.PERSISTENT, Noise.BIMODAL)
 

@@ -17,6 +17,8 @@ from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import DIFFERENT, Because, Kind, NoteCode
 
+pytestmark = pytest.mark.slow
+
 PAGES = 40
 
 

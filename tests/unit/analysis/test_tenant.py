@@ -12,6 +12,8 @@ from vmtoll.report import words
 from vmtoll.report.html import render
 from vmtoll.report.terminal import rows_of, summary
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("metal", [True, False])
 def test_what_needs_the_host_is_not_seen(tmp_path: Path, *, metal: bool) -> None:

@@ -24,6 +24,8 @@ from vmtoll.model.verdict import (
     to_json,
 )
 
+pytestmark = pytest.mark.slow
+
 TRUTH = {"throughput": "rps", "tail": "p99_us", "host_cpu": "host_us"}
 STEPS = [
     (StepKind.CUMULATIVE, "kvm-2009", "kvm-default"), (StepKind.CUMULATIVE, "kvm-default", "kvm-step-pinned"),

@@ -24,6 +24,8 @@ from vmtoll.report.words import ending_text, looks_text
 from vmtoll.statistics.proportions import clopper_pearson
 from vmtoll.statistics.thresholds import ALPHA
 
+pytestmark = pytest.mark.slow
+
 PAGES = 25
 UNTIL = {"half_width_pct": 2.0, "at_most_min": 60.0}
 CLAIM = {

@@ -18,6 +18,8 @@ from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import Because, Cause, Kind, NoteCode, from_json, to_json
 
+pytestmark = pytest.mark.slow
+
 
 def test_recovers_the_truth(tmp_path: Path) -> None:
     analysis = judged(tmp_path, Truth({"nginx": 0.9}, latency_ratio=1.3, cpu_ratio=1.1, blocks=10))

@@ -17,6 +17,8 @@ from vmtoll.model.release import Release, of_suite
 from vmtoll.paths import PLAYBOOKS
 from vmtoll.spec.server import FOLDER, ServerDefinition, read_server, read_servers
 
+pytestmark = pytest.mark.slow
+
 BOOKWORM, TRIXIE = of_suite("bookworm"), of_suite("trixie")
 
 

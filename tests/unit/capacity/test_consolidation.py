@@ -20,6 +20,8 @@ from vmtoll.report.charts import draw_all
 from vmtoll.report.html import render, write_report
 from vmtoll.report.plot import Chart
 
+pytestmark = pytest.mark.slow
+
 RATES, GUESTS = (200, 400, 800), (1, 2, 4)
 SLO = Slo(50.0)
 # Of a single guest; each further one adds so much, and from that rate on the p99 breaks.

@@ -12,6 +12,8 @@ from vmtoll.capacity.isotonic import rising
 from vmtoll.capacity.objective import Part, Slo
 from vmtoll.capacity.rate_sweep import Step, UnitCapacity, unit_capacity
 
+pytestmark = pytest.mark.slow
+
 LIMIT_MS, IDLE_MS, BLOCKS, RUNS = 5.0, 0.9, 6, 100
 SLO = Slo(LIMIT_MS)
 FLAWLESS = Ends(0.9999, 1.0, 1.0)

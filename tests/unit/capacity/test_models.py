@@ -24,6 +24,8 @@ from vmtoll.report.plot import Chart
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 
+pytestmark = pytest.mark.slow
+
 # The two data sets of R's package usl, from Gunther, Guerrilla Capacity Planning, 2007: a ray tracer over
 # processors (BRL-CAD on an SGI Origin 2000), scripts per hour over users (SPEC SDM91 on a SPARCcenter 2000).
 RAYTRACER = {1: 20, 4: 78, 8: 130, 12: 170, 16: 190, 20: 200, 24: 210, 28: 230, 32: 260, 48: 280, 64: 310}

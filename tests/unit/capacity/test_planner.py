@@ -31,6 +31,8 @@ from vmtoll.report.capacity import binding_text, document, lines, note_text, not
 from vmtoll.report.explorer.collect import collect
 from vmtoll.report.html import render
 
+pytestmark = pytest.mark.slow
+
 RATES = (500, 1000, 1500, 2000, 2500, 3000, 3500, 3900)
 STEPS = tuple(map(rate, RATES))
 SLO = Slo(5.0)

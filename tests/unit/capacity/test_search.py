@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from tests.support.records import BASELINE
 from vmtoll.capacity.estimate import Ends
@@ -15,6 +16,8 @@ from vmtoll.model.load import Load
 from vmtoll.model.trial import Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
 from vmtoll.model.workload import SearchWorkload
 from vmtoll.runner.search import next_load, steps_of
+
+pytestmark = pytest.mark.slow
 
 LIMIT_MS, IDLE_P99_MS, NOISE = 5.0, 0.9, 0.15
 SLO = Slo(LIMIT_MS)

@@ -24,6 +24,8 @@ from vmtoll.publish.comparison import agreement, compare_runs
 from vmtoll.report.comparison import lines
 from vmtoll.statistics.student import mean_of
 
+pytestmark = pytest.mark.slow
+
 QUIET = Truth(drift=0.0, noise=0.003, blocks=8)
 
 

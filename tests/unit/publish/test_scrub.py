@@ -14,6 +14,8 @@ from vmtoll.model.finding import Code, Finding
 from vmtoll.publish.bundle import publish
 from vmtoll.publish.scrub import Scrubber, command_line, domain_xml
 
+pytestmark = pytest.mark.slow
+
 HOSTS = {"client": "blaster7.fra.corp.test", "metal": "db-altair", "kvm-default": "vm-vega", "host": "hyper-rigel"}
 SECRETS = {
     "short host name": "blaster7", "domain of the hosts": "corp.test", "metal's name": "altair",

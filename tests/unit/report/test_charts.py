@@ -38,6 +38,8 @@ from vmtoll.report.tables import availability, finding_counts
 from vmtoll.report.words import duration
 from vmtoll.trial.latency import by_second
 
+pytestmark = pytest.mark.slow
+
 LOADS = (closed(), share(0.3), share(0.7), share(1.1))
 GUEST = Arm("kvm-default")
 SERVERS = {"lighttz": 0.9, "nginx": 0.5}

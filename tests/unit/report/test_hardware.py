@@ -18,6 +18,8 @@ from vmtoll.report import html, replication, words
 from vmtoll.report.explorer import write_site
 from vmtoll.report.tables import summaries
 
+pytestmark = pytest.mark.slow
+
 GUEST = Arm("kvm-default")
 SENTENCES = {
     Hardware.EMULATED: "KVM on emulated hardware: shows that the path works, not what KVM costs.",

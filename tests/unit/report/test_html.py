@@ -21,6 +21,8 @@ from vmtoll.report.page import TERMS, link_terms
 from vmtoll.report.plot import log_ticks
 from vmtoll.report.words import GLOSSARY, REPORT_TERMS
 
+pytestmark = pytest.mark.slow
+
 SERVERS = {"lighttz": 0.045, "nginx": 0.05, "lighttpd": 0.06, "apache-prefork": 0.11}
 
 

@@ -18,6 +18,8 @@ from vmtoll.model.finding import Code
 from vmtoll.model.verdict import Kind
 from vmtoll.report.ods import MIMETYPE, write_ods, write_sheets
 
+pytestmark = pytest.mark.slow
+
 
 def _write(run_dir: Path) -> Path:
     run = load_run(run_dir)

@@ -17,6 +17,8 @@ from vmtoll.paths import PROJECT
 from vmtoll.report import words
 from vmtoll.report.terminal import WIDTH, rows_of, summary
 
+pytestmark = pytest.mark.slow
+
 COMMITTED = subprocess.run(
     ["git", "ls-files", "results/*/*/run.json"], cwd=PROJECT, capture_output=True, text=True, check=True
 ).stdout.split()

@@ -15,6 +15,8 @@ from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.report.charts import draw_all
 from vmtoll.report.html import render
 
+pytestmark = pytest.mark.slow
+
 WHY = "the inventory has no such guest; it needs hugepages"
 
 

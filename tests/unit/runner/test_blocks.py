@@ -1,7 +1,7 @@
 """The blocks of a run that goes on until its comparisons are known: looks, what is left out, and the stop."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,15 @@ from vmtoll.spec.catalog import Registry
 Rewrite = Callable[..., Path]
 HOUR = Until(half_width_pct=2, at_most_min=60)
 NO_TIME = Until(half_width_pct=2, at_most_min=1e-9)
+OPENED: list[Store] = []
 Script = dict[int, list[tuple[str, Standing]]]  # blocks → workload and standing of each comparison
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
 
 
 @pytest.fixture
@@ -38,6 +46,7 @@ def planned(project: Registry, rewrite: Rewrite) -> Plan:
 def session_of(planned: Plan, run_dir: Path, until: Until) -> Session:
     resolved = planned.resolved
     store = Store.create(run_dir) if not run_dir.exists() else Store(run_dir)
+    OPENED.append(store)
     if store.manifest() is None:
         experiment = resolved.experiment.model_copy(update={"until": until})
         store.write_manifest(

@@ -161,6 +161,7 @@ def test_leftovers_of_a_killed_attempt_are_removed(tmp_path: Path) -> None:
     store.keep("raw/b001-o001-a1/siege.stdout", b"x")
     store.keep("histograms/b001-o001-a1.hdr", b"x")
     store.clear_trial("b001-o001-a1")
+    store.close()
     assert not list((tmp_path / "run").rglob("*a1*"))
 
 

@@ -13,6 +13,8 @@ from vmtoll.model.errors import SiteError
 from vmtoll.sites import SITES_DIR, build, load_site, lockstep_list, manifest, url_list
 from vmtoll.sites.build import MTIME_S
 
+pytestmark = pytest.mark.slow
+
 OFFICE = SITES_DIR / "office.yml"
 MAGIC = {
     "html": b"<!DOCTYPE html>",

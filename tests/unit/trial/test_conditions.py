@@ -20,6 +20,8 @@ from vmtoll.trial.conditions import Names, ObservedLoad, Sender, judge
 from vmtoll.trial.observation import PULSE_S, SHORT_MHZ_S, SHORT_PULSE_S
 from vmtoll.trial.usage import Usage
 
+pytestmark = pytest.mark.slow
+
 BUSY = BackgroundCpu(share_pct=50, idle_pct=0, spent_s=1.0, process="yes (pid 7)")
 ALONE = Names({"metal": ""}, None, frozenset())
 QUIET = BackgroundCpu(share_pct=0.9, idle_pct=0, spent_s=0.018, process=None)
