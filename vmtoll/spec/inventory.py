@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,13 @@ GROUPS: tuple[tuple[str, Role], ...] = (
     ("kvm_guests", "kvm_guest"),
     ("kvm_hosts", "kvm_host"),
 )
+OURS = (*(group for group, _ in GROUPS), "suts", "cells")
 # What Ansible says of a part of a group that it passes over.
-_SKIPPED = r"Skipping (?:unexpected )?key \(\S+?\) in group \(\S+?\)|Skipping '\S+?'(?= as this is not a valid group)"
+_SKIPPED = re.compile(
+    r"Skipping (?:unexpected )?key \((?P<key>\S+?)\) in group \((?P<group>\S+?)\)"
+    r"|Skipping '(?P<whole>\S+?)'(?= as this is not a valid group)"
+)
+_PARTS = ("hosts", "children", "vars")
 
 
 def _ansible_inventory() -> str:
@@ -66,18 +72,20 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     if done.returncode:
         raise InventoryError(f"{path}: {_cause(done.stderr, path)}")
     unmatched = set(re.findall(r"Could not match supplied host pattern,\s+ignoring:\s+(\S+)", done.stderr))
-    if skipped := re.search(_SKIPPED, " ".join(done.stderr.split())):
-        raise InventoryError(
-            f"{path}: Ansible skips {skipped[0].removeprefix('Skipping ')}; a group has `hosts`, `children` and "
-            "`vars`, each a mapping"
-        )
+    for skipped in _SKIPPED.finditer(" ".join(done.stderr.split())):
+        is_ours = (skipped["whole"] or skipped["group"]) in ("all", *OURS)
+        if is_ours or get_close_matches(skipped["key"] or "", _PARTS):  # else somebody else's key or group
+            raise InventoryError(
+                f"{path}: Ansible skips {skipped[0].removeprefix('Skipping ')}; a group has `hosts`, `children` and "
+                "`vars`, each a mapping"
+            )
     if named := sorted(unmatched - {"kvm_hosts"}):
         raise InventoryError(f"{path}: --limit {limit}: no machine or group matches {named[0]!r}; correct it")
     data = json.loads(done.stdout)
     if not isinstance(data, dict):
         raise InventoryError(f"{path}: ansible-inventory printed no mapping")
     if limit is None:
-        inventory_files.refuse_nobodys(path, data)
+        inventory_files.refuse_nobodys(path, data, OURS)
     return data
 
 

@@ -17,13 +17,13 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Connection, Host, HostVars, Role
 from vmtoll.model.trial import METAL
 from vmtoll.spec.catalog import Registry, unknown
-from vmtoll.spec.inventory import GROUPS, hosts_by_role, members, read_inventory
+from vmtoll.spec.inventory import GROUPS, OURS, hosts_by_role, members, read_inventory
 
 # What an inventory is read for. `load`: its machines are to be measured. `machines`: to be changed, or looked at.
 # `hosts`: the same of any host, whatever its group.
 Purpose = Literal["load", "machines", "hosts"]
 SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
-_OURS = {*(group for group, _ in GROUPS), "suts", "cells"}
+_OURS = {*OURS}
 _SHORT = {"suts", "cells"}
 # Ansible's own groups.
 _EVERYONE = {"_meta", "all", "ungrouped"}

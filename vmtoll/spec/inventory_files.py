@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,18 @@ def refuse_twice(path: Path) -> None:
             raise InventoryError(f"{file}: line {number}: duplicate key {key}; leave one of them")
 
 
-def refuse_nobodys(path: Path, data: Mapping[str, Any]) -> None:
+def refuse_nobodys(path: Path, data: Mapping[str, Any], ours: Collection[str]) -> None:
     """Raise InventoryError for a file of group_vars or host_vars with our variables that is of no group and no host.
 
-    `data`: the output of ansible-inventory.
+    `data`: the output of ansible-inventory; `ours`: the names of our groups. Several files in one folder share its
+    variables: there only a misspelt group of ours is an error.
     """
     names = {"group_vars": {*data, "all", "ungrouped"}, "host_vars": {*data.get("_meta", {}).get("hostvars", {})}}
     for kind, file in _variable_files(path):
         name = file.relative_to(_folder(path) / kind).parts[0]
         name = name.removesuffix(Path(name).suffix) if Path(name).suffix in _YAML else name
-        if name not in names[kind] and _OURS in file.read_text("utf-8", errors="replace"):
+        is_shared = path.is_file() and (kind == "host_vars" or name in ours or not get_close_matches(name, ours))
+        if name not in names[kind] and not is_shared and _OURS in file.read_text("utf-8", errors="replace"):
             what = "group" if kind == "group_vars" else "host"
             raise InventoryError(
                 f"{file}: no {what} {name!r} is in the inventory; correct the file's name, or remove it"

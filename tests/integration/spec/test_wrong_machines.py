@@ -139,17 +139,31 @@ def test_what_ansible_skips_is_an_error(tmp_path: Path, text: str, said: str) ->
         read_inventory(file)
 
 
-def test_a_file_of_variables_for_nobody_is_an_error(tmp_path: Path) -> None:
+def test_a_key_of_somebody_else_that_ansible_skips_is_left_in_peace(tmp_path: Path) -> None:
     file = tmp_path / "lab.yml"
+    file.write_text("clients: {hosts: {load: {}}}\nracks: {hosts: {r: {}}, comment: by hand}\n")
+    assert read_inventory(file)["clients"] == {"hosts": ["load"]}
+
+
+def test_a_file_of_variables_for_nobody_is_an_error(tmp_path: Path) -> None:
+    """Of a folder any; beside a file a misspelt group of ours alone, for other inventories may share the folder."""
+    file = tmp_path / "lab" / "hosts.yml"
+    file.parent.mkdir()
     file.write_text("clients: {hosts: {load: {}}}\n")
-    for name, text in (("group_vars/sutz.yml", "vmtoll_workers: 2"), ("host_vars/laod/a.yml", "vmtoll_workers: 2")):
-        wrong = tmp_path / name
-        wrong.parent.mkdir(parents=True)
-        wrong.write_text(text + "\n")
-        with pytest.raises(InventoryError, match=rf"{name}: no (group|host) '(sutz|laod)' is in the inventory"):
-            read_inventory(file)
+    for name in ("group_vars/rack7.yml", "group_vars/sutz.yml", "host_vars/laod/a.yml"):
+        wrong = file.parent / name
+        wrong.parent.mkdir(parents=True, exist_ok=True)
+        wrong.write_text("vmtoll_workers: 2\n")
+        said = rf"{name}: no (group|host) '(rack7|sutz|laod)' is in the inventory"
+        with pytest.raises(InventoryError, match=said):
+            read_inventory(file.parent)
+        if "sutz" in name:
+            with pytest.raises(InventoryError, match=said):
+                read_inventory(file)
+        else:
+            assert read_inventory(file)
         wrong.write_text("their_own: 1\n")
-        assert read_inventory(file)
+        assert read_inventory(file) and read_inventory(file.parent)
 
 
 def test_a_file_of_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
