@@ -12,7 +12,7 @@ from tests.lab.records import Records, measure, number, primary, undisturbed
 from tests.lab.the_lab import Ssh
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Code, Validity
-from vmtoll.model.percentiles import fewest
+from vmtoll.model.percentiles import FEWEST
 from vmtoll.spec.catalog import Registry
 
 pytestmark = pytest.mark.lab
@@ -67,7 +67,7 @@ def records_of(folder: Path, tmp_path: Path, environments: list[str], workloads:
         load = primary(record)
         assert number(load.throughput_rps) > 0 and number(load.server_cpu_us_per_request) > 0
         assert number(load.service_time_p50_us) > 0
-        p99_us, enough = load.service_time_p99_us, number(load.transactions) >= fewest("p99")
+        p99_us, enough = load.service_time_p99_us, number(load.transactions) >= FEWEST["p99"]
         assert number(p99_us) >= number(load.service_time_p50_us) if enough else p99_us is None
     return records
 

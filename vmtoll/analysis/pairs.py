@@ -29,9 +29,9 @@ from vmtoll.analysis.sets import (
 from vmtoll.analysis.thinning import expected_percentile
 from vmtoll.model.finding import ACCIDENTS, Code, Role, Validity
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, THROUGHPUT, Loop, Metric, loop_of
+from vmtoll.model.percentiles import fewest_requests
 from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord
 from vmtoll.model.verdict import Cause, SideCounts
-from vmtoll.statistics.proportions import fewest_requests
 from vmtoll.statistics.series import Series, is_skewed
 from vmtoll.statistics.thresholds import NATURAL_FACTOR
 

@@ -161,7 +161,10 @@ def flat_scenario(scenario: Scenario) -> dict[str, Cell]:
 
 
 def flat(record: TrialRecord) -> dict[str, Cell]:
-    """The record as a row: column → value, in the order of COLUMNS; None where nothing was measured, or too few."""
+    """The record as a row: column → value, in the order of COLUMNS.
+
+    None where nothing was measured, and for percentiles of too few requests.
+    """
     record = with_enough(record)
     row: dict[str, Cell] = {
         "run_id": record.run_id, "block": record.block, "boot": record.boot, "order": record.order,

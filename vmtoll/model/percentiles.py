@@ -1,5 +1,6 @@
-"""Which percentiles of a load can be: the names of the columns, and how many requests each needs."""
+"""How many requests a percentile needs, and which columns of a load hold percentiles."""
 
+import math
 import re
 from collections.abc import Mapping
 from itertools import pairwise
@@ -9,22 +10,22 @@ PER_MILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
 _COLUMN = re.compile(rf"(\w+)_({'|'.join(PER_MILLE)})_us")
 
 
-def fewest(percentile: str) -> int:
-    """Requests that a percentile needs, so that it is not just the largest value: 2, 10, 100, 1000."""
-    return 1000 // (1000 - PER_MILLE[percentile])
-
-
-def enough(percentile: float, requests: int) -> bool:
-    """Return whether so many requests have a percentile (0 to 100) that is not just the largest value; that one they
-    have.
+def fewest_requests(percentile: float) -> int:
+    """The fewest requests that have a percentile (a fraction) of their own, 1 ÷ (1 − q): 100 for p99, 1,000 for p99.9.
+    With fewer it is the slowest of all, which is what 1 asks for.
     """
-    return percentile == 100 or requests * (100 - percentile) >= 100 - 1e-6
+    return math.ceil(round(1 / (1 - percentile), 6)) if percentile < 1 else 1
+
+
+FEWEST = {name: fewest_requests(per_mille / 1000) for name, per_mille in PER_MILLE.items()}
 
 
 def of_too_few(figures: Mapping[str, object], requests: int) -> set[str]:
     """The columns `<kind>_<percentile>_us` that have a value, and need more requests than these."""
+    if requests >= max(FEWEST.values()):
+        return set()
     given = {name: column[2] for name in figures if (column := _COLUMN.fullmatch(name)) and figures[name] is not None}
-    return {name for name, percentile in given.items() if requests < fewest(percentile)}
+    return {name for name, percentile in given.items() if requests < FEWEST[percentile]}
 
 
 def falling(figures: Mapping[str, float]) -> set[str]:

@@ -416,14 +416,14 @@ def from_json(line: bytes | str) -> TrialRecord:
 
 
 def with_enough(record: TrialRecord) -> TrialRecord:
-    """The record without percentiles of too few requests, which older ones have as their tools printed them."""
+    """The record without percentiles of too few requests, which tools print and older records keep."""
     return replace(record, measurements=tuple(map(_with_enough, record.measurements)))
 
 
 def _with_enough(measured: Measurement) -> Measurement:
-    few = of_too_few(vars(measured), measured.transactions) if measured.transactions is not None else set()
-    left_out: dict[str, Any] = dict.fromkeys(few)
-    return replace(measured, **left_out) if few else measured
+    requests = measured.requests if measured.transactions is None else measured.transactions
+    left_out: dict[str, Any] = dict.fromkeys(of_too_few(vars(measured), requests) if requests is not None else ())
+    return replace(measured, **left_out) if left_out else measured
 
 
 def last_attempts(records: Sequence[TrialRecord]) -> list[TrialRecord]:

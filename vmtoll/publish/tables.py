@@ -19,7 +19,7 @@ from vmtoll.analysis.schema import fields, names
 from vmtoll.files import first_line
 from vmtoll.model.columns import Cell, flat
 from vmtoll.model.errors import LoadError, ResultsError
-from vmtoll.model.percentiles import enough
+from vmtoll.model.percentiles import fewest_requests
 from vmtoll.model.trial import TrialRecord
 from vmtoll.statistics.ranks import nearest_rank
 
@@ -38,11 +38,12 @@ def write(path: Path, table: str, rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def percentiles(run: Run) -> Iterator[dict[str, Cell]]:
-    """One row per attempt and percentile that its requests suffice for, for every attempt that has a histogram."""
+    """One row for each attempt that has a histogram, and each percentile for which it has enough requests."""
     for row, histogram in histograms(run):
         values, counts = buckets(histogram)
         upto = np.cumsum(counts)
-        for percentile in (each for each in PERCENTILES if len(values) and enough(each, int(upto[-1]))):
+        requests = int(upto[-1]) if len(values) else 0
+        for percentile in (each for each in PERCENTILES if requests >= fewest_requests(each / 100)):
             yield row | {"percentile": percentile, "latency_us": int(nearest_rank(values, upto, percentile / 100))}
 
 

@@ -12,11 +12,11 @@ from vmtoll.analysis.limiters import limiter
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK, Cell, flat_scenario
 from vmtoll.model.finding import FINDINGS, Code, Influence, Role, Validity
+from vmtoll.model.percentiles import FEWEST
 from vmtoll.model.trial import Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import RunAnalysis, Share
 from vmtoll.report.plot import usable
 from vmtoll.report.words import DASH, scenario_labels
-from vmtoll.statistics.proportions import fewest_requests
 
 # What the server tells of its own times.
 SERVER_TIMES = tuple(f"server_{kind}_{name}_us" for kind in ("time", "loop_lag") for name in ("p50", "p99", "p999"))
@@ -30,8 +30,6 @@ NUMBERS = (
     *SERVER_TIMES, *(f"{CROSSCHECK}{name}" for name in SERVER_TIMES),
     "memory_pss_kib", "client_cpu_share", "steal_pct",
 )  # fmt: skip
-# Percentile → the fewest requests that it is shown for.
-FEWEST = {"p99": fewest_requests(0.99), "p999": fewest_requests(0.999)}
 LOGGED = ["response_time_p50_us", "service_time_p50_us", f"{CROSSCHECK}service_time_p50_us"]
 
 
@@ -59,19 +57,16 @@ def _figures(run: Run, scenario: Scenario, arm: Arm, trials: list[TrialRecord]) 
     row["limiter"] = limiting.value if (limiting := limiter(run, used["record"])) else None
     logged = used[used[LOGGED].notna().any(axis=1)]
     merged = merged_percentiles(run.path, logged) or (None,) * 4
-    for name, value in zip(("p50", "p90", "p99", "p999"), merged, strict=True):
-        row[f"merged_{name}_us"] = value if _requests(logged).sum() >= FEWEST.get(name, 0) else None
-    for column in [column for column in NUMBERS if column.endswith(tuple(f"_{name}_us" for name in FEWEST))]:
-        name, prefix = column.split("_")[-2], CROSSCHECK if column.startswith(CROSSCHECK) else ""
-        row[column] = _median(used[column][_requests(used, prefix) >= FEWEST[name]])
+    for name, value in zip(FEWEST, merged, strict=True):
+        row[f"merged_{name}_us"] = value if _requests(logged).sum() >= FEWEST[name] else None
     planned, failed = (used[f"{CROSSCHECK}{name}"].sum() for name in ("requests", "failed"))
     row[f"{CROSSCHECK}failure_rate"] = float(failed / planned) if planned else None
     return row
 
 
-def _requests(trials: pd.DataFrame, prefix: str = "") -> pd.Series:
+def _requests(trials: pd.DataFrame) -> pd.Series:
     """Number of responses behind the figures of each trial; where it is unknown, enough to show every percentile."""
-    counted = trials[f"{prefix}transactions"].fillna(trials[f"{prefix}requests"])
+    counted = trials["transactions"].fillna(trials["requests"])
     return counted.fillna(max(FEWEST.values())).astype(float)
 
 

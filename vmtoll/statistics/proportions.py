@@ -1,7 +1,5 @@
 """Shares of trials and of requests, and how many requests a percentile needs."""
 
-import math
-
 from scipy import stats
 
 from vmtoll.statistics.student import Interval
@@ -24,10 +22,3 @@ def wilson(successes: int, trials: int) -> Interval:
     """Wilson's 95% interval of a share (Wilson 1927, without continuity correction); fractions."""
     interval = stats.binomtest(successes, trials).proportion_ci(CONFIDENCE, method="wilson")
     return Interval(float(interval.low), float(interval.high))
-
-
-def fewest_requests(percentile: float) -> int:
-    """The fewest requests that have a percentile (a fraction) of their own, 1 ÷ (1 − q): 100 for p99, 1,000 for p99.9.
-    Of fewer it is the slowest of all.
-    """
-    return math.ceil(round(1 / (1 - percentile), 6))

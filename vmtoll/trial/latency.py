@@ -8,7 +8,7 @@ from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from vmtoll.model.errors import ToolError
-from vmtoll.model.percentiles import PER_MILLE, fewest
+from vmtoll.model.percentiles import FEWEST, PER_MILLE
 
 HIGHEST_US = 3_600_000_000
 
@@ -20,7 +20,7 @@ def summary(kind: str, latencies_us: NDArray[np.int64]) -> dict[str, float]:
     if len(latencies_us) == 0:
         return {}
     ordered = np.sort(latencies_us)
-    named = {f"{kind}_{name}_us": _nearest(ordered, name) for name in PER_MILLE if len(ordered) >= fewest(name)}
+    named = {f"{kind}_{name}_us": _nearest(ordered, name) for name in PER_MILLE if len(ordered) >= FEWEST[name]}
     return {f"{kind}_mean_us": float(np.mean(ordered)), **named}
 
 

@@ -15,7 +15,7 @@ from operator import add
 
 import numpy as np
 
-from vmtoll.model.percentiles import fewest
+from vmtoll.model.percentiles import FEWEST
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
@@ -77,7 +77,7 @@ class ServerTimes:
             f"{name}_{percentile}_us": histogram.percentile_us(share)
             for name, histogram in histograms.items()
             for percentile, share in PERCENTILES.items()
-            if sum(histogram.counts) >= fewest(percentile)
+            if sum(histogram.counts) >= FEWEST[percentile]
         }
 
 

@@ -1,20 +1,26 @@
-"""Percentiles that cannot be are in no record, whenever it was made."""
+"""A percentile has the requests that it needs, in tables and bundles of records of any age."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from vmtoll.model.percentiles import PER_MILLE, falling, fewest, of_too_few
+from vmtoll.model.percentiles import FEWEST, PER_MILLE, falling, fewest_requests, of_too_few
 from vmtoll.model.trial import from_json, with_enough
 from vmtoll.paths import PROJECT
 
 LINES = sorted((PROJECT / "results").glob("*/*/trials.jsonl"))
 
 
+@pytest.mark.parametrize(("percentile", "fewest"), [(0.5, 2), (0.9, 10), (0.99, 100), (0.999, 1000)])
+def test_the_fewest_requests_of_a_percentile(percentile: float, fewest: int) -> None:
+    """Of as many the nearest-rank percentile is for the first time not the slowest request, or just so."""
+    assert fewest_requests(percentile) == fewest
+
+
 def test_each_percentile_has_the_requests_that_it_needs() -> None:
     """So that it is not just the largest value."""
-    assert {name: fewest(name) for name in PER_MILLE} == {"p50": 2, "p90": 10, "p99": 100, "p999": 1000}
+    assert FEWEST == {"p50": 2, "p90": 10, "p99": 100, "p999": 1000}
     figures = {f"service_time_{name}_us": 5.0 for name in PER_MILLE} | {"service_time_mean_us": 9.0, "p99_us": 1.0}
     assert of_too_few(figures, 1) == {f"service_time_{name}_us" for name in PER_MILLE}
     assert of_too_few(figures, 99) == {"service_time_p99_us", "service_time_p999_us"}

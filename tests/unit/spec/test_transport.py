@@ -10,6 +10,7 @@ import yaml
 from tests.support.machines import SERVER, WORKLOAD
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.experiment import Scale
+from vmtoll.model.percentiles import fewest_requests
 from vmtoll.model.run import Skipped
 from vmtoll.model.transport import Transport
 from vmtoll.model.workload import ClosedWorkload
@@ -19,7 +20,6 @@ from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.spec.server import read_server, read_servers
 from vmtoll.spec.workload import load_workloads
-from vmtoll.statistics.proportions import fewest_requests
 
 Rewrite = Callable[..., Path]
 H2LOAD = {"tool": "h2load", "crosscheck": None}

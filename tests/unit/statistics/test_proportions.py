@@ -3,7 +3,7 @@
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from vmtoll.statistics.proportions import clopper_pearson, fewest_requests, mcnemar, wilson
+from vmtoll.statistics.proportions import clopper_pearson, mcnemar, wilson
 
 
 # Newcombe, Statistics in Medicine 17 (1998), 857–872, table I, method 3.
@@ -36,9 +36,3 @@ def test_mcnemar_by_hand() -> None:
     assert mcnemar(5, 0) == mcnemar(0, 5) == pytest.approx(2 / 32)
     assert mcnemar(4, 1) == pytest.approx(12 / 32)
     assert mcnemar(0, 0) == 1.0
-
-
-@pytest.mark.parametrize(("percentile", "fewest"), [(0.5, 2), (0.9, 10), (0.99, 100), (0.999, 1000)])
-def test_the_fewest_requests_of_a_percentile(percentile: float, fewest: int) -> None:
-    """Of as many the nearest-rank percentile is for the first time not the slowest request, or just so."""
-    assert fewest_requests(percentile) == fewest
