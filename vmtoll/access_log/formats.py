@@ -37,7 +37,7 @@ class Format:
 
     `head`: what stands before the time is in `client`, prefixes of containers and syslog with it. `lacks`: the fields
     that a workload needs and such lines do not have. `agent`: SQL, where the regex does not find it. `only_if`: SQL,
-    false for lines of another format that the regex fits as well. `counts_headers`: sizes are with the headers.
+    false for lines of another format that the regex fits as well. `counts_headers`: its sizes include the headers.
     """
 
     name: str
@@ -50,11 +50,6 @@ class Format:
     counts_headers: bool = False
 
     @property
-    def id(self) -> str:
-        """What tells formats apart: those with `#Fields` have one name."""
-        return self.name + self.only_if
-
-    @property
     def groups(self) -> list[str]:
         """The names of the regex's groups, in order."""
         return list(re.compile(self.regex).groupindex) if self.regex else list(self.keys)
@@ -63,7 +58,7 @@ class Format:
 def w3c(fields: str, name: str, heading: int = 0) -> Format:
     """Return the format of a log with these fields (`#Fields:` of the W3C's Extended Log File Format).
 
-    `heading`: the number of the fields in the column of this name, 0 for lines that stand below none.
+    `heading`: the value of the column `heading` for lines below this heading; 0 for lines below none.
     """
     seen: set[str] = set()
     patterns = []
@@ -85,22 +80,22 @@ _IIS = (
     "date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status "
     "sc-substatus sc-win32-status"
 )
-# By default, and with Istio's words behind the flags.
+# Envoy's default, and Istio's, which has three more fields after the flags.
 ENVOY = Format(
     "Envoy",
     rf'\[(?P<time>{_ISO_TIME})\] {_QUOTED} (?P<status>[0-9]{{1,3}}) [^ ]+ (?:[^ ]+ [^ ]+ "[^"]*" )?[0-9]+ '
     r'(?P<bytes>[0-9]+) [0-9]+ [-0-9]+ "(?P<client>[^"]*)" "(?P<agent>[^"]*)"',
 )  # fmt: skip
-# Four groups at most in the first: with more of them RE2 leaves its fast path and takes three times as long. Envoy's
-# flags, of which most lines have none ("-"), stand where the size is here.
+# Four groups at most in the first: with more of them RE2 leaves its fast path and takes three times as long. Envoy has
+# its flags, mostly "-", where this format has the size.
 CLF = Format(
     "common or combined",
     rf'^(?P<client>[^\[]*)\[(?P<time>[^\]]+)\] {_QUOTED} {_ANSWER}',
     head=True, agent="split_part(text, '\"', 6)",
     only_if=f"CASE WHEN ends_with(m.answer, ' -') THEN NOT regexp_matches(text, {quoted(ENVOY.regex)}) ELSE true END",
 )  # fmt: skip
-# Fits lines of some other formats too, so it is the last. The time is the one next to the request: those before it are
-# of a relay. What it finds in a request, between quotation marks, is none.
+# Fits lines of some other formats too, so it is the last. Of several times it takes the last one before the request,
+# because a relay writes its own in front.
 LOOSE = Format(
     "common with more fields",
     rf'^(?P<client>(?:.*[^0-9A-Za-z])?)\[?(?P<time>{_CLF_TIME}|{_ISO_TIME})\]?(?P<between>.*?) ?'
@@ -148,9 +143,6 @@ FORMATS = (
     w3c(f"{_IIS} time-taken", "IIS without sizes"),
     LOOSE,
 )  # fmt: skip
-
-W3C = "W3C extended"  # the name of formats by their headings
-WITH_HEADERS = {each.name for each in FORMATS if each.counts_headers} | {W3C}
 
 # Docker's json-file driver wraps each line.
 _TEXT = """CASE WHEN starts_with(line, '{"log":"') THEN TRY(rtrim(json_extract_string(line, '$.log'), chr(10)))

@@ -15,8 +15,8 @@ _NOT_IN_304 = (
     "Content-Type: text/html\r\n"
 )
 MORE_THAN_A_304_BYTES = len(_NOT_IN_304) + len("200 OK") - len("304 Not Modified")
-# Sizes of answers without a body, and how many of each have a size that the file has when it is sent: then the server
-# logs the size of the file, whatever it sent.
+# Sizes logged for answers without a body. Where such a size is at least what a GET of the same object was logged with,
+# the server logs the size of the object, whatever it sends.
 _BODILESS = """
 WITH sent AS (
     SELECT filename, object, min(body_bytes) AS least
@@ -40,7 +40,11 @@ _ALIKE = 3  # headers of one server differ by less than this factor; files do no
 
 @dataclass(frozen=True)
 class _Size:
-    """`n` answers without a body that have this size; of so many the file, when sent, is not larger, or is larger."""
+    """A size logged for `n` answers without a body.
+
+    `as_sent`: for how many of them a GET of the same object was logged with this size or less. `below_sent`: for how
+    many with more. Neither counts an object without a GET.
+    """
 
     status: int
     size_bytes: int
@@ -49,19 +53,30 @@ class _Size:
     below_sent: int
 
 
-def take_off(db: duckdb.DuckDBPyConnection) -> Summary | None:
-    """Take the headers off the sizes in `answers`, where a log counts them; return their sizes, or None.
+@dataclass(frozen=True)
+class Headers:
+    """What a log shows of headers in its sizes. `taken_off`: their sizes, None where nothing was taken off.
 
-    An answer 304 or 204, or to HEAD, has no body: where most of a file's have a size, it is that of their headers,
-    unless it is that of the file that they stand for. A file without such answers is like the others. `full_bytes`: the
-    headers of an answer with a body, by the median of HEAD requests (for files that are sent as well, where there are),
-    else by that of 304s or 204s and what these leave out: right to 70 bytes, for some servers leave out less. It is at
-    most what all but one in twenty answers with a body have in all.
+    `are_unknown`: no answer without a body shows whether sizes include headers, or how large these are.
+    """
+
+    taken_off: Summary | None
+    are_unknown: bool = False
+
+
+def take_off(db: duckdb.DuckDBPyConnection) -> Headers:
+    """Take the headers off the sizes in `answers`, where a log counts them.
+
+    Answers 304 and 204, and those to HEAD, have no body. Where most of them in a file have a size, it is the size of
+    their headers, unless the server logs the size of the object. vmtoll treats a file without such answers like the
+    others. `full_bytes`: the headers of an answer with a body. It is the median over answers to HEAD, if possible of
+    objects that were also sent; else the median over 304s or 204s, and what these leave out: right to 70 bytes, because
+    some servers leave out less. At least 19 of 20 answers with a body are as large.
     """
     sizes = _sizes(db)
     counting = {name for name, each in sizes.items() if _counts_headers(each)}
     if not counting:
-        return None
+        return Headers(None, are_unknown=not any(map(_shows, sizes.values())))
     pooled = [size for name in counting for size in sizes[name] if size.size_bytes]
     names = [name for (name,) in db.execute("SELECT DISTINCT filename FROM answers").fetchall()]
     if _counts_headers([size for each in sizes.values() for size in each]):
@@ -79,12 +94,7 @@ def take_off(db: duckdb.DuckDBPyConnection) -> Summary | None:
                  ELSE greatest(body_bytes - {full}, least(body_bytes, 1)) END AS body_bytes)
         FROM logged
     """)
-    return {"bodiless_bytes": bodiless, "full_bytes": full, "logs": len(counting)}
-
-
-def are_shown(db: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether any answer shows if sizes are with headers."""
-    return any(_shows(each) for each in _sizes(db).values())
+    return Headers({"bodiless_bytes": bodiless, "full_bytes": full, "logs": len(counting)})
 
 
 def _sizes(db: duckdb.DuckDBPyConnection) -> dict[str, list[_Size]]:
@@ -96,14 +106,13 @@ def _sizes(db: duckdb.DuckDBPyConnection) -> dict[str, list[_Size]]:
 
 
 def _shows(sizes: Sequence[_Size]) -> bool:
-    """Return whether these answers show if sizes are with headers."""
+    """Return whether these answers show if sizes include headers."""
     return any(size.status != _HEAD or size.as_sent for size in sizes)
 
 
 def _full(heads: Sequence[_Size], most: float) -> int:
-    """The headers of an answer with a body, by answers to HEAD: of files that are sent as well, else of any.
-
-    0 where none shows it, or where it is more than `most` bytes.
+    """The median headers of answers to HEAD, if possible of objects that were also sent; 0 without any, and where they
+    are larger than `most` bytes.
     """
     compared = [replace(size, n=size.below_sent) for size in heads if size.below_sent]
     full = _quantile(compared or [size for size in heads if not size.as_sent], 0.5)
@@ -111,9 +120,9 @@ def _full(heads: Sequence[_Size], most: float) -> int:
 
 
 def _counts_headers(sizes: Sequence[_Size]) -> bool:
-    """Return whether most answers 304 and 204 have a size, and that of headers; without any, those to HEAD.
+    """Return whether most answers 304 and 204 have the size of headers; without any, those to HEAD.
 
-    What only HEAD shows has to be compared: many servers log for it the size that a GET would have.
+    HEAD alone needs a GET of the same object to compare with: many servers log the size that a GET would have.
     """
     answers = [size for size in sizes if size.status != _HEAD]
     is_head = not answers

@@ -12,8 +12,7 @@ import duckdb
 import yaml
 
 from vmtoll.access_log.files import File, Objects, draw
-from vmtoll.access_log.formats import WITH_HEADERS
-from vmtoll.access_log.headers import are_shown, take_off
+from vmtoll.access_log.headers import take_off
 from vmtoll.access_log.read import Lines, database, read
 from vmtoll.access_log.traffic import ANSWERED, Summary, one_row, traffic
 from vmtoll.files import write_durably
@@ -67,9 +66,6 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
         lines = read(db, logs, tell)
         tell(f"{lines.total:,} lines read; counting")
         headers = take_off(db)
-        unknown = None
-        if not headers and not are_shown(db):
-            unknown = "by-format" if WITH_HEADERS & set(lines.formats) else "maybe"
         seen = traffic(db, options.idle_s)
         (unsized,) = one_row(db, f"SELECT count(*) FROM answers WHERE {ANSWERED} AND body_bytes = 0")
         if unsized and not seen["body_bytes"]["answers"]:
@@ -86,7 +82,9 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
             f"{', '.join(map(str, logs))}: none of {seen['requests']:,} requests is a GET that was answered with a "
             "file (200, 206 or 304); there is nothing to make a site of"
         )
-    summary = _summary(len(logs), lines, seen | {"headers": headers, "headers_unknown": unknown}, site, options)
+    unknown = ("by-format" if lines.counts_headers else "maybe") if headers.are_unknown else None
+    seen |= {"headers": headers.taken_off, "headers_unknown": unknown}
+    summary = _summary(len(logs), lines, seen, site, options)
     texts = [*_workloads(summary, options), _site(site.files, summary), json.dumps(summary, indent=1) + "\n"]
     try:
         (output / "sites").mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from vmtoll.access_log.formats import FORMATS, LOOSE, W3C, Format, parsed, quoted, w3c
+from vmtoll.access_log.formats import FORMATS, LOOSE, Format, parsed, quoted, w3c
 from vmtoll.access_log.rows import (
     ENCODINGS,
     FILES,
@@ -55,12 +55,16 @@ class Malformed(NamedTuple):
 
 @dataclass(frozen=True)
 class Lines:
-    """Number of lines, of malformed ones, and of lines in each format by its name."""
+    """Number of lines, of malformed ones, and of lines in each format by its name.
+
+    `counts_headers`: lines of a format are among them whose sizes include the headers.
+    """
 
     total: int
     malformed: int
     first_malformed: Sequence[Malformed]
     formats: Mapping[str, int]
+    counts_headers: bool = False
 
 
 @contextmanager
@@ -106,19 +110,19 @@ def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[s
 
 @dataclass(frozen=True)
 class _Heading:
-    """The fields of a W3C log from a line of a file on; those of the same text have the same number (from 1)."""
+    """A line `#Fields` of a file; those with the same fields have the same number (from 1)."""
 
     file: str
     number: int
 
 
 def _headings(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> tuple[list[Format], list[_Heading]]:
-    """Return the formats of W3C logs by their number, and the headings of all lines in their order."""
+    """Return the format that each number stands for, and all headings in their order."""
     with _explained():
-        found = db.execute(HEADINGS, {"files": [_pattern(file) for file in files]}).fetchall()
+        lines = db.execute(HEADINGS, {"files": [_pattern(file) for file in files]}).fetchall()
     numbers: dict[str, int] = {}
-    headings = [_Heading(file, numbers.setdefault(fields.strip(), len(numbers) + 1)) for file, fields in found]
-    return [w3c(fields, W3C, number) for fields, number in numbers.items()], headings
+    headings = [_Heading(file, numbers.setdefault(fields.strip(), len(numbers) + 1)) for file, fields in lines]
+    return [w3c(fields, "W3C extended", number) for fields, number in numbers.items()], headings
 
 
 def _given(headings: Sequence[_Heading]) -> dict[str, object]:
@@ -127,7 +131,7 @@ def _given(headings: Sequence[_Heading]) -> dict[str, object]:
 
 
 def _rejected(headings: Sequence[_Heading]) -> str:
-    """SQL of the rejected lines, with the fields of their file where it has the same throughout."""
+    """SQL of the rejected lines, with the heading of their file where it has a single one: else it is not known."""
     numbers: dict[str, set[int]] = {}
     for heading in headings:
         numbers.setdefault(heading.file, set()).add(heading.number)
@@ -144,7 +148,7 @@ def _formats(
 
     Raises LogError for a file whose lines lack what a workload needs.
     """
-    formats, counted = [*headed, *FORMATS], Counter[str]()
+    formats, counted = [*headed, *FORMATS], Counter[int]()
     for file in files:
         own = [heading for heading in headings if heading.file == str(file)]
         values = {"files": [_pattern(file)], "lines": _SAMPLE_LINES} | _given(own)
@@ -153,15 +157,16 @@ def _formats(
             "WHERE format IS NOT NULL GROUP BY ALL"
         )
         with _explained():
-            in_file = Counter({formats[i].id: n for i, n in db.execute(query, values).fetchall()})
-        most = max(formats, key=lambda each: in_file[each.id])
-        if in_file[most.id] and most.lacks:
+            in_file = Counter(dict(db.execute(query, values).fetchall()))
+        most = formats[max(in_file, key=in_file.__getitem__, default=0)]
+        if in_file and most.lacks:
             raise LogError(
                 f"{file}: {most.lacks}: missing from its lines ({most.name}); {NEEDED}: let the server log it, and "
                 "give a log from then on"
             )
         counted += in_file
-    return sorted(formats, key=lambda each: (each is LOOSE, -counted[each.id]))
+    order = sorted(range(len(formats)), key=lambda position: (formats[position] is LOOSE, -counted[position]))
+    return [formats[position] for position in order]
 
 
 def _pattern(file: Path) -> str:
@@ -203,10 +208,11 @@ def _count(db: duckdb.DuckDBPyConnection, files: Sequence[Path], formats: Sequen
             f"lines; {NEEDED}, see docs/planning.md for the formats"
         )
     query = "SELECT format, count(*) AS n FROM answers WHERE at_s IS NOT NULL GROUP BY format ORDER BY n DESC, format"
-    by_format = Counter[str]()
+    by_format, counts_headers = Counter[str](), False
     for i, n in db.execute(query).fetchall():
         by_format[formats[i].name] += int(n)
-    return Lines(total, malformed, first[:SHOWN], by_format)
+        counts_headers |= formats[i].counts_headers
+    return Lines(total, malformed, first[:SHOWN], by_format, counts_headers)
 
 
 @contextmanager

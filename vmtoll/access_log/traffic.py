@@ -10,6 +10,9 @@ import numpy as np
 
 Summary = dict[str, Any]  # what NAME.summary.json holds, or a part of it
 MINUTE_S, HOUR_S = 60, 3600
+_PER_S = 10  # times are counted in tenths of a second
+_SLOT = f"at_s * {_PER_S} + tenth"
+_Parts = Sequence[tuple[int, int]]  # begin and end of each, in tenths of a second since the epoch
 PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
 # A file's own answers; the sizes of others say nothing about files.
 ANSWERED = "at_s IS NOT NULL AND method = 'GET' AND status IN (200, 206)"
@@ -19,22 +22,22 @@ BODY = f"{ANSWERED} AND body_bytes > 0"
 def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     """Summary of the table `answers` (vmtoll.access_log.read).
 
-    `idle_s`: a pause of a client after which its connection counts as closed. `covered_s`: the time from the first
-    request to the last, without what lies between two files. `peak_minute` is None where no minute is covered as a
-    whole. `plan`: the rate to plan for, of the busiest minute, or of all that such a log covers.
+    `idle_s`: a pause of a client after which its connection counts as closed. `covered_s`: the time that the files
+    cover, in `parts`. `peak_minute` is None where no part is as long. `plan`: the rate to plan for, of the
+    busiest minute, or of all that such a log covers.
     """
     requests, first_s, last_s, unchanged = one_row(
         db, "SELECT count(*), min(at_s), max(at_s), count(*) FILTER (status = 304) FROM answers WHERE at_s IS NOT NULL"
     )
     covered = _covered(db)
-    tenths = sum(end - begin for begin, end in covered)
-    covered_s = tenths / PER_S if tenths % PER_S else tenths // PER_S
+    begin, end = covered[0][0], covered[-1][1]
+    covered_s = _seconds(sum(upto - since for since, upto in covered))
     minute = _peak(db, MINUTE_S, covered)
     whole = {"start": _time(first_s), "window_s": covered_s, "requests": requests, "rate_rps": requests / covered_s}
     return {
         "requests": requests, "first_at": _time(first_s), "last_at": _time(last_s), "covered_s": covered_s,
         "parts": len(covered), "rate_mean_rps": requests / covered_s,
-        "peak_second": _peak(db, 1, [(covered[0][0], max(covered[-1][1], covered[0][0] + PER_S))]),
+        "peak_second": _peak(db, 1, [(begin, max(end, begin + _PER_S))]),
         "peak_ten_s": _peak(db, 10, covered), "peak_minute": minute, "plan": minute or whole,
         "hours": list(_hours(db, covered)),
         "status": {str(status): n for status, n in db.execute(_STATUSES).fetchall()},
@@ -42,32 +45,37 @@ def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     }  # fmt: skip
 
 
-PER_S = 10  # parts of a second in which times are counted
-_Spans = Sequence[tuple[int, int]]  # begin and end in tenths of a second since the epoch
-_SLOT = f"at_s * {PER_S} + tenth"
-_SPANS = f"""
-SELECT min(slot), max(slot), bool_and(slot % {PER_S} = 0), coalesce(max(silence), 0) FROM (
+# For each file: its first and last tenth of a second with a request, whether it logs whole seconds, and its longest
+# silence.
+_FILE_TIMES = f"""
+SELECT min(slot), max(slot), bool_and(slot % {_PER_S} = 0), coalesce(max(silence), 0) FROM (
     SELECT filename, slot, slot - lag(slot) OVER (PARTITION BY filename ORDER BY slot) AS silence
     FROM (SELECT DISTINCT filename, {_SLOT} AS slot FROM answers WHERE at_s IS NOT NULL)
 ) GROUP BY filename ORDER BY 1, 2
 """
 
 
-def _covered(db: duckdb.DuckDBPyConnection) -> list[tuple[int, int]]:
-    """The times that the log covers: of each file from its first request to its last.
+def _covered(db: duckdb.DuckDBPyConnection) -> _Parts:
+    """The parts of time that the log covers: each file covers its first request to its last.
 
-    Files are one part where they overlap, or follow each other within twice the longest silence inside one: a series.
+    Files that overlap are one part. So are files that follow each other within twice the longest silence inside a file:
+    they are a series.
     """
-    found = db.execute(_SPANS).fetchall()
-    last = PER_S if all(is_whole for _, _, is_whole, _ in found) else 1  # what the time of a last request stands for
-    silence = 2 * max(PER_S, *(longest for *_, longest in found))
-    covered: list[tuple[int, int]] = []
-    for begin, end, _, _ in found:
-        if covered and begin <= covered[-1][1] + silence:
-            covered[-1] = (covered[-1][0], max(covered[-1][1], end + last))
+    files = db.execute(_FILE_TIMES).fetchall()
+    resolution = _PER_S if all(has_whole_seconds for _, _, has_whole_seconds, _ in files) else 1
+    gap = 2 * max(_PER_S, *(silence for *_, silence in files))
+    parts: list[tuple[int, int]] = []
+    for begin, last, _, _ in files:
+        if parts and begin <= parts[-1][1] + gap:
+            parts[-1] = (parts[-1][0], max(parts[-1][1], last + resolution))
         else:
-            covered.append((begin, end + last))
-    return covered
+            parts.append((begin, last + resolution))
+    return parts
+
+
+def _seconds(tenths: int) -> float:
+    """An integer where they are whole."""
+    return tenths / _PER_S if tenths % _PER_S else tenths // _PER_S
 
 
 _STATUSES = "SELECT status, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY status ORDER BY status"
@@ -131,19 +139,18 @@ def _runs(db: duckdb.DuckDBPyConnection, idle_s: int) -> Iterator[int]:
         yield open_n
 
 
-def _hours(db: duckdb.DuckDBPyConnection, covered: _Spans) -> Iterator[Summary]:
+def _hours(db: duckdb.DuckDBPyConnection, covered: _Parts) -> Iterator[Summary]:
     """Each hour of the clock with a request; its rate is that of the time that the log covers of it."""
     query = f"SELECT at_s // {HOUR_S} AS hour, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY hour ORDER BY hour"
     for hour, n in db.execute(query).fetchall():
-        start, end = hour * HOUR_S * PER_S, (hour + 1) * HOUR_S * PER_S
-        tenths = sum(max(0, min(end, to) - max(start, since)) for since, to in covered)
-        covered_s = tenths / PER_S if tenths % PER_S else tenths // PER_S
+        start, end = hour * HOUR_S * _PER_S, (hour + 1) * HOUR_S * _PER_S
+        covered_s = _seconds(sum(max(0, min(end, upto) - max(start, since)) for since, upto in covered))
         yield {"start": _time(hour * HOUR_S), "requests": n, "covered_s": covered_s, "rate_rps": n / covered_s}
 
 
-def _peak(db: duckdb.DuckDBPyConnection, window_s: int, covered: _Spans) -> Summary | None:
+def _peak(db: duckdb.DuckDBPyConnection, window_s: int, covered: _Parts) -> Summary | None:
     """The busiest of all windows of `window_s` seconds that are covered as a whole; None where there is none."""
-    window = window_s * PER_S
+    window = window_s * _PER_S
     whole = [(begin, end) for begin, end in covered if end - begin >= window]
     if not whole:
         return None
@@ -159,7 +166,7 @@ def _peak(db: duckdb.DuckDBPyConnection, window_s: int, covered: _Spans) -> Summ
     values = {"begins": [begin for begin, _ in whole], "ends": [end for _, end in whole]}
     start, end, n = one_row(db, query, **values)
     start = min(start, end - window)  # a window beyond the end would be covered in part
-    return {"start": _time(start / PER_S), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
+    return {"start": _time(start / _PER_S), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
 
 
 def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:

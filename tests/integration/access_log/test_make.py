@@ -440,7 +440,7 @@ def test_a_site_that_cannot_keep_the_bytes_says_what_it_misjudges(
 @pytest.mark.parametrize(
     ("seconds", "said", "rate_rps"),
     [
-        (10, ["on average; the busiest second 5 (", "warning:      the log covers 10 s, which is no minute;"], 5),
+        (10, ["on average; the busiest second 5 (", "warning:      the log covers 10 s, and no whole minute;"], 5),
         (120, ["the busiest minute 5 (60 s from 2026", "plan for:     5 requests/s, the busiest minute;"], 5),
     ],
 )
