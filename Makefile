@@ -27,7 +27,7 @@ setup-tests: ## the same, with what tests and linters need
 demo: setup ## bring the lab up, run the experiment `demo`, write its report (SUITE=trixie or bookworm)
 	@$(VMTOLL) demo
 
-quick: ## ruff and the unit tests that take no time: under a minute
+quick: ## ruff and the fast unit tests: about a minute
 	@scripts/quick
 
 check: ## linters and unit tests: no root, no lab, about three minutes (packages: setup-tests)
