@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.model.errors import UserError
-from vmtoll.spec.inventory import GROUPS, members, read_inventory
+from vmtoll.spec.groups import GROUPS
+from vmtoll.spec.inventory import members, read_inventory
 from vmtoll.spec.inventory_faults import checked
 
 GROUP = "cells"

@@ -1,7 +1,6 @@
 """The commands `tune` and `untune`: apply performance settings to hosts, and restore what they were."""
 
 import json
-import re
 from pathlib import Path
 
 from vmtoll.commands.answer import answer_changes
@@ -12,7 +11,7 @@ from vmtoll.machines.changed import reach
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
 from vmtoll.shell import Changes, play
-from vmtoll.spec.inventory import members
+from vmtoll.spec.inventory import members, names_in
 from vmtoll.spec.inventory_faults import checked
 
 describe("tune", "vmtoll tune --inventory hosts.yml --check")
@@ -57,11 +56,11 @@ def untune(
 
 def _hosts(path: Path, limit: str | None) -> list[Host]:
     """The hosts that tune.yml is played on, whatever their group."""
-    data = checked(path, limit, purpose="hosts")  # has every KVM host in any case
-    named = {*re.split("[,:]", limit or "kvm_hosts")}
-    others = set[str]() if named & {"kvm_hosts", "all"} else {*members(data, "kvm_hosts")} - named
-    names, variables = [name for name in members(data, "all") if name not in others], data["_meta"]["hostvars"]
-    return [Host(name, "kvm_host", variables.get(name, {}), str(path)) for name in names]
+    data = checked(path, limit, purpose="hosts")
+    named, variables = names_in(limit or "all"), data["_meta"]["hostvars"]
+    added = set() if named & {"kvm_hosts", "all"} else {*members(data, "kvm_hosts")} - named
+    hosts = [name for name in members(data, "all") if name not in added]
+    return [Host(name, "kvm_host", variables.get(name, {}), str(path)) for name in hosts]
 
 
 def _play(path: object, limit: str | None, state: str, *, check: bool, as_json: bool) -> None:

@@ -29,7 +29,7 @@ def open_all(lines: Iterable[AgentLine]) -> None:
 
 
 def as_lines(complaints: Sequence[str]) -> str:
-    """One complaint as it is; of several each on a line of its own below their number."""
+    """The complaints as one message: several have a line each, below their number."""
     if len(complaints) == 1:
         return complaints[0]
     return f"{len(complaints)} machines do not answer:" + "".join(f"\n  {complaint}" for complaint in complaints)
@@ -57,9 +57,8 @@ def _open(line: AgentLine) -> str:
 
 
 def refuse_wrong_machines(session: Session) -> None:
-    """Raise InventoryError where two names are one machine, or metal is a guest of a KVM host of this inventory.
-
-    A guest and its KVM host are two machines as well.
+    """Raise InventoryError where two names are one machine, a guest is its own KVM host, or metal is a guest of a KVM
+    host of this inventory.
 
     Names with a folder of their own (vmtoll_root) may share a machine.
     """
@@ -72,13 +71,13 @@ def refuse_wrong_machines(session: Session) -> None:
         if (other := names.setdefault(its["boot"], host.name)) != host.name:
             raise InventoryError(f"{host.name} and {other} are one machine; correct ansible_host of one of them")
     metal = {its["uuid"].lower(): host.name for host, its in zip(hosts, seen, strict=True) if host.role == "metal"}
-    for sut, its in zip(hosts, seen, strict=True):
-        below = inventory.kvm_host(sut)
-        if below and session.line(below).call("boot")["boot"] == its["boot"]:
-            raise InventoryError(
-                f"{sut.name} is a guest of {below.name}, and both are one machine; correct ansible_host of one of them"
-            )
     of_guests = {below.name: below for sut in inventory.under_test if (below := inventory.kvm_host(sut))}
+    boots = {name: session.line(below).call("boot")["boot"] for name, below in of_guests.items()}
+    for host, its in zip(hosts, seen, strict=True):
+        if (below := inventory.kvm_host(host)) and boots[below.name] == its["boot"]:
+            raise InventoryError(
+                f"{host.name} is a guest of {below.name}, and both are one machine; correct ansible_host of one of them"
+            )
     for kvm_host in of_guests.values():  # the host of a container may have no libvirt
         argv = ["virsh", "-c", kvm_host.libvirt_uri, "list", "--all", "--uuid"]
         listed: Done = session.line(kvm_host).call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)

@@ -13,11 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from vmtoll.model.disclosure import NAMES, OPERATOR
 from vmtoll.model.document import plain
 from vmtoll.model.errors import InventoryError
+from vmtoll.model.release import SUITES
 
 Role = Literal["client", "metal", "kvm_guest", "kvm_host"]
 GuestAccelerator = Literal["kvm", "tcg"]
@@ -67,10 +68,6 @@ class Variables(BaseModel):
         wrong = []
         for each in error.errors():
             variable = cls.namespace + ".".join(map(str, each["loc"]))
-            if each["type"] == "extra_forbidden":
-                settings = ", ".join(Tuning.model_fields)
-                wrong.append(f"{variable} is no setting of a host; there are: {settings}")
-                continue
             missing, value = each["type"] == "missing", each["input"]
             wrong.append(f"{variable} is missing" if missing else f"{variable} is {value!r}: {plain(each['msg'])}")
         return wrong
@@ -113,15 +110,15 @@ class Connection(Variables):
         return arguments
 
 
-# A set of CPUs as libvirt writes it, without exclusions.
+# libvirt's syntax for a set of CPUs, without exclusions (`^3`).
 CPU_SET = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 Switch = Annotated[Literal["on", "off"], BeforeValidator(lambda value: {True: "on", False: "off"}.get(value, value))]
 
 
 class Tuning(BaseModel):
-    """Settings of a host; YAML may have read `on` and `off` as booleans. The host says which values it has."""
+    """What `vmtoll tune` sets on a host, which checks the values that it has. YAML reads `on` and `off` as booleans."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
     governor: str | None = None
     turbo: Switch | None = None
@@ -131,6 +128,13 @@ class Tuning(BaseModel):
     tuned_profile: str | None = None
     hugepages_2m: int | None = Field(None, ge=0)
     halt_poll_ns: int | None = Field(None, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_known_settings(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and (strange := sorted(set(map(str, given)) - set(cls.model_fields))):
+            raise ValueError(f"no setting {strange[0]!r}; there are: {', '.join(cls.model_fields)}")
+        return given
 
 
 class GuestVariables(Variables):
@@ -154,9 +158,16 @@ class GuestVariables(Variables):
     disk_cache: Literal["default", "none", "writethrough", "writeback", "directsync", "unsafe"] = _variable(
         "none", _MADE, "libvirt's cache mode of the disk"
     )
-    suite: Literal["", "trixie", "bookworm"] = _variable(
+    suite: str = _variable(
         "", f"{_MADE}, the same", "release of Debian: `trixie` or `bookworm`; empty: the controller's own"
     )
+
+    @field_validator("suite")
+    @classmethod
+    def _is_a_suite(cls, suite: str) -> str:
+        if suite and suite not in SUITES:
+            raise ValueError(f"not a release of Debian that vmtoll knows; give {' or '.join(SUITES)}")
+        return suite
 
 
 class HostVars(GuestVariables):
@@ -387,8 +398,7 @@ _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean":
 def _row(name: str, schema: Mapping[str, Any]) -> str:
     """One row of the table, from pydantic's JSON schema of a field."""
     kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
-    kind = " or ".join(f"`{value}`" for value in kinds[0].get("enum", []) if value)
-    kind = kind or _TYPES[kinds[0].get("type", "object")]
+    kind = " or ".join(f"`{value}`" for value in kinds[0].get("enum", [])) or _TYPES[kinds[0].get("type", "object")]
     default = schema.get("default")
     text = "" if default is None else json.dumps(default).strip('"').removesuffix(".0")
     shown = f"`{text}`" if text else ""

@@ -1,7 +1,6 @@
 """`playbooks/unprovision.yml` against an inventory: the machines as they were before vmtoll changed them."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from vmtoll.machines.changed import held, reach
 from vmtoll.model.inventory import Host
 from vmtoll.provisioning.guests import described, for_role
 from vmtoll.shell import Changes, play, say
-from vmtoll.spec.inventory import hosts_by_role, joined
+from vmtoll.spec.inventory import hosts_by_role, joined, names_in
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Undone:
         """
         by_role = hosts_by_role(data, str(inventory))
         guests = [vm.model_copy(update={"state": "absent"}) for vm in described(data, inventory)]
-        named = {*re.split("[,:]", limit or ""), *(vm.kvm_host for vm in guests)}
+        named = {*names_in(limit or ""), *(vm.kvm_host for vm in guests)}
         machines = {
             host.name: host
             for role, hosts in by_role.items()

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,8 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Role
 from vmtoll.runs.folder import MANIFEST
 from vmtoll.spec import inventory_files
+from vmtoll.spec.groups import GROUPS, OURS, is_within
 
-GROUPS: tuple[tuple[str, Role], ...] = (
-    ("clients", "client"),
-    ("metal_hosts", "metal"),
-    ("kvm_guests", "kvm_guest"),
-    ("kvm_hosts", "kvm_host"),
-)
-OURS = (*(group for group, _ in GROUPS), "suts", "cells")
 # What Ansible says of a part of a group that it passes over.
 _SKIPPED = re.compile(
     r"Skipping (?:unexpected )?key \((?P<key>\S+?)\) in group \((?P<group>\S+?)\)"
@@ -44,6 +37,11 @@ def joined(pattern: str, *more: str) -> str:
     return ("," if "," in pattern else ":").join([pattern, *more])
 
 
+def names_in(limit: str) -> set[str]:
+    """The machines and groups that a pattern names; read_inventory adds KVM hosts that it does not."""
+    return {*re.split("[,:]", limit)}
+
+
 def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     """Return the output of `ansible-inventory --list` for the machines that `limit`, Ansible's pattern of hosts,
     matches.
@@ -55,7 +53,7 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         raise InventoryError(f"{path}: no such inventory; give a file or a folder with --inventory")
     if (path / MANIFEST).exists():  # Ansible would take its tables for lists of hosts
         raise InventoryError(f"{path}: the folder of a run, not an inventory; give an --inventory of hosts")
-    inventory_files.refuse_twice(path)
+    inventory_files.refuse_duplicate_keys(path)
     environment = {
         **os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true",
         "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
@@ -73,8 +71,9 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         raise InventoryError(f"{path}: {_cause(done.stderr, path)}")
     unmatched = set(re.findall(r"Could not match supplied host pattern,\s+ignoring:\s+(\S+)", done.stderr))
     for skipped in _SKIPPED.finditer(" ".join(done.stderr.split())):
-        is_ours = (skipped["whole"] or skipped["group"]) in ("all", *OURS)
-        if is_ours or get_close_matches(skipped["key"] or "", _PARTS):  # else somebody else's key or group
+        group = skipped["whole"] or skipped["group"]
+        is_misspelt = skipped["key"] and any(is_within(skipped["key"], part, 1) for part in _PARTS)
+        if group == "all" or group in OURS or is_misspelt:  # not a key or group of another tool
             raise InventoryError(
                 f"{path}: Ansible skips {skipped[0].removeprefix('Skipping ')}; a group has `hosts`, `children` and "
                 "`vars`, each a mapping"
@@ -85,7 +84,7 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InventoryError(f"{path}: ansible-inventory printed no mapping")
     if limit is None:
-        inventory_files.refuse_nobodys(path, data, OURS)
+        inventory_files.refuse_unused_variables(path, data)
     return data
 
 

@@ -17,13 +17,13 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Connection, Host, HostVars, Role
 from vmtoll.model.trial import METAL
 from vmtoll.spec.catalog import Registry, unknown
-from vmtoll.spec.inventory import GROUPS, OURS, hosts_by_role, members, read_inventory
+from vmtoll.spec.groups import GROUPS, OURS, is_within, nearest
+from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
 
 # What an inventory is read for. `load`: its machines are to be measured. `machines`: to be changed, or looked at.
 # `hosts`: the same of any host, whatever its group.
 Purpose = Literal["load", "machines", "hosts"]
 SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
-_OURS = {*OURS}
 _SHORT = {"suts", "cells"}
 # Ansible's own groups.
 _EVERYONE = {"_meta", "all", "ungrouped"}
@@ -122,7 +122,7 @@ def faults(
         yield from _groups(machines, limited=limited, for_load=purpose == "load")
     yield from _labels(machines, known, for_load=purpose == "load")
     yield from _guests(machines)
-    yield from _apart(machines)
+    yield from _shared(machines)
     yield from _same(machines)
     yield from _link(machines)
     yield from _typos(machines)
@@ -136,16 +136,16 @@ def _values(machines: InventoryData) -> Iterator[Fault]:
 
 def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterator[Fault]:
     ours = {name for group, _ in GROUPS for name in members(machines.data, group)}
-    apart = _set_apart(machines.variables)
-    children = {child for group in _OURS for child in machines.data.get(group, {}).get("children", [])}
+    own = _own_variables(machines.variables)
+    children = {child for group in OURS for child in machines.data.get(group, {}).get("children", [])}
     lost: set[str] = set()
     for name in machines.data:
-        close = None if name in _EVERYONE | _OURS | children else _nearest(name)
-        if close and _is_meant(machines.data, name, close, ours, apart):
+        close = None if name in _EVERYONE | OURS | children else nearest(name)
+        if close and _is_misspelt(machines.data, name, close, ours, own):
             lost.update(members(machines.data, name))
-            beside = f"beside `{close}`" if close in machines.data else f"and no group `{close}`"
-            yield Fault("", f"unknown group `{name}`, {beside}", f"Call it {close}, or something else")
-    for host, given in apart.items():
+            other = f" next to `{close}`" if close in machines.data else f", and no group `{close}`"
+            yield Fault("", f"unknown group `{name}`{other}", f"Call it {close}, or something else")
+    for host, given in own.items():
         if host not in ours | lost and given:
             groups = ", ".join(f"`{group}`" for group, _ in GROUPS)
             yield Fault(host, f"it has {given[0]}, and is in none of our groups", f"Add it to one of {groups}")
@@ -159,25 +159,21 @@ def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterat
         yield Fault("", "the groups `metal_hosts` and `kvm_guests` are empty", "Name the machines to be measured")
 
 
-def _nearest(name: str) -> str | None:
-    """Our group that a name was meant to be: but for case, or within two letters."""
-    return next((ours for ours in sorted(_OURS) if _is_within(name.lower(), ours, 2)), None)
-
-
-def _is_meant(
-    data: Mapping[str, Any], name: str, close: str, ours: Set[str], apart: Mapping[str, Sequence[str]]
+def _is_misspelt(
+    data: Mapping[str, Any], name: str, close: str, ours: Set[str], own: Mapping[str, Sequence[str]]
 ) -> bool:
-    """Return whether a group is one of ours misspelt, rather than one of somebody else: short names are near to many.
+    """Return whether a group near to one of ours is meant to be it. Short names, as `dell` near `cells`, need evidence:
+    a child that is ours, or a host with a variable of ours.
 
-    `ours`: the hosts of our groups. `apart`: the variables of hosts.
+    `ours`: the hosts of our groups. `own`: each host's own variables vmtoll_….
     """
     hosts = members(data, name)
-    if close in _SHORT and (len(name) == len(close) or not _is_within(name.lower(), close, 1)):
-        return bool(_OURS.intersection(data[name].get("children", ()))) or any(apart.get(host) for host in hosts)
+    if close in _SHORT and (len(name) == len(close) or not is_within(name.lower(), close, 1)):
+        return bool(OURS.intersection(data[name].get("children", ()))) or any(own.get(host) for host in hosts)
     return close not in data or not ours >= set(hosts)
 
 
-def _set_apart(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Host → its variables vmtoll_… that not every host has with the same value: those were set for all."""
     shared = {
         name
@@ -203,7 +199,7 @@ def _labels(machines: InventoryData, known: Collection[str], *, for_load: bool) 
             if for_load:
                 yield Fault(host.name, "vmtoll_environment is not set", "Set it: metal, or the name of a guest profile")
         elif label not in names:
-            is_misspelt = any(_is_within(label.lower(), name, 2) for name in names)
+            is_misspelt = any(is_within(label.lower(), name, 2) for name in names)
             found = unknown("vmtoll_environment", label, names)
             yield Fault(host.name, found, "Correct it in the inventory", is_misspelt)
         elif host.role == "kvm_guest" and label == METAL:
@@ -237,8 +233,8 @@ def _profile(guest: Host) -> Iterator[Fault]:
         yield Fault(guest.name, "vmtoll_cpus is not set", "Set it: the CPUs of its KVM host that it may use")
 
 
-def _reach(host: Host) -> tuple[object, ...]:
-    """What tells a machine from others that ssh reaches; one that is this machine is like no other."""
+def _endpoint(host: Host) -> tuple[object, ...]:
+    """Address and port of a machine for ssh; a local one has its name, because tests share one machine."""
     return (host.name,) if host.is_local else (host.ssh_host, host.ansible.port or 22)
 
 
@@ -254,7 +250,7 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
         yield from _profile(guest)
         if guest.vars.kvm_host == guest.name:
             yield Fault(guest.name, "vmtoll_kvm_host is the guest itself", "Name the machine that it runs on")
-        elif (carrier := carriers.get(guest.vars.kvm_host or "")) and _reach(carrier) == _reach(guest):
+        elif (carrier := carriers.get(guest.vars.kvm_host or "")) and _endpoint(carrier) == _endpoint(guest):
             found = f"its address {guest.ssh_host} is that of its KVM host {carrier.name}"
             yield Fault(guest.name, found, "Correct ansible_host of one of them")
     for host in (host for hosts in machines.by_role.values() for host in hosts):
@@ -265,8 +261,8 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
                 yield Fault(host.name, found, "Add it there, or correct the name")
 
 
-def _apart(machines: InventoryData) -> Iterator[Fault]:
-    """No two guests are one domain, and no two machines under test are at one address and port."""
+def _shared(machines: InventoryData) -> Iterator[Fault]:
+    """Guests that share a domain, and machines under test that share the address and port of the load."""
     domains = defaultdict[object, list[str]](list)
     loads = defaultdict[object, list[str]](list)
     for host in machines.suts:
@@ -329,7 +325,7 @@ def _typos(machines: InventoryData) -> Iterator[Fault]:
 
 def _is_interpreter(name: str) -> bool:
     """Return whether a variable is ansible_LANGUAGE_interpreter; one that is nearly Python's is not."""
-    return name.endswith("_interpreter") and not _is_within(name, "ansible_python_interpreter", 2)
+    return name.endswith("_interpreter") and not is_within(name, "ansible_python_interpreter", 2)
 
 
 @cache
@@ -344,13 +340,3 @@ def _of_ansible() -> Sequence[str]:
             found.update(re.findall(r"\bname: '?(ansible_\w+)", file.read_text("utf-8")))
         found.update(re.findall(r"'(ansible_\w+)'", (root / "constants.py").read_text("utf-8")))
     return sorted(found.union(Connection.names()))
-
-
-def _is_within(name: str, ours: str, edits: int) -> bool:
-    """Return whether two names differ by at most this many inserted, deleted or replaced letters (Levenshtein)."""
-    row = list(range(len(ours) + 1))
-    for number, letter in enumerate(name, start=1):
-        previous, row[0] = row[0], number
-        for place, other in enumerate(ours, start=1):
-            previous, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, previous + (letter != other))
-    return row[-1] <= edits

@@ -1,45 +1,46 @@
-"""What Ansible passes over without a word in the files of an inventory: keys that stand twice, variables of nobody."""
+"""Mistakes in an inventory's files that Ansible does not report: duplicate keys, variables that no machine gets."""
 
 import os
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from vmtoll.model.errors import InventoryError
+from vmtoll.spec.groups import OURS, nearest
 
 _YAML = {".yml", ".yaml", ".json"}
 _PASSED_OVER = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".pyo")  # Ansible's own list, of a folder
-_OURS = "vmtoll_"
+_NAMESPACE = "vmtoll_"
 
 
-def refuse_twice(path: Path) -> None:
-    """Raise InventoryError where a key stands twice in a mapping of YAML or JSON, or in a line or section of INI.
+def refuse_duplicate_keys(path: Path) -> None:
+    """Raise InventoryError for a duplicate key in a mapping of YAML or JSON, or in a line or section of INI.
 
-    A key beside a merge (`<<`) replaces the merged one, as YAML says. What is no text of these kinds is Ansible's.
+    A key may replace a merged one (`<<`), as YAML says. Ansible reports what is wrong with other files.
     """
     for file in [*_sources(path), *(file for _, file in _variable_files(path))]:
         text = file.read_text("utf-8", errors="replace")
-        found = _twice_in_yaml(text) if _is_yaml(file) else _twice_in_ini(text)
-        for number, key in found:
+        duplicates = _duplicates_in_yaml(text) if _is_yaml(file) else _duplicates_in_ini(text)
+        for number, key in duplicates:
             raise InventoryError(f"{file}: line {number}: duplicate key {key}; leave one of them")
 
 
-def refuse_nobodys(path: Path, data: Mapping[str, Any], ours: Collection[str]) -> None:
-    """Raise InventoryError for a file of group_vars or host_vars with our variables that is of no group and no host.
+def refuse_unused_variables(path: Path, data: Mapping[str, Any]) -> None:
+    """Raise InventoryError for a file of group_vars or host_vars that sets variables of ours for no machine.
 
-    `data`: the output of ansible-inventory; `ours`: the names of our groups. Several files in one folder share its
-    variables: there only a misspelt group of ours is an error.
+    `data`: the output of ansible-inventory. Where the inventory is a single file, other inventories may use the same
+    folders: then only the file of a misspelt group of ours is an error.
     """
     names = {"group_vars": {*data, "all", "ungrouped"}, "host_vars": {*data.get("_meta", {}).get("hostvars", {})}}
     for kind, file in _variable_files(path):
         name = file.relative_to(_folder(path) / kind).parts[0]
         name = name.removesuffix(Path(name).suffix) if Path(name).suffix in _YAML else name
-        is_shared = path.is_file() and (kind == "host_vars" or name in ours or not get_close_matches(name, ours))
-        if name not in names[kind] and not is_shared and _OURS in file.read_text("utf-8", errors="replace"):
+        is_misspelt = kind == "group_vars" and name not in OURS and nearest(name)
+        is_mistake = name not in names[kind] and (path.is_dir() or is_misspelt)
+        if is_mistake and _NAMESPACE in file.read_text("utf-8", errors="replace"):
             what = "group" if kind == "group_vars" else "host"
             raise InventoryError(
                 f"{file}: no {what} {name!r} is in the inventory; correct the file's name, or remove it"
@@ -70,8 +71,8 @@ def _is_yaml(file: Path) -> bool:
     return file.suffix in _YAML or bool({"group_vars", "host_vars"}.intersection(file.parts))
 
 
-def _twice_in_yaml(text: str) -> Iterator[tuple[int, str]]:
-    """Line and key. What is no YAML has none: Ansible says what is wrong with it."""
+def _duplicates_in_yaml(text: str) -> Iterator[tuple[int, str]]:
+    """Line and key of each duplicate; none where the text is no YAML, which Ansible reports."""
     try:
         nodes: Sequence[yaml.Node] = [*yaml.compose_all(text, Loader=yaml.SafeLoader)]
     except yaml.YAMLError:
@@ -91,8 +92,8 @@ def _twice_in_yaml(text: str) -> Iterator[tuple[int, str]]:
             todo.extend(node.value)
 
 
-def _twice_in_ini(text: str) -> Iterator[tuple[int, str]]:
-    """Line and key: of a host's line, or of a section of variables."""
+def _duplicates_in_ini(text: str) -> Iterator[tuple[int, str]]:
+    """Line and key of each duplicate in a host's line or a section of variables."""
     section, seen = "", set[str]()
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("["):

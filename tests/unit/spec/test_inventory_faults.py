@@ -85,7 +85,7 @@ def test_a_group_that_is_nearly_ours_is_an_error(misspelt: str, group: str) -> N
 
 @pytest.mark.parametrize("misspelt", ["client", "CLIENTS", "Clients", "clientss"])
 def test_a_group_beside_ours_that_loses_machines_is_an_error(misspelt: str) -> None:
-    assert found({**GOOD, "load2": {"group": misspelt}}) == [("", f"unknown group `{misspelt}`, beside `clients`")]
+    assert found({**GOOD, "load2": {"group": misspelt}}) == [("", f"unknown group `{misspelt}` next to `clients`")]
     assert found({**GOOD, "load2": {"group": misspelt, "vmtoll_back_s": 1}})[0][1].startswith("unknown group")
     twin = data(**GOOD) | {misspelt: {"hosts": ["load"]}}
     assert list(faults(InventoryData(twin, Path("lab.yml")))) == [], "no machine is lost"
@@ -116,7 +116,7 @@ SECOND = GOOD["small"] | {"vmtoll_environment": "kvm-tuned", "ansible_host": "sm
         (changed("small", vmtoll_profile="kvm-default"), "vmtoll_cpus is not set"),
         (changed("small", vmtoll_cpus="all"), "vmtoll_cpus is 'all'"),
         (changed("small", vmtoll_suite="sid"), "vmtoll_suite is 'sid'"),
-        (changed("host", vmtoll_tuning={"governer": "x"}), "vmtoll_tuning.governer is no setting of a host"),
+        (changed("host", vmtoll_tuning={"governer": "x"}), "no setting 'governer'; there are: governor, turbo"),
         (changed("host", vmtoll_tuning={"smt": "maybe"}), "vmtoll_tuning.smt is 'maybe'"),
         (changed("big", vmtoll_http_port=65534), "vmtoll_http_port is 65534"),
         (changed("big", ansible_port=70000), "ansible_port is 70000"),

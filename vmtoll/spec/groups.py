@@ -1,0 +1,28 @@
+"""The groups of an inventory that vmtoll reads, and how a misspelt one is recognized."""
+
+from vmtoll.model.inventory import Role
+
+GROUPS: tuple[tuple[str, Role], ...] = (
+    ("clients", "client"),
+    ("metal_hosts", "metal"),
+    ("kvm_guests", "kvm_guest"),
+    ("kvm_hosts", "kvm_host"),
+)
+# All groups, with the parent of machines under test and that of test beds.
+OURS = frozenset((*(group for group, _ in GROUPS), "suts", "cells"))
+
+
+def nearest(name: str) -> str | None:
+    """The group that differs from a name by case alone, or by at most two letters; None without one."""
+    return next((ours for ours in sorted(OURS) if is_within(name.lower(), ours, 2)), None)
+
+
+def is_within(name: str, other: str, edits: int) -> bool:
+    """Return whether two names differ by at most this many inserted, deleted or replaced letters (Levenshtein)."""
+    row = list(range(len(other) + 1))
+    for number, letter in enumerate(name, start=1):
+        previous, row[0] = row[0], number
+        for place, opposite in enumerate(other, start=1):
+            cheapest = min(row[place] + 1, row[place - 1] + 1, previous + (letter != opposite))
+            previous, row[place] = row[place], cheapest
+    return row[-1] <= edits
