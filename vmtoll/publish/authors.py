@@ -59,7 +59,7 @@ def author_of(text: str) -> Author:
     if len(parts) > 2 or not all(re.search(r"\w", part) for part in parts) or not parts[0].isprintable():
         raise UserError(f"--author {text!r}: not a name; {_HOW}")
     if "{" in parts[0] or "}" in parts[-1]:
-        raise UserError(f"--author {text!r}: a brace too many or too few; {_HOW}")
+        raise UserError(f"--author {text!r}: unbalanced braces; {_HOW}")
     if orcid and orcid[-1] != _check_digit(orcid):
         raise UserError(f"--author {text!r}: the ORCID's last digit does not fit the others; {_HOW}")
     if is_organization:

@@ -49,7 +49,7 @@ def test_right_orcids_are_taken(orcid: str) -> None:
         (f"<{ORCID}>", "no name, or no ORCID in <>"),
         ("  ", "no name, or no ORCID in <>"),
         *((text, "not a name") for text in ("{}", "{ }", ",", ", Ada", "Example,", "-", "...", "A, B, C", "A\x07B")),
-        *((text, "a brace too many or too few") for text in ("{Example", "Example}", "{{Example}}")),
+        *((text, "unbalanced braces") for text in ("{Example", "Example}", "{{Example}}")),
     ],
 )
 def test_what_names_no_author_is_refused(text: str, said: str) -> None:
