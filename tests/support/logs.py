@@ -1,12 +1,17 @@
 """Synthetic access logs, made by plain Python."""
 
 import gzip
+import json
 import random
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
+
+from vmtoll import sites
+from vmtoll.access_log import Options, from_log
 
 BEGIN_S = int(datetime(2026, 3, 1, 10, 0, 0, tzinfo=UTC).timestamp())
 AGENT = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
@@ -80,3 +85,16 @@ def write(file: Path, lines: Sequence[Hit | str | bytes]) -> Path:
         data = subprocess.run(["zstd", "-q", "-c"], input=data, capture_output=True, check=True).stdout
     file.write_bytes(data)
     return file
+
+
+def made(logs: list[Path], output: Path, **options: Any) -> tuple[dict[str, Any], sites.Manifest]:
+    """The summary, and the manifest of the site that was written."""
+    done = from_log(logs, output, Options(**options), lambda said: None)
+    assert [file.relative_to(output).as_posix() for file in done.files] == [
+        "from-log.yml",
+        "from-log-sweep.yml",
+        "sites/from-log.yml",
+        "from-log.summary.json",
+    ]
+    assert json.loads(done.files[3].read_text()) == done.summary
+    return done.summary, sites.manifest(sites.load_site(done.files[2]))

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.support.records import made
+from tests.support.planned import RATES, SLO, STEPS, failing, planned, recommended, sentence, side, truth
 from tests.support.synthetic_run import CLOSED_LOOP, SWEEP, Row, Truth, closed, found, make_run, rate, share
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
@@ -20,8 +19,7 @@ from vmtoll.capacity.estimate import End, Ends
 from vmtoll.capacity.fleet import Plan, plan
 from vmtoll.capacity.limits import Binding, Binds, Note, NoteCode
 from vmtoll.capacity.objective import Demand, Part, Slo
-from vmtoll.capacity.planner import Capacity, CapacityResult, capacity, default_slo
-from vmtoll.capacity.rate_sweep import available, rate_sweeps, unseen_share
+from vmtoll.capacity.planner import capacity, default_slo
 from vmtoll.cli import main
 from vmtoll.model.finding import Code, Finding
 from vmtoll.model.hardware import Hardware
@@ -32,40 +30,6 @@ from vmtoll.report.explorer.collect import collect
 from vmtoll.report.html import render
 
 pytestmark = pytest.mark.slow
-
-RATES = (500, 1000, 1500, 2000, 2500, 3000, 3500, 3900)
-STEPS = tuple(map(rate, RATES))
-SLO = Slo(5.0)
-
-
-def truth(**changes: Any) -> Truth:
-    plain: dict[str, Any] = {"servers": {"nginx": 0.6}, "drift": 0.0, "aa": False, "loads": STEPS}
-    return Truth(**(plain | changes))
-
-
-def planned(tmp_path: Path, what: Truth, slo: Slo = SLO, **demand: Any) -> Capacity:
-    return capacity(load_run(make_run(tmp_path, what)), slo, Demand(**({"rate_rps": 8000} | demand)))
-
-
-def side(of: Capacity, environment: str) -> CapacityResult:
-    (result,) = [result for result in of.results if result.environment == environment]
-    return result
-
-
-def recommended(of: Capacity, environment: str) -> Plan:
-    plans = side(of, environment).plan
-    assert plans is not None
-    assert plans.low is not None
-    return plans.low
-
-
-def sentence(of: Capacity) -> str:
-    (text,) = sentences(of)
-    return text
-
-
-def codes(result: CapacityResult) -> list[NoteCode]:
-    return [note.code for note in result.notes]
 
 
 def test_the_sweep_recovers_the_truth(tmp_path: Path) -> None:
@@ -205,34 +169,6 @@ def test_one_block_shows_nothing(tmp_path: Path) -> None:
     assert "is not shown to meet it at 500/s, the lowest rate measured; in the way: too few blocks" in sentence(
         planning
     )
-
-
-def failing(from_rps: float, block: int | None, fraction: float) -> Any:
-    """At that rate (and above) and in that block (None: in all) this fraction of the requests fails."""
-
-    def change(row: Row) -> list[Row]:
-        if row["offered_rps"] < from_rps or (block is not None and row["block"] != block):
-            return [row]
-        failed = int(fraction * row["requests"])
-        return [found(row, Code.FAILED_REQUESTS) | {"successful": row["requests"] - failed, "failed": failed}]
-
-    return change
-
-
-def test_failures_in_one_block_are_a_cluster(tmp_path: Path) -> None:
-    """Pooled, 0.05% fail: within 99.9%, and Wilson agrees. But one block of six had 0.3%, so another may too."""
-    metal = side(planned(tmp_path, truth(change=failing(1900, 1, 0.003))), "metal")
-    assert metal.carries_rps.low == 1500
-    assert metal.carries_rps.mid == 3000
-    assert metal.binds == Binding(Binds.TOO_FEW_BLOCKS, Part.AVAILABILITY)
-    assert binding_text(metal.binds) == "too few blocks to be sure of the availability"
-
-
-def test_failures_in_all_blocks_bind(tmp_path: Path) -> None:
-    metal = side(planned(tmp_path, truth(change=failing(1900, None, 0.003))), "metal")
-    assert metal.carries_rps == Ends(1500, 1500, 1500)
-    assert metal.binds == Binding(Binds.OBJECTIVE, Part.AVAILABILITY)
-    assert metal.notes == ()
 
 
 def test_too_few_requests_show_no_availability(tmp_path: Path) -> None:
@@ -498,83 +434,6 @@ def test_the_report_of_a_sweep_has_a_section(tmp_path: Path) -> None:
     assert "p99 ≤ 50 ms, 99.9% available" in page  # the deadline of the sweep itself
     other = load_run(make_run(tmp_path / "b", truth(loads=(closed(),))))
     assert "Capacity of one" not in render(other, analyse(other))
-
-
-def troubled(rps: float, blocks: int, p99_ms: float, lost: float) -> Callable[[Row], list[Row]]:
-    """From that rate on, in this number of blocks: this p99, and this share of failed requests."""
-
-    def change(row: Row) -> list[Row]:
-        if row["offered_rps"] < rps or row["block"] > blocks:
-            return [row]
-        failed = max(1, int(lost * row["requests"]))
-        slow = {f"response_time_{name}_us": 1000 * p99_ms for name in ("p99", "p999", "max")}
-        return [
-            found(row, Code.FAILED_REQUESTS) | slow | {"successful": row["requests"] - failed, "failed": failed}
-        ]  # fmt: skip
-
-    return change
-
-
-def test_a_trial_with_a_failed_request_keeps_its_p99(tmp_path: Path) -> None:
-    """One of 12,000 requests failed in four blocks of six, where p99 was 400 ms: 99.9% is met and 50 ms is not."""
-    slow = side(planned(tmp_path, truth(change=troubled(2900, 4, 400.0, 1 / 12_000)), Slo(50.0)), "metal")
-    assert (slow.carries_rps.low, slow.carries_rps.mid) == (2500, 2500)
-    assert not slow.at_least
-    assert slow.binds == Binding(Binds.OBJECTIVE, Part.P99)
-
-
-def test_a_p99_of_failed_requests_is_beyond_any_objective(tmp_path: Path) -> None:
-    """2% fail in each block, and the objective permits 5%: more than one in a hundred was never answered."""
-    lost = side(planned(tmp_path, truth(change=troubled(400, 6, 1.0, 0.02)), Slo(50.0, 95.0)), "metal")
-    assert lost.carries_rps == Ends(None, None, None)
-    assert lost.p99_ms is not None
-    assert lost.p99_ms.mid == float("inf")
-    none = "p99 at that rate: none: more than 1% of the requests failed"
-    assert none in "\n".join(lines(planned(tmp_path / "b", truth(
-        change=troubled(400, 6, 1.0, 0.02)), Slo(50.0, 95.0))))  # fmt: skip
-
-
-def test_the_low_rate_needs_six_trials_with_a_p99(tmp_path: Path) -> None:
-    def change(row: Row) -> list[Row]:
-        return [found(row, Code.WRONG_BODY)] if row["block"] > 2 and row["offered_rps"] > 1400 else [row]
-
-    metal = side(planned(tmp_path, truth(change=change)), "metal")
-    assert (metal.carries_rps.low, metal.carries_rps.mid) == (1000, 3000)
-    assert metal.binds == Binding(Binds.TOO_FEW_BLOCKS, Part.P99)
-    assert Note(NoteCode.FEW_BLOCKS, {"blocks": 2, "needed": 6}) in metal.notes
-
-
-def test_one_trial_with_failures_may_be_one_of_many(tmp_path: Path) -> None:
-    """One of six lost 0.3%: at 95% up to 64% of the trials may, which is 99.81% of the requests."""
-    (step, *_) = rate_sweeps(load_run(make_run(tmp_path, truth(change=failing(400, 1, 0.003)))))[0].steps
-    assert step.available is not None
-    assert step.available.low == pytest.approx(1 - 0.6412 * 0.003, abs=3e-5)
-    assert step.available.mid == pytest.approx(0.9995)
-    assert unseen_share(6) == pytest.approx(0.393, abs=1e-3)
-    assert unseen_share(300) == pytest.approx(3 / 300, rel=0.01)
-
-
-def test_the_interval_of_a_clustered_availability_holds_the_truth_once_a_cluster_was_seen(tmp_path: Path) -> None:
-    """5% of the trials lose 5% of their requests: 99.75%. Without a cluster no interval can know; the text says so."""
-    rng, seen, held = np.random.default_rng(4), 0, 0
-    load = rate(1000)
-    for _ in range(150):
-        struck = rng.random(6) < 0.05
-        records = [
-            made(block=block, load=load, measured={"requests": 4000, "successful": 3800 if bad else 4000})
-            for block, bad in enumerate(struck, start=1)
-        ]
-        known = available(records)
-        assert known is not None
-        seen += bool(struck.any())
-        held += bool(struck.any()) and known.low <= 0.9975 <= known.high
-    assert seen > 20
-    assert held >= 0.95 * seen
-    text = "\n".join(lines(planned(tmp_path, truth())))
-    assert (
-        "availability at that rate: 100% of 72,000 requests in 6 trials; failures that strike fewer than 39% of such"
-        " trials" in text
-    )
 
 
 def test_a_capacity_of_even_arrivals_gives_that_of_random_ones(tmp_path: Path) -> None:

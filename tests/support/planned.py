@@ -1,0 +1,59 @@
+"""Plans for synthetic rate sweeps, and what a test reads of them."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.support.synthetic_run import Row, Truth, found, make_run, rate
+from vmtoll.analysis.run import load_run
+from vmtoll.capacity.fleet import Plan
+from vmtoll.capacity.limits import NoteCode
+from vmtoll.capacity.objective import Demand, Slo
+from vmtoll.capacity.planner import Capacity, CapacityResult, capacity
+from vmtoll.model.finding import Code
+from vmtoll.report.capacity import sentences
+
+RATES = (500, 1000, 1500, 2000, 2500, 3000, 3500, 3900)
+STEPS = tuple(map(rate, RATES))
+SLO = Slo(5.0)
+
+
+def truth(**changes: Any) -> Truth:
+    plain: dict[str, Any] = {"servers": {"nginx": 0.6}, "drift": 0.0, "aa": False, "loads": STEPS}
+    return Truth(**(plain | changes))
+
+
+def planned(tmp_path: Path, what: Truth, slo: Slo = SLO, **demand: Any) -> Capacity:
+    return capacity(load_run(make_run(tmp_path, what)), slo, Demand(**({"rate_rps": 8000} | demand)))
+
+
+def side(of: Capacity, environment: str) -> CapacityResult:
+    (result,) = [result for result in of.results if result.environment == environment]
+    return result
+
+
+def recommended(of: Capacity, environment: str) -> Plan:
+    plans = side(of, environment).plan
+    assert plans is not None
+    assert plans.low is not None
+    return plans.low
+
+
+def sentence(of: Capacity) -> str:
+    (text,) = sentences(of)
+    return text
+
+
+def codes(result: CapacityResult) -> list[NoteCode]:
+    return [note.code for note in result.notes]
+
+
+def failing(from_rps: float, block: int | None, fraction: float) -> Any:
+    """At that rate (and above) and in that block (None: in all) this fraction of the requests fails."""
+
+    def change(row: Row) -> list[Row]:
+        if row["offered_rps"] < from_rps or (block is not None and row["block"] != block):
+            return [row]
+        failed = int(fraction * row["requests"])
+        return [found(row, Code.FAILED_REQUESTS) | {"successful": row["requests"] - failed, "failed": failed}]
+
+    return change
