@@ -7,14 +7,16 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vmtoll.agent.changed import changed, end_left
 from vmtoll.agent.domains import Domains
 from vmtoll.agent.domains import virsh as ask
+from vmtoll.model.errors import VmtollError
 from vmtoll.paths import PLAYBOOKS
-from vmtoll.shell import Changes, play
+from vmtoll.shell import play
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="libvirtd on folders of its own needs root"),
@@ -39,6 +41,8 @@ status=$?
 [ "$1" != domstate ] || virsh --connect "{uri}" {verb} one >/dev/null
 exit $status
 """
+
+PARTS = ("xml", "host_key", "qcow2")
 
 Make = Callable[..., set[str]]
 
@@ -76,7 +80,7 @@ def virsh(uri: str, *words: str) -> None:
 
 @pytest.fixture
 def make(uri: str, tmp_path: Path) -> Iterator[Make]:
-    """Run the role for one guest; the tasks that changed something. `meanwhile`: virsh's verb after each look."""
+    """Run the role for one guest; the steps that changed something. `meanwhile`: virsh's verb after each look."""
     image = tmp_path / "image"
     image.mkdir()
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image / "guest.qcow2", "1M"], check=True)
@@ -84,7 +88,7 @@ def make(uri: str, tmp_path: Path) -> Iterator[Make]:
         (tmp_path / name).write_text("key\n")
     (tmp_path / "play.yml").write_text(PLAY)
 
-    def run(meanwhile: str = "", state: str = "present", xml: str = DOMAIN) -> set[str]:
+    def run(meanwhile: str = "", state: str = "present", xml: str = DOMAIN, *, check: bool = False) -> set[str]:
         command = ["virsh", "--connect", uri]
         if meanwhile:
             wrapper = tmp_path / "virsh"
@@ -99,21 +103,32 @@ def make(uri: str, tmp_path: Path) -> Iterator[Make]:
             "kvm_guest_host_key": str(tmp_path / "host_key"),
             "kvm_guest_one_by_one": False,
         }
-        changes: Changes = {}
-        play(str(tmp_path / "play.yml"), "-e", json.dumps(variables), changes=changes)
-        return {change["task"].removeprefix("kvm_guest : ") for change in changes["localhost"]}
+        changes: dict[str, Any] = {}
+        words = [str(tmp_path / "play.yml"), "-e", json.dumps(variables), *(["--check"] if check else [])]
+        play(*words, changes=changes)
+        steps = "".join(diff["after"] for change in changes["localhost"] for diff in change["diff"])
+        return set(steps.splitlines())
 
     yield run
     subprocess.run(["virsh", "-c", uri, "destroy", "one"], capture_output=True, check=False)
     subprocess.run(["virsh", "-c", uri, "undefine", "one"], capture_output=True, check=False)
 
 
-def test_a_guest_is_made_once_and_removed_once(uri: str, make: Make) -> None:
-    assert "Start the guest" in make()
-    assert state(uri) == "running"
-    assert make() == set()
-    assert "End and forget the guest" in make(state="absent")
+def test_a_guest_is_made_once_and_removed_once(uri: str, make: Make, tmp_path: Path) -> None:
+    files = tmp_path / "guests"
+    assert make(check=True) == {"make one", "start one"}
     assert state(uri) == ""
+    assert make() == {"make one", "start one"}
+    assert state(uri) == "running"
+    assert {(file.name, file.stat().st_mode & 0o777) for file in files.iterdir()} == {
+        ("one.xml", 0o600), ("one.host_key", 0o600), ("one.qcow2", 0o644),
+    }  # fmt: skip
+    assert make() == set()
+    assert make(check=True, state="absent") >= {"remove one"}
+    assert state(uri) == "running"
+    assert make(state="absent") == {"remove one", *(f"remove {files}/one.{part}" for part in PARTS)}
+    assert state(uri) == ""
+    assert not list(files.iterdir())
     assert make(state="absent") == set()
 
 
@@ -122,6 +137,26 @@ def test_a_guest_that_starts_by_itself_meanwhile_is_up(uri: str, make: Make) -> 
     virsh(uri, "destroy", "one")
     assert make("start") == set()
     assert state(uri) == "running"
+
+
+def test_a_guest_whose_key_has_changed_and_one_that_libvirt_has_lost_are_made_again(
+    uri: str, make: Make, tmp_path: Path
+) -> None:
+    make()
+    (tmp_path / "host_key").write_text("another key\n")
+    assert {"remove one", "make one", "start one"} <= make()
+    virsh(uri, "destroy", "one")
+    virsh(uri, "undefine", "one")  # a run that was killed before it had defined the guest
+    assert {"make one", "start one"} <= make()
+    assert state(uri) == "running"
+
+
+def test_a_domain_that_breaks_the_schema_costs_no_guest(uri: str, make: Make) -> None:
+    make()
+    with pytest.raises(VmtollError, match="one: virt-xml-validate - domain: "):
+        make(xml=DOMAIN.replace("memballoon", "balloon"))
+    assert state(uri) == "running"
+    assert make() == set()
 
 
 def test_a_paused_guest_goes_on(uri: str, make: Make) -> None:
