@@ -19,13 +19,14 @@ from vmtoll.spec.catalog import Registry
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
 
-STEPS = "kvm-2009,kvm-virtio-nvhost,kvm-default,kvm-multiqueue"
-OTHERS = "kvm-default,kvm-default,kvm-virtio-scsi,kvm-ide"
-# Experiment → the guests of its lab; those with the same follow each other and share it.
-GUESTS = {"tuning-steps": STEPS, "consolidation": OTHERS, "noisy-neighbour": OTHERS, "storage": OTHERS}
+# The guests of one lab for all of them, two of one kind for those that compare guests with each other.
+GUESTS = (
+    "kvm-2009", "kvm-virtio-nvhost", "kvm-default", "kvm-default", "kvm-multiqueue", "kvm-virtio-scsi", "kvm-ide",
+)  # fmt: skip
 # Experiment → the profiles that it measures.
 MEASURED = {
-    "tuning-steps": set(STEPS.split(",")), "consolidation": {"kvm-default"}, "noisy-neighbour": {"kvm-default"},
+    "tuning-steps": {"kvm-2009", "kvm-virtio-nvhost", "kvm-default", "kvm-multiqueue"},
+    "consolidation": {"kvm-default"}, "noisy-neighbour": {"kvm-default"},
     "storage": {"kvm-default", "kvm-virtio-scsi", "kvm-ide"},
 }  # fmt: skip
 WITH_VHOST = {"kvm-default", "kvm-multiqueue", "kvm-virtio-scsi", "kvm-ide"}
@@ -45,13 +46,16 @@ def of_one_block(root: Path, experiment: str) -> Registry:
     return Registry(root)
 
 
-@pytest.mark.parametrize("experiment", GUESTS)
+@pytest.fixture(scope="module", autouse=True)
+def _lab() -> None:
+    machines = up("machines", ",".join(GUESTS))
+    for profile in sorted(set(GUESTS)):
+        SEEN[domain_of(profile)] = look(machines, profile, profile)
+
+
+@pytest.mark.parametrize("experiment", MEASURED)
 def test_it_is_measured_with_what_kvm_counts(tmp_path: Path, experiment: str) -> None:
     """Exits and the CPU of virtual CPUs, of QEMU and of vhost threads are those of a real KVM."""
-    machines = up("machines", GUESTS[experiment])
-    for profile in set(GUESTS[experiment].split(",")):
-        if domain_of(profile) not in SEEN:
-            SEEN[domain_of(profile)] = look(machines, profile, profile)
     registry = of_one_block(tmp_path / "project", experiment)
     folder = run_one(experiment, INVENTORY, tmp_path / "results", scale="small", registry=registry)
     conclude(folder)
