@@ -1,7 +1,7 @@
-"""The command `diagnose`: which tuning steps an existing guest lacks."""
+"""The command `diagnose`: what holds an existing guest back."""
 
 import json
-import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +13,11 @@ from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, ResultsOption
 from vmtoll.guests import diagnosis as domains
 from vmtoll.guests import needs
+from vmtoll.guests.diagnosis.apply import candidates, tried, unchanged
+from vmtoll.guests.diagnosis.definition import cpus
 from vmtoll.guests.steps import gained
 from vmtoll.machines.connection import AgentLine
-from vmtoll.model.diagnosis import Diagnosis, State
+from vmtoll.model.diagnosis import LIMITS, Diagnosis, State
 from vmtoll.model.errors import AgentError, UserError
 from vmtoll.model.inventory import Host
 from vmtoll.paths import INVENTORY, RESULTS
@@ -26,11 +28,19 @@ from vmtoll.spec.inventory_faults import checked
 _LIMIT_S = 60.0
 
 
-describe("diagnose", "vmtoll diagnose web1", "vmtoll diagnose web1 --inventory hosts.yml --on kvm1 --json")
+describe(
+    "diagnose",
+    "vmtoll diagnose web1",
+    "vmtoll diagnose --all",
+    "vmtoll diagnose web1 --inventory hosts.yml --on kvm1 --json",
+)
 
 
 def diagnose(
-    guest: Annotated[str, typer.Argument(help="libvirt's name of the guest, or its name in the inventory.")],
+    guest: Annotated[
+        str | None, typer.Argument(help="libvirt's name of the guest, or its name in the inventory.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every guest of the host, a line each, the worst first.")] = False,
     inventory: InventoryOption = None,
     kvm_host: Annotated[
         str | None, typer.Option("--on", help="KVM host of the inventory that runs the guest (default: this machine).")
@@ -41,30 +51,41 @@ def diagnose(
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """List the tuning steps that a guest lacks, their measured gain, and the XML to apply them.
+    """List what holds a guest back: limits, and tuning steps that it lacks, with their measured gain and the commands.
 
-    It reads the guest's definition and its host, and changes nothing. The figures come from the newest tuning run that
-    was measured here, else from the one committed with vmtoll; each is named.
+    It reads the guest's definition and its host, and changes nothing. libvirt has tried each change on a copy. The
+    figures come from the newest tuning run that was measured here, else from the one committed with vmtoll; each is
+    named.
     """
-    from vmtoll.analysis.step_worth import tuning_runs, worth_of  # noqa: PLC0415 (loads the analysis)
-    from vmtoll.report.diagnosis import lines  # noqa: PLC0415
+    from vmtoll.report.diagnosis import lines, of_all  # noqa: PLC0415 (loads the analysis)
 
+    if all_ == (guest is not None):
+        raise UserError("name one guest, or give --all for every guest of the host")
     host, domain = _host(guest, inventory, kvm_host)
     uri = connect or host.libvirt_uri
-    answer = read(host, uri, domain)
-    steps = domains.diagnose(answer["xml"], answer["facts"])
-    lacking = list(dict.fromkeys(step.tuning for step in steps if step.state is State.LACKING))
-    worth, runs = worth_of(lacking, tuning_runs(results), gained)
-    host_text = uri if inventory is None else f"{host.name} ({uri})"
-    diagnosis = Diagnosis(domain, host_text, answer["running"], steps, worth, runs)
+    where = uri if inventory is None else f"{host.name} ({uri})"
+    with _Host(host, uri) as there:
+        diagnoses = [there.diagnosis(one, where, results, tell=as_json or not all_) for one in there.guests(domain)]
+    diagnoses.sort(key=_badness, reverse=True)
     if as_json:
-        print_json(TypeAdapter(Diagnosis).dump_python(diagnosis, mode="json"))
+        adapter = TypeAdapter(list[Diagnosis])
+        answers = adapter.dump_python(diagnoses, mode="json")
+        print_json(answers if all_ else answers[0])
+    elif all_:
+        print("\n".join(of_all(diagnoses)))
+        print("\n`vmtoll diagnose GUEST` says what to change, and what each change is worth.")
     else:
-        print("\n".join(lines(diagnosis, shlex.join(["virsh", "-c", uri, "edit", domain]))))
+        print("\n".join(lines(diagnoses[0], *unchanged(uri, diagnoses[0].guest))))
 
 
-def _host(guest: str, inventory: Path | None, kvm_host: str | None) -> tuple[Host, str]:
-    """The KVM host, and libvirt's name of the guest there."""
+def _badness(diagnosis: Diagnosis) -> tuple[int, int]:
+    """Limits count first: no other step makes up for them."""
+    lacking = {step.tuning for step in diagnosis.steps if step.state is State.LACKING}
+    return len(lacking & LIMITS), len(lacking)
+
+
+def _host(guest: str | None, inventory: Path | None, kvm_host: str | None) -> tuple[Host, str | None]:
+    """The KVM host, and libvirt's name of the guest there; None for every guest."""
     if inventory is None:
         if kvm_host:
             raise UserError(f"--on {kvm_host} needs --inventory: give the inventory that contains this host")
@@ -75,35 +96,73 @@ def _host(guest: str, inventory: Path | None, kvm_host: str | None) -> tuple[Hos
     name = kvm_host or (known.vars.kvm_host if known else None) or (next(iter(hosts)) if len(hosts) == 1 else None)
     if name is None:
         names = ", ".join(sorted(hosts)) or "none"
-        raise UserError(f"{inventory}: {guest} is not in it; choose its KVM host with --on (there are: {names})")
+        problem = "it has several KVM hosts" if guest is None else f"{guest} is not in it"
+        raise UserError(f"{inventory}: {problem}; choose the KVM host with --on (there are: {names})")
     if name not in hosts:
         raise UserError(f"{inventory}: {unknown('KVM host', name, sorted(hosts))}")
     return hosts[name], (known.vars.domain or guest) if known else guest
 
 
-def read(host: Host, uri: str, domain: str) -> dict[str, Any]:
-    """Read on the host by guests/guest_facts.py. Raises UserError when libvirt or the domain is not there."""
-    files = {path.name: path.read_text("utf-8") for path in (domains.READER, needs.PROBE)}
-    line = AgentLine(host)
-    line.open(_LIMIT_S)
-    try:
-        argv = [host.argv()[-1], domains.READER.name, uri, domain]
-        done = line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
-    finally:
-        line.close()
-    try:
-        answer: dict[str, Any] = json.loads(done["stdout"])
-    except ValueError:
-        last = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
-        raise AgentError(f"{host.name}: the guest's definition could not be read: {last}") from None
-    if answer.get("error"):
-        cause = answer["error"]
-        raise UserError(
-            f"{host.name}: libvirt at {uri}: {cause[:1].lower()}{cause[1:]}; start libvirtd, or give another --connect"
-        )
-    if "xml" not in answer and not answer["domains"]:
-        lab = f" (the embedded lab's is {INVENTORY})" if INVENTORY.exists() else ""
-        raise UserError(f"{host.name}: libvirt at {uri} has no guest; give another --connect, or an --inventory{lab}")
-    if "xml" not in answer:
-        raise UserError(f"{host.name}: libvirt at {uri}: {unknown('guest', domain, answer['domains'])}")
-    return answer
+class _Host:
+    """A KVM host that is asked about its guests."""
+
+    def __init__(self, host: Host, uri: str) -> None:
+        self.host, self.uri = host, uri
+        self.line = AgentLine(host)
+        self.answer: dict[str, Any] = {}
+
+    def __enter__(self) -> "_Host":
+        self.line.open(_LIMIT_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.line.close()
+
+    def guests(self, domain: str | None) -> list[dict[str, Any]]:
+        """What guest_facts.py reads of this guest, or of all. Raises UserError when there is no such guest, or none."""
+        files = {path.name: path.read_text("utf-8") for path in (domains.READER, needs.PROBE)}
+        self.answer = self._run(files, domains.READER, *([domain] if domain else []))
+        answer, where = self.answer, f"{self.host.name}: libvirt at {self.uri}"
+        if answer["error"]:
+            cause = answer["error"]
+            raise UserError(f"{where}: {cause[:1].lower()}{cause[1:]}; start libvirtd, or give another --connect")
+        if not answer["domains"]:
+            lab = f" (the embedded lab's is {INVENTORY})" if INVENTORY.exists() else ""
+            raise UserError(f"{where} has no guest; give another --connect, or an --inventory{lab}")
+        if not answer["guests"]:
+            raise UserError(f"{where}: {unknown('guest', str(domain), answer['domains'])}")
+        return list(answer["guests"])
+
+    def diagnosis(self, guest: dict[str, Any], where: str, results: Path, *, tell: bool) -> Diagnosis:
+        """What holds a guest back. `tell`: with the commands that change it, and what each is worth."""
+        from vmtoll.analysis.step_worth import tuning_runs, worth_of  # noqa: PLC0415 (loads the analysis)
+
+        name, pins = guest["name"], self.answer["pins"]
+        used = {cpu for other, sets in pins.items() if other != name for text in sets for cpu in cpus(text)}
+        facts: Any = {**self.answer["facts"], **guest["facts"], "used": sorted(used)}
+        now = guest.get("next_xml", guest["xml"])
+        steps = domains.diagnose(guest["xml"], facts, now)
+        if not tell:
+            return Diagnosis(name, where, guest["running"], steps, {}, ())
+        refusals = self._refusals(candidates(now, steps))
+        steps = tried(steps, refusals, self.uri, name)
+        lacking = list(dict.fromkeys(step.tuning for step in steps if step.state is State.LACKING))
+        worth, runs = worth_of(lacking, tuning_runs(results), gained)
+        return Diagnosis(name, where, guest["running"], steps, worth, runs, refusals[0])
+
+    def _refusals(self, definitions: Sequence[str]) -> list[str]:
+        """Of each definition, why libvirt would not take it; empty where it would."""
+        script, file = domains.CHECKER, "definitions.json"
+        files = {script.name: script.read_text("utf-8"), file: json.dumps(definitions)}
+        answer: list[str] = self._run(files, script, file)
+        return answer
+
+    def _run(self, files: Mapping[str, str], script: Path, *words: str) -> Any:
+        """Run a script on the host; its answer, of JSON. Raises AgentError."""
+        argv = [self.host.argv()[-1], script.name, self.uri, *words]
+        done = self.line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
+        try:
+            return json.loads(done["stdout"])
+        except ValueError:
+            last = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
+            raise AgentError(f"{self.host.name}: the guest's definition could not be read: {last}") from None

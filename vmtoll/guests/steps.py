@@ -3,7 +3,8 @@
 from functools import cache
 
 from vmtoll.guests import profiles
-from vmtoll.guests.diagnosis import Facts, diagnose
+from vmtoll.guests.diagnosis import diagnose
+from vmtoll.guests.diagnosis.facts import Facts
 from vmtoll.guests.domain import Files, render
 from vmtoll.guests.inventory import Guest
 from vmtoll.model.diagnosis import State, Tuning
@@ -15,6 +16,8 @@ _HOST: Facts = {
     "kvm_device": True, "vhost_net": True, "cpus": list(range(8)), "hugepages": {"size_kib": 2048, "free": 4096},
     "halt_poll_ns": 200_000,
 }  # fmt: skip
+# Switches of virtio's devices that are right unless a definition says otherwise: a device brings them along.
+_SWITCHES = frozenset({Tuning.IOMMU, Tuning.NOTIFICATIONS, Tuning.OFFLOADS})
 
 
 def gained(before: str, after: str) -> frozenset[Tuning]:
@@ -28,6 +31,5 @@ def gained(before: str, after: str) -> frozenset[Tuning]:
 def _taken(profile: str) -> frozenset[Tuning]:
     guest = Guest(name="guest", profile=profile, cpus="2-5", emulator_cpus="6,7", uplink="eth0", vf="0000:00:00.0")
     steps = diagnose(render(profiles.load(profile), guest, _FILES), _HOST)
-    return frozenset(
-        step.tuning for step in steps if all(s.state is State.TAKEN for s in steps if s.tuning is step.tuning)
-    )
+    others = {step.tuning for step in steps if step.state is not State.TAKEN}
+    return frozenset({step.tuning for step in steps} - others) | (_SWITCHES - others)

@@ -10,19 +10,30 @@ from vmtoll.model.verdict import TuningStep
 
 
 class Tuning(StrEnum):
-    """A tuning step that a guest has or lacks, in the order in which to take them."""
+    """A tuning step that a guest has or lacks, in the order in which to take them. A limit is a step that it lacks."""
 
     KVM = "kvm"
+    CPU_LIMIT = "cpu-limit"
+    MEMORY_LIMIT = "memory-limit"
+    DISK_LIMIT = "disk-limit"
+    NETWORK_LIMIT = "network-limit"
     CPU_MODEL = "cpu-model"
+    TIMERS = "timers"
     NETWORK = "network"
     CARD = "card"
     DISK_BUS = "disk-bus"
     CACHE = "cache"
     VHOST = "vhost"
+    IOMMU = "iommu"
+    NOTIFICATIONS = "notifications"
+    OFFLOADS = "offloads"
     MULTIQUEUE = "multiqueue"
     PINNING = "pinning"
     HUGE_PAGES = "huge-pages"
     HALT_POLLING = "halt-polling"
+
+
+LIMITS = frozenset({Tuning.CPU_LIMIT, Tuning.MEMORY_LIMIT, Tuning.DISK_LIMIT, Tuning.NETWORK_LIMIT})
 
 
 class State(StrEnum):
@@ -37,10 +48,22 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
+class Change:
+    """An edit of a definition: `value` is set at `xpath`, which is made where it is missing. An empty value makes an
+    empty element, None removes what is there.
+    """
+
+    xpath: str
+    value: str | None = None
+
+
+@dataclass(frozen=True)
 class Step:
     """One tuning step of one device of the guest. `device`: a disk's target or a card's MAC address, empty where the
-    step is the whole guest's; `current`: what the definition has; `xml`: the elements that take the step, empty where
-    none can; `host`: what the host must have or shows, by name.
+    step is the whole guest's; `current`: what the definition has; `changes`: the edits that take the step, empty where
+    none can; `xml`: the elements that these set; `apply`: the command that makes them; `host`: what the host must have
+    or shows, by name. `refused`: why libvirt would not take the changes, which are empty then. `pending`: the guest has
+    the step from its next start on.
     """
 
     tuning: Tuning
@@ -49,6 +72,10 @@ class Step:
     current: str = ""
     xml: str = ""
     host: Mapping[str, int | str] | None = None
+    changes: tuple[Change, ...] = ()
+    apply: str = ""
+    refused: str = ""
+    pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +108,10 @@ class TuningRun:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A guest's steps, and of those that it lacks what measured runs say. `where`: its host, or the libvirt URI."""
+    """A guest's steps, and of those that it lacks what measured runs say. `where`: its host, or the libvirt URI.
+
+    `refused`: why libvirt refuses the definition as it is; no change of it is known to be right then.
+    """
 
     guest: str
     where: str
@@ -89,3 +119,4 @@ class Diagnosis:
     steps: tuple[Step, ...]
     worth: Mapping[Tuning, tuple[Worth, ...]]
     runs: tuple[TuningRun, ...]
+    refused: str = ""

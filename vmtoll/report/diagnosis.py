@@ -1,39 +1,51 @@
 """A diagnosis as text: each step that the guest lacks, what it is worth by which run, and the XML that takes it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import indent
 
-from vmtoll.model.diagnosis import Diagnosis, State, Step, TuningRun, Worth
+from vmtoll.model.diagnosis import LIMITS, Diagnosis, State, Step, TuningRun, Worth
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import HOST_CPU
 from vmtoll.report.words import KVM_HARDWARE
 from vmtoll.report.words import diagnosis as words
 
 
-def lines(diagnosis: Diagnosis, edit: str) -> Iterator[str]:
-    """`edit`: the command that opens the guest's definition."""
+def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
+    """`keep`, `back`: the commands that keep the guest's definition, and go back to it."""
     steps = diagnosis.steps
     lacking = [step for step in steps if step.state is State.LACKING]
     yield f"{diagnosis.guest} on {diagnosis.where}: {words.counts_text(steps)}"
     for number, step in enumerate(lacking, start=1):
         yield ""
         yield f"{number}. {words.lacking_text(step)}"
-        yield from _worth(diagnosis.worth.get(step.tuning, ()))
-        yield from _change(step)
-    for title, state, text in (
-        ("Unknown", State.UNKNOWN, words.unknown_text),
-        ("Taken", State.TAKEN, words.taken_text),
-    ):
-        listed = [text(step) for step in steps if step.state is state]
+        if step.tuning not in LIMITS:
+            yield from _worth(diagnosis.worth.get(step.tuning, ()))
+        yield from _change(step, told=bool(diagnosis.refused))
+    if diagnosis.refused:
+        yield ""
+        yield f"No change is printed, because libvirt refuses the definition as it is: {diagnosis.refused}."
+    unknown = [words.unknown_text(step) for step in steps if step.state is State.UNKNOWN]
+    for title, listed in (("Unknown", unknown), ("Taken", words.taken_texts(steps))):
         if listed:
             yield ""
             yield f"{title}: {'; '.join(listed)}"
-    if any(step.xml for step in lacking):
+    if any(step.apply for step in lacking):
         yield ""
-        yield f"Edit the definition with `{edit}`; a change takes effect when the guest starts again."
+        yield f"Keep the definition first: `{keep}`"
+        yield f"Back to it: `{back}`"
+        yield "A change takes effect when the guest starts again. virt-xml is in Debian's package virtinst."
     for run in diagnosis.runs:
         yield ""
         yield from _run(run)
+
+
+def of_all(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
+    """A line for each guest, the worst first."""
+    width = max((len(diagnosis.guest) for diagnosis in diagnoses), default=0)
+    for diagnosis in diagnoses:
+        lacking = dict.fromkeys(step.tuning for step in diagnosis.steps if step.state is State.LACKING)
+        names = ", ".join(tuning.value for tuning in lacking) or "nothing"
+        yield f"{diagnosis.guest:{width}}  {'' if diagnosis.running else '(off) '}lacks {len(lacking)}: {names}"
 
 
 def _worth(results: tuple[Worth, ...]) -> Iterator[str]:
@@ -46,11 +58,15 @@ def _worth(results: tuple[Worth, ...]) -> Iterator[str]:
     yield from (f"     {words.worth_text(worth)}" for worth in shown)
 
 
-def _change(step: Step) -> Iterator[str]:
+def _change(step: Step, *, told: bool) -> Iterator[str]:
+    """`told`: the text says elsewhere why no change is printed."""
     if step.xml:
         yield "   Change:"
         yield indent(step.xml, "     ")
-    if text := words.condition_text(step):
+    if step.apply:
+        yield "   Apply:"
+        yield f"     {step.apply}"
+    if text := "" if told and step.refused else words.condition_text(step):
         yield f"   {text}"
 
 

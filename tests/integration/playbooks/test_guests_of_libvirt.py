@@ -1,29 +1,22 @@
 """The role kvm_guest makes and removes guests of a real libvirt, also where a guest changes by itself meanwhile."""
 
 import json
-import os
-import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.libvirt import MISSING, libvirtd
 from vmtoll.agent.changed import changed, end_left
 from vmtoll.agent.domains import Domains
 from vmtoll.agent.domains import virsh as ask
 from vmtoll.model.errors import VmtollError
-from vmtoll.paths import PLAYBOOKS
 from vmtoll.shell import play
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="libvirtd on folders of its own needs root"),
-    pytest.mark.skipif(not shutil.which("libvirtd", path="/usr/sbin"), reason="libvirtd is not installed"),
-]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
-FILES = PLAYBOOKS / "roles" / "embedded_lab" / "files"
 # It boots nothing: QEMU's firmware looks for a disk.
 DOMAIN = """<domain type='qemu'>
   <name>one</name>
@@ -49,23 +42,9 @@ Make = Callable[..., set[str]]
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A libvirtd as the lab has it, on folders of its own."""
-    folder = tmp_path_factory.mktemp("libvirt")
-    for name in ("etc", "lib", "cache", "log", "run"):
-        (folder / name).mkdir()
-    for name in ("libvirtd.conf", "qemu.conf"):
-        shutil.copy(FILES / name, folder / "etc")
-    uri = f"qemu+unix:///system?socket={folder}/run/libvirt-sock"
-    argv: list[str | Path] = ["unshare", "--mount", "sh", FILES / "libvirtd.sh", folder]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as daemon:
-        deadline = time.monotonic() + 60
-        while subprocess.run(["virsh", "-c", uri, "version"], capture_output=True, check=False).returncode:
-            assert daemon.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+    with libvirtd(tmp_path_factory.mktemp("libvirt")) as uri:
         yield uri
         subprocess.run(["virsh", "-c", uri, "destroy", "one"], capture_output=True, check=False)
-        daemon.terminate()
 
 
 def state(uri: str) -> str:

@@ -1,12 +1,15 @@
 """Which tuning steps a domain's definition has: every step on definitions like those that libvirt prints."""
 
+from typing import Any
+
 import pytest
 
-from vmtoll.guests.diagnosis import cpus, diagnose
+from vmtoll.guests.diagnosis import diagnose
+from vmtoll.guests.diagnosis.definition import cpus
 from vmtoll.model.diagnosis import State, Step, Tuning
 from vmtoll.model.errors import UserError
 
-FACTS = {
+FACTS: Any = {
     "kvm_device": True, "vhost_net": True, "cpus": list(range(8)), "hugepages": {"size_kib": 2048, "free": 100},
     "transparent_hugepages": "madvise", "halt_poll_ns": 200000,
 }  # fmt: skip
@@ -37,6 +40,7 @@ TUNED = """<domain type='kvm'>
   <cputune><vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' cpuset='3'/><emulatorpin cpuset='4'/></cputune>
   <os><kernel>/vmlinuz</kernel><cmdline>root=/dev/vda quiet idle=poll</cmdline></os>
   <cpu mode='host-passthrough'/>
+  <clock offset='utc'><timer name='hpet' present='no'/></clock>
   <devices>
     <disk type='file' device='disk'>
       <driver name='qemu' type='qcow2' cache='none'/><source file='/d.qcow2'/><target dev='vda' bus='virtio'/>
@@ -59,7 +63,9 @@ def states(xml: str, **facts: object) -> dict[Tuning, State]:
 
 def test_an_untuned_guest_lacks_every_step_that_its_devices_can_have() -> None:
     assert states(UNTUNED) == {
-        Tuning.KVM: State.TAKEN, Tuning.CPU_MODEL: State.LACKING, Tuning.NETWORK: State.TAKEN,
+        Tuning.KVM: State.TAKEN, Tuning.CPU_LIMIT: State.TAKEN, Tuning.MEMORY_LIMIT: State.TAKEN,
+        Tuning.DISK_LIMIT: State.TAKEN, Tuning.NETWORK_LIMIT: State.TAKEN, Tuning.TIMERS: State.LACKING,
+        Tuning.CPU_MODEL: State.LACKING, Tuning.NETWORK: State.TAKEN,
         Tuning.CARD: State.LACKING, Tuning.DISK_BUS: State.LACKING, Tuning.CACHE: State.LACKING,
         Tuning.PINNING: State.LACKING, Tuning.HUGE_PAGES: State.LACKING, Tuning.HALT_POLLING: State.UNKNOWN,
     }  # fmt: skip
@@ -88,7 +94,7 @@ def test_a_tuned_guest_has_every_step_and_needs_no_change() -> None:
         (" idle=poll", "", Tuning.HALT_POLLING, "<cmdline>root=/dev/vda quiet idle=poll</cmdline>"),
         ("vcpu='1' cpuset='3'", "vcpu='1' cpuset='2'", Tuning.PINNING,
          "<cputune>\n  <vcpupin vcpu='0' cpuset='2'/>\n  <vcpupin vcpu='1' cpuset='3'/>\n"
-         "  <emulatorpin cpuset='0,1,4,5,6,7'/>\n</cputune>"),
+         "  <emulatorpin cpuset='0-1,4-7'/>\n</cputune>"),
     ],
 )  # fmt: skip
 def test_each_step_that_is_taken_back_is_lacking_with_the_xml_that_takes_it(

@@ -1,8 +1,8 @@
 """A guest's tuning steps in words: what it has, what a step is worth, what to change."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from vmtoll.model.diagnosis import State, Step, Tuning, Worth
+from vmtoll.model.diagnosis import LIMITS, State, Step, Tuning, Worth
 from vmtoll.model.metric import Metric
 from vmtoll.model.verdict import TuningStep
 from vmtoll.report.words.terms import METRIC_LABELS, load_text, number, plural, signed
@@ -10,12 +10,20 @@ from vmtoll.report.words.verdicts import step_text
 
 TUNINGS = {
     Tuning.KVM: "hardware virtualization",
+    Tuning.CPU_LIMIT: "no limit of CPU time",
+    Tuning.MEMORY_LIMIT: "no limit of memory",
+    Tuning.DISK_LIMIT: "no limit of the disk",
+    Tuning.NETWORK_LIMIT: "no limit of the network",
     Tuning.CPU_MODEL: "the host's CPU model",
+    Tuning.TIMERS: "KVM's clock and no HPET",
     Tuning.NETWORK: "a network backend in the host's kernel",
     Tuning.CARD: "a virtio network card",
     Tuning.DISK_BUS: "a virtio disk",
     Tuning.CACHE: "disk cache mode none",
     Tuning.VHOST: "vhost",
+    Tuning.IOMMU: "no virtual IOMMU before the device",
+    Tuning.NOTIFICATIONS: "notifications by the kernel",
+    Tuning.OFFLOADS: "offloads",
     Tuning.MULTIQUEUE: "one network queue for each virtual CPU",
     Tuning.PINNING: "pinned virtual CPUs",
     Tuning.HUGE_PAGES: "huge pages",
@@ -24,22 +32,45 @@ TUNINGS = {
 
 _LACKING = {
     Tuning.KVM: "runs on emulation (domain type {current})",
-    Tuning.CPU_MODEL: "generic CPU model {current}",
+    Tuning.CPU_LIMIT: "CPU time is limited: {current}",
+    Tuning.MEMORY_LIMIT: "memory is limited: {current}",
+    Tuning.DISK_LIMIT: "the disk is limited: {current}",
+    Tuning.NETWORK_LIMIT: "the network is limited: {current}",
+    Tuning.CPU_MODEL: "CPU model {current}",
+    Tuning.TIMERS: "timers: {current}",
     Tuning.NETWORK: "user-mode network: QEMU's own TCP stack carries the packets",
     Tuning.CARD: "emulated network card {current}",
     Tuning.DISK_BUS: "emulated disk bus {current}",
     Tuning.CACHE: "disk cache mode {current}",
     Tuning.VHOST: "no vhost: QEMU's process carries the packets",
+    Tuning.IOMMU: "behind a virtual IOMMU ({current}): each access to the guest's memory is looked up",
+    Tuning.NOTIFICATIONS: "slow notifications: {current}",
+    Tuning.OFFLOADS: "offloads are off: {current}",
     Tuning.MULTIQUEUE: "{current} network queue(s), fewer than virtual CPUs",
     Tuning.PINNING: "unpinned: {current} virtual CPUs have a CPU of their own",
     Tuning.HUGE_PAGES: "small pages",
     Tuning.HALT_POLLING: "no halt polling: idle virtual CPUs halt",
 }
 
+# Who carries the packets, where it is not the host's kernel.
+_CARRIED = {
+    "user (passt)": "user-mode network: passt, a process of its own, carries the packets",
+    "vhostuser (passt)": "passt, a process of its own, carries the packets, by vhost-user",
+}
+_TAKEN_NETWORK = {
+    "vhostuser": "vhost-user: a program of the host, such as Open vSwitch, carries the packets",
+    "hostdev": "a function of the host's network card",
+}
+
 
 def lacking_text(step: Step) -> str:
     """`emulated network card e1000 (52:54:00:12:34:56)`."""
-    return _LACKING[step.tuning].format(current=step.current) + (f" ({step.device})" if step.device else "")
+    text = _LACKING[step.tuning].format(current=step.current)
+    if step.tuning is Tuning.NETWORK:
+        text = _CARRIED.get(step.current, text)
+    if faults := (step.host or {}).get("faults"):
+        text = f"pinned badly: {faults}"
+    return text + (f" ({step.device})" if step.device else "")
 
 
 def unknown_text(step: Step) -> str:
@@ -52,28 +83,44 @@ def unknown_text(step: Step) -> str:
     return f"halt polling: the guest boots its own kernel; look for idle=poll in its /proc/cmdline{host}"
 
 
-def taken_text(step: Step) -> str:
+def taken_texts(steps: Sequence[Step]) -> list[str]:
+    """What the guest has, by device where another device of it has not."""
+    taken = [step for step in steps if step.state is State.TAKEN]
+    partly = {step.tuning for step in steps if step.state is not State.TAKEN}
+    return list(dict.fromkeys(_taken_text(step, by_device=step.tuning in partly) for step in taken))
+
+
+def _taken_text(step: Step, *, by_device: bool) -> str:
     """`vhost (52:54:00:12:34:56)`."""
-    return TUNINGS[step.tuning] + (f" ({step.device})" if step.device else "")
+    text = TUNINGS[step.tuning]
+    if step.tuning is Tuning.NETWORK:
+        text = _TAKEN_NETWORK.get(step.current, text)
+    if step.tuning is Tuning.CPU_MODEL and step.current not in _THE_HOSTS:
+        text = f"CPU model {step.current}, with the host's instructions that matter here"
+    return text + (f" ({step.device})" if step.device and by_device else "")
+
+
+_THE_HOSTS = ("host-passthrough", "host-model", "maximum")
 
 
 def condition_text(step: Step) -> str:
     """Prerequisites of the change on the host, or facts to know before it; empty where there is nothing."""
     host = step.host or {}
-    if step.tuning is Tuning.HUGE_PAGES:
-        return _pages_text(host)
-    if step.tuning is Tuning.HALT_POLLING:
-        return _polling_text(step)
-    if host.get("kvm") or host.get("vhost_net"):
-        return ""
-    return _CONDITIONS.get(step.tuning, "")
+    if step.pending:
+        return "The definition has it already: it takes effect when the guest starts again."
+    if step.refused:
+        return f"No change is printed, because libvirt refuses it: {step.refused}."
+    if of_its_own := _OF_THEIR_OWN.get(step.tuning):
+        return of_its_own(step)
+    return "" if host.get("kvm") or host.get("vhost_net") else _CONDITIONS.get(step.tuning, "")
 
 
 # Of hardware virtualization and vhost: where the host has no device for them.
 _CONDITIONS = {
     Tuning.KVM: "The host has no /dev/kvm: switch virtualization on in its firmware first.",
     Tuning.CPU_MODEL: "A guest with the host's CPU model can be migrated only to hosts with the same CPU.",
-    Tuning.NETWORK: "Replace br0 by a bridge of the host.",
+    Tuning.TIMERS: "Without an HPET, QEMU sleeps while the guest does: Linux leaves it running after the boot.",
+    Tuning.IOMMU: "Keep it only where the guest hands devices on to guests or programs of its own.",
     Tuning.CARD: "The guest needs the virtio driver, and its interface may get another name.",
     Tuning.DISK_BUS: "The guest needs the virtio driver, and its disk gets another name, such as /dev/vda.",
     Tuning.VHOST: "The host has no /dev/vhost-net: run `modprobe vhost_net` there first.",
@@ -81,7 +128,19 @@ _CONDITIONS = {
 }
 
 
-def _pages_text(host: Mapping[str, int | str]) -> str:
+def _limit_text(step: Step) -> str:
+    """Whoever set a limit may have meant it; what a control group has is no matter of the definition."""
+    text = "Whoever set it may have meant it: ask before you lift it."
+    return text if step.changes else f"{text} It is no part of the definition: see `systemctl show` of that unit."
+
+
+def _network_text(step: Step) -> str:
+    text = "Take the bridge of the host that the guest belongs to; its address may change."
+    return text if step.changes else "The host has no bridge: make one first."
+
+
+def _pages_text(step: Step) -> str:
+    host = step.host or {}
     needed, free, size = (int(host.get(key, 0)) for key in ("needed", "free", "size_kib"))
     missing = max(0, needed - free)
     text = f"The guest needs {plural(needed, 'page')} of {size} KiB; the host has {free} free"
@@ -97,6 +156,12 @@ def _polling_text(step: Step) -> str:
     poll = (step.host or {}).get("halt_poll_ns")
     host = "The host does not poll either (kvm.halt_poll_ns is 0). " if poll == 0 else ""
     return f"{host}Add idle=poll to the kernel command line inside the guest; no XML does. {price}"
+
+
+_OF_THEIR_OWN: Mapping[Tuning, Callable[[Step], str]] = {
+    **dict.fromkeys(LIMITS, _limit_text), Tuning.NETWORK: _network_text, Tuning.HUGE_PAGES: _pages_text,
+    Tuning.HALT_POLLING: _polling_text,
+}  # fmt: skip
 
 
 def worth_text(worth: Worth) -> str:
@@ -127,13 +192,10 @@ def profiles_text(worth: Worth) -> str:
 
 
 def counts_text(steps: tuple[Step, ...]) -> str:
-    """`3 steps lacking, 1 unknown, 5 taken`, of all devices together."""
-
-    def count(state: State) -> int:
-        return len({step.tuning for step in steps if step.state is state})
-
-    lacking = count(State.LACKING)
-    parts = [f"lacks {plural(lacking, 'tuning step')}"]
-    parts += [f"{count(State.UNKNOWN)} unknown"] if count(State.UNKNOWN) else []
-    taken = {s.tuning for s in steps if s.state is State.TAKEN} - {s.tuning for s in steps if s.state is State.LACKING}
-    return ", ".join([*parts, f"has {len(taken)}"])
+    """`1 limit, lacks 3 tuning steps, 1 unknown, has 5`, of all devices together."""
+    of_state = {state: {step.tuning for step in steps if step.state is state} for state in State}
+    lacking, unknown = of_state[State.LACKING], of_state[State.UNKNOWN] - of_state[State.LACKING]
+    parts = [plural(len(lacking & LIMITS), "limit")] if lacking & LIMITS else []
+    parts += [f"lacks {plural(len(lacking - LIMITS), 'tuning step')}"]
+    parts += [f"{len(unknown)} unknown"] if unknown else []
+    return ", ".join([*parts, f"has {len(of_state[State.TAKEN] - lacking - LIMITS)}"])

@@ -1,0 +1,36 @@
+"""A real libvirtd with QEMU's driver, of root, on folders of its own."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vmtoll.paths import PLAYBOOKS
+
+FILES = PLAYBOOKS / "roles" / "embedded_lab" / "files"
+# Why there is none, as `pytest.mark.skipif` takes it.
+MISSING = "it needs root" if os.geteuid() else "" if shutil.which("libvirtd", path="/usr/sbin") else "no libvirtd here"
+
+
+@contextmanager
+def libvirtd(folder: Path) -> Iterator[str]:
+    """The URI of a libvirtd as the lab has it, whose files are in this folder."""
+    for name in ("etc", "lib", "cache", "log", "run"):
+        (folder / name).mkdir()
+    for name in ("libvirtd.conf", "qemu.conf"):
+        shutil.copy(FILES / name, folder / "etc")
+    uri = f"qemu+unix:///system?socket={folder}/run/libvirt-sock"
+    argv: list[str | Path] = ["unshare", "--mount", "sh", FILES / "libvirtd.sh", folder]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as daemon:
+        deadline = time.monotonic() + 60
+        while subprocess.run(["virsh", "-c", uri, "version"], capture_output=True, check=False).returncode:
+            assert daemon.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        try:
+            yield uri
+        finally:
+            daemon.terminate()

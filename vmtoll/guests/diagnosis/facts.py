@@ -1,0 +1,45 @@
+"""Facts of a KVM host that a diagnosis uses: what guest_facts.py prints there."""
+
+from typing import TypedDict
+
+
+class Group(TypedDict):
+    """A control group around a guest that limits it: CPUs' worth of time, memory; None where it has no such limit."""
+
+    name: str
+    cpus: float | None
+    memory_bytes: int | None
+
+
+class Pages(TypedDict):
+    """Huge pages of the host's default size."""
+
+    size_kib: int
+    free: int
+
+
+class _Needed(TypedDict):
+    kvm_device: bool
+    vhost_net: bool
+    cpus: list[int]
+    hugepages: Pages
+
+
+class Facts(_Needed, total=False):
+    """`cpus`: those that are online. `cores`, `nodes`: CPU, as text → the first CPU of its core, its NUMA node. `used`:
+    CPUs that other guests of the host are pinned to. `flags`: of the host's CPU; `model_flags`: those of the model that
+    the definition names, None where libvirt does not know it. `bridges`: of the host. `vhost_threads`: of the running
+    guest. `groups`: control groups around it, from its own outwards.
+    """
+
+    transparent_hugepages: str
+    halt_poll_ns: int | None
+    vhost_threads: int
+    cores: dict[str, int]
+    nodes: dict[str, int]
+    used: list[int]
+    flags: list[str]
+    model_flags: list[str] | None
+    bridges: list[str]
+    cgroup_version: int | None
+    groups: list[Group]
