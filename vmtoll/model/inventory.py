@@ -13,7 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)  # fmt: skip
 
 from vmtoll.model.disclosure import NAMES, OPERATOR
 from vmtoll.model.document import plain
@@ -83,14 +92,38 @@ class Connection(Variables):
 
     namespace = "ansible_"
 
-    host: str | None = _variable(None, "all", "address; unset: the host's name")
-    port: int | None = _variable(None, "all", "SSH port; unset: ssh's own choice", ge=1, le=65535)
-    user: str | None = _variable(None, "all", "SSH user; unset: ssh's own choice")
-    ssh_private_key_file: str | None = _variable(None, "all", "SSH key; unset: ssh's own choice")
+    host: str | None = _variable(None, "all", "address; unset: the host's name; older name: `ansible_ssh_host`")
+    port: int | None = _variable(
+        None, "all", "SSH port; unset: ssh's own choice; older name: `ansible_ssh_port`", ge=1, le=65535
+    )
+    user: str | None = _variable(None, "all", "SSH user; unset: ssh's own choice; older name: `ansible_ssh_user`")
+    ssh_private_key_file: str | None = _variable(
+        None, "all", "SSH key; unset: `ansible_private_key_file`, else ssh's own choice"
+    )
+    ssh_args: str = _variable("", "all", "arguments of ssh, before those of `ansible_ssh_common_args`")
     ssh_common_args: str = _variable("", "all", "more arguments of ssh")
+    ssh_extra_args: str = _variable("", "all", "arguments of ssh, after those of `ansible_ssh_common_args`")
+    ssh_executable: str = _variable("ssh", "all", "the program `ssh`")
     connection: str = _variable("ssh", "all", "`ssh`, or `local` for this machine")
-    python_interpreter: str = _variable("python3", "all", "Python 3.9 or newer on the host")
+    python_interpreter: str = _variable("python3", "all", "Python 3.9 or newer on the host; `auto…`: `python3`")
     become: bool = _variable(False, "all", "whether root is reached by sudo, which must ask for no password")
+    become_method: str = _variable("sudo", "all", "`sudo`: vmtoll has no other way to root")
+    become_user: str = _variable("root", "all", "`root`: vmtoll needs it")
+    become_exe: str = _variable("sudo", "all", "the program `sudo`")
+    become_flags: str = _variable("", "all", "more arguments of sudo")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_ansibles_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Of several names of one variable Ansible takes the one that is last here."""
+        merged = dict(given)
+        for name, names in {
+            "host": ("ssh_host",), "port": ("ssh_port",), "user": ("ssh_user",),
+            "ssh_private_key_file": ("private_key_file", "ssh_private_key_file"),
+        }.items():  # fmt: skip
+            if values := [given[other] for other in names if given.get(other) is not None]:
+                merged[name] = values[-1]
+        return merged
 
     @field_validator("connection")
     @classmethod
@@ -100,7 +133,7 @@ class Connection(Variables):
             raise ValueError("vmtoll reaches machines by `ssh`, or `local`; give one of them")
         return "local" if plain_name == "local" else "ssh"
 
-    @field_validator("ssh_common_args")
+    @field_validator("ssh_args", "ssh_common_args", "ssh_extra_args", "become_flags")
     @classmethod
     def _are_words(cls, arguments: str) -> str:
         try:
@@ -108,6 +141,20 @@ class Connection(Variables):
         except ValueError as error:
             raise ValueError(f"not words of a shell ({str(error).lower()}); close the quotation") from None
         return arguments
+
+    @field_validator("become_method", "become_user")
+    @classmethod
+    def _becomes_root_by_sudo(cls, value: str, info: ValidationInfo) -> str:
+        ours = "root" if info.field_name == "become_user" else "sudo"
+        if value.removeprefix("ansible.builtin.") != ours:
+            raise ValueError(f"vmtoll knows `{ours}` alone; leave it out, or log in as root")
+        return ours
+
+    @field_validator("python_interpreter")
+    @classmethod
+    def _is_found(cls, interpreter: str) -> str:
+        """Ansible looks for a Python by itself: on any system that vmtoll knows it is called python3."""
+        return "python3" if interpreter in ("auto", "auto_legacy", "auto_silent", "auto_legacy_silent") else interpreter
 
 
 # libvirt's syntax for a set of CPUs, without exclusions (`^3`).
@@ -309,7 +356,9 @@ class Host:
         reach = self.ansible
         if self.is_local:
             return [sys.executable if reach.python_interpreter == "python3" else reach.python_interpreter]
-        argv = ["ssh", *shlex.split(reach.ssh_common_args)]
+        argv = [reach.ssh_executable]
+        for arguments in (reach.ssh_args, reach.ssh_common_args, reach.ssh_extra_args):
+            argv += shlex.split(arguments)
         alive = (f"ServerAliveInterval={_ALIVE_S}", f"ServerAliveCountMax={_QUESTIONS}")
         for option in ("BatchMode=yes", "ConnectTimeout=10", *alive):
             argv += ["-o", option]
@@ -317,7 +366,7 @@ class Host:
         argv += ["-p", str(reach.port)] if reach.port else []
         argv += ["-i", str(Path(reach.ssh_private_key_file).expanduser())] if reach.ssh_private_key_file else []
         argv += ["-l", reach.user] if reach.user else []
-        become = ["sudo", "-n"] if reach.become else []
+        become = [reach.become_exe, "-n", *shlex.split(reach.become_flags)] if reach.become else []
         return [*argv, self.ssh_host, *become, reach.python_interpreter]
 
 

@@ -15,6 +15,7 @@ from vmtoll.model.inventory import Host, Role
 from vmtoll.runs.folder import MANIFEST
 from vmtoll.spec import inventory_files
 from vmtoll.spec.groups import GROUPS, OURS, is_within
+from vmtoll.spec.templates import evaluate
 
 # What Ansible says of a part of a group that it passes over.
 _SKIPPED = re.compile(
@@ -85,6 +86,7 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
         raise InventoryError(f"{path}: ansible-inventory printed no mapping")
     if limit is None:
         inventory_files.refuse_unused_variables(path, data)
+    evaluate(path, data)
     return data
 
 

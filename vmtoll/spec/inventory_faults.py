@@ -124,6 +124,8 @@ def faults(
     yield from _guests(machines)
     yield from _shared(machines)
     yield from _same(machines)
+    if purpose == "load":
+        yield from _families(machines)
     yield from _link(machines)
     yield from _typos(machines)
 
@@ -289,6 +291,14 @@ def _same(machines: InventoryData) -> Iterator[Fault]:
             yield Fault("", f"{name} is {text}", "Set it once, under `all` or `suts`")
 
 
+def _families(machines: InventoryData) -> Iterator[Fault]:
+    """IPv6 is a way to a machine by ssh; load goes by IPv4, on which the servers listen."""
+    for host in machines.suts:
+        if ":" in host.address:
+            found = f"load would go to {host.address}, and vmtoll's servers listen on IPv4"
+            yield Fault(host.name, found, "Set vmtoll_address to an IPv4 address of it, or a name that has one")
+
+
 def _link(machines: InventoryData) -> Iterator[Fault]:
     clients = machines.by_role["client"]
     if len({client.vars.link for client in clients}) > 1:
@@ -303,6 +313,12 @@ def _link(machines: InventoryData) -> Iterator[Fault]:
             yield Fault(client.name, found, f"Set vmtoll_link_mbit: {rate_mbit}")
 
 
+_PASSWORDS = frozenset({
+    "ansible_password", "ansible_ssh_pass", "ansible_ssh_password", "ansible_become_pass", "ansible_become_password",
+    "ansible_sudo_pass",
+})  # fmt: skip
+
+
 def _typos(machines: InventoryData) -> Iterator[Fault]:
     having = defaultdict[str, list[str]](list)
     for host, variables in machines.variables.items():
@@ -312,10 +328,9 @@ def _typos(machines: InventoryData) -> Iterator[Fault]:
         close = difflib.get_close_matches(name, HostVars.names(), n=1)
         advice = f"Did you mean {close[0]}?" if close else "Remove it; docs/inventory.md lists all variables"
         yield Fault(", ".join(having[name]), f"unknown variable {name}", advice)
-    for name in ("host", "port", "user"):
-        if hosts := having.pop(f"ansible_ssh_{name}", []):
-            found = f"ansible_ssh_{name} is Ansible's old name of ansible_{name}, which vmtoll does not read"
-            yield Fault(", ".join(hosts), found, f"Write ansible_{name}")
+    for name in _PASSWORDS.intersection(having):
+        found = f"{name} is set, and vmtoll logs in by keys and becomes root by a sudo that asks for no password"
+        yield Fault(", ".join(having[name]), found, "Remove it, with a key of yours on the machine")
     for name, hosts in having.items():
         if name.startswith("ansible_") and name not in (known := _of_ansible()) and not _is_interpreter(name):
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)

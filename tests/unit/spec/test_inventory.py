@@ -25,9 +25,26 @@ def test_values_have_types_whatever_ansible_made_of_them() -> None:
     assert (host.vars.workers, host.vars.link, host.libvirt_uri, host.root) == (1, "unshaped", "qemu:///system", "/")
 
 
+def test_a_connection_is_as_ansible_makes_it() -> None:
+    """Of two names of one variable the one that Ansible prefers."""
+    older = {"ansible_host": "a", "ansible_ssh_host": "b", "ansible_ssh_port": 23, "ansible_ssh_user": "ops"}
+    words = {
+        "ansible_ssh_args": "-o A=1", "ansible_ssh_common_args": "-J gate", "ansible_ssh_extra_args": "-o 'B=2 3'",
+        "ansible_private_key_file": "/k1", "ansible_python_interpreter": "auto_silent", "ansible_ssh_executable": "/s",
+        "ansible_become": "yes", "ansible_become_method": "ansible.builtin.sudo", "ansible_become_flags": "-H",
+    }  # fmt: skip
+    argv = Host("big", "metal", older | words).argv()
+    assert argv[:7] == ["/s", "-o", "A=1", "-J", "gate", "-o", "B=2 3"]
+    assert argv[argv.index("-p") :] == ["-p", "23", "-i", "/k1", "-l", "ops", "b", "sudo", "-n", "-H", "python3"]
+    both = Host("big", "metal", words | {"ansible_ssh_private_key_file": "/k2"}).argv()
+    assert both[both.index("-i") + 1] == "/k2"
+
+
 @pytest.mark.parametrize(
     ("variables", "mistake"),
     [
+        ({"ansible_become_method": "su"}, "lab.yml: big: ansible_become_method is 'su': vmtoll knows `sudo` alone"),
+        ({"ansible_become_user": "ops"}, "lab.yml: big: ansible_become_user is 'ops': vmtoll knows `root` alone"),
         ({"vmtoll_http_port": "web"}, "lab.yml: big: vmtoll_http_port is 'web': must be a valid integer"),
         (
             {"vmtoll_revive": "virsh start x"},

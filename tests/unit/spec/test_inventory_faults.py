@@ -59,10 +59,21 @@ def test_a_guest_has_a_host_and_a_domain_or_neither() -> None:
     assert found(made) == [("small", "vmtoll_kvm_host is not set"), ("small", "vmtoll_domain is not set")]
 
 
-def test_an_old_name_of_ansible_is_an_error() -> None:
-    """Ansible would go to one machine and vmtoll to another."""
-    said = found(changed("big", ansible_ssh_host="10.0.0.9"))
-    assert said == [("big", "ansible_ssh_host is Ansible's old name of ansible_host, which vmtoll does not read")]
+@pytest.mark.parametrize("name", ["ansible_password", "ansible_ssh_pass", "ansible_become_password"])
+def test_a_password_is_an_error(name: str) -> None:
+    """Ansible would log in by it, and vmtoll would not."""
+    (said,) = found(changed("big", **{name: "secret"}))
+    assert said[0] == "big"
+    assert said[1].startswith(f"{name} is set, and vmtoll logs in by keys")
+    assert "secret" not in said[1]
+
+
+def test_load_goes_by_ipv4_and_ssh_by_either() -> None:
+    assert found(changed("load", ansible_host="2001:db8::1")) == []
+    assert found(changed("big", ansible_host="2001:db8::1", vmtoll_address="192.0.2.1")) == []
+    said = found(changed("big", ansible_host="2001:db8::1"))
+    assert said == [("big", "load would go to 2001:db8::1, and vmtoll's servers listen on IPv4")]
+    assert found(changed("big", ansible_host="2001:db8::1"), purpose="machines") == []
 
 
 def test_arguments_of_ssh_are_words() -> None:

@@ -1,0 +1,94 @@
+"""Templates in the variables of an inventory, evaluated by Ansible itself, as its connections evaluate them."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vmtoll.model.errors import InventoryError
+
+_TEMPLATE = re.compile(r"{{|{%")
+_OURS = ("ansible_", "vmtoll_")
+# A value that cannot be: what a template gives whose variable nobody has set.
+_UNDEFINED = "vmtoll: undefined"
+_ANSWER = re.compile(r"vmtoll<([A-Za-z0-9+/=]+)>")
+
+
+def evaluate(path: Path, data: Mapping[str, Any], limit_s: float = 120.0) -> None:
+    """Put the values of templates into the variables of the hosts (`ansible-inventory --list`), where there are any.
+
+    `ansible-inventory` prints them as they are written. A play on this machine asks Ansible for their values; it
+    connects to none. Raises InventoryError for one that has no value before anything connects, such as one of facts.
+    """
+    hosts: Mapping[str, dict[str, Any]] = data.get("_meta", {}).get("hostvars", {})
+    asked = {
+        host: names
+        for host, variables in hosts.items()
+        if (names := [name for name, value in variables.items() if name.startswith(_OURS) and _is_template(value)])
+    }
+    if not asked:
+        return
+    with tempfile.TemporaryDirectory(prefix="vmtoll-templates-") as folder:
+        play = Path(folder, "play.yml")
+        play.write_text(yaml.safe_dump(_play(asked)), encoding="utf-8")
+        environment = {
+            **os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_LOCALHOST_WARNING": "false",
+        }  # fmt: skip
+        done = subprocess.run(
+            [Path(sys.executable).parent / "ansible-playbook", "-i", path, play], capture_output=True, text=True,
+            timeout=limit_s, check=False, stdin=subprocess.DEVNULL, env=environment,
+        )  # fmt: skip
+    answers = [json.loads(base64.b64decode(text)) for text in _ANSWER.findall(done.stdout)]
+    values = {answer["host"]: answer["values"] for answer in answers}
+    for host, names in asked.items():
+        if host not in values:
+            raise InventoryError(f"{path}: {host}: {_complaint(done.stdout + done.stderr, host)}")
+        for name in names:
+            if (value := values[host][name]) == _UNDEFINED:
+                raise InventoryError(f"{path}: {host}: {name} is {hosts[host][name]!r}, which {_WITHOUT_VALUE}")
+            hosts[host][name] = value
+
+
+_WITHOUT_VALUE = (
+    "has no value before a machine is asked: facts and what plays register are not known yet; write the value itself"
+)
+
+
+def _is_template(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_is_template, value.values()))
+    return any(map(_is_template, value)) if isinstance(value, list) else bool(_TEMPLATE.search(str(value)))
+
+
+def _play(asked: Mapping[str, list[str]]) -> list[dict[str, Any]]:
+    """A task without a connection prints each host's values, as text that no callback of Ansible's breaks up."""
+    values = (
+        "{% set values = {} %}{% for name in asked[inventory_hostname] %}"
+        "{% set _ = values.update({name: lookup('ansible.builtin.vars', name, default=undefined_value)"
+        " | default(undefined_value)}) %}{% endfor %}"
+        "{{ 'vmtoll<' ~ ({'host': inventory_hostname, 'values': values} | to_json | b64encode) ~ '>' }}"
+    )
+    variables = {"asked": dict(asked), "undefined_value": _UNDEFINED}
+    task = {"ansible.builtin.debug": {"msg": values}}
+    return [{"hosts": list(asked), "gather_facts": False, "vars": variables, "tasks": [task]}]
+
+
+def _complaint(printed: str, host: str) -> str:
+    """What Ansible says of a host whose values it could not print."""
+    said = re.search(rf"^fatal: \[{re.escape(host)}\].*?=> (\{{.*\}})$", printed, re.MULTILINE)
+    cause = str(json.loads(said[1]).get("msg", "")) if said else ""
+    if not cause:
+        error = re.search(r"^\[?ERROR\]?: (.*)$", printed, re.MULTILINE)
+        cause = error[1] if error else "Ansible cannot evaluate its templates"
+    cause = re.sub(r"^(Task failed: )?(Error processing keyword '\w+': )?", "", " ".join(cause.split())).rstrip(".")
+    facts = ", and facts are not known before a machine is asked" if cause.endswith("is undefined") else ""
+    return f"{cause}{facts}; correct the template, or write the value itself"
