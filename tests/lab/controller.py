@@ -49,7 +49,8 @@ def booted(folder: Path, memory_mib: int = 8192) -> Iterator[list[str]]:
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(memory_mib)]
     argv += ["-nodefaults", "-display", "none", "-serial", f"file:{folder}/console.log"]
     argv += ["-kernel", f"{lab_image}/vmlinuz", "-initrd", f"{lab_image}/initrd.img", "-append"]
-    argv += ["root=LABEL=vmtoll rw console=ttyS0 quiet net.ifnames=0 ip=eth0:dhcp systemd.hostname=controller"]
+    argv += ["root=LABEL=vmtoll rw console=ttyS0 quiet net.ifnames=0 ip=eth0:dhcp tsc=reliable "
+             "systemd.hostname=controller"]  # fmt: skip
     argv += ["-drive", f"file={made},if=virtio,cache=unsafe,format=qcow2", "-device", "virtio-rng-pci"]
     argv += ["-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net"]
     for name, file in credentials.items():

@@ -130,7 +130,13 @@ def test_virtual_cpus_poll_with_kvm_only() -> None:
         accelerator: domain("kvm-halt-poll", accelerator).findtext("os/cmdline") or "" for accelerator in ACCELERATORS
     }
     assert told["kvm"].split()[-1] == "idle=poll"
-    assert told["kvm"] == told["tcg"] + " idle=poll"
+    assert "idle=poll" not in told["tcg"]
+
+
+def test_an_emulated_kernel_keeps_the_only_clock_that_does_not_wrap() -> None:
+    told = {kind: domain("kvm-default", kind).findtext("os/cmdline") or "" for kind in ACCELERATORS}
+    assert "tsc=reliable" in told["tcg"].split()
+    assert told["kvm"].split() == [word for word in told["tcg"].split() if word != "tsc=reliable"]
 
 
 @pytest.fixture
