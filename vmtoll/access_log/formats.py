@@ -149,6 +149,9 @@ _TEXT = """CASE WHEN starts_with(line, '{"log":"') THEN TRY(rtrim(json_extract_s
                 ELSE line END"""
 # What stands before JSON is a prefix of a container's log or of syslog.
 _IS_JSON = r"""regexp_matches(text, '^[^{"]*\{ *"')"""
+_JSON = "text[position('{' IN text):]"
+# nginx writes an octet as \x16 unless the format has `escape=json`; that is no JSON.
+_NGINX_JSON = rf"regexp_replace({_JSON}, '\\x([0-9A-Fa-f]{{2}})', '\\u00\1', 'g')"
 
 
 def parsed(source: str, formats: Sequence[Format]) -> str:
@@ -200,7 +203,8 @@ def _match(each: Format) -> str:
     wanted = " || ".join(parts[group] for group in ("request", "path") if group in parts)
     parts["time"] = f"if({wanted} = '', '', {parts['time']})"
     struct = f"struct_pack({', '.join(f'{group} := {value}' for group, value in parts.items())})"
-    values = f"TRY(json_extract_string(text[position('{{' IN text):], [{', '.join(map(quoted, paths))}]))"
+    of_text = "TRY(json_extract_string({}, [" + ", ".join(map(quoted, paths)) + "]))"
+    values = f"coalesce({of_text.format(_JSON)}, {of_text.format(_NGINX_JSON)})"
     return f"CASE WHEN {_IS_JSON} THEN list_transform([{values}], lambda v: {struct})[1] END"
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MALFORMED_TOLD = 0.01  # of the lines; above it is a warning
 _MANY = 100  # requests of a minute: by chance, half of them never fall within 10 s
+_HEADERS_RIGHT_TO_BYTES = 70  # where no answer to HEAD shows them: vmtoll/access_log/headers.py
 _SMALL_BYTES = 25_000  # of a mean body; headers are a hundredth of it: 248 to 259 bytes of Debian 12's Apache
 
 app = typer.Typer(
@@ -117,9 +118,11 @@ def _lines(seen: "Summary") -> Iterator[str]:
             yield f"HTTP/{version}:       {share:.1%} of the requests"
     yield f"304s:         {seen['not_modified_share']:.1%} of the requests"
     if headers := seen["headers"]:
+        estimated = headers["full_bytes"] != headers["bodiless_bytes"]
         yield (
             f"headers:      the log counts them with the bodies ({headers['bodiless_bytes']:,} bytes of an answer "
             f"without a body); vmtoll took {headers['full_bytes']:,} bytes off each answer with one"
+            f"{f', right to {_HEADERS_RIGHT_TO_BYTES} bytes: small bodies are uncertain' if estimated else ''}"
         )
     if body["answers"] and (unknown := seen["headers_unknown"]) and body["mean"] < _SMALL_BYTES:
         shown = "no answer 304 or 204, and none to HEAD, shows"

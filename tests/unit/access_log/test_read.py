@@ -31,6 +31,19 @@ def test_no_octet_cuts_a_line(tmp_path: Path, texts: list[bytes], place: str) ->
     assert set(parsed) == {(200, 157)}
 
 
+def test_nginx_writes_octets_into_json_that_is_none(tmp_path: Path) -> None:
+    """Unless its format has `escape=json`. What is JSON stays as it is: a backslash before an x too."""
+    start = '{"time_iso8601":"2025-06-03T14:00:01+00:00","remote_addr":"192.0.2.1","status":"200","bytes_sent":"9",'
+    ends = [
+        r'"request":"\x16\x03\x01"}', r'"request":"GET /caf\xC3\xA9 HTTP/1.1"}',
+        r'"request":"GET / HTTP/1.1","http_user_agent":"\x22bot\x22"}', r'"request":"GET /a\\x41b HTTP/1.1"}',
+    ]  # fmt: skip
+    log = write(tmp_path / "a.log", [start + end for end in ends])
+    lines, parsed = rows(log, "is_http, status, body_bytes")
+    assert (lines.total, lines.malformed) == (4, 0)
+    assert parsed == [(False, 200, 9), *[(True, 200, 9)] * 3]
+
+
 def test_a_tls_probe_on_a_plain_port_is_a_request(tmp_path: Path) -> None:
     probes = [r"\x16\x03\x01\x02\x00\x01\x00", r"\x01", "", "-", r"\x03\x00\x00/*\xE0\x00Cookie: mstshash=x"]
     log = write(tmp_path / "a.log", [Hit(BEGIN_S).line.replace("GET /index.html HTTP/1.1", text) for text in probes])
