@@ -113,8 +113,8 @@ class AgentLine:
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
         threading.Thread(target=self._overhear, args=(process,), daemon=True).start()
         program = _program()
-        self._write(b"%d\n" % len(program) + program)
         try:
+            self._write(b"%d\n" % len(program) + program)  # waits where ssh reads nothing yet
             self.call("hello", timeout_s, root=self.host.root)
         except HostLostError:
             if self.host.is_local or process.poll() != _SSH_FAILED:
