@@ -61,10 +61,10 @@ def binds(unit: UnitCapacity, usage: Usage, slo: Slo) -> Binding:
 
 def _explaining(step: Step, broken_by: Ends[Part | None], slo: Slo) -> tuple[Code, ...]:
     """Findings of a step that may be why it missed. A late client adds at most its own delay to a response time."""
-    late_us, p99_us = step.trials["lateness_p99_us"].median(), step.p99_us
-    if Code.CLIENT_LATE not in step.limits or p99_us is None or not late_us > 0:
+    late_us, p99_us = step.trials["lateness_p99_us"].dropna(), step.p99_us
+    if Code.CLIENT_LATE not in step.limits or p99_us is None or late_us.empty:
         return step.limits
-    without_us = (p99_us.mid if broken_by.mid else p99_us.high) - late_us
+    without_us = (p99_us.mid if broken_by.mid else p99_us.high) - late_us.median()
     if broken_by.low is Part.P99 and without_us <= 1000 * slo.p99_ms:
         return step.limits
     return tuple(code for code in step.limits if code is not Code.CLIENT_LATE)

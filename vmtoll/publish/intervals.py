@@ -95,6 +95,8 @@ def recompute_claims(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
 
 if __name__ == "__main__":
     for row, low, high in recompute(sys.argv[1]):
-        print(f"{row['server']:16} {row['compared']:20} {row['metric']:12} {row['kind']:10} {low:.6g} to {high:.6g}")
+        of_load = " ".join(filter(None, (row["workload"], row["load_kind"], row["load_value"])))
+        sides = f"{row['compared']} ÷ {row['baseline']}"
+        print(f"{row['server']:16} {of_load:28} {sides:28} {row['metric']:12} {row['kind']:10} {low:.6g} to {high:.6g}")
     for row, low, high in recompute_claims(sys.argv[1]):
         print(f"{row['outcome']:12} {low:.6g} to {high:.6g} {row['unit'] if not row['over'] else ''} {row['says']}")

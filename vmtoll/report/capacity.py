@@ -162,6 +162,8 @@ def _arrivals_sentence(results: Sequence[CapacityResult]) -> str:
         return " Requests came at even intervals; at random ones (Poisson) one carries less; the factor is unknown."
     times = dict.fromkeys(f"{factor:.3g}" for factor in (factors[0], factors[-1]))
     factor = " to ".join(times)
+    if factor == "1":
+        return " Requests came at even intervals; at random ones (Poisson) plan for the same rate."
     return f" Requests came at even intervals; at random ones (Poisson) plan for at least {factor} times the rate."
 
 
