@@ -79,14 +79,40 @@ def refuse_wrong_machines(session: Session) -> None:
                 f"{host.name} is a guest of {below.name}, and both are one machine; correct ansible_host of one of them"
             )
     for kvm_host in of_guests.values():  # the host of a container may have no libvirt
-        argv = ["virsh", "-c", kvm_host.libvirt_uri, "list", "--all", "--uuid"]
-        listed: Done = session.line(kvm_host).call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
-        for uuid in listed["stdout"].lower().split():
-            if uuid in metal:
-                raise InventoryError(
-                    f"{metal[uuid]} is in the group `metal_hosts`, and is a guest of {kvm_host.name}; "
-                    "move it to the group `kvm_guests`"
-                )
+        _refuse_metal_on(session.line(kvm_host), metal)
+    if inventory.other_kvm_hosts and any(_is_virtual(session, host) for host in hosts if host.role == "metal"):
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda other: _refuse_metal_on_other(other, metal), inventory.other_kvm_hosts))
+
+
+def _is_virtual(session: Session, host: Host) -> bool:
+    argv = ["grep", "-qw", "hypervisor", "/proc/cpuinfo"]
+    done: Done = session.line(host).call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
+    return done["exit_status"] == 0
+
+
+def _refuse_metal_on_other(kvm_host: Host, metal: Mapping[str, str]) -> None:
+    """Ask a KVM host that has no part in the run; one that does not answer keeps no run from beginning."""
+    line = AgentLine(kvm_host)
+    try:
+        line.open()
+        _refuse_metal_on(line, metal)
+    except (AgentError, HostLostError):
+        return
+    finally:
+        line.close()
+
+
+def _refuse_metal_on(line: AgentLine, metal: Mapping[str, str]) -> None:
+    """Raise InventoryError where a machine of `metal`, by UUID, is a guest of this KVM host."""
+    argv = ["virsh", "-c", line.host.libvirt_uri, "list", "--all", "--uuid"]
+    listed: Done = line.call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
+    for uuid in listed["stdout"].lower().split():
+        if uuid in metal:
+            raise InventoryError(
+                f"{metal[uuid]} is in the group `metal_hosts`, and is a guest of {line.host.name}; "
+                "move it to the group `kvm_guests`"
+            )
 
 
 def gather(session: Session) -> dict[str, Facts]:

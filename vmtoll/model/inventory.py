@@ -54,16 +54,16 @@ class Variables(BaseModel):
         try:
             return cls._of(variables)
         except ValidationError as error:
-            raise InventoryError(f"{source}: {host}: {cls.mistakes(error)[0]}") from error
+            raise InventoryError(f"{source}: {host}: {next(iter(cls.mistakes(error).values()))}") from error
 
     @classmethod
-    def wrong(cls, variables: Mapping[str, Any]) -> list[str]:
-        """Describe each of a host's variables with a wrong value."""
+    def wrong(cls, variables: Mapping[str, Any]) -> dict[str, str]:
+        """Each of a host's variables with a wrong value, and what is wrong."""
         try:
             cls._of(variables)
         except ValidationError as error:
             return cls.mistakes(error)
-        return []
+        return {}
 
     @classmethod
     def _of(cls, variables: Mapping[str, Any]) -> Self:
@@ -72,13 +72,14 @@ class Variables(BaseModel):
         return cls.model_validate({name.removeprefix(cls.namespace): given[name] for name in prefixed})
 
     @classmethod
-    def mistakes(cls, error: ValidationError) -> list[str]:
-        """Describe the mistake in each wrong variable."""
-        wrong = []
+    def mistakes(cls, error: ValidationError) -> dict[str, str]:
+        """Each wrong variable, and the first mistake in it."""
+        wrong: dict[str, str] = {}
         for each in error.errors():
-            variable = cls.namespace + ".".join(map(str, each["loc"]))
+            name = cls.namespace + ".".join(map(str, each["loc"]))
             missing, value = each["type"] == "missing", each["input"]
-            wrong.append(f"{variable} is missing" if missing else f"{variable} is {value!r}: {plain(each['msg'])}")
+            text = f"{name} is missing" if missing else f"{name} is {value!r}: {plain(each['msg'])}"
+            wrong.setdefault(cls.namespace + "".join(map(str, each["loc"][:1])), text)
         return wrong
 
     @classmethod
@@ -309,9 +310,9 @@ class Host:
         """The variables ansible_… that vmtoll reads. Raises InventoryError."""
         return Connection.read(self.name, self.variables, self.source)
 
-    def mistakes(self) -> list[str]:
-        """Describe each variable with a wrong value."""
-        return [*HostVars.wrong(self.variables), *Connection.wrong(self.variables)]
+    def mistakes(self) -> dict[str, str]:
+        """Each variable with a wrong value, and what is wrong."""
+        return HostVars.wrong(self.variables) | Connection.wrong(self.variables)
 
     def check(self) -> None:
         """Raise InventoryError for the first variable with a wrong value."""
@@ -373,11 +374,12 @@ class Host:
 @dataclass(frozen=True)
 class Inventory:
     """The machines by role. `machines`: environment → its machines under test, several only where a workload needs
-    several guests on one KVM host."""
+    several guests on one KVM host. `other_kvm_hosts`: those of the inventory that no machine of the run is on."""
 
     clients: Sequence[Host]
     machines: Mapping[str, Sequence[Host]]
     kvm_hosts: Mapping[str, Host]
+    other_kvm_hosts: Sequence[Host] = ()
 
     @property
     def client(self) -> Host:

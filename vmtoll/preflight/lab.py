@@ -48,7 +48,8 @@ class Lab:
     @property
     def by_role(self) -> dict[Role, list[Host]]:
         """The machines by role, without those that have a wrong variable."""
-        return self.machines.by_role
+        wrong = self.machines.mistakes
+        return {role: [h for h in hosts if h.name not in wrong] for role, hosts in self.machines.by_role.items()}
 
     @cached_property
     def hosts(self) -> Sequence[Host]:

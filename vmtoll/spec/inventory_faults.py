@@ -8,7 +8,7 @@ import importlib.util
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -54,15 +54,20 @@ class InventoryData:
     path: Path
 
     @cached_property
-    def mistakes(self) -> dict[str, list[str]]:
-        """Machine → its variables with a wrong value."""
+    def mistakes(self) -> dict[str, dict[str, str]]:
+        """Machine → its variables with a wrong value, each with what is wrong."""
         hosts = (host for of_role in self._named.values() for host in of_role)
         return {host.name: wrong for host in hosts if (wrong := host.mistakes())}
 
     @cached_property
     def by_role(self) -> dict[Role, list[Host]]:
-        """The machines whose variables can be read."""
-        return {role: [host for host in hosts if host.name not in self.mistakes] for role, hosts in self._named.items()}
+        """The machines, without the variables that have a wrong value."""
+        return {role: [self._readable(host) for host in hosts] for role, hosts in self._named.items()}
+
+    def _readable(self, host: Host) -> Host:
+        wrong = self.mistakes.get(host.name, {})
+        right = {k: v for k, v in host.variables.items() if not {k, k.replace("ansible_ssh_", "ansible_")} & set(wrong)}
+        return replace(host, variables=right) if wrong else host
 
     @cached_property
     def _named(self) -> dict[Role, list[Host]]:
@@ -118,22 +123,27 @@ def faults(
     `known`: environments besides those that vmtoll ships. `limited`: only some of its machines are looked at.
     """
     yield from _values(machines)
-    if purpose != "hosts":
-        yield from _groups(machines, limited=limited, for_load=purpose == "load")
-    yield from _labels(machines, known, for_load=purpose == "load")
-    yield from _guests(machines)
-    yield from _shared(machines)
-    yield from _same(machines)
-    if purpose == "load":
-        yield from _families(machines)
-    yield from _link(machines)
-    yield from _typos(machines)
+    others = [
+        *(_groups(machines, limited=limited, for_load=purpose == "load") if purpose != "hosts" else ()),
+        *_labels(machines, known, for_load=purpose == "load"), *_guests(machines), *_shared(machines), *_same(machines),
+        *(_families(machines) if purpose == "load" else ()), *_link(machines), *_typos(machines),
+    ]  # fmt: skip
+    yield from (fault for fault in others if not _follows(fault, machines))
 
 
 def _values(machines: InventoryData) -> Iterator[Fault]:
-    for host, mistakes in machines.mistakes.items():
-        for mistake in mistakes:
-            yield Fault(host, mistake, "Correct it in the inventory")
+    having = defaultdict[str, list[str]](list)
+    for host, wrong in machines.mistakes.items():
+        for mistake in wrong.values():
+            having[mistake].append(host)
+    for mistake, hosts in having.items():
+        yield Fault(", ".join(hosts), mistake, "Correct it in the inventory")
+
+
+def _follows(fault: Fault, machines: InventoryData) -> bool:
+    """Return whether a fault is of a variable whose wrong value was named already."""
+    named = f"{fault.machine} {fault.found}"
+    return any(host in named and name in named for host, wrong in machines.mistakes.items() for name in wrong)
 
 
 def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterator[Fault]:
@@ -151,7 +161,7 @@ def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterat
         if host not in ours | lost and given:
             groups = ", ".join(f"`{group}`" for group, _ in GROUPS)
             yield Fault(host, f"it has {given[0]}, and is in none of our groups", f"Add it to one of {groups}")
-    if limited or machines.mistakes:
+    if limited:
         return
     if not ours:
         yield Fault("", "no machine is in any of our groups", "docs/inventory.md says how they are called")
@@ -240,9 +250,20 @@ def _endpoint(host: Host) -> tuple[object, ...]:
     return (host.name,) if host.is_local else (host.ssh_host, host.ansible.port or 22)
 
 
+def _at_its_address(guest: Host, machines: InventoryData) -> str:
+    """The KVM host or the metal machine that has a guest's address and port of ssh; empty where none has."""
+    if guest.root != "/":
+        return ""
+    called = {"the KVM host": machines.by_role["kvm_host"], "the metal machine": machines.by_role["metal"]}
+    for words, others in called.items():
+        for other in others:
+            if other.root == "/" and _endpoint(other) == _endpoint(guest):
+                return f"{'its KVM host' if other.name == guest.vars.kvm_host else words} {other.name}"
+    return ""
+
+
 def _guests(machines: InventoryData) -> Iterator[Fault]:
-    carriers = {host.name: host for host in machines.by_role["kvm_host"]}
-    kvm_hosts = {host.name for host in machines.by_role["kvm_host"]} | set(machines.mistakes)
+    kvm_hosts = {host.name for host in machines.by_role["kvm_host"]}
     for guest in machines.by_role["kvm_guest"]:
         both = {"vmtoll_kvm_host": guest.vars.kvm_host, "vmtoll_domain": guest.vars.domain}
         lacking = [name for name, value in both.items() if value is None]
@@ -252,9 +273,13 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
         yield from _profile(guest)
         if guest.vars.kvm_host == guest.name:
             yield Fault(guest.name, "vmtoll_kvm_host is the guest itself", "Name the machine that it runs on")
-        elif (carrier := carriers.get(guest.vars.kvm_host or "")) and _endpoint(carrier) == _endpoint(guest):
-            found = f"its address {guest.ssh_host} is that of its KVM host {carrier.name}"
-            yield Fault(guest.name, found, "Correct ansible_host of one of them")
+        elif other := _at_its_address(guest, machines):
+            found = f"its address {guest.ssh_host} is that of {other}"
+            yield Fault(guest.name, found, "Correct ansible_host of one of them, or its group")
+    for metal in machines.by_role["metal"]:
+        if given := [name for name in ("domain", "profile") if getattr(metal.vars, name)]:
+            found = f"it is in the group `metal_hosts`, and vmtoll_{given[0]} says that it is a guest"
+            yield Fault(metal.name, found, "A machine is what its group says: correct one of both")
     for host in (host for hosts in machines.by_role.values() for host in hosts):
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
         for name, value in named:

@@ -36,7 +36,8 @@ def from_data(
     kvm_hosts = {host.name: host for host in by_role["kvm_host"] if host.name in needed}
     if missing := sorted(name for name in needed if name and name not in kvm_hosts):
         raise InventoryError(f"{source}: host {missing[0]!r} of a guest or container is not in the group `kvm_hosts`")
-    inventory = Inventory(clients, machines, kvm_hosts)
+    others = [host for host in by_role["kvm_host"] if host.name not in needed]
+    inventory = Inventory(clients, machines, kvm_hosts, others)
     for host in inventory.hosts():
         host.check()
     return inventory

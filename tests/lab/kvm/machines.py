@@ -1,6 +1,7 @@
 """How a lab of virtual machines is brought up and restored, and how the program is run against it."""
 
 import json
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -12,8 +13,10 @@ from tests.lab.conftest import run_there
 from tests.lab.the_lab import LAB, VMTOLL, Ssh
 from vmtoll.builds.suite import chosen
 from vmtoll.lab.topology import SSH_S
+from vmtoll.paths import PROJECT
 from vmtoll.provisioning.guests import make_guests
 from vmtoll.shell import Changes
+from vmtoll.spec.catalog import Registry
 from vmtoll.spec.inventory import read_inventory
 
 # A command that hangs ends the tests after so long; one that is slow does not.
@@ -85,6 +88,15 @@ def wait_until_it_answers(name: str) -> None:
         if time.monotonic() - since > SILENCE_S:
             pytest.fail(f"{name} was reset and does not come back; its console ends with:\n{last}")
         time.sleep(1)
+
+
+def copied(root: Path) -> Registry:
+    """This project, with workloads and experiments of its own to change."""
+    root.mkdir()
+    for name in ("vmtoll", "server-builds", "vm-images"):
+        (root / name).symlink_to(PROJECT / name)
+    shutil.copytree(PROJECT / "workloads", root / "workloads")
+    return Registry(root)
 
 
 def preflight(inventory: Path = INVENTORY) -> list[dict[str, Any]]:

@@ -1,20 +1,18 @@
 """The experiments on several guests of one host, as shipped at small scale but for one block, under KVM."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.lab.kvm.guests import SEEN, domain_of, look
-from tests.lab.kvm.machines import INVENTORY, up
+from tests.lab.kvm.machines import INVENTORY, copied, up
 from tests.lab.records import number, primary, records_of
 from vmtoll.commands.conclude import conclude
 from vmtoll.commands.run import run_one
 from vmtoll.model.finding import Validity
 from vmtoll.model.trial import Accelerator
-from vmtoll.paths import PROJECT
 from vmtoll.spec.catalog import Registry
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
@@ -34,16 +32,12 @@ WITH_VHOST = {"kvm-default", "kvm-multiqueue", "kvm-virtio-scsi", "kvm-ide"}
 
 def of_one_block(root: Path, experiment: str) -> Registry:
     """This project, where the experiment at small scale has one block."""
-    root.mkdir()
-    (root / "vmtoll").symlink_to(PROJECT / "vmtoll")
-    for name in ("server-builds", "vm-images"):
-        (root / name).symlink_to(PROJECT / name)
-    shutil.copytree(PROJECT / "workloads", root / "workloads")
-    file = root / "workloads" / "experiments" / f"{experiment}.yml"
+    registry = copied(root)
+    file = registry.experiment_file(experiment)
     document = yaml.safe_load(file.read_text())
     document["scales"]["small"]["blocks"] = 1
     file.write_text(yaml.safe_dump(document))
-    return Registry(root)
+    return registry
 
 
 @pytest.fixture(scope="module", autouse=True)

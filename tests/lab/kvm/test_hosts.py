@@ -9,8 +9,11 @@ import pytest
 import yaml
 
 from tests.lab.faults import changed
-from tests.lab.kvm.machines import INVENTORY, preflight, provision, vmtoll
+from tests.lab.kvm.machines import INVENTORY, copied, preflight, provision, vmtoll
 from tests.lab.the_lab import LAB, Ssh
+from vmtoll.commands.run import run_one
+from vmtoll.model.errors import InventoryError
+from vmtoll.paths import PROJECT
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm]
 
@@ -41,6 +44,21 @@ def test_the_machines_are_fit(machines: Ssh) -> None:
     assert levels(findings, "kvm") == {"host": "ok"}
     assert levels(findings, "guests")["guest"] == "ok"
     assert set(levels(findings, "reach")) == {"client", "metal", "guest", "host"}
+
+
+def test_a_guest_that_is_called_metal_is_refused(machines: Ssh, tmp_path: Path) -> None:
+    """By the UUID that its host's libvirt knows, also where no machine of the run is said to be on that host."""
+    tree = yaml.safe_load((LAB / "inventory.yml").read_text())
+    children = tree["all"]["children"]["suts"]["children"]
+    (guest,) = children.pop("kvm_guests")["hosts"].values()
+    children["metal_hosts"]["hosts"] = {"box": {"ansible_host": guest["ansible_host"], "vmtoll_environment": "metal"}}
+    (tmp_path / "inventory.yml").write_text(yaml.safe_dump(tree))
+    registry = copied(tmp_path / "project")
+    smoke = yaml.safe_load((PROJECT / "workloads" / "experiments" / "smoke.yml").read_text())
+    alone = registry.experiment_file("alone")
+    alone.write_text(yaml.safe_dump(smoke | {"environments": ["metal"], "shares_of": "metal"}))
+    with pytest.raises(InventoryError, match="box is in the group `metal_hosts`, and is a guest of host; move it"):
+        run_one("alone", tmp_path / "inventory.yml", tmp_path / "results", registry=registry)
 
 
 # What makes it so, what makes it well again, the check that tells it, on which machine, and what it says.

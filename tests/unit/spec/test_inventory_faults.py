@@ -59,6 +59,48 @@ def test_a_guest_has_a_host_and_a_domain_or_neither() -> None:
     assert found(made) == [("small", "vmtoll_kvm_host is not set"), ("small", "vmtoll_domain is not set")]
 
 
+def test_metal_and_guest_in_each_others_group_are_seen_by_what_they_have() -> None:
+    """With the labels changed as well, every sign of a report would be inverted."""
+    swapped = {
+        **GOOD,
+        "host": {"group": "kvm_hosts", "ansible_host": "192.0.2.2"},
+        "small": GOOD["big"] | {"ansible_host": "192.0.2.3", "vmtoll_kvm_host": "host", "vmtoll_domain": "small"},
+        "big": {"group": "kvm_guests", "ansible_host": "192.0.2.2", "vmtoll_environment": "kvm-default"},
+    }
+    assert sorted(found(swapped)) == [
+        ("big", "its address 192.0.2.2 is that of the KVM host host"),
+        ("small", "it is in the group `metal_hosts`, and vmtoll_domain says that it is a guest"),
+    ]
+
+
+def test_a_guest_at_the_address_of_metal_is_an_error() -> None:
+    """Also one whose host is not named."""
+    own = {"vmtoll_kvm_host": None, "vmtoll_domain": None}
+    tenant = changed("small", **own, ansible_host="big")
+    assert found(tenant) == [("small", "its address big is that of the metal machine big")]
+    assert found(changed("small", **own, ansible_host="big", ansible_port=2222)) == []
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """A wrong value hides nothing else, and what follows from it alone is not told again."""
+    many = changed("small", ansible_ssh_port="abc", vmtoll_environment="kvm-defualt", vmtoll_kvm_host="hots")
+    many["big"] = GOOD["big"] | {"vmtoll_workers": "zero"}
+    many["load"] = GOOD["load"] | {"vmtoll_link": "fast"}
+    assert sorted((machine, said.partition("; allowed")[0]) for machine, said in found(many)) == [
+        ("big", "vmtoll_workers is 'zero': must be a valid integer"),
+        ("load", "vmtoll_link is 'fast': not a link; give `unshaped`, or a rate such as `100mbit` or `1gbit`"),
+        ("small", "ansible_port is 'abc': must be a valid integer"),
+        ("small", "unknown vmtoll_environment 'kvm-defualt' (did you mean 'kvm-default'?)"),
+        ("small", "vmtoll_kvm_host is 'hots', which is not in the group `kvm_hosts`"),
+    ]
+
+
+def test_what_is_wrong_for_all_is_one_line() -> None:
+    wrong = {host: variables | {"vmtoll_http_port": "web"} for host, variables in GOOD.items()}
+    (said,) = found(wrong)
+    assert sorted(said[0].split(", ")) == sorted(GOOD)
+
+
 @pytest.mark.parametrize("name", ["ansible_password", "ansible_ssh_pass", "ansible_become_password"])
 def test_a_password_is_an_error(name: str) -> None:
     """Ansible would log in by it, and vmtoll would not."""
