@@ -390,6 +390,15 @@ def test_the_headline_has_throughput_and_tail(tmp_path: Path) -> None:
     assert " (nginx) fewer requests per second than metal. Under open load, p99 is " in text
 
 
+@pytest.mark.parametrize("length", [10, 60, 120])
+def test_a_headline_has_an_interval_however_long_the_names_are(tmp_path: Path, length: int) -> None:
+    """It is cited: of three servers that take too much room the least and the largest, in the end without names."""
+    servers = {f"{name * length}": size for name, size in (("a", 0.5), ("b", 0.25), ("c", 0.1))}
+    text = headline(tmp_path, Truth(servers, accelerator=Accelerator.TCG))
+    assert len(text) <= words.SENTENCE_LIMIT
+    assert len(re.findall(r"× \([\d.]+ to [\d.]+×\)", text)) >= 2, text
+
+
 def test_a_long_headline_counts(tmp_path: Path) -> None:
     servers = {f"a-server-with-a-name-as-long-as-this-{n}": 0.999 for n in range(8)}
     text = headline(tmp_path, Truth(servers, noise=0.05))

@@ -1,6 +1,6 @@
 """The headline of a run: a short sentence per metric, what they rest on, and the words to explain with them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vmtoll.analysis.claims import count_outcomes
@@ -42,13 +42,14 @@ _NO_COMPARISON = "There is no second environment to compare."
 @dataclass(frozen=True)
 class Answer:
     """One metric: a short sentence, the same without names, and the intervals or reasons behind it; `sizes`: the first
-    of these, without what explains it. `is_vague`: the ends of a ratio's interval are a hundred times apart or more.
+    of these, without what explains it, then ever shorter: of the first and the last server, and without their names.
+    `is_vague`: the ends of a ratio's interval are a hundred times apart or more.
     """
 
     text: str
     short: str
     evidence: str = ""
-    sizes: str = ""
+    sizes: tuple[str, ...] = ()
     metric: Metric | None = None
     kinds: frozenset[Kind] = frozenset()
     is_vague: bool = False
@@ -95,7 +96,7 @@ def headline(analysis: RunAnalysis) -> Headline:
 
 def sentence(analysis: RunAnalysis) -> str:
     """The headline as plain text of at most 300 characters: answers on throughput and tail, then their evidence.
-    Intervals go before second answers, because it is cited.
+    It is cited, so that second answers, the basis and names go before intervals.
     """
     result = headline(analysis)
     start = "Emulation (TCG), not KVM: " if analysis.emulated else ""
@@ -107,10 +108,10 @@ def sentence(analysis: RunAnalysis) -> str:
     basis = ", ".join(result.basis)
     long, short = ([answer.text for answer in answers], [answer.short for answer in answers])
     whole = ""
-    first = [answer.sizes for answer in answers if answer.sizes][:1]
+    sizes = answers[0].sizes or next((answer.sizes for answer in answers if answer.sizes), ())
     for texts, proof in (
-        (long, [*evidence, basis]), (short, [*evidence, basis]), (short[:1], [*first, basis]), (short[:1], first),
-        (short, [basis]), (short[:1], [basis]),
+        (long, [*evidence, basis]), (short, [*evidence, basis]), *((short[:1], [size, basis]) for size in sizes[:1]),
+        *((short[:1], [size]) for size in sizes), (short, [basis]), (short[:1], [basis]),
     ):  # fmt: skip
         if not proof:
             continue
@@ -260,9 +261,18 @@ class _Part:
         kinds = frozenset(member.verdict.kind for member in self.members)
         shown = [member.verdict for member in self.members if member.verdict.kind in DIFFERENT]
         proof = self._evidence()
-        return Answer(
-            text, short, "; ".join(proof), next(iter(proof), ""), self.metric, kinds, any(map(is_vague, shown))
-        )  # fmt: skip
+        sizes = tuple(dict.fromkeys([*proof[:1], *self._ends()]))
+        return Answer(text, short, "; ".join(proof), sizes, self.metric, kinds, any(map(is_vague, shown)))
+
+    def _ends(self) -> Iterator[str]:
+        """The least and the largest size with their intervals, with the servers' names and without."""
+        for kind in _DIRECTIONS:
+            if members := self._of(kind):
+                form = form_of([member.verdict for member in members])
+                ends = [(m.name, amount_text(m.verdict, form, interval=True)) for m in (members[0], members[-1])]
+                yield " to ".join(dict.fromkeys(f"{name} {size}" for name, size in ends))
+                yield " to ".join(dict.fromkeys(size for _, size in ends))
+                return
 
     def _sentence(self, *, named: bool) -> str:
         kinds = [kind for kind in (*_DIRECTIONS, Kind.EQUIVALENT) if self._of(kind)]
