@@ -48,6 +48,15 @@ class Variables(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False, coerce_numbers_to_str=True)
     namespace: ClassVar[str] = "vmtoll_"
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_a_number_where_one_is_wanted(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML's `yes` would be 1."""
+        kind = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and kind in (int, float, int | None, float | None):
+            raise ValueError("must be a number")
+        return value
+
     @classmethod
     def read(cls, host: str, variables: Mapping[str, Any], source: str) -> Self:
         """Validate a host's variables; null counts as not set. Raises InventoryError: source, host and variable."""

@@ -51,6 +51,7 @@ def test_a_connection_is_as_ansible_makes_it() -> None:
             "lab.yml: big: vmtoll_revive is 'virsh start x': must be a valid li",
         ),
         ({"vmtoll_lab": "embeded"}, "lab.yml: big: vmtoll_lab is 'embeded': must be 'embedded' or 'hosts'"),
+        ({"vmtoll_workers": True}, "lab.yml: big: vmtoll_workers is True: must be a number"),
         ({"vmtoll_workers": 0}, "lab.yml: big: vmtoll_workers is 0: must be greater than or equal to 1"),
         ({"ansible_port": "ssh"}, "lab.yml: big: ansible_port is 'ssh': must be a valid integer"),
     ],
