@@ -3,9 +3,13 @@
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,3 +131,32 @@ def test_a_host_without_guests_is_said_to_have_none(uri: str, tmp_path: Path) ->
     finally:
         subprocess.run(["virsh", "-c", uri, "define", definition], check=True, capture_output=True)
     assert (done.returncode, "has no guest; give another --connect" in done.stderr) == (2, True), done.stderr
+
+
+def test_an_interrupt_leaves_no_ssh_to_a_host_that_says_nothing(tmp_path: Path) -> None:
+    """The agent is larger than a pipe: it is being written as long as ssh waits for the host."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = str(silent.getsockname()[1])
+        file = tmp_path / "lab.yml"
+        way = f"ansible_host: 127.0.0.1, ansible_port: {port}, ansible_ssh_common_args: -o ConnectTimeout=600"
+        file.write_text(f"kvm_hosts: {{hosts: {{big: {{{way}}}}}}}\n")
+
+        def ways_there() -> list[str]:
+            found = []
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):  # of one that has ended
+                    words = file.read_text(errors="replace").split("\0")
+                    found += ["ssh"] if words[0] == "ssh" and port in words else []
+            return found
+
+        argv = [sys.executable, "-m", "vmtoll", "diagnose", "web", "-i", str(file)]
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            accepted, _ = silent.accept()
+            with accepted:
+                assert ways_there() == ["ssh"]
+                process.send_signal(signal.SIGINT)
+                assert process.wait(20) == 130
+                deadline = time.monotonic() + 20
+                while (left := ways_there()) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+        assert not left
