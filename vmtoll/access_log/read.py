@@ -1,5 +1,6 @@
 """Read access logs into a table: DuckDB splits and matches the lines, in parallel and within a memory limit."""
 
+import mmap
 import re
 import secrets
 import subprocess
@@ -67,6 +68,9 @@ class Lines:
     counts_headers: bool = False
 
 
+_CR_INSIDE = re.compile(rb"\r+(?=[^\r\n])")
+
+
 @contextmanager
 def database() -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in a temporary folder of its own (about a tenth of the log's size), gone afterwards."""
@@ -91,6 +95,38 @@ def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[s
     """
     for file in files:
         _check(file)
+    with tempfile.TemporaryDirectory(prefix="vmtoll-log-") as folder:
+        whole = {file: _with_whole_lines(file, Path(folder, str(n))) for n, file in enumerate(files)}
+        try:
+            return _read(db, list(whole.values()), tell)
+        except LogError as error:
+            text = str(error)
+            for file, copied in whole.items():
+                text = text.replace(str(copied), str(file))
+            raise LogError(text) from None
+
+
+def _with_whole_lines(file: Path, copied: Path) -> Path:
+    """The file, or a copy of it with a blank for each CR inside a line, which DuckDB takes for the end of one.
+
+    A file without LF has lines that end with CR. Packed files are taken as they are.
+    """
+    if file.suffix in {".gz", ".zst"} or not file.stat().st_size:
+        return file
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as octets:
+        if octets.find(b"\r") < 0 or octets.find(b"\n") < 0 or not _CR_INSIDE.search(octets):
+            return file
+        with copied.open("wb") as to:
+            end = 0
+            for match in _CR_INSIDE.finditer(octets):
+                to.write(octets[end : match.start()])
+                to.write(b" ")
+                end = match.end()
+            to.write(octets[end:])
+    return copied
+
+
+def _read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[str], None]) -> Lines:
     headed, headings = _headings(db, files)
     formats = _formats(db, files, headed, headings)
     tell(f"reading {len(files)} file{'s' * (len(files) > 1)}, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB")

@@ -31,6 +31,19 @@ def test_no_octet_cuts_a_line(tmp_path: Path, texts: list[bytes], place: str) ->
     assert set(parsed) == {(200, 157)}
 
 
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_a_cr_inside_a_line_ends_none(tmp_path: Path, ending: bytes) -> None:
+    line = Hit(BEGIN_S, body_bytes=157).line.encode()
+    log = tmp_path / "a.log"
+    split = line.replace(b"Mozilla", b"Mo\rzilla\r\r!")
+    log.write_bytes(ending.join([*[line] * 7, split, line, b"malformed", b""]))
+    lines, parsed = rows(log, "status, body_bytes")
+    assert (lines.total, lines.malformed) == (10, 1)
+    assert (parsed, list(lines.first_malformed)) == ([(200, 157)] * 9, [(1, 10, "a")])
+    log.write_bytes(b"\r".join([line] * 3))
+    assert rows(log, "status, body_bytes")[1] == [(200, 157)] * 3
+
+
 def test_nginx_writes_octets_into_json_that_is_none(tmp_path: Path) -> None:
     """Unless its format has `escape=json`. What is JSON stays as it is: a backslash before an x too."""
     start = '{"time_iso8601":"2025-06-03T14:00:01+00:00","remote_addr":"192.0.2.1","status":"200","bytes_sent":"9",'
