@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -65,13 +66,13 @@ class GuestError(Exception):
 class Guest:
     """A guest of libvirt: its domain, and its files in a folder."""
 
-    def __init__(self, parameters: dict[str, str], virsh: list[str], *, check: bool) -> None:
+    def __init__(self, parameters: dict[str, Any], *, check: bool) -> None:
         self.name = parameters["domain"] or parameters["name"]
         self.folder = Path(parameters["folder"])
         self.files = {part: self.folder / f"{parameters['name']}.{part}" for part in PARTS}
         self.texts = {part: parameters[part] for part in ("xml", "host_key")}
         self.image = parameters["image"]
-        self.virsh = virsh
+        self.virsh = parameters["virsh"]
         self.check = check
         self.done: list[str] = []
 
@@ -114,10 +115,16 @@ class Guest:
         run([*self.virsh, "define", str(self.files["xml"])])
 
     def _state(self) -> str:
-        """libvirt's word for the guest's state; empty where it has no such guest."""
-        argv = [*self.virsh, "domstate", self.name]
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-        return done.stdout.strip()
+        """libvirt's word for the guest's state; empty where it has no such guest, or in check mode is not there yet.
+
+        Raises GuestError where libvirt does not answer: a guest that is not seen must not lose its disk.
+        """
+        try:
+            return run([*self.virsh, "domstate", self.name])
+        except GuestError as error:
+            if self.check or "failed to get domain" in str(error):
+                return ""
+            raise
 
     def _differs(self, part: str) -> bool:
         """Whether a file's text is another one. Its owner is QEMU's user while the guest runs: libvirt sees to that."""
@@ -140,12 +147,14 @@ class Guest:
             self.done.append(what)
 
 
-def run(argv: list[str], stdin: str = "") -> None:
-    """Run a command. Raises GuestError."""
+def run(argv: list[str], stdin: str = "") -> str:
+    """Run a command; what it printed. Raises GuestError."""
     done = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    printed = done.stdout.strip()
     if done.returncode:
-        said = done.stdout.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise GuestError(f"{' '.join(argv)}: {said[-1]}")
+        last = printed.splitlines()[-1] if printed else f"exit status {done.returncode}"
+        raise GuestError(f"{' '.join(argv)}: {last}")
+    return printed
 
 
 def write(file: Path, text: str) -> None:
@@ -168,7 +177,7 @@ def main() -> None:
         "image": {"type": "path", "default": ""},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    guest = Guest(module.params, module.params["virsh"], check=module.check_mode)
+    guest = Guest(module.params, check=module.check_mode)
     try:
         (guest.present if module.params["state"] == "present" else guest.absent)()
     except (GuestError, OSError) as error:

@@ -67,8 +67,15 @@ def make(uri: str, tmp_path: Path) -> Iterator[Make]:
         (tmp_path / name).write_text("key\n")
     (tmp_path / "play.yml").write_text(PLAY)
 
-    def run(meanwhile: str = "", state: str = "present", xml: str = DOMAIN, *, check: bool = False) -> set[str]:
-        command = ["virsh", "--connect", uri]
+    def run(
+        meanwhile: str = "",
+        state: str = "present",
+        xml: str = DOMAIN,
+        *,
+        check: bool = False,
+        socket: Path | None = None,
+    ) -> set[str]:
+        command = ["virsh", "--connect", f"qemu+unix:///system?socket={socket}" if socket else uri]
         if meanwhile:
             wrapper = tmp_path / "virsh"
             wrapper.write_text(MEANWHILE.format(uri=uri, verb=meanwhile))
@@ -136,6 +143,15 @@ def test_a_domain_that_breaks_the_schema_costs_no_guest(uri: str, make: Make) ->
         make(xml=DOMAIN.replace("memballoon", "balloon"))
     assert state(uri) == "running"
     assert make() == set()
+
+
+def test_a_guest_keeps_its_disk_where_libvirt_does_not_answer(uri: str, make: Make, tmp_path: Path) -> None:
+    make()
+    files = {file: file.stat().st_ino for file in (tmp_path / "guests").iterdir()}
+    for state in ("present", "absent"):
+        with pytest.raises(VmtollError, match=r"one: .* domstate one: .*ailed to connect"):
+            make(state=state, socket=tmp_path / "no-socket")
+    assert {file: file.stat().st_ino for file in (tmp_path / "guests").iterdir()} == files
 
 
 def test_a_paused_guest_goes_on(uri: str, make: Make) -> None:
