@@ -22,7 +22,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_validator,
-)  # fmt: skip
+)
 
 from vmtoll.model.disclosure import NAMES, OPERATOR
 from vmtoll.model.document import plain

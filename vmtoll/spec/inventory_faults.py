@@ -142,8 +142,8 @@ def _values(machines: InventoryData) -> Iterator[Fault]:
 
 def _follows(fault: Fault, machines: InventoryData) -> bool:
     """Return whether a fault is of a variable whose wrong value was named already."""
-    named = f"{fault.machine} {fault.found}"
-    return any(host in named and name in named for host, wrong in machines.mistakes.items() for name in wrong)
+    words = set(re.split(r"[^\w.-]+", f"{fault.machine} {fault.found}"))
+    return any(host in words and not words.isdisjoint(wrong) for host, wrong in machines.mistakes.items())
 
 
 def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterator[Fault]:
@@ -320,7 +320,7 @@ def _families(machines: InventoryData) -> Iterator[Fault]:
     """IPv6 is a way to a machine by ssh; load goes by IPv4, on which the servers listen."""
     for host in machines.suts:
         if ":" in host.address:
-            found = f"load would go to {host.address}, and vmtoll's servers listen on IPv4"
+            found = f"load would go to {host.address}, and vmtoll's servers listen on IPv4 only"
             yield Fault(host.name, found, "Set vmtoll_address to an IPv4 address of it, or a name that has one")
 
 
@@ -353,7 +353,7 @@ def _typos(machines: InventoryData) -> Iterator[Fault]:
         close = difflib.get_close_matches(name, HostVars.names(), n=1)
         advice = f"Did you mean {close[0]}?" if close else "Remove it; docs/inventory.md lists all variables"
         yield Fault(", ".join(having[name]), f"unknown variable {name}", advice)
-    for name in _PASSWORDS.intersection(having):
+    for name in sorted(_PASSWORDS.intersection(having)):
         found = f"{name} is set, and vmtoll logs in by keys and becomes root by a sudo that asks for no password"
         yield Fault(", ".join(having[name]), found, "Remove it, with a key of yours on the machine")
     for name, hosts in having.items():

@@ -17,7 +17,7 @@ from vmtoll.model.errors import InventoryError
 
 _TEMPLATE = re.compile(r"{{|{%")
 _OURS = ("ansible_", "vmtoll_")
-# A value that cannot be: what a template gives whose variable nobody has set.
+# What the play prints for a template that uses an undefined variable.
 _UNDEFINED = "vmtoll: undefined"
 _ANSWER = re.compile(r"vmtoll<([A-Za-z0-9+/=]+)>")
 

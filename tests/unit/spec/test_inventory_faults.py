@@ -95,6 +95,14 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
+def test_a_wrong_value_hides_no_fault_of_a_machine_whose_name_contains_the_other() -> None:
+    """The guest `small-2` lacks its domain, and `small` has a wrong one."""
+    second = {**GOOD["small"], "vmtoll_domain": None}
+    both = changed("small", vmtoll_domain=["a"]) | {"small-2": second}
+    assert ("small-2", "vmtoll_domain is not set") in found(both)
+    assert ("small", "vmtoll_domain is not set") not in found(both)
+
+
 def test_what_is_wrong_for_all_is_one_line() -> None:
     wrong = {host: variables | {"vmtoll_http_port": "web"} for host, variables in GOOD.items()}
     (said,) = found(wrong)
@@ -114,7 +122,7 @@ def test_load_goes_by_ipv4_and_ssh_by_either() -> None:
     assert found(changed("load", ansible_host="2001:db8::1")) == []
     assert found(changed("big", ansible_host="2001:db8::1", vmtoll_address="192.0.2.1")) == []
     said = found(changed("big", ansible_host="2001:db8::1"))
-    assert said == [("big", "load would go to 2001:db8::1, and vmtoll's servers listen on IPv4")]
+    assert said == [("big", "load would go to 2001:db8::1, and vmtoll's servers listen on IPv4 only")]
     assert found(changed("big", ansible_host="2001:db8::1"), purpose="machines") == []
 
 
