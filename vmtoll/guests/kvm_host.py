@@ -67,8 +67,12 @@ def virtual_functions() -> dict[str, str]:
 
 def online_cpus() -> list[int]:
     """The CPUs that are online, one by one."""
-    text = Path("/sys/devices/system/cpu/online").read_text()
-    ranges = [part.split("-") for part in text.strip().split(",")]
+    return cpu_list(Path("/sys/devices/system/cpu/online").read_text())
+
+
+def cpu_list(text: str) -> list[int]:
+    """The CPUs of a kernel's list such as `0-3,8`, one by one."""
+    ranges = [part.split("-") for part in text.strip().split(",") if part]
     return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
 
 

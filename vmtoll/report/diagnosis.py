@@ -11,7 +11,7 @@ from vmtoll.report.words import diagnosis as words
 
 
 def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
-    """`keep`, `back`: the commands that keep the guest's definition, and go back to it."""
+    """`keep`, `back`: the commands that save the guest's definition and restore it."""
     steps = diagnosis.steps
     lacking = [step for step in steps if step.state is State.LACKING]
     yield f"{diagnosis.guest} on {diagnosis.where}: {words.counts_text(steps)}"
@@ -23,7 +23,7 @@ def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
         yield from _change(step, told=bool(diagnosis.refused))
     if diagnosis.refused:
         yield ""
-        yield f"No change is printed, because libvirt refuses the definition as it is: {diagnosis.refused}."
+        yield f"vmtoll prints no change, because libvirt refuses the definition as it is: {diagnosis.refused}."
     unknown = [words.unknown_text(step) for step in steps if step.state is State.UNKNOWN]
     for title, listed in (("Unknown", unknown), ("Taken", words.taken_texts(steps))):
         if listed:
@@ -31,8 +31,8 @@ def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
             yield f"{title}: {'; '.join(listed)}"
     if any(step.apply for step in lacking):
         yield ""
-        yield f"Keep the definition first: `{keep}`"
-        yield f"Back to it: `{back}`"
+        yield f"Save the definition first: `{keep}`"
+        yield f"Restore it: `{back}`"
         yield "A change takes effect when the guest starts again. virt-xml is in Debian's package virtinst."
     for run in diagnosis.runs:
         yield ""

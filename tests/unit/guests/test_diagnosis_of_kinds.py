@@ -199,8 +199,8 @@ def host(nodes: int, cores: int, threads: int, offline: int = 0) -> dict[str, An
     ("pins", "facts", "fault"),
     [
         ((2, 3), host(1, 4, 1), ""),
-        ((1, 2), host(2, 2, 1), "their CPUs are of 2 NUMA nodes, 0-1"),
-        ((1, 5), host(1, 4, 2), "two of them share a core, and the guest takes them for cores"),
+        ((1, 2), host(2, 2, 1), "the CPUs span 2 NUMA nodes (0-1)"),
+        ((1, 5), host(1, 4, 2), "two virtual CPUs share a core of the host, but the guest sees separate cores"),
         ((2, 3), host(1, 4, 1, offline=1), "not online: CPU 3"),
         ((2, 3), host(1, 4, 1) | {"used": [3]}, "another guest is pinned to CPU 3 as well"),
         ((2, 4), host(1, 8, 1), "QEMU's other threads are pinned to the same CPUs"),

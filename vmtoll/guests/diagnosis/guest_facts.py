@@ -59,17 +59,11 @@ def chosen(line: str) -> str:
     return line.partition("[")[2].partition("]")[0]
 
 
-def listed(line: str) -> "list[int]":
-    """The numbers of a kernel's list such as `0-3,8`."""
-    parts = [part.split("-") for part in line.split(",") if part]
-    return [number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)]
-
-
 def cores(root: str = "/sys/devices/system/cpu") -> "dict[str, int]":
     """The first CPU of each CPU's core."""
     first = {}
     for file in Path(root).glob("cpu[0-9]*/topology/thread_siblings_list"):
-        siblings = listed(text(str(file)))
+        siblings = kvm_host.cpu_list(text(str(file)))
         if siblings:
             first[file.parts[-3][3:]] = siblings[0]
     return first
@@ -77,8 +71,8 @@ def cores(root: str = "/sys/devices/system/cpu") -> "dict[str, int]":
 
 def nodes(root: str = "/sys/devices/system/node") -> "dict[str, int]":
     """The NUMA node of each CPU."""
-    lists = {int(file.parts[-2][4:]): listed(text(str(file))) for file in Path(root).glob("node[0-9]*/cpulist")}
-    return {str(cpu): node for node, numbers in lists.items() for cpu in numbers}
+    files = {int(file.parts[-2][4:]): file for file in Path(root).glob("node[0-9]*/cpulist")}
+    return {str(cpu): node for node, file in files.items() for cpu in kvm_host.cpu_list(text(str(file)))}
 
 
 def flags(cpuinfo: str = "/proc/cpuinfo") -> "list[str]":
@@ -107,7 +101,7 @@ def model_flags(uri: str, xml: str) -> "list[str] | None":
 
 
 def bridges(root: str = "/sys/class/net") -> "list[str]":
-    """The host's bridges, those of libvirt's own networks last."""
+    """The host's bridges; those that libvirt and Docker make for themselves come last."""
     names = sorted(folder.parent.name for folder in Path(root).glob("*/bridge"))
     return sorted(names, key=lambda name: name.startswith(("virbr", "docker", "br-")))
 
@@ -193,7 +187,10 @@ def answer(uri: str, domain: str = "") -> "dict[str, object]":
         others = {name: virsh(uri, "dumpxml", name) for name in virsh(uri, "list", "--name").split()}
     except RuntimeError as error:
         return {"error": str(error), "domains": [], "guests": [], "facts": {}}
-    pins = {name: re.findall(r"<vcpupin [^>]*cpuset=['\"]([^'\"]*)['\"]", xml) for name, xml in others.items()}
+    pins = {
+        name: [pin.get("cpuset", "") for pin in ElementTree.fromstring(xml).iterfind("cputune/vcpupin")]
+        for name, xml in others.items()
+    }
     return {"error": "", "domains": names, "guests": guests, "facts": facts(), "pins": pins}
 
 

@@ -67,7 +67,7 @@ def disk(domain: ET.Element, facts: Facts) -> Iterator[Step]:
         changes += [Change(f"{path}/throttlefilters")] if groups else []
         yield _limit(Tuning.DISK_LIMIT, target, found, changes)
     devices = list(domain.iterfind("blkiotune/device"))
-    found = [f"{one.findtext('path')}: {rate}" for one in devices for rate in _values(one) if "path" not in rate]
+    found = [f"{one.findtext('path')}: {rate}" for one in devices for rate in _values(one)]
     if found:
         changes = [Change(f"./blkiotune/device[{n}]") for n in range(len(devices), 0, -1)]
         yield _limit(Tuning.DISK_LIMIT, "", found, changes)
@@ -87,8 +87,9 @@ def _limit(tuning: Tuning, device: str, found: Sequence[str], changes: Sequence[
 
 
 def _values(element: ET.Element | None) -> list[str]:
-    """The children of a limit that are not 0: `total_iops_sec 200`."""
-    return [] if element is None else [f"{one.tag} {one.text}" for one in element if one.text not in (None, "0")]
+    """The rates of a limit that are not 0: `total_iops_sec 200`."""
+    rates = [] if element is None else [child for child in element if child.tag != "path"]
+    return [f"{rate.tag} {rate.text}" for rate in rates if rate.text not in (None, "0")]
 
 
 def _is_its_own(group: Group) -> bool:

@@ -43,7 +43,7 @@ _LACKING = {
     Tuning.DISK_BUS: "emulated disk bus {current}",
     Tuning.CACHE: "disk cache mode {current}",
     Tuning.VHOST: "no vhost: QEMU's process carries the packets",
-    Tuning.IOMMU: "behind a virtual IOMMU ({current}): each access to the guest's memory is looked up",
+    Tuning.IOMMU: "a virtual IOMMU translates each access to the guest's memory ({current})",
     Tuning.NOTIFICATIONS: "slow notifications: {current}",
     Tuning.OFFLOADS: "offloads are off: {current}",
     Tuning.MULTIQUEUE: "{current} network queue(s), fewer than virtual CPUs",
@@ -69,7 +69,7 @@ def lacking_text(step: Step) -> str:
     if step.tuning is Tuning.NETWORK:
         text = _CARRIED.get(step.current, text)
     if faults := (step.host or {}).get("faults"):
-        text = f"pinned badly: {faults}"
+        text = f"bad pinning: {faults}"
     return text + (f" ({step.device})" if step.device else "")
 
 
@@ -109,7 +109,7 @@ def condition_text(step: Step) -> str:
     if step.pending:
         return "The definition has it already: it takes effect when the guest starts again."
     if step.refused:
-        return f"No change is printed, because libvirt refuses it: {step.refused}."
+        return f"vmtoll prints no change, because libvirt refuses it: {step.refused}."
     if of_its_own := _OF_THEIR_OWN.get(step.tuning):
         return of_its_own(step)
     return "" if host.get("kvm") or host.get("vhost_net") else _CONDITIONS.get(step.tuning, "")
@@ -129,9 +129,9 @@ _CONDITIONS = {
 
 
 def _limit_text(step: Step) -> str:
-    """Whoever set a limit may have meant it; what a control group has is no matter of the definition."""
-    text = "Whoever set it may have meant it: ask before you lift it."
-    return text if step.changes else f"{text} It is no part of the definition: see `systemctl show` of that unit."
+    """A limit may be intended. The definition cannot change one of a control group."""
+    text = "The limit may be intended: ask before you remove it."
+    return text if step.changes else f"{text} The definition does not set it: see `systemctl show` of that unit."
 
 
 def _network_text(step: Step) -> str:
