@@ -39,26 +39,26 @@ def test_packed_and_rotated_logs_are_as_one_plain(tmp_path: Path, packed: str) -
     assert rotated == plain
 
 
-PLANTED = {
+INJECTED = {
     "client": "203.0.113.77",
     "user": "zacharias-q",
-    "path": "/planted-path/planted-file.plantedext?planted_key=planted-value",
-    "referrer": "https://planted-referrer.example/x",
+    "path": "/injected-path/injected-file.injectedext?injected_key=injected-value",
+    "referrer": "https://injected-referrer.example/x",
     "agent": "PlantedAgent/9.9",
 }
-SECRETS = ["203.0.113.77", "203.0", "zacharias", "planted", "2001:db8", "9f3c", "plantedext"]
+SECRETS = ["203.0.113.77", "203.0", "zacharias", "injected", "2001:db8", "9f3c", "injectedext"]
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_nothing_of_the_texts_gets_out(tmp_path: Path, words: tuple[str, ...]) -> None:
-    hits: list[Hit | str | bytes] = [Hit(BEGIN_S + i // 9, **PLANTED) for i in range(300)]  # type: ignore[arg-type]
-    hits += [Hit(BEGIN_S, client="2001:db8::9f3c", path="/planted-other.js", status=404, method="PLANTED")]
+    hits: list[Hit | str | bytes] = [Hit(BEGIN_S + i // 9, **INJECTED) for i in range(300)]  # type: ignore[arg-type]
+    hits += [Hit(BEGIN_S, client="2001:db8::9f3c", path="/injected-other.js", status=404, method="INJECTED")]
     hits += [
-        "planted malformed 203.0.113.77 line",
-        b"planted\0\xff" + b"planted" * 500_000,
-        "203.0.113.77 - - [planted",
+        "injected malformed 203.0.113.77 line",
+        b"injected\0\xff" + b"injected" * 500_000,
+        "203.0.113.77 - - [injected",
     ]
-    log = write(tmp_path / "planted-vhost-access.log", hits)
+    log = write(tmp_path / "injected-vhost-access.log", hits)
     done = subprocess.run(
         [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out", *words],
         capture_output=True, check=False,
@@ -79,11 +79,11 @@ def test_nothing_of_the_texts_gets_out(tmp_path: Path, words: tuple[str, ...]) -
 
 
 def test_what_duckdb_says_of_a_log_is_not_passed_on(tmp_path: Path) -> None:
-    log = write(tmp_path / "cut.log.gz", [Hit(BEGIN_S + i, path=f"/planted{i * 7919}") for i in range(5_000)])
+    log = write(tmp_path / "cut.log.gz", [Hit(BEGIN_S + i, path=f"/injected{i * 7919}") for i in range(5_000)])
     log.write_bytes(log.read_bytes()[:-2_000])
     with pytest.raises(LogError, match=r"the log cannot be read: .*Unexpected end of GZIP stream") as caught:
         from_log([log], tmp_path / "out", Options(), lambda said: None)
-    assert "planted" not in str(caught.value)
+    assert "injected" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -119,7 +119,7 @@ def test_malformed_lines_are_counted_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("malformed", "warns"), [(1, False), (2, True)])
 def test_malformed_lines_lower_the_share_and_warn_with_examples(tmp_path: Path, malformed: int, warns: bool) -> None:
     """Of 100 lines one may be malformed."""
-    lines: list[Hit | str] = [*(Hit(BEGIN_S + i) for i in range(100 - malformed)), *["GET /planted 200"] * malformed]
+    lines: list[Hit | str] = [*(Hit(BEGIN_S + i) for i in range(100 - malformed)), *["GET /injected 200"] * malformed]
     log = write(tmp_path / "a.log", lines)
     command: list[str | Path] = [VMTOLL, "workload", "from-log", log, "--output", tmp_path / "out"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
