@@ -1,1 +1,1 @@
-"""The vocabulary that every package shares; it imports nothing of vmtoll."""
+"""The vocabulary that every package shares; it imports no other package of vmtoll."""

@@ -1,4 +1,4 @@
-"""Agreement of a second run's results with the first's: codes and numbers of each scenario and metric."""
+"""Whether a second run reproduces the first: codes and numbers for each scenario and metric."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from vmtoll.model.verdict import Estimate, Verdict
 
 
 class Status(StrEnum):
-    """Agreement of a second run's result with the first. INCONCLUSIVE: it is too imprecise to say; more blocks may.
-    IDENTICAL: both are copies of one run, which reproduces nothing.
+    """Agreement of a second run's result with the first. INCONCLUSIVE: the change is too imprecise; more blocks may
+    help. IDENTICAL: both are copies of one run, which reproduces nothing.
     """
 
     REPRODUCED = "reproduced"
@@ -27,26 +27,26 @@ class Why(StrEnum):
     """Reason for a result's status."""
 
     SAME = "same"  # the change of the size lies within the tolerance
-    BOUND_HOLDS = "bound-holds"  # the first run gave a bound, and the second one's size keeps it
+    BOUND_HOLDS = "bound-holds"  # the first run gave a bound, and the second run's size respects it
     SIZE_CHANGED = "size-changed"
-    BOUND_BROKEN = "bound-broken"  # the second run's size lies beyond the first one's bound, or the reverse
+    BOUND_BROKEN = "bound-broken"  # the first run gave a bound, and the second run's size lies on the wrong side of it
     CLAIM_CHANGED = "claim-changed"  # faster in one run, slower in the other
     IMPRECISE = "imprecise"  # the interval of the change reaches across the tolerance
-    NO_INTERVAL = "no-interval"  # a run of a single block has none
-    CLAIMS_NOTHING = "claims-nothing"  # the first run
-    NO_RESULT = "no-result"  # of the second run
+    NO_INTERVAL = "no-interval"  # one of the runs has a single block
+    CLAIMS_NOTHING = "claims-nothing"  # the first run's verdict is undecided or not judged
+    NO_RESULT = "no-result"  # the second run judged nothing
     FACTS_DIFFER = "facts-differ"
     ONLY_IN_THE_FIRST = "only-in-the-first"
     ONLY_IN_THE_SECOND = "only-in-the-second"
-    NO_FIGURE = "no-figure"  # the first run has none to reproduce
-    METRICS = "metrics"  # as its metrics say
+    NO_FIGURE = "no-figure"  # the first run has no figure to reproduce
+    METRICS = "metrics"  # the scenario's metrics decide; each has its own reason
 
 
 @dataclass(frozen=True)
 class Agreement:
     """`change`: ratio again ÷ ratio published, with its interval, None without figures. `tolerance`: the largest
-    change that is tolerated, as a fraction. `blocks_needed`: how many more blocks the second run takes to show with
-    80% power that nothing changed; None where no number is enough, and where it is not asked.
+    tolerated change, a fraction. `blocks_needed`: how many more blocks the second run needs to show with 80% power that
+    nothing changed; None where 1,000 blocks would not suffice, and unless `why` is IMPRECISE.
     """
 
     status: Status
@@ -76,9 +76,9 @@ class MetricResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioResult:
-    """One scenario on one arm against its baseline. `facts`: those that differ and forbid a comparison;
-    `other_differences`: those that forbid to compare absolute figures; `absolute`: environment → figure → median again
-    ÷ published, None where they may not be compared.
+    """One scenario on one arm against its baseline. `facts`: differences that rule out a comparison;
+    `other_differences`: differences that rule out comparing absolute figures; `absolute`: environment → figure →
+    median again ÷ published, None where absolute figures may not be compared.
     """
 
     scenario: Scenario
@@ -108,8 +108,8 @@ class RunName:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two runs; the first is the one to be reproduced. `counts`: scenarios by status; `between_run_sd`: of the log
-    ratio between runs of one machine, as it was given; 0 where it is not known.
+    """Two runs; the first is the one to be reproduced. `counts`: scenarios by status; `between_run_sd`: standard
+    deviation of the log ratio between runs of one machine, as the user gave it; 0 where it is not known.
     """
 
     published: RunName
@@ -123,5 +123,5 @@ _COMPARISON = TypeAdapter(RunComparison)
 
 
 def to_json(comparison: RunComparison) -> bytes:
-    """The comparison for programs."""
+    """The comparison as JSON."""
     return _COMPARISON.dump_json(comparison, indent=1)

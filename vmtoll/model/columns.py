@@ -1,4 +1,4 @@
-"""trials.csv: one flat row a trial record, exported from trials.jsonl, and the schema of its columns."""
+"""trials.csv: one flat row per trial record, exported from trials.jsonl, and the schema of its columns."""
 
 import csv
 import io
@@ -79,7 +79,7 @@ _IDENTITY = (
 )
 _OF_TRIAL = [figure for group in (Resources, Conditions, Counts) for figure in fields(group)]
 _OF_TOOL = [figure for figure in fields(Measurement) if figure.metadata]
-# Column prefix → role, figures. What the trial's own tool shares with the whole trial is one column: it is the same.
+# Column prefix → role, figures. A figure that both the primary tool and the whole trial have is the same: one column.
 _FIGURES = {
     "": (Role.PRIMARY, [f for f in _OF_TOOL if f.name not in {of_trial.name for of_trial in _OF_TRIAL}]),
     CROSSCHECK: (Role.CROSSCHECK, _OF_TOOL),
@@ -140,7 +140,7 @@ def _figure(figure: Field[Any], prefix: str = "", source: str = "") -> Column:
 
 
 def unit_of(name: str) -> str:
-    """The unit that a figure's name ends with: `response_time_p99_us` → µs; 1 for a count or a share."""
+    """The unit that a figure's name contains: `response_time_p99_us` → µs; 1 for a count or a share."""
     if name.endswith("_mb_per_s"):
         return "MB/s"
     return next((_UNITS[part] for part in reversed(name.split("_")) if part in _UNITS), "1")
@@ -150,7 +150,7 @@ COLUMNS = [column["name"] for column in table_schema()["fields"]]
 
 
 def flat_scenario(scenario: Scenario) -> dict[str, Cell]:
-    """The columns that name a scenario."""
+    """The columns that identify a scenario."""
     load, neighbour = scenario.load, scenario.load.neighbour
     return {
         "server": scenario.server, "workload": scenario.workload,

@@ -10,7 +10,7 @@ from vmtoll.model.verdict import TuningStep
 
 
 class Tuning(StrEnum):
-    """A tuning step that a guest has or lacks, in the order in which to take them. A limit is a step that it lacks."""
+    """Tuning steps, in the order in which to take them. A guest with a limit lacks the step of that name."""
 
     KVM = "kvm"
     CPU_LIMIT = "cpu-limit"
@@ -37,8 +37,8 @@ LIMITS = frozenset({Tuning.CPU_LIMIT, Tuning.MEMORY_LIMIT, Tuning.DISK_LIMIT, Tu
 
 
 class State(StrEnum):
-    """TAKEN: the guest has the step; LACKING: it does not; UNKNOWN: neither its definition nor its host shows it;
-    INAPPLICABLE: it cannot have it, such as several queues with one virtual CPU.
+    """TAKEN: the guest has the step; LACKING: it does not; UNKNOWN: neither its definition nor its host shows which;
+    INAPPLICABLE: the guest cannot have the step, such as several queues with one virtual CPU.
     """
 
     TAKEN = "taken"
@@ -49,8 +49,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """An edit of a definition: `value` is set at `xpath`, which is made where it is missing. An empty value makes an
-    empty element, None removes what is there.
+    """An edit of a guest's definition: set `value` at `xpath`, creating missing elements. An empty value makes an
+    empty element, None removes the element.
     """
 
     xpath: str
@@ -59,11 +59,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Step:
-    """One tuning step of one device of the guest. `device`: a disk's target or a card's MAC address, empty where the
-    step is the whole guest's; `current`: what the definition has; `changes`: the edits that take the step, empty where
-    none can; `xml`: the elements that these set; `apply`: the command that makes them; `host`: what the host must have
-    or shows, by name. `refused`: why libvirt would not take the changes, which are empty then. `pending`: the guest has
-    the step from its next start on.
+    """One tuning step of one device of the guest. `device`: a disk's target or a card's MAC address, empty for a step
+    of the whole guest; `current`: what the definition has; `changes`: the edits that take the step, empty where no edit
+    can; `xml`: the elements that the edits set; `apply`: the command that makes the edits; `host`: what the host must
+    have or shows, by name. `refused`: why libvirt refuses the changes; `changes` is empty then. `pending`: the guest
+    gets the step at its next start.
     """
 
     tuning: Tuning
@@ -80,8 +80,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Worth:
-    """Effect of a step in one scenario and metric of a tuning run. `together`: the steps that the two profiles differ
-    by, where they are more than one.
+    """Effect of a step in one scenario and metric of a tuning run. `together`: all steps by which the two profiles
+    differ, where there is more than one.
     """
 
     run: str
@@ -94,8 +94,8 @@ class Worth:
 
 @dataclass(frozen=True)
 class TuningRun:
-    """A tuning run that a diagnosis cites. `local`: measured here, not committed with vmtoll. `emulated`: software
-    emulated a guest.
+    """A tuning run that a diagnosis cites. `local`: measured here, not committed with vmtoll. `emulated`: a guest ran
+    under software emulation.
     """
 
     name: str
@@ -108,9 +108,9 @@ class TuningRun:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A guest's steps, and of those that it lacks what measured runs say. `where`: its host, or the libvirt URI.
+    """A guest's steps and, for each step that it lacks, the measured effect. `where`: its host, or the libvirt URI.
 
-    `refused`: why libvirt refuses the definition as it is; no change of it is known to be right then.
+    `refused`: why libvirt refuses the definition as it is; vmtoll cannot check any change then.
     """
 
     guest: str

@@ -37,7 +37,7 @@ ITEMS = (
     Item("hypervisor", "hypervisor", "none, or what runs this machine", guest=True),
     Item("not_default", "not default", "governor performance; vm.nr_hugepages=4096", guest=True),
 )  # fmt: skip
-OPERATOR = "operator"  # who ran it: of the run, not of a machine
+OPERATOR = "operator"  # who ran it: an item of the run, not of a machine
 NAMES = tuple(item.name for item in ITEMS)
 
 
@@ -50,7 +50,7 @@ class Disclosed(Document):
 
 class Disclosure(Document):
     """The block `disclosure` of run.json: who ran it, and machine → item → its text; an unknown item is absent.
-    `virtual`: the machines that are virtual, which report only some items.
+    `virtual`: the virtual machines, which report only some items.
     """
 
     operator: str | None = None
@@ -65,12 +65,12 @@ class Disclosure(Document):
 
 
 def requested_items(virtual: bool) -> list[Item]:
-    """Items of the disclosure that a machine reports."""
+    """Items that a machine should disclose; a virtual machine has fewer."""
     return [item for item in ITEMS if item.guest or not virtual]
 
 
 def merged(collected: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Disclosed]:
-    """One machine's items: what the inventory states goes before what the machine tells."""
+    """One machine's items; the inventory's statements override what the machine reported."""
     items = {name: Disclosed(text=text, source="machine") for name, text in collected.items() if text and name in NAMES}
     return items | {
         name: Disclosed(text=text, source="inventory") for name, text in stated.items() if text and name in NAMES

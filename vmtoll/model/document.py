@@ -4,13 +4,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Document(BaseModel):
-    """No unknown key, no value of a wrong type, no infinity."""
+    """Refuses unknown keys, values of a wrong type, and infinities."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def plain(message: str) -> str:
-    """Pydantic's message as a part of a sentence; one of our own as it is."""
+    """Pydantic's message as part of a sentence; vmtoll's own messages unchanged."""
     without_prefix = message.removeprefix("Value error, ")
     if without_prefix != message:
         return without_prefix
@@ -19,9 +19,9 @@ def plain(message: str) -> str:
 
 
 def first_mistake(error: ValidationError) -> str:
-    """`key block: what is wrong (got 3)`, of one error on one line.
+    """The first mistake on one line: `key blocks: what is wrong (got 3)`.
 
-    Where a value fits none of several types, an error of our own says more than those of the types.
+    Where a value fits none of several types, vmtoll's own error comes first: it says more than those of the types.
     """
     first = min(error.errors(), key=lambda entry: entry["type"] != "value_error")
     key = ".".join(str(part) for part in first["loc"])

@@ -6,7 +6,7 @@ class VmtollError(Exception):
 
 
 class ExperimentError(VmtollError):
-    """An experiment, workload or site says something it may not; nothing has been started."""
+    """An experiment, workload or site is not valid; nothing has been started."""
 
 
 class InventoryError(VmtollError):
@@ -14,7 +14,7 @@ class InventoryError(VmtollError):
 
 
 class WrongLinkError(InventoryError):
-    """The client's link is not the one that the experiment was made for."""
+    """The client's link is not the one that the experiment prescribes."""
 
 
 class MachineError(VmtollError):
@@ -38,7 +38,7 @@ class ResultsError(VmtollError):
 
 
 class RunInterruptedError(KeyboardInterrupt):
-    """^C during a run of which trials are kept; the argument is the run's folder."""
+    """^C during a run that has kept trials, or a campaign that has begun a run; the argument is the folder."""
 
 
 class UserError(VmtollError):
@@ -50,7 +50,7 @@ class SiteError(VmtollError):
 
 
 class LogError(VmtollError):
-    """Access logs cannot be used, or their workload cannot be written; the message has no text of the log."""
+    """Access logs cannot be used, or their workload cannot be written; the message quotes no text of the log."""
 
 
 class ToolError(MachineError):
@@ -64,8 +64,8 @@ class CapacityError(ToolError):
 
 
 class ToolTimeoutError(ToolError):
-    """A load tool did not end within its bound: what it asked was not answered in time."""
+    """A load tool did not end within its time limit: the server did not answer its requests in time."""
 
 
 class LoadError(VmtollError, ValueError):
-    """A run directory that cannot be analysed; the message names the file and the column or key."""
+    """A run directory cannot be analyzed; the message names the file and the column or key."""

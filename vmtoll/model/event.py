@@ -15,7 +15,7 @@ class Phase(StrEnum):
 
     STARTING = "starting"  # the server is started
     CAPACITY = "capacity"  # the closed loop that a share is taken of
-    PREPARING = "preparing"  # a tool is chosen and warms the server up
+    PREPARING = "preparing"  # a tool warms the server up
     NEIGHBOUR = "neighbour"  # the neighbour's load begins
     MEASURING = "measuring"  # a load that counts begins
     DELIVERING = "delivering"  # a mail server empties its queue
@@ -25,7 +25,7 @@ class Phase(StrEnum):
 class Absence(StrEnum):
     """Reason for a machine's absence, or its return."""
 
-    LOST = "lost"  # it is brought back, or waited for
+    LOST = "lost"  # vmtoll brings it back, or waits for it
     BACK = "back"
     REBOOTING = "rebooting"  # between two groups of blocks
     REBOOTED = "rebooted"
@@ -33,7 +33,7 @@ class Absence(StrEnum):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A server, one workload of it, or an environment is not measured, and why."""
+    """A server, one of its workloads, or an environment that is not measured, and why."""
 
     name: str
     why: str
@@ -41,8 +41,8 @@ class Skipped:
 
 @dataclass(frozen=True)
 class MarginHidden:
-    """The gates do not see all that matters at the experiment's margin. `hidden_pct` of a CPU may be taken from a
-    machine under test without a finding in loads of `duration_s`.
+    """The gates miss disturbances that matter at the experiment's margin: background processes and the hypervisor may
+    take `hidden_pct` of a CPU from a machine under test without a finding in loads of `duration_s`.
     """
 
     hidden_pct: float
@@ -52,7 +52,7 @@ class MarginHidden:
 
 @dataclass(frozen=True)
 class NotPaused:
-    """A guest that idles on the measured machine cannot be paused, and why; the run goes on without that."""
+    """An idle guest on the measured machine cannot be paused, and why; the run goes on with the guest running."""
 
     machine: str
     why: str
@@ -60,8 +60,8 @@ class NotPaused:
 
 @dataclass(frozen=True)
 class Connecting:
-    """The machines are being reached. `trials`: how many are planned, `total_s`: how long they should take; `baseline`:
-    the environment that the others are compared with.
+    """vmtoll connects to the machines. `trials`: how many are planned; `total_s`: how long they should take;
+    `baseline`: the environment that the others are compared with.
     """
 
     trials: int
@@ -71,7 +71,7 @@ class Connecting:
 
 @dataclass(frozen=True)
 class ComparingMachines:
-    """The facts of the machines are gathered and compared."""
+    """vmtoll gathers and compares the facts of the machines."""
 
     trials: int
     total_s: float
@@ -79,9 +79,9 @@ class ComparingMachines:
 
 @dataclass(frozen=True)
 class MachineStep:
-    """A machine is lost or boots, between trials or before the first; or it is there again.
+    """A machine is lost, reboots or is back, between trials or before the first.
 
-    `limit_s`: how long a lost machine is waited for. `why` it is lost.
+    `limit_s`: how long vmtoll waits for a lost machine. `why`: why it is lost.
     """
 
     machine: str
@@ -92,7 +92,9 @@ class MachineStep:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialStep:
-    """Trial `number` of `trials`, in one of `blocks` blocks, enters a phase. The rest: where the phase has it."""
+    """Trial `number` of `trials`, in one of `blocks` blocks, enters a phase. `tool`, `role`, `rate_rps`: where the
+    phase has them.
+    """
 
     spec: TrialSpec
     attempt: int
@@ -108,7 +110,7 @@ class TrialStep:
 
 @dataclass(frozen=True)
 class TrialEnded:
-    """A trial's record is stored. `again`: it failed, and it or its block is measured again."""
+    """A trial's record is stored. `again`: the trial failed, and vmtoll measures it or its block again."""
 
     record: TrialRecord
     number: int
@@ -129,8 +131,8 @@ class BlockEnded:
 
 @dataclass(frozen=True)
 class LookEnded:
-    """A run that goes on until its comparisons are known has looked at them. `next_blocks`: after how many blocks it
-    looks again, None where it `stopped`.
+    """A run with `until` has looked at its comparisons. `next_blocks`: the number of blocks at the next look, None
+    where the run `stopped`.
     """
 
     look: Look

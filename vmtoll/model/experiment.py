@@ -45,7 +45,7 @@ class TuningSteps(Document):
         return self
 
     def named(self) -> list[tuple[str, list[str]]]:
-        """Each key with the environments that it names."""
+        """(key, environments that it names) for each key."""
         return [
             ("cumulative[]", self.cumulative),
             ("base", [self.base] if self.base else []),
@@ -94,7 +94,7 @@ class Claim(Document):
     @model_validator(mode="before")
     @classmethod
     def _keys_of_the_other_side(cls, data: Any) -> Any:
-        """`over` says only what differs from `of`."""
+        """Fill in `over`, which states only what differs from `of`."""
         if isinstance(data, dict) and isinstance(data.get("of"), dict) and isinstance(data.get("over"), dict):
             return data | {"over": data["of"] | data["over"]}
         return data
@@ -201,16 +201,16 @@ class Experiment(Document):
 
     @property
     def baseline_arm(self) -> Arm:
-        """The arm that every other one is compared with."""
+        """The arm that every other arm is compared with."""
         return Arm(self.baseline or (METAL if METAL in self.environments else self.environments[0]))
 
     def boot_of(self, block: int) -> int:
-        """The boot, from 1, that a block is measured in: groups of blocks as equal as can be."""
+        """The boot, from 1, in which a block is measured; boots have as equal numbers of blocks as possible."""
         return (block - 1) * self.boots // self.blocks + 1 if self.boots > 1 else 1
 
     @property
     def boot_blocks(self) -> int:
-        """Number of blocks that a look must be a multiple of: those of a boot, 1 with a single boot."""
+        """Blocks per boot, 1 with a single boot; a look comes only after a multiple of this number."""
         return self.blocks // self.boots if self.boots > 1 else 1
 
     @property

@@ -1,4 +1,4 @@
-"""The facts of a machine: one table that says of each what it decides."""
+"""The facts of a machine, in one table: how each fact limits a comparison."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +8,9 @@ Facts = dict[str, Any]  # of one machine, by name, as hosts.json has them
 
 @dataclass(frozen=True)
 class Fact:
-    """`label` for readers. `compared`: two machines of a comparison may differ in it only where the experiment declares
-    it. `boot`: one root filesystem booted two ways, as metal and as guest, always differs in it, so that it is declared
-    by default. `lasting`: two runs of one experiment are measured on alike machines only if it is the same.
+    """`label`: for readers. `compared`: two machines of a comparison may differ in this fact only where the experiment
+    declares it. `boot`: metal and guest differ in it even with the same root filesystem, so it is declared by default.
+    `lasting`: two runs count as measured on alike machines only if this fact is the same.
     """
 
     name: str

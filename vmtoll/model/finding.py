@@ -15,8 +15,8 @@ class Validity(StrEnum):
 
 class Influence(StrEnum):
     """Effect of a finding on a comparison. EXCLUDES: the trial has no figure. BOUNDS: the trial is client-limited or
-    link-limited, so its figure is open at one end. DISTORTS: something other than the two sides may have moved it.
-    SYMPTOM: it may be the server's own doing, and so part of the result.
+    link-limited, so its figure is open at one end. DISTORTS: something other than the two sides may have moved the
+    figure. SYMPTOM: the server itself may be the cause, so the finding may be part of the result.
     """
 
     EXCLUDES = "excludes"
@@ -26,7 +26,7 @@ class Influence(StrEnum):
 
 
 class Role(StrEnum):
-    """Purpose of a measurement: the trial's own figures, or the same load by a second tool."""
+    """Purpose of a measurement: the trial's own figures, or the same load from a second tool."""
 
     PRIMARY = "primary"
     CROSSCHECK = "crosscheck"
@@ -69,8 +69,8 @@ class Code(StrEnum):
 
 @dataclass(frozen=True)
 class FindingKind:
-    """`severity` of a trial with this finding; `influence` on its comparisons; `meaning` for readers; `fault`: what a
-    test does to provoke it, in the lab (`injected`), or in synthetic readings where the lab cannot.
+    """`severity`: of a trial with this finding; `influence`: on its comparisons; `meaning`: for readers; `fault`: how a
+    test provokes the finding, in the lab (`injected`), or in synthetic readings where the lab cannot.
     """
 
     severity: Validity
@@ -82,10 +82,10 @@ class FindingKind:
 
 @dataclass(frozen=True)
 class Finding:
-    """One gate that fired. `value` and `limit` are in the gate's unit, by FINDINGS; a gate without a figure has none.
+    """One gate that fired. `value` and `limit` are in the gate's unit; None for a gate without a figure.
 
-    `role`: the measurement that it limits, None where it concerns the whole trial. `tool`, `machine`, `process`: what
-    it was seen on. `detail`: names that a sentence needs with the figures (a file, a kernel parameter with both
+    `role`: the measurement that it limits, None where it concerns the whole trial. `tool`, `machine`, `process`: where
+    the gate saw it. `detail`: names that a sentence needs with the figures (a file, a kernel parameter with both
     values), or the message of a program that failed; never a sentence of vmtoll's own.
     """
 
@@ -100,7 +100,7 @@ class Finding:
 
     @property
     def severity(self) -> Validity:
-        """Severity of the code; a few failed requests, no more than `limit`, make a trial no worse than suspect."""
+        """Severity of the code; failed requests up to `limit` make a trial only suspect."""
         if self.code is Code.FAILED_REQUESTS and self.value is not None and 0 < self.value <= (self.limit or 0):
             return Validity.SUSPECT
         return FINDINGS[self.code].severity
@@ -236,11 +236,11 @@ FINDINGS: dict[Code, FindingKind] = {
         "the machine under test was lost during the trial", "the guest is destroyed in mid-load"),
 }  # fmt: skip
 
-# A measurement in a closed loop is client-limited or link-limited. Too few users in flight are
-# the client's doing: it thinks between two requests, or some of its users are done before the others.
+# These findings make a closed-loop measurement client-limited or link-limited. Too few users in flight are the client's
+# fault: it pauses between two requests, or some of its users finish before the others.
 PACE_LIMITS = frozenset({Code.CLIENT_SATURATED, Code.LITTLES_LAW, Code.LINK_BOUND})
-# In an open loop a client that lags also changes the load and waits for itself.
+# In an open loop a client that lags also changes the load, and its own delay is part of the response times.
 OPEN_PACE_LIMITS = PACE_LIMITS | {Code.CLIENT_STARVED, Code.RATE_NOT_REACHED, Code.CLIENT_LATE}
-# A trial that ends with one of these is tried again: a failure, not a finding about the server. A load that timed out
-# is none: the machine under test was too slow for it.
+# vmtoll repeats a trial that ends with one of these: a failure, not a finding about the server. A load that timed out
+# is not one: the machine under test was too slow for it.
 ACCIDENTS = frozenset({Code.HOST_LOST, Code.TOOL_FAILED, Code.SERVER_FAILED})

@@ -1,4 +1,4 @@
-"""The hardware below the machines under test, decided by what their host showed; nothing is guessed."""
+"""The hardware below the machines under test, from what their host showed; vmtoll guesses nothing."""
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
@@ -7,16 +7,16 @@ from vmtoll.model.facts import Facts
 
 TCG_SIGNATURE = "TCGTCGTCGTCG"  # CPUID leaf 0x40000000 of QEMU's TCG: target/i386/cpu.c
 TCG_MODEL = "QEMU TCG CPU"  # model name of `-cpu max` under TCG: target/i386/tcg/tcg-cpu.c
-# Answers of `systemd-detect-virt --vm` after which the host may still be native, nested or emulated: `qemu` is its word
-# for TCG, and for whatever has QEMU's name in DMI.
+# Answers of `systemd-detect-virt --vm` that leave native, nested and emulated open: `qemu` means TCG, or anything with
+# QEMU's name in DMI.
 _UNDECIDED = frozenset({"", "none", "qemu", "vm-other", "bochs", "uml"})
-# The modules that run guests on the CPU's own virtualization → the CPU flag that each needs.
+# KVM's modules for the CPU's virtualization extensions → the CPU flag that each needs.
 _OWN_MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
 
 
 class Hardware(StrEnum):
-    """Platform a host runs on. NATIVE: the hardware itself; NESTED: another hypervisor; EMULATED: a CPU that is
-    emulated in software (TCG); UNKNOWN: its sources do not tell, or were not recorded.
+    """Platform a host runs on. NATIVE: the hardware itself; NESTED: another hypervisor; EMULATED: a CPU emulated in
+    software (TCG); UNKNOWN: the host's facts do not decide it, or were not recorded.
     """
 
     NATIVE = "native"
@@ -26,8 +26,8 @@ class Hardware(StrEnum):
 
 
 def hardware_of(facts: Facts) -> Hardware:
-    """Return the platform a host runs on, by its own facts: `hypervisor` (vmtoll/agent/hardware.py), `virtualization`,
-    `cpu_model`.
+    """Return the platform a host runs on, from its own facts: `hypervisor` (vmtoll/agent/hardware.py),
+    `virtualization`, `cpu_model`.
 
     A host is native only where the hypervisor bit was read and is off. Facts from before `hypervisor` was recorded
     can show only nested and emulated.
@@ -46,7 +46,7 @@ def hardware_of(facts: Facts) -> Hardware:
 
 
 def hardware_below_guests(hosts: Iterable[Facts]) -> Hardware:
-    """Return the platform that all KVM hosts among these machines run on; UNKNOWN where there is none, or where they
+    """Return the platform that all KVM hosts among these machines run on; UNKNOWN if there is no KVM host, or if they
     differ.
     """
     kinds = {hardware_of(facts) for facts in hosts if facts.get("role") == "kvm_host"}
@@ -54,9 +54,9 @@ def hardware_below_guests(hosts: Iterable[Facts]) -> Hardware:
 
 
 def foreign_kvm_module(facts: Mapping[str, Collection[str]]) -> str:
-    """The module that /dev/kvm belongs to where that is neither kvm_intel nor kvm_amd; else empty.
+    """The module that provides /dev/kvm if it is neither kvm_intel nor kvm_amd; else empty.
 
-    `kvm_modules`: those of /sys/module named kvm_…; `kvm_flags`: which of vmx and svm the CPU has. A module that is
+    `kvm_modules`: modules in /sys/module named kvm_…; `kvm_flags`: the CPU's flags among vmx and svm. A module that is
     built into the kernel has a folder there on any CPU, so a module counts only with its flag.
     """
     modules, flags = facts.get("kvm_modules", ()), facts.get("kvm_flags", ())

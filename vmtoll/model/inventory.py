@@ -1,4 +1,4 @@
-"""The machines of a run as an inventory describes them: every variable that vmtoll reads, hosts and their roles.
+"""The machines of a run as an inventory describes them: the variables that vmtoll reads, hosts and their roles.
 
 `python -m vmtoll.model.inventory` prints the table of variables in docs/inventory.md.
 """
@@ -32,18 +32,20 @@ from vmtoll.model.release import SUITES
 Role = Literal["client", "metal", "kvm_guest", "kvm_host"]
 GuestAccelerator = Literal["kvm", "tcg"]
 _MADE = "guest with a profile"
-# ssh asks a machine that says nothing whether it is there, every 2 s, and gives up after the fourth question.
+# ssh probes a silent machine every 2 s and gives up when the fourth probe gets no answer.
 _ALIVE_S, _QUESTIONS = 2, 4
 SILENT_S = _ALIVE_S * (_QUESTIONS + 1)
 
 
 def _variable(default: Any, hosts: str, text: str, unit: str = "", **limits: Any) -> Any:
-    """A variable: its default, which hosts have it, what it says, its unit; `limits` are pydantic's."""
+    """Define a variable: default, hosts that have it, meaning, unit; `limits` are pydantic's."""
     return Field(default, description=text, json_schema_extra={"hosts": hosts, "unit": unit}, **limits)
 
 
 class Variables(BaseModel):
-    """The variables of one host in one namespace; those that no field reads are left out. Numbers may be texts."""
+    """The variables of one host in one namespace; ignores those without a field. Accepts numbers as text and vice
+    versa.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False, coerce_numbers_to_str=True)
     namespace: ClassVar[str] = "vmtoll_"
@@ -51,7 +53,7 @@ class Variables(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_a_number_where_one_is_wanted(cls, value: Any, info: ValidationInfo) -> Any:
-        """YAML's `yes` would be 1."""
+        """Refuse a boolean for a number: pydantic would read YAML's `yes` as 1."""
         kind = cls.model_fields[str(info.field_name)].annotation
         if isinstance(value, bool) and kind in (int, float, int | None, float | None):
             raise ValueError("must be a number")
@@ -59,7 +61,7 @@ class Variables(BaseModel):
 
     @classmethod
     def read(cls, host: str, variables: Mapping[str, Any], source: str) -> Self:
-        """Validate a host's variables; null counts as not set. Raises InventoryError: source, host and variable."""
+        """Validate a host's variables; null counts as unset. Raises InventoryError naming source, host and variable."""
         try:
             return cls._of(variables)
         except ValidationError as error:
@@ -67,7 +69,7 @@ class Variables(BaseModel):
 
     @classmethod
     def wrong(cls, variables: Mapping[str, Any]) -> dict[str, str]:
-        """Each of a host's variables with a wrong value, and what is wrong."""
+        """Each variable of a host that has a wrong value → what is wrong."""
         try:
             cls._of(variables)
         except ValidationError as error:
@@ -82,7 +84,7 @@ class Variables(BaseModel):
 
     @classmethod
     def mistakes(cls, error: ValidationError) -> dict[str, str]:
-        """Each wrong variable, and the first mistake in it."""
+        """Each wrong variable → its first mistake."""
         wrong: dict[str, str] = {}
         for each in error.errors():
             name = cls.namespace + ".".join(map(str, each["loc"]))
@@ -98,7 +100,7 @@ class Variables(BaseModel):
 
 
 class Connection(Variables):
-    """Connection settings by which Ansible and vmtoll reach a host."""
+    """Connection settings with which Ansible and vmtoll reach a host."""
 
     namespace = "ansible_"
 
@@ -125,7 +127,7 @@ class Connection(Variables):
     @model_validator(mode="before")
     @classmethod
     def _by_ansibles_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Of several names of one variable Ansible takes the one that is last here."""
+        """Merge the names of each variable: as in Ansible, the last one here that is set wins."""
         merged = dict(given)
         for name, names in {
             "host": ("ssh_host",), "port": ("ssh_port",), "user": ("ssh_user",),
@@ -163,7 +165,7 @@ class Connection(Variables):
     @field_validator("python_interpreter")
     @classmethod
     def _is_found(cls, interpreter: str) -> str:
-        """Ansible looks for a Python by itself: on any system that vmtoll knows it is called python3."""
+        """Replace Ansible's automatic choices by python3, Python's name on every system that vmtoll supports."""
         return "python3" if interpreter in ("auto", "auto_legacy", "auto_silent", "auto_legacy_silent") else interpreter
 
 
@@ -173,7 +175,9 @@ Switch = Annotated[Literal["on", "off"], BeforeValidator(lambda value: {True: "o
 
 
 class Tuning(BaseModel):
-    """What `vmtoll tune` sets on a host, which checks the values that it has. YAML reads `on` and `off` as booleans."""
+    """Settings that `vmtoll tune` applies; the host checks that it has these values. YAML reads `on` and `off` as
+    booleans.
+    """
 
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
@@ -228,7 +232,7 @@ class GuestVariables(Variables):
 
 
 class HostVars(GuestVariables):
-    """Every variable of an inventory that vmtoll reads."""
+    """Every `vmtoll_` variable that vmtoll reads from an inventory."""
 
     environment: str | None = _variable(None, "SUT", "`metal`, or the name of a guest profile (required)")
     address: str | None = _variable(None, "SUT", "address that clients send load to; unset: `ansible_host`")
@@ -296,7 +300,7 @@ class HostVars(GuestVariables):
 
     @classmethod
     def unknown(cls, variables: Mapping[str, Any]) -> list[str]:
-        """The variables called vmtoll_… that vmtoll does not read."""
+        """Names of variables vmtoll_… that vmtoll does not read."""
         return [name for name in variables if name.startswith(cls.namespace) and name not in cls.names()]
 
 
@@ -320,7 +324,7 @@ class Host:
         return Connection.read(self.name, self.variables, self.source)
 
     def mistakes(self) -> dict[str, str]:
-        """Each variable with a wrong value, and what is wrong."""
+        """Each variable with a wrong value → what is wrong."""
         return HostVars.wrong(self.variables) | Connection.wrong(self.variables)
 
     def check(self) -> None:
@@ -353,7 +357,7 @@ class Host:
 
     @property
     def root(self) -> str:
-        """The folder that holds etc/vmtoll, srv/vmtoll and run/; `/` but in tests."""
+        """The folder that holds etc/vmtoll, srv/vmtoll and run/; `/` except in tests."""
         return self.vars.root
 
     @property
@@ -362,7 +366,7 @@ class Host:
         return self.ansible.connection == "local"
 
     def argv(self) -> list[str]:
-        """The command line that starts a Python on the machine, up to and without Python's own arguments."""
+        """The command line that starts Python on the machine, without Python's arguments."""
         reach = self.ansible
         if self.is_local:
             return [sys.executable if reach.python_interpreter == "python3" else reach.python_interpreter]
@@ -383,7 +387,7 @@ class Host:
 @dataclass(frozen=True)
 class Inventory:
     """The machines by role. `machines`: environment → its machines under test, several only where a workload needs
-    several guests on one KVM host. `other_kvm_hosts`: those of the inventory that no machine of the run is on."""
+    several guests on one KVM host. `other_kvm_hosts`: KVM hosts of the inventory that carry no machine of the run."""
 
     clients: Sequence[Host]
     machines: Mapping[str, Sequence[Host]]
@@ -392,21 +396,21 @@ class Inventory:
 
     @property
     def client(self) -> Host:
-        """The first client: it checks bodies, and sends whatever one machine alone sends."""
+        """The first client: it checks bodies, and sends the loads that need a single client."""
         return self.clients[0]
 
     @property
     def suts(self) -> Mapping[str, Host]:
-        """Environment → its machine, the first where there are several."""
+        """Environment → its first machine under test."""
         return {environment: hosts[0] for environment, hosts in self.machines.items()}
 
     def kvm_host(self, sut: Host) -> Host | None:
-        """The machine that a guest runs on, when the inventory names it."""
+        """The KVM host of a guest; None for another machine, or if the inventory does not name the host."""
         return self.kvm_hosts.get(sut.vars.kvm_host or "") if sut.role == "kvm_guest" else None
 
     @property
     def unseen_hosts(self) -> list[str]:
-        """Environments that are guests whose KVM host the inventory does not name."""
+        """Guest environments whose KVM host the inventory does not name."""
         return [name for name, host in self.suts.items() if host.role == "kvm_guest" and self.kvm_host(host) is None]
 
     @property
@@ -419,7 +423,7 @@ class Inventory:
         return self.kvm_host(machine) or self._container_host(machine)
 
     def shares_kernel(self, machine: Host, host: Host) -> bool:
-        """Return whether a container's kernel is that of `host`, by any name that the inventory has for that host."""
+        """Return whether a container runs on the kernel of `host`, under whichever name the inventory has that host."""
         named = self._container_host(machine)
         return named is not None and named.argv() == host.argv()
 

@@ -4,8 +4,8 @@ from enum import StrEnum
 
 
 class Limiter(StrEnum):
-    """HOST_CPU: the guest's threads on its host fill their cores, and its server does not fill the guest's.
-    CONNECTIONS: no resource is full; the users, ports or the listen queue allow no more. NOTHING: the rate was reached.
+    """HOST_CPU: the guest's threads fill their cores on the host, while the server does not fill the guest's cores.
+    CONNECTIONS: no resource is full; users, ports or the listen queue allow no more. NOTHING: the rate was reached.
     """
 
     CLIENT_CPU = "client-cpu"

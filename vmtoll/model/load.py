@@ -6,7 +6,7 @@ from enum import StrEnum
 
 class LoadKind(StrEnum):
     """CLOSED: users who wait for each answer. RATE and SHARE: an open loop, in requests per second or as a share of
-    the capacity. SEARCH: a search by an objective, which becomes a rate or a share when its trial is due.
+    the capacity. SEARCH: a search for the highest rate; each trial gets its rate or share when it is due.
     """
 
     CLOSED = "closed"
@@ -27,8 +27,8 @@ class NeighbourLoad:
 class Load:
     """One offered load. `value`: users, requests per second, a share, or a search's deadline in ms, by `kind`.
 
-    `guests`: over how many guests of one host it is spread, None where the workload says nothing; `neighbour`: the
-    load of a further guest on that host, None without one.
+    `guests`: number of guests of one host that share the load, None where the workload does not set it; `neighbour`:
+    the load of a further guest on that host, None without one.
     """
 
     kind: LoadKind
@@ -38,12 +38,12 @@ class Load:
 
     @property
     def is_open(self) -> bool:
-        """Requests are sent at a rate, whatever the server does."""
+        """Return whether the client sends requests at a rate, whatever the server does."""
         return self.kind is not LoadKind.CLOSED
 
     @property
     def is_alone(self) -> bool:
-        """One machine has the whole load, and no neighbour bears any."""
+        """Return whether one machine has the whole load and no neighbour has any."""
         return self.guests in (None, 1) and not (self.neighbour and self.neighbour.value)
 
     @property
@@ -53,7 +53,7 @@ class Load:
 
     @property
     def sort_key(self) -> tuple[str, float, int, str, float]:
-        """Closed loops, then rates, then shares, each from light to heavy; then by guests and by neighbour load."""
+        """Closed loops, rates, searches, shares, each from light to heavy; then by guests and by neighbour load."""
         neighbour = self.neighbour
         return (
             self.kind.value, self.value, self.guests or 0,

@@ -1,4 +1,4 @@
-"""Metrics that are compared: each with its fields of a measurement, its direction and the findings that limit it."""
+"""Metrics that vmtoll compares: each with its field of a Measurement, its direction and the findings that limit it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role
 from vmtoll.model.load import Load
 from vmtoll.model.trial import METAL, Measurement, TrialRecord
 
-# A request that was given up took CPU as well: where fewer than this share were answered, the CPU time of an answer
-# says nothing. A ramp gives up what does not come within its deadline.
+# A request that the client gave up took CPU too: if fewer than this share were answered, CPU time per answer means
+# nothing. A ramp gives up every request that misses its deadline.
 ANSWERED = 0.9
 
 
 class Loop(StrEnum):
-    """CLOSED: the server sets the rate, because users wait. OPEN: requests are sent at a rate, whatever it does."""
+    """CLOSED: the server sets the rate, because users wait. OPEN: the client does, whatever the server answers."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -33,12 +33,12 @@ def is_answered(measured: Measurement) -> bool:
 
 @dataclass(frozen=True)
 class Metric:
-    """`field`: of a Measurement; `guest_field`: the one that a guest's side is compared by, where it is another.
+    """`field`: of a Measurement; `guest_field`: the field that a guest is compared by, where it differs.
 
-    `loops`: the loops under which the figure says something about the server. `limits`: findings of the measurement
-    that holds the figure which say that the client or the link set it; none where their pace does not matter.
-    `percentile`: a fraction, of a percentile. `is_per_answer`: an amount divided by the answers. `is_primary`: what its
-    kind of loop is measured for; half of the 5% of a page's errors are kept for such metrics.
+    `loops`: the loops under which the figure describes the server. `limits`: findings that make the measurement of the
+    figure client-limited or link-limited; empty where neither affects the figure. `percentile`: a fraction, for
+    percentiles. `is_per_answer`: the figure is an amount divided by the answers. `is_primary`: the main metric of its
+    kind of loop; half of a page's 5% of wrong verdicts is reserved for primary metrics.
     """
 
     name: str

@@ -5,14 +5,14 @@ import re
 from collections.abc import Mapping
 from itertools import pairwise
 
-# Names of percentiles → requests of a thousand that took no longer.
+# Percentile → how many requests of a thousand took no longer.
 PER_MILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
 _COLUMN = re.compile(rf"(\w+)_({'|'.join(PER_MILLE)})_us")
 
 
 def fewest_requests(percentile: float) -> int:
-    """The fewest requests that have a percentile (a fraction) of their own, 1 ÷ (1 − q): 100 for p99, 1,000 for p99.9.
-    With fewer it is the slowest of all, which is what 1 asks for.
+    """The fewest requests for which a percentile (a fraction q) is not just their maximum, 1 ÷ (1 − q): 100 for p99,
+    1,000 for p99.9; 1 for q = 1, the maximum itself.
     """
     return math.ceil(round(1 / (1 - percentile), 6)) if percentile < 1 else 1
 
@@ -21,7 +21,7 @@ FEWEST = {name: fewest_requests(per_mille / 1000) for name, per_mille in PER_MIL
 
 
 def of_too_few(figures: Mapping[str, object], requests: int) -> set[str]:
-    """The columns `<kind>_<percentile>_us` that have a value, and need more requests than these."""
+    """The columns `<kind>_<percentile>_us` that have a value but need more than `requests` requests."""
     if requests >= max(FEWEST.values()):
         return set()
     given = {name: column[2] for name in figures if (column := _COLUMN.fullmatch(name)) and figures[name] is not None}
@@ -29,7 +29,7 @@ def of_too_few(figures: Mapping[str, object], requests: int) -> set[str]:
 
 
 def falling(figures: Mapping[str, float]) -> set[str]:
-    """All columns `<kind>_<percentile>_us` of each kind whose percentiles do not rise with their share."""
+    """All columns `<kind>_<percentile>_us` of each kind that has a percentile below a lower one, such as p99 < p90."""
     kinds: dict[str, dict[str, str]] = {}
     for name in figures:
         if column := _COLUMN.fullmatch(name):

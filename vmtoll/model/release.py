@@ -1,4 +1,4 @@
-"""The releases of Debian that vmtoll knows: what the image is made of, and what provisioning was written for."""
+"""The Debian releases that vmtoll supports, in its image and in provisioning."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -27,7 +27,7 @@ NAMES = " or ".join(release.name for release in RELEASES)
 
 
 def of_suite(suite: str) -> Release:
-    """The release of this suite. Raises UserError naming those there are."""
+    """The release of this suite. Raises UserError naming the known suites."""
     for release in RELEASES:
         if release.suite == suite:
             return release
@@ -35,10 +35,10 @@ def of_suite(suite: str) -> Release:
 
 
 def of_system(distribution: str, version: str) -> Release | None:
-    """The release by ID and VERSION_ID of /etc/os-release; None for any other system."""
+    """The release with this ID and VERSION_ID of /etc/os-release; None for any other system."""
     return next((r for r in RELEASES if (distribution, version) == ("debian", r.version)), None)
 
 
 def of_name(name: str) -> Release | None:
-    """The release by its name, as facts have it; None for any other system."""
+    """The release with this name, such as `Debian 13` in facts; None for any other system."""
     return next((release for release in RELEASES if release.name == name), None)

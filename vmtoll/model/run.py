@@ -17,14 +17,14 @@ SCHEMA: Literal[2] = 2
 
 
 class Difference(Document):
-    """A fact in which the machines differ without a declaration, with each environment's value."""
+    """A fact in which the machines differ undeclared, with each environment's value."""
 
     fact: str
     values: dict[str, Any]
 
 
 class Differences(Document):
-    """`declared`: facts that differ as the experiment declares; `undeclared`: the others."""
+    """`declared`: differing facts that the experiment declares; `undeclared`: the other differing facts."""
 
     declared: list[str] = Field(default_factory=list)
     undeclared: list[Difference] = Field(default_factory=list)
@@ -33,8 +33,8 @@ class Differences(Document):
 class Skipped(Document):
     """A server or an environment of the experiment that was not measured, and why.
 
-    `workload`: the server was not measured by this one alone. `release`: of a server, the release of the machines under
-    test, which does not ship it.
+    `workload`: the only workload for which the server was skipped, None for all. `release`: the release of the machines
+    under test, where it does not ship the server.
     """
 
     server: str | None = None
@@ -50,12 +50,12 @@ class Skipped(Document):
 
 
 class Manifest(Document):
-    """run.json. `accelerators`, `hardware`: by environment; older runs lack `hardware`. `workloads` and `site`: what
-    the experiment names, as it was when the run began. `hidden_pct`: CPU time that others may take from a machine
-    under test without a finding, in percent of one CPU. With `until`: `measured_s`, the time that went into its blocks,
-    `looks`, and why it `stopped`, None while it goes on; `trials_planned` are then those up to the next look.
-    `disclosure`: what is known of the machines; older runs lack it. `unseen_hosts`: guests whose KVM host
-    the inventory does not name.
+    """run.json. `accelerators`, `hardware`: by environment; older runs lack `hardware`. `workloads`, `site`: the
+    experiment's, as they were when the run began. `hidden_pct`: CPU time that background processes and the hypervisor
+    may take from a machine under test without a finding, in percent of one CPU. With `until`: `measured_s`, the time
+    spent on blocks; `looks`; `stopped`, why the run stopped, None while it goes on; `trials_planned` counts up to the
+    next look. `disclosure`: what is known about the machines; older runs lack it. `unseen_hosts`: guest environments
+    whose KVM host the inventory does not name.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -93,10 +93,10 @@ class Manifest(Document):
 
     @property
     def skipped_servers(self) -> set[str]:
-        """The servers that no workload was sent to, for one reason."""
+        """The servers that the run skipped for all workloads."""
         return {skip.server for skip in self.skipped if skip.server and skip.workload is None}
 
     @property
     def searches(self) -> dict[str, SearchWorkload]:
-        """The workloads whose rates followed from what was measured before."""
+        """The workloads that searched for their rates, by name."""
         return {name: w for name, w in self.workloads.items() if isinstance(w, SearchWorkload)}

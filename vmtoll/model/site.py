@@ -15,7 +15,7 @@ SMALLEST_GZIP_BYTES = 64
 
 
 def kind_of(path: str) -> Kind | None:
-    """The kind of file that a path's suffix stands for."""
+    """The kind of file, from the path's suffix; None for an unknown suffix."""
     suffix = path.rpartition(".")[2]
     return next((kind for kind in KINDS if suffix == kind or (kind, suffix) == ("jpeg", "jpg")), None)
 
@@ -77,7 +77,7 @@ class _Site(Document):
 
 
 class ListedSite(_Site):
-    """Each file by its path, with its size in bytes (and weight) or its very text; the kind is the path's suffix."""
+    """Each file by its path, with its size in bytes (and weight) or its text; the path's suffix gives the kind."""
 
     pages: Pages = Field(
         min_length=1, description="path → size in bytes, text, or a page with its weight; the kind is the path's suffix"
@@ -85,7 +85,7 @@ class ListedSite(_Site):
 
 
 class DrawnSite(_Site):
-    """Files drawn from distributions of sizes, kinds and popularity; `pages` are served, too, outside of the mix."""
+    """Files drawn from distributions of sizes, kinds and popularity; `pages` are served too, outside of the mix."""
 
     files: int = Field(ge=2, description="how many files are drawn")
     smallest_bytes: int = Field(ge=0, description="smallest size")

@@ -1,4 +1,4 @@
-"""The 99th percentile of all planned requests, a failed one being slower than any that was answered."""
+"""The 99th percentile of all planned requests; a failed request counts as slower than any answered one."""
 
 import math
 from collections.abc import Callable
@@ -8,30 +8,30 @@ from statistics import NormalDist
 from vmtoll.model.finding import FINDINGS, Code, Validity
 from vmtoll.model.trial import TrialRecord
 
-# What makes a trial invalid because requests failed. The objective of a capacity permits some of them.
+# Findings that make a trial invalid because requests failed. A capacity's objective permits some failed requests.
 FAILURES = frozenset({Code.FAILED_REQUESTS, Code.TIMED_OUT})
-# A logarithm needs a number for "never": ten times the objective, and no less than a load tool's time limit.
+# A logarithm needs a number for "never": ten times the objective, but at least a load tool's time limit.
 NEVER_US = 10_000_000.0
 _NORMAL = NormalDist()
 
 
 def may_count(record: TrialRecord) -> bool:
-    """Return whether a trial counts for an objective: nothing but failed requests makes it invalid.
+    """Return whether a trial counts for an objective: nothing but failed requests or a timeout makes it invalid.
 
-    To leave such trials out would leave out those in trouble, and keep the p99 of the others.
+    Leaving out trials with failed requests would keep only the p99 of the trials without trouble.
     """
     return not any(FINDINGS[code].severity is Validity.INVALID for code in record.codes - FAILURES)
 
 
 def p99_of_planned_us(record: TrialRecord, at_rank: Callable[[int], float] | None = None) -> float | None:
-    """The response time in µs within which 99% of the planned requests were answered with success; infinite where
-    fewer were, and where the load was not answered in time. None without response times or counts. Of fewer than 100
-    requests it is the longest: a record has no p99 of so few.
+    """The response time in µs within which 99% of the planned requests were answered with success; infinite if fewer
+    were, or if the load timed out. None without response times or counts. The longest time for fewer than 100 requests,
+    because their records have no p99.
 
-    `at_rank`: the response time of a rank among the answered requests, from 1, of a trial whose histogram is at hand.
-    The percentiles of a record are those of the answered requests. With failures the rank that is looked for lies
-    higher among these: without a histogram, the logarithm of the time is interpolated between two recorded percentiles
-    over the normal quantile of the share, on which lognormal times lie on a straight line.
+    `at_rank`: rank among the answered requests, from 1 → response time, for a trial with a histogram. A record's
+    percentiles are those of the answered requests, so failures move the wanted rank up among these. Without a histogram
+    the function interpolates the logarithm of the time between two recorded percentiles, linearly over the normal
+    quantile of the share: exact for lognormal times.
     """
     measured = record.primary
     if Code.TIMED_OUT in record.codes:
@@ -59,7 +59,9 @@ def p99_of_planned_us(record: TrialRecord, at_rank: Callable[[int], float] | Non
 
 
 def _between(points: list[tuple[float, float]], share: float, requests: int) -> float:
-    """The time at a share of the requests, from shares and times in ascending order; beyond the last one its time."""
+    """Interpolate the time at a share of the requests from `points` (share, time in µs), ascending; beyond the last
+    point, that point's time.
+    """
 
     def normal_quantile(quantile: float) -> float:
         return _NORMAL.inv_cdf(min(quantile, 1 - 1 / (2 * requests)))
@@ -73,5 +75,5 @@ def _between(points: list[tuple[float, float]], share: float, requests: int) -> 
 
 
 def log_p99(p99_us: float, limit_us: float) -> float:
-    """The logarithm of a p99, with a number for one that is infinite."""
+    """The logarithm of a p99 in µs; an infinite p99 counts as the larger of NEVER_US and ten times the limit."""
     return math.log(max(NEVER_US, 10 * limit_us) if math.isinf(p99_us) else p99_us)

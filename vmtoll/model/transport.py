@@ -5,25 +5,23 @@ from typing import Literal
 
 HttpVersion = Literal["1.1", "2"]
 
-# What every server is configured to; a server that cannot be configured must agree on it with any client.
+# The configuration of every server; a server that cannot be configured must negotiate the same with any client.
 PROTOCOL = "TLSv1.3"
 CIPHER = "TLS_AES_128_GCM_SHA256"
 GROUP = "X25519"
 
-# By HTTP version, what a client asks for by ALPN (RFC 7301).
+# HTTP version → the protocol that a client asks for by ALPN (RFC 7301).
 ALPN: dict[HttpVersion, str] = {"1.1": "http/1.1", "2": "h2"}
 
 
 def tls_port(http_port: int, *, resumption: bool) -> int:
-    """Return the TLS port of a server: right above its plain port without session tickets, and above that with them."""
+    """Return the TLS port of a server: plain port + 1 without session tickets, + 2 with them (resumption)."""
     return http_port + (2 if resumption else 1)
 
 
 @dataclass(frozen=True)
 class Transport:
-    """Transport by which a workload reaches its server. `resumption`: a new connection resumes the session of an
-    earlier one.
-    """
+    """Transport of a workload's requests. `resumption`: each new connection resumes the session of an earlier one."""
 
     tls: bool = False
     http: HttpVersion = "1.1"
@@ -43,5 +41,5 @@ class Transport:
         return ALPN[self.http]
 
     def port(self, http_port: int) -> int:
-        """The port of a server whose plain one is `http_port`."""
+        """The port of a server whose plain port is `http_port`."""
         return tls_port(http_port, resumption=self.resumption) if self.tls else http_port

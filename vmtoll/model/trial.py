@@ -1,4 +1,4 @@
-"""A trial: what was planned, what each tool measured, what the machines went through, and what the gates found."""
+"""A trial: the plan, each tool's measurement, the machines' conditions, and the gates' findings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ METAL = "metal"
 
 
 class Accelerator(StrEnum):
-    """Technology that ran a machine's code."""
+    """What ran a machine's code: NONE (metal), KVM, or TCG (software emulation)."""
 
     NONE = "none"
     KVM = "kvm"
@@ -25,14 +25,14 @@ class Accelerator(StrEnum):
 
 
 def is_shape_only(accelerator: Accelerator, hardware: Hardware) -> bool:
-    """Return whether figures of a machine show that the path works and not what it costs: software emulated its CPU, or
-    its host's.
+    """Return whether a machine's figures show only that the path works, not what it costs: software emulated its CPU or
+    its host's CPU.
     """
     return accelerator is Accelerator.TCG or hardware is Hardware.EMULATED
 
 
 class ClientPlace(StrEnum):
-    """Machine that the load tool ran on."""
+    """Where the load tool ran: REMOTE on the clients, LOCALHOST on the machine under test."""
 
     REMOTE = "remote"
     LOCALHOST = "localhost"
@@ -94,7 +94,7 @@ def trial_name(block: int, order: int, attempt: int) -> str:
 
 
 def figure(description: str) -> Any:
-    """A field that may be missing, with its description for the published schema; its name ends with its unit."""
+    """A field that may be missing, with its description for the published schema; its name contains its unit."""
     return field(default=None, metadata={"description": description})
 
 
@@ -128,7 +128,7 @@ _FIRST_RESPONSE = "time from the open connection to the first byte of the body, 
 
 @dataclass(frozen=True, kw_only=True)
 class Offered:
-    """The load as numbers: what the scenario came to on this machine."""
+    """The load of this scenario, resolved to numbers for this machine."""
 
     users: int | None = figure("simulated users of a closed loop")
     offered_rps: float | None = figure("requests per second that the open loop meant to send")
@@ -146,7 +146,7 @@ class Offered:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One tool's measured load. `histogram`: the file of its latencies in the run, None where it logs none."""
+    """One tool's measured load. `histogram`: file of its latencies in the run's folder, None where it logs none."""
 
     role: Role
     tool: str
@@ -241,7 +241,7 @@ class Measurement:
 
     @property
     def server_cpu_s(self) -> float | None:
-        """CPU time of the server's processes; by that of a request where the sum was not kept."""
+        """CPU time of the server's processes, computed from the time per request where the record lacks the sum."""
         if self.server_cpu_user_s is not None and self.server_cpu_system_s is not None:
             return self.server_cpu_user_s + self.server_cpu_system_s
         if self.server_cpu_us_per_request is None or self.transactions is None:
@@ -313,7 +313,7 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Counts during the load: mail by its mailboxes, bodies by their digests."""
+    """Counts during the load: mail from its mailboxes, response bodies from their digests."""
 
     messages_accepted: int | None = figure("mail: messages that the server accepted")
     messages_delivered: int | None = figure("mail: how many of them were in a mailbox when the queue was empty")
@@ -325,12 +325,12 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
-    """One attempt at a trial, a line of trials.jsonl. `measurements`: the primary one first, none where it failed.
+    """One attempt at a trial, a line of trials.jsonl. `measurements`: the primary one first, empty where it failed.
 
-    `boot`: of the machines under test in this run, from 1; blocks of one boot stand together. `hardware`: what the host
-    that carries the machine runs on; `release`: the machine's operating system, as `Debian 13`; `clients`: machines
-    that sent the load together; `guests`: machines under test that it was spread over; `fixed_cost_s`: wall clock of
-    the trial less `loaded_s`, the time under load: warm-up, measurements, and a capacity that was measured for it.
+    `boot`: of the machines under test in this run, from 1; blocks of one boot are consecutive. `hardware`: what the
+    machine's host runs on; `release`: the machine's operating system, as `Debian 13`; `clients`: machines that sent the
+    load together; `guests`: machines under test that shared the load; `loaded_s`: wall clock under load: warm-up,
+    measurements, and a capacity measured for the trial; `fixed_cost_s`: wall clock of the trial less `loaded_s`.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -376,11 +376,11 @@ class TrialRecord:
 
     @property
     def accidents(self) -> tuple[Finding, ...]:
-        """The findings for which a trial is tried again."""
+        """The findings for which vmtoll repeats a trial."""
         return tuple(finding for finding in self.findings if finding.code in ACCIDENTS)
 
     def measurement(self, role: Role) -> Measurement | None:
-        """The measurement of a role; None where there is none."""
+        """The measurement with this role; None where there is none."""
         return next((measured for measured in self.measurements if measured.role is role), None)
 
     @property
@@ -392,8 +392,8 @@ class TrialRecord:
         return self.measurement(Role.CROSSCHECK)
 
     def limits(self, role: Role) -> frozenset[Code]:
-        """The findings that concern a measurement: its own, and those of the whole trial. More users in flight than
-        planned are a tool's rounding, and limit nothing.
+        """Codes of the findings that concern a measurement: its own, and those of the whole trial. More users in flight
+        than planned are a tool's rounding and limit nothing.
         """
         return frozenset(
             finding.code
@@ -406,7 +406,7 @@ _RECORD = TypeAdapter(TrialRecord)
 
 
 def to_json(record: TrialRecord) -> bytes:
-    """One line of trials.jsonl, without the line break; what is missing is left out."""
+    """One line of trials.jsonl, without the line break; missing fields are left out."""
     return _RECORD.dump_json(record, exclude_none=True)
 
 
@@ -416,7 +416,7 @@ def from_json(line: bytes | str) -> TrialRecord:
 
 
 def with_enough(record: TrialRecord) -> TrialRecord:
-    """The record without percentiles of too few requests, which tools print and older records keep."""
+    """The record without percentiles of too few requests, which tools print and older records contain."""
     return replace(record, measurements=tuple(map(_with_enough, record.measurements)))
 
 

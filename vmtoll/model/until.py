@@ -1,4 +1,4 @@
-"""A run without a fixed number of blocks: when it looks at what it has, what a look found, and why it stopped."""
+"""A run without a fixed number of blocks: when it looks at its results, what a look found, and why the run stopped."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,7 +9,7 @@ from pydantic import Field
 from vmtoll.model.document import Document
 from vmtoll.model.trial import Arm, Scenario
 
-GROWTH = 1.5  # of the blocks from one look to the next
+GROWTH = 1.5  # factor by which the number of blocks grows from one look to the next
 
 
 class Until(Document):
@@ -26,8 +26,8 @@ class Until(Document):
 
 
 class Standing(StrEnum):
-    """State of a comparison at a look. REFUSED: more blocks cannot decide it, because something else set its pace, or
-    it has no figures.
+    """State of a comparison at a look. NARROW: undecided, but its interval is narrow enough. REFUSED: more blocks
+    cannot decide it, because it is client-limited or link-limited, or has nothing to compare.
     """
 
     DECIDED = "decided"
@@ -37,8 +37,8 @@ class Standing(StrEnum):
 
 
 class Stop(StrEnum):
-    """Reason why a run stopped. DECIDED: no comparison was left that more blocks would decide; NARROW: the same,
-    and the interval of some was narrow enough.
+    """Reason why a run stopped. DECIDED: no comparison was left that more blocks would decide; NARROW: the same, and
+    some comparisons have a narrow enough interval instead of a decision.
     """
 
     DECIDED = "decided"
@@ -49,7 +49,7 @@ class Stop(StrEnum):
 class Compared(Document):
     """A comparison at a look: a metric in a scenario, of `arms` (the baseline first), or a claim of the experiment.
 
-    `half_width_pct`: of its 95% interval, None without one. `scenarios`: those that it needs.
+    `half_width_pct`: half of its 95% interval, None without one. `scenarios`: the scenarios that it needs.
     """
 
     standing: Standing
@@ -61,8 +61,8 @@ class Compared(Document):
 
 
 class Look(Document):
-    """After how many `blocks` and seconds of measuring; `share`: how much of the 5% of wrong verdicts it could spend,
-    a fraction. `decided`, `narrow`, `refused`: how many comparisons; `open`: those that were left.
+    """A look after this many `blocks` and seconds of measuring; `share`: the fraction of the 5% of wrong verdicts that
+    it could spend. `decided`, `narrow`, `refused`: how many comparisons; `open`: the comparisons left open.
     """
 
     blocks: int
@@ -79,7 +79,7 @@ class Look(Document):
 
 
 def next_look(blocks: int, first: int, boot: int = 1) -> int:
-    """Return the number of blocks after which the next look is due, when `blocks` are measured: `first`, then half as
+    """Return the number of blocks at which the next look is due after `blocks` measured blocks: `first`, then half as
     many again each time. Looks come after whole pairs of blocks, which have both orders of the arms, and after whole
     boots of `boot` blocks.
     """
@@ -91,17 +91,17 @@ def next_look(blocks: int, first: int, boot: int = 1) -> int:
 
 
 def spent(time: float) -> float:
-    """The fraction of the 5% that may be spent when this fraction of the time is over. It is ln(1 + (e − 1) t), the
-    spending function of Lan and DeMets (1983) in the manner of Pocock.
+    """The fraction of the 5% that may be spent when the fraction `time` of the time is over: ln(1 + (e − 1) t), the
+    Pocock-type spending function of Lan and DeMets (1983).
     """
     return log(1 + (e - 1) * min(max(time, 0.0), 1.0))
 
 
 def share_of(earlier: Sequence[Look], time: float, *, last: bool) -> float:
-    """Share of the 5% that a look may spend at this fraction of the time: what the function adds since the look before
-    it; at the last one, all that is left.
+    """Share of the 5% that a look may spend at the fraction `time` of the time: what `spent` adds since the earlier
+    looks; at the last look, all that is left.
 
-    Looks share the 5% by addition, so that they may depend on each other in any way and under any correction.
+    The shares of the looks add up to the 5%, so looks may depend on each other in any way and under any correction.
     """
     before = sum(look.share for look in earlier)
     return max(0.0, (1.0 if last else spent(time)) - before)

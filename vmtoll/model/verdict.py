@@ -1,4 +1,4 @@
-"""Result of a comparison: an enum and numbers. vmtoll.report.words makes sentences of it."""
+"""Result of a comparison: codes and numbers. vmtoll.report.words turns them into sentences."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from vmtoll.model.limiter import Limiter
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 
-# Of a figure in analysis.json: further ones differ from CPU to CPU.
+# Significant digits of a figure in analysis.json; further ones differ from CPU to CPU.
 DIGITS = 9
 
 # In JSON a metric is its name.
@@ -28,7 +28,7 @@ NamedMetric = Annotated[
 
 class Kind(StrEnum):
     """Result of the compared side against its baseline. SLOWER: fewer requests per second, or a higher time or cost.
-    NOT_JUDGED: there is nothing to compare, and the verdict names the reason.
+    NOT_JUDGED: there is nothing to compare; the verdict names the reason.
     """
 
     FASTER = "faster"
@@ -45,14 +45,13 @@ DECIDED = DIFFERENT | {Kind.EQUIVALENT}
 class Because(StrEnum):
     """Reason why a verdict is undecided, or why nothing is judged.
 
-    Undecided. NO_LOOK_YET: a run that goes on until it knows has not looked. LIMIT: in every block the client or the
-    link, not the server, set a figure. FINDINGS: the figures as measured would have decided, and what the findings
-    allow would not.
+    Undecided. NO_LOOK_YET: a run with `until` has not looked yet. LIMIT: in every block the client or the link, not the
+    server, set a figure. FINDINGS: the figures as measured would decide, but not within what the findings allow.
 
-    Not judged. NO_FIGURE: a side has none in any trial. NOT_COMPARABLE: the sides are not the same thing. NOT_MEASURED:
-    the tools of both sides answered requests and gave no such figure in any trial. HOST_NOT_SEEN: the figure is
-    that of a guest's host, which the inventory does not name. The others: the figure says nothing of a server under
-    this kind of load.
+    Not judged. NO_FIGURE: no block has a figure on both sides. NOT_COMPARABLE: the same, because the two sides are not
+    the same thing. NOT_MEASURED: the tools of both sides got answers but gave no such figure in any trial.
+    HOST_NOT_SEEN: the figure is that of a guest's host, which the inventory does not name. The others: the figure says
+    nothing about a server under this kind of load.
     """
 
     NO_LOOK_YET = "no-look-yet"
@@ -76,9 +75,9 @@ NOT_APPLICABLE = frozenset({
 
 
 class Cause(StrEnum):
-    """What widens a comparison besides the findings of its trials. LOST: trials without a figure, each taken as twice
-    as bad as the worst of its side. SECOND_ATTEMPTS: attempts that failed before one that did not, taken alike.
-    UNEQUAL_REQUESTS: percentiles of unequally many requests, without their histograms. CONTROL: the A/A control differs
+    """What widens an interval besides the findings of its trials. LOST: trials without a figure, each counted as twice
+    as bad as the worst of its side. SECOND_ATTEMPTS: failed attempts before a successful one, counted like lost trials.
+    UNEQUAL_REQUESTS: percentiles of unequal numbers of requests, without histograms. CONTROL: the A/A control differs
     from itself.
     """
 
@@ -90,9 +89,9 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Doubt:
-    """One cause of doubt and what it can explain. `baseline`, `compared`: trials of each side that have it; `size`: the
-    factor by which it alone may have changed the ratio on average, in the direction that counts against the verdict, 1
-    or more; `value`: the gate's largest figure, in its unit.
+    """One cause of doubt and how much it can explain. `baseline`, `compared`: trials of each side that have it; `size`:
+    the factor, 1 or more, by which it alone may have changed the mean ratio in the direction that counts against the
+    verdict; `value`: the gate's largest figure, in its unit.
     """
 
     cause: Annotated[Code | Cause, Field(union_mode="left_to_right")]
@@ -103,7 +102,7 @@ class Doubt:
 
 
 class NoteCode(StrEnum):
-    """Code of a note that a reader must know with a verdict; `Note` has its numbers."""
+    """Code of a note that readers need with a verdict; `Note` has its numbers."""
 
     CONTROL_DIFFERS = "control-differs"
     NO_CONTROL = "no-control"
@@ -119,10 +118,11 @@ class NoteCode(StrEnum):
 class Note:
     """A note and its numbers by name; `subject`: a tool.
 
-    CONTROL_DIFFERS: `size`, the factor beyond doubt. FEW_BLOCKS: `blocks`: so few assume that the machines' state
-    changes in between. OWN_RATES: `baseline`, `compared`, requests per second. ATTAINED: of each side that has a valid
-    trial `baseline_offered` and `compared_offered` (requests per second), `baseline_attained` and `compared_attained`
-    (fractions of it). CROSSCHECK_DISAGREES: `low` and `high` of its ratio; the subject is its tool. FAILED_REQUESTS:
+    CONTROL_DIFFERS: `size`, the factor by which the control surely differs from itself. FEW_BLOCKS: `blocks`; with this
+    few, the verdict assumes that the machines' state changes between blocks. OWN_RATES: `baseline`, `compared`,
+    requests per second. ATTAINED: for each side with a trial that is not invalid, `baseline_offered` and
+    `compared_offered` (requests per second), `baseline_attained` and `compared_attained` (fractions of the offered
+    rate). CROSSCHECK_DISAGREES: `low` and `high` of the cross-check's ratio; `subject` is its tool. FAILED_REQUESTS:
     the verdict has the numbers.
     """
 
@@ -133,7 +133,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A ratio, compared ÷ baseline, with its interval; no interval where n is too small."""
+    """A ratio, compared ÷ baseline, with its interval; no interval with too few blocks."""
 
     ratio: float
     low: float | None = None
@@ -142,7 +142,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Share:
-    """Requests answered with success, of those planned, over the trials of one side; Wilson's 95% interval."""
+    """Planned requests of one side that were answered with success, over all its trials; Wilson's 95% interval."""
 
     successful: int
     requests: int
@@ -153,8 +153,8 @@ class Share:
 
 @dataclass(frozen=True)
 class TrialShare:
-    """Trials of one side, those that gave figures at the first attempt, and those that did in the end. `low`, `high`:
-    the exact 95% interval of the share at the first attempt (Clopper and Pearson).
+    """Trials of one side: all, those that gave figures at the first attempt, and those that did so in the end. `low`,
+    `high`: the exact 95% interval of the share at the first attempt (Clopper and Pearson).
     """
 
     trials: int
@@ -166,7 +166,7 @@ class TrialShare:
 
 @dataclass(frozen=True)
 class Reliability:
-    """The trials of both sides; `p`: McNemar's, that their first attempts fail equally often."""
+    """The trials of both sides; `p`: of McNemar's test that first attempts fail equally often on both."""
 
     baseline: TrialShare
     compared: TrialShare
@@ -175,8 +175,8 @@ class Reliability:
 
 @dataclass(frozen=True)
 class PercentileLevel:
-    """A side's percentile in µs: the geometric mean over trials with its 95% interval; `requests`: of the trial with
-    the fewest. `within`: the interval is that of order statistics within trials, which is wider than that over trials.
+    """A side's percentile in µs: the geometric mean over blocks with its 95% interval; `requests`: of the trial with
+    the fewest. `within`: the interval comes from order statistics within trials, which is wider than that over blocks.
     """
 
     value_us: float
@@ -188,8 +188,8 @@ class PercentileLevel:
 
 @dataclass(frozen=True)
 class Tests:
-    """p-values, as they are and after Holm's correction among `family` comparisons; None where none decides. `weight`:
-    of this comparison in Holm; `share`: of the 5% that its look may spend.
+    """p-values, before and after Holm's correction among `family` comparisons; None where no p-value decides.
+    `weight`: of this comparison in Holm's correction; `share`: of the 5%, as much as its look may spend.
     """
 
     family: int = 0
@@ -203,12 +203,12 @@ class Tests:
 
 @dataclass(frozen=True)
 class SideCounts:
-    """The trials of one side, those of its A/A control among them, by what became of them. `used`: with a figure;
-    `suspect`: of these; `lost`: without one, because something of this side failed; `second_attempts`: used ones that
-    failed before; `incomparable`: with a finding that the sides are not the same thing; `limited`: used ones that the
-    client or the link limited; `findings`: code → trials that were used with it; `excluded_by`: code → trials without a
-    figure that have it; `requests`: per used trial; `level`: the mean over the blocks of both sides, in the metric's
-    unit.
+    """The trials of one side, with those of its A/A control, counted by outcome. `used`: with a figure; `suspect`:
+    suspect trials among these; `lost`: without a figure, because something of this side failed; `second_attempts`: used
+    after a failed attempt; `incomparable`: with a finding that the two sides are not the same thing; `limited`: used,
+    but client-limited or link-limited; `findings`: code → used trials with it; `excluded_by`: code → trials without a
+    figure that have it; `requests`: of each used trial; `level`: the mean over the blocks in which both sides have a
+    figure, in the metric's unit.
     """
 
     trials: int = 0
@@ -227,11 +227,11 @@ class SideCounts:
 @dataclass(frozen=True)
 class BlockEffect:
     """One block of a comparison as ratios, compared ÷ baseline: `low` and `high` as far as findings and lost trials
-    allow, `mid` as measured; None where the block is not in that series. `trials`: of both sides, those with a figure
-    and the lost ones.
+    allow, `mid` as measured; None where the block is not in that series. `trials`: of both sides, with a figure or
+    lost.
 
-    `first_low`, `first_high`: by the first trial of each side alone, where the interval is the hull of both because the
-    blocks are skewed.
+    `first_low`, `first_high`: from the first trial of each side alone; only where the blocks are skewed, and the
+    interval is the hull of both.
     """
 
     block: int
@@ -246,21 +246,23 @@ class BlockEffect:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What was decided on one figure of two arms. Ratios are compared ÷ baseline.
+    """The judgement of one figure of two arms. Ratios are compared ÷ baseline.
 
-    `estimate`: the ratio as measured, with the interval that decided, whose level is `confidence`; no interval where
-    there are too few blocks, or where `by_every_block`: each of them shows the difference, and `blocks_range` has the
-    least and the largest. `open_low`, `open_high`: that end rests on a natural limit, and the true one may lie beyond.
-    `also_different`: an equivalent pair that differs for sure. `half_width`: of the 95% interval by sampling alone, a
-    fraction.
+    `estimate`: the ratio as measured, with the interval that decided, at the level `confidence`. It has no interval
+    with too few blocks, or if `by_every_block`: then every block shows the difference. `blocks_range`: the smallest and
+    the largest ratio of a block. `open_low`, `open_high`: that end rests on a natural limit or a lost trial; the true
+    end may lie beyond. `also_different`: equivalent, and yet surely different. `half_width`: half of the 95% interval
+    by sampling alone, a fraction.
 
-    `blocks`: pairs, in `boots` boots; `blocks_needed`: how many more show a difference as large as the margin with 80%
-    power, None where no number helps or the verdict is decided; `detectable`: the smallest difference that these blocks
-    show with 80% power, a fraction; `doubts`: the largest first; `correlation`: the expected one of successive blocks.
+    `blocks`: blocks in which both sides have a figure, in `boots` boots; `blocks_needed`: how many more blocks would
+    show a difference as large as the margin with 80% power, None where no number helps or the verdict is decided;
+    `detectable`: the smallest difference that these blocks show with 80% power, a fraction; `doubts`: the largest
+    first; `correlation`: the expected autocorrelation of successive blocks.
 
     `standard_error`: of the mean log ratio by sampling alone, the geometric mean over the autocorrelations.
-    `mean_low`, `mean_high`: the estimate as far as findings and lost trials allow; `widened`: the part of either that
-    the A/A control adds, a fraction; `rho_weights`: of the autocorrelations 0, 0.1, … 0.9 in this interval.
+    `mean_low`, `mean_high`: the estimate as low and as high as findings and lost trials allow; `widened`: the part of
+    either that the A/A control adds, a fraction; `rho_weights`: weights of the autocorrelations 0, 0.1, … 0.9 in this
+    interval.
     """
 
     kind: Kind
@@ -293,7 +295,7 @@ class Judged:
 
     @property
     def applies(self) -> bool:
-        """Return whether the figure says something under the load, and the tool measures it."""
+        """Return whether the figure means something under this load, and the tool measures it."""
         return self.because not in NOT_APPLICABLE
 
     @property
@@ -302,8 +304,8 @@ class Judged:
 
     @property
     def is_at_least(self) -> bool:
-        """Return whether the size is a lower bound: the end of the interval, or the range, that is farther from no
-        difference is open.
+        """Return whether the size is only a lower bound: the arms differ, and the end of the interval or range that is
+        farther from 1 is open.
         """
         ratio = self.estimate.ratio if self.estimate else 1.0
         return self.kind in DIFFERENT and (self.open_high if ratio > 1 else self.open_low)
@@ -311,8 +313,9 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Judged):
-    """One metric of one comparison. `role` and `tool`: whose figures were compared; `…_limiter`: what kept most trials
-    of a side from answering more; `noise_floor`: the largest difference of two A/A trials of a block, a fraction.
+    """One metric of one comparison. `role`, `tool`: the measurement whose figures were compared; `…_limiter`: what kept
+    most trials of a side from answering more; `noise_floor`: the largest difference of two A/A trials of a block, a
+    fraction.
     """
 
     metric: NamedMetric
@@ -334,8 +337,8 @@ class Verdict(Judged):
 
 @dataclass(frozen=True, kw_only=True)
 class ControlEffects:
-    """One A/A control in one metric: `arm` against the first replicate of its environment. `tool`: of the scenario;
-    `measured_by`: of the figures.
+    """One A/A control in one metric: `arm` against the first replicate of its environment. `tool`: the scenario's;
+    `measured_by`: the tool that measured the figures.
     """
 
     scenario: Scenario
@@ -369,8 +372,8 @@ class Comparison:
 
 
 class StepKind(StrEnum):
-    """CUMULATIVE: from one profile to the next better tuned one. SINGLE: from the base to one that differs in one
-    thing.
+    """CUMULATIVE: from one profile to the next, better tuned one. SINGLE: from the base to a profile that differs in
+    one thing.
     """
 
     CUMULATIVE = "cumulative"
@@ -379,7 +382,7 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True)
 class Gain:
-    """Gain of a step in the metric's unit, above zero when the later guest is the better."""
+    """Gain of a step in the metric's unit, above zero when the later guest is better."""
 
     value: float
     low: float | None = None
@@ -390,8 +393,8 @@ class Gain:
 class TuningStep(Judged):
     """One step in one scenario and metric. FASTER: the later guest is better. No margin of equivalence applies.
 
-    `over`: profiles between them that this run lacks; `accelerator`, `hardware`: of the later one; `start`, `end`:
-    levels of the two in the blocks of both; `gain`: in the metric's unit, with the interval that decided.
+    `over`: profiles between `before` and `after` that this run lacks; `accelerator`, `hardware`: of `after`; `start`,
+    `end`: levels of the two in the blocks that both have; `gain`: in the metric's unit, with the interval that decided.
     """
 
     step: StepKind
@@ -433,7 +436,7 @@ class HostView:
 
 @dataclass(frozen=True, kw_only=True)
 class StepScenario:
-    """The steps in one scenario, by the metric's name; `tool`: of the scenario."""
+    """The steps in one scenario, by the metric's name; `tool`: the scenario's."""
 
     scenario: Scenario
     tool: str
@@ -443,7 +446,9 @@ class StepScenario:
 
 @dataclass(frozen=True, kw_only=True)
 class TuningResult:
-    """`profiles`: those measured, in the experiment's order; `skipped`: profile → why, empty where nobody knows."""
+    """`profiles`: the measured ones, in the experiment's order; `skipped`: profile → why, empty if the run gives no
+    reason.
+    """
 
     base: str | None = None
     profiles: tuple[str, ...]
@@ -460,7 +465,7 @@ class Outcome(StrEnum):
 
 
 class Region(StrEnum):
-    """Position of an interval: above a limit, below it (for a ratio: below its inverse), within both, across one."""
+    """Position of an interval: above a limit, below it (for a ratio: below its inverse), within both, or across one."""
 
     ABOVE = "above"
     BELOW = "below"
@@ -502,11 +507,12 @@ class ReasonCode(StrEnum):
 class Reason:
     """`values`: numbers by name; `names`: servers, environments, workloads, a link, or a column; `codes`: findings.
 
-    INTERVAL: `limit` (1: a direction; above 1: equal to so much). LEVEL: `low`, `high`, `limit`. FAILURES_IN_A_BLOCK:
-    `most`. FEW_BLOCKS: `blocks`, `needed`. TOO_FEW_CORES: `about`, `had`. NO_FIGURE: `side`, from 0; names: the metric.
-    NOT_SHIPPED: the release, then its missing servers. NOT_MEASURED: names, or `side` where only the combination is
-    absent. LIMITED: `trials` of `used`. FULL_LINK: `trials`; names: the link. OTHER_TOOL: the source's, then ours.
-    OTHER_LINK: ours. NO_SUCH_SERVER: the source's name. NOT_COMPARED: how long a test lasts is set by who makes it.
+    INTERVAL: `limit` (1: a direction; above 1: equal within this factor). LEVEL: `low`, `high`, `limit`.
+    FAILURES_IN_A_BLOCK: `most`, `blocks`. FEW_BLOCKS: `blocks`, `needed`. TOO_FEW_CORES: `about`, `had`. NO_FIGURE:
+    `side`, from 0; names: the metric. NOT_SHIPPED: names: the release, then its missing servers. NOT_MEASURED: `side`;
+    names: those absent, none where only the combination is. LIMITED: `trials` of `used`. FULL_LINK: `trials`; names:
+    the link. OTHER_TOOL: names: the source's tool, then this run's. OTHER_LINK: names: this run's link. NO_SUCH_SERVER:
+    names: the source's server. NOT_COMPARED: the experimenter chooses how long a test lasts.
     """
 
     code: ReasonCode
@@ -516,7 +522,7 @@ class Reason:
 
 
 class EstimatorUsed(StrEnum):
-    """Estimator that made one figure of those of the blocks; MEAN: of fewer blocks than the estimator wants."""
+    """Estimator that condensed the blocks' figures into one; MEAN_FEWER_…: fewer blocks than the estimator needs."""
 
     NONE = "none"
     MEDIAN = "median"
@@ -530,7 +536,7 @@ class EstimatorUsed(StrEnum):
 
 @dataclass(frozen=True)
 class Level:
-    """One figure of a side, made of its blocks' figures; None without one."""
+    """One figure of a side, condensed from its blocks' figures; `value` is None without figures."""
 
     value: float | None = None
     estimator: EstimatorUsed = EstimatorUsed.NONE
@@ -539,10 +545,11 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimResult:
-    """One claim with its outcome. `levels` in `unit`, a column's; `published_ratio`, `ratio`: `of` ÷ `over`; `limited`:
-    in every block the client or the link set a figure; `region`: where the interval of the ratio, or of the level,
-    lies; `level`: the mean of a claim about one side, in `unit`; `effects`: its blocks, ratios or in `unit`;
-    `rho_weights`: of the autocorrelations 0, 0.1, … 0.9; `alpha`: the probability at which the interval was made.
+    """One claim with its outcome. `levels`: of its sides, in `unit`, the unit of the metric's column;
+    `published_ratio`, `ratio`: `of` ÷ `over`; `limited`: in every block the client or the link set a figure; `region`:
+    where the interval of the ratio or level lies; `level`: the mean, for a claim about one side, in `unit`; `effects`:
+    the blocks, as ratios or in `unit`; `rho_weights`: weights of the autocorrelations 0, 0.1, … 0.9; `alpha`: 1 −
+    confidence of the interval.
     """
 
     says: str
@@ -565,8 +572,8 @@ class ClaimResult:
 
 
 class Shape(StrEnum):
-    """Relation of a published figure to the first one of its group, there and here. FIRST: it is that one; ALONE: its
-    group has no other.
+    """Whether a published figure compares with the first one of its group as in this run. FIRST: it is the first one;
+    ALONE: its group has no other figure.
     """
 
     SAME = "same"
@@ -578,10 +585,11 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RunAnalysis:
-    """A run, judged. `counts`: validity → trials; `findings`: code → trials that have it; `noise_floor`: of throughput,
-    or of the tail in a run without; the worst server's, a fraction; `searches`: workloads that are not compared;
-    `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of the guests under KVM run on;
-    `unseen_hosts`: guests whose host was not seen.
+    """The analysis of a run. `counts`: validity → trials; `findings`: code → trials that have it; `noise_floor`: the
+    largest of any comparison's throughput, or of its tail in a run without throughput, a fraction; `searches`:
+    workloads that search for a rate, which are not compared; `emulated`: a guest ran under software emulation;
+    `kvm_hardware`: what the hosts of the guests under KVM run on; `unseen_hosts`: guests whose KVM host the inventory
+    does not name.
     """
 
     run_id: str
@@ -613,7 +621,7 @@ _ANALYSIS = TypeAdapter(RunAnalysis)
 
 
 def to_json(analysis: RunAnalysis) -> bytes:
-    """analysis.json, with as many digits of each figure as any CPU gives."""
+    """analysis.json; figures are rounded to the digits that every CPU computes alike."""
     exact = _ANALYSIS.dump_json(analysis, exclude_none=True)
     content = json.loads(exact, parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
     return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"

@@ -1,7 +1,7 @@
 """The tables `verdicts`, `effects` and `claims`: each column once, with its description and where its value comes from.
 
-Bundles, datasets and spreadsheets hold these rows. Of them a reader can recompute every interval: the lows and highs of
-the blocks, the weights of the autocorrelations, the level.
+Bundles, datasets and spreadsheets hold these rows. A reader can recompute every interval from them: from the blocks'
+lows and highs, the weights of the autocorrelations, and the level.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -37,8 +37,9 @@ WEIGHTS = tuple(f"weight_rho_{tenth}0" for tenth in range(10))
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Two arms of a run in one scenario and metric. `tool`: of the scenario; `measured_by`: of the figures; `step`: of
-    tuning steps; `verdict`: None of an A/A control, whose `compared` is the second replicate of its `baseline`.
+    """Two arms of a run in one scenario and metric. `tool`: the scenario's; `measured_by`: the tool that measured the
+    figures; `step`: only for tuning steps; `verdict`: None for an A/A control, where `compared` is the second replicate
+    of `baseline`.
     """
 
     run_id: str
@@ -57,7 +58,7 @@ class Compared:
 
 
 def comparisons(analysis: RunAnalysis) -> Iterator[Compared]:
-    """What a run compared: arms with the baseline, tuning steps, A/A controls; only what a metric applies to."""
+    """All comparisons of a run to which the metric applies: arms with the baseline, tuning steps, A/A controls."""
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
             if verdict.applies:
@@ -88,7 +89,7 @@ def comparisons(analysis: RunAnalysis) -> Iterator[Compared]:
 
 
 def verdict_rows(analysis: RunAnalysis, of_: Collection[Judged] | None = None) -> Iterator[dict[str, Cell]]:
-    """One row per verdict and tuning step; `of_`: of these alone."""
+    """One row per verdict and tuning step; `of_`: only these."""
     chosen = None if of_ is None else {id(verdict) for verdict in of_}
     for compared in comparisons(analysis):
         if compared.verdict and (chosen is None or id(compared.verdict) in chosen):
@@ -173,7 +174,7 @@ def _text(value: object) -> str | None:
     return None if value is None else value.name if isinstance(value, Metric) else str(value)
 
 
-# ---- columns: name, type, unit, description, and of the lists of figures what gives the value
+# ---- columns: name, type, unit, description, and in the lists of figures the function that gives the value
 
 _SCENARIO = (
     ("run_id", "string", "none", "the run"),
@@ -218,7 +219,7 @@ def _truth(name: str, text: str) -> _Figure:
 
 
 def _part(path: str) -> _Value:
-    """The value at a path of attributes; None where a part of it is absent."""
+    """A function that reads the value at a path of attributes; None where a part of the path is absent."""
 
     def value(item: Any) -> Cell:
         for name in path.split("."):
@@ -237,7 +238,7 @@ def _doubts(verdict: Judged) -> str:
 
 
 def doubts_of(cell: str | None) -> list[Doubt]:
-    """The doubts of a cell of the column, without the gates' figures."""
+    """Parse a cell of the column `doubts`; the gates' figures are not in it."""
     return [
         Doubt(Cause(cause) if cause in set(Cause) else Code(cause), int(baseline), int(compared), float(size))
         for cause, size, baseline, compared in (doubt.split(":") for doubt in (cell or "").split())
@@ -356,7 +357,9 @@ _EFFECT: list[_Figure] = [
 
 
 def _side(index: int) -> _Value:
-    """The names of a side, as key=name with + between several; None of a claim without it."""
+    """A function that writes the names of one side of a claim as key=name, with + between several; None without that
+    side.
+    """
 
     def value(claim: ClaimResult) -> Cell:
         if index >= len(claim.sides):

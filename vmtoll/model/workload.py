@@ -1,4 +1,4 @@
-"""Workloads: what is sent, and how. One model for each kind; `loads` are the scenarios it asks for."""
+"""Workloads: what the clients send, and how. One model for each kind; each of its `loads` is a scenario."""
 
 import itertools
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from vmtoll.model.trial import ClientPlace
 
 Value = TypeVar("Value", int, float, str)
 MOST_USERS = 1000
-# On one connection, of HTTP/2; every server allows at least as many.
+# On one HTTP/2 connection; every server allows at least this many.
 MOST_STREAMS = 100
 MOST_BODY_BYTES = 16 * 2**20  # what the servers of uploads accept
 Arrivals = Literal["poisson", "constant"]
@@ -25,7 +25,7 @@ def listed(value: Value | list[Value]) -> Sequence[Value]:
 
 
 def rises(values: Sequence[float]) -> bool:
-    """Return whether there is a value, and each is above the one before it."""
+    """Return whether the list is not empty and each value is above the one before it."""
     return bool(values) and all(low < high for low, high in itertools.pairwise(values))
 
 
@@ -59,7 +59,7 @@ class Neighbour(Document):
 
     @property
     def loads(self) -> list[NeighbourLoad]:
-        """One for each scenario."""
+        """The neighbour loads, one for each scenario."""
         if self.rate_rps is not None:
             return [NeighbourLoad(LoadKind.RATE, value) for value in listed(self.rate_rps)]
         return [NeighbourLoad(LoadKind.SHARE, value) for value in listed(self.share or 0.0)]
@@ -109,27 +109,27 @@ class WorkloadBase(Document):
 
     @property
     def transport(self) -> Transport:
-        """Transport by which it reaches its server."""
+        """Transport of its requests."""
         return Transport()
 
     @property
     def most_streams(self) -> int:
-        """The most requests in flight that any of its closed loops has on a connection."""
+        """The most requests in flight on one connection in any of its closed loops."""
         return 1
 
     @property
     def tools(self) -> list[str]:
-        """Every load tool that this workload needs where its client is."""
+        """Every load tool that this workload needs on its client."""
         return [self.tool, *([self.crosscheck] if self.crosscheck else [])]
 
     @property
     def offers(self) -> list[Load]:
-        """The loads that it asks for on one machine without a neighbour."""
+        """Its loads on one machine, without a neighbour."""
         raise NotImplementedError
 
     @property
     def loads(self) -> list[Load]:
-        """Every load that it asks for; each is a scenario."""
+        """All its loads; each is a scenario."""
         return self.offers
 
 
@@ -156,7 +156,7 @@ class WebWorkload(WorkloadBase):
 
 
 class SharedHostWorkload(WebWorkload):
-    """A workload that may be spread over guests of one host, or meet a neighbour or cold caches."""
+    """A workload that may be spread over guests of one host, or run with a neighbour or with cold caches."""
 
     guests: int | list[int] | None = Field(
         default=None,
@@ -193,12 +193,12 @@ class SharedHostWorkload(WebWorkload):
 
     @property
     def guests_needed(self) -> int:
-        """Number of guests of one environment that must run on one host, the neighbour included."""
+        """Number of guests of one environment that must run on one host, including the neighbour."""
         return max(self._counts) + (self.neighbour is not None)
 
     @property
     def spread(self) -> bool:
-        """Return whether any scenario sends to several machines."""
+        """Return whether any scenario sends to several guests."""
         return max(self._counts) > 1
 
     @property
@@ -211,7 +211,7 @@ class SharedHostWorkload(WebWorkload):
 
 
 class ClosedWorkload(SharedHostWorkload):
-    """Simulated users, each sending its next request when it has the answer to its last."""
+    """Simulated users, each sending its next request after the answer to its last."""
 
     kind: Literal["closed"] = Field(
         default="closed", description="users who each wait for their answer before they send again"
@@ -333,9 +333,10 @@ class SweepWorkload(SteppedWorkload, SharedHostWorkload):
 
 
 class SearchWorkload(OpenLoopWorkload):
-    """The highest rate at which 99% of the requests are answered within the deadline, with `availability_pct` answered.
+    """A search for the highest rate with 99% of the requests answered within the deadline and `availability_pct`
+    answered at all.
 
-    A scenario stands once in a block; which rate it offers there follows from the blocks before.
+    Each block has the scenario once; earlier blocks determine the rate that it offers.
     """
 
     kind: Literal["search"] = Field(
@@ -368,7 +369,7 @@ class SearchWorkload(OpenLoopWorkload):
 
     @property
     def between(self) -> tuple[float, float]:
-        """The lowest and the highest load that is tried."""
+        """The lowest and the highest load that the search tries: requests per second, or shares."""
         low, high = self.between_rps or self.between_shares or []
         return low, high
 
@@ -378,7 +379,7 @@ class SearchWorkload(OpenLoopWorkload):
 
 
 class RampWorkload(SteppedWorkload):
-    """The same sweep for a tool that only counts what came within the deadline: no response times, no tails."""
+    """A rate sweep for a tool that only counts answers within the deadline: no response times, no tails."""
 
     kind: Literal["ramp"] = Field(
         description="a rate sweep by a tool that only counts what came within the deadline: no tails"
@@ -392,7 +393,7 @@ class RampWorkload(SteppedWorkload):
 
 
 class MailWorkload(WorkloadBase):
-    """Users who at once send or read messages, each in a session of its own."""
+    """Users who send or read messages at the same time, each in a session of its own."""
 
     kind: Literal["mail"] = Field(description="users who at once send messages as large as `page`, or read them")
     protocol: Literal["smtp", "submission", "imap", "pop3"] = Field(
@@ -415,7 +416,7 @@ class MailWorkload(WorkloadBase):
 
     @property
     def sends(self) -> bool:
-        """Return whether messages come in; else mailboxes are read."""
+        """Return whether the users send messages; else they read mailboxes."""
         return self.protocol in {"smtp", "submission"}
 
 
@@ -441,5 +442,5 @@ def _one_of(workload: OpenLoopWorkload, rate_key: str, share_key: str) -> None:
 
 
 def sends_alone(workload: Workload) -> bool:
-    """Return whether one machine sends: the one under test itself, or, of mail and a ramp, the first client."""
+    """Return whether one machine sends the load: the machine under test itself, or the first client (mail, ramps)."""
     return workload.client == "localhost" or isinstance(workload, MailWorkload | RampWorkload)
