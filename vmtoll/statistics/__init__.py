@@ -1,1 +1,1 @@
-"""Estimators and tests. They know numbers alone: no trial, no run, no machine."""
+"""Estimators and tests. They take only numbers: no trial, no run, no machine."""

@@ -1,4 +1,4 @@
-"""Holm's step-down correction, weighted, for comparisons that may be looked at several times."""
+"""Holm's step-down correction, weighted, for comparisons with several looks."""
 
 import math
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from vmtoll.statistics.thresholds import ALPHA
 
 @dataclass(frozen=True)
 class Adjusted:
-    """A p-value, as it is and after Holm. `level`: at which it is judged, ALPHA times its weight and the share of its
-    look over the weight that is left; of one that is not rejected the weight left where Holm stopped, so that its
-    interval at this level contains zero. `rejects`: it lies below its level.
+    """A p-value, before and after Holm's correction. `level`: ALPHA times the comparison's weight and its look's share,
+    divided by the weight left; if it does not reject, by the weight left where Holm stopped, so that its interval at
+    this level contains zero. `rejects`: the adjusted p lies below ALPHA.
     """
 
     p: float
@@ -23,12 +23,12 @@ class Adjusted:
 def holm(
     p_values: Sequence[float], weights: Sequence[float] | None = None, shares: Sequence[float] | None = None
 ) -> list[Adjusted]:
-    """Adjust (Holm 1979): each p times the weight that is left ÷ its own, in ascending order of p ÷ weight, never
-    falling, at most 1. Without weights these are m, m − 1, …
+    """Adjust p-values (Holm 1979): each p times the weight left ÷ its own weight, in ascending order of p ÷ weight,
+    never falling, at most 1. Without weights the factors are m, m − 1, …
 
-    `shares`: of the level that the look of each p may spend, 0 before the first look. A p ÷ its share is the p of a
-    comparison that is looked at several times, whenever it is stopped: over all looks it lies below ALPHA at most as
-    often, because their shares add up to 1 or less.
+    `shares`: the share of ALPHA that each p's look may spend, 0 before the first look. p ÷ share is a valid p-value for
+    a comparison with several looks, whenever it stops: the shares of all looks add up to 1 or less, so over all looks
+    it falls below ALPHA with a probability of at most ALPHA.
     """
     weight_of = weights or [1.0] * len(p_values)
     spent = shares or [1.0] * len(p_values)
@@ -39,7 +39,7 @@ def holm(
     adjusted: dict[int, Adjusted] = {}
     left, stopped_at, highest = math.fsum(weight_of), 0.0, 0.0
     for index in sorted(range(len(p_values)), key=lambda i: (scaled(i), i)):
-        left = max(left, weight_of[index])  # rounding
+        left = max(left, weight_of[index])  # rounding errors may leave less
         highest = max(highest, min(1.0, scaled(index) * left))
         rejects = highest < ALPHA
         stopped_at = stopped_at if rejects or stopped_at else left

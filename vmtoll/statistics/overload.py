@@ -1,8 +1,8 @@
-"""Growth of response times within a trial: then the machine does not keep up, and p99 is a matter of how long the trial
-lasts. A rate that exceeds the capacity by a share s passes an objective of d seconds in any trial shorter than d ÷ s:
-2% too much are 40 ms of queue after two seconds, and 400 ms after twenty.
+"""Growth of response times within a trial: the machine does not keep up, and p99 depends on how long the trial lasts. A
+rate that exceeds the capacity by a share s meets an objective of d seconds in any trial shorter than d ÷ s: 2% too much
+makes 40 ms of queue after two seconds, and 400 ms after twenty.
 
-For the runner, which knows each request, and for readers of a run, who know counts by second.
+Works on single requests and on counts of requests by second.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vmtoll.statistics.ranks import nearest_rank
 
-SPANS = 10  # of the time of sending, whose medians are put in order
+SPANS = 10  # equal parts of the send time, whose medians are compared
 FEWEST_SPANS = 5  # with fewer not even a perfect order is significant
 RATIO = 1.5
 P = 0.01
@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Growth:
-    """`ratio`: p99 of the last third ÷ p99 of the first; `p`: of so much order among the medians by chance (Mann 1945,
-    one-sided, exact).
+    """`ratio`: p99 of the last third ÷ p99 of the first; `p`: probability that the medians rise this much by chance
+    (Mann 1945, one-sided, exact).
     """
 
     ratio: float
@@ -33,19 +33,22 @@ class Growth:
 
     @property
     def is_overload(self) -> bool:
-        """Both: a last third that is only slower may be one pause, and an order alone may be of no size."""
+        """Return whether the last third is slower and the medians rise: a slow last third alone may be one pause, and
+        rising medians alone may be too small a change to matter.
+        """
         return self.ratio > RATIO and self.p < P
 
 
 def growth(sent: ArrayLike, latencies_us: ArrayLike, counts: ArrayLike | None = None) -> Growth | None:
-    """Return the growth of response times over the send time, of requests or of counts of them with the same send time
-    and latency. `sent` in any unit. None with fewer than five spans of time that hold requests.
+    """Return the growth of response times over the send time. `counts`: number of requests with each send time and
+    latency, by default one each. `sent`: in any unit; with `counts`, in whole seconds. None if fewer than five spans of
+    time have requests.
     """
     when, times = np.asarray(sent, dtype=float), np.asarray(latencies_us, dtype=float)
     weights = np.ones(len(when)) if counts is None else np.asarray(counts, dtype=float)
     if not len(when):
         return None
-    # Whole seconds are spans of their own; the end of the last one is not known, so it is one more unit.
+    # With counts, `sent` is the start of a second: the last second ends one unit later.
     units = np.unique(when)
     step = 1.0 if counts is not None else 0.0
     length = float(units[-1] - units[0]) + step
@@ -68,7 +71,9 @@ def _percentile(values: Floats, weights: Floats, share: float) -> float:
 
 
 def _p_of_order(values: Sequence[float]) -> float:
-    """The probability of as many rising pairs, less falling ones, in a random order; ties count as neither."""
+    """The probability that a random order has at least this excess of rising over falling pairs; ties count as
+    neither.
+    """
     n = len(values)
     excess = sum((later > earlier) - (later < earlier) for earlier, later in combinations(values, 2))
     orders = np.ones(1)  # by the number of falling pairs (inversions) among n values

@@ -1,4 +1,4 @@
-"""Shares of trials and of requests, and how many requests a percentile needs."""
+"""Tests and intervals for shares of trials and of requests."""
 
 from scipy import stats
 
@@ -7,7 +7,7 @@ from vmtoll.statistics.thresholds import CONFIDENCE
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """The exact two-sided p of McNemar's test: pairs in which only the one side, or only the other, succeeded."""
+    """The exact two-sided p of McNemar's test, from the numbers of pairs in which only one side succeeded."""
     n = only_first + only_second
     return float(stats.binomtest(only_first, n).pvalue) if n else 1.0
 

@@ -1,4 +1,4 @@
-"""One definition of a percentile: nearest rank, so that it is a value that was seen."""
+"""One definition of a percentile: nearest rank, so a percentile is always an observed value."""
 
 import math
 
@@ -17,10 +17,10 @@ def rank_of(share: float, total: int) -> int:
 
 
 def nearest_rank(values: Floats, upto: Floats, share: float) -> float:
-    """The percentile of counted values. `values`: ascending; `upto`: how many of all are at most each of them."""
+    """The percentile of counted values. `values`: ascending; `upto`: for each value, how many are at most that."""
     return value_at(values, upto, rank_of(share, int(upto[-1])))
 
 
 def value_at(values: Floats, upto: Floats, rank: int) -> float:
-    """The value of a rank, from 1, among counted values."""
+    """The value at a rank, from 1, among counted values."""
     return float(values[np.searchsorted(upto, rank)])

@@ -1,9 +1,9 @@
-"""Means of autocorrelated blocks, each an exact Student's t at a known correlation, averaged over the possible ones.
+"""Means of autocorrelated blocks: exact Student's t at a known correlation, averaged over the possible correlations.
 
-Blocks of one boot are taken as a first-order process: x_b = θ + e_b with corr(e_a, e_b) = ρ^|a − b|. The transformation
-of Prais and Winsten (1954) makes them independent, so that at a known ρ the mean of n blocks has Student's t with
-exactly n − 1 degrees of freedom. ρ is not known: each value of RHOS counts by its restricted likelihood (Patterson and
-Thompson 1971) over all series of a page, because one machine in one stretch of time made them all.
+The model for blocks of one boot is a first-order process: x_b = θ + e_b with corr(e_a, e_b) = ρ^|a − b|. The
+transformation of Prais and Winsten (1954) makes them independent, so at a known ρ the mean of n blocks has Student's t
+with exactly n − 1 degrees of freedom. ρ is not known: each value of RHOS counts by its restricted likelihood (Patterson
+and Thompson 1971) over all series of a page, because one machine in one stretch of time made them all.
 """
 
 import math
@@ -20,18 +20,18 @@ from vmtoll.statistics.thresholds import SKEWED, SPREAD_FLOOR
 Floats = npt.NDArray[np.float64]
 
 RHOS: Floats = np.arange(10) / 10
-PRIOR: Floats = np.array([1.0] * 9 + [2.0]) / 11  # 0.9 stands for all beyond it as well
+PRIOR: Floats = np.array([1.0] * 9 + [2.0]) / 11  # 0.9 also represents all higher correlations
 INDEPENDENT: Floats = np.array([1.0] + [0.0] * 9)
-_NO_SPREAD = 1e-18  # of a sum of squares: below it all blocks are alike, and rounding is what is left
-_FEWEST_COMMON = 4  # blocks of two series whose correlation says anything
+_NO_SPREAD = 1e-18  # a sum of squares below this is rounding: all blocks are alike
+_FEWEST_COMMON = 4  # two series need this many common blocks for a meaningful correlation
 _MANY = 200
-_STEPS: Floats = np.linspace(0, 1, 33)[:, None]  # of a round of the search for a limit
+_STEPS: Floats = np.linspace(0, 1, 33)[:, None]  # of one round of the search for a limit
 _ROUNDS = 8
 
 
 @dataclass(frozen=True)
 class Series:
-    """Figures by block: the same unit of all, log ratios mostly. Blocks ascend."""
+    """Figures by block, all in one unit, mostly log ratios. Blocks ascend."""
 
     blocks: tuple[int, ...]
     values: tuple[float, ...]
@@ -43,9 +43,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Fits:
-    """Several series at each ρ of RHOS. `mean`, `error` (standard), `information` (Σw²), `likelihood` (log, REML) have
-    the shape (series, RHOS); `freedom` and `varies` (its blocks are not all alike) the shape (series,). A series of
-    fewer than two blocks has an infinite error.
+    """Several series, fitted at each ρ of RHOS. `mean`, `error` (standard), `information` (Σw²) and `likelihood` (log,
+    REML) have the shape (series, RHOS); `freedom` and `varies` (the blocks are not all alike) have the shape (series,).
+    A series of fewer than two blocks has an infinite error.
     """
 
     mean: Floats
@@ -62,7 +62,7 @@ class Fits:
 
 
 def _whitened(values: Floats, blocks: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-    """z, shape (series, RHOS, n); w, shape (RHOS, n); Σ log(1 − φ²), shape (RHOS,)."""
+    """Return z, shape (series, RHOS, n); w, shape (RHOS, n); Σ log(1 − φ²), shape (RHOS,)."""
     phi = RHOS[:, None] ** np.diff(blocks)
     root = np.sqrt(1 - phi**2)
     first = values[:, None, :1].repeat(len(RHOS), axis=1)
@@ -100,10 +100,11 @@ def fit(series: Sequence[Series], floor: float = SPREAD_FLOOR) -> Fits:
 
 
 def autocorrelation(series: Sequence[Series]) -> Floats:
-    """The weights of RHOS for a page of these series, which sum to 1; those of PRIOR where none of them varies.
+    """The weights of RHOS for a page of these series, which sum to 1; PRIOR unless a series of three or more blocks
+    varies.
 
-    Series of one server move together, so that many count as fewer (`_worth`). No test decides whether blocks are
-    correlated at all: a page of one comparison leaves it open, and has wide intervals.
+    Series of one server move together, so they count as fewer independent ones (`_worth`). No test decides whether
+    blocks are correlated at all: a page of one comparison leaves it open and gets wide intervals.
     """
     usable = [each for each in series if each.n > 2]
     fits = fit(usable)
@@ -117,8 +118,9 @@ def autocorrelation(series: Sequence[Series]) -> Floats:
 
 
 def _worth(series: Sequence[Series], rho: int) -> float:
-    """How many independent series these are worth: K / (1 + (K − 1) · excess), where the excess is how far the mean
-    squared correlation of their whitened residuals lies above that of independent ones, 1 / (n − 1).
+    """The number of independent series that these are worth: K / (1 + (K − 1) · excess). The excess is the mean squared
+    correlation of their whitened residuals at RHOS[`rho`] beyond that of independent series, 1 / (n − 1), scaled to 1
+    for identical series.
     """
     count = len(series)
     blocks = {block: column for column, block in enumerate(sorted({b for each in series for b in each.blocks}))}
@@ -143,31 +145,31 @@ def _worth(series: Sequence[Series], rho: int) -> float:
 
 
 def below(fits: Fits, weights: Floats, limit: Floats | float = 0.0) -> Floats:
-    """p of the hypothesis that each mean is `limit` or more, shape (series,) or (…, series), as the limits; small where
-    it lies below.
+    """p of the hypothesis that each mean is `limit` or more: small where the mean lies below. Shape (series,), or
+    (…, series) with limits of that shape.
     """
     t = (fits.mean - np.asarray(limit)[..., None]) / fits.error
     return np.asarray((weights * special.stdtr(fits.freedom[:, None], t)).sum(axis=-1))
 
 
 def above(fits: Fits, weights: Floats, limit: Floats | float = 0.0) -> Floats:
-    """p of the hypothesis that each mean is `limit` or less, shape (series,); small where it lies above."""
+    """p of the hypothesis that each mean is `limit` or less: small where the mean lies above. Shape as in `below`."""
     t = (np.asarray(limit)[..., None] - fits.mean) / fits.error
     return np.asarray((weights * special.stdtr(fits.freedom[:, None], t)).sum(axis=-1))
 
 
 def lower_limit(fits: Fits, weights: Floats, level: Floats) -> Floats:
-    """The largest limit that each mean lies above with p ≤ `level`, shape (series,); −∞ without a spread."""
+    """The largest limit that each mean exceeds with p ≤ `level`, shape (series,); −∞ below two blocks or at level 0."""
     return _limit(fits, weights, level, -1)
 
 
 def upper_limit(fits: Fits, weights: Floats, level: Floats) -> Floats:
-    """The smallest limit that each mean lies below with p ≤ `level`, shape (series,); ∞ without a spread."""
+    """The smallest limit above each mean with p ≤ `level`, shape (series,); ∞ below two blocks or at level 0."""
     return _limit(fits, weights, level, 1)
 
 
 def _limit(fits: Fits, weights: Floats, level: Floats, side: int) -> Floats:
-    """By search between the nearest and the farthest of the limits at the single values of ρ, many points at a time."""
+    """Search between the nearest and the farthest of the limits at single values of ρ, many points at a time."""
     counts = np.broadcast_to(weights > 0, fits.mean.shape)
     known = np.isfinite(fits.error).all(axis=1) & (level > 0)
     safe = np.where(known, level, 0.5)
@@ -183,8 +185,8 @@ def _limit(fits: Fits, weights: Floats, level: Floats, side: int) -> Floats:
 
 
 def reach(sd: Floats, freedom: float, weights: Floats, blocks: int, level: float) -> float:
-    """How far from zero the mean of so many blocks in a row must lie for p = `level`, one-sided. `sd`: of a block at
-    each ρ; `freedom`: of the t distribution.
+    """The distance from zero at which the mean of `blocks` successive blocks has p = `level`, one-sided. `sd`: standard
+    deviation of a block at each ρ; `freedom`: of the t distribution.
     """
     fits = Fits(
         np.zeros((1, len(RHOS))), sd[None] / np.sqrt(1 + (blocks - 1) * (1 - RHOS) / (1 + RHOS))[None],
@@ -194,22 +196,22 @@ def reach(sd: Floats, freedom: float, weights: Floats, blocks: int, level: float
 
 
 def is_skewed(series: Series) -> bool:
-    """Whether the blocks are more skewed than normal ones once in a hundred times; never below three."""
+    """Return whether the blocks are more skewed than 99% of normal samples; False below three blocks."""
     if series.n < 3 or np.ptp(series.values) == 0:
         return False
     return bool(abs(_skewness(np.array(series.values))) > _skewness_limit(series.n))
 
 
 def _skewness(values: Floats) -> Floats:
-    """The third standardised moment over the last axis."""
+    """The third standardized moment over the last axis."""
     centred = values - values.mean(axis=-1, keepdims=True)
     return np.asarray((centred**3).mean(axis=-1) / (centred**2).mean(axis=-1) ** 1.5)
 
 
 @lru_cache(maxsize=256)
 def _skewness_limit(n: int) -> float:
-    """The absolute skewness that 99% of normal samples of n do not exceed: by 20,000 of them, the same each time, and
-    from 200 on by its normal limit (Fisher 1930).
+    """The absolute skewness that 99% of normal samples of n do not exceed: from at least 20,000 samples with a fixed
+    seed; from n = 200 on, from its normal limit (Fisher 1930).
     """
     if n >= _MANY:
         return float(special.ndtri(1 - SKEWED / 2)) * math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))

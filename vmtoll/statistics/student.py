@@ -1,4 +1,4 @@
-"""Student's intervals of independent figures: levels, capacities, test beds."""
+"""Student's intervals for independent figures: levels, capacities, test beds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of n independent figures with its 95% interval; None of a single figure."""
+    """The mean of n independent figures with its 95% interval; `sd` and `t` are None for a single figure."""
 
     n: int
     mean: float
@@ -35,7 +35,7 @@ class Mean:
 
 
 def mean_of(values: Sequence[float] | Floats) -> Mean:
-    """Estimate, shape (n,); raises ValueError when empty or not finite."""
+    """Estimate the mean of `values`, shape (n,). Raises ValueError when they are empty or not finite."""
     figures = np.asarray(values, dtype=float)
     if figures.ndim != 1 or figures.size == 0 or not np.isfinite(figures).all():
         raise ValueError("expected a non-empty list of finite figures")
