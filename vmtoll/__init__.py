@@ -1,1 +1,1 @@
-"""The command-line program: the only package that knows provisioning, runner and analysis."""
+"""vmtoll: what a KVM guest costs against bare metal. `cli` and `commands` join the other packages into a program."""

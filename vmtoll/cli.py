@@ -36,11 +36,11 @@ from vmtoll.commands.site import site
 from vmtoll.commands.status import status, unprovision
 from vmtoll.model.errors import RunInterruptedError, VmtollError
 
-MISUSED, INTERRUPTED, UNREAD = 2, 130, 141  # exit codes; the last two as of a program that SIGINT or SIGPIPE ends
+MISUSED, INTERRUPTED, UNREAD = 2, 130, 141  # exit codes; the last two as for a program that SIGINT or SIGPIPE ends
 
 
 class _Program(Group):
-    """The program itself: its panels have their order, where Typer puts groups of commands last."""
+    """The program itself: lists commands in the order of the panels, where Typer would put groups last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for commands in _PANELS.values() for name in commands]
@@ -53,13 +53,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )  # fmt: skip
 
-# Errors of a full disk, a missing file, a folder that cannot be written, a limit of the system: users can fix these.
+# Errors that users can fix: a full disk, a missing file, a folder that cannot be written, a limit of the system.
 _FOR_THE_USER = {
     errno.EACCES, errno.EBUSY, errno.EDQUOT, errno.EEXIST, errno.EFBIG, errno.EIO, errno.EISDIR, errno.ELOOP,
     errno.EMFILE, errno.ENAMETOOLONG, errno.ENFILE, errno.ENOENT, errno.ENOSPC, errno.ENOTDIR, errno.ENOTEMPTY,
     errno.EPERM, errno.EROFS,
 }  # fmt: skip
-# What the parser of the command line raises: an unknown option, a missing argument, a value that is not allowed.
+# The command-line parser's error: an unknown option, a missing argument, a value that is not allowed.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 
@@ -101,12 +101,15 @@ for _panel, _commands in _PANELS.items():
 
 
 def _typed() -> object:
-    """Run the command that was typed; an exit code, or None."""
+    """Run the command that the user typed; return an exit code, or None."""
     return app(standalone_mode=False)
 
 
 def main(command: Callable[[], object] = _typed) -> NoReturn:
-    """Entry point: an error that the user can act on is one message and exit code 2, never a traceback."""
+    """Run the command and exit. An error that the user can fix gives one message and exit code 2, never a traceback.
+
+    A command whose exit code is a verdict exits with ERROR on any error.
+    """
     _print_in_any_encoding()
     try:
         code = _exit_code(command)
@@ -123,12 +126,12 @@ def main(command: Callable[[], object] = _typed) -> NoReturn:
 
 
 def _is_judged() -> bool:
-    """Return whether the exit code of the command is a verdict, as `git bisect run` takes it."""
+    """Return whether the command's exit code is a verdict, as for `git bisect run`."""
     return OWN_EXITS.get(" ".join(sys.argv[1:2]), {}).get(MISUSED) == ""
 
 
 def _print_in_any_encoding() -> None:
-    r"""Print as in JSON (\u00d7) what the encoding of stdout or stderr lacks, instead of failing."""
+    r"""Print characters that the encoding of stdout or stderr lacks as JSON escapes (\u00d7), instead of failing."""
     codecs.register_error(
         "vmtoll",
         lambda error: (json.dumps(error.object[error.start : error.end])[1:-1], error.end),  # type: ignore[attr-defined]
@@ -139,7 +142,7 @@ def _print_in_any_encoding() -> None:
 
 
 def _exit_code(command: Callable[[], object]) -> int:
-    """Run the command; its exit code. Typer turns ^C and a closed pipe into exits of its own."""
+    """Run the command; return its exit code. Typer turns ^C and a closed pipe into its own exits."""
     code = 0
     ended_by: BaseException | None = None
     try:
@@ -156,7 +159,7 @@ def _exit_code(command: Callable[[], object]) -> int:
     except OSError as error:
         if error.errno not in _FOR_THE_USER:
             raise
-        # Without a name it is a stream that was open: a file that was being written, or stdout.
+        # Without a file name the error is of an open stream: a file being written, or stdout.
         return _failed(f"{error.filename or 'cannot read or write'}: {_cause(error)}")
     except (KeyboardInterrupt, typer.Abort) as error:
         code, ended_by = INTERRUPTED, error
@@ -168,7 +171,7 @@ def _exit_code(command: Callable[[], object]) -> int:
 
 
 def _kept(error: BaseException | None) -> str:
-    """What is left of an interrupted measurement, and how to go on with it; empty where nothing was measured yet."""
+    """The end of the message on an interrupted run: what is kept, how to resume it; empty where nothing is kept."""
     folder = next((cause.args[0] for cause in _chain(error) if isinstance(cause, RunInterruptedError)), None)
     if folder is None:
         return ""
@@ -179,21 +182,24 @@ def _kept(error: BaseException | None) -> str:
 
 
 def _cause(error: OSError) -> str | None:
-    """The system's text of an error; of a folder that a file keeps from being made, that."""
+    """The system's text for an error; a clearer text where a file exists in place of a folder."""
     if isinstance(error, FileExistsError) and error.filename and Path(os.fsdecode(error.filename)).is_file():
         return "is a file, not a folder"
     return error.strerror
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what is behind it: a library that was loading may turn ^C into an error of its own."""
+    """An error and its causes: a library that is loading may turn ^C into its own error."""
     while error:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _misused(error: Any) -> int:
-    """Print what is wrong with the words that were typed, and where to read on; of a command without any, its help."""
+    """Print what is wrong with the command line, and where to read on; the help for a command without arguments.
+
+    Returns the exit code.
+    """
     message, command = error.format_message().strip().rstrip("."), error.ctx.command_path if error.ctx else "vmtoll"
     if type(error).__name__ == "NoArgsIsHelpError":
         print(message)
@@ -210,7 +216,9 @@ def _failed(message: str, code: int = MISUSED) -> int:
 
 
 def _is_unread() -> bool:
-    """True where the reader of stdout or stderr is gone; that stream then leads nowhere, or Python would complain."""
+    """Return whether the reader of stdout or stderr is gone. Redirects that stream to /dev/null, or Python would
+    complain at exit.
+    """
     unread = False
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:

@@ -1,4 +1,4 @@
-"""Files that survive a crash, drafts that leave nothing behind, and errors of writing that name the file."""
+"""Write files that survive a crash, through drafts that leave nothing behind, with errors that name the file."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Replace a file in one step: a reader, or a machine that lost power, sees the old or the new one."""
+    """Replace a file atomically and durably: a reader, or a machine that lost power, sees the old or the new file."""
     with replacing(path) as draft, draft.open("wb") as handle:
         handle.write(data)
         handle.flush()
@@ -19,9 +19,9 @@ def write_durably(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield the draft of a file or folder, next to it; at the end the draft takes its place.
+    """Yield the path of a draft next to a file or folder; at the end the draft replaces it.
 
-    An error or ^C removes the draft and leaves what was there. An OSError names `path`, never the draft.
+    An error or ^C removes the draft and keeps the old file or folder. An OSError names `path`, never the draft.
     """
     draft = path.with_name(f".{path.name}.partial")
     try:
@@ -46,7 +46,7 @@ def _remove(draft: Path) -> None:
 
 @contextmanager
 def writing(path: Path, draft: Path | None = None) -> Iterator[None]:
-    """Give this path to an OSError that has none, such as that of a write to a full disk, or that names its draft."""
+    """Set the path of an OSError that names no file, such as a write to a full disk, or that names the draft."""
     try:
         yield
     except OSError as error:
@@ -57,18 +57,18 @@ def writing(path: Path, draft: Path | None = None) -> Iterator[None]:
 
 
 def cause_of(error: OSError | ValueError) -> str:
-    """Reason why a file cannot be read or written, without its name and without `[Errno 13]`."""
+    """The reason why a file cannot be read or written, without its name and without `[Errno 13]`."""
     return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
 
 
 def first_line(error: Exception) -> str:
-    """Return what DuckDB says first, without its class of error: the lines after it quote data and SQL."""
+    """Return the first line of a DuckDB error, without the error's class; the lines after it quote data and SQL."""
     line = (str(error).splitlines() or [""])[0]
     return re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", line).rstrip(".")
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Make the entries of a folder durable (fsync)."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

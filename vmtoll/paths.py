@@ -1,5 +1,5 @@
-"""Paths of the program and its data. Two roots outside of the checkout, so that a fresh clone finds what an earlier one
-made.
+"""Paths of the program and its data. CACHE and STATE lie outside of the checkout, so a fresh clone finds what an
+earlier one made.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Other programs, run so that a failure says which command, and what it printed last; and lines on stderr."""
+"""Run other programs so that a failure names the command and the last line that it printed; print lines on stderr."""
 
 import fcntl
 import json
@@ -17,15 +17,15 @@ from vmtoll.paths import PLAYBOOKS, STATE
 
 
 def say(message: str) -> None:
-    """Print one line of what is being done."""
+    """Print one line of progress on stderr."""
     print(f"vmtoll: {message}", file=sys.stderr, flush=True)
 
 
 def run(argv: Sequence[str | Path], *, log: Path | None = None, cwd: Path | None = None) -> str:
     """Run a command to its end; return its standard output.
 
-    With `log`, both streams are appended there instead. Raises UserError with the command, its exit code, the last
-    line that it printed, and the file that has the rest.
+    With `log`, appends both output streams to that file and returns an empty string. Raises UserError with the command,
+    its exit code, the last line that it printed, and the file that has the rest.
     """
     command = [str(word) for word in argv]
     if not shutil.which(command[0]):
@@ -50,14 +50,14 @@ def _end(status: int) -> str:
 
 
 def _last(printed: str) -> str:
-    """The last line that a program printed; of make the last that is not its own."""
+    """The last line that a program printed, without make's own lines."""
     lines = printed.strip().splitlines() or [""]
     line = next((line for line in reversed(lines) if not line.startswith("make")), lines[-1])
     return " ".join(line.split()).rstrip(".")
 
 
 def _kept(printed: str, name: str) -> Path | None:
-    """A temporary file that has all that a program printed; None where the disk is full."""
+    """Write a program's output to a temporary file; return the file, None if writing fails (full disk)."""
     try:
         with tempfile.NamedTemporaryFile("w", prefix=f"vmtoll-{name}-", suffix=".log", delete=False) as stream:
             stream.write(printed)
@@ -106,8 +106,9 @@ def play(
 ) -> None:
     """Run a playbook of this repository with its output on the terminal.
 
-    With `changes` that output goes to stderr, and what the playbook changed is added there; if `quiet`, it goes to a
-    file that is kept when the playbook fails. Raises UserError with the machine and the task that failed.
+    With `changes`, the output goes to stderr, and the tasks that changed a machine are added to `changes`. With
+    `quiet`, the output is kept, in a temporary file, only when the playbook fails. Raises UserError with the machine
+    and the task that failed.
     """
     command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, PLAYBOOKS / playbook, *options]
     enabled = [name for name in (os.environ.get("ANSIBLE_CALLBACKS_ENABLED"), "changes") if name]
@@ -120,7 +121,7 @@ def play(
                 "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
                 "ANSIBLE_CALLBACKS_ENABLED": ",".join(enabled),
                 "VMTOLL_CHANGES_FILE": str(record),
-                # A killed play leaves its shared connections behind; they may lead to a machine that is gone.
+                # A killed play leaves its shared connections behind; a later play must not reuse one to a dead machine.
                 "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh",
             },
             stdout=subprocess.PIPE if quiet else None if changes is None else sys.__stderr__,
@@ -147,9 +148,9 @@ _NOTHING: _Recorded = {"machines": {}, "failures": []}
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Keep two commands from changing the same thing at once: wait for the other one, and say so.
+    """Hold a lock, so that two commands do not change the same thing at once: wait for the other command, and say so.
 
-    A dead holder leaves no lock behind.
+    The kernel releases the lock when its holder dies.
     """
     STATE.mkdir(parents=True, exist_ok=True, mode=0o711)
     with (STATE / f"{name}.lock").open("w") as stream:
