@@ -1,6 +1,6 @@
-"""A run's folder, `results/<experiment>/<run-id>/`: where it is, which files it has, and how they are read.
+"""Find and read a run's folder, `results/<experiment>/<run-id>/`.
 
-A file that does not keep the contract is refused with its name, the line and the key.
+A file that breaks the format gives a LoadError naming the file, the line and the key.
 """
 
 import json
@@ -39,7 +39,7 @@ class StoredRun:
 
 
 def read(folder: Path) -> StoredRun:
-    """A run, ended or not; nothing in its folder changes. Raises LoadError."""
+    """Read a run, ended or not; changes nothing in its folder. Raises LoadError."""
     manifest = read_manifest(folder)
     records = each_once(folder / TRIALS, read_records(folder / TRIALS, ended=manifest.status == "complete"))
     ordered = sorted(records, key=lambda record: (record.key, record.attempt))
@@ -47,7 +47,8 @@ def read(folder: Path) -> StoredRun:
 
 
 def read_stopped(folder: Path) -> tuple[Manifest | None, list[TrialRecord]]:
-    """Content of a run that may have been killed before it wrote run.json: no manifest then; records as appended.
+    """Read a run that may have been killed: its manifest, None if it was killed before it wrote run.json; its records
+    in the order in which they were appended.
 
     Raises LoadError when the folder holds no run.
     """
@@ -73,7 +74,7 @@ def runs_in(results: Path) -> list[Path]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """run.json. Raises LoadError."""
+    """Read run.json. Raises LoadError."""
     file = folder / MANIFEST
     content = read_object(file)
     if content.get("schema") != SCHEMA:
@@ -87,12 +88,12 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_hosts(folder: Path) -> dict[str, Facts]:
-    """hosts.json. Raises LoadError."""
+    """Read hosts.json: machine → facts. Raises LoadError."""
     return read_object(folder / HOSTS)
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """A mapping, of JSON. Raises LoadError."""
+    """Read a JSON object. Raises LoadError."""
     data = _read(file)
     try:
         content = json.loads(data)
@@ -104,22 +105,22 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def read_records(file: Path, *, ended: bool) -> Iterator[TrialRecord]:
-    """Each line of trials.jsonl, or of capacities.jsonl, checked. Raises LoadError.
+    """Read and check the records of trials.jsonl or capacities.jsonl. Raises LoadError.
 
-    The last line of a run that has not ended may be half written: without its line break it does not count.
+    A run that has not `ended` may have a half-written last line: without its line break it does not count.
     """
     data = _read(file)
     yield from parse_records(file, data if ended else whole_lines(data))
 
 
 def whole_lines(data: bytes) -> bytes:
-    """All but a last line that a kill left unfinished."""
+    """The data without a last line that a kill left unfinished."""
     return data[: data.rfind(b"\n") + 1]
 
 
 def parse_records(file: Path, data: bytes) -> Iterator[TrialRecord]:
-    """The records in these lines of a file. Raises LoadError."""
-    *lines, rest = data.split(b"\n")  # no other line break ends a record
+    """Parse and check the records in the data of a file. Raises LoadError."""
+    *lines, rest = data.split(b"\n")  # only \n ends a record
     for number, line in enumerate([*lines, rest] if rest else lines, start=1):
         try:
             record = from_json(line)
@@ -131,7 +132,7 @@ def parse_records(file: Path, data: bytes) -> Iterator[TrialRecord]:
 
 
 def each_once(file: Path, records: Iterable[TrialRecord]) -> Iterator[TrialRecord]:
-    """The records of a file, one a line. Raises LoadError when an attempt at a trial appears twice."""
+    """Yield the records of a file, one per line. Raises LoadError when an attempt at a trial appears twice."""
     seen: set[tuple[int, int, int]] = set()
     for number, record in enumerate(records, start=1):
         if (*record.key, record.attempt) in seen:
@@ -150,7 +151,7 @@ def _read(file: Path) -> bytes:
 
 
 def _excess(record: TrialRecord) -> str:
-    """Description of a count of a record that is above its number of requests; empty when none is."""
+    """Describe a count of the record that exceeds its number of requests; empty when none does."""
     for measured in record.measurements:
         for name in ("successful", "failed"):
             count = getattr(measured, name)

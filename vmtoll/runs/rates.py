@@ -1,4 +1,4 @@
-"""Rates of a run's closed loops: they give the number of requests that a load needs."""
+"""Rates of a run's closed loops, from which the runner derives the number of requests that a load needs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from vmtoll.model.trial import Arm, Scenario, TrialRecord
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Destination of a load; the replicates of an arm are the same machine."""
+    """Target of a load; the replicates of an arm have the same one, because they are one machine."""
 
     environment: str
     server: str
@@ -21,7 +21,7 @@ class Endpoint:
 
 
 class Rates:
-    """Requests per second last seen of each target: by closed loop and tool."""
+    """The latest requests per second of each endpoint, by closed loop and tool."""
 
     def __init__(self, records: Iterable[TrialRecord] = ()) -> None:
         self._rates: dict[tuple[Endpoint, Load, str], float] = {}
@@ -35,7 +35,7 @@ class Rates:
                     self.keep(record.arm, record.scenario, measured.tool, measured.throughput_rps)
 
     def of(self, arm: Arm, scenario: Scenario, tool: str) -> float | None:
-        """Rate that the tool got in an earlier closed loop of this load."""
+        """Rate in requests per second that the tool got in the last closed loop of this load; None without one."""
         return self._rates.get((Endpoint.of(arm, scenario), scenario.load, tool))
 
     def keep(self, arm: Arm, scenario: Scenario, tool: str, rate_rps: float) -> None:

@@ -1,7 +1,7 @@
-"""One run's folder: records are appended whole and durably, and a killed run is found as it stopped.
+"""One run's folder, for writing: appends records whole and durably, so a killed run can resume where it stopped.
 
-`trials.jsonl` is the truth, one record a line; `trials.csv` is exported from it after each trial. `capacities.jsonl`
-has the trials that shares were taken of.
+`trials.jsonl` is the truth, one record per line; `trials.csv` is exported from it after each trial. `capacities.jsonl`
+has the capacity trials, which give the rates of loads that are shares.
 """
 
 import contextlib
@@ -22,14 +22,16 @@ from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, to_json
 from vmtoll.runs.folder import HOSTS, MANIFEST, TABLE, TRIALS, parse_records, read_hosts, read_manifest, whole_lines
 
-_OF_A_RUN = {".lock", MANIFEST, TRIALS, TABLE}  # one of them is in each run's folder
+_OF_A_RUN = {".lock", MANIFEST, TRIALS, TABLE}  # each run's folder has at least one of these
 
 
 class Store:
     """The folder `results/<experiment>/<run-id>/`, held by one process at a time."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Open and lock it. Raises ResultsError when another process holds it, LoadError when it cannot be read."""
+        """Open and lock the folder. Raises ResultsError when it is missing, holds no run or a run of another schema, or
+        is locked by another process; LoadError when the run cannot be read.
+        """
         if not run_dir.is_dir():
             raise ResultsError(f"{run_dir}: no such folder; give results/<experiment>/<run-id>")
         names = {entry.name for entry in run_dir.iterdir()}
@@ -59,7 +61,7 @@ class Store:
 
     @classmethod
     def create(cls, run_dir: Path) -> Self:
-        """Make a new folder. Raises ResultsError when it exists."""
+        """Create the folder of a new run. Raises ResultsError when it exists."""
         try:
             run_dir.mkdir(parents=True)
         except FileExistsError:
@@ -70,14 +72,14 @@ class Store:
         self._lock.close()
 
     def discard_unmeasured(self) -> None:
-        """Remove the folder of a run that never began: the machines were not reached, or do not fit."""
+        """Remove the folder of a run that never began: vmtoll did not reach the machines, or they do not fit."""
         if not self.manifest_file.exists() and not self._records:
             shutil.rmtree(self.run_dir)
-            with contextlib.suppress(OSError):  # it has other runs
+            with contextlib.suppress(OSError):  # the experiment has other runs
                 self.run_dir.parent.rmdir()
 
     def _whole_records(self, file: Path) -> list[TrialRecord]:
-        """The records, after cutting off a last line that a kill left unfinished. Raises LoadError."""
+        """Cut off a last line that a kill left unfinished; return the records. Raises LoadError."""
         self._touch(file)
         data = file.read_bytes()
         whole = whole_lines(data)
@@ -104,19 +106,19 @@ class Store:
         return self._capacities
 
     def append(self, record: TrialRecord) -> None:
-        """Add one record, last of all that belongs to its trial; then export the table."""
+        """Append one record and export the table. Call it last, after all other files of the trial are written."""
         _append(self.trials_file, record)
         self._records.append(record)
         self._export()
 
     def append_capacity(self, record: TrialRecord) -> None:
-        """Add the record of one capacity trial."""
+        """Append the record of one capacity trial."""
         self._touch(self.capacities_file)
         _append(self.capacities_file, record)
         self._capacities.append(record)
 
     def clear_trial(self, name: str) -> None:
-        """Remove what a killed attempt of this name may have left."""
+        """Remove the files that a killed attempt of this name may have left."""
         shutil.rmtree(self.run_dir / "raw" / name, ignore_errors=True)
         for folder, kind in (("histograms", "hdr"), ("histograms", "csv"), ("samples", "csv"), ("telemetry", "json")):
             (self.run_dir / folder / f"{name}.{kind}").unlink(missing_ok=True)
@@ -147,12 +149,12 @@ class Store:
 
 
 def _append(file: Path, record: TrialRecord) -> None:
-    """Add one record durably, in one write."""
+    """Append one record durably, in one write."""
     data = to_json(record) + b"\n"
     handle = os.open(file, os.O_WRONLY | os.O_APPEND)
     try:
         if os.write(handle, data) != len(data):
-            # Resuming cuts it off.
+            # Resuming the run cuts off the partial record.
             raise OSError(errno.ENOSPC, "the record does not fit", str(file))
         os.fsync(handle)
     finally:
