@@ -1,1 +1,1 @@
-"""What the controller builds for the machines: servers, sites, load tools, images."""
+"""Build on the controller what the machines need: servers, sites, load tools, images."""

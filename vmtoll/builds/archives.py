@@ -1,4 +1,4 @@
-"""Archives that the controller makes once and copies to the machines: servers, site content, load tools."""
+"""Archives that the controller makes once and copies to the machines, and the variables of site.yml that name them."""
 
 import tarfile
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from vmtoll.paths import CACHE
 
 
 def site_archives() -> list[dict[str, str]]:
-    """Generate each site and pack it; return [{name, digest, archive}], one entry a site.
+    """Generate each site and pack it; return [{name, digest, archive}], one entry per site.
 
     The archive holds `<name>/`, `<name>.manifest.json` and an empty `.<name>-<digest>` that marks it as unpacked.
     """
@@ -37,7 +37,7 @@ def _archive(description: Path) -> dict[str, str]:
 
 
 class OfSuite(TypedDict):
-    """The servers of one release as Ansible takes them, and the archive of their files, which go to `files`."""
+    """The servers of one release as Ansible needs them, the archive of their files, and the files' paths on the SUT."""
 
     servers: list[dict[str, Any]]
     archive: str
@@ -45,7 +45,7 @@ class OfSuite(TypedDict):
 
 
 class Variables(TypedDict):
-    """The extra variables that site.yml needs. `web_servers_newest`: the suite that stands for an unknown release."""
+    """The extra variables that site.yml needs. `web_servers_newest`: the suite to use for an unknown release."""
 
     web_servers_by_suite: dict[str, OfSuite]
     web_servers_newest: str

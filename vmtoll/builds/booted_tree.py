@@ -18,7 +18,7 @@ BOOT_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Machine:
-    """`reach`: the words before a command there; `inventory`: the machine as Ansible's inventory has it."""
+    """A booted machine. `reach`: the ssh command line to put before a command; `inventory`: its Ansible inventory."""
 
     reach: Sequence[str | Path]
     inventory: Path
@@ -28,7 +28,7 @@ class Machine:
 def booted(root: Path, folder: Path, name: str, groups: Sequence[str]) -> Iterator[Machine]:
     """Boot a tree that has systemd and an SSH server, as a machine of these groups. `folder`: for its keys and console.
 
-    Raises UserError where it does not answer.
+    Raises UserError if the machine does not answer.
     """
     key, known_hosts, inventory = folder / "machine-key", folder / "known_hosts", folder / "inventory.yml"
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
@@ -49,13 +49,13 @@ def booted(root: Path, folder: Path, name: str, groups: Sequence[str]) -> Iterat
     }
     children = {group: {"hosts": {name: None}} for group in groups}
     inventory.write_text(yaml.safe_dump({"all": {"hosts": {name: variables}, "children": children}}))
-    # The machine dies with this process: an interrupted build leaves nothing running.
+    # The machine dies with this process, so an interrupted build leaves nothing running.
     console = folder / "console.log"
     machine = subprocess.Popen(
         [
             *("setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--boot"),
             *(f"--directory={root}", f"--machine=vmtoll-{name}", "--resolv-conf=copy-host", "--timezone=off"),
-            "--link-journal=no",  # systemd-nspawn else needs the ID of this machine, which a container may lack
+            "--link-journal=no",  # otherwise systemd-nspawn needs this machine's ID, which a container may lack
             f"--load-credential=ssh.authorized_keys.root:{key}.pub",
         ],
         stdin=subprocess.DEVNULL,

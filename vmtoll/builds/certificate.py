@@ -11,9 +11,9 @@ _DAYS = 3650
 
 
 def files(cache: Path) -> dict[str, tuple[bytes, int]]:
-    """Return {path on the SUT: (content, mode)} of certificate and key: ECDSA on P-256, signed by itself.
+    """Return {path on the SUT: (content, mode)} of certificate and key: ECDSA on P-256, self-signed.
 
-    They are kept in `cache`. Raises UserError when openssl fails.
+    Creates them once, in `cache`. Raises UserError when openssl fails.
     """
     folder = cache / "tls"
     made = {name: folder / Path(name).name for name in (CERTIFICATE, KEY)}
@@ -24,7 +24,7 @@ def files(cache: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def _make(certificate: Path, key: Path, log: Path) -> None:
-    """Write both; the certificate last and renamed, so that what was interrupted is made again."""
+    """Write both; rename the certificate last, so that an interrupted build starts over."""
     partial = certificate.with_suffix(".partial")
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     names = ["-subj", "/CN=vmtoll", "-addext", "subjectAltName=DNS:vmtoll"]

@@ -1,4 +1,4 @@
-"""The one root filesystem of the lab's machines, kept in a cache under a key of everything it depends on."""
+"""The one root filesystem of the lab's machines, cached under a key of everything that it depends on."""
 
 import hashlib
 import json
@@ -17,17 +17,17 @@ from vmtoll.shell import lock, play, run
 IMAGES = CACHE / "images"
 KEPT_IMAGES = 2
 DISK = "guest.qcow2"
-# systemd copies this ID into an empty /etc/machine-id. All machines of an image would have the same ID, and the same
-# MAC address on their bridges, which systemd derives from it.
+# systemd copies this ID into an empty /etc/machine-id: all machines of an image would get the same ID, and the same MAC
+# address on their bridges, which systemd derives from it.
 DBUS_ID = "var/lib/dbus/machine-id"
-# Of playbooks/, what is done around the machines and not in them.
+# Parts of playbooks/ that run around the machines, not in them.
 _AROUND = {"embedded_lab", "kvm_guest", "host_tuning", "__pycache__"}
 
 Say = Callable[[str], None]
 
 
 def ensure(say: Say, release: Release) -> Path:
-    """Return the folder of this checkout's image of a release, built if needed.
+    """Build the image of a release from this checkout unless the cache has it; return its folder.
 
     It holds root/, guest.qcow2, vmlinuz and initrd.img.
     """
@@ -45,7 +45,7 @@ def ensure(say: Say, release: Release) -> Path:
 
 
 def make_disk(root: Path, disk: Path, size_gib: int, log: Path) -> None:
-    """A disk with a filesystem that has this content, labelled as the kernel's command line names it."""
+    """Make a qcow2 disk with an ext4 filesystem of this content, labeled as the kernel's command line names it."""
     raw = disk.with_suffix(".raw")
     run(["mkfs.ext4", "-q", "-d", root, "-L", "vmtoll", raw, f"{size_gib}G"], log=log)
     run(["qemu-img", "convert", "-O", "qcow2", raw, disk], log=log)
@@ -53,7 +53,7 @@ def make_disk(root: Path, disk: Path, size_gib: int, log: Path) -> None:
 
 
 def recipe(playbooks: Path) -> list[Path]:
-    """The files that decide what is in the image; a linter's cache in the same folder does not."""
+    """The files that decide what is in the image, without a linter's cache in the same folder."""
     files = [VM_IMAGES / "image.yml", Path(__file__), playbooks / "image.yml", playbooks / "site.yml"]
     files += [file for folder in ("group_vars", "roles") for file in (playbooks / folder).rglob("*")]
     return sorted(
@@ -62,7 +62,7 @@ def recipe(playbooks: Path) -> list[Path]:
 
 
 def image_key(variables: archives.Variables, release: Release) -> str:
-    """Digest of the release, of the recipe, of what site.yml would do, and of what it would copy."""
+    """Digest of the release, the recipe, and everything that site.yml would do or copy in the image."""
     digest = hashlib.sha256(f"{release.suite}\n".encode())
     of_release = variables["web_servers_by_suite"][release.suite]
     for file in recipe(PLAYBOOKS):
@@ -108,9 +108,9 @@ def _build(folder: Path, release: Release, variables: archives.Variables, say: S
 
 
 def _provision(partial: Path, root: Path, variables: archives.Variables) -> None:
-    """Boot the tree with the machine's network; run image.yml and site.yml against it, over SSH as on every host.
+    """Boot the tree with this machine's network; run image.yml and site.yml against it over SSH, as on every host.
 
-    The tools that are compiled come later, to the machines of a lab (`embedded.equip`): compiling takes minutes.
+    The lab's machines get the compiled load tools later (`embedded.equip`), because compiling takes minutes.
     """
     with booted(root, partial, "image", ("lab_machines", "clients", "metal_hosts")) as machine:
         run([*machine.reach, "apt-get", "update", "-q"])
@@ -123,7 +123,7 @@ def _provision(partial: Path, root: Path, variables: archives.Variables) -> None
 
 
 def _strip(root: Path) -> None:
-    """Remove what must not be shared by machines, or is of no use to them."""
+    """Remove files that machines must not share or do not need."""
     for pattern in (
         "etc/ssh/ssh_host_*",
         "root/.ssh",

@@ -1,4 +1,4 @@
-"""The disk of the lab's virtual machines: the image's root filesystem, and what a KVM host needs, next to the image."""
+"""The disk of the lab's virtual machines, next to the image: its root filesystem and what a KVM host needs."""
 
 import hashlib
 import shutil
@@ -17,10 +17,10 @@ RECIPE = VM_IMAGES / "machine.yml"
 
 
 def ensure(image: Path, say: Say) -> Path:
-    """Make the disk for the image in this folder where it is not there yet; its file.
+    """Make the disk for the image in this folder unless it exists; return its file.
 
-    The guests' image lies in it where provisioning looks for it, so that a KVM host of the lab has it already. The load
-    tools that are compiled lie where clients have them; `tools.build` must have made them.
+    The disk has the guests' image where provisioning looks for it, so provisioning need not copy it to a KVM host, and
+    the compiled load tools where clients have them; `tools.build` must have made them.
     """
     disk = image / _name()
     with lock("image"):
@@ -36,16 +36,16 @@ def ensure(image: Path, say: Say) -> Path:
 
 
 def _name() -> str:
-    """File name of the disk, by the digest of all that decides its content but the image, in whose folder it lies."""
+    """File name of the disk, with a digest of everything that decides its content except the image next to it."""
     digest = hashlib.sha256(RECIPE.read_bytes() + Path(__file__).read_bytes())
     digest.update(" ".join(tool["binary"] for tool in tools.binaries()).encode())
     return f"machine-{digest.hexdigest()[:8]}.qcow2"
 
 
 def build(image: Path, disk: Path, recipe: Mapping[str, Any], carried: Mapping[Path, Path]) -> None:
-    """Make a disk of the image's root filesystem, a recipe's packages and files or folders of this machine.
+    """Make a disk of the image's root filesystem, a recipe's packages, and files or folders of this machine.
 
-    `carried`: each, and where in the new root it goes. Raises UserError with the command that failed.
+    `carried`: file or folder → its path in the new root. Raises UserError with the command that failed.
     """
     log, work = CACHE / "logs" / f"image-{image.name}.log", IMAGES / f".partial-machine-{image.name}"
     root = work / "root"
@@ -83,7 +83,7 @@ def build(image: Path, disk: Path, recipe: Mapping[str, Any], carried: Mapping[P
 
 
 def _remove(work: Path) -> None:
-    """Also what a build that was killed has left mounted."""
+    """Remove the work folder, and unmount what a killed build left mounted in it."""
     if f" {work}/root " in Path("/proc/self/mounts").read_text():
         run(["umount", work / "root"])
     shutil.rmtree(work, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""The servers of server-builds: compiled once, their files rendered once, packed into one archive for every SUT.
+"""The servers of server-builds: compile them, render their files, and pack them into one archive for every SUT.
 
-One archive and not a task for each file: on an emulated guest every Ansible task costs seconds.
+One archive instead of a task for each file, because on an emulated guest every Ansible task costs seconds.
 """
 
 import io
@@ -49,7 +49,7 @@ class Policy:
 
     @property
     def metrics_port(self) -> int:
-        """Port of the loopback on which a server tells its metrics."""
+        """Loopback port on which a server reports its metrics."""
         return self.port - 1
 
 
@@ -59,22 +59,21 @@ def definitions() -> list[ServerDefinition]:
 
 
 def of_release(release: Release) -> list[ServerDefinition]:
-    """Return the servers that this release ships, or that come from no package."""
+    """Return the servers that a release can have: all except those whose `not_in` names it."""
     return [server for server in definitions() if release.suite not in server.not_in]
 
 
 def catalog(release: Release) -> list[dict[str, Any]]:
-    """Return the same as Ansible takes it: the keys of each server.yml and its folder's name."""
+    """Return the servers of a release as Ansible needs them: the keys of each server.yml and its folder's name."""
     return [server.document for server in of_release(release)]
 
 
 def archive(policy: Policy, release: Release) -> Path:
-    """Write the archive of everything that the servers of a release need but their packages; return its path.
+    """Write the archive of everything that the servers of a release need besides packages; return its path.
 
-    Files, and the masks of the distribution's units as systemctl makes them: links to /dev/null. All are owned by root,
-    the key of the certificate by the group of the servers too, and have one fixed time: unpacking it again changes
-    nothing.
-    Raises UserError naming the server whose build or template fails, ExperimentError for a mistake in
+    It has files, and links to /dev/null that mask the distribution's units, as systemctl makes them. Root owns all of
+    them; the certificate's key belongs to the servers' group. All have one fixed time, so unpacking the archive again
+    changes nothing. Raises UserError naming the server whose build or template fails, ExperimentError for a mistake in
     sources.yml or a server.yml.
     """
     files: dict[str, tuple[bytes, int]] = certificate.files(CACHE)
@@ -82,7 +81,7 @@ def archive(policy: Policy, release: Release) -> Path:
     every = of_release(release)
     for server in every:
         if server.source and server.name not in archives:
-            continue  # an experiment that names it skips it and says why
+            continue  # an experiment that names this server skips it and says why
         files |= _files(server, policy, release)
         if server.source:
             files[server.binary] = (sources.binary(server.name, server.source, archives[server.name]), 0o755)
@@ -144,7 +143,7 @@ def _render(template: Path, server: ServerDefinition, policy: Policy, release: R
 
 
 def _description(server: ServerDefinition, policy: Policy, files: list[str]) -> bytes:
-    """Return what the runner must know of a server, and the files that go when the catalogue no longer has it."""
+    """Return the JSON that tells the runner about a server, and lists the files to remove with the server."""
     ports = server.ports or [policy.port]
     facts = {
         "name": server.name,
@@ -172,7 +171,7 @@ def _tls(tls: Tls, policy: Policy) -> dict[str, Any]:
 
 
 def _workers(server: ServerDefinition, policy: Policy) -> int:
-    """The lab's worker count, unless the server is a published configuration with one of its own."""
+    """The policy's worker count, unless the server is a published configuration with its own."""
     return server.workers or policy.workers
 
 

@@ -1,4 +1,4 @@
-"""Servers made of a source archive that the user has: checked, unpacked and built once on the controller."""
+"""Servers that vmtoll builds from the user's source archives: checked, unpacked and built once on the controller."""
 
 import hashlib
 import tempfile
@@ -12,10 +12,10 @@ from vmtoll.spec.sources import FILE, Archive
 
 
 def binary(name: str, source: Source, archive: Archive) -> bytes:
-    """Return the program that `source.make` makes of the archive, as `source.makes`.
+    """Return the program `source.makes` that `source.make` builds from the archive.
 
-    It is kept under a key of archive and recipe. Raises UserError naming the server when the archive is missing, is
-    another one than `sources.yml` says, or does not build.
+    Caches it under a key of archive and recipe. Raises UserError naming the server when the archive is missing, differs
+    from the one in `sources.yml`, or does not build.
     """
     kept = CACHE / "sources" / f"{name}-{_key(archive, source)}"
     content = _checked(name, archive)
@@ -44,7 +44,7 @@ def _checked(name: str, archive: Archive) -> Path:
 
 
 def _built(folder: Path, name: str, source: Source, archive: Path) -> Path:
-    """Unpack into `folder` and build in the archive's own folder, as release archives have one."""
+    """Unpack into `folder` and build there, or in the archive's single top folder; return the built program."""
     try:
         run(["tar", "-xf", archive, "-C", folder])
     except UserError as error:

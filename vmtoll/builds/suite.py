@@ -1,4 +1,4 @@
-"""Choose the release of Debian of an image: the requested one, else one that suits its purpose."""
+"""Choose the Debian release of an image: the requested one, else a default for its purpose."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ OS_RELEASE = Path("/etc/os-release")
 
 
 def chosen(suite: str | None = None) -> Release:
-    """The release of the embedded lab's machines: of this suite or of the variable VMTOLL_SUITE, else the newest.
+    """The release of the embedded lab's machines: this suite's, else the variable VMTOLL_SUITE's, else the newest.
 
     Raises UserError for an unknown suite.
     """
@@ -19,10 +19,10 @@ def chosen(suite: str | None = None) -> Release:
 
 
 def of_guests(suite: str | None = None, os_release: Path = OS_RELEASE) -> Release:
-    """The release of guests of an inventory: of this suite or VMTOLL_SUITE, else of this machine, else the newest.
+    """The release of an inventory's guests: this suite's, else VMTOLL_SUITE's, else this machine's, else the newest.
 
-    Metal and guest of an inventory have the packages of their own releases, which must be the same to be compared.
-    Raises UserError for an unknown suite.
+    Metal and guest get the packages of their own releases; only machines of the same release are comparable. Raises
+    UserError for an unknown suite.
     """
     if suite or os.environ.get(VARIABLE):
         return chosen(suite)

@@ -1,4 +1,4 @@
-"""The load tools that Debian does not package: built once on the controller, kept under a key of their recipe.
+"""The load tools that Debian does not package: built once on the controller, cached under a key of their recipe.
 
 `python -m vmtoll.builds.tools` builds all of them.
 """
@@ -18,10 +18,10 @@ def binaries(folder: Path = LOAD_TOOLS) -> list[dict[str, str]]:
 
 
 def build(names: Collection[str] | None = None, folder: Path = LOAD_TOOLS) -> None:
-    """Build those of these tools (default: all) that have a Makefile and are not in the cache.
+    """Build these tools (default: all) if they have a Makefile and are not in the cache.
 
-    `make OUT=<file>` in the tool's folder makes one static program. Raises UserError with the last words of a
-    build that fails.
+    `make OUT=<file>` in the tool's folder makes one static program. Raises UserError with the last line of a failed
+    build.
     """
     with lock("tools"):
         for recipe in sorted(folder.glob("*/Makefile")):
@@ -46,7 +46,7 @@ def _build(folder: Path) -> None:
 
 
 def _key(folder: Path) -> str:
-    """Digest of the recipe: every file of the folder but the adapter."""
+    """Digest of the recipe: every file in the folder except Python files (the adapter)."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".py"):
         digest.update(f"{file.name}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
