@@ -1,1 +1,1 @@
-"""Machines are brought into the state that a measurement needs: guests first, then everything else."""
+"""Bring machines into the state that a measurement needs: guests first, then everything else."""

@@ -1,4 +1,4 @@
-"""The guests that an inventory describes by a profile are made before the machines are provisioned."""
+"""Make the guests that an inventory describes by a profile, before provisioning the machines."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from vmtoll.spec.inventory import hosts_by_role
 def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
     """The guests of an inventory (`ansible-inventory --list`) that have a profile.
 
-    Raises InventoryError for one that is not fully described, UserError where its profile or KVM host does not exist.
+    Raises InventoryError for a guest that is not fully described, UserError if its profile or KVM host does not exist.
     """
     by_role = hosts_by_role(data, str(source))
     guests = [guest(host) for host in by_role["kvm_guest"] if host.vars.profile]
@@ -33,7 +33,7 @@ def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
 
 
 def for_role(described: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
-    """An element of the role's kvm_guest_list. A guest to be removed needs no XML: its profile may not fit it."""
+    """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it."""
     xml = ""
     if described.state == "present":
         xml = render(profiles.load(described.profile, kind=kind), described, files_of_role(described.name))
@@ -49,9 +49,10 @@ def make_guests(
     quiet: bool = False,
     changes: Changes | None = None,
 ) -> list[str]:
-    """Make, or remove, the guests that have a profile (playbooks/guests.yml), of this release; those removed, by name.
+    """Make guests of this release that have a profile, remove those that are `absent` (playbooks/guests.yml); return
+    the names of the removed ones.
 
-    Raises UserError, before anything is made, where a KVM host lacks what its guests need.
+    Raises UserError, before it changes anything, if a KVM host lacks what its guests need.
     """
     guests = described(data, inventory)
     present = [vm for vm in guests if vm.state == "present"]
@@ -85,7 +86,7 @@ def _kvm_hosts(guests: Sequence[Guest]) -> list[str]:
 
 
 def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
-    """Raise UserError naming all that the KVM hosts lack."""
+    """Raise UserError naming everything that the KVM hosts lack."""
     lacks: list[str] = []
     with tempfile.TemporaryDirectory(prefix="vmtoll-kvm-hosts-") as folder:
         variables = {"kvm_guest_probe": str(needs.PROBE), "kvm_guest_facts_folder": folder}
@@ -102,7 +103,7 @@ def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
 
 
 def host_key() -> Path:
-    """The key that the guests' SSH servers prove themselves by, made once."""
+    """The guests' SSH host key, shared by all guests; created on first use."""
     key = STATE / "guests" / "host_key"
     if not key.exists():
         key.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

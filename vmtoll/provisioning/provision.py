@@ -1,4 +1,4 @@
-"""`playbooks/site.yml` against an inventory, after the guests that it describes."""
+"""Run `playbooks/site.yml` against an inventory, after making the guests that it describes."""
 
 import json
 from pathlib import Path
@@ -23,10 +23,11 @@ def provision(
     *,
     changes: Changes | None = None,
 ) -> list[dict[str, str]]:
-    """Run site.yml against an inventory, or those of its machines that `limit` matches; the load tools that they got.
+    """Run site.yml against an inventory, or against its machines that `limit` matches; return the load tools that they
+    got.
 
-    Guests that it describes by a profile are made first, of this release (default: release_of_guests). `changes`: as in
-    shell.play.
+    First makes the guests that the inventory describes by a profile, of this release (default: release_of_guests).
+    `changes`: as in shell.play.
     """
     data = checked(inventory, limit)
     by_role = hosts_by_role(data, str(inventory))
@@ -42,12 +43,12 @@ def provision(
 
 
 def release_of_guests(inventory: dict[str, Any], path: Path) -> Release:
-    """The release that an inventory chooses for its guests, else as suite.of_guests. Raises UserError."""
+    """The release that an inventory sets for its guests, else that of suite.of_guests. Raises UserError."""
     return suite.of_guests(_uniform(inventory, path, "suite"))
 
 
 def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:
-    """Take what is alike for all servers from the inventory; raises UserError where hosts disagree."""
+    """Read the settings that all servers share from the inventory. Raises UserError where hosts disagree."""
     return servers.Policy(port=_uniform(inventory, path, "http_port"), workers=_uniform(inventory, path, "workers"))
 
 

@@ -1,4 +1,4 @@
-"""`playbooks/unprovision.yml` against an inventory: the machines as they were before vmtoll changed them."""
+"""Run `playbooks/unprovision.yml` against an inventory: restore the machines to their state before vmtoll."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ from vmtoll.spec.inventory import hosts_by_role, joined, names_in
 
 @dataclass(frozen=True)
 class Undone:
-    """What is to be undone: machines as they were, guests removed. `guests`: all of them absent."""
+    """What to undo: machines to restore and guests to remove. `guests`: all have state `absent`."""
 
     machines: Sequence[Host]
     guests: Sequence[Guest]
-    pattern: str  # Ansible's, of the machines that are restored
+    pattern: str  # Ansible's host pattern of the machines to restore
     addresses: Sequence[str]  # of the guests
     inventory: Path
 
     @classmethod
     def of(cls, data: Mapping[str, Any], inventory: Path, limit: str | None) -> "Undone":
-        """Of an inventory, or of those of its machines that `limit` matches (`data` has every KVM host in any case).
+        """What to undo in an inventory, or on its machines that `limit` matches; `data` has every KVM host even so.
 
         Raises UserError and InventoryError as guests.described.
         """
@@ -61,8 +61,8 @@ class Undone:
 def unprovision(undone: Undone, *, check: bool, changes: Changes | None = None) -> None:
     """Restore what `provision` and `tune` changed, remove the guests that vmtoll made, end what a killed run left.
 
-    With `check`: only print it. Raises UserError where a run goes on, and where a machine could not be restored;
-    HostLostError names every machine that does not answer.
+    With `check`, only print what would change. Raises UserError if a run is using a machine or a machine could not be
+    restored; HostLostError naming every machine that does not answer.
     """
     with ExitStack() as stack:
         if check:
