@@ -1,4 +1,4 @@
-"""Find the accelerator that works by booting the image's own kernel: /dev/kvm may exist and yet run nothing."""
+"""Find the accelerator that works, by booting the image's kernel: /dev/kvm may exist and still run nothing."""
 
 import re
 import selectors
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Literal
 
 BANNER = b"Linux version"
-# The modules of KVM itself, each with the flag of the CPU that it needs: built into the kernel they are there without.
+# KVM's own modules → the CPU flag that each needs. A module that is built into the kernel is listed on any CPU.
 MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
-OWN_PATIENCE_S = 150.0  # with one of them, on a host that may be slow: itself emulated, and busy
+OWN_PATIENCE_S = 150.0  # with one of them; the host may be slow: itself emulated, and busy
 PATIENCE_S = 8.0  # with another module, which may never boot a kernel
 
 Accelerator = Literal["kvm", "tcg"]
 
 
 def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, str]:
-    """Return the accelerator that boots `kernel`, and in one sentence why."""
+    """Return the accelerator that boots `kernel`, and one sentence that says why."""
     if not device.exists():
         return "tcg", f"{device} does not exist"
     patience_s = OWN_PATIENCE_S if _is_own() else PATIENCE_S
@@ -35,7 +35,7 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, s
 
 
 def _is_own() -> bool:
-    """Return whether /dev/kvm belongs to a module of KVM itself."""
+    """Return whether one of KVM's own modules provides /dev/kvm."""
     flags = re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())
     return any(flag in flags and Path("/sys/module", module).exists() for module, flag in MODULES.items())
 

@@ -34,10 +34,10 @@ def need_root() -> None:
 
 
 def up(link: str, say: Say, shape: topology.Shape | None = None, release: Release | None = None) -> None:
-    """Bring a lab up (default: the topology `single`) with the clients' links at `link`, its machines of a release.
+    """Bring up a lab (default: the topology `single`) of a release, with the clients' links at `link`.
 
-    One of this shape and release that is up and answers only gets that link; another one is replaced. Its clients have
-    every load tool.
+    If a lab of this shape, release and image is up and answers, only its link changes; any other lab is replaced. The
+    clients get every load tool.
     """
     if not LINK.fullmatch(link):
         raise UserError(f"--link {link!r}: not a rate; give `unshaped`, or a rate such as `100mbit` or `1gbit`")
@@ -62,13 +62,13 @@ def up(link: str, say: Say, shape: topology.Shape | None = None, release: Releas
 
 
 def _build(link: str, shape: topology.Shape, release: Release, requested: dict[str, object], say: Say) -> None:
-    """Build the lab whose record has what is requested, or give the one that is up this link."""
+    """Build the requested lab, or only set the link if the running lab's record has everything that is requested."""
     built, folder, disk = _built(), Path(str(requested["image"])), requested["disk"]
     if all(built.get(key) == value for key, value in requested.items()) and not _silent_machines():
         _set_link(link)
         return
     if LAB.exists():
-        _play("down")  # its memory is free then
+        _play("down")  # frees its memory for the check
     topology.check_memory(shape)
     kind, why = accelerator.probe(folder / "vmlinuz")
     say(f"accelerator: {kind} ({why}{needs.module_text(kvm_host.facts())})")
@@ -91,7 +91,8 @@ def _build(link: str, shape: topology.Shape, release: Release, requested: dict[s
 def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str, object]:
     """The role's variables for the guests and for the CPU that all systems under test share: the last one.
 
-    Raises UserError when this machine lacks what the guests need; their bridge and network card come with the lab.
+    In a lab of virtual machines these share all CPUs. Raises UserError when this machine lacks what the guests need,
+    apart from their bridge and network card, which the lab creates.
     """
     cpus = len(os.sched_getaffinity(0))
     if shape.inventory:
@@ -116,9 +117,9 @@ def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str,
 
 
 def ready(resolved: Resolved, say: Say) -> Path:
-    """Give the lab that is up the link and the load tools of an experiment; the lab's inventory.
+    """Give the running lab the link and the load tools of an experiment; return the lab's inventory.
 
-    Raises UserError when it is not up, or a tool cannot be built.
+    Raises UserError when no lab is up, or a tool cannot be built.
     """
     inventory = require()
     with lock("lab"):
@@ -131,7 +132,7 @@ def ready(resolved: Resolved, say: Say) -> Path:
 def equip(workloads: Iterable[Workload], say: Say) -> None:
     """Copy the compiled load tools of these workloads to the machines of the lab that send them, where missing.
 
-    A workload with `client: localhost` is sent by the machines under test, any other one by the clients.
+    The machines under test send a workload with `client: localhost`, the clients any other.
     """
     compiled = {tool["name"] for tool in tools.binaries()}
     wanted: dict[str, set[str]] = {}
@@ -143,7 +144,7 @@ def equip(workloads: Iterable[Workload], say: Say) -> None:
 
 
 def _bring(wanted: Mapping[str, Collection[str]], say: Say) -> None:
-    """Copy compiled load tools to a group of the lab's inventory, those that it has not."""
+    """Copy compiled load tools that are missing to groups of the lab's inventory. `wanted`: group → names of tools."""
     compiled = {tool["name"]: tool for tool in tools.binaries()}
     for group, names in wanted.items():
         missing = [compiled[name] for name in sorted(names) if _copied(group, compiled[name]) not in _copied_tools()]
@@ -156,12 +157,12 @@ def _bring(wanted: Mapping[str, Collection[str]], say: Say) -> None:
 
 
 def _copied(group: str, tool: Mapping[str, str]) -> str:
-    """Entry of the lab's record: this group of its inventory has this build of a tool."""
+    """Entry of the lab's record that says that this group of its inventory has this build of a tool."""
     return f"{group} {tool['name']}-{tool['key']}"
 
 
 def _set_link(link: str) -> bool:
-    """Change the link, in seconds and without touching the machines; False when it is so already."""
+    """Change the link, in seconds and without rebuilding the lab; return whether it changed."""
     built = _built()
     if built.get("link") == link:
         return False
@@ -169,14 +170,14 @@ def _set_link(link: str) -> bool:
         raise UserError("the embedded lab was built by an earlier vmtoll; rebuild it as root with `vmtoll lab up`")
     variables = json.loads((LAB / "variables.json").read_text())
     _check_link(link, virtual=bool(variables["embedded_lab_inventory"]))
-    _record(built | {"link": "unknown"})  # as long as it is being changed
+    _record(built | {"link": "unknown"})  # while it changes
     _play("link", embedded_lab_link=link, **variables)
     _record(built | {"link": link})
     return True
 
 
 def _check_link(link: str, *, virtual: bool) -> None:
-    """Raise UserError for a rate that the links of virtual machines would not have: they are not shaped."""
+    """Raise UserError for a rate in a lab of virtual machines, whose links vmtoll does not shape."""
     if virtual and link != "unshaped":
         raise UserError(f"link {link!r}: the links of virtual machines are not shaped; choose `unshaped`")
 
@@ -189,7 +190,7 @@ def down(say: Say) -> None:
 
 
 def status() -> dict[str, object]:
-    """Return whether the lab is up, its image, shape and link, and which machines do not answer."""
+    """Return the lab's state: `up`, its record (image, shape, link, …), and `silent_machines`, which do not answer."""
     built = _built()
     silent = _silent_machines() if built else []
     return {"up": bool(built) and not silent, **built, "silent_machines": silent}
@@ -211,7 +212,7 @@ def provision(
 
 
 def _own_release() -> Release:
-    """The release of the lab that is up; where there is none, that of an image that nobody chose."""
+    """The release of the lab that is up; without a lab, the default of suite.chosen."""
     return suite.chosen(str(_built().get("suite", "")))
 
 
@@ -242,7 +243,7 @@ def _built() -> dict[str, object]:
 
 
 def _copied_tools() -> list[str]:
-    """Entries of the compiled load tools that the machines of the lab have."""
+    """Entries of the lab's record for the compiled load tools that its machines have."""
     entries = _built().get("tools", [])
     return entries if isinstance(entries, list) else []
 

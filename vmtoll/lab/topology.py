@@ -17,30 +17,30 @@ from vmtoll.paths import LAB, PLAYBOOKS, VM_IMAGES
 from vmtoll.spec.catalog import unknown
 
 TOPOLOGIES = PLAYBOOKS / "topologies"
-# Where each kind of machine begins to count, in RFC 2544's range for benchmarks.
+# First address of each kind of machine, in RFC 2544's range for benchmarks.
 _FIRST = {"clients": "198.18.0.10", "metal_hosts": "198.18.0.20", "guests": "198.18.0.30"}
 _PREFIX, _SWITCH_ADDRESS = 15, "198.18.0.1"
 BRIDGE, UPLINK = "vt-br0", "vt-up"
-# Memory that a machine takes, in addition to a guest's own: QEMU and its translated code; systemd in a container.
+# Memory of a machine in addition to a guest's own: QEMU and its translated code; systemd in a container.
 _QEMU_MIB = 300
 _MACHINE_MIB = 100
-# Memory of a virtual machine of the lab, without that of the guests inside of it. Less than half of it is /tmp, where
-# preflight asks a client for 512 MiB.
+# Memory of a virtual machine of the lab, without the guests inside of it. Somewhat less than half of it is /tmp, where
+# preflight requires 512 MiB of a client.
 _OWN_MIB = 1280
 _THIS = "this-machine"
-# How long a run waits for a virtual machine or a guest inside of it: on two busy cores a boot takes minutes.
+# Seconds that a run waits for a virtual machine or a guest inside of it: on two busy cores a boot takes minutes.
 _BACK_S = 1800
-# How long SSH may take to connect: its keys are exchanged by emulated CPUs, of a guest twice over.
+# Seconds that SSH may take to connect: emulated CPUs exchange its keys, doubly emulated ones in a guest.
 SSH_S = 90
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The machines of a lab, as the role embedded_lab takes them.
+    """The machines of a lab, as the role embedded_lab needs them.
 
     `machines`: containers, {name, group, address, host}; `guests` of this machine: {name, profile, kvm_host, address,
-    mac}; `cells`: name → names of machines. In a lab of virtual machines these are its `guests`, there are no
-    containers, and `inventory` is the whole of it, with the guests inside of its hosts.
+    mac}; `cells`: test bed → names of its machines. A lab of virtual machines has no containers: its machines are
+    `guests`, and `inventory` is its whole inventory, with the guests inside of its KVM hosts.
     """
 
     topology: str
@@ -52,11 +52,11 @@ class Shape:
 
     @property
     def kind(self) -> profiles.Kind:
-        """Kind of the profiles of `guests`."""
+        """Kind of profile that `guests` have."""
         return "machines" if self.inventory else "guests"
 
     def variables(self, release: Release) -> dict[str, object]:
-        """Variables of the role embedded_lab. Guests inside of virtual machines get the release of the machines."""
+        """Variables of the role embedded_lab. Guests inside of virtual machines get the machines' release."""
         parts = ("machines", "guests", "kvm_hosts", "cells")
         everywhere = self.inventory.get("all", {}).get("vars", {}) | {"vmtoll_suite": release.suite}
         return {f"embedded_lab_{part}": getattr(self, part) for part in parts} | {
@@ -68,7 +68,7 @@ class Shape:
         }
 
     def described_guests(self, accelerator: GuestAccelerator, cpus: str) -> list[Guest]:
-        """The guests in full; they share these CPUs."""
+        """The guests with all their variables; they share these CPUs."""
         shared = {
             "accelerator": accelerator,
             "cpus": cpus,
@@ -81,7 +81,7 @@ class Shape:
         return [Guest.model_validate({**guest, **shared}) for guest in self.guests]
 
     def record(self) -> dict[str, object]:
-        """The topology, and each guest's profile: a lab with another record is built again."""
+        """The topology and each guest's profile; vmtoll rebuilds a lab whose record differs."""
         guests = {guest["name"]: guest["profile"] for guest in self.guests}
         if self.inventory:
             inside = self.inventory["all"]["children"]["suts"]["children"]["kvm_guests"]["hosts"]
@@ -89,13 +89,13 @@ class Shape:
         return {"topology": self.topology, "guests": guests}
 
     def memory_mib(self) -> int:
-        """Memory of all machines together."""
+        """Memory of all machines and guests together, in MiB."""
         guests = sum(_memory_mib(guest, self.kind) + _QEMU_MIB for guest in self.guests)
         return guests + len(self.machines) * _MACHINE_MIB
 
 
 def shape(topology: str = "single", profiles: Sequence[str] = ()) -> Shape:
-    """The shape of a topology; `profiles`, where there are any, replace its guests, all on its first KVM host.
+    """The shape of a topology; `profiles`, if any, replace its guests, all on its first KVM host.
 
     Raises UserError when there is no such topology or profile.
     """
@@ -111,7 +111,7 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> Shape:
         cell: [*members, *(name for name, host in host_of.items() if host in members)]
         for cell, members in described.get("cells", {}).items()
     }
-    # The kernel that a container shares is this machine's: by the name that its own cell has for it.
+    # A container shares this machine's kernel; its host is the KVM host of its own test bed, a name for this machine.
     for members in cells.values():
         kvm_host = next(host for host in kvm_hosts if host in members)
         host_of |= {name: kvm_host for name in members if name not in host_of}
@@ -129,10 +129,11 @@ def shape(topology: str = "single", profiles: Sequence[str] = ()) -> Shape:
 
 
 def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str, Mapping[str, str]]) -> Shape:
-    """A lab of virtual machines, each with its own kernel: `machines` are guests here, and an inventory like any other.
+    """A lab of virtual machines, each with its own kernel: its machines are guests of this machine, in an ordinary
+    inventory.
 
-    `metal_hosts` names the machine that each is; guests run inside of the KVM hosts, and are made by provisioning.
-    Each has one virtual CPU: under emulation (QEMU 7.2) guests that start at the same moment on two stand still.
+    `metal_hosts`: metal host → the virtual machine that it is. Provisioning makes the guests inside of the KVM hosts.
+    Each machine has one virtual CPU: under emulation (QEMU 7.2), guests that start at the same moment on two CPUs hang.
     """
     machine_of = dict(described["metal_hosts"])
     names = {"clients": described["clients"], "metal_hosts": machine_of.values()}
@@ -204,7 +205,7 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
 
 
 def check_memory(lab: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
-    """Check this machine's memory. Raises UserError when it has too little for a lab."""
+    """Raise UserError when this machine has too little memory available for the lab."""
     fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
     free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, lab.memory_mib()
     if free_mib < need_mib:
@@ -222,7 +223,7 @@ def _known(kind: str, names: Iterable[str], folder: Path) -> None:
 
 
 def _named(profiles: Sequence[str]) -> dict[str, str]:
-    """Guest → profile; named after the profile; the second of a profile gets the suffix -2."""
+    """Guest → profile; a guest is named after its profile, further ones of it with the suffixes -2, -3, …"""
     named: dict[str, str] = {}
     for n, profile in enumerate(profiles):
         before = profiles[:n].count(profile)
