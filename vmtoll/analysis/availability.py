@@ -1,4 +1,4 @@
-"""Availability: the share of planned requests that succeeded on a side, and of trials that have figures on two."""
+"""Availability: the share of planned requests that succeeded; reliability: the share of trials that gave figures."""
 
 from collections.abc import Sequence
 
@@ -27,8 +27,8 @@ def success_counts(trials: Sequence[TrialRecord], role: Role) -> list[tuple[int,
 def availability(trials: Sequence[TrialRecord], role: Role) -> Share | None:
     """The share of planned requests that succeeded, with Wilson's 95% interval; None without a count.
 
-    Over all trials of a side that have counts, those too that the gates refused: failures are what they were refused
-    for. Requests of one trial fail together, so that the interval is the narrowest possible.
+    It includes trials that the gates refused, because failed requests are a reason to refuse one. Wilson takes requests
+    as independent; those of one trial fail together, so the interval is the narrowest possible.
     """
     counts = success_counts(trials, role)
     successful, total = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
@@ -39,9 +39,9 @@ def availability(trials: Sequence[TrialRecord], role: Role) -> Share | None:
 
 
 def reliability(run: Run, scenario: Scenario, arm: Arm) -> Reliability | None:
-    """Number of each side's trials with figures at the first attempt, and in the end; None without a trial of both.
+    """Count each side's trials that gave figures: at the first attempt, and in the end; None unless both have trials.
 
-    The p-value is McNemar's, over the blocks in which the first attempt of one side alone failed.
+    The p-value is McNemar's, over the blocks in which the first attempt failed on one side only.
     """
     sides = [run.trials_of(scenario, each) for each in (run.baseline, arm)]
     if not all(sides):

@@ -37,9 +37,10 @@ UNITS |= {"peak_goodput_rps": "1/s", "goodput_knee_rps": "1/s"}
 
 @dataclass(frozen=True)
 class Ratio:
-    """One selection over another: the geometric mean over blocks, with the interval over whatever findings allow, of
-    95% where the number of blocks was fixed; None below three. `limited`: in every block the client or the link set a
-    figure.
+    """One selection over another: the geometric mean over blocks, with the interval over all that findings allow.
+
+    The interval is a 95% one where the number of blocks was fixed, and None below three blocks. `limited`: in every
+    block the client or the link set a figure.
     """
 
     estimate: Estimate
@@ -53,7 +54,7 @@ class Ratio:
 
 
 def log_ratios(of: Selection, over: Selection) -> Bounds | None:
-    """log(`of` ÷ `over`) by block; None without a block, or where a figure is not above zero."""
+    """log(`of` ÷ `over`) by block; None without a common block, or if a figure is not above zero."""
     if not of.figures.keys() & over.figures.keys() or min(*of.figures.values(), *over.figures.values()) <= 0:
         return None
 
@@ -73,7 +74,7 @@ def log_ratios(of: Selection, over: Selection) -> Bounds | None:
 
 
 def ratio(run: Run, of: Selection, over: Selection, correlation: Floats) -> Ratio | None:
-    """`of` ÷ `over` over the blocks that both have; None when there is none or a figure is not above zero.
+    """`of` ÷ `over` over the blocks that both have; None without such a block, or if a figure is not above zero.
     `correlation`: the weights of the autocorrelation of this run's blocks.
     """
     bounds = log_ratios(of, over)
@@ -91,7 +92,7 @@ def _interval(
     """From the lower limit of the lows to the upper limit of the highs; None below three blocks or before a look."""
     if min(low.n, high.n) < MIN_BLOCKS or not alpha:
         return None
-    if not floor and np.ptp(low.values) == np.ptp(high.values) == 0:  # counts, which no noise moves
+    if not floor and np.ptp(low.values) == np.ptp(high.values) == 0:  # counts: no noise moves them
         return Interval(low.values[0], high.values[0])
     level = np.array([alpha / 2])
     return Interval(
@@ -102,16 +103,16 @@ def _interval(
 
 def trimmed_2009(values: Sequence[float]) -> float | None:
     """The estimator of the 2009 experiment: of the first six runs drop the best and the worst, average the other four.
-    In the unit of the values; None when there are fewer than six.
+    In the unit of the values; None with fewer than six.
     """
     return float(np.sort(np.asarray(values, dtype=float)[:6])[1:5].mean()) if len(values) >= 6 else None
 
 
 def estimate(figures: Sequence[float], estimator: Estimator) -> Level:
-    """The figures of the blocks, in their order, as the source made one of them; and which way.
+    """Reduce the blocks' figures, in their order, to one as the source did, and name the method.
 
-    `trimmed-six`: of the first six best and worst dropped, four averaged (2009). `mean-of-three`: the first three
-    averaged (2008). Else the median. With fewer blocks than that: their mean. None without a figure.
+    `trimmed-six`: drop the best and the worst of the first six, average the other four (2009). `mean-of-three`: average
+    the first three (2008). Otherwise the median. With fewer blocks than that: their mean; an empty Level without any.
     """
     n = len(figures)
     if n == 0:
@@ -136,11 +137,11 @@ class Decision:
 
 
 def decide(seen: Ratio, published: float, within_pct: float | None, margin: float) -> Decision:
-    """A ratio against the published one; `margin` a fraction below which a difference is none.
+    """Compare a ratio with the published one. `margin`: the fraction below which a difference counts as none.
 
-    Direction: confirmed when the whole interval lies on the published side of 1; refuted when it lies on the other, or
-    when it allows no difference as large as the margin or, where that is less, half of the published one. Equality:
-    confirmed when the whole interval lies within ±`within_pct`, refuted when it lies outside.
+    Direction: confirmed when the whole interval lies on the published side of 1; refuted when it lies on the other
+    side, or allows only differences smaller than the margin, or than half of the published one if that is less.
+    Equality: confirmed when the whole interval lies within ±`within_pct`, refuted when it lies outside.
     """
     if seen.estimate.low is None:
         return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(seen.blocks))
@@ -155,7 +156,7 @@ def decide(seen: Ratio, published: float, within_pct: float | None, margin: floa
 
 
 def _direction(seen: Ratio, published: float, margin: float) -> tuple[float, Region, Region]:
-    """The limit by which a direction is judged, the interval's location, and the location claimed."""
+    """(the limit that judges a direction, the interval's location, the claimed location)."""
     claimed = Region.ABOVE if published > 1 else Region.BELOW
     none = math.exp(min(math.log1p(margin), abs(math.log(published)) / 2))
     if seen.region(1.0) is Region.ACROSS and seen.region(none) is Region.WITHIN:
@@ -168,8 +169,8 @@ def _few_blocks(blocks: int) -> Reason:
 
 
 def judge_claims(run: Run, correlation: Floats | None = None) -> list[ClaimResult]:
-    """The claims of the run's experiment, in its order; none for an experiment that has none. `correlation`: the
-    weights of the autocorrelation of the run's blocks, by default what the claims' own ratios tell of it.
+    """Judge the claims of the run's experiment, in its order. `correlation`: the weights of the autocorrelation of the
+    run's blocks, by default estimated from the claims' own ratios.
     """
     chosen = [(claim, _selections(run, claim)) for claim in run.manifest.experiment.claims]
     if correlation is None:
@@ -178,14 +179,14 @@ def judge_claims(run: Run, correlation: Floats | None = None) -> list[ClaimResul
 
 
 def correlation_of(pairs: Iterable[Sequence[Selection]]) -> Floats:
-    """The weights of the autocorrelation of blocks, by the ratios of these selections."""
+    """The weights of the autocorrelation of blocks, estimated from the ratios of these pairs."""
     bounds = [log_ratios(of, over) for of, over in pairs]
     return autocorrelation([each.mid for each in bounds if each])
 
 
 def _selections(run: Run, claim: Claim) -> list[Selection]:
-    """The sides of a claim. Rates are the cross-check's where the client or the link limited the tool more often, as in
-    a verdict.
+    """The sides of a claim. In closed loops throughput is the cross-check's if the client or the link limited the tool,
+    and the cross-check no more often, as in a verdict.
     """
     sides = (claim.of, claim.over) if claim.over else (claim.of,)
     trials = [select(run, named) for named in sides]
@@ -199,7 +200,7 @@ def _selections(run: Run, claim: Claim) -> list[Selection]:
 
 
 def count_outcomes(results: Sequence[ClaimResult]) -> dict[Outcome, int]:
-    """Outcome → how many claims have it."""
+    """Outcome → the number of claims that have it."""
     return {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
 
 
@@ -270,9 +271,9 @@ def _decide(
 
 
 def _decide_level(run: Run, chosen: Selection, claim: Claim, correlation: Floats) -> Decision:
-    """One side against a level: the interval of its mean decides, over whatever findings allow.
+    """Compare one side with a level by the interval of its mean over all that findings allow.
 
-    Of what counts failures, at most `at_most`: one block with more refutes it, whatever the mean.
+    A count of failures may not exceed `at_most` in any block: one block with more refutes the claim, whatever the mean.
     """
     if claim.at_most is not None and chosen.metric in COUNTS_FAILURES:
         beyond = [figure for figure in chosen.figures.values() if figure > claim.at_most]

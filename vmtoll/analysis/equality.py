@@ -1,4 +1,4 @@
-"""The equality proof: which facts of the environments are the same, which differ as declared, which else."""
+"""The equality proof: the facts of the environments that are equal, differ as declared, or differ undeclared."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from vmtoll.model.facts import COMPARED, Facts
 from vmtoll.model.trial import Arm, Scenario
 
 # The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
-# another question without it.
+# another question when that fact differs.
 MACHINE = {"cpu_model": True, "kernel": False, "memory_kib": False, "content_digest": True, "workers": True}
 SERVER = {"version": True, "binary_sha256": True, "config_sha256": True, "workers": True}
 DECISIVE = frozenset(
@@ -21,7 +21,7 @@ DECISIVE = frozenset(
 
 
 def premises(run: Run, scenario: Scenario, arm: Arm) -> Facts:
-    """Facts without which the same scenario is another one: accelerator, hardware, lab, link, tools, what was sent."""
+    """Facts that make a scenario another one when they differ: accelerator, hardware, lab, link, tools, load, site."""
     manifest = run.manifest
     facts: Facts = {"accelerator": run.accelerator(arm).value, "hardware": run.hardware(arm).value}
     facts |= {"lab": manifest.lab, "link": manifest.link}
@@ -34,7 +34,7 @@ def premises(run: Run, scenario: Scenario, arm: Arm) -> Facts:
 
 
 def machine(run: Run, server: str, arm: Arm) -> Facts:
-    """Facts of an arm's machine and of a server on it that may well be why two runs differ."""
+    """Facts of an arm's machine and of a server on it that may be why two runs differ."""
     host = next((facts for facts in run.hosts.values() if facts.get("environment") == arm.environment), {})
     server_facts = host.get("servers", {}).get(server, {})
     facts = {fact.replace("_", " "): host.get(fact) for fact in MACHINE}
@@ -43,8 +43,8 @@ def machine(run: Run, server: str, arm: Arm) -> Facts:
 
 
 class Status(StrEnum):
-    """UNDECLARED: a difference that the experiment does not declare. ONE_SIDED: seen on some machines only, so that
-    nothing shows that the others are equal.
+    """UNDECLARED: a difference that the experiment does not declare. ONE_SIDED: equal where it is known, but unknown on
+    some machines.
     """
 
     UNDECLARED = "undeclared"
@@ -57,14 +57,14 @@ _PROOF = ("binary_sha256", "config_sha256", "workers", "version")
 _COUNTED = ("packages", "sysctls")
 
 
-# Statuses of what the experiment does not declare.
+# Statuses of differences, or possible ones, that the experiment does not declare.
 OPEN = frozenset({Status.UNDECLARED, Status.ONE_SIDED})
 
 
 @dataclass(frozen=True)
 class ComparedFact:
     """One compared fact, `servers: nginx: version`. `values`: environment → what to print, None where the machine lacks
-    the fact; one entry when equal. `count`: of a group of equal facts, how many they are.
+    the fact; one entry when equal. `count`: the number of facts in a group of equal ones.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ComparedFact:
 
 
 def equality(run: Run) -> list[ComparedFact]:
-    """Compare the machines under test; undeclared differences first, what is equal last."""
+    """Compare the machines under test; undeclared differences first, equal facts last."""
     machines = suts(run)
     if len(machines) < 2:
         return []
@@ -112,7 +112,7 @@ def _compare(name: str, values: dict[str, str | None], declared: list[str]) -> C
         return ComparedFact(name, Status.EQUAL, dict(list(printed.items())[:1]))
     if any(_covers(item, name) for item in declared):
         return ComparedFact(name, Status.DECLARED, printed)
-    # What a handshake came to is known only where a server was measured.
+    # The result of a TLS handshake is known only where the server was measured.
     alike_where_seen = ": tls: " in name and len({value for value in values.values() if value is not None}) == 1
     return ComparedFact(name, Status.ONE_SIDED if alike_where_seen else Status.UNDECLARED, printed)
 
@@ -123,7 +123,7 @@ def _covers(item: str, name: str) -> bool:
 
 
 def _seen_by_the_runner(run: Run, facts: list[ComparedFact]) -> list[ComparedFact]:
-    """The runner compared the machines as they were; a difference that only it saw is added."""
+    """Add the differences that only the runner saw: it compared the machines as they were in the run."""
     for difference in run.manifest.differences.undeclared:
         name = difference.fact
         if any(_covers(name, fact.name) and fact.status is Status.UNDECLARED for fact in facts):
@@ -135,7 +135,7 @@ def _seen_by_the_runner(run: Run, facts: list[ComparedFact]) -> list[ComparedFac
 
 
 def _group_equal(facts: list[ComparedFact]) -> list[ComparedFact]:
-    """Package versions and kernel settings are many: one entry each, with their count."""
+    """The equal facts; all package versions become one entry with their count, and all kernel settings another."""
     kept, counted = [], dict.fromkeys(_COUNTED, 0)
     for fact in facts:
         group, _, entry = fact.name.partition(": ")
@@ -154,6 +154,6 @@ def _is_proof(name: str) -> bool:
 
 
 def short(value: str) -> str:
-    """A digest by its first twelve digits, anything else whole."""
+    """Shorten a digest to its first twelve digits; leave anything else whole."""
     hexadecimal = len(value) >= 40 and all(c in "0123456789abcdef" for c in value)
     return f"{value[:12]}…" if hexadecimal else value

@@ -26,7 +26,7 @@ def merged_percentiles(run_dir: Path, trials: pd.DataFrame) -> tuple[float, ...]
 
 
 def distribution(run_dir: Path, trials: pd.DataFrame) -> tuple[Floats, Floats] | None:
-    """(latencies in µs, ascending; how many requests took at most that long); None as for `merged`."""
+    """(latencies in µs, ascending; how many requests took at most that long); None as for `merged`, or if empty."""
     histogram = merged(run_dir, trials)
     if histogram is None or not histogram.get_total_count():
         return None
@@ -38,8 +38,8 @@ def goodput_rps(run_dir: Path, trials: pd.DataFrame, deadlines_ms: Sequence[floa
     """Correct responses within each deadline per second, over all of these open-loop trials together; shape
     (deadlines,). None as for `merged`.
 
-    From the merged histogram, so for any deadline, not only the experiment's own. Its bins are 0.1% wide: a
-    bin counts when all of it lies within. Seconds are those in which the requests were to be sent.
+    It uses the merged histogram, so any deadline will do, not only the experiment's own. The bins are 0.1% wide; one
+    counts if it lies wholly within the deadline. The seconds are those in which the requests were to be sent.
     """
     merged_latencies = distribution(run_dir, trials)
     if merged_latencies is None:
@@ -51,9 +51,9 @@ def goodput_rps(run_dir: Path, trials: pd.DataFrame, deadlines_ms: Sequence[floa
 
 
 def growth_within(run_dir: Path, record: TrialRecord) -> Growth | None:
-    """Growth of a trial's response times, by the counts that the run keeps by second.
+    """Growth of a trial's response times, from the counts by second that the run keeps.
 
-    None without them, and for a trial of less than five seconds.
+    None without them, or with fewer than five seconds that hold requests.
     """
     name = record.primary.histogram if record.primary else None
     file = (run_dir / name).with_suffix(".csv") if name else None
@@ -66,7 +66,7 @@ def growth_within(run_dir: Path, record: TrialRecord) -> Growth | None:
 def merged(run_dir: Path, trials: pd.DataFrame) -> HdrHistogram | None:
     """One histogram, in µs, of all requests of these trials (rows of Run.frame); None unless each has its file.
 
-    Raises ValueError with the file's name when a histogram cannot be read.
+    Raises LoadError with the file's name when a histogram cannot be read.
     """
     names = [name for record in trials["record"] for tool in record.measurements if (name := tool.histogram)]
     files = [run_dir / name for name in names]
@@ -79,9 +79,9 @@ def merged(run_dir: Path, trials: pd.DataFrame) -> HdrHistogram | None:
 
 
 def buckets(histogram: HdrHistogram) -> tuple[Floats, Floats]:
-    """(the highest latency in µs that a bucket stands for, ascending; its count), of the buckets that are not empty.
+    """(the highest latency of each non-empty bucket in µs, ascending; its count).
 
-    As `get_recorded_iterator` has them, which looks at each of some 20,000 buckets by a call.
+    The same as `get_recorded_iterator` gives, which makes a call for each of some 20,000 buckets.
     """
     counts = np.array(histogram.counts)
     used = np.flatnonzero(counts)
@@ -90,7 +90,7 @@ def buckets(histogram: HdrHistogram) -> tuple[Floats, Floats]:
 
 
 def read_histogram(file: Path) -> HdrHistogram:
-    """One trial's histogram, values in µs, of all its clients: a line each.
+    """One trial's histogram in µs, summed over its clients: the file has a line for each.
 
     Raises LoadError with the file's name when it cannot be read.
     """

@@ -27,7 +27,7 @@ MOST_KINDS = 3
 def host_view(run: Run, scenario: Scenario, guests: Sequence[Arm]) -> list[HostView]:
     """One entry per guest that has valid or suspect trials.
 
-    `exit_kinds`: the most frequent ones; empty where KVM counted none, and in a bundle.
+    `exit_kinds`: the most frequent ones; empty if KVM counted none, and in a bundle.
     """
     views = []
     for guest in guests:
@@ -50,7 +50,7 @@ def _exit_kinds(folder: Path, trials: Sequence[TrialRecord]) -> dict[str, float]
         for name, times in counters.items():
             if name.endswith("_exits"):
                 seen[name.removesuffix("_exits")].append(times)
-    # A kind that a trial does not name did not happen there.
+    # A kind that a trial does not name did not occur in it.
     medians = {name: statistics.median(times + [0.0] * (len(counted) - len(times))) for name, times in seen.items()}
     return dict(sorted(medians.items(), key=lambda item: -item[1])[:MOST_KINDS])
 

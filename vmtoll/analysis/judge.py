@@ -1,26 +1,28 @@
-"""Judge a page of comparisons: the only module that decides on a difference, on equality, or that it cannot.
+"""Judge a page of comparisons: decide for each one whether its sides differ, are equivalent, or neither is shown.
 
-A run's verdicts, its tuning steps, its claims, campaigns, replays and the simulations in docs are all decided here.
-They differ in the unit that a series counts (blocks, boots, test beds) and in whether a margin of equivalence applies.
-Everything is in advantage: a log ratio above zero where the compared side is better. In pseudo-code:
+Verdicts of runs, tuning steps, campaigns, replays and the simulations in docs are all decided here; claims have their
+own rule (`claims.decide`). They differ in the unit that a series counts (blocks, boots, test beds) and in whether a
+margin of equivalence applies. All values are advantages: log ratios above zero where the compared side is better.
+In pseudo-code:
 
     for each comparison:                        # pairs, sets
         low, mid, high = advantage by block: worst against best, as measured, best against worst
-        lost trials count in the series in which they count against their side
+        a lost trial counts only in the series where it counts against its side
     weight[ρ] = prior · likelihood of all mids of the page          # series.autocorrelation
     for each comparison:
-        p_better = Σρ weight · T(−mean(low) / error(low))           # none of it is owed to findings
+        p_better = Σρ weight · T(−mean(low) / error(low))           # findings explain none of it
         p_worse  = Σρ weight · T(+mean(high) / error(high))
-        if the mids are skewed, and a side has replicates: the larger of each and that of the first replicates
+        if the mids are skewed and a side has replicates: the larger of each p and that of the first replicates
         p = 2 · min(p_better, p_worse)
         p_unequal = 2 · max(P(low ≤ −margin), P(high ≥ margin))
     Holm over the comparisons of the page that can be tested, by weight and share of the look
-    every = in every block low > F (or high < −F), where F = 2, or A² where two A/A trials differ by A; 4 A² of 4 blocks
+    every = in every block low > log F (or high < −log F); F = 2, or A² if two A/A trials differ by a factor A and that
+            is more, twice that where the expected ρ is 0.5 or more; 4 A² with 4 or 5 blocks
     kind = equivalent       if p_unequal survives
            faster, slower   if p survives, or every
            undecided        else, because of: no look yet, few blocks, limit, findings, noise
-    interval = lower limit of the lows, upper limit of the highs, at the level that Holm left: where it rejects it
-               excludes zero, where it does not it contains it; by every block alone there is none, but a range
+    interval = lower limit of the lows, upper limit of the highs, at the level that Holm left, so that it excludes zero
+               exactly where Holm rejects; a range instead where `every` alone decided
 """
 
 import math
@@ -69,36 +71,29 @@ from vmtoll.statistics.thresholds import (
     UNKNOWN_NOISE,
 )
 
-_HOPELESS = math.log(1000)  # a difference of that size is no figure to plan with
+_HOPELESS = math.log(1000)  # nobody plans for a difference of this size
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One comparison of a page. `bounds`: by block; `boots`: block → boot; `first`: the bounds of one trial a side,
-    where there are replicates; `noise`: the largest log ratio of two A/A trials in any block, None without a control;
-    `apart`: by how much the bounds are widened for a control that differs from itself; `share`: of ALPHA that this look
-    may spend, 0 before the first; `limited`: the client or the link left an end open in every block; `capped`: see
-    Pairs; `excluded`: why it is not judged at all.
-
-    `fewest`: units for a difference and for equivalence; `independent`: the units are not a series in time.
-    """
+    """The evidence of one comparison of a page."""
 
     metric: Metric
     bounds: Bounds
-    boots: Mapping[int, int] = field(default_factory=dict)
-    first: Bounds | None = None
-    noise: float | None = None
-    apart: float = 0.0
-    share: float = 1.0
-    limited: bool = False
-    capped: tuple[bool, bool] = (False, False)
-    excluded: Because | None = None
-    fewest: tuple[int, int] = (MIN_BLOCKS, MIN_EQUIVALENT_BLOCKS)
-    independent: bool = False
+    boots: Mapping[int, int] = field(default_factory=dict)  # block → boot
+    first: Bounds | None = None  # by one trial of each side, where there are replicates
+    noise: float | None = None  # the largest log ratio of two A/A trials in any block; None without a control
+    apart: float = 0.0  # how far `bounds` are widened for a control that differs from itself, in logs
+    share: float = 1.0  # fraction of ALPHA that this look may spend; 0 before the first look
+    limited: bool = False  # the client or the link left an end open in every block
+    capped: tuple[bool, bool] = (False, False)  # see Pairs
+    excluded: Because | None = None  # why the comparison is not judged
+    fewest: tuple[int, int] = (MIN_BLOCKS, MIN_EQUIVALENT_BLOCKS)  # units for a difference, for equivalence
+    independent: bool = False  # the units are not a series in time
 
     @cached_property
     def has_boots(self) -> bool:
-        """Return whether the units are boots: what a boot draws stays for its blocks (Kalibera and Jones 2013)."""
+        """Return whether the units are boots: all blocks of a boot share what it drew (Kalibera and Jones 2013)."""
         return len({self.boots.get(block, 1) for block in self.bounds.mid.blocks}) > 1
 
     @property
@@ -107,12 +102,12 @@ class Evidence:
 
     @property
     def unit_blocks(self) -> int:
-        """Blocks of a unit."""
+        """Number of blocks in a unit, on average."""
         boots = len({self.boots.get(block, 1) for block in self.bounds.mid.blocks})
         return max(1, round(self.bounds.mid.n / boots)) if self.has_boots else 1
 
     def units(self, series: Series) -> Series:
-        """The series by boot, or as it is."""
+        """The means of the series by boot if the units are boots, else the series itself."""
         if not self.has_boots:
             return series
         by_boot: dict[int, list[float]] = {}
@@ -121,7 +116,7 @@ class Evidence:
         return Series(tuple(by_boot), tuple(float(np.mean(values)) for values in by_boot.values()))
 
     def stretches(self) -> list[Series]:
-        """The mids of each boot, a series of their own."""
+        """The mids as one series per boot."""
         mid = self.bounds.mid
         boots = [self.boots.get(block, 1) for block in mid.blocks]
         rows = [(b, v, boot) for b, v, boot in zip(mid.blocks, mid.values, boots, strict=True)]
@@ -133,29 +128,25 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The result of one comparison; logs of advantage. `estimate`: as measured; `interval`: the one that decided, at
-    `level` (1 − confidence), None where every block decided, or too few; `blocks_range`: the least and the largest
-    advantage of any block, the nearer end as far as findings allow; `half_width`: of the 95% interval by sampling
-    alone; `standard_error`: of the mean by sampling alone, the geometric mean over ρ, since the arithmetic one is that
-    of the largest ρ; `mean_low`, `mean_high`: the means of the lows and of the highs.
+    """The result of one comparison; advantages in logs.
 
-    `also_different`: an equivalent pair that differs for sure. `capped`: an end of the interval, or of the range, rests
-    on a natural limit, and may lie beyond. `blocks_needed`, `detectable`: see a Verdict.
+    `standard_error` is the geometric mean over ρ, because the largest ρ dominates the arithmetic one. `blocks_needed`,
+    `detectable`: see Judged.
     """
 
     kind: Kind
     because: Because | None = None
     by_every_block: bool = False
-    also_different: bool = False
-    estimate: float | None = None
-    mean_low: float | None = None
-    mean_high: float | None = None
-    interval: Interval | None = None
-    level: float | None = None
-    blocks_range: Interval | None = None
-    capped: tuple[bool, bool] = (False, False)
-    half_width: float | None = None
-    standard_error: float | None = None
+    also_different: bool = False  # an equivalent pair that differs for sure
+    estimate: float | None = None  # as measured
+    mean_low: float | None = None  # of the lows
+    mean_high: float | None = None  # of the highs
+    interval: Interval | None = None  # the one that decided; None where every block decided, or with too few units
+    level: float | None = None  # of the interval: 1 − confidence
+    blocks_range: Interval | None = None  # of the blocks' advantages; the end nearer to zero as far as findings allow
+    capped: tuple[bool, bool] = (False, False)  # an end rests on a natural limit; the true one may lie beyond
+    half_width: float | None = None  # of the 95% interval by sampling alone
+    standard_error: float | None = None  # of the mean by sampling alone
     units: int = 0
     blocks_needed: int | None = None
     detectable: float | None = None
@@ -164,8 +155,8 @@ class Judgement:
 
 
 def weights_of(metrics: Sequence[Metric]) -> list[float]:
-    """Holm's weights of the comparisons of a page, by their metrics: half of the 5% for the primary metrics of its
-    loops, half for all others; the whole for either where the other is missing.
+    """Holm's weights of the comparisons of a page, by their metrics: half of the 5% for primary metrics, half for all
+    others; all of it for one kind if the other is missing.
     """
     primary = sum(metric.is_primary for metric in metrics)
     if primary in (0, len(metrics)):
@@ -177,8 +168,8 @@ def weights_of(metrics: Sequence[Metric]) -> list[float]:
 class Page:
     """Comparisons that are judged together. `margin`: of equivalence, a fraction, None where none applies.
 
-    `weights`: of Holm, by default those of the metrics; `correlation`: of the blocks, where others than these
-    comparisons tell it.
+    `weights`: Holm's, by default `weights_of` the metrics; `correlation`: the weights of the blocks' autocorrelation,
+    by default estimated from these comparisons.
     """
 
     def __init__(
@@ -194,11 +185,11 @@ class Page:
         self.correlation = correlation
 
     def decide(self) -> list[Kind]:
-        """The kinds alone, of the comparisons that can be tested."""
+        """Only the kinds, of the comparisons that can be tested."""
         return [self._kind(index) for index in range(len(self.tested))]
 
     def judge(self) -> list[Judgement]:
-        """Every comparison of the page, in its order."""
+        """Judge every comparison of the page, in its order."""
         tested = iter(range(len(self.tested)))
         return [
             Judgement(Kind.NOT_JUDGED, evidence.excluded) if evidence.excluded else self._judgement(next(tested))
@@ -231,7 +222,7 @@ class Page:
 
     @cached_property
     def skewed(self) -> list[bool]:
-        """Whether a comparison's blocks are skewed, and its first replicates count as well."""
+        """For each comparison, whether its blocks are skewed, so that its first replicates count as well."""
         return [e.first is not None and not e.has_boots and is_skewed(e.bounds.mid) for e in self.tested]
 
     @cached_property
@@ -271,12 +262,12 @@ class Page:
 
     @cached_property
     def difference(self) -> list[Adjusted]:
-        """Each comparison's p of no difference, and what Holm makes of it."""
+        """Each comparison's p of no difference, before and after Holm's correction."""
         return holm(self._p.tolist(), self.weights, [e.share for e in self.tested])
 
     @cached_property
     def equivalence(self) -> list[Adjusted]:
-        """Each comparison's p of a difference beyond the margin, and what Holm makes of it."""
+        """Each comparison's p of a difference beyond the margin, before and after Holm's correction."""
         return holm(self._p_unequal.tolist(), self.weights, [e.share for e in self.tested])
 
     @property
@@ -287,7 +278,7 @@ class Page:
     # ---- decisions
 
     def _factor(self, evidence: Evidence, blocks: int) -> float:
-        """The log ratio that every block must exceed; infinite where there are too few."""
+        """The log ratio that every block must exceed; infinite with too few blocks."""
         noise = math.log(UNKNOWN_NOISE) if evidence.noise is None else abs(evidence.noise)
         if blocks < max(FEW_EVERY_BLOCKS, evidence.fewest[0]):
             return math.inf
@@ -297,7 +288,9 @@ class Page:
         return max(math.log(EVERY_BLOCK_FACTOR), 2 * noise) + doubled
 
     def _every_block(self, evidence: Evidence, *, as_measured: bool = False) -> int:
-        """1 where the compared side is better in every block, whatever the findings allow, −1 where it is worse."""
+        """1 if the compared side is better beyond the factor in every block, whatever findings allow; −1 if worse;
+        else 0. `as_measured`: leave the findings out.
+        """
         bounds = evidence.bounds
         low, high = (bounds.mid, bounds.mid) if as_measured else (bounds.low, bounds.high)
         if not evidence.share:
@@ -350,9 +343,9 @@ class Page:
         return float(fits.mean[index] @ self.rhos[index]) if series.n else None
 
     def interval(self, index: int, level: float, *, with_first: bool = True) -> Interval | None:
-        """From the lower limit of a comparison's lows to the upper limit of its highs, in logs; an end is infinite
-        where its series has too few units, and there is none where both have. `with_first`: as far as first replicates
-        of skewed blocks reach.
+        """From the lower limit of a comparison's lows to the upper limit of its highs, in logs. An end is infinite if
+        its series has too few units; None if both are. `with_first`: extend it to the limits of the first replicates
+        where blocks are skewed.
         """
         if level <= 0:
             return None
@@ -373,7 +366,7 @@ class Page:
 
     @cached_property
     def half_widths(self) -> Floats:
-        """Half of each comparison's 95% interval by sampling alone, in logs; infinite of a single unit."""
+        """Half the width of each comparison's 95% interval by sampling alone, in logs; infinite for a single unit."""
         level = np.full(len(self.tested), ALPHA / 2)
         low, high = (limit(self._mid, self.rhos, level) for limit in (lower_limit, upper_limit))
         return np.asarray((high - low) / 2)
@@ -401,8 +394,8 @@ class Page:
         return Because.FINDINGS if settled else Because.NOISE
 
     def _plan(self, index: int) -> tuple[int | None, float | None]:
-        """How many more blocks show the margin, and what these could have shown, both with 80% power; None where no
-        number helps, and where no difference that a person would plan for could be shown.
+        """(how many more blocks would show the margin, the least difference that these blocks could have shown, a
+        fraction), both with 80% power. None if no number of blocks helps, or the difference is too large to plan for.
         """
         evidence, level = self.tested[index], self.difference[index].level or ALPHA
         mid, rhos = _row(self._mid, index), self.rhos[[index]]
@@ -430,7 +423,7 @@ class Page:
 
 
 def _in_reach(log: float) -> float | None:
-    """A difference as a fraction; None where it is hopeless."""
+    """A difference as a fraction; None if it is too large to plan for."""
     return math.expm1(log) if log < _HOPELESS else None
 
 
@@ -443,12 +436,12 @@ def _row(fits: Fits, index: int) -> Fits:
 
 
 def _least_shown(sd: Floats, freedom: int, rhos: Floats, blocks: int, level: float) -> float:
-    """The difference that so many blocks show with 80% power at `level`."""
+    """The least difference that this number of blocks shows with 80% power at `level`."""
     return reach(sd, freedom, rhos, blocks, level / 2) + reach(sd, freedom, rhos, blocks, 1 - POWER)
 
 
 def _finite(limits: Interval | None, bounds: Bounds, kind: Kind) -> Interval | None:
-    """The interval of a verdict: of one that is decided an end without a limit lies at the farthest block."""
+    """The interval of a verdict. With an infinite end: None if undecided, else that end moves to the farthest block."""
     if limits is None or (kind is Kind.UNDECIDED and math.isinf(limits.high - limits.low)):
         return None
     low, high = limits.low, limits.high
@@ -469,7 +462,7 @@ def _excludes_zero(interval: Interval | None) -> bool:
 
 
 def _range(bounds: Bounds, kind: Kind) -> Interval | None:
-    """The least and the largest advantage of a block; the end nearer to zero is what the findings leave of it."""
+    """The least and the largest advantage of a block; the end nearer to zero as far as findings allow."""
     if not bounds.mid.n:
         return None
     low, high = min(bounds.mid.values), max(bounds.mid.values)
@@ -481,9 +474,9 @@ def _range(bounds: Bounds, kind: Kind) -> Interval | None:
 
 
 def widening(controls: Sequence[Evidence]) -> list[float]:
-    """By how much each A/A control differs from itself for sure, in logs: the nearer end of its interval, 0 where it
-    contains zero. The controls of a page share the 5% evenly: a step of Holm's would make one's width jump at another's
-    verdict.
+    """How far each A/A control differs from itself for sure, in logs: the end of its interval nearer to zero, 0 if the
+    interval contains zero. The controls of a page share the 5% evenly: with Holm's steps, the verdict on one control
+    would make the width of another jump.
     """
     page, level = Page(controls, None), ALPHA / max(1, len(controls))
     intervals = [page.interval(index, level) if d.p < level else None for index, d in enumerate(page.difference)]

@@ -1,4 +1,4 @@
-"""From pairs to what a page says of them: the evidence that it judges, and the judgement as ratios with its counts."""
+"""Turn pairs into the evidence that a page judges, and its judgements into ratios with counts of trials."""
 
 import dataclasses
 import math
@@ -28,8 +28,8 @@ from vmtoll.model.verdict import (
 
 @dataclass(frozen=True)
 class Control:
-    """The A/A controls of a page for one figure. `noise`: the largest log ratio of two of their trials in any block;
-    `apart`: by how much one of them differs from itself for sure, in logs; `effects`: of each.
+    """The A/A controls of a page for one figure. `noise`: the largest log ratio of two A/A trials in any block;
+    `apart`: the largest difference of a control from itself for sure, in logs; `effects`: one entry per control.
     """
 
     noise: float
@@ -38,7 +38,7 @@ class Control:
 
 
 def controls_of(run: Run, roles: Mapping[Scenario, Role]) -> dict[tuple[str, Loop], Control]:
-    """(metric, kind of loop) → what the run's A/A controls say of it, on whichever server they ran."""
+    """(metric, kind of loop) → the run's A/A controls for it, over all servers."""
     found: list[tuple[tuple[str, Loop], Evidence, ControlEffects]] = []
     for arm in run.controls:
         baseline = Arm(arm.environment)
@@ -66,7 +66,7 @@ def controls_of(run: Run, roles: Mapping[Scenario, Role]) -> dict[tuple[str, Loo
 
 
 def evidence_of(run: Run, pairs: Pairs, metric: Metric, control: Control | None) -> Evidence:
-    """What the page judges of a pair of arms."""
+    """The evidence on a pair of arms, for the page to judge."""
     bounds = pairs.bounds
     apart = control.apart if control else 0.0
     return Evidence(
@@ -178,7 +178,7 @@ def effects_of(pairs: Pairs, bounds: Bounds, first: Bounds | None = None) -> tup
 
 
 def _doubts(pairs: Pairs, evidence: Evidence, judgement: Judgement, margin: float) -> tuple[Doubt, ...]:
-    """What widens the end that counts against the verdict, the largest first; of figures within the margin, either."""
+    """Causes that widen the end that counts against the verdict (within the margin either end), the largest first."""
     downs, ups = pairs.widths()
     estimate = judgement.estimate or 0.0
     widths = downs if estimate > 0 else ups
@@ -198,7 +198,7 @@ def _doubts(pairs: Pairs, evidence: Evidence, judgement: Judgement, margin: floa
 
 
 def _trials_with(side: Side, cause: Code | Cause) -> int:
-    """Trials of a side that a doubt concerns."""
+    """Number of a side's trials with this cause of doubt."""
     if cause is Cause.LOST:
         return side.counts.lost
     if cause is Cause.SECOND_ATTEMPTS:

@@ -1,4 +1,4 @@
-"""Context of a verdict's ratio: how well each side's percentile is known."""
+"""A side's percentile with its interval, as context of a verdict's ratio."""
 
 import math
 
@@ -15,10 +15,10 @@ NORMAL = 1.959964  # the 97.5% quantile
 
 
 def percentile_level(run: Run, pairs: Pairs, side: Side, metric: Metric) -> PercentileLevel | None:
-    """A side's percentile over the blocks of the pairs; None for a metric that is none, and without a figure.
+    """A side's percentile over the paired blocks; None for a metric that is not a percentile, or without a figure.
 
     Its interval is the wider of two: Student's over blocks, and that of order statistics within the trials, whose
-    errors add up as independent ones do.
+    errors add up as independent.
     """
     used = [trial for trial in side.used if trial.block in pairs.blocks_of_pairs]
     logs = [math.log(side.figures[block]) for block in pairs.bounds.mid.blocks]

@@ -1,4 +1,4 @@
-"""What kept a trial from answering more requests, from its findings and its figures; and each side of a row."""
+"""The limit that kept a trial, or most trials of a side, from answering more requests, by findings and figures."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ _CLIENT = frozenset({Code.CLIENT_SATURATED, Code.CLIENT_STARVED, Code.RATE_NOT_R
 
 
 def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None = None) -> Limiter | None:
-    """The first that applies; None where the figures do not say. `cores`: those that the server can fill, by its
-    machine and its workers; by the record where nobody knows.
+    """The first limiter that applies; None where the figures do not show one. `cores`: those that the server can fill,
+    given its machine and its workers; by default those of the record.
 
-    The figures of the host and of the link are those of the primary measurement.
+    LINK is judged by the link's use during the primary measurement.
     """
     measured, codes = record.measurement(role), record.limits(role)
     if measured is None or not measured.duration_s:
@@ -42,7 +42,7 @@ def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter |
 
 
 def limiter(run: Run, trials: Iterable[TrialRecord], role: Role = Role.PRIMARY) -> Limiter | None:
-    """The limiter that most of these trials have; None without a trial that says."""
+    """The most frequent limiter of these trials; None if none has one."""
     counts = Counter(
         name for trial in trials if (name := limiter_of(trial, role, _cores(run, trial.arm, trial.scenario.server)))
     )
@@ -50,7 +50,7 @@ def limiter(run: Run, trials: Iterable[TrialRecord], role: Role = Role.PRIMARY) 
 
 
 def _cores(run: Run, arm: Arm, server: str) -> int | None:
-    """The cores that a server can fill: those of its machine, or fewer where it has fewer workers."""
+    """The cores that a server can fill: those of its machine, or its workers if fewer; None if not known."""
     facts = next((host for host in run.hosts.values() if host.get("environment") == arm.environment), {})
     limits = (facts.get("cpus_allowed"), (facts.get("servers") or {}).get(server, {}).get("workers"))
     return min((int(limit) for limit in map(str, limits) if limit.isdigit() and int(limit)), default=None)

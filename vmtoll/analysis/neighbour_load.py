@@ -17,14 +17,14 @@ from vmtoll.model.trial import Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import Estimate
 from vmtoll.statistics.student import mean_of
 
-# What is followed over the loads, by kind of loop: how much came through, and the tail; fields of Measurement.
+# Kind of loop → the two fields of Measurement that a curve shows: the rate and the p99.
 FOLLOWED = {Loop.OPEN: ("goodput_rps", "response_time_p99_us"), Loop.CLOSED: ("throughput_rps", "service_time_p99_us")}
 
 
 @dataclass(frozen=True)
 class NeighbourStep:
-    """One load on the neighbour. `answered_rps`: what it answered, None without a figure; `trials`: those of the
-    machine under test that are not invalid, one per block.
+    """One load on the neighbour. `answered_rps`: its answers per second, the median over trials, None without a figure;
+    `trials`: those of the machine under test that are not invalid, one per block.
     """
 
     load: NeighbourLoad
@@ -32,7 +32,7 @@ class NeighbourStep:
     trials: tuple[TrialRecord, ...]
 
     def measure(self, field: str) -> Measure:
-        """A field of the measurement, as a measure."""
+        """The Measure of a field of Measurement."""
         role = role_of(LATENCY_P99, Role.PRIMARY, self.trials) if field == LATENCY_P99.field else Role.PRIMARY
         is_tail = field.endswith("_p99_us")
         quantity = Quantity(
@@ -66,7 +66,7 @@ class Curve:
         return FOLLOWED[loop_of(self.load)]
 
     def effect(self, run: Run, step: NeighbourStep, field: str) -> Estimate | None:
-        """Ratio of a field under the neighbour's load to none in the same block; None where either lacks one."""
+        """Ratio of a field under this neighbour load to none, by block; None for the quiet step, or without a pair."""
         quiet, measure = self.steps[0], step.measure(field)
         if quiet.load.value or quiet is step:
             return None

@@ -1,7 +1,7 @@
 """Pair two sides of a run block by block: the effects that the blocks of a comparison may have had.
 
 A side is any selection of trials. Each trial becomes the values that its figure may have had (`sets`), or counts as
-lost; a block has the mean of its replicates; a pair has the worst of one side against the best of the other.
+lost. A block has the mean of its replicates. A pair has the worst of one side against the best of the other.
 """
 
 import math
@@ -35,14 +35,14 @@ from vmtoll.model.verdict import Cause, SideCounts
 from vmtoll.statistics.series import Series, is_skewed
 from vmtoll.statistics.thresholds import NATURAL_FACTOR
 
-UNEQUAL_REQUESTS = 1.2  # beyond it the percentile of the side with more requests is thinned
+UNEQUAL_REQUESTS = 1.2  # ratio beyond which the percentile of the side with more requests is thinned
 _LOG_NATURAL = math.log(NATURAL_FACTOR)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What is compared of a trial: `value` of it, by the measurement of a `role`; `limits`: findings that say that the
-    client or the link set it.
+    """The figure of each trial that is compared. `value`: reads it; `role`: of its measurement; `limits`: findings that
+    mean that the client or the link set it.
     """
 
     value: Callable[[TrialRecord], float | None]
@@ -57,7 +57,9 @@ class Measure:
         return 1 if self.higher_is_better else -1
 
     def is_limited(self, trial: TrialRecord) -> bool:
-        """Return whether the client or the link set a trial's figure. A single user sets its own pace by design."""
+        """Return whether the client or the link set a trial's figure. CLIENT_SATURATED does not count for a single
+        user, who sets the pace by design.
+        """
         codes = self.limits & trial.limits(self.role)
         return bool(codes - {Code.CLIENT_SATURATED} if trial.offered.users == 1 else codes)
 
@@ -73,9 +75,9 @@ def measure_of(metric: Metric, role: Role, *, is_open: bool) -> Measure:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """One trial on its side. `possible`: its figure, None without one; `lost`: how many lost trials it counts for, its
-    earlier attempts among them; `at_best`: the figure of a trial that is lost, because its requests failed, and was
-    never better than that; `comparable`: False where a finding says that the sides are not the same thing.
+    """One trial on its side. `possible`: its figure with its bounds, None without one; `lost`: the number of lost
+    trials that it counts as, failed earlier attempts included; `at_best`: the best that the figure of a trial lost to
+    failed requests may have been; `comparable`: False if a finding says that the sides are not the same thing.
     """
 
     trial: TrialRecord
@@ -87,7 +89,7 @@ class TrialOutcome:
 
 @dataclass(frozen=True)
 class Side:
-    """One side: its trials with what became of them, all blocks."""
+    """One side: the outcomes of its trials, over all blocks."""
 
     outcomes: tuple[TrialOutcome, ...]
     measure: Measure
@@ -122,7 +124,7 @@ class Side:
 
     @property
     def counts(self) -> SideCounts:
-        """Counts of the trials by what became of them."""
+        """Counts of the trials by outcome."""
         used, role = self.used, self.measure.role
         return SideCounts(
             trials=len(self.outcomes),
@@ -153,7 +155,7 @@ def _by_frequency(codes: Iterable[Code]) -> dict[Code, int]:
 
 
 def requests_of(trial: TrialRecord, role: Role) -> int | None:
-    """Number of responses that the figures of a measurement are made of."""
+    """Number of responses behind a measurement's figures; planned requests if the tool counted no responses."""
     measured = trial.measurement(role)
     if measured is None:
         return None
@@ -163,7 +165,7 @@ def requests_of(trial: TrialRecord, role: Role) -> int | None:
 def sides_of(
     run: Run, baseline: Sequence[TrialRecord], compared: Sequence[TrialRecord], measure: Measure
 ) -> tuple[Side, Side]:
-    """Both sides with what became of each trial; block by block, because what both went through widens nothing."""
+    """Both sides with the outcome of each trial. A disturbance that both sides of a block share widens nothing."""
     trials, outcomes = [by_block(side) for side in (baseline, compared)], list[list[TrialOutcome]]([[], []])
     for block in sorted({*trials[0], *trials[1]}):
         members = [side.get(block, []) for side in trials]
@@ -178,7 +180,7 @@ def sides_of(
 
 
 def _disturbance(run: Run, trial: TrialRecord, role: Role) -> Disturbance | None:
-    """What a trial went through, computed once for all figures."""
+    """The disturbance of a measurement, computed once for all figures; None without the measurement."""
     key = (trial.name, role)
     if key not in run.disturbances:
         measured = trial.measurement(role)
@@ -195,7 +197,7 @@ def _outcome(run: Run, trial: TrialRecord, measure: Measure, common: Disturbance
         return TrialOutcome(trial, lost=lost + (_is_own_accident(run, trial) or not _is_accident(trial)))
     value, seen = _value(trial, measure), _disturbance(run, trial, measure.role)
     if any(f.code is Code.FAILED_REQUESTS and f.severity is Validity.INVALID for f in findings):
-        is_time_or_rate = measure.quantity.nature is not Nature.CPU  # failing may have saved CPU, and took time
+        is_time_or_rate = measure.quantity.nature is not Nature.CPU  # failing takes time, but may save CPU
         return TrialOutcome(trial, lost=lost + 1, at_best=value if is_time_or_rate else None)
     if value is None:
         return TrialOutcome(trial, lost=lost)
@@ -204,7 +206,7 @@ def _outcome(run: Run, trial: TrialRecord, measure: Measure, common: Disturbance
 
 
 def _value(trial: TrialRecord, measure: Measure) -> float | None:
-    """The figure of a trial; a percentile of fewer requests than have one, or out of order with others, is none."""
+    """The figure of a trial; None for a percentile of too few requests, or out of order with other percentiles."""
     value, measured = measure.value(trial), trial.measurement(measure.role)
     if value is None or measured is None or measure.quantity.nature is not Nature.PERCENTILE:
         return value
@@ -213,7 +215,7 @@ def _value(trial: TrialRecord, measure: Measure) -> float | None:
 
 
 def is_ordered(measured: Measurement, prefix: str) -> bool:
-    """Return whether p50 ≤ p90 ≤ p99, as far as the tool gave them; one that did not counted something else."""
+    """Return whether p50 ≤ p90 ≤ p99, as far as the tool gave them; if not, it counted something else."""
     figures = [getattr(measured, f"{prefix}_{name}_us", None) for name in ("p50", "p90", "p99")]
     known = [value for value in figures if value is not None]
     return known == sorted(known)
@@ -224,8 +226,9 @@ def _is_accident(trial: TrialRecord) -> bool:
 
 
 def _is_own_accident(run: Run, trial: TrialRecord) -> bool:
-    """Return whether an attempt ended in an accident of its own side, or of nobody known; not by the loss of a client
-    or a host that serves both sides, nor of another machine of the block. A tool that fails may do so for its server.
+    """Return whether an attempt ended in an accident that counts against its own side. The loss of a client, of a host
+    that serves both sides, or of another environment's machine does not; the loss of an unknown machine does, and so
+    does a failed tool, because its server may be the cause.
     """
     return any(
         f.code in ACCIDENTS and not (f.code is Code.HOST_LOST and run.is_foreign(f.machine, trial.arm))
@@ -234,11 +237,11 @@ def _is_own_accident(run: Run, trial: TrialRecord) -> bool:
 
 
 def _of_equal_requests(run: Run, sides: list[list[TrialOutcome]], measure: Measure) -> list[list[TrialOutcome]]:
-    """One block, its percentiles of about equally many requests: a percentile of fewer is too low on average.
+    """One block, with percentiles of about equally many requests: a percentile of fewer is too low on average.
 
-    Where one side has over a fifth more requests than the other, its trials count with the percentile that a random
-    choice of as many of their requests has on average; without their histograms it may lie as low as the lower 95%
-    limit of that choice.
+    A side with a trial of over a fifth more requests than the smallest one is thinned: its trials count with the mean
+    percentile of a random choice of as few requests. Without a histogram the low end reaches down to the recorded
+    percentile below the lower 95% limit of such a choice.
     """
     counts = [[requests_of(o.trial, measure.role) or 0 for o in side if o.possible] for side in sides]
     if not all(counts) or min(map(min, counts)) == 0:
@@ -282,8 +285,8 @@ def _thinned(run: Run, outcome: TrialOutcome, measure: Measure, requests: int) -
 
 @dataclass(frozen=True)
 class Bounds:
-    """The advantage of the compared side by block, in logs, above zero where it is better. `low` has the worst of it
-    against the best of the baseline, and its lost trials; `high` the other way round.
+    """The advantage of the compared side by block, in logs, above zero where it is better. `low`: its worst, with its
+    lost trials, against the baseline's best; `high`: its best against the baseline's worst, with that side's lost ones.
     """
 
     low: Series
@@ -291,7 +294,7 @@ class Bounds:
     high: Series
 
     def widened(self, log: float) -> "Bounds":
-        """With both ends moved apart by as much."""
+        """The same with each end moved outward by `log`."""
         return Bounds(_moved(self.low, -log), self.mid, _moved(self.high, log))
 
 
@@ -301,8 +304,8 @@ def _moved(series: Series, log: float) -> Series:
 
 @dataclass(frozen=True)
 class Block:
-    """One side in one block, in logs, the larger the better. `bad` has the lost trials in it, `good` has not; None
-    where nothing is known of it. `lost`: how much of `bad` is due to lost trials, beside one that has a figure.
+    """One side in one block, in logs, the larger the better. `bad` includes all lost trials, `good` only those with an
+    `at_best`; None if not known. `lost`: the part of `bad` due to lost trials where another one has a figure.
     """
 
     bad: float | None
@@ -313,9 +316,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two sides, block by block. `bounds`: over all replicates; `first`: over the first of each side alone, None where
-    no side has two, or the blocks are not skewed; `capped`: of the low and of the high series, whether a natural limit
-    or a lost trial made an end.
+    """Two sides, block by block. `bounds`: over all replicates; `first`: over the first replicate of each side, None
+    unless a side has two and the blocks are skewed; `capped`: for the low and the high series, whether a natural limit
+    or a lost trial set an end.
     """
 
     baseline: Side
@@ -340,7 +343,7 @@ class Pairs:
 
     @cached_property
     def boots(self) -> Mapping[int, int]:
-        """Block → the boot of the machines in it."""
+        """Block → the boot of its machines."""
         return {trial.block: trial.boot for side in self.sides for trial in side.trials}
 
     @property
@@ -358,8 +361,8 @@ class Pairs:
         )  # fmt: skip
 
     def widths(self) -> tuple[dict[Code | Cause, float], dict[Code | Cause, float]]:
-        """How far each doubt by itself moves the mean of the lows down, and that of the highs up: logs, over the blocks
-        of the pairs. An open end counts as the natural limit.
+        """How far each cause alone moves the mean of the lows down, and that of the highs up, in logs, over the paired
+        blocks. An open end counts as the natural limit.
         """
         ends: tuple[dict[Code | Cause, float], ...] = defaultdict(float), defaultdict(float)
         most = max(self.bounds.mid.values, default=0.0) - min(self.bounds.mid.values, default=0.0) + _LOG_NATURAL
@@ -369,7 +372,7 @@ class Pairs:
                 for each in members:
                     for cause, (down, up) in each.widths.items():
                         bad, good = (down, up) if self.measure.sign > 0 else (up, down)
-                        # The worst of the compared side makes the lows, that of the baseline the highs.
+                        # The worst of the compared side sets the lows, that of the baseline the highs.
                         ends[1 - index][cause] += min(bad, most) / len(members) / self.n
                         ends[index][cause] += min(good, most) / len(members) / self.n
                 if lost := self.blocks[index][block].lost:
@@ -430,7 +433,7 @@ def _bounds(blocks: tuple[Mapping[int, Block], Mapping[int, Block]]) -> tuple[Bo
 
 
 def _blocks(side: Side, *, bare: bool = False) -> dict[int, Block]:
-    """`bare`: without the client's own CPU time."""
+    """The blocks of a side; `bare`: without the client's own CPU time."""
     if bare:
         side = Side(
             tuple(replace(o, possible=o.possible and o.possible.without_client) for o in side.outcomes), side.measure
@@ -474,12 +477,14 @@ def _log(value: float) -> float:
 
 
 def replicates(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
-    """The trials of an environment in a scenario: those of the arm, and of its A/A control."""
+    """The trials of an environment in a scenario: those of the arm and of its A/A control."""
     return run.trials_of(scenario, arm) + run.trials_of(scenario, Arm(arm.environment, arm.replicate + 1))
 
 
 def pair_arms(run: Run, scenario: Scenario, baseline: Arm, arm: Arm, metric: Metric, role: Role) -> Pairs:
-    """Two arms of a run in one scenario. The A/A control of an environment joins its side as a second replicate."""
+    """Pair two arms of a run in one scenario. An A/A control joins its environment's side as a second replicate, unless
+    the two arms are an environment and its control.
+    """
     measure = measure_of(metric, role, is_open=scenario.load.is_open)
     single = [run.trials_of(scenario, each) for each in (baseline, arm)]
     if arm.environment == baseline.environment:
@@ -493,10 +498,10 @@ def pair_arms(run: Run, scenario: Scenario, baseline: Arm, arm: Arm, metric: Met
 
 
 def choose_role(run: Run, scenario: Scenario, baseline: Arm, arm: Arm) -> Role:
-    """Role whose figures are compared: the primary's, unless the (cheaper) cross-check was limited no more often.
+    """Role whose figures are compared: the primary's if not limited, or limited less often than the cross-check.
 
-    The primary's count as well if neither the client nor the link limited it. In an open loop it is always the
-    primary's: the cross-check there is not the cheaper of the two.
+    Otherwise the cross-check's, which is cheaper. Limited means by the client or the link. In an open loop it is always
+    the primary's, because there the cross-check is not the cheaper of the two.
     """
     if loop_of(scenario.load) is Loop.OPEN:
         return Role.PRIMARY
@@ -514,7 +519,7 @@ def choose_role(run: Run, scenario: Scenario, baseline: Arm, arm: Arm) -> Role:
 
 
 def less_limited(primary: tuple[int, int], crosscheck: tuple[int, int]) -> Role:
-    """Role whose figures count, by the pairs of each and how many of their trials the client or the link limited."""
+    """Role whose figures count; each tuple: the number of pairs or trials, and of client- or link-limited trials."""
     if crosscheck[0] == 0 or (primary[0] and primary[1] == 0):
         return Role.PRIMARY
     if primary[0] == 0 or crosscheck[1] / crosscheck[0] <= primary[1] / primary[0]:
@@ -523,9 +528,9 @@ def less_limited(primary: tuple[int, int], crosscheck: tuple[int, int]) -> Role:
 
 
 def role_of(metric: Metric, chosen: Role, trials: Iterable[TrialRecord]) -> Role:
-    """Role whose figures of a metric are compared, where those of `chosen` are for throughput.
+    """Role whose figures of a metric are compared; `chosen`: that for throughput.
 
-    Service times are the cross-check's where it logs them, else the primary's.
+    Service times are the cross-check's if it logs them, else the primary's.
     """
     if metric is not LATENCY_P99:
         return chosen
@@ -534,8 +539,8 @@ def role_of(metric: Metric, chosen: Role, trials: Iterable[TrialRecord]) -> Role
 
 
 def is_measured(sides: Collection[Side]) -> bool:
-    """Return whether the tool gives such figures: one that answered requests on some side, and never has the figure,
-    does not measure it.
+    """Return whether the tools give such figures: they do not if requests were answered on every side, and no trial has
+    the figure.
     """
     return any(
         any(side.measure.value(trial) is not None for trial in side.trials)

@@ -14,7 +14,7 @@ import duckdb
 import pandas as pd
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-MEMORY_LIMIT_MB = 150  # of DuckDB; what it cannot hold it writes to the temporary folder
+MEMORY_LIMIT_MB = 150  # of DuckDB, which writes the rest to the temporary folder
 THREADS = 2
 
 _COUNTED = """
@@ -49,14 +49,12 @@ def grouped_percentiles(
 ) -> pd.DataFrame:
     """Exact percentiles of the whole-number column `value` (µs) of Parquet files, for each group.
 
-    A row is one sample, or as many as its column `count` says: so are those of a bundle's histograms.parquet.
+    A row is one sample, or as many as its column `count` says, as in a bundle's histograms.parquet.
 
-    Nearest rank: the smallest value that at least p percent of the samples do not exceed, so that it is a
-    value that was seen. `percentiles` lie above 0 and at most at 100, with up to six decimals. Returns one
-    row per group and percentile: the group columns, `percentile`, `value_us`, `samples`. Empty cells are not
-    samples. Raises
-    duckdb.Error for a file or column that is not there, ValueError for what cannot be a percentile, for no
-    group, and for a column of fractions.
+    Nearest rank: the smallest value that at least p percent of the samples do not exceed, so it is always an observed
+    value. `percentiles` lie above 0 and at most at 100, with up to six decimals. Returns one row per group and
+    percentile: the group columns, `percentile`, `value_us`, `samples`. Empty cells are not samples. Raises duckdb.Error
+    for a missing file or column, and ValueError for an impossible percentile, no group, or a column of fractions.
     """
     if not groups or not all(0 < p <= 100 for p in percentiles):
         raise ValueError(f"expected at least one group and percentiles above 0 up to 100, got {groups}, {percentiles}")
@@ -79,7 +77,7 @@ def ranked(
     percentiles: Sequence[float] = PERCENTILES,
     parameters: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """The same from a query that has counted already: the group columns, `value` (µs), each once, and `n`."""
+    """The same from a query that counts: the group columns, each `value` (µs) once, and its count `n`."""
     named = ", ".join(_quoted(name) for name in groups)
     query = _RANKED.format(counted=counted, groups=named)
     shares = [f"{p:.6f}" for p in percentiles]
@@ -87,7 +85,7 @@ def ranked(
 
 
 def connect(memory_mb: int = MEMORY_LIMIT_MB, threads: int = THREADS) -> duckdb.DuckDBPyConnection:
-    """A database in memory that holds this number of MB at most and writes the rest to the temporary folder."""
+    """Open a database in memory that holds at most `memory_mb` and writes the rest to the temporary folder."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": threads,
         "memory_limit": f"{memory_mb}MB",

@@ -1,4 +1,4 @@
-"""The published figures: which of our trials repeats one, and how our columns become its metric and unit."""
+"""The published figures: find the trials that repeat each one, and convert our columns to its metric and unit."""
 
 import csv
 import re
@@ -20,13 +20,13 @@ from vmtoll.paths import PROJECT
 from vmtoll.statistics.series import Floats
 
 FIGURES = PROJECT / "results" / "published" / "figures.csv"
-SIZE_TOLERANCE = 0.05  # of a page: 4 KB are 4,000 bytes to one and 4,096 to another
-MINUTE_S = 60.0  # what siege counts over a whole test is set to this length
-ALIKE_PCT = 10.0  # published figures have no spread; those so close to each other are read as alike
+SIZE_TOLERANCE = 0.05  # of a page's size: 4 KB may mean 4,000 or 4,096 bytes
+MINUTE_S = 60.0  # siege's counts over a whole test are scaled to this length
+ALIKE_PCT = 10.0  # published figures have no spread; two that are this close are read as alike
 LOCALHOST = "localhost"
 BEST = "best"
 
-# A server's name in figures.csv → what stands for it here; the first that the run has.
+# A server's name in figures.csv → its counterparts here; the first that the run has counts.
 STANDS_FOR = {
     "apache": ("apache-prefork", "apache-mod-php"),
     "lighttpd": ("lighttpd", "lighttpd-php-fastcgi"),
@@ -39,7 +39,7 @@ _OF_A_MINUTE = {"transactions", "failed_transactions", "data_transferred"}
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """A row of figures.csv; what the source does not say is empty. `load`: the command's own words."""
+    """A row of figures.csv; a field is empty if the source does not say. `load`: in the words of the command."""
 
     experiment: str
     source: str
@@ -72,7 +72,7 @@ class PublishedFigure:
         return self.metric, self.tool, self.load, self.keep_alive, self.payload_bytes, location
 
     def option(self, name: str) -> int | None:
-        """The number behind an option of the published command: `-n` requests, `-seconds`; None without it."""
+        """The number after an option of the published command, such as `-n` or `-seconds`; None without it."""
         match = re.search(rf"{name} (\d+)", self.load)
         return int(match[1]) if match else None
 
@@ -82,14 +82,14 @@ Group = tuple[str, bool, frozenset[tuple[str, Load]]]
 
 
 def figures(experiment: str, published: Path = FIGURES) -> list[PublishedFigure]:
-    """The published figures of one experiment, in the order of the file; none for one that has none."""
+    """The published figures of one experiment, in the order of the file; empty if it has none."""
     with published.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["experiment"] == experiment]
     return [PublishedFigure(**(row | {"value": float(row["value"])})) for row in rows]  # type: ignore[arg-type]
 
 
 def servers(run: Run, name: str) -> list[str]:
-    """The servers of this run that stand for a published one; empty when it has none of them."""
+    """The servers of this run that correspond to a published one, all for BEST; empty if it has none of them."""
     had = {trial.scenario.server for trial in run.trials}
     if name == BEST:
         return sorted(had)
@@ -103,10 +103,10 @@ def environments(run: Run, name: str) -> list[str]:
 
 
 def workloads(run: Run, figure: PublishedFigure) -> list[str]:
-    """The workloads of this run that send what a published figure was measured under; empty when none does.
+    """The workloads of this run that repeat the load of a published figure; empty if none does.
 
-    They agree in: where the client is, users, persistent connections, size of the page, closed loop or ramp. What
-    the source does not say is not asked for. Of several, those with its tool.
+    They agree in the client's place, users, persistent connections, page size, and closed loop or rising rates. What
+    the source does not say is not compared. Of several, those with its tool.
     """
     known = run.manifest.workloads
     matching = [name for name, workload in known.items() if _repeats(workload, figure, run)]
@@ -150,7 +150,7 @@ def _per_minute(name: str) -> OfTrial:
 
 
 def _per_requests(name: str) -> OfTrial:
-    """Seconds of CPU over as many requests as the source sent."""
+    """Seconds of CPU, scaled to the number of requests that the source sent."""
 
     def factor(trial: TrialRecord, figure: PublishedFigure) -> float | None:
         requests, sent = figure.option("-n"), _primary(trial, "transactions")
@@ -160,7 +160,7 @@ def _per_requests(name: str) -> OfTrial:
 
 
 def _over_seconds(name: str, factor: float = 1.0) -> OfTrial:
-    """Amount in as many seconds as the source measured."""
+    """A rate times the seconds that the source measured."""
     return _times(name, lambda _, figure: (figure.option("-seconds") or 0) * factor or None)
 
 
@@ -186,7 +186,7 @@ def _primary(trial: TrialRecord, field: str) -> float | None:
 
 
 # Metric and unit of a published figure → (the column it is judged as, each trial's own figure in the published unit).
-# An entry whose first part is of selection.SWEEPS is one figure of a whole rate sweep.
+# An entry whose column is in selection.SWEEPS is one figure of a whole rate sweep.
 OURS: dict[tuple[str, str], tuple[str, OfTrial]] = {
     ("transaction_rate", "1/s"): ("throughput_rps", _column("throughput_rps")),
     ("requests_per_second", "1/s"): ("throughput_rps", _column("throughput_rps")),
@@ -217,19 +217,19 @@ OURS: dict[tuple[str, str], tuple[str, OfTrial]] = {
     for phase in ("connect", "first_response")
     for how in ("mean", "max", "min")
 }
-# How long a test lasts is set by who makes it.
+# The experimenter sets how long a test lasts.
 NOT_COMPARED = frozenset({"elapsed"})
 NO_LEVEL = Level()
 
 
 @dataclass(frozen=True)
 class Point:
-    """A published figure and ours. `servers`, `environments`, `workloads`: what stands for it here; `ours`: in the
+    """A published figure and ours. `servers`, `environments`, `workloads`: the counterparts here; `ours`: in the
     published unit, by the experiment's `published_estimator`; `ratio`: ours ÷ published.
 
-    `shape` compares relations, not figures of machines that are decades apart: `published_ratio` is the figure over
-    the first one of its group, `our_ratio` the same of ours, with the interval over blocks. `reasons`: of the shape,
-    then remarks.
+    `shape` compares ratios, because the machines behind the figures are decades apart: `published_ratio` is the figure
+    over the first one of its group, `our_ratio` the same for ours, with its interval over blocks. `reasons`: those of
+    the shape, then remarks.
     """
 
     figure: PublishedFigure
@@ -251,8 +251,8 @@ class Point:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A point before its shape is known, with the trials behind it; `group`: what it may be compared within, its
-    metric, whether the client was on the machine, and what was sent.
+    """A point before its shape is known, with the trials behind it. `group`: points may be compared within it; the
+    metric, whether the client was on the same machine, and the loads.
     """
 
     point: Point
@@ -261,7 +261,7 @@ class _Candidate:
 
 
 def points(run: Run, published: Path = FIGURES) -> list[Point]:
-    """The points of `replication`, those of one metric and load together."""
+    """The points of `replication`, sorted so that those of one metric and load are together."""
     result = replication(run, published)
     headings = list(dict.fromkeys(point.figure.heading for point in result))
     return sorted(result, key=lambda point: headings.index(point.figure.heading))
@@ -270,9 +270,9 @@ def points(run: Run, published: Path = FIGURES) -> list[Point]:
 def replication(run: Run, published: Path = FIGURES) -> list[Point]:
     """One point per published figure of the run's experiment, in the order of the file.
 
-    In a group (one metric under one of our workloads) every figure is set against the first, there and here: the same
-    shape is the same direction, or both alike within ALIKE_PCT, where the 95% interval over blocks says so
-    (`claims.decide`).
+    In a group (one metric under the same of our loads) every figure is compared with the first, in the source and here.
+    The shape is the same if the 95% interval over blocks shows the same direction, or that ours are alike within
+    ALIKE_PCT as the published ones are (`claims.decide`).
     """
     candidates = [_candidate(run, figure) for figure in figures(run.manifest.experiment.name, published)]
     groups: dict[Group, list[_Candidate]] = {}
@@ -338,7 +338,7 @@ def _level(run: Run, figure: PublishedFigure, measured: Selection) -> Level:
 
 
 def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate], correlation: Floats) -> Point:
-    """The point with its shape against the first of its group."""
+    """The point with its shape relative to the first of its group."""
     point, measured = candidate.point, candidate.selection
     if measured is None or not group:
         return point
@@ -368,7 +368,7 @@ def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate], correl
 
 
 def _remarks(run: Run, figure: PublishedFigure, measured: Selection) -> Iterator[Reason]:
-    """Differences from the source besides the machine."""
+    """Yield the differences from the source other than the machine."""
     tools = tuple(sorted({run.tool(trial.scenario) for trial in measured.trials}))
     if measured.emulation:
         yield Reason(measured.emulation)

@@ -1,4 +1,4 @@
-"""Why the figures of a claim decide nothing, whatever they are; and what to know with one that is decided."""
+"""Reasons why the figures of a claim decide nothing, whatever their values; and notes on one that is decided."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,13 @@ from vmtoll.model.verdict import (
 )
 from vmtoll.model.workload import listed
 
-# What counts messages and bytes, not time: emulation makes it slow, not wrong.
+# Counts of messages and bodies: emulation makes them slow, not wrong.
 SOUND_UNDER_EMULATION = frozenset({"messages_lost", "messages_doubled", "bodies_wrong"})
 PER_RUN = frozenset({"server_cpu_user_s", "server_cpu_system_s"})  # seconds over all requests of a trial
 
 
 def refusals_of(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection], metric: str) -> Iterator[Reason]:
-    """Reasons why these figures decide nothing, whatever they are."""
+    """Yield the reasons why these figures decide nothing, whatever their values."""
     if any(not chosen.trials for chosen in selections):
         yield from _absences(run, sides, selections)
         return
@@ -65,16 +65,16 @@ def why_skipped(run: Run, servers: tuple[str, ...]) -> Reason:
 
 
 def _requests(chosen: Selection) -> float:
-    """Requests of a trial, to two digits."""
+    """The median number of responses of a trial, to two significant digits; NaN if not counted."""
     counts = [t.primary.transactions for t in chosen.trials if t.primary and t.primary.transactions is not None]
     return float(f"{median(counts):.2g}") if counts else math.nan
 
 
 def _cores(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
-    """A claim about more cores, or more workers, where the server had no more of them.
+    """Yield the refusal of a claim about more cores, or more workers at once, than the machine allowed.
 
-    An experiment that limits the cores of one workload means more cores by its others; sides whose servers have
-    different numbers of workers mean what these do side by side.
+    If an experiment limits the cores of one workload, its other workloads are about more cores than that. Sides whose
+    servers have different numbers of workers are about workers that run at the same time.
     """
     had = [chosen.cores for chosen in selections]
     if not all(had):
@@ -96,7 +96,7 @@ def _workers(run: Run, server: str) -> int:
 
 
 def notes(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:
-    """Notes on bounds of the figures; for a ratio also on the experiment's own full link and on missing servers."""
+    """Yield notes on limited figures; for a ratio also on a full link that is prescribed, and on skipped servers."""
     if limited := sum(len(chosen.limited) for chosen in selections):
         codes = tuple(sorted({code for chosen in selections for code in chosen.limits}))
         used = sum(len(chosen.used) for chosen in selections)

@@ -1,4 +1,4 @@
-"""A run, as analysis looks at it: its trials by scenario and arm, its latencies, what is known of its machines."""
+"""A run as analysis needs it: its trials by scenario and arm, its latencies, the facts of its machines."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _KINDS = {column["name"]: column["type"] for column in table_schema()["fields"]}
 
 @dataclass(frozen=True)
 class Run(folder.StoredRun):
-    """A stored run, with what is derived of it once."""
+    """A stored run, with what analysis derives from it and keeps."""
 
     @cached_property
     def trials(self) -> tuple[TrialRecord, ...]:
@@ -43,19 +43,19 @@ class Run(folder.StoredRun):
 
     @cached_property
     def arms(self) -> list[Arm]:
-        """The baseline, then the others by name, each with its control behind it."""
+        """The baseline, then the others by name, each followed by its control."""
         first = self.baseline.environment
         arms = {trial.arm for trial in self.trials}
         return sorted(arms, key=lambda arm: (arm.environment != first, arm.environment, arm.replicate))
 
     @property
     def others(self) -> list[Arm]:
-        """Every arm that is compared with the baseline; a control is none of them."""
+        """Every arm that is compared with the baseline, controls left out."""
         return [arm for arm in self.arms if arm != self.baseline and not arm.is_control]
 
     @property
     def guests(self) -> list[Arm]:
-        """Every environment that is a guest, the baseline among them where it is one."""
+        """Every environment that is a guest, including the baseline if it is one; controls left out."""
         return [arm for arm in self.arms if arm.environment != METAL and not arm.is_control]
 
     @property
@@ -70,7 +70,7 @@ class Run(folder.StoredRun):
 
     @cached_property
     def compared(self) -> list[Scenario]:
-        """The scenarios whose sides are compared block by block: a search chooses each side's rates by itself."""
+        """The scenarios whose sides are compared block by block: not searches, which choose each side's rates."""
         return [scenario for scenario in self.scenarios if scenario.workload not in self.manifest.searches]
 
     @cached_property
@@ -82,15 +82,15 @@ class Run(folder.StoredRun):
 
     @cached_property
     def earlier(self) -> Mapping[tuple[int, int], list[TrialRecord]]:
-        """The attempts at each trial before its last, by the trial's key."""
+        """Key of a trial → the attempts at it before the last one."""
         attempts: dict[tuple[int, int], list[TrialRecord]] = {}
         for record in self.records:
             attempts.setdefault(record.key, []).append(record)
         return {key: ordered[:-1] for key, ordered in attempts.items() if len(ordered) > 1}
 
     def is_foreign(self, machine: str | None, arm: Arm) -> bool:
-        """Return whether a machine is known and does not belong to an arm alone: a client, the machine of another
-        environment, or a host that carries more than one.
+        """Return whether a machine is known and does not belong to this arm alone: a client, the machine of another
+        environment, or a host that carries more than one guest (in the embedded lab any host).
         """
         facts = self.hosts.get(machine or "")
         if facts is None or facts.get("environment") == arm.environment:
@@ -101,7 +101,7 @@ class Run(folder.StoredRun):
 
     @cached_property
     def disturbances(self) -> dict[tuple[str, Role], Disturbance | None]:
-        """What each measurement went through, by the trial's name, as far as somebody has asked."""
+        """Cache: (trial name, role) → the disturbance of that measurement."""
         return {}
 
     @cached_property
@@ -119,10 +119,10 @@ class Run(folder.StoredRun):
         return self._latencies[key]
 
     def share_of(self, blocks: Collection[int]) -> float:
-        """Share of the 5% that a comparison of these blocks may spend.
+        """Share of the 5% that a comparison of these blocks may spend, a fraction.
 
-        All of it where the number of blocks was fixed; else what the look after the last of them could, and nothing
-        before a look has been.
+        All of it where the number of blocks was fixed; else the share of the first look after the last of these blocks,
+        and 0 before that look.
         """
         if self.manifest.experiment.until is None:
             return 1.0
@@ -138,7 +138,7 @@ class Run(folder.StoredRun):
         return self.manifest.workloads[scenario.workload].tool
 
     def crosscheck(self, scenario: Scenario) -> str | None:
-        """The tool of its cross-check; None without one."""
+        """The tool of a scenario's cross-check; None without one."""
         return self.manifest.workloads[scenario.workload].crosscheck
 
     def tool_of(self, scenario: Scenario, role: Role) -> str | None:
@@ -155,7 +155,7 @@ class Run(folder.StoredRun):
         return self.manifest.accelerators.get(arm.environment, Accelerator.UNKNOWN)
 
     def hardware(self, arm: Arm) -> Hardware:
-        """Platform of the host that carries an arm's machine; of an older run, by the facts of its hosts."""
+        """Platform of the host that carries an arm's machine; for an older run, from the facts of its hosts."""
         environment = arm.environment
         if environment in self.manifest.hardware:
             return self.manifest.hardware[environment]
@@ -172,7 +172,7 @@ class Run(folder.StoredRun):
 
     @cached_property
     def emulated(self) -> bool:
-        """Return whether any environment ran under software emulation, whichever file says so."""
+        """Return whether any environment ran under software emulation, by the manifest or by any record."""
         return self.manifest.emulated or any(record.accelerator is Accelerator.TCG for record in self.records)
 
 

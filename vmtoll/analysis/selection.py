@@ -1,6 +1,6 @@
 """The figures of any selection of trials, block by block, with the ends that findings and lost trials allow.
 
-A block's figure is the median over the cells of the matrix that match; of a rate sweep it is one figure of all steps.
+A block's figure is the median over the cells of the matrix that match; a rate sweep has one figure for all its steps.
 """
 
 import math
@@ -26,9 +26,9 @@ from vmtoll.model.workload import listed
 from vmtoll.statistics.thresholds import NATURAL_FACTOR
 
 Figure = Callable[[TrialRecord], float | None]
-KNEE = 0.9  # a step is served while this share of what it offers comes back in time
-# What counts failures is known best from the trials that were refused for them. Metric → how a block's cells become
-# one figure: nothing that failed in one of them may hide behind the others.
+KNEE = 0.9  # a step counts as served if this share of its offered rate comes back in time
+# Metrics that count failures also use the trials that were refused for failures. Metric → how a block's cells become
+# one figure: a failure in one cell must not hide behind the others.
 OF_FAILURES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "availability_pct": min, "failed": sum, "bodies_wrong": sum, "messages_lost": sum, "messages_doubled": sum,
 }  # fmt: skip
@@ -50,7 +50,7 @@ class Selection:
     """The figures of some trials, by block, for a metric: a column of trials.csv, or a figure of a whole rate sweep.
     `figures`: as measured; `ends`: as far as findings and lost trials allow, which may have more blocks; `bare`: the
     same without the client's own CPU time, which counts on both sides or on neither; `limited`: trials that the client
-    or the link limited; `open_blocks`: those in which that leaves an end open.
+    or the link limited; `limits`: the findings that say so; `open_blocks`: blocks in which that leaves an end open.
     """
 
     metric: str
@@ -91,7 +91,7 @@ class Selection:
 
 
 def select(run: Run, of: ClaimSide) -> list[TrialRecord]:
-    """The trials that `of` names by server, environment, workload and users. An A/A control has no part in it."""
+    """The trials that `of` names by server, environment, workload and users, without A/A controls."""
     servers, environments, workloads = names_of(of)
     loads = None if of.users is None else [Load(LoadKind.CLOSED, users) for users in listed(of.users)]
     return [
@@ -111,7 +111,7 @@ def names_of(of: ClaimSide) -> tuple[Sequence[str], Sequence[str], Sequence[str]
 
 
 def selection(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Selection:
-    """The figures of these trials by block, alone; see `selections`."""
+    """The figures of a single side by block; see `selections`."""
     return selections(run, [trials], metric, of_trial)[0]
 
 
@@ -120,8 +120,8 @@ def selections(
 ) -> list[Selection]:  # fmt: skip
     """The figures of one or two sides by block; `of_trial` gives each trial's own, for a metric named `metric`.
 
-    Where several cells match, a block's figure is the median over them (see OF_FAILURES for what counts failures),
-    and a block that lacks one is left out.
+    Where several cells match, a block's figure is the median over them (for counts of failures see OF_FAILURES), and a
+    block that lacks a cell is left out.
     """
     every = [trial for side in sides for trial in side]
     measure = _measure(run, every, metric, of_trial)
@@ -140,7 +140,7 @@ def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
         mids = _by_block(side, metric, {key: each.value for key, each in found.items()}).values()
         least, most = (min(mids), max(mids)) if mids and not is_count else (-math.inf, math.inf)
         low, high = ({key: getattr(each, end) for key, each in found.items()} for end in ("low", "high"))
-        if values and not is_count:  # a lost trial is twice as bad as the worst of its side
+        if values and not is_count:  # a lost trial counts as twice as bad as the worst of its side
             lost = [o.trial.key for o in outcomes if not o.possible and o.lost]
             measured = [each.value for each in found.values()]
             if side.measure.higher_is_better:
@@ -167,7 +167,7 @@ def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
 
 
 def _counted(outcome: TrialOutcome, metric: str, of_trial: Figure) -> TrialOutcome:
-    """A count has no set; what counts failures is known best from trials that were refused for them."""
+    """The outcome of a count, which has no bounds; a count of failures also uses trials refused for failures alone."""
     refused = {finding.code for finding in outcome.trial.findings if finding.severity is Validity.INVALID}
     usable = not refused or (metric in OF_FAILURES and refused <= FAILURE_FINDINGS)
     value = of_trial(outcome.trial) if usable else None
@@ -197,7 +197,7 @@ def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Fig
 
 
 def column_of(metric: str) -> Figure:
-    """A column of trials.csv as a trial's figure. Service times are the cross-check's where it logs them, else the
+    """A column of trials.csv as a trial's figure. Service times are the cross-check's if it logs them, else the
     primary's.
     """
     column = "goodput_rps" if metric in SWEEPS else metric
@@ -215,7 +215,7 @@ def column_of(metric: str) -> Figure:
 
 
 def _role(metric: str, trials: Sequence[TrialRecord]) -> Role:
-    """The measurement that holds a column."""
+    """Role of the measurement that a column comes from."""
     if metric.startswith(CROSSCHECK):
         return Role.CROSSCHECK
     timed = metric.startswith("service_time_") and any(t.crosscheck and t.crosscheck.logs_service_times for t in trials)
@@ -223,8 +223,8 @@ def _role(metric: str, trials: Sequence[TrialRecord]) -> Role:
 
 
 def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[Code]:
-    """The findings that bound this metric. A link whose rate the experiment prescribes is part of what it asks, and
-    users that pause are part of the tool that the source used as well.
+    """The findings that mean that the client or the link limited this metric. Two do not count: a full link whose rate
+    the experiment prescribes, and users that pause (LITTLES_LAW), because they did so in the source's tool as well.
     """
     if not (_is_time(metric) or _is_rate(metric)):
         return frozenset()
@@ -241,8 +241,8 @@ def _is_rate(metric: str) -> bool:
 
 
 def _by_block(side: Side, metric: str, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
-    """Block → one figure over the cells, from the figure of each trial by its key; in a metric of SWEEPS a sweep is one
-    cell. A block that lacks a cell which another has is left out.
+    """Block → one figure over its cells, from the figure of each trial by its key. For a metric of SWEEPS a sweep is
+    one cell. A block that lacks a cell of another block is left out.
     """
     cells: dict[int, dict[object, float]] = {}
     for block, members in by_block([trial for trial in side.trials if trial.key in values]).items():
@@ -266,8 +266,8 @@ def _sweep(trial: TrialRecord) -> tuple[str, str, str]:
 
 
 def knee_rps(steps: Iterable[tuple[float, float]]) -> float:
-    """The highest offered rate up to which every step's goodput is KNEE of it; 0 when none is. `steps`: offered rate
-    and goodput.
+    """The highest offered rate up to which the goodput of every step is at least KNEE of its offered rate; 0 if none.
+    `steps`: (offered rate, goodput).
     """
     served = 0.0
     for offered, goodput in sorted(steps):
@@ -277,7 +277,7 @@ def knee_rps(steps: Iterable[tuple[float, float]]) -> float:
     return served
 
 
-# Figures of a whole rate sweep, of its steps: offered rate and goodput.
+# Figures of a whole rate sweep, from its steps: (offered rate, goodput).
 SWEEPS: Mapping[str, Callable[[Sequence[tuple[float, float]]], float]] = {
     "peak_goodput_rps": lambda steps: max(goodput for _, goodput in steps),
     "goodput_knee_rps": knee_rps,

@@ -1,12 +1,12 @@
-"""Which values a trial's figure may have had: by what the gates found, and by what was measured of every trial.
+"""The values that a trial's figure may have had, given its findings and the disturbances measured in every trial.
 
-A finding says by how much a figure may be off, and in which direction; an analysis then holds for every value that the
+A finding says how far a figure may be off, and in which direction; an analysis then holds for every value that the
 findings allow (Manski 2003, "Partial Identification of Probability Distributions"). Each row below is one `Slack`.
-docs/statistics.md has the table with what each rests on: a proof, a simulated queue, or a convention.
+docs/statistics.md has the table with the basis of each: a proof, a simulated queue, or a convention.
 
-What both sides of a block went through is a condition of the comparison and widens nothing: of CPU time that others
-took, of segments sent again, of the clock rate, of late starts, of clock steps and of failed requests only the excess
-over the other side counts, in every trial, whether a gate fired or not.
+A disturbance that both sides of a block share is a condition of the comparison and widens nothing. For CPU time taken,
+retransmitted segments, the clock rate, late starts, clock steps and failed requests, only the excess over the other
+side counts, in every trial, whether a gate fired or not.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from vmtoll.model.trial import Measurement, TrialRecord
 from vmtoll.model.verdict import Cause
 from vmtoll.statistics.thresholds import BACKGROUND_PCT, CLOCK_STEP_S, COLD_SHARE, NATURAL_FACTOR, STEAL_PCT
 
-# The sides are not the same thing, or a clock is not what it was: no bound exists.
+# The sides are not the same thing, a clock source changed, or a capacity is unknown: no bound exists.
 NOT_COMPARABLE = frozenset(
     {Code.SYSCTL, Code.FINGERPRINT, Code.WRONG_BODY, Code.CLOCK_SOURCE, Code.CAPACITY_UNKNOWN}
 )  # fmt: skip
@@ -32,10 +32,10 @@ LOST = frozenset({Code.TIMED_OUT, Code.SERVER_FAILED, Code.HOST_LOST, Code.TOOL_
 OPEN_ENDED = frozenset({Code.CLIENT_SATURATED, Code.PORTS_EXHAUSTED, Code.CLIENT_STARVED, Code.LINK_BOUND})
 _MOST_LOAD = 0.9
 _LOG_NATURAL = math.log(NATURAL_FACTOR)
-_RTO_S = 0.2  # the least time before TCP sends a segment again without having heard of later ones, of Linux
-TIMEOUTS = "timeouts"  # beside the codes: how often TCP waited that long
-_SEGMENT = 1448  # octets of a full one
-_TICK_S = 0.01  # in which the kernel counts CPU time
+_RTO_S = 0.2  # the least retransmission timeout of Linux's TCP
+TIMEOUTS = "timeouts"  # an amount without a code: how often TCP waited that long
+_SEGMENT = 1448  # payload of a full one, bytes
+_TICK_S = 0.01  # the unit in which the kernel counts CPU time
 _CPU_TAKEN = (Code.STEAL, Code.BACKGROUND_CPU, Code.HOST_BACKGROUND_CPU)
 
 
@@ -45,7 +45,7 @@ Latencies = Callable[[TrialRecord, Role], tuple[Floats, Floats] | None]
 
 
 class Nature(StrEnum):
-    """What a figure is, for the question of what moves it."""
+    """Kind of a figure, which decides what can move it."""
 
     RATE = "rate"
     PERCENTILE = "percentile"
@@ -56,9 +56,9 @@ class Nature(StrEnum):
 
 @dataclass(frozen=True)
 class Quantity:
-    """A figure's `nature`; `percentile`: a fraction, of one; `prefix`: of the record's percentiles, `response_time`;
-    `unit_s`: a second in its unit, 1e6 for µs; `is_open`: of an open loop; `prescribed`: findings that are part of what
-    was asked, and no doubt.
+    """A figure, as far as its bounds depend on it. `percentile`: a fraction, 0 for other figures; `prefix`: that of the
+    record's percentiles, such as `response_time`; `unit_s`: a second in the figure's unit, 1e6 for µs; `is_open`: of an
+    open loop; `prescribed`: findings that are part of the question, so they widen nothing.
     """
 
     nature: Nature
@@ -71,9 +71,9 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Slack:
-    """By how much one finding lets a figure be off. `low`, `high`: factors on the ends; `down`: an offset below;
-    `down_q`, `up_q`: by which share of the requests a percentile may lie lower or higher; `instead`: an offset that may
-    replace `low` and `down_q`, whichever binds more.
+    """How far one finding lets a figure be off. `low`, `high`: factors on the ends; `down`: subtracted from the low
+    end; `down_q`, `up_q`: shares of the requests by which a percentile may lie lower or higher; `instead`: an offset
+    that may replace `low`, `down_q` and `up_q` of a percentile; the tighter bound counts.
     """
 
     code: Code
@@ -87,9 +87,9 @@ class Slack:
 
 @dataclass(frozen=True)
 class Possible:
-    """low ≤ value ≤ high, in the figure's unit; `widths`: finding → by how much it alone moves the lower and the upper
-    end, in logs, infinite where it leaves an end open. `bare`: the figure without the client's own CPU time, where that
-    is known: the client does the same work for both sides, so it counts on both or on neither.
+    """low ≤ value ≤ high, in the figure's unit. `widths`: finding → how far it alone moves the lower and the upper end,
+    in logs, infinite if it leaves an end open. `bare`: the figure without the client's own CPU time, if known: the
+    client does the same work for both sides, so it counts on both or on neither.
     """
 
     low: float
@@ -100,29 +100,29 @@ class Possible:
 
     @property
     def is_limited(self) -> bool:
-        """The client or the link, not the server, set the figure, and leave an end as far as the natural limit."""
+        """Return whether the client or the link set the figure, and an end reaches the natural limit."""
         return any(code in OPEN_ENDED and max(width) >= _LOG_NATURAL for code, width in self.widths.items())
 
     @property
     def without_client(self) -> "Possible":
-        """The same without the client's own CPU time; as it is where that is not known."""
+        """The same without the client's own CPU time; unchanged if that is not known."""
         scale = self.bare / self.value if self.bare and self.value else 1.0
         return replace(self, low=self.low * scale, value=self.value * scale, high=self.high * scale)
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What a measurement went through, by finding; CPU time and times in s, shares as fractions, segments."""
+    """The disturbances of a measurement, by finding; CPU time and times in s, shares as fractions, segments."""
 
     amounts: Mapping[str, float]
 
     @property
     def taken_s(self) -> float:
-        """CPU time that others took during the load."""
+        """CPU time that background processes and hypervisors took during the load."""
         return math.fsum(self.amounts.get(code, 0.0) for code in _CPU_TAKEN)
 
     def beyond(self, common: "Disturbance") -> "Disturbance":
-        """The excess over what both sides had. Of CPU time it is one excess, in the proportions of its sources."""
+        """The excess over what both sides share. CPU time taken has one excess, split in proportion to its sources."""
         excess = {code: max(0.0, amount - common.amounts.get(code, 0.0)) for code, amount in self.amounts.items()}
         taken = max(0.0, self.taken_s - common.taken_s) / self.taken_s if self.taken_s else 0.0
         return Disturbance(excess | {code: taken * self.amounts[code] for code in _CPU_TAKEN if code in self.amounts})
@@ -132,7 +132,7 @@ NONE = Disturbance({})
 
 
 def least(sides: Sequence[Sequence[Disturbance]]) -> Disturbance:
-    """What all sides of a block had: the smaller of their means, by finding; nothing where a side has no trial."""
+    """The disturbance that both sides of a block share: by finding, the smaller mean; none if a side has no trial."""
     if not all(sides):
         return NONE
     means = []
@@ -140,7 +140,7 @@ def least(sides: Sequence[Sequence[Disturbance]]) -> Disturbance:
         codes = {code for each in side for code in each.amounts}
         means.append({code: math.fsum(each.amounts.get(code, 0.0) for each in side) / len(side) for code in codes})
     common = {code: min(mean.get(code, 0.0) for mean in means) for code in {c for mean in means for c in mean}}
-    # The CPU time that both sides lost is one sum, whoever took it.
+    # CPU time taken is compared as one sum over its sources.
     taken = [math.fsum(mean.get(code, 0.0) for code in _CPU_TAKEN) for mean in means]
     return Disturbance({code: amount for code, amount in common.items() if code not in _CPU_TAKEN} | {
         Code.BACKGROUND_CPU: min(taken)
@@ -148,8 +148,8 @@ def least(sides: Sequence[Sequence[Disturbance]]) -> Disturbance:
 
 
 def disturbance(trial: TrialRecord, measured: Measurement) -> Disturbance:
-    """Of one measurement; of records that keep the conditions of the first load alone, the trial's. A share of the CPU
-    that was not recorded counts as much as its gate lets pass; the steal of a machine whose host was watched as none,
+    """The disturbance of one measurement; a condition that its record lacks is taken from the trial. A CPU share that
+    was not recorded counts as the limit of its gate. The guest's own steal counts as none if its host was watched,
     because it is the host's other work.
     """
     conditions, load_s = trial.conditions, measured.duration_s or 0.0
@@ -186,7 +186,7 @@ def disturbance(trial: TrialRecord, measured: Measurement) -> Disturbance:
 
 
 def _segments(measured: Measurement) -> float:
-    """About how many segments a load sends: a request and its body."""
+    """Estimated number of segments that a load sends: one per request, and the full ones of the bodies."""
     return (measured.transactions or 0) + (measured.transferred_mb or 0.0) * 1e6 / _SEGMENT
 
 
@@ -196,11 +196,12 @@ def cores(trial: TrialRecord) -> float:
 
 
 def _most_by_cpu(trial: TrialRecord, measured: Measurement) -> float:
-    """By which factor a server could have answered more, had nothing else set the pace. By the utilization law its
-    cores carry 1 ÷ busy times as much at the same CPU time a request, busy being the share that it used of them
-    (Denning and Buzen, "The operational analysis of queueing network models", 1978). That time falls with the rate, by
-    its 0.17th power at most between 2% and 96% busy (the experiment tails, nginx and lighttz); the cube root of the
-    rate is allowed for, which makes it busy^(−1 ÷ (1 − 1/3)). Infinite where the CPU time or the cores are not known.
+    """Factor by which a server could have answered more if nothing else had limited it. By the utilization law its
+    cores carry 1 ÷ busy times as much at the same CPU time per request, where busy is the share of them that it used
+    (Denning and Buzen, "The operational analysis of queueing network models", 1978). CPU time per request falls with
+    the rate, at most by its 0.17th power between 2% and 96% busy (the experiment tails, nginx and lighttz). The cube
+    root of the rate is allowed for, which gives busy^(−1 ÷ (1 − 1/3)). Infinite if the CPU time or the cores are not
+    known.
     """
     if trial.resources.server_cores is None:
         return math.inf
@@ -208,7 +209,7 @@ def _most_by_cpu(trial: TrialRecord, measured: Measurement) -> float:
 
 
 def _given_up(measured: Measurement) -> float:
-    """Requests for each answer: what was given up took its share of the CPU and of the link as well."""
+    """Requests per answer, at least 1: requests that were given up used the CPU and the link as well."""
     return max(1.0, (measured.requests or 0) * _inverse(measured.transactions or 0)) if measured.requests else 1.0
 
 
@@ -225,7 +226,7 @@ def _busy(trial: TrialRecord, measured: Measurement) -> float:
 def possible(
     trial: TrialRecord, role: Role, value: float, quantity: Quantity, excess: Disturbance, latencies: Latencies
 ) -> Possible:
-    """The values that a trial's figure may have had. `excess`: what it went through beyond the other side."""
+    """The values that a trial's figure may have had. `excess`: its disturbance beyond the other side's."""
     measured = trial.measurement(role)
     if measured is None or quantity.nature is Nature.COUNT:
         return Possible(value, value, value)
@@ -252,9 +253,9 @@ def possible(
 
 
 def _room(trial: TrialRecord, measured: Measurement, quantity: Quantity) -> float:
-    """By which factor a rate could have been higher on a link whose rate was prescribed: what was free of it, and what
-    segments took that were sent again. Infinite for other figures, where the link is no part of what was asked, and
-    where its use is not known: it is that of the primary measurement, of the busiest client.
+    """Factor by which a rate could have been higher on a link whose rate the experiment prescribes: by the free part of
+    the link, and the part that retransmitted segments took. Infinite for other figures, if the experiment prescribes no
+    link, and if its use is not known: a record has only that of the primary measurement, of the busiest client.
     """
     used_pct = trial.resources.link_used_pct if measured.role is Role.PRIMARY and trial.clients == 1 else None
     if quantity.nature is not Nature.RATE or Code.LINK_BOUND not in quantity.prescribed or not used_pct:
@@ -272,7 +273,7 @@ def _log(value: float) -> float:
 
 
 def _of_nothing(measured: Measurement, quantity: Quantity) -> Possible:
-    """A figure of zero is one of almost nothing: under one answer in the time, under one step of the kernel's clock."""
+    """The values of a figure of zero: at most one answer in the load, or one tick of the kernel's CPU clock."""
     if quantity.nature is Nature.RATE:
         most = 1 / (measured.duration_s or 1.0)
     else:
@@ -284,7 +285,7 @@ Quantile = Callable[[float, bool], float]
 
 
 def _ends(value: float, slacks: Sequence[Slack], quantity: Quantity, quantile: Quantile) -> tuple[float, float]:
-    """The slacks together: factors multiply, offsets and shares of requests add up."""
+    """The low and the high end under all slacks: factors multiply, offsets and shares of requests add up."""
     down = math.fsum(slack.down for slack in slacks)
     if quantity.nature is not Nature.PERCENTILE:
         factors = math.prod(slack.low for slack in slacks), math.prod(slack.high for slack in slacks)
@@ -307,8 +308,8 @@ def _ends(value: float, slacks: Sequence[Slack], quantity: Quantity, quantile: Q
 
 
 def _routes(slacks: Sequence[Slack]) -> Iterator[tuple[list[Slack], float]]:
-    """Each way to bound a percentile: the slacks that count by their shares, and the sum of the offsets of the others.
-    All of them hold, so the one that binds most does.
+    """Yield each way to bound a percentile: the slacks that count by factors and shares, and the sum of the offsets of
+    the others. Every bound holds, so the tightest one counts.
     """
     choices = [(False,) if slack.instead is None else (False, True) for slack in slacks]
     for replaced in itertools.product(*choices):
@@ -319,7 +320,7 @@ def _routes(slacks: Sequence[Slack]) -> Iterator[tuple[list[Slack], float]]:
 def _quantile_of(
     trial: TrialRecord, role: Role, measured: Measurement, quantity: Quantity, latencies: Latencies
 ) -> Quantile:
-    """A trial's own quantile, by its histogram; without one the next lower or higher percentile of the record."""
+    """Return the quantile of a trial's histogram; without one, the next lower or higher percentile of its record."""
     names = ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p999"), (1.0, "max"))
 
     def quantile(q: float, upwards: bool) -> float:
@@ -339,7 +340,7 @@ def _quantile_of(
 def _slacks(
     trial: TrialRecord, measured: Measurement, value: float, quantity: Quantity, excess: Disturbance
 ) -> list[Slack]:
-    """What each disturbance, and each finding, lets the figure be off by."""
+    """How far each disturbance and each finding lets the figure be off."""
     by_code: dict[Code, Slack] = {}
     for finding in trial.findings:
         if finding.role in (measured.role, None) and (slack := _by_finding(finding, trial, measured, quantity)):
@@ -353,7 +354,7 @@ def _slacks(
 
 
 def _worse(one: Slack, other: Slack) -> Slack:
-    """Two findings of one code, on several clients: they are one disturbance, as large as the larger."""
+    """Merge two findings of one code, from several clients: they are one disturbance, as large as the larger."""
     return Slack(
         one.code, min(one.low, other.low), max(one.high, other.high), max(one.down, other.down),
         max(one.down_q, other.down_q), max(one.up_q, other.up_q),
@@ -361,8 +362,9 @@ def _worse(one: Slack, other: Slack) -> Slack:
 
 
 def _cpu_taken(trial: TrialRecord, measured: Measurement, quantity: Quantity, excess: Disturbance) -> Slack | None:
-    """CPU time B that others took, s of the server's: no departure is later than by B (max-plus algebra of a queue),
-    and a share 2s of the requests, k times that in an open loop, was touched at all.
+    """The slack of CPU time B that other work took, a share s of the server's: no departure is later by more than B
+    (max-plus algebra of a queue), and at most a share 2s of the requests was touched, 2ks in an open loop and for CPU,
+    where k is 1 ÷ (1 − load).
     """
     taken_s, load_s, count = excess.taken_s, measured.duration_s or 0.0, cores(trial)
     if taken_s <= 0 or load_s <= 0:
@@ -383,7 +385,7 @@ def _cpu_taken(trial: TrialRecord, measured: Measurement, quantity: Quantity, ex
 
 
 def _measured(trial: TrialRecord, measured: Measurement, quantity: Quantity, excess: Disturbance) -> list[Slack | None]:
-    """Disturbances that every trial's columns tell, by their excess over the other side."""
+    """The slacks of disturbances that every trial's columns record, by their excess over the other side."""
     amounts, load_s, requests = excess.amounts, measured.duration_s or 0.0, max(measured.transactions or 1, 1)
     queueing = 1 / (1 - load_of(trial, measured))
     nature = quantity.nature
@@ -419,8 +421,8 @@ def _measured(trial: TrialRecord, measured: Measurement, quantity: Quantity, exc
 
 
 def _waited(amounts: Mapping[str, float], users: int, load_s: float, requests: float) -> float:
-    """The share of the users' time that segments sent again cost: a timeout each, or a round trip where later segments
-    told of the loss, which takes no longer than a request does on average.
+    """The share of the users' time that retransmitted segments cost: a timeout each, or a round trip if later segments
+    revealed the loss. A round trip takes no longer than a request does on average.
     """
     timeouts = amounts.get(TIMEOUTS, 0.0)
     at_once = max(0.0, amounts.get(Code.RETRANSMITS, 0.0) - timeouts)
@@ -428,7 +430,7 @@ def _waited(amounts: Mapping[str, float], users: int, load_s: float, requests: f
 
 
 def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, quantity: Quantity) -> Slack | None:
-    """What a gate's finding, with its typed figure, lets the figure be off by; None where it does not move it."""
+    """How far a finding lets the figure be off, by the finding's value and limit; None if it does not move it."""
     code, nature, load = finding.code, quantity.nature, load_of(trial, measured)
     requests = measured.requests or measured.transactions or 1
     amount, limit = finding.value or 0.0, finding.limit or 0.0
@@ -465,9 +467,9 @@ def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, qua
 
 
 def _without_client(trial: TrialRecord, measured: Measurement, value: float, quantity: Quantity) -> float | None:
-    """The figure of a single user in a closed loop without the CPU time of its own client, u for each request: nothing
-    waits for that client but itself, so 1 ÷ v − u is what the server and the way to it took. It takes the place of
-    client-saturated; None where it does not apply, or where the client used all of the time.
+    """The figure v of a single user in a closed loop without the CPU time of its own client, u per request. Nothing
+    else waits for that client, so the server and the network took 1 ÷ v − u. It replaces the slack of client-saturated.
+    None if it does not apply, or if the client used all of the time.
     """
     if quantity.is_open or _users(trial) != 1 or not measured.client_cpu_s or not measured.transactions:
         return None

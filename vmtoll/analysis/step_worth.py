@@ -1,4 +1,4 @@
-"""Worth of the tuning steps that a guest lacks, by tuning runs that were measured."""
+"""The measured effect of the tuning steps that a guest lacks, from stored tuning runs."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import StepKind, TuningResult, TuningStep
 from vmtoll.runs.folder import read_manifest, runs_in
 
-PRIVATE = "private.json"  # the runner writes it; what is committed or published has none
+PRIVATE = "private.json"  # the runner writes it; committed and published runs have none
 
 Gained = Callable[[str, str], frozenset[Tuning]]
 
@@ -22,7 +22,7 @@ def tuning_runs(results: Path) -> list[Path]:
         try:
             manifest = read_manifest(folder)
         except LoadError:
-            continue  # no run that this version reads
+            continue  # not a run that this version can read
         if manifest.status == "complete" and manifest.experiment.tuning_steps:
             runs.append((is_local(folder), manifest.started_at, folder))
     return [folder for *_, folder in sorted(runs, reverse=True)]
@@ -36,10 +36,10 @@ def is_local(folder: Path) -> bool:
 def worth_of(
     lacking: Collection[Tuning], folders: Iterable[Path], gained: Gained
 ) -> tuple[Mapping[Tuning, tuple[Worth, ...]], tuple[TuningRun, ...]]:
-    """Gain of each step in the first run that measured it, and these runs.
+    """Gain of each lacking step in the first run that measured it, and those runs.
 
-    `gained`: the steps from one profile to another. Of several comparisons in a run the one with the fewest steps
-    counts, a single change before a cumulative.
+    `gained`: gives the steps from one profile to another. Of several comparisons in a run the one with the fewest steps
+    counts; among equals a single change comes before a cumulative step.
     """
     worth: dict[Tuning, tuple[Worth, ...]] = {}
     runs: list[TuningRun] = []

@@ -1,9 +1,9 @@
-"""The percentile that fewer requests would have had, and how well the percentile of a number of requests is known.
+"""The percentile that fewer requests would have had, and the interval of a percentile by its number of requests.
 
-A nearest-rank percentile of few requests is too low on average: of a hundred, p99 is the largest but one. Two
-percentiles are compared fairly when they are of equally many requests. Thinning at random would add noise of its own;
-this is its mean, exactly: of n requests drawn from N without return, the rank-th is at most v with a probability that
-the hypergeometric distribution has.
+A nearest-rank percentile of few requests is too low on average: of a hundred, p99 is the second largest. Only
+percentiles of equally many requests compare fairly. Thinning at random would add noise, so this is its exact mean: if n
+requests are drawn from N without replacement, the hypergeometric distribution gives the probability that the rank-th is
+at most v.
 """
 
 import math
@@ -39,7 +39,7 @@ def latencies(run_dir: Path, trial: TrialRecord, role: Role) -> tuple[Floats, Fl
 
 
 def _logged(trial: TrialRecord) -> Role:
-    """Role whose latencies a trial's histogram has: in a closed loop the cross-check if it logs them, else the tool."""
+    """Role whose latencies a trial's histogram has: in closed loops the cross-check if it logs them, else primary."""
     crosscheck = trial.crosscheck
     closed = not trial.scenario.load.is_open
     return Role.CROSSCHECK if closed and crosscheck and crosscheck.logs_service_times else Role.PRIMARY
@@ -58,14 +58,14 @@ def _from_bundle(table: Path, trial: TrialRecord) -> tuple[Floats, Floats] | Non
 
 
 def expected_percentile(values: Floats, upto: Floats, requests: int, percentile: float) -> float:
-    """exp of the mean logarithm of the nearest-rank percentile of `requests` values drawn without return from these;
-    that of all of them where there are no more. `upto`: how many are at most each of the values.
+    """The expected nearest-rank percentile of `requests` of these values drawn without replacement: exp of its mean
+    logarithm; the percentile of all of them if there are no more. `upto`: how many are at most each of the values.
     """
     total = int(upto[-1])
     drawn = min(requests, total)
     rank = rank_of(percentile, drawn)
     # The chance that the rank-th drawn is the k-th of all is C(k − 1, rank − 1) · C(total − k, drawn − rank), up to a
-    # factor. Forty standard deviations around its mean are as good as all k, and few.
+    # factor. Forty standard deviations around its mean are as good as all k, and far fewer.
     mean, sd = rank / drawn * total, total * math.sqrt(max(percentile * (1 - percentile), 1 / drawn) / drawn)
     k = np.arange(max(rank, math.floor(mean - 40 * sd)), min(total - drawn + rank, math.ceil(mean + 40 * sd)) + 1)
     logs = gammaln(k) - gammaln(k - rank + 1) + gammaln(total - k + 1) - gammaln(total - k - drawn + rank + 1)
@@ -76,10 +76,10 @@ def expected_percentile(values: Floats, upto: Floats, requests: int, percentile:
 
 def rank_interval(values: Floats, upto: Floats, percentile: float) -> tuple[float, float] | None:
     """The 95% interval of a percentile by order statistics (Hahn and Meeker 1991, section 5.2), without any assumption
-    on the distribution: ranks B⁻¹(0.025; n, q) and B⁻¹(0.975; n, q) + 1. None below ln 0.025 ÷ ln q values.
+    about the distribution: ranks B⁻¹(0.025; n, q) and B⁻¹(0.975; n, q) + 1. None below ln 0.025 ÷ ln q values.
 
-    `upto`: how many are at most each of the values. It takes requests as independent; those behind one stall are not,
-    so it is the narrowest possible.
+    `upto`: how many are at most each of the values. The interval takes requests as independent; those behind one stall
+    are not, so it is the narrowest possible.
     """
     total = int(upto[-1])
     low, high = (int(stats.binom.ppf(p, total, percentile)) for p in (0.025, 0.975))

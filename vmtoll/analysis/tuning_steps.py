@@ -86,7 +86,7 @@ def tuning_steps(run: Run) -> TuningResult | None:
 def _measured(
     run: Run, roles: Mapping[Scenario, Role], steps: list[Step]
 ) -> dict[Scenario, dict[Metric, list[TuningStep]]]:
-    """Every step in every metric that says something under a scenario's load: all of them are one family."""
+    """Judge every step in every metric that applies under a scenario's load, all of them as one family."""
     controls = controls_of(run, roles)
     family = [
         (step, scenario, metric, pair_arms(run, scenario, Arm(step.before), Arm(step.after), metric, role))
@@ -124,7 +124,7 @@ def _metrics(
 
 
 def _role(run: Run, scenario: Scenario, profiles: list[str]) -> Role:
-    """One for all steps, so that they connect: the cross-check where the tool was limited on some profile."""
+    """One role for all steps, so that they connect: the cross-check if it is chosen for any profile."""
     chosen = {choose_role(run, scenario, run.baseline, Arm(profile)) for profile in profiles}
     return Role.CROSSCHECK if Role.CROSSCHECK in chosen else Role.PRIMARY
 
@@ -139,7 +139,7 @@ def _levels(run: Run, scenario: Scenario, metric: Metric, role: Role, profiles: 
 
 
 def _result(run: Run, step: Step, metric: Metric, fields: Mapping[str, Any]) -> TuningStep:
-    """A step counts when it survives Holm in its family. What it gives back is seen from where it starts."""
+    """The result of a step; its gain is in the metric's unit, from the level where the step starts."""
     start, end = fields["baseline"].level, fields["compared"].level
     estimate: Estimate | None = fields["estimate"]
     gain = None

@@ -25,12 +25,12 @@ from vmtoll.model.verdict import (
 )
 from vmtoll.model.workload import listed
 
-# Claims that more blocks may decide.
+# Reasons of claims that more blocks may decide.
 _FOR_WANT_OF_BLOCKS = frozenset({ReasonCode.INTERVAL, ReasonCode.LEVEL, ReasonCode.FEW_BLOCKS})
 
 
 def look_at(run_dir: Path, looks: Sequence[Look]) -> list[Compared]:
-    """Judge a run that goes on. `looks`: those that it has had, and the one that is due."""
+    """Judge a run that is still going on. `looks`: those that it has had, and the one that is due."""
     run = load_run(run_dir)
     manifest = run.manifest.model_copy(update={"looks": list(looks)})
     run = Run(run.path, manifest, run.hosts, run.records)
@@ -65,7 +65,7 @@ def _compared(judged: Judged, enough_pct: float, metric: Metric, scenario: Scena
 
 
 def _standing(judged: Judged, half_pct: float | None, enough_pct: float) -> Standing:
-    """Standing of a judgement: what findings left open may be shown by the blocks to come."""
+    """Standing of a judgement. What findings left open counts as open: more blocks may decide it."""
     if judged.is_decided:
         return Standing.DECIDED
     if judged.kind is Kind.NOT_JUDGED or judged.because is Because.LIMIT:

@@ -1,4 +1,4 @@
-"""The analysis of a run: each metric of each server on each arm against the baseline, and what follows from it."""
+"""The analysis of a run: each metric of each scenario on each arm against the baseline, tuning steps and claims."""
 
 import math
 from collections import Counter
@@ -89,8 +89,8 @@ def _worst_floor(comparisons: Sequence[Comparison]) -> float | None:
 def _comparisons(
     run: Run, margin: float
 ) -> tuple[tuple[Comparison, ...], tuple[ControlEffects, ...], Floats]:  # fmt: skip
-    """Every metric of every scenario on every arm, the A/A controls, and the autocorrelation of the page. Those that
-    say something under their load are one family.
+    """Every metric of every scenario on every arm, the A/A controls, and the weights of the page's autocorrelation. The
+    metrics that apply under their load are one family.
     """
     roles = {
         (scenario, arm): choose_role(run, scenario, run.baseline, arm)
@@ -141,7 +141,7 @@ def _verdict(
 ) -> Verdict:  # fmt: skip
     role = pairs.measure.role
     shares = [availability(run.trials_of(scenario, side), role) for side in (run.baseline, arm)]
-    # A percentile must be shown with the requests that failed, and so must what left them out.
+    # Figures leave failed requests out, so the verdict must say that there were some.
     failed = any(share and share.successful < share.requests for share in shares)
     local = any(trial.client is ClientPlace.LOCALHOST for trial in _trials(run, scenario, arm))
     notes = [
@@ -168,7 +168,7 @@ def _verdict(
 
 
 def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[Note]:
-    """The rates, where each side had its own, and a cross-check whose interval does not even touch the tool's."""
+    """Notes on the rates if each side had its own, and on a cross-check whose interval does not touch the tool's."""
     notes = []
     if scenario.load.kind is LoadKind.SHARE:
         rates = (_median(t.offered.offered_rps for t in run.trials_of(scenario, side)) for side in (run.baseline, arm))
@@ -185,12 +185,12 @@ def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[No
 
 
 def _overlap(first: Interval | None, second: Interval | None) -> bool:
-    """True too where one of them is not known."""
+    """Return whether two intervals overlap; True if one of them is not known."""
     return first is None or second is None or (first.low <= second.high and second.low <= first.high)
 
 
 def _not_applicable(run: Run, metric: Metric, scenario: Scenario, arm: Arm, margin: float) -> Verdict:
-    """The verdict of a metric that says nothing of a server under this kind of load, or of a host that was not seen."""
+    """The verdict of a metric that does not apply: not under this kind of load, or of a host that was not seen."""
     notes: tuple[Note, ...] = ()
     if loop_of(scenario.load) in metric.loops:
         because = Because.HOST_NOT_SEEN
@@ -209,7 +209,9 @@ def _is_unseen(run: Run, arm: Arm) -> bool:
 
 
 def _attained(run: Run, scenario: Scenario, arm: Arm) -> Note:
-    """Rate that each side of an open loop answered: medians over the trials that are not invalid."""
+    """The offered rate of each side of an open loop, and the share of it that was answered: medians over the trials
+    that are not invalid.
+    """
     values: dict[str, float] = {}
     for name, side in (("baseline", run.baseline), ("compared", arm)):
         trials = _good(run, scenario, side)
