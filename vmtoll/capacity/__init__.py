@@ -1,1 +1,1 @@
-"""Capacity planning: how many machines an objective takes, by what a run measured."""
+"""Capacity planning: the number of machines that an objective takes, from a measured run."""

@@ -1,5 +1,5 @@
-"""Guests that share one host: what the same load costs when more of them carry it, and how much they carry together
-within an objective.
+"""Guests that share one host: the cost of the same load on more of them, and how much they carry together within an
+objective.
 """
 
 import math
@@ -25,11 +25,11 @@ class Level:
 
 @dataclass(frozen=True)
 class SharedRate:
-    """A total load that every number of guests was given.
+    """A total load that was measured with every number of guests.
 
-    `guests`: over how many it meets the objective, judged by each end, without a gap: a load may be too much for a
-    few guests, and what a host gives too little for many. By the number of guests, `p99_us`, and `host_cpus`: CPUs of
-    the host that were busy with the guests, or on metal with the server.
+    `guests`: the numbers of guests that meet the objective, by each end, up to the first gap: a load may be too much
+    for a few guests, and one host too little for many. `p99_us` and `host_cpus` are by the number of guests;
+    `host_cpus`: CPUs of the host that were busy with the guests, or on metal with the server.
     """
 
     rate_rps: float
@@ -52,7 +52,7 @@ class Consolidation:
 
 
 def consolidations(sweeps: Sequence[RateSweep], slo: Slo) -> list[Consolidation]:
-    """Every server's guests, and metal, which has the whole load on the one host whatever the number is."""
+    """One entry per server and environment. Metal has the whole load on one host, whatever the number of guests."""
     groups: dict[tuple[str, str, str, Accelerator, Hardware], dict[int, list[Step]]] = {}
     for sweep in sweeps:
         if sweep.guests is not None and not sweep.is_disturbed:

@@ -1,8 +1,8 @@
-"""Erlang C: what a queue with that many CPUs and that much work per request could do, as a bound to check against.
+"""Erlang C: the rate that a queue with given CPUs and work per request could carry, as a bound to check against.
 
 M/M/c: requests come at random, each takes an exponentially distributed time on one of c CPUs. A tool that sends at
-an even pace makes shorter queues than that, so the bound is no law; a capacity far above it contradicts its own CPU
-figures, and one far below it says that something else than the CPU binds.
+an even pace makes shorter queues than that, so the bound is not strict. A capacity far above it contradicts its own CPU
+figures; one far below it means that something other than the CPU binds.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def beyond(seconds: float, rate_rps: float, work_s: float, servers: int) -> floa
 
 
 def _longer(time: float, waiting: float, rest: float) -> float:
-    """The share that takes longer than `time`, of requests with exponential work of 1.
+    """The share of requests that takes longer than `time`, with exponential work of mean 1.
 
-    `waiting`: the share of them that waits, an exponential time with the rate `rest`.
+    `waiting`: the share that waits, for an exponential time with the rate `rest`.
     """
     alone, drained = math.exp(-time), math.exp(-rest * time)
     queued = time * alone if abs(rest - 1) < 1e-9 else (alone - drained) / (rest - 1)
@@ -55,7 +55,7 @@ def _longer(time: float, waiting: float, rest: float) -> float:
 def rate_within(seconds: float, share: float, work_s: float, servers: int) -> float:
     """The highest rate, in requests per second, at which at most `share` of them last longer than `seconds`.
 
-    0 when even a lone request does: its work alone is then too long.
+    0 when the work of lone requests alone is too long.
     """
     return _highest(lambda rate_rps: beyond(seconds, rate_rps, work_s, servers), share, servers / work_s)
 
@@ -71,9 +71,9 @@ def _highest(beyond_at: Callable[[float], float], share: float, saturated_rps: f
 
 @dataclass(frozen=True)
 class RandomArrivals:
-    """Share of the rate for even arrivals that the same queue carries of random ones (Poisson), within one objective.
+    """Rate of random (Poisson) arrivals that a queue carries within an objective, as a share of its rate of even ones.
     `fixed_work`: each request takes the same work; `exponential_work`: the work is exponential. None where no rate
-    meets it.
+    meets the objective.
     """
 
     fixed_work: float | None
@@ -81,12 +81,13 @@ class RandomArrivals:
 
 
 def random_arrivals(seconds: float, share: float, work_s: float, servers: int) -> RandomArrivals:
-    """Return the shares of the even rate that random arrivals leave. Even arrivals with the same work each do not wait
-    below saturation (D/D/c). Of all others a share waits, and the wait falls off exponentially, at the rate of the
-    queue's heavy end: (1 + θ/λ)^c = exp(θ · work) for M/D/c, and c · (1 − ω) / work with ω = exp(−c · (1 − ω) / (λ ·
-    work)) for D/M/c (Tijms, A First Course in Stochastic Models, section 9.6). How many wait is Erlang C's share; for
-    D/M/c times ω ÷ utilisation, which is exact for one server. Against simulations of 1, 2 and 4 servers the ratios are
-    right to two points.
+    """Return the shares of the even rate that the queue still carries with random arrivals.
+
+    Even arrivals with the same work each do not wait below saturation (D/D/c). In the other queues a share waits, and
+    the tail of the wait is exponential. Its rate is the θ of (1 + θ/λ)^c = exp(θ · work) for M/D/c, and c · (1 − ω) /
+    work with ω = exp(−c · (1 − ω) / (λ · work)) for D/M/c (Tijms, A First Course in Stochastic Models, section 9.6).
+    The share that waits is Erlang C's; for D/M/c times ω ÷ utilization, which is exact for one server. The ratios agree
+    with simulations of 1, 2 and 4 servers to two percentage points.
     """
     saturated_rps = servers / work_s
     fixed = _highest(lambda rate: _beyond_fixed(seconds, rate, work_s, servers), share, saturated_rps)
@@ -98,7 +99,7 @@ def random_arrivals(seconds: float, share: float, work_s: float, servers: int) -
 
 
 def _beyond_fixed(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
-    """M/D/c, in units of the work."""
+    """The same as `beyond` for M/D/c; computed in units of the work."""
     erlangs, slack = rate_rps * work_s, seconds / work_s - 1
     if slack < 0 or erlangs >= servers:
         return 1.0
@@ -111,17 +112,17 @@ def _beyond_fixed(seconds: float, rate_rps: float, work_s: float, servers: int) 
     most = 1.0
     while decay(most) < 0:
         most *= 2
-    least = servers - erlangs  # where the difference is still below zero: its minimum
+    least = servers - erlangs  # the minimum of decay, which is still below zero
     return waits(erlangs, servers) * math.exp(-slack * float(brentq(decay, least, most))) if most > least else 1.0
 
 
 def _beyond_even(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
-    """D/M/c."""
+    """The same as `beyond` for D/M/c."""
     erlangs = rate_rps * work_s
     if erlangs >= servers:
         return 1.0
     # The only fixed point below 1 of ω = exp(−(1 − ω) · c / A), by Lambert's W (Corless et al., 1996); near saturation,
-    # where W has its branch point and no figure, by the first term of its series.
+    # where W has its branch point and yields no number, by the first term of its series.
     load = erlangs / servers
     near = 1 - load < 1e-6
     omega = 1 - 2 * (1 - load) if near else float(-load * np.real(lambertw(-math.exp(-1 / load) / load)))

@@ -1,4 +1,4 @@
-"""A figure by the low end of its interval, by its estimate, and by the high end."""
+"""A value for the low end of an interval, for the estimate, and for the high end."""
 
 import math
 from collections.abc import Callable
@@ -15,9 +15,8 @@ T = TypeVar("T")
 
 
 class End(StrEnum):
-    """End of the interval by which an objective is judged. LOW: by the unfavourable ends of the 95% intervals over
-    blocks, so that meeting it is shown; MID: by the estimates; HIGH: by the favourable ends, so that missing it is
-    shown.
+    """End of the intervals that an objective is judged by. LOW: the unfavorable ends of the 95% intervals over blocks,
+    so that meeting it is shown; MID: the estimates; HIGH: the favorable ends, so that missing it is shown.
     """
 
     LOW = "low"
@@ -51,8 +50,8 @@ Estimate = Ends[float]  # with its 95% interval over blocks
 def geometric(values: pd.Series) -> Estimate | None:
     """The geometric mean of one positive figure per block, with the t interval of its logarithm; None without one.
 
-    From a single block nothing is sure: its interval is everything. With an infinite figure the mean is infinite, and
-    only the low end, which is that of the others, may be finite.
+    A single block has an interval from 0 to infinity. With an infinite figure the mean is infinite, and only the low
+    end, which is that of the finite figures, may be finite.
     """
     present = values.dropna()
     present = present[present > 0]

@@ -9,10 +9,10 @@ from vmtoll.capacity.objective import Demand
 
 @dataclass(frozen=True)
 class Plan:
-    """`units`: machines, the spares among them; `hosts`: the same for metal, else what the guests fill.
+    """`units`: machines, spares included; `hosts`: the same number for metal, else the hosts that the guests fill.
 
-    Loads are of each remaining machine, as a fraction of the capacity of one, at the demanded rate without headroom
-    (None when none remains). Costs are of a million requests at that rate, None where no price or power is given.
+    Loads are per remaining machine, as a fraction of its capacity, at the demanded rate without headroom (None when
+    none remains). Costs are per million requests at that rate, None where no price or power is known.
     """
 
     units: int
@@ -25,9 +25,9 @@ class Plan:
 
 
 def plan(rate_of_one_rps: float, demand: Demand, watts: float | None = None, *, guest: bool) -> Plan:
-    """Plan the number of machines of that capacity that carry the demand; `watts`: power of one host."""
+    """Plan the number of machines with a capacity of `rate_of_one_rps` that carry the demand; `watts`: of one host."""
     wanted_rps = demand.rate_rps * (1 + demand.headroom_pct / 100)
-    # A quotient that is whole but for the rounding of its floats is whole.
+    # A quotient that differs from a whole number only by float rounding is whole.
     units = max(1, math.ceil(wanted_rps / rate_of_one_rps * (1 - 1e-12))) + demand.spare
     on_one_host = demand.guests_per_host if guest else 1
     hosts = math.ceil(units / on_one_host)
@@ -46,9 +46,10 @@ def plan(rate_of_one_rps: float, demand: Demand, watts: float | None = None, *, 
 
 
 def watts_of_host(demand: Demand, counted: Estimate | None, *, guest: bool) -> Ends[float | None]:
-    """Watts to plan with at each end of the rate: the lower that rate, the higher the power.
+    """Watts of a host to plan with at each end of the rate: the high power for the low rate.
 
-    None where power is neither given nor counted: a host of several guests was never measured with all of them.
+    None where power is neither given nor counted, and for a counted host of several guests: it was never measured with
+    all of them.
     """
     if demand.watts is not None:
         return Ends(demand.watts, demand.watts, demand.watts)

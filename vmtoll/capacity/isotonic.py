@@ -1,9 +1,9 @@
 """Pooled p99 over rising rates: p99 does not fall as the rate rises.
 
-Without that, the highest rate up to which every step is met is a series of tests, and a finer sweep has more of them:
-one slow trial anywhere ends it. Steps whose means contradict the order are pooled until none does (pool adjacent
-violators, Ayer et al. 1955; Barlow et al. 1972), which is the least-squares fit of a rising curve. The interval of a
-pool is Student's over the means of its blocks, because the trials of a block share its drift.
+Without pooling, the highest rate up to which every step meets the objective is a series of tests: a finer sweep has
+more of them, and one slow trial anywhere ends it. Steps whose means contradict the order are pooled until none does
+(pool adjacent violators, Ayer et al. 1955; Barlow et al. 1972), which is the least-squares fit of a rising curve. The
+interval of a pool is Student's over the means of its blocks, because the trials of a block share its drift.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ from vmtoll.statistics.student import mean_of
 
 @dataclass(frozen=True)
 class Pool:
-    """Pool of a step: an estimate with its interval, and its number of blocks."""
+    """The pool that a step belongs to: an estimate with its interval, and its number of blocks."""
 
     estimate: Estimate
     blocks: int
 
 
 def rising(steps: Sequence[Mapping[int, float]]) -> list[Pool | None]:
-    """Pool steps in ascending order, each with a value by block; None for a step without a value."""
+    """The pool of each step, from lightest to heaviest; a step is block → value. None for a step without a value."""
     filled = [index for index, values in enumerate(steps) if values]
     pools: list[Pool | None] = [None] * len(steps)
     if not filled:

@@ -30,7 +30,7 @@ class Binds(StrEnum):
 
 @dataclass(frozen=True)
 class Binding:
-    """`missed`: the part of the objective, of the last three kinds; `codes`: the findings, of CLIENT."""
+    """The limit that binds. `missed`: part of the objective, for the last three; `codes`: findings, for CLIENT."""
 
     kind: Binds
     missed: Part | None = None
@@ -38,8 +38,8 @@ class Binding:
 
 
 def binds(unit: UnitCapacity, usage: Usage, slo: Slo) -> Binding:
-    """Return the limit that keeps one machine from carrying more, by the step that broke; `usage` is what that step
-    used.
+    """Return the limit that keeps one machine from carrying more, by the step that missed the objective; `usage`: of
+    that step.
     """
     step = unit.broken
     if step is None:
@@ -60,7 +60,7 @@ def binds(unit: UnitCapacity, usage: Usage, slo: Slo) -> Binding:
 
 
 def _explaining(step: Step, broken_by: Ends[Part | None], slo: Slo) -> tuple[Code, ...]:
-    """Findings of a step that may be why it missed. A late client adds at most its own delay to a response time."""
+    """Findings that may explain why a step missed. A late client adds at most its own delay to a response time."""
     late_us, p99_us = step.trials["lateness_p99_us"].dropna(), step.p99_us
     if Code.CLIENT_LATE not in step.limits or p99_us is None or late_us.empty:
         return step.limits

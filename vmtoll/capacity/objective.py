@@ -1,4 +1,4 @@
-"""The objective that one machine must meet, and the demand that all of them together must."""
+"""The objective that one machine must meet, and the demand that all machines must carry together."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -11,8 +11,8 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Part(StrEnum):
-    """The part of an objective that is missed. GROWTH: response times grow within the trials, so that p99 is a matter
-    of how long these last; NO_FIGURES: it cannot be judged.
+    """The part of an objective that is missed. GROWTH: response times grow within the trials, so p99 depends on how
+    long these last; NO_FIGURES: the objective cannot be judged.
     """
 
     P99 = "p99"
@@ -33,9 +33,9 @@ class Slo:
 
 @dataclass(frozen=True)
 class Demand:
-    """`rate_rps` for all machines together, planned for `headroom_pct` more than that, with `spare` machines beyond.
+    """`rate_rps`: for all machines together; the plan adds `headroom_pct` to the rate, and `spare` machines.
 
-    `guests_per_host`: how many guests share a host. Costs in the user's own currency per host and hour, `watts` per
+    `guests_per_host`: how many guests share a host. Costs are in the user's own currency per host and hour, `watts` per
     host under load; None leaves the figure out.
     """
 

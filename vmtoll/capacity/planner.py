@@ -1,5 +1,5 @@
-"""Capacity planning: from a rate sweep, or a search, to how many machines an objective takes; how many guests may
-share a host; how throughput scales.
+"""Capacity planning: how many machines an objective takes, by a rate sweep or a search; how many guests may share a
+host; how throughput scales.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from vmtoll.model.workload import Arrivals, OpenWorkload
 
 
 class Assumption(StrEnum):
-    """Assumption of a plan, or the meaning of its three figures."""
+    """Assumption of a plan; ENDS explains its three figures."""
 
     EVEN_LOAD = "even-load"
     EVEN_ARRIVALS = "even-arrivals"
@@ -34,11 +34,11 @@ class CapacityResult:
     """Capacity of one machine (or guest) of this size with one server by one rate sweep, and the plan that follows.
 
     `carries_rps`: see UnitCapacity.rates; `at_least`: even the highest rate is shown to meet the objective;
-    `measured_rps`: the lowest and the highest rate. Those at the low rate: `p99_ms`, `used`, `request`, `power_w` (of
-    the host, as it counts it), and `available`, the share of `requests` that succeeded, in `blocks` trials.
-    `unseen_share`: where none failed, the share of trials that failures might strike and still have struck none of
-    these. `plan`: by each end, None where nothing was met, where the guest or the hardware below was emulated, and
-    without a demand.
+    `measured_rps`: the lowest and the highest rate. Measured at the low rate: `p99_ms`, `used`, `request`, `power_w`
+    (of the host, by its own counters), and `available`, the share of `requests` that succeeded, in `blocks` blocks.
+    `unseen_share`: if no request failed, the share of trials that may fail although none of these did. `plan`:
+    by each end; None where no rate met the objective, where the guest or the hardware below was emulated, and without a
+    demand.
     """
 
     server: str
@@ -88,7 +88,7 @@ class Capacity:
 
 
 def capacity(run: Run, slo: Slo | None, demand: Demand | None = None) -> Capacity:
-    """Return a run's capacity for an objective, and the number of machines that a demand takes by it."""
+    """Return a run's capacity for an objective, and the number of machines that a demand takes."""
     sweeps = rate_sweeps(run) if slo else []
     results = [_result(run, slo, demand, sweep) for sweep in sweeps if slo and sweep.is_alone]
     together = consolidations(sweeps, slo) if slo else []
@@ -106,7 +106,7 @@ def capacity(run: Run, slo: Slo | None, demand: Demand | None = None) -> Capacit
 
 
 def default_slo(run: Run) -> Slo | None:
-    """The objective of the run's own search; of a sweep its deadline as the p99, at 99.9%; None without either."""
+    """The objective of the run's search, or a sweep's deadline as p99 at 99.9%; the strictest of several; else None."""
     sweeps = rate_sweeps(run)
     swept = {sweep.workload for sweep in sweeps}
     deadlines = [trial.offered.deadline_ms for trial in run.trials if trial.scenario.workload in swept]
@@ -158,7 +158,7 @@ def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand) -> Ends[Plan | 
 
 
 def _power_notes(run: Run, unit: UnitCapacity, demand: Demand | None, *, guest: bool) -> Iterator[Note]:
-    """Yield the notes on a counted power; nothing where it was not counted, or is given."""
+    """Yield the notes on counted power; none if it was not counted, or if the demand gives it."""
     at = unit.at.trials
     if resources.power_w(at) is None or (demand and demand.watts is not None):
         return

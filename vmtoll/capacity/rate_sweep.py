@@ -1,4 +1,4 @@
-"""The capacity of one machine: how far up a rate sweep it meets the objective, and what it runs into there."""
+"""The capacity of one machine: the highest rate of a sweep up to which it meets an objective, and the step it fails."""
 
 import math
 from collections import Counter
@@ -30,10 +30,11 @@ from vmtoll.statistics.thresholds import ALPHA, CONFIDENCE, MIN_EQUIVALENT_BLOCK
 @dataclass(frozen=True)
 class Step:
     """One offered rate on one arm. `p99s_us`: block → p99 of all planned requests, a failed one being slower than any
-    other; `trials`: those that are not invalid but for failed requests; `growing`: in how many response times grow.
+    other; `trials`: all but those invalid for other reasons than failed requests; `growing`: the number of trials whose
+    response times grow.
 
-    `rate_rps` is the lowest that any of its trials was offered. `limits`: the findings that say, in more than half
-    of the trials, that it is client-limited or link-limited.
+    `rate_rps`: the lowest that any of its trials was offered. `limits`: the findings in more than half of the trials
+    that mean that it is client-limited or link-limited.
     """
 
     rate_rps: float
@@ -51,13 +52,13 @@ class Step:
 
     @cached_property
     def p99_us(self) -> Estimate | None:
-        """p99 by this step alone."""
+        """p99 from this step alone."""
         return geometric(pd.Series(self.p99s_us, dtype=float))
 
     def misses(self, slo: Slo, end: End, p99_us: Estimate | None = None, blocks: int | None = None) -> Part | None:
-        """Return the part of the objective that is missed, judged by that end; None when none is.
+        """Return the part of the objective that is missed, judged by that end; None when all of it is met.
 
-        `p99_us` and the number of its `blocks`: by this step alone unless they are given. Below six blocks nothing is
+        `p99_us` and the number of its `blocks`: this step's own unless given. Below six blocks the p99 is never
         shown to be met.
         """
         if self.available is not None and 100 * self.available[end] < slo.availability_pct:
@@ -73,16 +74,16 @@ class Step:
         return Part.P99 if p99_us[unfavourable] > 1000 * slo.p99_ms else None
 
     def too_few(self, slo: Slo) -> bool:
-        """Return whether no request failed and the availability is still not shown: there were too few of them."""
+        """Return whether there were too few requests to show the availability, although none failed."""
         flawless = self.blocks > 1 and self.available is not None and self.available.mid == 1
         return flawless and self.misses(slo, End.LOW) is Part.AVAILABILITY
 
 
 @dataclass(frozen=True)
 class RateSweep:
-    """The rates that one server met on one arm, lightest first, over a number of guests and with one neighbour load.
+    """The rates offered to one server on one arm, lightest first, with one number of guests and one neighbour load.
 
-    `search`: the workload, where the rates were chosen by a search.
+    `search`: the workload, if a search chose the rates.
     """
 
     server: str
@@ -98,12 +99,12 @@ class RateSweep:
 
     @property
     def is_disturbed(self) -> bool:
-        """Return whether a neighbour bore a load."""
+        """Return whether a neighbour had a load."""
         return bool(self.neighbour and self.neighbour.value)
 
     @property
     def is_alone(self) -> bool:
-        """Return whether one machine had the whole load, and no neighbour bore any."""
+        """Return whether one machine had the whole load, and no neighbour had any."""
         return self.guests in (None, 1) and not self.is_disturbed
 
 
@@ -134,7 +135,7 @@ def rate_sweeps(run: Run) -> list[RateSweep]:
 
 
 def _p99_us(run: Run, record: TrialRecord) -> float | None:
-    """The p99 of all planned requests, by the trial's histogram where requests failed."""
+    """The p99 of all planned requests, from the trial's histogram if requests failed."""
     primary = record.primary
     logged = run.latencies(record, Role.PRIMARY) if primary and primary.successful != primary.requests else None
     return p99_of_planned_us(record, partial(value_at, *logged) if logged else None)
@@ -158,9 +159,9 @@ def _step(run: Run, records: Sequence[TrialRecord]) -> Step | None:
 def available(records: Sequence[TrialRecord]) -> Estimate | None:
     """The share of requests that succeeded, with the widest of three intervals, because failures come in clusters.
 
-    Wilson's knows how few requests there were. The t interval over trials knows how much these differ. The third is
-    of the trials in which requests failed: at most so large a share of trials (Clopper and Pearson 1934) loses at most
-    what the worst one lost. None of the three knows of failures in no trial yet: see `unseen_share`.
+    Wilson's allows for the number of requests, the t interval over trials for how much these differ. The third bounds
+    the share of trials in which requests fail (Clopper and Pearson 1934), and takes each of them as bad as the worst.
+    None of the three allows for failures that no trial has shown yet: see `unseen_share`.
     """
     pooled = availability(records, Role.PRIMARY)
     if pooled is None:
@@ -176,13 +177,13 @@ def available(records: Sequence[TrialRecord]) -> Estimate | None:
 
 
 def requests_to_show(availability_pct: float) -> int:
-    """The fewest requests, none of which failed, whose 95% interval (Wilson) lies above an availability."""
+    """The fewest requests that, if none fails, have a 95% interval (Wilson) above an availability."""
     z, share = float(stats.norm.ppf((1 + CONFIDENCE) / 2)), availability_pct / 100
     return math.ceil(z**2 * share / (1 - share))
 
 
 def unseen_share(trials: int) -> float:
-    """The largest share of trials that failures may strike and strike none of these, at 95%: about 3 ÷ trials."""
+    """The 95% upper limit of the share of trials with failures if none of these has any: about 3 ÷ trials."""
     return 1 - ALPHA ** (1 / trials) if trials else 1.0
 
 
@@ -190,11 +191,11 @@ def unseen_share(trials: int) -> float:
 class UnitCapacity:
     """Capacity of one machine (or guest) with one server.
 
-    `rates`: the highest rate of the sweep up to which the objective is met, by each end; None where it is missed at
-    the lowest rate already. `open_ends`: the ends at which even the highest rate meets it: there the true capacity is
-    more, by how much was not measured. `at`: the step of the low rate, the lowest one where there is none; `broken`:
-    the step above it, where something gives way, and the part of the objective that it misses by each end; None with
-    an open low end.
+    `rates`: by each end, the highest rate of the sweep up to which the objective is met; None if the lowest rate misses
+    it. `open_ends`: the ends at which even the highest rate meets it, so the true capacity is larger by an amount that
+    was not measured. `at`: the step of the low rate, or the lowest step without one; `broken`: the step above
+    the low rate, the lowest one without a low rate, None if the low end is open; `broken_by`: the part of the objective
+    that it misses, by each end.
     """
 
     steps: list[Step]
@@ -206,11 +207,11 @@ class UnitCapacity:
 
 
 def unit_capacity(steps: Sequence[Step], slo: Slo, *, searched: bool = False) -> UnitCapacity:
-    """Go up until the objective is missed for the first time; what is met above that counts as chance.
+    """Go up until a step misses the objective for the first time; steps above it that meet it count as chance.
 
-    A p99 is judged with those of its neighbours, where they contradict its order (see `isotonic`); a step that is shown
-    to miss by itself still ends the sweep. `searched`: the steps are those of a search, which tries what lies
-    far below its end less often.
+    The p99 of a step is pooled with those of neighboring steps that contradict its order (see `isotonic`); a step that
+    is shown to miss by itself still ends the sweep. `searched`: the steps are those of a search, which tries rates far
+    below its end less often.
     """
     limit_us = 1000 * slo.p99_ms
     pools = rising([{block: log_p99(p99, limit_us) for block, p99 in step.p99s_us.items()} for step in steps])
@@ -220,7 +221,7 @@ def unit_capacity(steps: Sequence[Step], slo: Slo, *, searched: bool = False) ->
         return next((index for index, missed in enumerate(judged) if missed[end]), len(steps))
 
     counts = {end: met(end) for end in End}
-    if searched:  # what is shown to hold at a rate holds at a lower one
+    if searched:  # what is shown at a rate holds at lower ones too
         shown = (i for i, missed in enumerate(judged[: counts[End.MID]], start=1) if not missed.low)
         counts[End.LOW] = max(shown, default=0)
     low = counts[End.LOW]

@@ -17,7 +17,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Size:
-    """A machine under test, as far as it is known: its CPUs, its memory, and the workers of one server."""
+    """A machine under test: its CPUs, its memory, and the workers of one server; None where not known."""
 
     cpus: int | None = None
     memory_kib: int | None = None
@@ -32,8 +32,8 @@ def size_of(run: Run, environment: str, server: str = "") -> Size:
 
 
 def host_cpus(run: Run) -> int | None:
-    """CPUs of the KVM host that the guests were measured on; None where it was not seen, or where there were several
-    that differ.
+    """CPUs of the KVM host that the guests were measured on; None if it was not seen, or if several hosts differ in
+    them.
     """
     cpus = {_positive(facts.get("cpus_allowed")) for facts in run.hosts.values() if facts.get("role") == "kvm_host"}
     return cpus.pop() if len(cpus) == 1 else None
@@ -43,8 +43,8 @@ def host_cpus(run: Run) -> int | None:
 class Usage:
     """Use of the machine, as fractions; None where it is not known.
 
-    CPU: of the server and of all else on the machine under test, or of the guest's threads on its host, whichever
-    is more. Memory: the server's proportional set size.
+    CPU: of the server and of everything else on the machine under test, or of the guest's threads on its host,
+    whichever is more. Memory: the server's proportional set size.
     """
 
     cpu: float | None
@@ -53,7 +53,7 @@ class Usage:
 
 
 def usage(trials: pd.DataFrame, size: Size) -> Usage:
-    """Return what these trials used of a machine, in the median."""
+    """The median use of a machine in these trials."""
     cpus, cpu = _cpus(trials, size), None
     if cpus:
         inside = trials["server_cpu_us_per_request"] * trials["throughput_rps"] / 1e6 / cpus
@@ -70,7 +70,7 @@ def usage(trials: pd.DataFrame, size: Size) -> Usage:
 
 @dataclass(frozen=True)
 class RequestCost:
-    """Cost of one request: CPU of the server, CPU of the guest's host, energy of that machine, and its body."""
+    """Cost of one request: CPU of the server, CPU on the guest's host, energy of the host, and size of the body."""
 
     cpu_ms: Estimate | None
     host_cpu_ms: Estimate | None
@@ -92,15 +92,15 @@ def request_cost(trials: pd.DataFrame) -> RequestCost:
 def power_w(trials: pd.DataFrame) -> Estimate | None:
     """The power of the host's processors and memory, as they count it (RAPL); None where none was counted.
 
-    Fans, disks and what the power supply loses are not in it.
+    Fans, disks and losses of the power supply are not included.
     """
     return geometric(trials["host_energy_j"] / trials["duration_s"])
 
 
 @dataclass(frozen=True)
 class ErlangBound:
-    """Rate that an M/M/c queue with these CPUs and this work a request would carry at the objective's p99. `random`:
-    the shares of the even rate that random arrivals leave.
+    """Rate that an M/M/c queue with these CPUs and this work per request would carry at the objective's p99. `random`:
+    the shares of the even rate that it still carries with random arrivals.
     """
 
     cpus: int
@@ -110,7 +110,7 @@ class ErlangBound:
 
 
 def erlang_bound(trials: pd.DataFrame, size: Size, slo: Slo) -> ErlangBound | None:
-    """The work is the median: of a guest its threads' on the host, where known. None without figures."""
+    """The Erlang C bound by the median CPU time per request, a guest's on its host if known; None without figures."""
     cpus = int(_cpus(trials, size) or 0)
     work_us = _median(trials["host_cpu_us_per_request"]) or _median(trials["server_cpu_us_per_request"])
     if not work_us or not cpus:

@@ -1,4 +1,4 @@
-"""The Universal Scalability Law over a run: throughput against users, and against the CPUs of its guests."""
+"""The Universal Scalability Law of a run: throughput against users, and against the CPUs of its guests."""
 
 import math
 from collections.abc import Sequence
@@ -48,14 +48,14 @@ class Usl:
 
     @property
     def peak_is_measured(self) -> bool:
-        """True when the peak lies within the measured levels; any other is an extrapolation."""
+        """Return whether the peak lies within the measured levels; if not, it is an extrapolation."""
         return self.peak is not None and self.peak <= self.largest
 
 
 def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, *, of_logs: bool = False) -> Usl:
-    """Least squares with 0 ≤ α, β ≤ 1 over (level, throughput) pairs; a level may stand more than once.
+    """Fit by least squares with 0 ≤ α, β ≤ 1 over (level, throughput) pairs; a level may occur more than once.
 
-    `of_logs`: of the throughput's logarithm, for noise that is a share of the throughput; without it the fit is that of
+    `of_logs`: fit the logarithm of the throughput, for noise in proportion to it; without it the fit is that of
     Gunther's published figures, in which the highest throughputs weigh most.
     Raises ValueError with fewer than six different levels, or with a level below one or a throughput of zero.
     """
@@ -72,7 +72,7 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, 
         differences: Floats = np.log(fitted / x) if of_logs else fitted - x
         return differences
 
-    with np.errstate(invalid="ignore"):  # a step that leads nowhere finite is taken back
+    with np.errstate(invalid="ignore"):  # the solver takes back a step to a value that is not finite
         solution = least_squares(
             residuals, [first, 0.01, 1e-4], bounds=([1e-9 * first, 0, 0], [np.inf, 1, 1]),
             x_scale=[first, 1e-2, 1e-4], xtol=1e-14, ftol=1e-14, gtol=1e-14,
@@ -89,11 +89,10 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, 
 
 
 def over_blocks(levels: Floats, throughput: Floats, blocks: Floats) -> tuple[Interval | None, Interval | None]:
-    """95% intervals of α and β by the fit of logarithms, of trials with their level, throughput and block. Method: the
-    jackknife (Tukey 1958) with Student's quantile, leaving out a block at a time, since the trials of one share its
-    drift.
+    """95% intervals of α and β by the fit of logarithms; each array has one entry per trial. Method: the jackknife
+    (Tukey 1958) with Student's quantile, leaving out one block at a time, because its trials share its drift.
 
-    None below three blocks, where one left out leaves fewer than six levels, and for a parameter on its bound.
+    None below three blocks, if leaving out a block leaves fewer than six levels, and for a parameter on its bound.
     """
     whole, names = fit(levels, throughput, of_logs=True), np.unique(blocks)
     try:
@@ -122,7 +121,7 @@ def _law(n: Floats, gamma: float, alpha: float, beta: float) -> Floats:
 
 
 def _free(solution: object) -> list[bool]:
-    """Return which parameters lie between their bounds; γ always does."""
+    """For each of γ, α and β, whether it lies between its bounds; γ always does."""
     mask = solution.active_mask  # type: ignore[attr-defined]
     return [True, bool(mask[1] == 0), bool(mask[2] == 0)]
 
@@ -137,7 +136,7 @@ def _errors(solution: object, variance: float) -> tuple[float | None, float | No
 
 
 class Over(StrEnum):
-    """Meaning of the levels of a scaling: users of one workload, or the CPUs of guests that differ in them."""
+    """Kind of the levels of a scaling: users of one workload, or CPUs of guests with different numbers of them."""
 
     USERS = "users"
     CPUS = "cpus"
@@ -157,10 +156,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Six levels or more of one workload on one server. `users`: how many there were in a scaling over CPUs;
-    `points`: the trials of levels without a client-limited or link-limited one; `law`: fitted to them,
-    with the 95% intervals of its α and β over blocks (see `over_blocks`). `accelerator`: TCG if any of the guests was
-    emulated; `hardware`: EMULATED if that below any of them was.
+    """Six levels or more of one workload on one server. `users`: their number in a scaling over CPUs; `points`: the
+    trials of all levels without a client-limited or link-limited trial; `law`: fitted to them, with the 95% intervals
+    of its α and β over blocks (see `over_blocks`). `accelerator`: TCG if any of the guests was emulated; `hardware`:
+    EMULATED if that below any of them was.
     """
 
     over: Over
@@ -181,7 +180,7 @@ _Key = tuple[Over, str, str, str, float | None]  # the first five fields of a Sc
 
 
 def scalings(run: Run) -> list[Scaling]:
-    """Every scaling of a run, over users first; of each server metal before the guests."""
+    """Every scaling of a run: those over users first, then by server, metal before the guests."""
     cpus = {guest: size_of(run, guest.environment).cpus for guest in run.guests}
     groups: dict[_Key, list[tuple[TrialRecord, float]]] = {}
     for trial in filter(_is_level, run.trials):
@@ -202,8 +201,8 @@ def _is_level(trial: TrialRecord) -> bool:
 
 
 def _unlimited(trials: list[tuple[TrialRecord, float]]) -> list[tuple[TrialRecord, float]]:
-    """Leave out the levels of which any trial was limited. Of such a level only the slow trials would be left, which
-    bends the law where nothing but the client bends.
+    """Leave out every level with a limited trial. Only the slow trials of such a level would remain, and they would
+    bend the law where only the client was at its limit.
     """
     limited = {level for trial, level in trials if THROUGHPUT.is_limited(trial, Role.PRIMARY)}
     return [(trial, level) for trial, level in trials if level not in limited]
