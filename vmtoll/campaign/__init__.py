@@ -1,1 +1,1 @@
-"""Campaigns: experiments on many test beds at the same time, and what virtualization costs across them."""
+"""Campaigns: run experiments on many test beds in parallel, and judge what virtualization costs across them."""

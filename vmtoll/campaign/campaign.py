@@ -1,7 +1,7 @@
 """A campaign: experiments on every test bed of an inventory, the test beds in parallel.
 
-A test bed is measured by a `vmtoll run --limit` of its own. The state of a campaign is read from its folder alone, so
-that the same command resumes it.
+A separate `vmtoll run --limit` measures each test bed. The state of a campaign is in its folder alone, so the same
+command resumes it.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ class Asked(Document):
 
 
 class Outcome(Document):
-    """Outcome of an experiment on a test bed: its run (a folder, as seen from the campaign's), why it failed."""
+    """The outcome of an experiment on a test bed. `run`: its folder, relative to the campaign's; `why` it failed."""
 
     status: Literal["complete", "failed", "running", "waiting"]
     run: str | None
@@ -74,7 +74,7 @@ class Record(Document):
 
 @dataclass
 class Campaign:
-    """A campaign as planned, and `folder`, which holds its measurements so far; `dataset` gets the finished runs."""
+    """A planned campaign. `folder` holds its measurements so far; `dataset` gets the finished runs."""
 
     folder: Path
     dataset: Path
@@ -108,17 +108,17 @@ class Campaign:
         return self.results(bed) / f"{experiment}.log"
 
     def run_of(self, task: Task, status: Literal["running", "complete"]) -> Path | None:
-        """The newest run of a task that is `complete`, or `running`: then it was interrupted."""
+        """The newest run of a task with this status; a `running` one is under way or was interrupted."""
         bed, experiment = task
         folders = reversed(runs_of(self.results(bed) / experiment))
         return next((folder for folder in folders if read_manifest(folder).status == status), None)
 
     def measure(self) -> int:
-        """Measure what is left, keep each finished run in the dataset, write campaign.json and the page.
+        """Measure what is left, add each finished run to the dataset, and write campaign.json and the page.
 
-        The exit code: 1 when a run is still missing. Raises UserError when another process runs this campaign, or when
-        an experiment has changed since the campaign began; RunInterruptedError on ^C where a run has begun. A campaign
-        that never measured leaves no folder.
+        Returns the exit code: 1 when a run is still missing. Raises UserError when another process runs this campaign,
+        or when an experiment has changed since the campaign began; RunInterruptedError on ^C after a run has begun. A
+        new campaign that ^C stops before its first run leaves no folder.
         """
         is_new = not self.folder.exists()
         try:
@@ -166,7 +166,7 @@ class Campaign:
             yield
 
     def _begin(self) -> Record:
-        """Record of the campaign as a whole for campaign.json. Raises UserError when an experiment has changed."""
+        """The record for campaign.json, with earlier experiments. Raises UserError when an experiment has changed."""
         planned = {
             name: Asked(
                 experiment=plan.resolved.experiment, workloads=dict(plan.resolved.workloads), site=plan.resolved.site
@@ -201,7 +201,7 @@ class Campaign:
         write_durably(self.folder / "campaign.json", text.encode() + b"\n")
 
     def outcome(self, task: Task) -> Outcome:
-        """Outcome of a task so far."""
+        """The outcome of a task so far."""
         complete, begun = self.run_of(task, "complete"), self.run_of(task, "running")
         run, why = complete or begun, self.failures.get(task)
         return Outcome(
@@ -211,7 +211,10 @@ class Campaign:
         )
 
     def _keep(self, task: Task) -> bool:
-        """Add the finished run of a task to the dataset, if it is not there yet; False when there is none."""
+        """Add the finished run of a task to the dataset, if it is not there yet.
+
+        Returns False, and records the failure, when there is no such run or it cannot be added.
+        """
         run = self.run_of(task, "complete")
         try:
             if run is None:
@@ -228,7 +231,7 @@ class Campaign:
         return {task: Command(self._argv(beds[task[0]], task), self.log(task)) for task in tasks}
 
     def _argv(self, bed: Bed, task: Task) -> list[str]:
-        """The run that measures an experiment on a test bed, or resumes one that was interrupted."""
+        """The command that measures an experiment on a test bed, or resumes an interrupted run of it."""
         experiment = task[1]
         argv = [*self.program, "run", experiment, "--inventory", str(self.inventory.absolute())]
         argv += ["--results", str(self.results(bed.name).absolute())]

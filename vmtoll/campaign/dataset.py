@@ -1,6 +1,6 @@
-"""A dataset of many runs, asked in SQL. DuckDB reads the files in place and keeps to its memory limit.
+"""Query a dataset of many runs in SQL. DuckDB reads the files in place and keeps to its memory limit.
 
-SQL adds up and does not judge. What a run's own analysis found is in its tables `verdicts` and `effects`.
+SQL adds up but does not judge: each run's own analysis has put its results in the tables `verdicts` and `effects`.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import Because, Doubt, Kind
 from vmtoll.model.verdict_columns import doubts_of
 
-HIVE = ("campaign", "testbed", "experiment")  # the folders' names, in order
-BATCH = 200  # files of a table read at once: DuckDB keeps what each says of its hundred columns
-# A struct, because nulls within one are equal to each other: a load without guests is a load.
+HIVE = ("campaign", "testbed", "experiment")  # the keys in the folders' names, in order
+BATCH = 200  # files of a table per query: DuckDB holds each file's metadata on its hundred columns
+# A struct, because nulls inside structs equal each other: a load without guests matches itself.
 _SCENARIO = (
     "struct_pack(server := server, workload := workload, load_kind := load_kind, load_value := load_value, "
     "load_guests := load_guests, neighbour_kind := neighbour_kind, neighbour_value := neighbour_value)"
 )
-# What is kept in memory of each table. All attempts of a trial are in one file.
+# The part of each table that is kept in memory. One file has all attempts of a trial, so batches of files suffice.
 _KEPT = {
     "trials": """
 SELECT testbed, experiment, {scenario} AS scenario, run_id, block, "order", attempt, environment, replicate,
@@ -48,7 +48,7 @@ SELECT testbed, experiment, {scenario} AS scenario, baseline AS environment, acc
 FROM {source} WHERE compared = baseline || '#2'
 """,
 }
-# Of several runs on a test bed each counts by its blocks, and none has an interval for all of them.
+# Several runs on one test bed are weighted by their blocks; there is no interval over all of them.
 _BEDS = """
 SELECT testbed, experiment, scenario, baseline, environment, accelerator, hardware, metric,
        if(count(DISTINCT role) = 1, any_value(role), NULL) AS role,
@@ -98,12 +98,13 @@ ORDER BY ALL
 
 @dataclass(frozen=True)
 class BedFigures:
-    """One metric of an arm on one test bed against the baseline of the experiment, by the verdicts of its runs.
+    """One metric of an arm on one test bed against the experiment's baseline, from the verdicts of its runs.
 
     `mid`: the mean log ratio, compared ÷ baseline; `low`, `high`: as far as findings and lost trials allow; None where
     no block has one. `error`: the standard error of `mid`; `widened`: the part of `low` and `high` that is due to the
     test bed's own A/A controls; `noise`: the largest log ratio of two of their trials in a block. `open_…`: a natural
-    limit made that end. `limited_…`: client-limited or link-limited trials; `all_limited`: those of a side all are.
+    limit made that end. `limited_…`: client-limited or link-limited trials; `all_limited`: in every run, these are all
+    used trials of one side.
 
     `doubts`: of all `runs`. `kind`, `interval_…` (ratios), `level` (1 − confidence): of the only run; None where the
     test bed has several.
@@ -142,7 +143,7 @@ class BedFigures:
 
 @dataclass(frozen=True)
 class BedControl:
-    """One A/A control of a test bed in one metric; `mid`: the mean log ratio of its second trials and its first."""
+    """One A/A control of a test bed in one metric; `mid`: the mean log ratio, second trial ÷ first."""
 
     testbed: str
     experiment: str
@@ -156,7 +157,7 @@ class BedControl:
 
 @dataclass(frozen=True)
 class BedTrials:
-    """Amount that a test bed measured of an experiment; trials by validity."""
+    """The runs, blocks and trials by validity of an experiment on one test bed."""
 
     testbed: str
     experiment: str
@@ -169,7 +170,7 @@ class BedTrials:
 
 @dataclass(frozen=True)
 class Machines:
-    """Load on a test bed's machines of a role during the trials, in percent of their CPU time."""
+    """The load on a test bed's machines in one role in the trials, in percent; `seconds`: summed over machines."""
 
     testbed: str
     role: str
@@ -184,7 +185,7 @@ class Machines:
 
 @dataclass(frozen=True)
 class Percentile:
-    """A percentile over all test beds, and the least and the greatest of the test beds' own; µs."""
+    """A percentile over all test beds, with the least and the greatest of any single test bed; µs."""
 
     percentile: float
     value_us: int
@@ -194,7 +195,7 @@ class Percentile:
 
 @dataclass(frozen=True)
 class Latency:
-    """Percentiles of all requests of a scenario on an arm: response times of an open loop, else service times."""
+    """Percentiles of all requests of a scenario on an arm: response times in an open loop, else service times."""
 
     experiment: str
     scenario: Scenario
@@ -207,7 +208,7 @@ class Latency:
 
 
 class Dataset:
-    """One campaign of a dataset at a folder or a URL; `database` holds what _KEPT says of its tables."""
+    """One campaign of a dataset at a folder or a URL; `database` holds its tables as _KEPT selects them."""
 
     def __init__(self, location: str, campaign: str | None, memory_mb: int) -> None:
         """Find the campaign and read its tables. Raises LoadError."""
@@ -252,7 +253,7 @@ class Dataset:
         return [Machines(**row) for row in self._rows(_MACHINES.format(source=self._table("samples")))]
 
     def latencies(self) -> list[Latency]:
-        """The percentiles of the added histograms, by scenario and arm."""
+        """The percentiles of the summed histograms, by scenario and arm."""
         self.database.execute(_SIDES)
         self.database.execute(_BUCKETS.format(source=self._table("histograms")))
         sides = {row.pop("side"): row for row in self._rows("FROM sides")}
@@ -264,7 +265,7 @@ class Dataset:
         return sorted(latencies, key=_latency_order)
 
     def _table(self, name: str) -> str:
-        """The SQL that reads a table of the campaign; files written before a column was added have it empty."""
+        """The SQL that reads a table of the campaign; a column that a file lacks is null there."""
         return _read(self._files(name, self.campaign))
 
     def _rows(self, query: str) -> Iterator[dict[str, Any]]:
@@ -273,7 +274,10 @@ class Dataset:
         yield from (dict(zip(columns, row, strict=True)) for row in result.fetchall())
 
     def _keep(self, table: str, query: str) -> None:
-        """Make the table that the query keeps of one in the files. Raises LoadError where a run lacks it."""
+        """Create the table in memory from what `query` selects in the files.
+
+        Raises LoadError when the campaign has no run, or a run lacks the table.
+        """
         runs, here = self._listed("trials"), set(self._listed(table))
         if not runs:
             raise LoadError(f"no campaign {self.campaign} here; choose another --campaign")
@@ -291,7 +295,7 @@ class Dataset:
         return [str(file) for (file,) in files.fetchall()]
 
     def _only(self) -> str:
-        """The campaign of a dataset that holds one. Raises LoadError."""
+        """The name of the dataset's only campaign. Raises LoadError when it has none or several."""
         names = f"regexp_extract(file, 'campaign=([^/]+)', 1) FROM glob({self._files('trials', '*')})"
         listed = self.database.execute(f"SELECT DISTINCT {names} ORDER BY ALL").fetchall()
         campaigns = [str(name) for (name,) in listed]
@@ -305,12 +309,12 @@ class Dataset:
         return campaigns[0]
 
     def _files(self, table: str, campaign: str) -> str:
-        """The files of a table, as a text in SQL."""
+        """The pattern of a table's files, as an SQL string."""
         return _quoted(f"{self.location}/{table}/campaign={campaign}/testbed=*/experiment=*/*.parquet")
 
 
 def _typed(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row says of a comparison as the model has it."""
+    """The row of a comparison, with the model's types for scenario, arm, accelerator, hardware and metric."""
     return row | {
         "scenario": _scenario(row["scenario"]),
         "arm": Arm(row.pop("environment")),
@@ -344,7 +348,7 @@ def _latency(side: dict[str, Any], rows: pd.DataFrame) -> Latency:
 
 
 def _read(files: str) -> str:
-    """The SQL that reads these files, a text or a list of texts; a test bed named 07 is no number."""
+    """The SQL that reads these files, an SQL string or a list of them; a test bed named 07 stays text."""
     types = ", ".join(f"'{key}': VARCHAR" for key in HIVE)
     return f"read_parquet({files}, hive_partitioning = true, hive_types = {{{types}}}, union_by_name = true)"
 
@@ -353,15 +357,15 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-# Billions of rows meet a number for each scenario and arm instead of its names.
+# One number for each scenario and arm: billions of rows are grouped by it instead of by names.
 _SIDES = """
 CREATE TEMP TABLE sides AS
 SELECT row_number() OVER () AS side, * FROM (
     SELECT DISTINCT experiment, scenario, environment, replicate, accelerator, hardware FROM trials
 )
 """
-# The filter looks at the trial and not at the row, which keeps DuckDB from summing up each trial before the join: there
-# is nothing to sum within one.
+# The filter depends on the trial, not on the row. This keeps DuckDB from summing up each trial before the join, where
+# there is nothing to sum.
 _BUCKETS = """
 CREATE TEMP TABLE buckets AS
 WITH placed AS (

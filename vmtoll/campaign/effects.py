@@ -1,15 +1,17 @@
 """Combine the effects of test beds into that of the campaign. The test bed is the sample, as the trial is in a run.
 
-A test bed's effect is that of its run, as the run's own analysis estimates it; the campaign's is the plain mean of its
-test beds' with Student's interval over test beds. As in a run, three series are judged: what the test beds measured,
-and as low and as high as findings and lost trials allow. Every test bed counts in them. It needs no model of the blocks
-within a test bed: their noise is part of the spread between the means. Weights (DerSimonian and Laird 1986) would gain
+A test bed's effect is that of its run, as the run's own analysis estimates it. The campaign's effect is the plain mean
+over its test beds, with Student's interval. As in a run, vmtoll judges three series: the effects as measured, and as
+low and as high as findings and lost trials allow. Every test bed counts in them. No model of the blocks within a test
+bed is needed: their noise is part of the spread between the means. Weights (DerSimonian and Laird 1986) would gain
 little where all test beds run one plan, and their interval is too short with few test beds (IntHout, Ioannidis and Borm
-2014). How far hosts of a kind really differ is the spread of the means less what their own standard errors explain
-(Hedges and Olkin 1985, section 9.3): `between_sd`. The prediction interval is that of one more mean,
-t(k − 1) · s · √(1 + 1/k) with the spread s of the k means: it has the noise of a further test bed's own blocks in it.
-The usual one (Higgins, Thompson and Spiegelhalter 2009) takes `between_sd` instead, which ends at zero: it held 86% of
-new hosts at ten test beds where it should hold 95 (Nagashima, Noma and Furukawa 2019 find the same).
+2014).
+
+`between_sd`, how far hosts of a kind really differ, is the spread of the means less what their own standard errors
+explain (Hedges and Olkin 1985, section 9.3). The prediction interval is that of one more mean,
+t(k − 1) · s · √(1 + 1/k) with the spread s of the k means, so it includes the noise of a further test bed's own blocks.
+The usual one (Higgins, Thompson and Spiegelhalter 2009) takes `between_sd` instead, which is cut off at zero: with ten
+test beds it covered 86% of new hosts instead of 95% (Nagashima, Noma and Furukawa 2019 find the same).
 """
 
 import math
@@ -38,10 +40,12 @@ MEMORY_MB = 1000
 
 @dataclass(frozen=True)
 class BedEffect:
-    """The effect on one test bed: that of its run. `estimate`: with the interval that decided there, whose level is
-    `confidence`; without one of several runs. `mean_low`, `mean_high`: as far as findings and lost trials allow;
-    `limited`: client-limited or link-limited trials; `role`, `tool`: whose figures its run compared; `kind`: of the
-    only run; `because`: why it has no figure, or is undecided.
+    """The effect on one test bed.
+
+    `estimate`: with the interval that decided there, at the level `confidence`; without an interval if the test bed has
+    several runs. `mean_low`, `mean_high`: as far as findings and lost trials allow; `limited`: client-limited or
+    link-limited trials; `role`, `tool`: whose figures its runs compared; `kind`: of the only run; `because`: why it has
+    no figure, or is undecided.
     """
 
     testbed: str
@@ -59,10 +63,10 @@ class BedEffect:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """One metric of a scenario on an arm against its baseline, over all test beds, which are the units of
-    `verdict`.
+    """One metric of a scenario on an arm against its baseline, over all test beds.
 
-    `between_sd`: of the log ratio between test beds; `prediction`: the ratio with the interval for a further test bed.
+    `verdict`: with test beds in place of blocks; `between_sd`: standard deviation of the log ratio between test beds;
+    `prediction`: the ratio with the interval for a further test bed.
     """
 
     experiment: str
@@ -80,8 +84,10 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """All figures of a campaign; `emulated`: any guest was; `kvm_hardware`: what the hosts of guests under KVM run on;
-    `margin`: of practical equivalence, a fraction.
+    """All figures of a campaign.
+
+    `emulated`: software emulated a guest; `kvm_hardware`: what the hosts of KVM guests run on; `margin`: of practical
+    equivalence, a fraction.
     """
 
     campaign: str
@@ -104,10 +110,10 @@ _FIGURES = TypeAdapter(Figures)
 def campaign_figures(
     location: str, name: str | None = None, *, memory_mb: int = MEMORY_MB, margin: float = MARGIN
 ) -> Figures:
-    """Sum up and judge a campaign; writes nothing. Raises LoadError.
+    """Summarize and judge a campaign; writes nothing. Raises LoadError.
 
-    `location`: the dataset's folder or its URL (`s3://bucket/folder`); `name`: the campaign, which may be left out
-    where the dataset has one; `memory_mb`: what DuckDB may hold before it writes to the temporary folder.
+    `location`: the dataset's folder or its URL (`s3://bucket/folder`); `name`: the campaign, optional if the dataset
+    has only one; `memory_mb`: memory that DuckDB may use before it writes to the temporary folder.
     """
     with Dataset(location, name, memory_mb) as dataset:
         effects = across(dataset.effects(), dataset.controls(), margin)
@@ -125,14 +131,14 @@ def campaign_figures(
 
 
 Compared = tuple[str, Scenario, Arm, Arm, Accelerator, Hardware]
-Controlled = tuple[str, str, Loop]  # an experiment's figure under a kind of loop
+Controlled = tuple[str, str, Loop]  # experiment, metric, kind of loop
 Beds = Sequence[BedFigures]
 
 
 def across(rows: Iterable[BedFigures], controls: Iterable[BedControl], margin: float) -> list[Effect]:
-    """One effect per experiment, scenario, pair of arms and metric; Holm corrects within an experiment's metric.
+    """One effect per experiment, scenario, pair of arms and metric. Holm's correction covers a metric of an experiment.
 
-    Guests of different accelerators, or on different kinds of hardware, are never pooled.
+    It never pools guests of different accelerators, or on different kinds of hardware.
     """
     listed = sorted(rows, key=lambda row: (row.experiment, list(METRICS).index(row.metric.name)))
     apart = _widening(controls)
@@ -152,8 +158,9 @@ def _order(row: BedFigures) -> tuple[Any, ...]:
 
 
 def _widening(controls: Iterable[BedControl]) -> dict[Controlled, float]:
-    """By how much an experiment's A/A controls differ from themselves for sure over test beds; logs. Each experiment's
-    are a family, as those of a run.
+    """How far the A/A controls differ from themselves for sure over test beds, in logs; the largest for each key.
+
+    The controls of one experiment form one family, as those of a run do.
     """
     apart: dict[Controlled, float] = {}
     by_experiment = sorted(controls, key=lambda control: control.experiment)
@@ -174,7 +181,7 @@ def _independent(row: BedControl, mid: Series) -> Evidence:
 
 
 def _series(values: Sequence[float | None], sign: int = 1) -> Series:
-    """Advantages by test bed; those without a figure are left out."""
+    """The advantages by test bed, without test beds that have no figure; `sign`: −1 where less is better."""
     known = {bed: sign * value for bed, value in enumerate(values, start=1) if value is not None}
     return Series(tuple(known), tuple(known.values()))
 
@@ -193,8 +200,10 @@ def _family(rows: Beds, apart: Mapping[Controlled, float], margin: float) -> lis
 
 
 def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
-    """The series over test beds. Test beds that widened their own figures for a control are widened by what that leaves
-    of the campaign's.
+    """The series over test beds.
+
+    Test beds have already widened their figures for their own controls; only the rest of the campaign's widening is
+    added here.
     """
     first = figures[0]
     sign = 1 if first.metric.higher_is_better else -1
@@ -245,7 +254,7 @@ def _effect(compared: Compared, figures: Beds, evidence: Evidence, judgement: Ju
 
 
 def _doubts(figures: Beds) -> tuple[Doubt, ...]:
-    """The doubts of the runs, the largest first: trials added up, and the mean of what each can explain."""
+    """The doubts of the runs, the largest first: the sum of their trials, and the geometric mean of their sizes."""
     runs = sum(row.runs for row in figures)
     by_cause: dict[Code | Cause, list[Doubt]] = {}
     for row in figures:
@@ -271,7 +280,7 @@ def _between_sd(mean: Mean | None, figures: Beds) -> float | None:
 
 
 def _prediction(mean: Mean | None) -> Estimate | None:
-    """95% prediction interval for the effect on one further test bed; from five test beds on."""
+    """95% prediction interval for the effect on one further test bed; None with fewer than MIN_TEST_BEDS."""
     if mean is None or mean.sd is None or mean.n < MIN_TEST_BEDS:
         return None
     half = half_width(mean.sd, mean.n) * math.sqrt(mean.n + 1)  # t · s/√n · √(n + 1) = t · s · √(1 + 1/n)

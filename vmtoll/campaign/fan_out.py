@@ -1,4 +1,4 @@
-"""Commands of many test beds: test beds in parallel, the commands of one after each other."""
+"""Run the commands of many test beds: the test beds in parallel, the commands of each one in sequence."""
 
 import signal
 import subprocess
@@ -17,14 +17,14 @@ from rich.live import Live
 from rich.table import Table
 
 FORKS = 20
-GRACE_S = 30.0  # what an interrupted run gets to let its machines go
+GRACE_S = 30.0  # time that an interrupted run has to release its machines
 
-Task = tuple[str, str]  # a test bed, and an experiment in it
+Task = tuple[str, str]  # a test bed, and an experiment on it
 
 
 @dataclass(frozen=True)
 class Command:
-    """Command of a task, and the file that gets all its output."""
+    """The command of a task; it appends all its output to `log`."""
 
     argv: Sequence[str]
     log: Path
@@ -57,7 +57,7 @@ def _one_after_the_other(commands: Mapping[Task, Command], children: "_Children"
 
 
 class _Children:
-    """The commands that run now. Each has a session of its own, so that Ctrl-C reaches it once: from `interrupt`."""
+    """The running commands. Each has its own session, so that Ctrl-C reaches it only once, through `interrupt`."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -83,7 +83,7 @@ class _Children:
                 self._running.discard(child)
 
     def interrupt(self) -> None:
-        """Start no further command, interrupt those that run; kill those that do not end within GRACE_S."""
+        """Start no further command; interrupt the running ones, and kill those that do not end within GRACE_S."""
         with self._lock:
             self._closed = True
             children = list(self._running)
@@ -99,7 +99,7 @@ TAIL_BYTES = 4096
 
 
 def last_line(log: Path) -> str:
-    """The last line that a command printed, without the program's name; empty before its first."""
+    """The last line in a command's log, without the program's name; empty if there is none."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, log.stat().st_size - TAIL_BYTES))
@@ -110,7 +110,7 @@ def last_line(log: Path) -> str:
 
 
 class Board:
-    """Shows the last line of each task's log until the task has ended."""
+    """A live table on the terminal: the last line of each task's log until the task has ended."""
 
     def __init__(self, logs: Mapping[Task, Path]) -> None:
         self._logs = dict(logs)

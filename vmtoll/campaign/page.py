@@ -1,5 +1,7 @@
-"""The page of a campaign. One chart per experiment, guest and headline metric: a row per scenario, every test bed a
-mark, the campaign a bar.
+"""The page of a campaign.
+
+It has one chart per experiment, guest and headline metric: a row per scenario, a mark per test bed, a bar for the
+campaign.
 """
 
 import math
@@ -27,7 +29,7 @@ MOST_ROWS = 24
 
 
 def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
-    """(unique name, chart); of more rows than fit the first are drawn, and the caption says so."""
+    """(unique name, chart) of each group. A chart draws at most MOST_ROWS scenarios; the caption then says so."""
     groups: dict[tuple[str, ...], list[Effect]] = {}
     for effect in effects:
         if effect.verdict.metric.name in HEADLINES:
@@ -44,7 +46,7 @@ def label(row: Effect | Latency) -> str:
 
 
 def text(effect: Effect) -> str:
-    """The verdict in words; where a run has blocks, a campaign has test beds."""
+    """The verdict in words, with `test bed` in place of a run's `block`."""
     verdict = effect.verdict
     if verdict.because is Because.FEW_BLOCKS:
         return f"undecided ({plural(MIN_TEST_BEDS - verdict.blocks, 'more test bed')} needed)"
@@ -90,7 +92,7 @@ def _chart(entries: Sequence[Effect]) -> Chart:
 
 
 def _ratio_ticks(axes: Any) -> None:
-    """1× and a few round ratios, about evenly apart in the logarithm, none too near to another."""
+    """Put ticks at 1× and a few round ratios, more than an eighth of the axis apart."""
     low, high = axes.get_xlim()
     ends = math.exp(low), math.exp(high)
     marks = MaxNLocator(6).tick_values(*ends) if high - low < 1 else log_ticks(*ends)
@@ -114,7 +116,7 @@ _KINDS = {
 
 
 def write_page(figures: Figures, output: Path) -> Path:
-    """Write the page of these figures to the file `output`, replaced whole; its path."""
+    """Write the page of these figures to the file `output` (replaced whole) and return its path."""
     template = pages.environment()
     template.filters |= {
         "scenario": label, "text": text, "estimate": lambda effect: estimate_text(effect.verdict),
@@ -146,7 +148,7 @@ def sentence(figures: Figures) -> str:
 
 
 def _on_testbed(effect: Effect, bed: BedEffect) -> str:
-    """The estimate of a test bed as that of a verdict, with the level of its interval; without one the reason."""
+    """The estimate of a test bed with the level of its interval; without an estimate, the reason."""
     if bed.estimate is None:
         return "no figure" if bed.because is None else bed.because.value.replace("-", " ")
     level = "" if bed.confidence is None else f" at {100 * bed.confidence:.4g}%"
@@ -155,7 +157,7 @@ def _on_testbed(effect: Effect, bed: BedEffect) -> str:
 
 
 def _prediction(effect: Effect) -> str:
-    """The interval for a further test bed, in the units of the estimate."""
+    """The interval for a further test bed: the share lost if higher is better, else the ratio."""
     wide = effect.prediction
     if wide is None or wide.low is None or wide.high is None:
         return DASH
@@ -165,5 +167,5 @@ def _prediction(effect: Effect) -> str:
 
 
 def _spread(effect: Effect) -> str:
-    """The standard deviation between test beds, of the ratio, in percent."""
+    """The standard deviation of the log ratio between test beds, in percent."""
     return DASH if effect.between_sd is None else f"±{100 * effect.between_sd:.2g}%"

@@ -1,6 +1,6 @@
 """One run as Parquet in a dataset: `<table>/campaign=…/testbed=…/experiment=…/<run-id>.parquet`.
 
-Nothing is scrubbed: a dataset is for those who own the machines. What may leave is a bundle (`vmtoll publish`).
+Nothing is scrubbed: a dataset is for those who own the machines. To share a run, make a bundle (`vmtoll publish`).
 """
 
 import re
@@ -25,8 +25,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a campaign or a test bed:
 def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list[Path]:
     """Write the tables of a complete run and return their files; columns as in results/schema.
 
-    Each file is written under another name and renamed, the trials last: a run counts when its trials are there. The
-    same run gives the same bytes, so that twice is harmless. Raises LoadError.
+    It writes each file under another name, then renames it; the trials come last, because a run counts once its trials
+    are there. The same run gives the same bytes, so a second call is harmless. Raises LoadError.
     """
     check_name("campaign", campaign)
     check_name("test bed", testbed)
@@ -63,7 +63,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def write_page(dataset: str, campaign: str | None, output: Path, memory_mb: int) -> Path:
-    """Write campaign.html and figures.json into a folder; the page. Raises LoadError."""
+    """Write campaign.html and figures.json into a folder and return the path of the page. Raises LoadError."""
     figures = campaign_figures(dataset, campaign, memory_mb=memory_mb)
     output.mkdir(parents=True, exist_ok=True)
     write_durably(output / "figures.json", figures.to_json() + b"\n")

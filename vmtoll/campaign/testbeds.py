@@ -11,12 +11,12 @@ from vmtoll.spec.inventory import members, read_inventory
 from vmtoll.spec.inventory_faults import checked
 
 GROUP = "cells"
-WHOLE = "whole"  # the one test bed of an inventory that names none
+WHOLE = "whole"  # the only test bed of an inventory that names none
 
 
 @dataclass(frozen=True)
 class Bed:
-    """`limit`: Ansible's pattern of its machines; None is the whole inventory. `environments`: those under test."""
+    """A test bed. `limit`: Ansible's pattern of its machines, None for all; `environments`: those under test."""
 
     name: str
     hosts: Sequence[str]
@@ -25,9 +25,9 @@ class Bed:
 
 
 def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
-    """The child groups of the group `cells`, by name; without such a group all machines are one test bed.
+    """The child groups of the group `cells`, by name; without child groups, all machines are one test bed.
 
-    With `limit` only the machines that it matches, and only test beds whose client it leaves. Raises UserError where
+    A `limit` keeps only the machines that it matches. Test beds without a client are left out. Raises UserError when
     two test beds share a machine, or none is left; InventoryError.
     """
     data = checked(inventory)
@@ -51,7 +51,7 @@ def _everyone(data: Mapping[str, Any]) -> list[str]:
 
 
 def _bed(name: str, hosts: Sequence[str], matched: set[str], data: Mapping[str, Any]) -> Bed:
-    """The pattern of a whole test bed is the group's own name; of a part of one it is its machines' names."""
+    """A test bed; its pattern is the group's name if all its machines match, else the matching machines' names."""
     variables = data.get("_meta", {}).get("hostvars", {})
     chosen = [host for host in hosts if host in matched]
     environments = {str(variables.get(host, {}).get("vmtoll_environment")) for host in chosen} - {"None"}
