@@ -1,6 +1,6 @@
-"""One chart, one file: each has `ORDER` (its place in the report) and `draw(run, analysis)`.
+"""One file per kind of chart, each with `ORDER` (its place in the report) and `draw(run, analysis)`.
 
-A file here is found by listing this folder. `draw` returns the charts it has to show, or none.
+`draw_all` lists this folder to find them. `draw` returns a list of charts, which may be empty.
 """
 
 import importlib
@@ -11,13 +11,13 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.plot import Chart, style
 
-FIRST = "overhead-1"  # the chart of what the headline says, where there is one
+FIRST = "overhead-1"  # the chart of the headline's metric, if it has one
 
 
 def draw_all(run: Run, analysis: RunAnalysis, only: Collection[str] = ()) -> list[tuple[str, Chart]]:
     """(unique name, chart) in the order of the report.
 
-    `only` names the files whose charts are wanted; all of them when empty.
+    `only` names the files whose charts to draw; empty means all.
     """
     names = [module.name for module in pkgutil.iter_modules(__path__) if not only or module.name in only]
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]

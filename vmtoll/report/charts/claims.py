@@ -1,4 +1,4 @@
-"""The claims of a published experiment: each ratio as it was published, and as it is here with its interval."""
+"""The claims of a published experiment: each ratio as published, and as measured here with its interval."""
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.verdict import ClaimResult, Estimate, Outcome, RunAnalysis
@@ -11,7 +11,7 @@ MARKS = {Outcome.CONFIRMED: "o", Outcome.REFUTED: "s", Outcome.INCONCLUSIVE: "o"
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
-    """One chart when any claim compares two sides and has figures; the rows bear the numbers of the claims."""
+    """One chart if any claim compares two sides and has figures; its rows have the claims' numbers."""
     claims = enumerate(analysis.claims, start=1)
     shown = [(number, claim, claim.ratio) for number, claim in claims if claim.ratio is not None]
     return [_chart(shown)] if shown else []

@@ -1,4 +1,4 @@
-"""Cold caches: what comes off the disk per second, and what one file takes."""
+"""Cold caches: megabytes per second off the disk, and the time that one file takes."""
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.verdict import RunAnalysis
@@ -9,7 +9,7 @@ ORDER = 37
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
-    """Two charts of the workloads with `cold: true`; none where there are none."""
+    """Two charts of the workloads with `cold: true`; none without such workloads."""
     cold = {name for name, workload in run.manifest.workloads.items() if getattr(workload, "cold", False)}
     labels = {scenario: label for scenario, label in labels_of(run.scenarios).items() if scenario.workload in cold}
     caption = (

@@ -1,4 +1,4 @@
-"""Guests on one host: p99, CPU of the host, and what they carry together within the objective, by their number."""
+"""Guests on one host, by their number: p99, the host's CPU, and the rate that they carry within the objective."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ def _chart(run: Run, server: str, arms: Sequence[Consolidation], slo: Slo) -> Ch
 
 
 def _curve(axes: Axes, points: Iterable[tuple[int, Estimate | None]], item: Look, line: str) -> None:
-    """A line through the estimates that are known, with their intervals."""
+    """Draw a line through the known and finite estimates, with their intervals."""
     finite = (
         (guests, estimate.mid, estimate.low, estimate.high)
         for guests, estimate in points

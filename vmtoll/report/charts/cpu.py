@@ -28,7 +28,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 
 def _on_host(lane: Lane) -> Lane:
-    """The guest as its host sees it: same place in the palette, another shape, hollow."""
+    """The lane of the guest as its host sees it: two colors further in the palette, another shape, hollow."""
     index = GUESTS.index(lane.look.colour) if lane.look.colour in GUESTS else 1
     colour = GUESTS[(index + 2) % len(GUESTS)]
     label = f"{lane.look.label.split(' ')[0]}, on its host"

@@ -1,4 +1,4 @@
-"""Goodput against offered load: where the correct answers within the deadline fall behind what is asked."""
+"""Goodput against offered load: where the correct answers within the deadline fall behind the offered rate."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -60,21 +60,22 @@ def _chart(run: Run, group: Group) -> Chart | None:
 
 
 def knee(steps: pd.DataFrame) -> pd.DataFrame:
-    """The last step up to which every step's goodput is KNEE of what it offers; empty where none is."""
+    """The last step up to which every step's goodput is at least KNEE of its offered rate; empty if none is."""
     served = (steps[Y] >= KNEE * steps[X]).cumprod().astype(bool)
     return steps[served].tail(1)
 
 
 def unsent(trials: pd.DataFrame) -> list[float]:
-    """The highest loads, as far down as the load tool and not the server was behind in most trials."""
+    """The loads, from the highest down, at which the load tool, not the server, fell behind in most trials."""
     behind = trials["record"].map(_is_behind).astype(float).groupby(trials["load_value"]).mean() > 0.5
     rates = trials.groupby("load_value")[X].median().sort_values(ascending=False)
     return list(rates.index[behind[rates.index].cummin()])
 
 
 def _is_behind(record: TrialRecord) -> bool:
-    """Return whether the tool could not send, or sent so late that its delay is most of the p99. A server that is
-    overloaded makes a tool late, too, by less than its own response time.
+    """Return whether the tool was saturated, or missed its rate and sent so late that the delay is most of the p99.
+
+    An overloaded server makes a tool late, too, but by less than its own response time.
     """
     measured, limits = record.primary, record.limits(Role.PRIMARY)
     if measured is None or Code.RATE_NOT_REACHED not in limits:
@@ -84,7 +85,7 @@ def _is_behind(record: TrialRecord) -> bool:
 
 
 def _end(group: Group, steps: pd.DataFrame, sent: pd.DataFrame) -> str:
-    """Reason why the rates end where they do."""
+    """The reason why the rates end where they do."""
     if len(sent) < len(steps):
         return f"the load tool fell behind at {steps[X].iloc[len(sent)]:,.0f}"
     if steps.index[-1] < max(load.value for load in group.loads):

@@ -20,8 +20,8 @@ from vmtoll.report.words import duration
 
 ORDER = 35
 COLUMNS = 48  # of a panel, so that a page stays small
-BIN = 10**0.1  # the upper edge of a bin over its lower one
-SHADES = (0.01, 0.05, 0.2, 0.5)  # of the requests sent in a column's time: a darker shade from each on
+BIN = 10**0.1  # upper ÷ lower edge of a bin
+SHADES = (0.01, 0.05, 0.2, 0.5)  # of the requests sent in a column's time: each share starts a darker shade
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
@@ -31,7 +31,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Time axis that all panels of a chart share: `blocks` side by side, `width` columns each of `seconds` seconds."""
+    """The time axis of all panels of a chart: `blocks` side by side, each `width` columns of `seconds` seconds."""
 
     blocks: tuple[int, ...]
     seconds: int
@@ -84,7 +84,7 @@ def by_second(run: Run, trials: Sequence[TrialRecord]) -> pd.DataFrame:
 
 
 def layout_of(counted: pd.DataFrame) -> Layout:
-    """A column a second, or as many seconds as it takes to stay within COLUMNS."""
+    """A layout with a second per column, or as many seconds as keep a panel near COLUMNS columns."""
     blocks = tuple(sorted(map(int, counted["block"].unique())))
     longest = int(counted["second"].max()) + 1
     seconds = math.ceil(longest * len(blocks) / COLUMNS)

@@ -18,7 +18,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 def _chart(run: Run, group: Group) -> Chart | None:
     time = "response_time_p99_us" if group.open else "service_time_p99_us"
-    for prefix in ("", CROSSCHECK):  # of a closed loop the cross-check's, where the tool logs no latencies
+    for prefix in ("", CROSSCHECK):  # in a closed loop the cross-check's, where the tool logs no latencies
         x, y = f"{prefix}throughput_rps", prefix + time
         if sweeps := curves(run, group, x, y):
             break

@@ -1,4 +1,4 @@
-"""A noisy neighbour: what comes through, and the tail, against the load on the sibling guest."""
+"""A noisy neighbour: goodput or throughput, and the p99, against the load on the sibling guest."""
 
 from collections.abc import Sequence
 
@@ -56,7 +56,7 @@ def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
 
 
 def _words(run: Run, curve: Curve) -> list[str]:
-    """The heaviest neighbour load against none: what comes through, and the tail, with the paired interval."""
+    """The effect of the heaviest neighbour load against none on each figure, with its paired interval."""
     heaviest = curve.steps[-1]
     effects = [
         f"{LABELS[field]} {_times(effect)}" for field in curve.fields if (effect := curve.effect(run, heaviest, field))

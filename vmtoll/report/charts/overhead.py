@@ -89,7 +89,7 @@ def _how_to_read(verdicts: Sequence[Verdict], margin: float) -> str:
 
 
 def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> list[float]:
-    """Draw one row in log units, positive where the baseline is better; returns the x values that it needs."""
+    """Draw one row in log units, positive where the baseline is better; return the x values that it needs."""
     sign = -1.0 if verdict.metric.higher_is_better else 1.0
     drawn = _logs(verdict.estimate, sign)
     if verdict.by_every_block:
@@ -111,7 +111,7 @@ def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> li
 
 
 def _logs(estimate: Estimate | None, sign: float) -> list[float]:
-    """The estimate and the ends of its interval."""
+    """The logs of the estimate and of its interval's ends, times `sign`."""
     values = (estimate.ratio, estimate.low, estimate.high) if estimate else ()
     return [sign * math.log(value) for value in values if value is not None]
 

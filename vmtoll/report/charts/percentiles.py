@@ -1,4 +1,4 @@
-"""Percentile plot: latency at each percentile, on an axis that gives every further nine the same room."""
+"""Percentile plot: latency at each percentile, on an axis where each further nine takes the same room."""
 
 import numpy as np
 

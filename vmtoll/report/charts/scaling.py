@@ -1,4 +1,4 @@
-"""Throughput over users, or over the CPUs of guests, with the Universal Scalability Law through it."""
+"""Throughput over users, or over the CPUs of guests, with the Universal Scalability Law fitted to it."""
 
 from collections.abc import Sequence
 

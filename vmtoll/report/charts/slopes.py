@@ -1,4 +1,4 @@
-"""Paired slopes: each block's figure on the baseline and on another arm, joined; parallel lines are a steady effect."""
+"""Paired slopes: each block's figures on the baseline and on another arm, joined; parallel lines: a steady effect."""
 
 import pandas as pd
 
@@ -49,7 +49,7 @@ def _chart(run: Run, group: Group, arm: Arm) -> Chart | None:
 
 
 def _pairs(run: Run, group: Group, server: str, other: Arm) -> pd.DataFrame:
-    """Block × (baseline, other), blocks with both figures above zero; the cross-check's where the tool has none."""
+    """Block × (baseline, other) for blocks with both figures above zero; the cross-check's where the tool has none."""
     scenario = group.scenario(server, group.loads[0])
     field = (TAIL if group.open else THROUGHPUT).field
     pairs = pd.DataFrame()

@@ -12,7 +12,7 @@ ORDER = 20
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
-    """One chart per role of a measurement that has figures."""
+    """One chart per role, primary and cross-check, that has figures."""
     labels = shown_labels(run, (Loop.CLOSED,))
     charts = []
     for role, column in ((Role.PRIMARY, THROUGHPUT.field), (Role.CROSSCHECK, CROSSCHECK + THROUGHPUT.field)):

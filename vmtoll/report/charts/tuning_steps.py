@@ -1,6 +1,6 @@
 """Waterfall: the gain of each tuning step, from the untuned guest up, with the baseline as the level to reach.
 
-Below it the changes that were made one at a time.
+Below it are the changes made one at a time.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,13 @@ LOOKS = {
     Kind.UNDECIDED: Look("undecided", SOFT, "s", False),
 }
 UNITS = {"1/s": "req/s"}
-# Of every load one figure that it is about; what a request costs the host is shown where the rate is the same for all.
+# For each loop its primary metric. Host CPU per request is shown in the open loop, where all guests have the same rate;
+# a run with loads of one loop alone shows it as well.
 SHOWN = {Loop.CLOSED: (THROUGHPUT.name,), Loop.OPEN: (TAIL.name, HOST_CPU.name)}
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
-    """One chart per scenario and figure that has levels of two profiles at least; none without tuning steps."""
+    """One chart per scenario and metric with levels of two or more profiles; none without tuning steps."""
     result = analysis.tuning_steps
     if not result:
         return []
@@ -44,7 +45,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 @dataclass(frozen=True)
 class _Bar:
-    """One row from top to bottom. `under`: the line below its name; `ends`: of the step's interval."""
+    """One row of the chart. `under`: the line below its name; `ends`: of the step's interval."""
 
     name: str
     under: str
@@ -121,7 +122,7 @@ def _step(step: TuningStep, metric: Metric) -> _Bar:
 
 
 def _ends(step: TuningStep) -> tuple[float, ...]:
-    """Possible ends of the step: the interval of its gain, seen from its start."""
+    """The interval of the step's gain, as levels: its start plus or minus each end; empty without an interval."""
     if step.gain is None or step.gain.low is None or step.gain.high is None or step.start is None:
         return ()
     sign = 1.0 if ((step.end or 0.0) - step.start) * step.gain.value > 0 else -1.0
