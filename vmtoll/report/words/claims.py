@@ -15,7 +15,7 @@ SHAPES = {
     Shape.FIRST: "the measure",
     Shape.ALONE: "",
 }
-Judged = ClaimResult | Point  # what reasons are given for
+Judged = ClaimResult | Point  # the results that have reasons
 
 
 def ratio_text(ratio: Estimate) -> str:
@@ -46,7 +46,7 @@ def _names(value: str | int | Sequence[str] | Sequence[int] | None) -> str:
 
 
 def estimator_text(used: EstimatorUsed, blocks: int) -> str:
-    """Estimator that made one figure of the blocks' figures: `median of 6`."""
+    """The estimator that combined the blocks' figures: `median of 6`."""
     return {
         EstimatorUsed.NONE: "no figure",
         EstimatorUsed.MEDIAN: f"median of {blocks}",
@@ -73,7 +73,7 @@ def heading_text(figure: PublishedFigure) -> str:
 
 
 def point_text(point: Point) -> str:
-    """Reason for a published figure's shape, our estimator, and all other differences from the source."""
+    """The reason for a published figure's shape, our estimator, and all other differences from the source."""
     reasons = [reason_text(reason, point) for reason in point.reasons]
     published = point.published_ratio
     parts = [f"published {published:.3g}; here {reasons.pop(0)}"] if published is not None and reasons else []

@@ -74,7 +74,7 @@ def lacking_text(step: Step) -> str:
 
 
 def unknown_text(step: Step) -> str:
-    """Reason why neither the definition nor the host shows a step."""
+    """The reason why neither the definition nor the host shows a step."""
     device = f" ({step.device})" if step.device else ""
     if step.tuning is Tuning.VHOST:
         return f"vhost{device}: the definition leaves it to libvirt, and the guest is off; the host has vhost"
@@ -84,7 +84,7 @@ def unknown_text(step: Step) -> str:
 
 
 def taken_texts(steps: Sequence[Step]) -> list[str]:
-    """What the guest has, by device where another device of it has not."""
+    """The steps that the guest has; they name the device where another device is without the step."""
     taken = [step for step in steps if step.state is State.TAKEN]
     partly = {step.tuning for step in steps if step.state is not State.TAKEN}
     return list(dict.fromkeys(_taken_text(step, by_device=step.tuning in partly) for step in taken))
@@ -104,7 +104,7 @@ _THE_HOSTS = ("host-passthrough", "host-model", "maximum")
 
 
 def condition_text(step: Step) -> str:
-    """Prerequisites of the change on the host, or facts to know before it; empty where there is nothing."""
+    """What the change needs on the host, or what to know before it; empty where there is nothing."""
     host = step.host or {}
     if step.pending:
         return "The definition has it already: it takes effect when the guest starts again."
@@ -115,7 +115,7 @@ def condition_text(step: Step) -> str:
     return "" if host.get("kvm") or host.get("vhost_net") else _CONDITIONS.get(step.tuning, "")
 
 
-# Of hardware virtualization and vhost: where the host has no device for them.
+# Those of KVM and VHOST hold where the host has no device for it.
 _CONDITIONS = {
     Tuning.KVM: "The host has no /dev/kvm: switch virtualization on in its firmware first.",
     Tuning.CPU_MODEL: "A guest with the host's CPU model can be migrated only to hosts with the same CPU.",
@@ -129,7 +129,7 @@ _CONDITIONS = {
 
 
 def _limit_text(step: Step) -> str:
-    """A limit may be intended. The definition cannot change one of a control group."""
+    """A warning that the limit may be intended, and where the definition does not set it."""
     text = "The limit may be intended: ask before you remove it."
     return text if step.changes else f"{text} The definition does not set it: see `systemctl show` of that unit."
 
@@ -172,7 +172,7 @@ def worth_text(worth: Worth) -> str:
 
 
 def _size_text(step: TuningStep, metric: Metric) -> str:
-    """The levels of a step, and its interval; of an invalid one that it must not be used."""
+    """The levels of a step and its interval; for a step that is not decided, a warning instead of the interval."""
     unit = "req/s" if metric.unit == "1/s" else metric.unit
     if step.start is None or step.end is None:
         return ""
@@ -192,7 +192,7 @@ def profiles_text(worth: Worth) -> str:
 
 
 def counts_text(steps: tuple[Step, ...]) -> str:
-    """`1 limit, lacks 3 tuning steps, 1 unknown, has 5`, of all devices together."""
+    """`1 limit, lacks 3 tuning steps, 1 unknown, has 5`, over all devices."""
     of_state = {state: {step.tuning for step in steps if step.state is state} for state in State}
     lacking, unknown = of_state[State.LACKING], of_state[State.UNKNOWN] - of_state[State.LACKING]
     parts = [plural(len(lacking & LIMITS), "limit")] if lacking & LIMITS else []

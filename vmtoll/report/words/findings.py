@@ -31,7 +31,7 @@ _OF_THE_TOOL = frozenset({
 
 
 def _measured(text: str, unit: str = "%", decimals: int = 1) -> Callable[[Finding], str]:
-    """A text with its `{value}`, `{detail}` and `{limit}`, which is empty where the gate has none."""
+    """A function that fills in `{value}`, `{detail}` and `{limit}`, the last empty where the gate has none."""
 
     def words(finding: Finding) -> str:
         value = "unknown" if finding.value is None else f"{finding.value:,.{decimals}f}{unit}"
@@ -51,7 +51,7 @@ def _detailed(text: str) -> Callable[[Finding], str]:
 
 
 def _detail(finding: Finding) -> str:
-    """Its detail, without the machine that the sentence begins with."""
+    """The finding's detail without the machine, which starts the sentence."""
     return finding.detail.removeprefix(f"{finding.machine}: ").replace(" -> ", " → ")
 
 

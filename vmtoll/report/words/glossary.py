@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-# `{margin}`: the margin of the run, or on a page of several runs the usual one.
+# `{margin}`: the margin of the run, or the default one on a page of several runs.
 GLOSSARY: Mapping[str, tuple[str, str]] = {
     "sut": ("SUT", "System under test: the machine or guest, with the server on it, that a run measures."),
     "client": ("Client", "The machine that sends the load. It is never the system under test."),

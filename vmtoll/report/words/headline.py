@@ -1,4 +1,4 @@
-"""The headline of a run: a short sentence per metric, what they rest on, and the words to explain with them."""
+"""The headline of a run: a short sentence per metric, what these rest on, and explanations of their words."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,10 +29,10 @@ from vmtoll.report.words.verdicts import (
 )
 
 SENTENCE_LIMIT = 300
-_ANSWER_LIMIT = 130  # a longer answer leaves the names of the servers to its evidence
+_ANSWER_LIMIT = 130  # of characters; a longer answer leaves the servers' names to its evidence
 _MOST_NAMED = 3
-_WORTH_SAYING = 0.05  # of a difference, that findings can explain
-VAGUE = 100.0  # an interval over two decades tells the direction and hardly a size
+_WORTH_SAYING = 0.05  # share of a difference that findings can explain; a smaller one is not mentioned
+VAGUE = 100.0  # an interval over two decades shows the direction, not the size
 _KVM = {Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ", Hardware.NESTED: "Nested KVM: "}
 _DIRECTIONS = (Kind.SLOWER, Kind.FASTER)
 _OPEN = (Kind.UNDECIDED, Kind.NOT_JUDGED)
@@ -41,9 +41,11 @@ _NO_COMPARISON = "There is no second environment to compare."
 
 @dataclass(frozen=True)
 class Answer:
-    """One metric: a short sentence, the same without names, and the intervals or reasons behind it; `sizes`: the first
-    of these, without what explains it, then ever shorter: of the first and the last server, and without their names.
-    `is_vague`: the ends of a ratio's interval are a hundred times apart or more.
+    """The answer of one metric, in a short sentence.
+
+    `short`: the same without names; `evidence`: the intervals or reasons behind it; `sizes`: ever shorter evidence: the
+    first intervals, then those of the first and the last server, with and without names; `is_vague`: the ends of a
+    ratio's interval are a hundred times apart or more.
     """
 
     text: str
@@ -68,7 +70,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Meaning of a word of the headline, in a sentence or two; `term`: its entry in the page's glossary."""
+    """A word of the headline, explained in a sentence or two; `term`: its entry in the page's glossary."""
 
     term: str
     word: str
@@ -76,7 +78,7 @@ class Explanation:
 
 
 def headline(analysis: RunAnalysis) -> Headline:
-    """Throughput, tail and CPU per request, as far as the run compares them; one that is decided comes first."""
+    """The answers on throughput, tail and CPU per request that the run compares; `_rank` chooses the first."""
     parts = [part for metric in (THROUGHPUT, TAIL) if (part := _Part.of(analysis, metric)).members]
     costs = (_Part.of(analysis, metric) for metric in (HOST_CPU, CPU))
     parts += [part for part in costs if any(member.verdict.estimate for member in part.members)][:1]
@@ -96,7 +98,8 @@ def headline(analysis: RunAnalysis) -> Headline:
 
 def sentence(analysis: RunAnalysis) -> str:
     """The headline as plain text of at most 300 characters: answers on throughput and tail, then their evidence.
-    It is cited, so that second answers, the basis and names go before intervals.
+
+    Others cite this sentence: to shorten it, vmtoll drops names, second answers and the basis before intervals.
     """
     result = headline(analysis)
     start = "Emulation (TCG), not KVM: " if analysis.emulated else ""
@@ -125,7 +128,7 @@ def sentence(analysis: RunAnalysis) -> str:
 
 
 def explanations(analysis: RunAnalysis) -> list[Explanation]:
-    """The words of this run's headline and of the verdicts behind it that a reader may not know."""
+    """Explanations of the words in this run's headline and verdicts that a reader may not know."""
     verdicts = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies]
     kinds = {v.kind for v in verdicts}
     rows = [
@@ -155,12 +158,12 @@ def explanations(analysis: RunAnalysis) -> list[Explanation]:
 
 
 def _capital(text: str) -> str:
-    """The start of a sentence; a name such as kvm-default stays as it is."""
+    """The text with a capital first letter, unless it starts with a name such as kvm-default."""
     return text if "-" in text.partition(" ")[0] else text[0].upper() + text[1:]
 
 
 def _rank(answer: Answer) -> int:
-    """The lowest makes the heading: throughput and tail before CPU, unless they decide nothing."""
+    """The lowest rank is the heading: decided throughput or tail, then undecided answers, then decided CPU."""
     if answer.kinds & DECIDED:
         return 2 if answer.metric in (HOST_CPU, CPU) else 0
     return 1 if Kind.UNDECIDED in answer.kinds else 3
@@ -208,7 +211,7 @@ def _basis(analysis: RunAnalysis) -> list[str]:
 
 
 def _together(comparisons: Sequence[Comparison], sides: Naming) -> Sides:
-    """What a sentence over several comparisons calls their sides."""
+    """The names of both sides in a sentence over several comparisons."""
     named = {sides(comparison) for comparison in comparisons}
     if len(named) == 1:
         return named.pop()
@@ -219,7 +222,7 @@ def _together(comparisons: Sequence[Comparison], sides: Naming) -> Sides:
 
 @dataclass(frozen=True)
 class _Member:
-    """One comparison in a metric; `name`: what the headline calls its scenario."""
+    """One comparison in a metric; `name`: the scenario's name in the headline."""
 
     name: str
     sides: Sides
@@ -236,7 +239,7 @@ class _Part:
 
     @classmethod
     def of(cls, analysis: RunAnalysis, metric: Metric) -> "_Part":
-        """The verdicts of the comparisons under whose load the metric says something."""
+        """The verdicts of all comparisons that the metric applies to."""
         listed = [c for c in analysis.comparisons if metric.name in c.verdicts and c.verdicts[metric.name].applies]
         labels = labels_of(dict.fromkeys(comparison.scenario for comparison in listed))
         several = len({comparison.arm for comparison in listed}) > 1
@@ -265,7 +268,7 @@ class _Part:
         return Answer(text, short, "; ".join(proof), sizes, self.metric, kinds, any(map(is_vague, shown)))
 
     def _ends(self) -> Iterator[str]:
-        """The least and the largest size with their intervals, with the servers' names and without."""
+        """The smallest and the largest size with their intervals: first with the servers' names, then without."""
         for kind in _DIRECTIONS:
             if members := self._of(kind):
                 form = form_of([member.verdict for member in members])
@@ -293,7 +296,7 @@ class _Part:
         return _capital(f"{'under open load, ' if self.metric == TAIL else ''}{text}.")
 
     def _counts(self) -> str:
-        """Sentence for comparisons that differ: the number of each kind, with the range of the decided ones."""
+        """The sentence for verdicts of several kinds: the number of each kind, with the range of the differences."""
         parts = []
         for kind in KINDS:
             if members := self._of(kind):
@@ -303,8 +306,8 @@ class _Part:
         return f"In {plural(len(self.members), 'comparison')} of {label}, {self.sides.compared} is {', '.join(parts)}."
 
     def _nothing_decided(self) -> str:
-        """Where nothing is decided: of one comparison all that is known, of several how many show a difference by
-        chance alone.
+        """The sentence when nothing is decided: the verdict of one comparison; of several, the number that show a
+        difference in every block.
         """
         label, undecided = METRIC_LABELS[self.metric.name].label, self._of(Kind.UNDECIDED)
         if not undecided:
@@ -320,8 +323,9 @@ class _Part:
         return f"{short} is shown beyond chance in {plural(len(undecided), 'comparison')}."
 
     def _evidence(self) -> list[str]:
-        """`lighttz 8.1% (7.9 to 8.3%), nginx 9% (8.8 to 9.2%)`; of many servers the ends of the range. Of verdicts that
-        are undecided or not judged the reasons, as far as they are few.
+        """`lighttz 8.1% (7.9 to 8.3%), nginx 9% (8.8 to 9.2%)`; only the ends of the range for many servers.
+
+        Then the verdicts that are equal, undecided or not judged, with their reasons, if there are few.
         """
         parts = []
         for kind in _DIRECTIONS:
@@ -341,12 +345,12 @@ class _Part:
         return parts
 
     def _of(self, kind: Kind) -> list[_Member]:
-        """Verdicts of a kind, by the size of the effect where it is decided."""
+        """The members with a verdict of this kind; differences are sorted by size."""
         members = [member for member in self.members if member.verdict.kind is kind]
         return sorted(members, key=_size) if kind in DIFFERENT else members
 
     def _amounts(self, members: list[_Member], *, named: bool) -> str:
-        """`8.1% (nginx) and 9% (lighttpd)`, or the range over more servers; a bound that all share comes once."""
+        """`8.1% (nginx) and 9% (lighttpd)`, or the range of three or more; `at least` occurs once if all have it."""
         form = form_of([member.verdict for member in members])
         sizes = [amount_text(member.verdict, form) for member in members]
         if all(member.verdict.is_at_least for member in members):
@@ -365,7 +369,7 @@ def is_vague(verdict: Verdict) -> bool:
 
 
 def _size(member: _Member) -> float:
-    """What is claimed of a ratio's distance from 1, as a factor, the same in both directions."""
+    """The claimed distance of a ratio from 1, as a factor of 1 or more in either direction; 0 without a ratio."""
     verdict = member.verdict
     ratio = near_end(verdict) if verdict.is_at_least else verdict.estimate and verdict.estimate.ratio
     return max(ratio, 1 / ratio) if ratio else 0.0

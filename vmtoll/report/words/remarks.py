@@ -1,4 +1,4 @@
-"""Remarks on a run, a short line each: what its verdicts hang on."""
+"""Remarks on a run, a short line each: what its verdicts depend on."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
 
 MOST_REMARKS = 5
 _MOST_DOUBTS = 3
-_LEAST_EXPLAINED = 0.01  # of a difference; what explains less matters to no verdict
+_LEAST_EXPLAINED = 0.01  # of a difference; a cause that explains less matters to no verdict
 _COUNTED = {Cause.LOST: "lost trial", Cause.SECOND_ATTEMPTS: "second attempt"}
 _CAUSES = {
     Cause.UNEQUAL_REQUESTS: "unequal numbers of requests",
@@ -25,8 +25,8 @@ Row = tuple[Comparison, Verdict]
 
 
 def remarks(run: Run, rows: Sequence[Row]) -> list[str]:
-    """At most five: what widens these verdicts, the largest share of a difference first; what was not judged; why some
-    are undecided; undeclared differences; few blocks; rates that differ.
+    """At most MOST_REMARKS lines: what widens these verdicts, the largest share of a difference first; what was not
+    judged; why some are undecided; undeclared differences; few blocks; rates that differ.
     """
     sides = sides_of(comparison for comparison, _ in rows)
     of_rows = [
@@ -47,7 +47,10 @@ def _doubts(rows: Sequence[Row]) -> list[str]:
 
 
 def _explained(verdict: Verdict, doubt: Doubt) -> float:
-    """The share of the difference that a cause of doubt can explain, as logarithms; 0 where it decides nothing."""
+    """The share of the log ratio that a doubt can explain, at most 1.
+
+    It is 0 unless the sides differ or findings leave the verdict open.
+    """
     if verdict.estimate is None or not (verdict.kind in DIFFERENT or verdict.because is Because.FINDINGS):
         return 0.0
     seen = abs(math.log(verdict.estimate.ratio))
@@ -87,7 +90,7 @@ _WHY: dict[Because | None, str] = {
 
 
 def _why(verdicts: Sequence[Verdict]) -> str:
-    """What verdicts that are undecided for one reason lack."""
+    """Why these verdicts, all with the same `because`, are undecided."""
     first = verdicts[0]
     if first.because is Because.FEW_BLOCKS:
         units = f"{MIN_BOOTS} boots" if first.boots > 1 else f"{MIN_BLOCKS} blocks"

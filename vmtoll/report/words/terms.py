@@ -20,7 +20,7 @@ DASH = "–"
 
 
 def number(value: Any) -> str:
-    """Three significant digits below a thousand, whole above; a dash where there is none."""
+    """Three significant digits below a thousand, whole above; a dash for a missing value."""
     if value is None or pd.isna(value):
         return DASH
     amount = float(value)
@@ -34,7 +34,7 @@ def figure(value: Any, unit: str) -> str:
 
 
 def signed(value: float) -> str:
-    """Number with its sign, as precisely as `number`."""
+    """The number with its sign, as precisely as `number`."""
     return ("+" if value > 0 else "−" if value < 0 else "") + number(abs(value))
 
 
@@ -48,12 +48,12 @@ def percent(fraction: float | None) -> str:
 
 
 def share(value: float) -> str:
-    """A share close to one, with the digits that tell it from one."""
+    """A share close to one, in percent, with the digits that distinguish it from one."""
     return f"{100 * value:.5g}%"
 
 
 def p_value(p: float | None) -> str:
-    """Two significant digits; `< 0.0001` where more would be pretence."""
+    """Two significant digits; `< 0.0001` below that, where a digit would mean nothing."""
     return DASH if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
@@ -75,8 +75,10 @@ def duration(time_us: float) -> str:
 
 @dataclass(frozen=True)
 class MetricWords:
-    """`less`, `more`, and the same as factors: what the compared side does, with `{compared}`, `{baseline}` and the
-    `{amount}`; `same`: where it is equivalent within the amount.
+    """The words for a metric. The sentences contain `{compared}`, `{baseline}` and `{amount}`.
+
+    `less`, `more`: the compared side differs by a percentage; `times_less`, `times_more`: by a factor; `same`: the
+    sides are equivalent within the amount.
     """
 
     label: str
@@ -148,7 +150,7 @@ HARDWARE = {
     Hardware.UNKNOWN: "unknown",
 }
 
-# What every page with a figure of KVM says first, by what KVM's host runs on: the point, and why.
+# What every page with a KVM figure says first, by what the KVM host runs on: (the point, the reason).
 KVM_HARDWARE = {
     Hardware.EMULATED: (
         "KVM on emulated hardware: shows that the path works, not what KVM costs.",
@@ -165,7 +167,7 @@ KVM_HARDWARE = {
 }
 
 
-# What the report of the embedded lab adds on its metal, a container, by what the machine itself runs on.
+# What the embedded lab's report adds about its metal, a container, by what its machine runs on.
 METAL_HARDWARE = {
     Hardware.NESTED: " That machine is itself a virtual one.",
     Hardware.EMULATED: " Software (TCG) emulates that machine's CPU.",
@@ -173,12 +175,12 @@ METAL_HARDWARE = {
 
 
 def module_text(module: str) -> str:
-    """Reason why a guest is emulated although its host has /dev/kvm."""
+    """The reason why a guest is emulated although its host has /dev/kvm."""
     return f"/dev/kvm of its host belongs to {module}, which is neither kvm_intel nor kvm_amd."
 
 
 def below_text(accelerator: Accelerator, hardware: Hardware, form: str = "{}") -> str:
-    """Qualifier of a guest's figures: `emulated`, `nested KVM`, in this form; empty for metal and native KVM."""
+    """The qualifier of a guest's figures, `emulated` or `nested KVM`, put into `form`; empty for metal, native KVM."""
     below_kvm = _BELOW_KVM.get(hardware) if accelerator == Accelerator.KVM else None
     text = "emulated" if accelerator == Accelerator.TCG else below_kvm
     return form.format(text) if text else ""
@@ -234,7 +236,7 @@ _LOADS: dict[LoadKind, Callable[[float], str]] = {
 
 
 def labels_of(scenarios: Iterable[Scenario]) -> dict[Scenario, str]:
-    """Scenario → the shortest label that tells it apart: the server, then load and workload as needed."""
+    """Scenario → the shortest label that identifies it: the server, then load and workload as needed."""
     listed = list(scenarios)
     labels = {scenario: scenario.server for scenario in listed}
     for part in (lambda s: load_text(s.load), lambda s: s.workload):

@@ -1,4 +1,4 @@
-"""Ending, in words, of a run that went on until its comparisons were known."""
+"""The end, in words, of a run that measured until its comparisons were decided."""
 
 from vmtoll.model.run import Manifest
 from vmtoll.model.until import Look, Stop
@@ -9,7 +9,7 @@ def ending_text(manifest: Manifest) -> str:
     """`Stopped after 16 blocks and 41 minutes, because more blocks would decide no other comparison. Comparisons: 12
     decided.`
 
-    Empty for a run with a fixed number of blocks, and for one that goes on.
+    Empty for a run with a fixed number of blocks, and for one that has not stopped.
     """
     until, looks = manifest.experiment.until, manifest.looks
     if until is None or manifest.stopped is None or not looks:
@@ -33,6 +33,6 @@ def _found(look: Look) -> str:
 
 
 def looks_text(manifest: Manifest) -> str:
-    """`after 6 blocks (20% of the 5%), 10 blocks (13% of the 5%)`: the looks at the run, and what each could spend."""
+    """`after 6 blocks (20% of the 5%), 10 blocks (13% of the 5%)`: the looks, and the share that each may spend."""
     texts = [f"{look.blocks} blocks ({percent(look.share)} of the 5%)" for look in manifest.looks]
     return f"after {', '.join(texts)}" if texts else ""

@@ -1,4 +1,4 @@
-"""Verdicts in words: the direction and the size first, then the interval, then what is in doubt."""
+"""Verdicts in words: the direction and the size first, then the interval, then the doubts."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +35,7 @@ KINDS = {
     Kind.UNDECIDED: "undecided",
     Kind.NOT_JUDGED: "not judged",
 }
-_TIMES = 2.0  # from here on a difference is a factor, below a percentage
+_TIMES = 2.0  # from this factor on, a difference is written as a factor, below as a percentage
 _LEAST_SHOWN, _MOST_SHOWN, _TENTH = 0.001, 10_000, 0.1  # of a ratio in a column
 _SHOWN_DOUBTS = 3
 FINDINGS_LIMIT = 1.005  # a doubt that explains less is not named
@@ -46,7 +46,7 @@ GUEST = "the guest"
 
 @dataclass(frozen=True)
 class Sides:
-    """What sentences call the two sides of a comparison."""
+    """The names of the two sides of a comparison in sentences."""
 
     compared: str
     baseline: str
@@ -56,7 +56,10 @@ Naming = Callable[["Comparison"], Sides]
 
 
 def sides_of(comparisons: Iterable[Comparison]) -> Naming:
-    """`the guest` and `metal` on a page that compares one guest with metal; else the names of both arms."""
+    """A function that names the sides: `the guest` and `metal` if only one guest is compared with metal, else the arms.
+
+    `comparisons`: all of the page.
+    """
     pairs = {(comparison.baseline, comparison.arm) for comparison in comparisons}
 
     def sides(comparison: Comparison) -> Sides:
@@ -73,7 +76,7 @@ def verdict_text(verdict: Verdict, sides: Sides) -> str:
 
 
 def verdict_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
-    """The same in two parts: what a page emphasizes, and what follows it, empty where there is nothing."""
+    """The line of `verdict_text` in two parts: what a page emphasizes, and the rest, which may be empty."""
     if verdict.kind is Kind.NOT_JUDGED:
         if verdict.because is Because.NOT_MEASURED:
             return "not measured", f" ({because_text(verdict, sides)})"
@@ -88,7 +91,7 @@ def verdict_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
 
 
 def word_text(verdict: Verdict) -> str:
-    """The verdict in a word: `slower`, `equal`, `undecided`; of a cost that differs `more CPU` or `less CPU`."""
+    """The verdict in a word: `slower`, `equal`, `undecided`; for CPU that differs, `more CPU` or `less CPU`."""
     if verdict.kind in DIFFERENT and not verdict.metric.higher_is_better and verdict.metric.percentile is None:
         return "more CPU" if verdict.kind is Kind.SLOWER else "less CPU"
     return "equal" if verdict.kind is Kind.EQUIVALENT else KINDS[verdict.kind]
@@ -107,7 +110,7 @@ def _equivalent(judged: Judged) -> tuple[str, str]:
 
 
 def direction(judged: Judged) -> str:
-    """`slower` or `faster`, or `more` and `less` of a cost, as measured."""
+    """As measured: `slower` or `faster`; for a percentile `longer` or `shorter`, for CPU `more` or `less`."""
     ratio = judged.estimate.ratio if judged.estimate else 1.0
     if isinstance(judged, Verdict):
         if judged.metric.higher_is_better:
@@ -158,7 +161,7 @@ def _alike(factors: Sequence[float]) -> list[str]:
 
 
 def _sized(value: float) -> str:
-    """A factor with two digits that count, whole from ten on."""
+    """A factor with two decimals below 2, one below 10, and none from 10 on."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= _TIMES else f"{value:.2f}"
 
 
@@ -202,21 +205,21 @@ def _limited_text(judged: Judged) -> str:
 
 
 def form_of(verdicts: Sequence[Verdict]) -> str:
-    """Form in which verdicts of one metric and kind are summarised: `less`, `more`, `times less` or `times more`."""
+    """The form of a summary of verdicts of one metric and kind: `less`, `more`, `times less` or `times more`."""
     ratios = [verdict.estimate.ratio for verdict in verdicts if verdict.estimate]
     times = "times " if max(max(ratio, 1 / ratio) for ratio in ratios) >= _TIMES else ""
     return times + ("less" if max(ratios) < 1 else "more")
 
 
 def effect_text(verdicts: Sequence[Verdict], amount: str, sides: Sides) -> str:
-    """Summarise verdicts of one metric and kind, with an amount in their form."""
+    """The sentence that summarizes verdicts of one metric and kind; `amount`: in the form of `form_of`."""
     words = METRIC_LABELS[verdicts[0].metric.name]
     template: str = getattr(words, form_of(verdicts).replace(" ", "_"))
     return template.format(compared=sides.compared, baseline=sides.baseline, amount=amount)
 
 
 def amount_text(verdict: Verdict, form: str, *, interval: bool = False) -> str:
-    """`12%` or `2.1×`, `at least 4.6×`; `interval`: with the one that decided, `12% (10 to 14%)`."""
+    """`12%`, `2.1×` or `at least 4.6×`; `interval`: with the interval that decided, `12% (10 to 14%)`."""
     assert verdict.estimate is not None
     size = _amount(verdict.estimate.ratio, form)
     if verdict.is_at_least and (near := near_end(verdict)):
@@ -239,8 +242,9 @@ def near_end(judged: Judged) -> float | None:
 
 
 def interval_text(judged: Judged, form: str = "") -> str:
-    """The interval that decided, `5.6 to 22×`, `10 to 14%`, `−0.6 to +0.7%`; of a difference shown by every block the
-    range of blocks, `each of 6 blocks: 10 to 1,100×`. An open end is `or more`. Empty without either.
+    """The interval that decided: `5.6 to 22×`, `10 to 14%`, `−0.6 to +0.7%`; an open far end adds `or more`.
+
+    For a difference shown by every block, the range of blocks: `each of 6 blocks: 10 to 1,100×`. Empty without either.
     """
     estimate, blocks = judged.estimate, judged.blocks_range
     if judged.by_every_block and blocks:
@@ -287,8 +291,10 @@ def estimate_text(judged: Judged) -> str:
 
 
 def column_text(judged: Judged) -> str:
-    """The same for a narrow column, `0.181× (<0.039 to 0.235)`: an end that is open, or beyond 0.001 or 10,000, has `<`
-    or `>`. Of a difference shown by every block `each block 47 to 107×`.
+    """The estimate for a narrow column: `0.181× (<0.039 to 0.235)`.
+
+    `<` or `>` marks an end that is open, or beyond 0.001 or 10,000. For a difference shown by every block:
+    `each block 47 to 107×`.
     """
     estimate, blocks = judged.estimate, judged.blocks_range
     if estimate is None:
@@ -316,7 +322,7 @@ def percentile_text(level: PercentileLevel) -> str:
 
 
 def limiters_text(comparison: Comparison, sides: Sides) -> str:
-    """`client CPU on metal, server CPU on the guest`, of the figure that its loop is measured for."""
+    """`client CPU on metal, server CPU on the guest`, for the primary metric of the load's loop."""
     loop = loop_of(comparison.scenario.load)
     verdict = next(v for v in comparison.verdicts.values() if loop in v.metric.loops and v.metric.is_primary)
     limiters = (verdict.baseline_limiter, verdict.compared_limiter)
@@ -335,16 +341,16 @@ def trials_text(side: TrialShare) -> str:
 
 
 def doubts_text(judged: Judged, sides: Sides) -> str:
-    """What widens a comparison, the largest first: `background-cpu on the guest (3 trials), 2 second attempts on
-    metal`.
+    """What widens a comparison, the largest three first: `background-cpu on the guest (3 trials), second attempts: 2
+    on metal`.
     """
     shown = [doubt for doubt in judged.doubts if doubt.size >= FINDINGS_LIMIT][:_SHOWN_DOUBTS]
     return ", ".join(_doubt(doubt, sides) for doubt in shown) or "findings"
 
 
 def explained_text(judged: Judged, sides: Sides, least: float = 0.0) -> str:
-    """How much of a decided difference the doubts can explain at most; empty where that is nothing to speak of, or less
-    than `least`, a fraction.
+    """How much of a decided difference the doubts can explain at most; empty if negligible, or less than `least`, a
+    fraction.
     """
     total = math.prod(doubt.size for doubt in judged.doubts)
     estimate = judged.estimate
@@ -374,7 +380,7 @@ _CAUSES: dict[Code | Cause, str] = {
 
 
 def because_text(judged: Judged, sides: Sides) -> str:
-    """Reason why nothing is judged; empty where something is."""
+    """The reason why a comparison is not judged; empty if it is."""
     words = _BECAUSE.get(judged.because) if judged.because else None
     return words(judged, sides) if words else ""
 
@@ -420,7 +426,7 @@ _BECAUSE: dict[Because, Callable[[Judged, Sides], str]] = {
 
 
 def notes_text(verdict: Verdict, sides: Sides) -> list[str]:
-    """All notes of a verdict, as sentences without full stops: what the doubts explain comes first."""
+    """All notes of a verdict, as sentences without periods: first what the doubts explain, then the lost trials."""
     counts = [
         f"{name} lost {s.lost} of {plural(s.trials, 'trial')}"
         for name, s in ((sides.baseline, verdict.baseline), (sides.compared, verdict.compared)) if s.lost
@@ -471,7 +477,7 @@ def _failed_share(available: Share, name: str) -> str:
 
 
 def _attained(note: Note, sides: Sides) -> str:
-    """Share of an open loop's rate that each side answered."""
+    """The share of an open loop's rate that each side answered, where that is less than the whole."""
     short = []
     for name, side in ((sides.baseline, "baseline"), (sides.compared, "compared")):
         attained = note.values.get(f"{side}_attained")
@@ -491,7 +497,7 @@ def step_text(step: TuningStep, metric: Metric) -> str:
 
 
 def step_parts(step: TuningStep, metric: Metric) -> tuple[str, str]:
-    """The same in two parts, as `verdict_parts`."""
+    """The line of `step_text` in two parts, like those of `verdict_parts`."""
     sides = Sides(str(step.after), str(step.before))
     if step.kind is Kind.NOT_JUDGED:
         return KINDS[step.kind], f": {because_text(step, sides) or 'no block has both'}"
