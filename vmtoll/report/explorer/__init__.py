@@ -1,4 +1,4 @@
-"""The results explorer: a static page over all runs, from a file or from any web server."""
+"""The results explorer: a static page over all runs, opened as a file or served by any web server."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -31,12 +31,11 @@ def write_site(
     contributed: Mapping[str, Run] | None = None,
     refuse: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Write the site of all runs in `results`, and of these bundles, into the folder `output` (replaced whole); return
-    its index.html. `contributed`: name on the site → the run of a checked bundle. `refuse` gets one sentence for each
-    run that cannot be read; the site shows it as such.
+    """Write the site of all runs and bundles into the folder `output` (replaced whole); return its index.html.
 
-    The same results give the same bytes. Raises LoadError when there is no run, or when `output` holds
-    something else than a site.
+    `contributed`: name on the site → the run of a checked bundle. `refuse` gets one sentence for each run that cannot
+    be read; the site shows its error. The same results give the same bytes. Raises LoadError when there is no run, or
+    when `output` exists and is neither a site nor an empty folder.
     """
     bundles = contributed or {}
     runs = collect(results, bundles)
@@ -53,10 +52,10 @@ def write_site(
 
 
 def _fill(draft: Path, runs: list[Entry], results: Path, bundles: Mapping[str, Run]) -> None:
-    """The pages of the runs and the index."""
+    """Write the pages of the runs, and the index."""
     draft.mkdir(parents=True)
     for run in runs:
-        if run["id"] in bundles:  # the site does not show others' pages: this page uses their facts
+        if run["id"] in bundles:  # the site shows no page of others, only this one, made from their facts
             write_disclosure(bundles[run["id"]], draft / "runs" / run["id"])
             continue
         for name in ("report", "disclosure"):
@@ -68,7 +67,7 @@ def _fill(draft: Path, runs: list[Entry], results: Path, bundles: Mapping[str, R
 
 
 def _replaceable(output: Path) -> bool:
-    """An earlier site, or an empty folder: nothing else is removed."""
+    """Return whether `output` is an earlier site or an empty folder: vmtoll replaces nothing else."""
     if not output.is_dir():
         return False
     index = output / INDEX
@@ -76,7 +75,7 @@ def _replaceable(output: Path) -> bool:
 
 
 def render(runs: list[Entry]) -> str:
-    """The page: one file with its data, style and program inside, so that it asks no server for anything."""
+    """The page: one file that contains its data, style and program, so that it needs no server."""
     page = environment(HERE)
     rows = [row for run in runs for row in run["rows"]]
     metrics = {name: {"label": METRIC_LABELS[name].label, "unit": metric.unit} for name, metric in METRICS.items()}
@@ -105,7 +104,7 @@ def _arm_text(name: str) -> str:
 
 
 def interned(runs: list[Entry]) -> Entry:
-    """The runs with their facts as numbers of the list `pool`: many runs of one machine have the same."""
+    """`runs`, with each set of facts replaced by its index in the list `pool`: runs of one machine share them."""
     numbers: dict[str, int] = {}
 
     def number(facts: Entry) -> int:
@@ -120,6 +119,6 @@ def interned(runs: list[Entry]) -> Entry:
 
 
 def _embedded(value: Any) -> Markup:
-    """JSON that may stand inside a <script> element: no `<` in it can end the element."""
+    """JSON that is safe inside a <script> element: it has no `<` that could end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))

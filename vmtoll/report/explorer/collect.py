@@ -21,12 +21,13 @@ from vmtoll.runs.folder import runs_in
 Entry = dict[str, Any]  # an object of the page's JSON
 
 
-CONTRIBUTED = "contributed"  # results/contributed holds bundles of others
+CONTRIBUTED = "contributed"  # results/contributed holds others' bundles
 
 
 def collect(results: Path, contributed: Mapping[str, Run] | None = None) -> list[Entry]:
-    """One entry per run, the newest first. A run that cannot be loaded has an `error` and no rows. `contributed`: name
-    on the site → the run of a bundle of others that was checked.
+    """One entry per run, the newest first. A run that cannot be loaded has an `error` and no rows.
+
+    `contributed`: name on the site → the run of a checked bundle from others.
     """
     folders = [folder for folder in runs_in(results) if folder.parent.name != CONTRIBUTED]
     entries = [(folder.name, _entry(results, folder)) for folder in folders]
@@ -86,7 +87,7 @@ def _row(
 ) -> Entry:
     """One scenario on one arm: medians over the trials that are not invalid, and the verdicts."""
     comparison = analysis.comparison(scenario, arm)
-    # The baseline is shown next to the first other arm: the figure is of the tool that this comparison took.
+    # The page shows the baseline next to the first other arm, so its figure is by the tool of that comparison.
     compared = comparison or next((c for other in run.others if (c := analysis.comparison(scenario, other))), None)
     figures = {
         name: _figure(trials, metric, compared.verdicts[name] if compared else None)
@@ -95,7 +96,7 @@ def _row(
     }
     facts = machine(run, scenario.server, arm)
     return {
-        # The same for the same scenario on the same arm in two runs.
+        # Two runs have the same id for the same scenario on the same arm.
         "id": "/".join(map(str, (scenario.server, scenario.workload, *scenario.load.sort_key, arm))),
         "server": scenario.server,
         "workload": scenario.workload,
@@ -114,7 +115,7 @@ def _row(
 
 
 def _ratio(verdict: Verdict) -> Entry:
-    """Compared ÷ baseline with the interval that decided, and how; nothing where nothing is judged."""
+    """The ratio, compared ÷ baseline, with the interval that decided and the blocks; empty if nothing is judged."""
     estimate, blocks = verdict.estimate, verdict.blocks_range
     if estimate is None or verdict.kind is Kind.NOT_JUDGED:
         return {}
@@ -134,16 +135,16 @@ def _rounded(values: Sequence[float | None]) -> list[float | None]:
 
 
 def _load(scenario: Scenario, trials: Sequence[TrialRecord]) -> str:
-    """The load as a text; of a share of the capacity also what that came to."""
+    """The load as text; for a share of the capacity, also the median rate that it gave, in req/s."""
     offered = [rps for trial in trials if (rps := trial.offered.offered_rps) is not None]
     text = words.load_text(scenario.load)
     return f"{text}, {median(offered):,.0f} req/s" if scenario.load.kind is LoadKind.SHARE and offered else text
 
 
 def _figure(trials: Sequence[TrialRecord], metric: Metric, verdict: Verdict | None) -> Entry | None:
-    """The median by the measurement that the verdict took, else by the first that has figures.
+    """The median of the measurement that the verdict used, else of the first that has figures.
 
-    `failed` is the share of requests that failed, where that colours the figure (not CPU).
+    `failed` is the share of requests that failed, for metrics that failures affect (not CPU).
     """
     for role in [verdict.role] if verdict and verdict.role else list(Role):
         good = [trial for trial in trials if trial.validity is not Validity.INVALID]
@@ -160,7 +161,7 @@ def _figure(trials: Sequence[TrialRecord], metric: Metric, verdict: Verdict | No
 
 
 def _verdicts(comparison: Comparison, sides: words.Sides) -> Entry:
-    """The verdicts that say something: with pairs, with excluded trials, or why there is no figure to compare."""
+    """The verdicts with blocks, with lost trials, or with a reason why there is no figure to compare."""
     return {
         name: {
             "kind": verdict.kind.value,

@@ -9,13 +9,13 @@ from vmtoll.model.trial import Accelerator, Arm
 
 UNKNOWN = "unknown"
 PLATFORM = ("cpu", "kernel", "qemu", "mitigations", "tuned")
-# Command lines and definitions of domains may name machines; a bundle's page of disclosure has them, scrubbed.
+# Without kernel command lines and libvirt definitions, which may name machines; a bundle's disclosure scrubs them.
 _COMPARED = [fact.name for fact in FACTS if fact.name != "cmdline"] + ["qemu_version", "libvirt_version", "kvm_modules"]
 _TUNED = "vmtoll tune:"  # in the item `not_default` of a disclosure
 
 
 def platform(run: Run, arm: Arm) -> dict[str, str]:
-    """CPU, kernel, QEMU, mitigations and tuning of the hardware below an arm: of a guest those of its KVM host."""
+    """CPU, kernel, QEMU, mitigations and tuning of the machine that carries an arm: for a guest, its KVM host."""
     name, facts = _below(run, arm)
     is_guest = run.accelerator(arm) is not Accelerator.NONE
     return {
@@ -54,7 +54,7 @@ def _tuned(run: Run, machine: str) -> str:
 
 
 def environment_of(run: Run) -> dict[str, dict[str, str]]:
-    """Machine, by its part in the run → fact → text, of all facts that two runs may differ in."""
+    """Machine, named by its part in the run → fact → text, for all facts that two runs may differ in."""
     machines: dict[str, dict[str, str]] = {}
     seen: Counter[str] = Counter()
     for facts in run.hosts.values():
@@ -76,7 +76,7 @@ def _flat(facts: Facts) -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """A server's facts by its version and digest; anything else as it is."""
+    """A server's facts as its version and digest; any other value as text."""
     if isinstance(value, dict):
         return ", ".join(str(value[key])[:24] for key in ("version", "binary_sha256") if value.get(key))
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
