@@ -1,4 +1,4 @@
-"""Capacity in words: the sentence that decides, the lines behind it, the section of the report, and the JSON."""
+"""Capacity in words: the answer in a sentence, the lines behind it, the section of the report, and the JSON."""
 
 import json
 import math
@@ -78,14 +78,14 @@ Facts = Iterator[tuple[str, str]]
 
 
 def nothing_text(run: Run) -> str:
-    """Reason that a run gives no number of machines."""
+    """The reason why a run gives no number of machines."""
     findings = [finding for trial in run.trials for finding in trial.findings]
     unknown = next((finding for finding in findings if finding.code is Code.CAPACITY_UNKNOWN), None)
     return NO_CAPACITY.format(cause=unknown.detail) if unknown else NO_SWEEP
 
 
 def section(run: Run) -> dict[str, Any] | None:
-    """The section of the report, by the objective of the run's own sweep or search; None for a run without any of it.
+    """The report's section on capacity, for the objective of the run's own sweep or search; None if it has no content.
 
     `objective` in words, `rows` (`server`, `environment`, `size`, and `cells` under `headings`), `more` (sentences on
     guests per host and on scaling), `assumptions`.
@@ -114,7 +114,7 @@ def section(run: Run) -> dict[str, Any] | None:
 
 
 def document(assessment: Capacity) -> dict[str, Any]:
-    """Document for `--json`: codes and numbers, and the deciding sentences; an interval without an end has null."""
+    """The document for `--json`: codes, numbers and the answers as sentences; the open end of an interval is null."""
     content: dict[str, Any] = json.loads(TypeAdapter(Capacity).dump_json(assessment))
     return content | {"sentences": list(sentences(assessment))}
 
@@ -132,7 +132,7 @@ def lines(assessment: Capacity) -> Iterator[str]:
 
 
 def sentences(assessment: Capacity) -> Iterator[str]:
-    """One per server and sweep, by the demand: `nginx, 2,000/s at p99 ≤ 50 ms …: you need 3 metal hosts …`."""
+    """One answer per server and sweep: `nginx, 2,000/s at p99 ≤ 50 ms …: you need 3 metal hosts …`; needs a demand."""
     demand, several = assessment.demand, len({result.workload for result in assessment.results}) > 1
     if demand and not assessment.results:
         yield NO_SWEEP
@@ -153,7 +153,7 @@ def sentences(assessment: Capacity) -> Iterator[str]:
 
 
 def _arrivals_sentence(results: Sequence[CapacityResult]) -> str:
-    """Return the caveat of a plan for even arrivals; every sentence that names a number of machines has it."""
+    """How requests arrived, and what random arrivals need; part of every sentence that names a number of machines."""
     results = [result for result in results if result.arrivals == "constant"]
     if not results:
         return " Requests came at random (Poisson)."
@@ -187,7 +187,7 @@ def arrivals_text(result: CapacityResult) -> str:
 
 
 def _plan(result: CapacityResult) -> Plan | None:
-    """The plan that is recommended."""
+    """The recommended plan: the one for the low rate."""
     return result.plan.low if result.plan else None
 
 
@@ -217,7 +217,7 @@ def _no_number(result: CapacityResult) -> str:
 
 
 def more_sentences(assessment: Capacity) -> Iterator[str]:
-    """Yield sentences on the guests that may share a host, and on the scaling of throughput."""
+    """Sentences on the number of guests that can share a host, and on the scaling of throughput."""
     for shared in assessment.consolidations:
         if shared.environment != METAL and shared.rates and assessment.slo:
             environment = environment_text(shared)
@@ -242,7 +242,7 @@ def _shared_text(shared: SharedRate) -> str:
 
 
 def consolidation_text(consolidation: Consolidation) -> str:
-    """Describe the joint capacity of each number of guests, and the numbers that can share the extreme loads."""
+    """The joint capacity of each number of guests, and the numbers that can share the lightest and heaviest load."""
     if consolidation.environment == METAL:
         return f"carries {_level_text(consolidation.levels[0])}"
     carried = [f"{plural(level.guests, 'guest')} {_level_text(level)}" for level in consolidation.levels]
@@ -279,7 +279,7 @@ def _law_percent(value: float, interval: Interval | None) -> str:
 
 
 def facts(result: CapacityResult) -> Facts:
-    """(name, text) of everything that is known of one server in one environment."""
+    """(name, text) of everything that is known about one server in one environment."""
     if result.accelerator is Accelerator.TCG:
         yield "shape only", "software emulation (TCG): none of these figures is a KVM figure"
     elif result.hardware is Hardware.EMULATED:
@@ -336,7 +336,7 @@ def slo_text(slo: Slo) -> str:
 
 
 def environment_text(result: CapacityResult | Consolidation | Scaling, form: str = " ({})") -> str:
-    """`kvm-default (emulated: shape only)`, `kvm-default (nested KVM)`; what is below, in this form."""
+    """`kvm-default (emulated: shape only)`, `kvm-default (nested KVM)`; `form`: for the part after the name."""
     metal = "emulated hardware" if result.hardware is Hardware.EMULATED else ""
     text = below_text(result.accelerator, result.hardware) or metal
     text += ": shape only" if is_shape_only(result.accelerator, result.hardware) else ""
@@ -377,7 +377,7 @@ def p99_text(p99_ms: Estimate) -> str:
 
 
 def available_text(result: CapacityResult) -> str:
-    """`99.95% [99.81%, 100%] of 72,000 requests in 6 trials`; without a failure, how rare they may be and not show."""
+    """`99.95% [99.81%, 100%] of 72,000 requests in 6 trials`; without a failure, how rare unseen failures may be."""
     if result.available is None:
         return DASH
     counted = f"of {result.requests:,} requests in {plural(result.blocks, 'trial')}"
@@ -394,7 +394,7 @@ def used_text(result: CapacityResult) -> str:
 
 
 def request_text(result: CapacityResult) -> str:
-    """`0.045 ms of CPU, 0.0087 MiB of bodies`; of a guest also the CPU of its host."""
+    """`0.045 ms of CPU, 0.0087 MiB of bodies`; for a guest also its host's CPU, and energy where it is known."""
     cost = result.request
     figures = (
         (cost.cpu_ms, "ms of CPU"), (cost.host_cpu_ms, "ms of the host's CPU"), (cost.host_energy_j, "J"),

@@ -107,9 +107,7 @@ def _interval(agreement: Agreement) -> str:
 
 
 def _needed(agreement: Agreement) -> str:
-    """Number of blocks that the second run still needs, in words; without a number the first run itself is too
-    imprecise.
-    """
+    """The number of blocks that the second run still needs, in words; no number if the first run is too imprecise."""
     if agreement.blocks_needed is None:
         return "no number of blocks decides it, because the first run is too imprecise"
     return f"needs {plural(agreement.blocks_needed, 'more block')} (80% power)"

@@ -1,4 +1,4 @@
-"""A diagnosis as text: each step that the guest lacks, what it is worth by which run, and the XML that takes it."""
+"""A diagnosis as text: each step that the guest lacks, its worth and the run that measured it, and the XML to apply."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import indent
@@ -11,7 +11,7 @@ from vmtoll.report.words import diagnosis as words
 
 
 def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
-    """`keep`, `back`: the commands that save the guest's definition and restore it."""
+    """The lines for one guest. `keep`, `back`: the commands that save the guest's definition and restore it."""
     steps = diagnosis.steps
     lacking = [step for step in steps if step.state is State.LACKING]
     yield f"{diagnosis.guest} on {diagnosis.where}: {words.counts_text(steps)}"
@@ -40,7 +40,7 @@ def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
 
 
 def of_all(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
-    """A line for each guest, the worst first."""
+    """A line for each guest, in the given order."""
     width = max((len(diagnosis.guest) for diagnosis in diagnoses), default=0)
     for diagnosis in diagnoses:
         lacking = dict.fromkeys(step.tuning for step in diagnosis.steps if step.state is State.LACKING)
@@ -49,7 +49,7 @@ def of_all(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
 
 
 def _worth(results: tuple[Worth, ...]) -> Iterator[str]:
-    """The figure that a load is measured for, and the host's CPU."""
+    """The worth of a step in the primary metrics and in host CPU, and the run that measured it."""
     shown = [worth for worth in results if worth.metric.is_primary or worth.metric.name == HOST_CPU.name]
     if not shown:
         yield "   Worth: unknown, no tuning run here measured it."
@@ -59,7 +59,7 @@ def _worth(results: tuple[Worth, ...]) -> Iterator[str]:
 
 
 def _change(step: Step, *, told: bool) -> Iterator[str]:
-    """`told`: the text says elsewhere why no change is printed."""
+    """The change of a step and the command that makes it. `told`: another line gives the reason for no change."""
     if step.xml:
         yield "   Change:"
         yield indent(step.xml, "     ")

@@ -1,4 +1,4 @@
-"""disclosure.html: what a run discloses of its machines, and what it does not, as one page to print."""
+"""disclosure.html: what a run discloses about its machines, and what it does not, as one page to print."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +10,12 @@ from vmtoll.report.page import environment, write
 PAGE = "disclosure.html"
 NOT_DISCLOSED = "not disclosed"
 NOT_ASKED = "as its host"
-# Items that facts of hosts.json tell too, in runs from before the block.
+# Item → fact of hosts.json that has it too, for runs older than the disclosure.
 _FACTS = {"cpu": "cpu_model", "kernel": "kernel", "nic": "nic"}
 
 
 def block_of(run: Run) -> Disclosure:
-    """The run's block; of an older run what the facts of its machines tell."""
+    """The run's disclosure; for an older run, what the facts of its machines contain."""
     if run.manifest.disclosure is not None:
         return run.manifest.disclosure
     machines = {
@@ -37,7 +37,7 @@ def _mitigations(states: object) -> dict[str, Disclosed]:
 
 
 def write_disclosure(run: Run, folder: Path) -> Path:
-    """Write the page into a folder; returns its path."""
+    """Write the page into a folder and return its path."""
     return write(folder / PAGE, render(run))
 
 
@@ -56,7 +56,7 @@ def render(run: Run) -> str:
 
 
 def _cell(block: Disclosure, machine: str, name: str) -> tuple[str, str]:
-    """The text, and the source of it or a class for none."""
+    """(text, source); the source is `none` for an item that is not disclosed, `host` for one left to the host."""
     entry = block.machines[machine].get(name)
     if entry is not None:
         return entry.text, entry.source

@@ -90,7 +90,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
 
 
 def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:
-    """A verdict per heading, and what it is of; the p99 is that of the loop."""
+    """The verdict under each heading, with its tool. The p99 is that of the load's loop, which the text names."""
     verdicts, tool = comparison.verdicts, comparison.tool
     is_open = comparison.scenario.load.is_open
     p99, loop = (verdicts[(TAIL if is_open else LATENCY_P99).name], "open loop" if is_open else "closed loop: no tail")
@@ -99,14 +99,14 @@ def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:
 
 
 def _kvm_module(run: Run) -> str:
-    """Owner of the KVM hosts' /dev/kvm, if it is not the CPU's own module: it explains why a guest is emulated."""
+    """A sentence on the module that owns a KVM host's /dev/kvm, if it is not the CPU's own: why a guest is emulated."""
     hosts = [facts for facts in run.hosts.values() if facts.get("role") == "kvm_host"]
     modules = sorted({module for facts in hosts if (module := foreign_kvm_module(facts))})
     return "".join(f" {words.module_text(module)}" for module in modules)
 
 
 def _by_text(run: Run, text_of: Callable[[Arm], str]) -> dict[str, list[str]]:
-    """Each text about environments → the environments that it is about."""
+    """Text → the environments that it describes."""
     texts: dict[str, list[str]] = {}
     for arm in run.arms:
         if not arm.is_control:
@@ -126,7 +126,7 @@ def _number_cells(row: Mapping[Any, Any]) -> list[str]:
 
 
 def _server_time_cells(row: Mapping[Any, Any]) -> list[str]:
-    """The client's percentiles, the server's times under the same tool, and steal; nothing where it tells none."""
+    """The client's percentiles, the server's times under the same tool, and steal; empty without a server's times."""
     prefix = CROSSCHECK if all(pd.isna(row[column]) for column in LOGGED[:2]) else ""
     if pd.isna(row[f"{prefix}{SERVER_TIMES[0]}"]):
         return []
@@ -147,7 +147,7 @@ def _time_columns(name: str) -> tuple[str, ...]:
     return tuple(kind.format(name) for kind in kinds)
 
 
-# Heading → (columns of `numbers`, the first that has a figure; how it is written).
+# Heading → (columns of `numbers`, the first with a figure counts; function that formats it).
 NUMBER_CELLS: dict[str, tuple[tuple[str, ...], Callable[[Any], str]]] = {
     "valid": (("valid",), words.number), "suspect": (("suspect",), words.number),
     "invalid": (("invalid",), words.number),

@@ -1,4 +1,4 @@
-"""Notebooks are py:percent files in analysis/notebooks; this runs one on a run, without a browser or a network."""
+"""Run a notebook, a py:percent file in analysis/notebooks, on a run, without a browser or a network."""
 
 import base64
 import io
@@ -35,24 +35,23 @@ PLAIN: Any = {
     "template_name": "basic", "exclude_input": True, "exclude_output_prompt": True, "exclude_anchor_links": True,
 }  # fmt: skip
 GLOSSARY_PAGE = "../../docs/glossary.md"  # seen from FOLDER
-# Where a notebook's link to a term leads in the project; in the page it leads to the page's glossary.
+# The target of a notebook's link to a term; the page replaces it with its own glossary.
 GLOSSARY_LINK = re.compile(r'(?<=href=")[./]*/docs/glossary\.md(?=#term-([a-z0-9-]+)")')
 
 
 def names() -> list[str]:
-    """The notebooks there are."""
+    """The names of all notebooks."""
     return sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
 def execute(
     name: str, run_dir: Path | str, parameters: Mapping[str, Any] | None = None, output: Path | None = None
 ) -> Path:
-    """Run a notebook on a run and write `<name>.html`, without its code, into `output`; returns its path.
+    """Run a notebook on a run, write `<name>.html`, without its code, into `output`, and return its path.
 
-    `output` is the run's folder if it is None.
-
-    `parameters` take the place of those in its parameters cell. Raises LoadError when there is no such notebook or
-    parameter or a cell of it fails; nothing is written then.
+    `output`: by default the run's folder. `parameters` override those in the notebook's parameters cell. Raises
+    LoadError, and writes nothing, when there is no such notebook or parameter, a value has the wrong type, or a cell
+    fails.
     """
     if name not in names():
         raise LoadError(f"no notebook {name!r}; there are: {', '.join(names())}")
@@ -64,7 +63,7 @@ def execute(
         if chosen:
             _check(FOLDER / f"{name}.py", papermill.inspect_notebook(source), chosen)
         chosen["RUN"] = str(run)
-        # To the kernel by sockets of its own: two notebooks may run at once.
+        # The kernel gets its own sockets, so that two notebooks can run at once.
         sockets = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
         try:
             papermill.execute_notebook(
@@ -91,14 +90,14 @@ def execute(
 
 
 def _as_script(notebook: NotebookNode, name: str) -> NotebookNode:
-    """The notebook with `__file__`, as a script has it: DuckDB, in Jupyter, asks for a progress bar's package."""
+    """The notebook with `__file__`, as in a script: without it, DuckDB asks for a package that shows a progress bar."""
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     first.source = f"__file__ = {name + '.py'!r}\n{first.source}"
     return notebook
 
 
 def _without_empty_sections(notebook: NotebookNode) -> NotebookNode:
-    """The notebook without headings, and what follows them, under which no cell shows anything; it says which."""
+    """The notebook without the sections that show nothing; a last cell lists their headings."""
     sections: list[list[NotebookNode]] = [[]]
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and cell.source.startswith("## "):
@@ -121,7 +120,7 @@ def _shows(cell: NotebookNode) -> bool:
 
 
 def _check(file: Path, declared: Mapping[str, Mapping[str, str]], parameters: Mapping[str, Any]) -> None:
-    """Each is one of the notebook's, RUN excepted, and a number where the notebook's own is one. Raises LoadError."""
+    """Check each parameter: declared, not RUN, and a number where the declared default is one. Raises LoadError."""
     for key, value in parameters.items():
         if key not in declared or key == "RUN":
             there_are = ", ".join(name for name in declared if name != "RUN") or "none"
@@ -142,9 +141,9 @@ class Shown:
 
 
 def open_run(path: Path | str) -> Run:
-    """The run in this folder; of an experiment's folder its last run. Raises LoadError when there is none.
+    """The run in this folder, or the last run in an experiment's folder. Raises LoadError when there is none.
 
-    Prints what is below the KVM host where that is not the hardware itself.
+    Prints what the KVM host runs on, unless that is the hardware itself.
     """
     return _warned(load_run(_folder_of_run(Path(path))))
 
@@ -166,7 +165,7 @@ def _warned(run: Run) -> Run:
 
 
 def charts(run: Run, analysis: RunAnalysis, names: Collection[str]) -> Shown:
-    """The charts of these files of vmtoll/report/charts, in the order of the report."""
+    """The charts that the files `names` of vmtoll/report/charts draw, in the order of the report."""
     with style():
         page = "".join(_figure(chart) for _, chart in draw_all(run, analysis, names))
     return Shown(page)
@@ -183,7 +182,7 @@ def tables(parts: Iterable[tuple[str, pd.DataFrame]]) -> Shown:
 
 
 def table(frame: pd.DataFrame) -> Shown:
-    """All rows of a table, without the index and with nothing cut short; four digits of each number. Empty without."""
+    """All rows of a table, without the index or truncated texts; numbers have four digits. Empty without rows."""
     if not len(frame):
         return Shown("")
     with pd.option_context("display.max_colwidth", None):

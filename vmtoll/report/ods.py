@@ -56,7 +56,7 @@ Sheet = tuple[str, Iterable[Row]]
 
 
 def write_ods(run: Run, analysis: RunAnalysis) -> Path:
-    """Write `trials.ods` (trials, summaries, verdicts, effects, claims, run) into the run directory; its path."""
+    """Write `trials.ods` (trials, summaries, verdicts, effects, claims, run) into the run's folder; return its path."""
     path = run.path / "trials.ods"
     manifest = run.manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
     sheets: list[Sheet] = [
@@ -75,8 +75,8 @@ def write_ods(run: Run, analysis: RunAnalysis) -> Path:
 def write_sheets(path: Path, sheets: Iterable[Sheet]) -> None:
     """Write (name, rows) pairs as one spreadsheet; the mimetype comes first and uncompressed, as the format asks.
 
-    The XML goes through a temporary file: where its size is known, and below 2 GiB, the ZIP is a plain one, without the
-    fields of ZIP64, which some readers do not know.
+    The XML goes through a temporary file, so that its size is known. Below 2 GiB the ZIP then has no ZIP64 fields,
+    which some readers do not support.
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr(zipfile.ZipInfo("mimetype", EPOCH), MIMETYPE, zipfile.ZIP_STORED)
@@ -95,7 +95,7 @@ def write_sheets(path: Path, sheets: Iterable[Sheet]) -> None:
 
 
 def csv_rows(path: Path, columns: Fields) -> Iterator[Row]:
-    """The heading and the rows of a CSV file, numbers as numbers by their field's type; nothing is held in memory."""
+    """Yield the heading and the rows of a CSV file, one at a time; the type of a field decides what is a number."""
     kinds = {str(field["name"]): _KINDS.get(field["type"], str) for field in columns}
     with path.open(encoding="utf-8", newline="") as handle:
         reader = csv.reader(handle)
@@ -116,7 +116,7 @@ def _deflated(name: str) -> zipfile.ZipInfo:
 
 
 def _sheet(name: str, rows: Iterable[Row]) -> Iterator[str]:
-    """Parts of a table. By the schema of OpenDocument it has columns, a row and in each row a cell."""
+    """The XML of a table, in parts. OpenDocument's schema requires columns, a row, and a cell in each row."""
     remaining = iter(rows)
     heading = list(next(remaining, ())) or [None]
     yield f'<table:table table:name="{_attribute(name)}"><table:table-column'
@@ -151,7 +151,7 @@ def _text(value: str) -> str:
 
 
 def _other(value: Any) -> str:
-    """Numbers of numpy and pandas, their missing values, and whatever else has a text."""
+    """The cell of any other value: a number of numpy or pandas, their missing values, else the value as text."""
     if value is None or value is pd.NA:
         return _EMPTY
     if isinstance(value, abstract.Integral):
@@ -163,7 +163,7 @@ _CELLS: dict[type, Callable[[Any], str]] = {float: _fraction, int: _whole, bool:
 
 
 def _paragraphs(text: str) -> str:
-    """Text as paragraphs, one per line; runs of spaces and tabs would collapse if written plainly."""
+    """Text as paragraphs, one per line; runs of spaces, and tabs, become elements, because readers collapse them."""
     text = _FORBIDDEN.sub("\ufffd", text).translate(_ESCAPES)
     if not _SPACES.search(text):
         return f"<text:p>{text}</text:p>"
@@ -180,7 +180,7 @@ def _attribute(text: str) -> str:
 
 
 def _table_rows(table: str, rows: Iterable[Mapping[str, Cell]]) -> Iterator[Row]:
-    """The columns of the table's schema, then the rows; what a row does not have stays empty."""
+    """The columns of the table's schema, then the rows; a cell that a row lacks is empty."""
     columns = names(table)
     yield columns
     yield from ([row.get(column) for column in columns] for row in rows)

@@ -1,4 +1,4 @@
-"""Turn a matplotlib figure into SVG that may occur in an HTML page many times."""
+"""HTML pages: their Jinja environment, links to glossary terms, and charts as inline SVG."""
 
 import io
 import re
@@ -20,9 +20,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def environment(*folders: Path) -> Environment:
-    """Jinja with the texts and filters that every page uses, and more folders of templates; what a template lacks is an
-    error.
-    """
+    """Jinja with the texts and filters of every page; `folders`: more templates. An undefined variable is an error."""
     page = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -54,7 +52,7 @@ _TERM = re.compile(
 
 
 def link_terms(text: str, names: Collection[str] = words.REPORT_TERMS, glossary: str = "") -> Markup:
-    """The text or Markup, in which the first use of each term links to its entry in the glossary.
+    """The text or Markup, with a link from the first use of each term to its entry in the glossary.
 
     `names`: the entries that the glossary has; `glossary`: its address, unless it is on the same page.
     """
@@ -71,7 +69,7 @@ def link_terms(text: str, names: Collection[str] = words.REPORT_TERMS, glossary:
 
 
 def write(path: Path, text: str) -> Path:
-    """Replace a page as a whole; returns its path."""
+    """Write a page (replaced whole) and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
@@ -86,8 +84,10 @@ _STYLE = re.compile(r' style="([^"]+)"')
 
 
 def inline_svg(chart: Chart, name: str) -> str:
-    """The chart as an `<svg>` element that scales with its column and follows the page's colours. It is named to screen
-    readers, and every id and class in it starts with `name`.
+    """The chart as an `<svg>` element that scales with its column and follows the page's colors.
+
+    It has a title and a description for screen readers. Every id and class in it starts with `name`, so that one page
+    can hold many charts.
     """
     with style(), mpl.rc_context({"svg.hashsalt": name}):
         buffer = io.StringIO()
@@ -114,7 +114,7 @@ def inline_svg(chart: Chart, name: str) -> str:
 
 
 def _shorter(text: str) -> str:
-    """Half the size: a tenth of a point is precise enough, groups need no id, paths no line breaks."""
+    """The SVG at half its size: coordinates to a tenth of a point, groups without ids, paths without line breaks."""
     text = re.sub(r'(?<=<g) id="[^"]+"', "", text)
     text = re.sub(r"<g/>\s*", "", text)
     return re.sub(r' (?:d|x|y)="[^"]+"', _rounded, text)
@@ -126,7 +126,7 @@ def _rounded(attribute: re.Match[str]) -> str:
 
 
 def _classes(body: str, name: str) -> tuple[str, str]:
-    """Styles that stand more than once become classes: (body, `<style>` element)."""
+    """(body, `<style>` element), with each style that occurs more than once turned into a class."""
     often = [style for style, count in Counter(_STYLE.findall(body)).items() if count > 1]
     names = {style: f"{name}-s{index}" for index, style in enumerate(often)}
     body = _STYLE.sub(lambda match: f' class="{names[match[1]]}"' if match[1] in names else match[0], body)

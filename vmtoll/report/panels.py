@@ -1,4 +1,4 @@
-"""Charts of small panels, one per server, alike in their axes; and which scenarios belong into one chart."""
+"""Charts of small panels, one per server, with shared axes; and which scenarios share a chart."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ PANEL_IN = 1.55
 
 @dataclass(frozen=True)
 class Group:
-    """Scenarios of one workload and co-location that differ in the server, and in a rate sweep in the load.
+    """Scenarios of one workload and co-location; they differ in the server and, in a sweep, in the load.
 
     `loads` are sorted, lightest first; `servers` by name.
     """
@@ -56,7 +56,7 @@ class Group:
 
     @property
     def latency_caption(self) -> str:
-        """Describe the latencies of this loop in a sentence or two."""
+        """A sentence on what the latencies of this loop are."""
         if self.open:
             return "Response times from the intended send: what waits behind a stall is counted."
         return (
@@ -65,7 +65,7 @@ class Group:
         )
 
     def scenario(self, server: str, load: Load) -> Scenario:
-        """The scenario as everything else names it."""
+        """The scenario of this server and load in the group."""
         return Scenario(server, self.workload, load)
 
 
@@ -86,7 +86,7 @@ def groups(run: Run) -> list[Group]:
 
 
 def single_loads(run: Run) -> Iterator[Group]:
-    """One group per load; of a sweep of any kind only the lightest and the heaviest load."""
+    """One group per load; a sweep, over loads or over co-locations, has only its lightest and its heaviest."""
     workloads: dict[tuple[str, bool], list[Group]] = {}
     for group in groups(run):
         workloads.setdefault((group.workload, group.open), []).append(group)
@@ -102,7 +102,7 @@ def arm_suffix(run: Run, arm: Arm) -> str:
 
 
 def shown_labels(run: Run, loops: Sequence[Loop] = tuple(Loop)) -> dict[Scenario, str]:
-    """Scenario → label; of a sweep only its lightest and its heaviest load."""
+    """Scenario → label; a sweep has only its lightest and its heaviest load."""
     shown = {
         group.scenario(server, group.loads[0])
         for group in single_loads(run)
@@ -113,7 +113,7 @@ def shown_labels(run: Run, loops: Sequence[Loop] = tuple(Loop)) -> dict[Scenario
 
 
 def grid(names: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]:
-    """One panel per name, in columns, with shared axes and its name on top."""
+    """One panel per name, in columns, with shared axes and the name on top."""
     columns = min(columns, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(WIDTH_IN, 0.75 + PANEL_IN * rows), layout="constrained")
@@ -128,7 +128,7 @@ def grid(names: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]:
 
 
 def stack(names: Sequence[str], height_in: float) -> tuple[Figure, list[Axes]]:
-    """One panel per name below each other, with a shared x axis and its name on top."""
+    """One panel per name, below each other, with a shared x axis and the name on top."""
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     panels = list(figure.subplots(len(names), 1, sharex=True))
     for axes, name in zip(panels, names, strict=True):
@@ -144,7 +144,7 @@ def _entitle(axes: Axes, name: str) -> None:
 def curve_with_bars(
     axes: Axes, points: Iterable[tuple[float, float, float | None, float | None]], item: Look, line: str
 ) -> None:
-    """A line through (x, estimate, low, high), with a bar where the interval is known and ends."""
+    """Draw a line through (x, estimate, low, high), with a bar where the interval is known and finite."""
     listed = list(points)
     if listed:
         x, y = [point[0] for point in listed], [point[1] for point in listed]
@@ -157,25 +157,25 @@ def curve_with_bars(
 def each_arm(
     run: Run, panels: Sequence[Axes], data: Mapping[str, Mapping[Arm, Data]]
 ) -> Iterator[tuple[Axes, str, Look, Data]]:
-    """Each panel with its server, the look of an arm, and that arm's data; server → arm → data."""
+    """(panel, server, look of the arm, its data) for each server and arm in `data`."""
     for axes, (server, arms) in zip(panels, data.items(), strict=True):
         for arm, values in arms.items():
             yield axes, server, look(run, arm), values
 
 
 def line_legend(run: Run, figure: Figure, data: Mapping[str, Mapping[Arm, Any]]) -> None:
-    """The arms that any panel shows, told apart by their lines."""
+    """Add a legend of the arms that any panel shows, by line style."""
     arms = dict.fromkeys(arm for of_server in data.values() for arm in of_server)
     legend(figure, [look(run, arm) for arm in arms], lines=True, marks=False)
 
 
 def measured_arms(run: Run) -> list[Arm]:
-    """Metal and the guests; a control would only cover its own environment."""
+    """The arms without controls: a control would only cover its own environment."""
     return [arm for arm in run.arms if not arm.is_control]
 
 
 def latencies(run: Run, scenario: Scenario, arm: Arm) -> pd.DataFrame:
-    """The usable trials; their service times are the cross-check's where the tool logs none."""
+    """The usable trials, with the cross-check's service times where the tool logs none."""
     trials = usable(run, scenario, arm)
     columns = {f"{CROSSCHECK}{column}": column for column in SERVICE_TIMES}
     if trials[SERVICE_TIMES[0]].notna().any():
@@ -210,7 +210,7 @@ def curves(run: Run, group: Group, x: str, y: str) -> dict[str, dict[Arm, pd.Dat
 
 
 def sweep_curve(axes: Axes, trials: pd.DataFrame, x: str, y: str, item: Look) -> pd.DataFrame:
-    """Draw a point per trial and a line through the medians at each load, which it returns in ascending order of x."""
+    """Draw a point per trial and a line through the medians at each load; return the medians, in order of x."""
     medians = trials.groupby("load_value")[[x, y]].median().sort_values(x)
     scatter(axes, trials[x], trials[y], item)
     axes.plot(medians[x], medians[y], color=item.colour, lw=1.4, ls=item.line)

@@ -1,4 +1,4 @@
-"""Style that all charts share: size, type, colours, axes, legend. page.py turns the colours into CSS variables."""
+"""The style of all charts: size, type, colors, axes, legend. page.py turns the colors into CSS variables."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,12 +20,12 @@ from vmtoll.model.finding import Validity
 from vmtoll.model.trial import Arm, Scenario
 from vmtoll.report.words import arm_text, below_text, duration
 
-LOG_ABOVE = 6.0  # a wider range of values gets a logarithmic axis
-WIDE = 20.0  # so does a wider range of loads
+LOG_ABOVE = 6.0  # highest ÷ lowest value above which an axis is logarithmic
+WIDE = 20.0  # the same for loads
 
 
 def value_axis(axes: Axes, low: float, high: float, unit: str) -> None:
-    """Linear from zero, or logarithmic over a wide range, with few, round, plainly written ticks."""
+    """Make the x axis linear from zero, or logarithmic over a wide range, with few, round ticks."""
     if low > 0 and high / low > LOG_ABOVE:
         low, high = low / 1.25, high * 1.25
         axes.set(xscale="log", xlim=(low, high), xlabel=f"{unit} (logarithmic)")
@@ -36,13 +36,13 @@ def value_axis(axes: Axes, low: float, high: float, unit: str) -> None:
 
 
 def latency_axis(axis: Axis, low_us: float, high_us: float) -> None:
-    """Logarithmic, from µs to s, each tick with its unit."""
+    """Make an axis logarithmic, in µs to s, each tick with its unit."""
     log_axis(axis, low_us, high_us)
     axis.set_major_formatter(lambda value, _: duration(value))
 
 
 def log_axis(axis: Axis, low: float, high: float, *, zero: bool = False) -> None:
-    """A logarithmic axis, x or y, with few, round ticks; `low` above zero. `zero` adds room for zero below."""
+    """Make an axis, x or y, logarithmic with few, round ticks; `low` above zero. `zero` adds room for zero below."""
     room = max(1.1, (high / low) ** 0.05)
     low, high = low / room, high * room
     is_x = axis is axis.axes.xaxis
@@ -56,7 +56,7 @@ def log_axis(axis: Axis, low: float, high: float, *, zero: bool = False) -> None
 
 
 def plain_axis(axis: Axis, high: float, most: int = 4) -> None:
-    """A linear axis, x or y, from zero, with few, round ticks."""
+    """Make an axis, x or y, linear from zero, with few, round ticks."""
     high *= 1.06
     _set_limits(axis, 0, high)
     set_ticks(axis, [t for t in MaxNLocator(most).tick_values(0, high) if t <= high])
@@ -67,7 +67,7 @@ def _set_limits(axis: Axis, low: float, high: float) -> None:
 
 
 def load_axis(axis: Axis, low: float, high: float) -> bool:
-    """Linear from zero, or logarithmic where the loads span more than WIDE; returns whether it is logarithmic."""
+    """Make an axis linear from zero, or logarithmic where the loads span more than WIDE; return whether it is."""
     if high / low > WIDE:
         log_axis(axis, low, high)
     else:
@@ -76,14 +76,14 @@ def load_axis(axis: Axis, low: float, high: float) -> bool:
 
 
 def set_ticks(axis: Axis, ticks: Sequence[float], text: Callable[[float], str] | None = None) -> None:
-    """Ticks at these values alone; `text` writes them, `short_number` by default."""
+    """Put ticks at these values alone; `text` formats them, by default `short_number`."""
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(lambda value, _: (text or short_number)(value))
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """1-2-5 ticks within the range, thinned to 1-5, then decades, until at most `most` are left."""
+    """1-2-5 ticks within the range, thinned to 1-3, then to decades if there are still more than `most`."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
     for steps in ((1, 2, 5), (1, 3), (1,)):
@@ -103,10 +103,10 @@ def short_number(value: float) -> str:
 
 WIDTH_IN = 5.0
 CHARACTER_IN, LEGEND_MARK_IN, LEGEND_LINE_IN = 0.085, 0.45, 0.2
-CROWDED = 8  # more rows have smaller names, in two lines
+CROWDED = 8  # from more rows on, their names are smaller, in two lines
 
 INK, SOFT, GRID, BAND = "#101112", "#606162", "#d0d1d2", "#e0e1e2"
-BLUE, SKY = "#0072b2", "#56b4e9"  # Okabe & Ito's colour-blind safe palette
+BLUE, SKY = "#0072b2", "#56b4e9"  # Okabe & Ito's palette, safe for color-blind readers
 GUESTS = ("#d55e00", "#009e73", "#cc79a7", "#e69f00")
 CSS_COLOURS = {
     INK: "currentColor", SOFT: "var(--soft)", GRID: "var(--grid)", BAND: "var(--band)",
@@ -135,7 +135,7 @@ class Chart:
 
     @classmethod
     def of(cls, title: str, caption: str, texts: Iterable[str], figure: Figure, x: str = "", y: str = "") -> "Chart":
-        """Make a chart; a text per curve or row is the alternative; `x` and `y` name the axes that all panels share."""
+        """A chart with `texts`, one per curve or row, as `alt`; `x` and `y` label the axes that all panels share."""
         if x:
             figure.supxlabel(x, fontsize=10)
         if y:
@@ -145,7 +145,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Look:
-    """Style of an arm, the same in every chart."""
+    """The style of an arm, the same in every chart."""
 
     label: str
     colour: str
@@ -156,18 +156,18 @@ class Look:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The settings under which charts are drawn and written."""
+    """Apply the settings for drawing and writing charts."""
     with mpl.rc_context(_RC):
         yield
 
 
 def look(run: Run, arm: Arm) -> Look:
-    """Colour, shape and fill: no two arms differ by colour alone; a control is hollow."""
+    """Color, shape, fill and line of an arm: no two arms differ by color alone; a control is hollow."""
     below = below_text(run.accelerator(arm), run.hardware(arm), " ({})")
     if arm.environment == run.baseline.environment:
         return Look(arm_text(arm) + below, SKY if arm.is_control else BLUE, "o", not arm.is_control)
     index = run.others.index(Arm(arm.environment))
-    shape = (index + index // len(GUESTS)) % 4  # from the fifth arm on a colour comes again, with another shape
+    shape = (index + index // len(GUESTS)) % 4  # from the fifth guest on colors repeat, with another shape
     line: Literal["-", "--", "-.", ":"] = ("--", "-.", ":", "-")[shape]
     return Look(arm_text(arm) + below, GUESTS[index % len(GUESTS)], "sD^v"[shape], not arm.is_control, line)
 
@@ -180,7 +180,7 @@ def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
 
 
 def legend(figure: Figure, looks: Sequence[Look], *, lines: bool = False, marks: bool = True) -> None:
-    """Above the axes; `lines` and `marks`: what tells the curves of the chart apart."""
+    """Add a legend above the axes; `lines`, `marks`: show each curve's line style, its marker."""
     handles = [
         Line2D(
             [], [], linestyle=item.line if lines else "none", marker=item.marker if marks else "none",
@@ -190,7 +190,7 @@ def legend(figure: Figure, looks: Sequence[Look], *, lines: bool = False, marks:
         for item in looks
     ]  # fmt: skip
     columns = _legend_columns([item.label for item in looks])
-    # The axes keep their height where the legend has more than two lines.
+    # A legend of more than two lines makes the figure taller, so that the axes keep their height.
     tall = max(0, -(-len(looks) // columns) - 2)
     figure.set_figheight(figure.get_figheight() + LEGEND_LINE_IN * tall)
     figure.legend(
@@ -200,7 +200,7 @@ def legend(figure: Figure, looks: Sequence[Look], *, lines: bool = False, marks:
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
-    """Number of columns that fit: up to three labels side by side, or two columns of more, filled one by one."""
+    """The number of columns that fit: up to three for three labels, up to two for more; filled column by column."""
     for columns in range(len(labels) if len(labels) <= 3 else 2, 1, -1):
         lines = -(-len(labels) // columns)
         widest = [max(map(len, labels[index : index + lines])) for index in range(0, len(labels), lines)]
@@ -229,7 +229,7 @@ class Lane:
 def strip(lanes: Sequence[Lane], unit: str) -> Figure:
     """Every trial as a point, one row per label, one lane per arm, a bar at the median."""
     rows = list(dict.fromkeys(lane.row for lane in lanes))
-    palette = list(CSS_COLOURS)  # metal and its control first, whichever scenario has them
+    palette = list(CSS_COLOURS)  # the baseline and its control first, in whichever scenario they occur
     looks = sorted({lane.look.label: lane.look for lane in lanes}.values(), key=lambda item: palette.index(item.colour))
     step = 0.75 / max(len(looks), 2)
     figure, (axes,) = new_figure(len(rows) * max(1.0, 0.55 * len(looks)))
@@ -281,7 +281,7 @@ def lanes_of(run: Run, labels: dict[Scenario, str], arms: Iterable[Arm], column:
 
 
 def strip_chart(title: str, caption: str, lanes: Sequence[Lane], unit: str, axis: str = "") -> Chart:
-    """The chart of a strip; its text alternative has each lane's median and range. `axis`: its label, else the unit."""
+    """The chart of a strip, with each lane's median and range as `alt`. `axis`: its label, by default the unit."""
     texts = [
         f"{lane.row} on {lane.look.label}: median {lane.values.median():,.4g} {unit}"
         f" ({lane.values.min():,.4g} to {lane.values.max():,.4g}, {len(lane.values)} trials)"

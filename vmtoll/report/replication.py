@@ -22,7 +22,7 @@ from vmtoll.report.page import environment, inline_svg, write
 from vmtoll.report.panels import measured_arms
 from vmtoll.report.plot import Chart
 
-MOST_LANES = 24  # a chart of more rows than that says nothing at a glance
+MOST_LANES = 24  # a chart with more rows shows nothing at a glance
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Part:
 
     @property
     def counts(self) -> dict[Outcome, int]:
-        """Outcome → claims."""
+        """Outcome → number of claims."""
         return count_outcomes(self.analysis.claims)
 
     @property
@@ -81,7 +81,7 @@ def _part(run: Run, analysis: RunAnalysis, number: int, output: Path) -> Part:
 
 
 def _chart(run: Run, analysis: RunAnalysis, anchor: str) -> tuple[str, Chart, Markup] | None:
-    """The one that shows most: of a sweep its goodput, else the claims, else the throughput where it is small."""
+    """The chart that shows most: goodput of a sweep, else the claims, else throughput if it has few lanes."""
     small = len(run.scenarios) * len(run.arms) <= MOST_LANES
     for kind in ("goodput", "claims", *(["throughput"] if small else [])):
         if drawn := charts.draw_all(run, analysis, [kind]):
@@ -100,7 +100,7 @@ def _sentence(parts: Sequence[Part]) -> str:
 
 
 def _basis(parts: Sequence[Part]) -> list[tuple[str, list[str]]]:
-    """Basis of the outcomes: (heading, the different values over all runs)."""
+    """What the outcomes rest on: (heading, the distinct values over all runs)."""
     values: dict[str, list[str]] = {}
     for part in parts:
         manifest = part.run.manifest

@@ -18,9 +18,9 @@ from vmtoll.model.verdict import RunAnalysis, Share
 from vmtoll.report.plot import usable
 from vmtoll.report.words import DASH, scenario_labels
 
-# What the server tells of its own times.
+# Columns of the times that the server itself reports.
 SERVER_TIMES = tuple(f"server_{kind}_{name}_us" for kind in ("time", "loop_lag") for name in ("p50", "p99", "p999"))
-# Columns of trials.csv whose medians the table of numbers has.
+# Columns of trials.csv whose medians are in the table of numbers.
 NUMBERS = (
     "offered_rps", "throughput_rps", "goodput_rps", f"{CROSSCHECK}throughput_rps", "availability_pct",
     "response_time_p50_us", "response_time_p99_us", "response_time_p999_us", "service_time_p50_us",
@@ -34,8 +34,9 @@ LOGGED = ["response_time_p50_us", "service_time_p50_us", f"{CROSSCHECK}service_t
 
 
 def numbers(run: Run) -> pd.DataFrame:
-    """One row per scenario and arm: trials by validity, and medians over trials that are not invalid. Where histograms
-    exist, also percentiles of all requests merged (`merged_p…_us`).
+    """One row per scenario and arm: trials by validity, and medians over trials that are not invalid.
+
+    Where histograms exist, also percentiles of all requests merged (`merged_p…_us`).
     """
     rows = [
         flat_scenario(scenario)
@@ -65,7 +66,7 @@ def _figures(run: Run, scenario: Scenario, arm: Arm, trials: list[TrialRecord]) 
 
 
 def _requests(trials: pd.DataFrame) -> pd.Series:
-    """Number of responses behind the figures of each trial; where it is unknown, enough to show every percentile."""
+    """The number of responses in each trial; if unknown, one that is enough for every percentile."""
     counted = trials["transactions"].fillna(trials["requests"])
     return counted.fillna(max(FEWEST.values())).astype(float)
 
@@ -108,7 +109,7 @@ def finding_counts(run: Run, analysis: RunAnalysis) -> list[FindingCounts]:
 
 @dataclass(frozen=True)
 class Available:
-    """The requests of one scenario on one arm by one tool, and how many were answered with success."""
+    """The share of one tool's requests that a scenario on an arm answered with success."""
 
     label: str
     arm: Arm
@@ -121,7 +122,7 @@ class Available:
 
 
 def availability(run: Run) -> list[Available]:
-    """One row per scenario, arm and tool that has counts, over all trials, also those that the gates refused."""
+    """One row per scenario, arm and tool that has counts, over all trials, also invalid ones."""
     return [
         Available(label, arm, tool, share)
         for scenario, label in scenario_labels(run).items()

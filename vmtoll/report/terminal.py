@@ -1,4 +1,4 @@
-"""A run on a terminal: its answer, a row for each server and figure, and what the verdicts hang on, in 80 columns."""
+"""A run on a terminal, in 80 columns: its answer, a row for each server and figure, and remarks on the verdicts."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -16,7 +16,7 @@ from vmtoll.report import words
 WIDTH = 80
 _GAP, _INDENT = "  ", "  "
 _STYLES = {Kind.SLOWER: "red", Kind.FASTER: "green", Kind.UNDECIDED: "yellow", Kind.NOT_JUDGED: "yellow"}
-# What a row's label may hold. The first that is short enough is taken; the heading above the rows has the rest.
+# The parts of a row's label: the first choice that fits. The heading above the rows has the rest.
 _LABELS = (("server", "load", "workload", "arm"), ("server", "arm"), ("server",))
 Row = tuple[Comparison, Verdict]
 
@@ -24,8 +24,10 @@ Row = tuple[Comparison, Verdict]
 def rows_of(
     analysis: RunAnalysis, metrics: Collection[str] = (), servers: Collection[str] = (), *, every: bool = False
 ) -> list[Row]:
-    """The verdicts to show, by figure: of these metrics and servers, by default requests per second, p99 and CPU per
-    request (on the host where it is known) of all servers. `every`: those too that say nothing under their load.
+    """The verdicts to show, by metric.
+
+    `metrics`: by default requests per second, p99 and CPU per request (on the host where it is known); `servers`: by
+    default all; `every`: also metrics that do not apply under the load, and by default all metrics.
     """
     shown = metrics or (METRICS if every else [metric.name for metric in _main(analysis)])
     rows = [
@@ -66,7 +68,7 @@ def _basis(analysis: RunAnalysis) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Row]) -> Iterator[Text]:
-    """A line of headings, then for each figure its name and the lines of its rows; nothing without rows."""
+    """A line of headings, then for each metric its name and its rows; nothing without rows."""
     if not rows:
         return
     cells = {id(verdict): _cells(verdict) for _, verdict in rows}
@@ -103,12 +105,12 @@ def _level(value: float | None, metric: Metric) -> str:
 
 
 def _groups(rows: Sequence[Row], room: int) -> Iterator[tuple[str, list[tuple[str, Verdict]]]]:
-    """(heading, its rows with their labels) of each figure."""
+    """(heading, labeled rows) for each metric, and for each part that the labels have no room for."""
     for metric, members in groupby(rows, key=lambda row: row[1].metric):
         listed = [(_parts(comparison), verdict) for comparison, verdict in members]
         varying = {key for key in listed[0][0] if len({parts[key] for parts, _ in listed}) > 1}
         if len({parts["load"] for parts, _ in listed}) == len({(p["load"], p["workload"]) for p, _ in listed}):
-            varying.discard("workload")  # the load tells the rows apart
+            varying.discard("workload")  # the load is enough to distinguish the rows
         for held in _LABELS:
             keys = [key for key in held if key in varying] or ["server"]
             if max(len(_joined(parts, keys)) for parts, _ in listed) <= room:
@@ -134,7 +136,7 @@ def _joined(parts: Mapping[str, str], keys: Sequence[str]) -> str:
 
 
 def _cut(label: str, width: int) -> str:
-    """A label without its middle: servers often differ in their last letters."""
+    """The label, cut in its middle to fit the width: servers often differ in their last letters."""
     return label if len(label) <= width else f"{label[: width // 2]}…{label[-(width - width // 2 - 1) :]}"
 
 
