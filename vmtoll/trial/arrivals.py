@@ -1,4 +1,4 @@
-"""Schedule of an open loop's random arrivals, drawn before it is sent."""
+"""The schedule of an open loop's random arrivals, drawn before the load is sent."""
 
 import hashlib
 
@@ -6,11 +6,10 @@ import numpy as np
 
 
 def poisson_ns(requests: int, rate_rps: float, seed: int) -> tuple[int, ...]:
-    """The times of a Poisson process with this many arrivals in `requests` ÷ `rate_rps` seconds, in ns from its start.
+    """Arrival times of a Poisson process with exactly `requests` arrivals in `requests` ÷ `rate_rps` seconds, in ns.
 
-    The gaps are exponential and independent, scaled so that the whole takes as long as at even intervals: a Poisson
-    process, given the number of its arrivals. The rate of a trial is then that of the experiment, and no other by
-    chance.
+    The gaps are exponential and independent, then scaled so that the schedule lasts as long as one at even intervals:
+    a Poisson process conditioned on its number of arrivals. So each trial gets exactly the experiment's rate.
     """
     gaps = np.random.default_rng(seed).exponential(size=requests + 1)
     times = np.cumsum(gaps)
@@ -18,5 +17,5 @@ def poisson_ns(requests: int, rate_rps: float, seed: int) -> tuple[int, ...]:
 
 
 def seed_of(*parts: object) -> int:
-    """A seed of 48 bits that follows from these words; it does not depend on the process."""
+    """A 48-bit seed derived from `parts`; the same in every process."""
     return int.from_bytes(hashlib.sha256(":".join(map(str, parts)).encode()).digest()[:6], "big")

@@ -1,4 +1,4 @@
-"""CPU time on a machine that belongs to no part of the measurement, and what hypervisors took away."""
+"""CPU time that processes outside the measurement used on a machine, and CPU time that hypervisors stole."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from vmtoll.agent.protocol import Survey
 
 @dataclass(frozen=True)
 class BackgroundCpu:
-    """`share_pct`: CPU time of processes outside the measurement, in percent of what the CPUs have; `idle_pct` alike.
+    """`share_pct`: CPU time of processes outside the measurement, in percent of the time of `cpus` CPUs.
 
-    `spent_s` is the same in seconds; `process` names the one that took most of it, None where there is none. `cpus`:
-    how many CPUs these are shares of.
+    `spent_s`: the same in seconds. `process`: the process that used most of it, None if there is none. `idle_pct`: idle
+    time, in percent of the same CPUs.
     """
 
     share_pct: float
@@ -24,11 +24,10 @@ class BackgroundCpu:
 def background_cpu(
     before: Survey, after: Survey, cpus: int | None = None, our_namespaces: frozenset[str] = frozenset()
 ) -> BackgroundCpu:
-    """CPU time in the bit mask `cpus` of all but us and the processes of the PID namespaces `our_namespaces`.
+    """CPU time of all processes but ours and those in the PID namespaces `our_namespaces`, on the CPUs `cpus`.
 
-    `cpus` is by default what the surveying agent itself may use. A process may run elsewhere too, so the time of all of
-    them is bounded by what is left of the CPUs' busy time when everything of our own that can run nowhere else is
-    subtracted.
+    `cpus` is a bit mask, by default of the CPUs that the surveying agent may use. Processes may also have run on other
+    CPUs, so their total is capped at the busy time of `cpus` minus that of our processes confined to `cpus`.
     """
     mask = after["cpus"] if cpus is None else cpus
     elapsed_s = after["time_s"] - before["time_s"]
@@ -37,7 +36,7 @@ def background_cpu(
     confined_s, outside = 0.0, {}
     for pid, (name, cpu_s, allowed, namespace, is_ours) in {**before["processes"], **after["processes"]}.items():
         old_s = before["processes"][pid][1] if pid in before["processes"] else 0.0
-        # What a process that has ended used by then is in its parent's count now.
+        # The CPU time of a process that has ended is now in its parent's count.
         spent_s = (cpu_s if pid in after["processes"] else 0.0) - old_s
         if is_ours or namespace in our_namespaces:
             confined_s += spent_s if not allowed & ~mask else 0.0
@@ -51,9 +50,9 @@ def background_cpu(
 
 
 def steal_pct(surveys: Iterable[tuple[Survey, Survey, int]]) -> float:
-    """CPU time that hypervisors took away from machines, all together, in percent of what their CPUs have.
+    """CPU time that hypervisors stole from all machines together, in percent of the time of their CPUs.
 
-    `surveys`: of each machine before and after, and the bit mask of the CPUs that count.
+    `surveys`: for each machine the survey before and after, and the bit mask of the CPUs that count.
     """
     stolen_s = whole_s = 0.0
     for before, after, mask in surveys:

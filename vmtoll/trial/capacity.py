@@ -1,7 +1,7 @@
-"""The capacity that shares are taken of, from the records of capacity trials: pure functions.
+"""The capacity that shares are fractions of, from the records of capacity trials: pure functions.
 
-Every gate looks at such a trial, and what the client or the link limited is refused; but not for a ramp, whose steps
-only have to lie around the knee.
+Capacity trials pass through every gate. A rate that the client or the link limited is only a lower bound; a ramp
+accepts it, because its steps only have to lie around the knee.
 """
 
 import math
@@ -19,19 +19,19 @@ from vmtoll.model.trial import Arm, TrialRecord, TrialSpec
 from vmtoll.model.workload import MailWorkload, RampWorkload
 from vmtoll.spec.experiment import Resolved
 
-# Trials whose mean is the capacity, how many are made at most in a block to have them, and in how many blocks: what
-# spoils the first minute of a run is often gone a minute later.
+# The capacity is the mean of TRIALS good trials. A block makes at most MOST_TRIALS to get them; the next block tries
+# again, up to MOST_BLOCKS: what spoils the first minute of a run is often gone a minute later.
 TRIALS, MOST_TRIALS, MOST_BLOCKS = 3, 5, 3
-# What made the rate that of the client or the link.
+# Findings that mean that the client or the link limited the rate.
 LIMITING = PACE_LIMITS | {Code.CLIENT_STARVED}
 
 
 @dataclass(frozen=True)
 class Target:
-    """Target of a capacity estimate.
+    """Arm, server and workload whose capacity is estimated.
 
-    `block`: that it holds for; None: the whole run. `is_scale`: of a ramp's steps, for which a limited one serves as
-    well.
+    `block`: the block that the estimate is for; None: the whole run. `is_scale`: it only scales a ramp's steps, so that
+    a lower bound is enough.
     """
 
     arm: Arm
@@ -42,7 +42,7 @@ class Target:
 
 
 def targets(spec: TrialSpec, resolved: Resolved) -> list[Target]:
-    """The capacities that a trial's share follows from; none for a load that is no share."""
+    """The capacities that a trial's share refers to; none for a workload without shares."""
     workload = resolved.workloads[spec.scenario.workload]
     if isinstance(workload, MailWorkload) or workload.capacity is None:
         return []
@@ -59,7 +59,7 @@ def targets(spec: TrialSpec, resolved: Resolved) -> list[Target]:
 
 
 def of_target(target: Target, records: Iterable[TrialRecord]) -> list[TrialRecord]:
-    """The capacity trials of a target, in their order."""
+    """The capacity trials of a target, in the order of `records`."""
     return [
         record
         for record in records
@@ -70,7 +70,7 @@ def of_target(target: Target, records: Iterable[TrialRecord]) -> list[TrialRecor
 
 
 def is_good(record: TrialRecord) -> bool:
-    """Return whether the server, and nothing else, decided the rate of a capacity trial."""
+    """Return whether the server alone limited the rate of a capacity trial."""
     return _rate_rps(record) is not None and not record.codes & LIMITING
 
 
@@ -80,7 +80,7 @@ def _rate_rps(record: TrialRecord) -> float | None:
 
 
 def is_settled(records: Sequence[TrialRecord], block: int) -> bool:
-    """Return whether enough trials of a target are good, or too few can be any more: in this block, or at all."""
+    """Return whether a target needs no more trials in this block: enough are good, or too many are bad."""
     bad = Counter(record.block for record in records if not is_good(record))
     if len(records) - bad.total() >= TRIALS or bad[block] > MOST_TRIALS - TRIALS:
         return True
@@ -88,7 +88,7 @@ def is_settled(records: Sequence[TrialRecord], block: int) -> bool:
 
 
 def estimate(rates_rps: Sequence[float]) -> CapacityEstimate:
-    """The geometric mean of a target's rates, with its interval."""
+    """The geometric mean of a target's rates, with its 95% interval."""
     logs = [math.log(rate) for rate in rates_rps]
     mean, count = statistics.fmean(logs), len(logs)
     if count < 2:
@@ -100,8 +100,8 @@ def estimate(rates_rps: Sequence[float]) -> CapacityEstimate:
 def whole(candidates: Sequence[Target], records: Sequence[TrialRecord]) -> CapacityEstimate:
     """The smallest capacity of these targets.
 
-    One that was limited is a lower bound, which does no harm where another is smaller, or for a scale. Raises
-    CapacityError where the smallest is a bound, or a target has no figure at all.
+    Without enough good trials a target has only a lower bound, which is enough if another target is smaller, or for a
+    scale. Raises CapacityError if the smallest is such a bound, or a target has no rate at all.
     """
     estimates: list[tuple[float, CapacityEstimate | None, Target]] = []
     for target in candidates:
@@ -119,7 +119,7 @@ def whole(candidates: Sequence[Target], records: Sequence[TrialRecord]) -> Capac
 
 
 def _refusal(target: Target, trials: Sequence[TrialRecord]) -> str:
-    """`metal: client-saturated in 3 of 3 trials`."""
+    """An error message such as `metal: client-saturated in 3 of 3 trials`."""
     codes = Counter(code for trial in trials for code in sorted(trial.codes) if code in LIMITING or _voids(code))
     return f"{target.arm}: " + ", ".join(f"{code} in {count} of {len(trials)} trials" for code, count in codes.items())
 

@@ -1,4 +1,4 @@
-"""A closed loop: users who wait for each answer. Throughput under a number of users, and service times."""
+"""A closed loop: each user waits for an answer before the next request. Yields throughput and service times."""
 
 from dataclasses import replace
 
@@ -12,19 +12,19 @@ from vmtoll.trial import gates, latency
 from vmtoll.trial.loads import Driver, ToolRun
 from vmtoll.trial.measurement import Measured, findings, measurement, with_figures, with_service_times
 
-# The server is warm already; this only learns how fast the cross-check is, where no earlier trial has.
+# The server is warm already: this only finds the cross-check's rate, if no earlier trial has.
 _CROSSCHECK_WARMUP_S = 0.3
 
 
 def measure(driver: Driver, workload: ClosedWorkload) -> Measured:
-    """The tool, then the cross-check, each for its time. Raises ToolError, HostLostError."""
+    """Run the tool, then the cross-check, each for its time. Raises ToolError, HostLostError."""
     runs = [_primary(driver, workload), *([_crosscheck(driver, workload.crosscheck)] if workload.crosscheck else [])]
     measurements = tuple(_measurement(run) for run in runs)
     fired = findings(runs[0]) + _littles_law(runs[0])
     for run in runs[1:]:
         fired += findings(run)
     logged = [measured for measured in measurements if measured.logs_service_times]
-    for measured in logged[-1:]:  # the one whose latencies are kept as a histogram
+    for measured in logged[-1:]:  # the measurement whose latencies are kept as a histogram
         fired += gates.mean_over_p99(measured)
     return Measured(Offered(users=driver.users), runs, measurements, fired)
 
@@ -66,14 +66,14 @@ def _measurement(run: ToolRun) -> Measurement:
 
 
 def _steady(load: ToolLoad, result: ToolResult) -> latency.Steady | None:
-    """The steady part of a closed loop; None where the tool does not log each request, or there is no such part."""
+    """The steady part of a closed loop; None if the tool does not log each request, or there is no such part."""
     if not isinstance(load, ClosedLoad) or result.sent_us is None or result.latencies_us is None:
         return None
     return latency.steady(result.sent_us, result.latencies_us, load.in_flight)
 
 
 def _littles_law(run: ToolRun) -> list[Finding]:
-    """Findings of each client by itself: where one is done before the others, they had fewer users together."""
+    """Findings on each client by itself: if one ends before the others, fewer users were active together."""
     tick_s = loadgen.get(run.tool).tick_s
     fired: list[Finding] = []
     for part in run.parts:

@@ -1,4 +1,4 @@
-"""Conditions on the machines while a load ran, and the gates that they fire."""
+"""Conditions on the machines while a load ran, and the findings that they lead to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,13 +11,13 @@ from vmtoll.trial import gates, stalls
 from vmtoll.trial.background_cpu import BackgroundCpu, background_cpu, steal_pct
 from vmtoll.trial.usage import Usage, server_cpus
 
-# Machine name → what its sampler gave.
+# Machine name → its samples.
 Series = Mapping[str, Samples]
 
 
 @dataclass(frozen=True)
 class Sender:
-    """A client's tool: its time by that client's clock, and the responses per second that it got."""
+    """A client's tool: its start by that client's clock, its duration, and the responses per second that it got."""
 
     started_at_s: float
     wall_s: float
@@ -26,7 +26,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class ObservedLoad:
-    """One load: the tool that made it, the readings around it, and its clients by name."""
+    """One load: its tool, the readings before and after it, and its clients by name."""
 
     role: Role
     tool: str
@@ -37,10 +37,10 @@ class ObservedLoad:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of all machines but the clients, one of whom may be under test as well.
+    """Names of the machines under test and of their host.
 
-    `suts`: those under test, each with its libvirt domain on `host`, empty where it is none; `contained`: all machines
-    with the kernel of `host`.
+    `suts`: machine under test → its libvirt domain on `host`, empty if it is no guest. `contained`: all machines,
+    clients included, that share the kernel of `host`.
     """
 
     suts: Mapping[str, str]
@@ -56,12 +56,12 @@ class Names:
         return pairs
 
     def cpus(self, load: ObservedLoad, name: str) -> int:
-        """CPUs of a machine that count, a bit each: those that the server may use; of a client all that it has."""
+        """Bit mask of a machine's CPUs that count: those that the server may use; on a client, those of its agent."""
         reading = self.readings(load)[name][1]
         return server_cpus(reading) if name in self.suts else reading["survey"]["cpus"]
 
     def host_cpus(self, load: ObservedLoad, name: str) -> int | None:
-        """CPUs of `host` that a machine runs on, a bit each; None for a machine that is not on it."""
+        """Bit mask of the CPUs of `host` that a machine runs on; None for a machine that is not on it."""
         guest = load.after.host["domains"].get(self.suts.get(name, "")) if load.after.host else None
         if self.host is None or not (guest or name in self.contained):
             return None
@@ -69,14 +69,14 @@ class Names:
 
     @property
     def together(self) -> str:
-        """Names of the machines under test, for observations of all of them together."""
+        """Names of the machines under test, for findings on all of them together."""
         return ", ".join(self.suts)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Observations of the machines during one load: `conditions`, in which None is what nothing here can tell;
-    `figures`, further ones of its measurement, by name; `findings`.
+    """Observations of the machines during one load. `conditions`: None for what cannot be observed here. `figures`:
+    further columns of the load's measurement, by name.
     """
 
     conditions: Conditions
@@ -84,14 +84,14 @@ class Seen:
     findings: Sequence[Finding]
 
     def added_to(self, measured: Measurement) -> Measurement:
-        """The measurement of this load with the conditions that it was made in."""
+        """The measurement of this load, with these observations added."""
         shared = {field.name for field in fields(Measurement)}
         conditions = {name: value for name, value in vars(self.conditions).items() if name in shared}
         return replace(measured, **conditions, **self.figures)  # type: ignore[arg-type]
 
 
 def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str, str]) -> Seen:
-    """Observations of one load. `sources`: machine name → its clock source at the start of the run."""
+    """Observations during one load. `sources`: machine name → its clock source at the start of the run."""
     client_pct, sut, host, findings = _background(load, names)
     lost_pct, again, drops, ports_pct, fired = _network(load, names)
     findings += fired
@@ -124,7 +124,7 @@ def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str
 
 
 def _host_steal_pct(load: ObservedLoad, names: Names) -> float | None:
-    """Time stolen from the host, on its CPUs under a machine under test, in percent; of several machines the most."""
+    """CPU time stolen from the host on the CPUs that a machine under test runs on, in percent: the highest of all."""
     if not load.before.host or not load.after.host:
         return None
     surveys = load.before.host["survey"], load.after.host["survey"]
@@ -135,12 +135,12 @@ def _host_steal_pct(load: ObservedLoad, names: Names) -> float | None:
 def _background(
     load: ObservedLoad, names: Names
 ) -> tuple[float | None, BackgroundCpu, BackgroundCpu | None, list[Finding]]:
-    """Background CPU on the clients, in percent; on the machine under test that has most of it; on the host below."""
+    """Background CPU: the worst client's in percent, the worst machine's under test, the host's under it; findings."""
     surveys = {name: (old["survey"], new["survey"]) for name, (old, new) in names.readings(load).items()}
     namespaces = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
 
     def outside(name: str) -> BackgroundCpu | None:
-        """Background CPU on one machine's CPUs as the machine below sees it; None without one."""
+        """Background CPU that the host sees on the CPUs that a machine runs on; None without a host."""
         cpus = names.host_cpus(load, name)
         return None if cpus is None else background_cpu(*surveys[str(names.host)], cpus, namespaces)
 
@@ -160,8 +160,8 @@ def _background(
 
 
 def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], int, float, list[Finding]]:
-    """Segments sent again in percent and the columns that count them, connections turned away, local ports in use in
-    percent.
+    """Retransmitted segments in percent, columns that count them, connections turned away, local ports in use in
+    percent, and findings.
     """
     readings = names.readings(load)
     grown = {
@@ -187,7 +187,7 @@ def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], i
 
 
 def _clocks(load: ObservedLoad, names: Names, sources: Mapping[str, str]) -> tuple[float, list[Finding]]:
-    """The largest step of any machine's clock, in ms."""
+    """The largest step of any machine's clock in ms, and findings."""
     findings, steps_ms = [], [0.0]
     for name, (old, new) in names.readings(load).items():
         step_s = new["clock"]["ahead_s"] - old["clock"]["ahead_s"]
@@ -198,7 +198,7 @@ def _clocks(load: ObservedLoad, names: Names, sources: Mapping[str, str]) -> tup
 
 
 def _frequency(load: ObservedLoad, names: Names, series: Series) -> tuple[float | None, list[Finding]]:
-    """Decrease of a machine's clock rate below its highest, in percent."""
+    """How far the clock rate fell below its highest, in percent, on the worst machine; and findings."""
     spreads = {}
     for name, (old, new) in names.readings(load).items():
         begin_s, end_s = old["machine"]["time_s"], new["machine"]["time_s"]
@@ -212,8 +212,8 @@ def _frequency(load: ObservedLoad, names: Names, series: Series) -> tuple[float 
 def _progress(
     load: ObservedLoad, names: Names, series: Series
 ) -> tuple[float | None, float | None, list[Finding]]:  # fmt: skip
-    """The longest gap in ms and the slower start in percent, as each client saw it; of a gate that fires for several
-    clients, the first's finding.
+    """The longest gap in ms, the slower start in percent (both: the worst client's), and findings. A gate that fires
+    for several clients yields the first client's finding.
     """
     gaps_s, slower_pcts, findings = [], [], dict[Code, Finding]()
     for name, sender in load.senders.items():

@@ -1,4 +1,4 @@
-"""A load dealt out to several clients, whose parts are together the one load: its users, its requests, its URLs."""
+"""Divide a load among several clients, so that their parts add up to its users, requests and URLs."""
 
 import math
 from dataclasses import replace
@@ -7,9 +7,9 @@ from vmtoll.loadgen import ClosedLoad, OpenLoad, ToolLoad
 
 
 def deal(load: ToolLoad, clients: int, *, lockstep: bool) -> list[ToolLoad]:
-    """Each client's part. `lockstep`: the tool's users all begin at the first line of the list.
+    """The parts of a load, one for each client. `lockstep`: all users of the tool begin at the first line of the list.
 
-    Raises ValueError for more clients than users, and for a load that one machine alone sends.
+    Raises ValueError if there are more clients than users, and for a load that only one machine can send.
     """
     if clients == 1:
         return [load]
@@ -21,7 +21,7 @@ def deal(load: ToolLoad, clients: int, *, lockstep: bool) -> list[ToolLoad]:
 
 
 def _dealt(load: OpenLoad, client: int, clients: int) -> OpenLoad:
-    """Assign requests round-robin, so that each client gets every n-th request: the same URLs in all, each as often."""
+    """Assign requests round-robin: each client gets every n-th request, so the URLs and their frequencies stay."""
     lines = len(load.urls)
     urls = [load.urls[(client + turn * clients) % lines] for turn in range(lines // math.gcd(lines, clients))]
     requests = len(range(client, load.requests, clients))
@@ -30,7 +30,7 @@ def _dealt(load: OpenLoad, client: int, clients: int) -> OpenLoad:
 
 
 def _shared(load: ClosedLoad, client: int, clients: int, *, lockstep: bool) -> ClosedLoad:
-    """One client's users, with the requests of each, and that part of the list which they would walk through."""
+    """One client's users with their requests, and the part of the list that these users walk through."""
     users_before, users_by_then = (load.users * number // clients for number in (client, client + 1))
     users = users_by_then - users_before
     urls = load.urls

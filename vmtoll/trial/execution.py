@@ -1,4 +1,4 @@
-"""Tools that run on clients: one of them, and those that send one load together."""
+"""Load tools that run on clients: one alone, or several that send one load together."""
 
 import base64
 import contextlib
@@ -12,14 +12,14 @@ from vmtoll.loadgen.base import require
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError, ToolError
 
-# Grace beyond a tool's own bound for the answer to travel, in seconds.
+# Seconds beyond a tool's own bound, for the answer to travel.
 _TRAVEL_S = 15.0
 
 
 @dataclass(frozen=True)
 class Execution:
-    """A finished tool: its client, what it was to send, its output, wall clock and CPU seconds, and the share of the
-    CPU it could have had. It started at `started_at_s` by the client's clock, which is `ahead_s` ahead of ours.
+    """A finished tool. `cpu_share`: its CPU time, as a fraction of what its threads could have used. `packed`: its
+    files, gzipped. It started at `started_at_s` by the client's clock, which is `ahead_s` ahead of ours.
     """
 
     client: str
@@ -34,16 +34,16 @@ class Execution:
 
 
 def bound_s(expected_s: float | None, users: int = 0) -> float:
-    """Seconds after which a tool is killed: far more than it should take, and never unlimited.
+    """Seconds after which the agent kills a tool: far more than it should take, and never unlimited.
 
-    A server with a process for each user takes its time to start them: Apache at most 32 a second
-    (https://httpd.apache.org/docs/2.4/misc/perf-tuning.html, "Process Creation"), and half of that is allowed for.
+    A server with a process for each user needs time to start them: Apache starts at most 32 a second
+    (https://httpd.apache.org/docs/2.4/misc/perf-tuning.html, "Process Creation"); the bound assumes half of that.
     """
     return 120.0 if expected_s is None else 15.0 + 6.0 * expected_s + users / 16
 
 
 class Sending:
-    """A tool that runs on a client, or begins there at `start_at_s` of our clock. Raises HostLostError."""
+    """A tool that a client runs, now or from `start_at_s` by our clock. Raises HostLostError."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class Sending:
         )
 
     def wait(self, watch: Sequence[AgentLine], limit_s: float | None = None) -> Execution:
-        """Wait for the tool's execution; by default within the tool's own bound.
+        """Wait until the tool has ended, for `limit_s` at most; by default for the tool's own bound.
 
-        Raises ToolError when the client could not run it, HostLostError at once when a machine is lost.
+        Raises ToolError when the client could not run it, HostLostError as soon as a machine is lost.
         """
         try:
             done: Done = self.pending.wait((limit_s or self.limit_s) + _TRAVEL_S, watch)
@@ -103,7 +103,7 @@ class Sending:
 
 @contextlib.contextmanager
 def on_client(name: str, prefix: str = "") -> Iterator[None]:
-    """Name the client, and put `prefix` in front of the message, in a ToolError that is raised meanwhile."""
+    """Add the client's name, and `prefix` before the message, to a ToolError raised in this context."""
     try:
         yield
     except ToolError as error:
@@ -114,8 +114,8 @@ def on_client(name: str, prefix: str = "") -> Iterator[None]:
 class Joint:
     """One load that all clients have sent. `wall_s`: from the first start to the last end, on our clock.
 
-    `cpu_s` is of all tools, `cpu_share` that of the client which was closest to its limit. `started_at_s` is by the
-    client's clock where there is one, else by ours.
+    `cpu_s`: of all tools together; `cpu_share`: that of the client closest to its limit. `started_at_s`: by the
+    client's clock with one client, else by ours.
     """
 
     parts: Sequence[Execution]
@@ -132,7 +132,7 @@ class Joint:
 
 
 def joint(parts: Sequence[Execution]) -> Joint:
-    """Joint execution of the clients' tools."""
+    """Combine the executions of the clients' tools."""
     begins_s = [part.started_at_s - part.ahead_s for part in parts]
     first_s = min(begins_s)
     return Joint(

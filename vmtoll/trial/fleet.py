@@ -1,4 +1,4 @@
-"""The clients of a trial, which begin one load at the same instant."""
+"""The clients of a trial, which start one load at the same instant."""
 
 import contextlib
 import time
@@ -11,20 +11,20 @@ from vmtoll.model.errors import AgentError, HostLostError, ToolError
 from vmtoll.trial.dealing import deal
 from vmtoll.trial.execution import Joint, Sending, joint
 
-# From the order to the instant at which all clients begin: every one must have its URL list by then.
+# Time from the order until all clients begin: by then each must have its URL list.
 LEAD_S = 0.25
-# For an answer to `kill`.
+# Time limit for an answer to `kill`.
 _LIMIT_S = 15.0
 
 
 class Fleet:
-    """The clients of one trial; `first` does what one machine does alone."""
+    """The clients of one trial; `first` does all that one client does alone."""
 
     def __init__(self, lines: Sequence[AgentLine]) -> None:
         self.lines, self.first = lines, lines[0]
 
     def send(self, adapter: Adapter, load: ToolLoad, limit_s: float, watch: Sequence[AgentLine]) -> Joint:
-        """Send a load; end it everywhere at once when a client or a watched machine is lost.
+        """Send a load; end it on all clients as soon as a client or a machine of `watch` is lost.
 
         Raises ToolError when a client could not run its part, HostLostError when a machine is lost.
         """
@@ -44,7 +44,7 @@ class Fleet:
             raise
 
     def end(self) -> None:
-        """End what still runs, or waits to begin, on the clients that can be reached."""
+        """End all tools that still run, or wait to begin, on clients that can be reached."""
         for line in self.lines:
             if not line.lost_because:
                 with contextlib.suppress(AgentError, HostLostError):

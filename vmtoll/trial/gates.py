@@ -1,20 +1,20 @@
-"""Gates: what makes a trial suspect or invalid. Pure functions; each gives findings or none.
+"""Gates: they flag a trial as suspect or invalid. Pure functions; each returns findings, or none.
 
-What the fields of a finding hold, by code. Where `role` is not named it is None: it concerns the whole trial. `tool` is
-the load tool during whose load it was seen. `a -> b`: the reference, then what was seen.
+The fields of a finding, by code. Where `role` is not listed it is None: the finding concerns the whole trial. `tool` is
+the load tool that ran when the gate fired. `a -> b`: the reference, then the observed value.
 
 client-saturated     value: share of the CPU time that the tool's threads could have had; limit: 0.85; role, tool,
-                     machine: the client; process: the neighbour's tool, where its CPU counts with it. Not of one user.
-                     Ramp: value: requests for which no descriptor or port was left; limit: requests planned; detail:
-                     `unsent`
+                     machine: the client; process: the neighbour's tool, if its CPU time is included. Never with one
+                     request in flight. Ramp: value: requests for which no descriptor or port was left; limit: requests
+                     planned; detail: `unsent`
 client-starved       value: background CPU in % of the client's CPUs; limit: 2; role, tool, machine: the client or its
-                     host; process: which took most
-rate-not-reached     value: share of its rate that the client had kept to when it was furthest behind (oha: at its last
-                     request), n / (n + rate × delay) of its n requests; limit: 0.98; role, tool, machine: the client;
+                     host; process: the one that used most
+rate-not-reached     value: share of its rate that the client had achieved when it was furthest behind (oha: at its last
+                     request), n / (n + rate × delay) for its n requests; limit: 0.98; role, tool, machine: the client;
                      detail: the rate offered to it
 client-late          value: p99 of the client's delay in µs; limit: a tenth of the p99 of the response time; role, tool
 start-spread         value: ms between the clients' first requests; limit: ms; role, tool
-littles-law          value: requests in flight; limit: users of this client, times their streams; role: primary; tool,
+littles-law          value: requests in flight; limit: users of this client × their streams; role: primary; tool,
                      machine: the client
 mean-over-p99        value: mean in µs; limit: p99 in µs; role, tool; detail: `service_time` or `response_time`
 link-bound           value: % of the line rate; limit: 90; machine
@@ -22,27 +22,28 @@ retransmits          value: % of the segments sent; limit: 0.1; tool, machine
 listen-drops         value: connections turned away; limit: 0; tool, machine
 ports-exhausted      value: % of the local ports; limit: 50; tool, machine; detail: `used/available`
 steal                value: % of CPU time; limit: 0.5; machine
-background-cpu       value: % of CPU time; limit: 1; tool, machine; process: which took most
-host-background-cpu  the same of the host's CPUs that the machine under test, `detail`, runs on; machine: the host
+background-cpu       value: % of CPU time; limit: 1; tool, machine; process: the one that used most
+host-background-cpu  the same for the host's CPUs that the machine under test runs on; machine: the host; detail: the
+                     machine under test
 frequency-spread     value: % of the highest clock rate; limit: 5; tool, machine
 clock-source         tool, machine; detail: `tsc -> hpet`
 clock-stepped        value: s, signed; limit: 0.01; tool, machine
-warmup-drift         value: % that the first third was slower; limit: 10; tool, machine: those under test, `a, b`
+warmup-drift         value: % by which the first third was slower; limit: 10; tool, machine: those under test, `a, b`
 stalled              value: s without a response; limit: s; tool, machine: those under test, `a, b`
-not-cold             value: MB read; limit: MB that had to be read, 95% of those served; machine
+not-cold             value: MB read; limit: 95% of the MB served; machine
 sysctl               machine; detail: `name: 4096 -> 128`, several separated by `; `
-failed-requests      value: requests without success; limit: the most that leave the trial suspect, 0.1% of those
-                     planned (`requests` of the measurement; of a ramp those that were not late); role, tool; detail:
+failed-requests      value: requests without success; limit: 0.1% of those planned (`requests` of the measurement; for a
+                     ramp those that were not late): with more the trial is invalid, else suspect; role, tool; detail:
                      `successful/planned`
 wrong-body           value: wrong bodies; limit: 0; detail: the first one
 lost-mail            value: messages lost or doubled; limit: 0; role: primary; Counts has the figures
 fingerprint          machine; process: the server; detail: the keys that differ, or `content_digest: a -> b`, or
-                     `TLS cipher: a -> b`: what it is configured to, and what a handshake came to; of a certificate
-                     the digest on the reference machine, and here
+                     `TLS cipher: a -> b`: the configured value, and the handshake's; for a certificate its digests on
+                     the reference machine and on this one
 capacity-unknown, timed-out, tool-failed, server-failed, host-lost
-                     detail: the message; process: `cleanup` where it came while a failed trial was cleaned up; machine:
-                     the client that the tool ran on; the server's; the one that was lost, and of a guest its host where
-                     that was lost as well. None where it is not known, and of an unknown capacity
+                     detail: the message; process: `cleanup` if the error came during the cleanup of a failed trial;
+                     machine: the tool's client; the server's machine; the machine that was lost, or its host if that
+                     was lost as well. None if unknown, and for capacity-unknown
 """
 
 import math
@@ -63,34 +64,34 @@ from vmtoll.trial.background_cpu import BackgroundCpu
 
 LINK_PCT = 90.0
 LITTLE_OFF = 0.05
-# What a tool does between an answer and its user's next request: h2load took 2 to 2.5 µs; others were not measured.
-# It makes a difference between two servers or machines look smaller, hence a limit to what it explains.
+# The tool's own work between an answer and its user's next request: h2load took 2 to 2.5 µs; others were not measured.
+# It makes a difference between two servers or machines look smaller, so OWN_WORK_OFF limits how much it may explain.
 OWN_WORK_S = 4e-6
 OWN_WORK_OFF = 0.1
 LATE_SHARE = 0.1
 SPREAD_S = 0.050
 SPREAD_SHARE = 0.02
-# The kernel tells how long a CPU was idle, and what was stolen from it, in ticks of 10 ms; what one of them explains is
-# no finding. What a process used it tells in nanoseconds. The daemons of a machine at rest use some ms in any load; of
-# one of 0.6 s, AT_REST_S leaves 3% in sight (18 ms).
+# The kernel counts a CPU's idle and stolen time in ticks of 10 ms: a single tick is no finding. It counts a process's
+# CPU time in nanoseconds. The daemons of a machine at rest use a few ms during any load; in a load of 0.6 s, AT_REST_S
+# still lets the gate see 3% (18 ms).
 TICK_S = 0.010
 AT_REST_S = 0.015
 CLIENT_BACKGROUND_PCT = 2.0
 CLIENT_IDLE_PCT = 15.0
 RETRANSMITTED_PCT = 0.1
-PORTS_PCT = 50.0  # connect() tries every second port first; above that it scans all of them before it takes another
+PORTS_PCT = 50.0  # connect() tries every second port first; beyond half of them it scans all of these before the others
 SPREAD_PCT = 5.0
 SLOWER_PCT = 10.0
 STALL_S = 0.25
-# A gap that this many responses would have filled is no effect of a low rate.
+# A gap in which this many responses were due is not explained by a low rate.
 STALL_RESPONSES = 20
 FAILED_SHARE = 0.001
 FINGERPRINT_KEYS = ("binary_sha256", "config_sha256", "workers")
 
 
 def hidden_pct(load_s: float) -> float:
-    """CPU time, in percent of one CPU, that others may take from the machine under test during a load of this length
-    without a finding: by processes, and by the hypervisor.
+    """CPU time, in percent of one CPU, that background processes and the hypervisor together may take from the machine
+    under test during a load of `load_s` without a finding.
     """
     tick_pct = 100 * TICK_S / load_s
     return max(BACKGROUND_PCT, 100 * AT_REST_S / load_s) + max(STEAL_PCT, tick_pct)
@@ -105,10 +106,10 @@ def client_saturated(
     *,
     in_flight: int | None = None,
 ) -> list[Finding]:
-    """The tool used more than 85 % of the CPU time its threads could have had.
+    """The tool used more than 85% of the CPU time that its threads could have had.
 
-    `in_flight`: requests that a closed loop has under way. One alone is no limit: nothing waits for the client but the
-    client itself, so its CPU time per request, which the measurement has, is all that the figure contains of it.
+    `in_flight`: a closed loop's requests in flight. With only one there is no finding: no other request waits for the
+    client, so the result contains only its CPU time per request, which the measurement records.
     """
     if share is None or share <= BUSY or in_flight == 1:
         return []
@@ -138,10 +139,10 @@ def client_starved(background: BackgroundCpu, role: Role, tool: str, machine: st
 def rate_not_reached(
     requests: int, rate_rps: float, most_late_us: float, role: Role, tool: str, machine: str
 ) -> list[Finding]:
-    """An open loop fell behind by more than 2 % of its requests: its latest one left `most_late_us` late.
+    """An open loop fell behind by more than 2% of its requests. `most_late_us`: the delay of its most delayed request.
 
-    Not the last one alone, where the tool tells of each: a client that stood still in the middle and made up for it
-    sent another load.
+    The delay of the last request is not enough if the tool reports each one's: a client that paused midway and caught
+    up sent a different load.
     """
     reached = requests / (requests + rate_rps * max(most_late_us, 0) / 1e6)
     if reached >= RATE_REACHED:
@@ -151,7 +152,7 @@ def rate_not_reached(
 
 
 def client_late(measurement: Measurement) -> list[Finding]:
-    """The client's own delay, which counts in the response time, is more than a tenth of it at the 99th percentile."""
+    """At the 99th percentile the client's own delay is more than a tenth of the response time, which includes it."""
     late_us, p99_us = measurement.lateness_p99_us, measurement.response_time_p99_us
     if late_us is None or p99_us is None or late_us <= LATE_SHARE * p99_us:
         return []
@@ -159,7 +160,7 @@ def client_late(measurement: Measurement) -> list[Finding]:
 
 
 def start_spread(spread_s: float | None, wall_s: float, role: Role, tool: str) -> list[Finding]:
-    """The clients' first requests lay more than 50 ms and 2 % of the load's time apart."""
+    """The clients' first requests were more than 50 ms, and more than 2% of the load's duration, apart."""
     limit_s = max(SPREAD_S, SPREAD_SHARE * wall_s)
     if spread_s is None or spread_s <= limit_s:
         return []
@@ -169,10 +170,10 @@ def start_spread(spread_s: float | None, wall_s: float, role: Role, tool: str) -
 def littles_law(
     concurrency: float | None, users: int, requests: int, elapsed_s: float, tick_s: float, tool: str, machine: str
 ) -> list[Finding]:
-    """Requests in flight on average must be the number of users, in a closed loop without pauses.
+    """The mean number of requests in flight is not the number of users, as it must be in a closed loop without pauses.
 
-    A tool that counts time in ticks of `tick_s` counts a sample of them: what two standard deviations of
-    that count explain is no finding. A shortfall that the tool's own work at each request explains is none either.
+    A tool that counts time in ticks of `tick_s` only samples it, so a deviation within two standard deviations of that
+    sample is no finding. Neither is a shortfall that the tool's own work on each request explains.
     """
     if concurrency is None or elapsed_s <= 0:
         return []
@@ -184,7 +185,7 @@ def littles_law(
 
 
 def mean_over_p99(measurement: Measurement) -> list[Finding]:
-    """A mean above the 99th percentile: under one request in a hundred took most of the time."""
+    """The mean is above the 99th percentile: less than 1% of the requests took most of the time."""
     figures = {
         "service_time": (measurement.service_time_mean_us, measurement.service_time_p99_us),
         "response_time": (measurement.response_time_mean_us, measurement.response_time_p99_us),
@@ -199,7 +200,7 @@ def mean_over_p99(measurement: Measurement) -> list[Finding]:
 def failed_requests(
     planned: int, transactions: int, successful: int, failed: int, role: Role, tool: str
 ) -> list[Finding]:
-    """Every planned request was made and succeeded; a trial with more than 0.1% of failures is void."""
+    """Not every planned request succeeded; with more than 0.1% of failures the trial is invalid."""
     if failed == 0 and transactions == successful == planned:
         return []
     missing, tolerated = max(failed, planned - successful), math.floor(FAILED_SHARE * planned)
@@ -207,26 +208,26 @@ def failed_requests(
 
 
 def link_bound(used_pct: float, machine: str) -> list[Finding]:
-    """More than 90 % of the line rate: no evidence of low overhead."""
+    """The load used more than 90% of the line rate, so equal rates are no evidence of low overhead."""
     return _above(Code.LINK_BOUND, used_pct, LINK_PCT, machine)
 
 
 def steal(steal_pct: float | None, machine: str) -> list[Finding]:
-    """The machine's own host took CPU time away."""
+    """The machine's hypervisor stole more than 0.5% of its CPU time."""
     return _above(Code.STEAL, steal_pct, STEAL_PCT, machine)
 
 
 def not_cold(read_mb: float | None, served_mb: float | None, machine: str) -> list[Finding]:
-    """Less was read from the disks than was served."""
+    """The disks delivered less than 95% of the served bytes: the rest came from a cache."""
     if read_mb is None or served_mb is None or read_mb >= COLD_SHARE * served_mb:
         return []
     return [Finding(Code.NOT_COLD, read_mb, COLD_SHARE * served_mb, machine=machine)]
 
 
 def background_cpu(background: BackgroundCpu, tool: str, machine: str, sut: str = "") -> list[Finding]:
-    """More than 1 % of the machine's CPU time went to processes other than the server and the harness.
+    """Processes other than the server and the harness used more than 1% of the machine's CPU time.
 
-    `sut`: the machine is the host, and these are the CPUs that this machine under test runs on.
+    `sut`: a machine under test; `machine` is then its host, and the CPUs are those that `sut` runs on.
     """
     if background.share_pct <= BACKGROUND_PCT or background.spent_s <= AT_REST_S:
         return []
@@ -235,12 +236,12 @@ def background_cpu(background: BackgroundCpu, tool: str, machine: str, sut: str 
 
 
 def retransmits(share_pct: float, tool: str, machine: str) -> list[Finding]:
-    """Segments sent again, in percent of those sent."""
+    """More than 0.1% of the segments sent were retransmissions."""
     return _above(Code.RETRANSMITS, share_pct, RETRANSMITTED_PCT, machine, tool)
 
 
 def listen_drops(drops: float, tool: str, machine: str) -> list[Finding]:
-    """Connections that the kernel turned away because the listen queue was full."""
+    """The kernel turned connections away because the listen queue was full."""
     return _above(Code.LISTEN_DROPS, drops, 0, machine, tool)
 
 
@@ -253,31 +254,31 @@ def ports_exhausted(used: int, available: int, tool: str, machine: str) -> list[
 
 
 def clock_stepped(step_s: float, tool: str, machine: str) -> list[Finding]:
-    """The wall clock moved against the monotonic one."""
+    """The wall clock moved against the monotonic one by more than 10 ms."""
     if abs(step_s) <= CLOCK_STEP_S:
         return []
     return [Finding(Code.CLOCK_STEPPED, step_s, CLOCK_STEP_S, tool=tool, machine=machine)]
 
 
 def clock_source(first: str, now: str, tool: str, machine: str) -> list[Finding]:
-    """The clock source is the one that the machine had when the run began."""
+    """The clock source is not the one that the machine had when the run began."""
     if first == now:
         return []
     return [Finding(Code.CLOCK_SOURCE, tool=tool, machine=machine, detail=f"{first} -> {now}")]
 
 
 def frequency_spread(spread_pct: float, tool: str, machine: str) -> list[Finding]:
-    """The slowest second's clock rate lies more than 5 % below the fastest one's."""
+    """The lowest sampled clock rate was more than 5% below the highest."""
     return _above(Code.FREQUENCY_SPREAD, spread_pct, SPREAD_PCT, machine, tool)
 
 
 def warmup_drift(slower_pct: float | None, tool: str, machine: str) -> list[Finding]:
-    """The first third was more than 10 % slower than the rest."""
+    """The first third of the load was more than 10% slower than the rest."""
     return _above(Code.WARMUP_DRIFT, slower_pct, SLOWER_PCT, machine, tool)
 
 
 def stalled(gap_s: float | None, throughput_rps: float, tool: str, machine: str) -> list[Finding]:
-    """No response for a quarter of a second, where many were due."""
+    """No response came for 0.25 s, or for the time in which 20 were due, whichever is longer."""
     limit_s = max(STALL_S, STALL_RESPONSES / max(throughput_rps, 1e-9))
     if gap_s is None or gap_s <= limit_s:
         return []
@@ -285,20 +286,20 @@ def stalled(gap_s: float | None, throughput_rps: float, tool: str, machine: str)
 
 
 def lost_mail(counts: Counts) -> list[Finding]:
-    """A message that the server accepted is in no mailbox, or in one twice."""
+    """Messages that the server accepted are in no mailbox, or were delivered twice."""
     wrong = (counts.messages_lost or 0) + (counts.messages_doubled or 0)
     return [Finding(Code.LOST_MAIL, wrong, 0, Role.PRIMARY)] if wrong else []
 
 
 def wrong_bodies(wrong: Sequence[str]) -> list[Finding]:
-    """Bodies whose digest is not the manifest's."""
+    """Bodies had another digest than the manifest's. `wrong`: a description of each."""
     return [Finding(Code.WRONG_BODY, len(wrong), 0, detail=wrong[0])] if wrong else []
 
 
 def fingerprint(
     reference: Mapping[str, object], seen: Mapping[str, object], server: str, machine: str
 ) -> list[Finding]:
-    """Binary, configuration and worker count are those of the reference machine."""
+    """Binary, configuration or worker count differ from the reference machine's."""
     differ = [key for key in FINGERPRINT_KEYS if reference.get(key) != seen.get(key)]
     if not differ:
         return []
@@ -314,8 +315,10 @@ def tls(
     server: str,
     machine: str,
 ) -> list[Finding]:
-    """Client and server agreed on what every server of a lab is configured to. `kernel`: it is to encrypt.
-    `certificate`: its SHA-256 on the reference machine, None where nothing is known of it yet.
+    """The handshake's TLS parameters differ from those that every server is configured for.
+
+    `kernel`: whether the kernel must encrypt. `certificate`: its SHA-256 on the reference machine, None if not known
+    yet.
     """
     expected = {
         "protocol": PROTOCOL,
@@ -331,7 +334,7 @@ def tls(
 
 
 def content(expected: str, seen: str | None, machine: str) -> list[Finding]:
-    """The site on the machine is the one that the experiment names."""
+    """The site on the machine is not the one that the experiment names."""
     if seen == expected:
         return []
     detail = f"content_digest: {expected[:12]} -> {str(seen)[:12]}"
@@ -341,7 +344,7 @@ def content(expected: str, seen: str | None, machine: str) -> list[Finding]:
 def sysctls(
     reference: Mapping[str, str], seen: Mapping[str, str], machine: str, declared: Sequence[str]
 ) -> list[Finding]:
-    """Kernel parameters are those of the reference machine, unless the experiment declares that they differ."""
+    """Kernel parameters differ from the reference machine's, and the experiment does not declare it."""
     differ = [f"{name}: {value} -> {seen.get(name)}" for name, value in reference.items() if seen.get(name) != value]
     if not differ or "sysctls" in declared:
         return []

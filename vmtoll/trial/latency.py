@@ -14,8 +14,8 @@ HIGHEST_US = 3_600_000_000
 
 
 def summary(kind: str, latencies_us: NDArray[np.int64]) -> dict[str, float]:
-    """`<kind>_{mean,p50,p90,p99,p999}_us` of the exact values: nothing when there are none, and no percentile of fewer
-    than it needs. Nearest rank, so that each is a value that was seen.
+    """`<kind>_{mean,p50,p90,p99,p999}_us` of the exact values, without percentiles that need more values; empty without
+    values. Percentiles are by nearest rank, so each is an observed value.
     """
     if len(latencies_us) == 0:
         return {}
@@ -28,8 +28,8 @@ def summary(kind: str, latencies_us: NDArray[np.int64]) -> dict[str, float]:
 class Steady:
     """A closed loop between the first and the last moment at which all users had a request in flight.
 
-    While a tool starts, and once users have sent their last, the load is another one, and one request that takes
-    seconds would decide the whole figure. `in_flight`: how many requests on average.
+    Before and after, while users start and end, the load is lower, and a single request that takes seconds would
+    dominate the rate. `in_flight`: the mean number of requests in flight.
     """
 
     rps: float
@@ -37,10 +37,10 @@ class Steady:
 
 
 def steady(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], users: int) -> Steady | None:
-    """The steady part of a closed loop's requests; None where less than half of the responses came in it."""
+    """The steady part of a closed loop's requests; None if it has fewer than half of the responses."""
     ends_us = sent_us + latencies_us
     times_us, changes = np.concatenate([ends_us, sent_us]), np.repeat([-1, 1], len(sent_us))
-    order = np.lexsort((changes, times_us))  # at one moment a user's answer comes before its next request
+    order = np.lexsort((changes, times_us))  # at equal times an answer comes before its user's next request
     full = np.flatnonzero(np.cumsum(changes[order]) >= users)
     if not len(full):
         return None
@@ -58,7 +58,7 @@ def _nearest(ordered: NDArray[np.int64], percentile: str) -> float:
 
 
 def histogram(latencies_us: NDArray[np.int64]) -> bytes:
-    """HdrHistogram V2, base64, three significant digits. Raises ToolError on a value it cannot hold."""
+    """HdrHistogram V2, base64, three significant digits. Raises ToolError for a value that it cannot hold."""
     made: Any = HdrHistogram(1, HIGHEST_US, 3)
     values, counts = np.unique(np.maximum(latencies_us, 1), return_counts=True)
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
@@ -68,7 +68,7 @@ def histogram(latencies_us: NDArray[np.int64]) -> bytes:
 
 
 def by_second(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64]) -> bytes:
-    """CSV `second,latency_us,count`: a coarse histogram for each second of sending, the first being 0.
+    """CSV `second,latency_us,count`: a coarse histogram for each second of sending, from 0.
 
     `latency_us` is the lower edge of a bin, ten bins to a decade.
     """

@@ -1,4 +1,4 @@
-"""A trial's tools at work: loads are sized, sent and read, and what the machines used meanwhile is noted."""
+"""Size, send and parse a trial's loads, and read the machines' usage before and after each."""
 
 import math
 import random
@@ -26,17 +26,17 @@ from vmtoll.trial.observation import Watch
 from vmtoll.trial.server_times import ServerTimes, grown
 from vmtoll.trial.usage import Usage
 
-# Of one page, to learn a rate: enough that a tool's own start does not decide it, and not too much for a slow link.
+# Requests and bytes of one page to learn a rate: enough to outweigh a tool's start, and not too many for a slow link.
 _FIRST_REQUESTS = 500
 _FIRST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
 class ToolRun:
-    """One tool's measured load: what was planned, what came of it, and the readings right before and after.
+    """One tool's measured load: the planned load, its result, and the readings right before and after.
 
-    `parts` is what each client did of it; `done` and `result` are all of them together. `server_times`: what the
-    server counted of its own times meanwhile, None where it does not.
+    `parts`: each client's part; `done`, `result`: all parts together. `server_times`: times that the server recorded
+    during the load, None if it does not record them.
     """
 
     role: Role
@@ -51,7 +51,7 @@ class ToolRun:
 
     @property
     def planned(self) -> int:
-        """Number of requests that were to be sent."""
+        """Number of planned requests."""
         return self.result.planned or self.load.requests
 
     @property
@@ -61,12 +61,12 @@ class ToolRun:
 
     @property
     def start_spread_s(self) -> float | None:
-        """Seconds between the first and the last client's begin; None with one client."""
+        """Seconds between the first and the last client's start; None with one client."""
         return start_spread_s(self.parts)
 
 
 def parsed(tool: str, done: Joint) -> list[ToolResult]:
-    """Result of each client's tool. Raises ToolError, which names the client."""
+    """Result of each client's tool. Raises ToolError that names the client."""
     results = []
     for execution in done.parts:
         with on_client(execution.client, f"{execution.client}: " if len(done.parts) > 1 else ""):
@@ -75,11 +75,11 @@ def parsed(tool: str, done: Joint) -> list[ToolResult]:
 
 
 class Driver:
-    """The clients' hands in one trial. `loaded_s` adds up the wall clock of all tools that ran.
+    """Builds and sends the loads of one trial. `loaded_s`: total wall clock of its tools.
 
-    `workload`: the trial's, or another one that is sent in its place. `fleet` sends: the run's clients, or the machine
-    under test itself. `client` is the first of it, `sut` the first machine under test. `capacity`: what shares are
-    taken of, where they are.
+    `workload`: the trial's, or another one in its place. `fleet`: the senders, either the run's clients or the machine
+    under test itself. `client`: the first sender; `sut`: the first machine under test. `capacity`: the capacity that
+    shares are fractions of, None without shares.
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class Driver:
         return isinstance(self.workload, SharedHostWorkload) and self.workload.cold
 
     def rate_rps(self, offered: Offered) -> float:
-        """The rate of an open loop. Raises ToolError when there is none."""
+        """The rate of an open loop. Raises ToolError if there is none."""
         if not offered.offered_rps:
             raise ToolError(f"{self.workload.tool}: there is no rate to send at")
         return offered.offered_rps
 
     def closed(self, tool: str, users: int, rate_rps: float | None, duration_s: float) -> ClosedLoad:
-        """Whole passes of the URL list that take about `duration_s` at this rate; one pass when none is known.
+        """Whole passes of the URL list that take about `duration_s` at this rate; one pass if no rate is known.
 
-        Rounded up to as many for each user: a tool sends no others.
+        Rounded up to the same number of requests for each user, because tools send nothing else.
         """
         manifest, seed = self.session.content, self.session.resolved.site.seed
         if self.workload.page:
@@ -140,9 +140,9 @@ class Driver:
         )  # fmt: skip
 
     def opened(self, rate_rps: float, duration_s: float, to: Host | None = None) -> OpenLoad:
-        """Requests for `duration_s` at this rate, with the site's mix also where they are fewer than its list.
+        """Requests for `duration_s` at this rate, in the site's mix even if they are fewer than its URL list.
 
-        They go to the machines under test, or to another one.
+        They go to the machines under test, or to the machine `to`.
         """
         manifest, seed = self.session.content, self.session.resolved.site.seed
         requests = max(len(self.fleet.lines), round(rate_rps * duration_s))
@@ -158,7 +158,7 @@ class Driver:
 
     @property
     def arrivals_seed(self) -> int | None:
-        """Seed of the schedule of random arrivals: the same for all arms of a block; None for even ones."""
+        """Seed of the schedule of random arrivals, the same for all arms of a block; None for even intervals."""
         if not isinstance(self.workload, OpenWorkload) or self.workload.arrivals == "constant":
             return None
         return seed_of(self.session.order_seed, self.spec.block, self.scenario.sort_key)
@@ -169,22 +169,22 @@ class Driver:
         return load if seed is None else replace(load, due_ns=poisson_ns(load.requests, load.rate_rps, seed))
 
     def once(self, users: int) -> list[str]:
-        """Each file of the site once on each machine, in an order drawn from the site's seed; as many for each user."""
+        """URLs of each file once per machine, in an order drawn from the site's seed; the same number for each user."""
         paths = sorted(f"/{file['path']}" for file in self.session.content["files"] if file["weight"])
         random.Random(self.session.resolved.site.seed).shuffle(paths)
         return self._spread(paths[: len(paths) - len(paths) % users])
 
     def run(self, tool: str, load: ToolLoad, expected_s: float | None) -> Joint:
-        """Send a load by all clients. Raises ToolError, HostLostError."""
+        """Send a load from all clients. Raises ToolError, HostLostError."""
         limit_s = bound_s(expected_s, load.users if isinstance(load, ClosedLoad) else 0)
         done = self.fleet.send(loadgen.get(tool), load, limit_s, self.machines.all)
         self.loaded_s += done.wall_s
         return done
 
     def warm(self, tool: str, users: int, duration_s: float) -> float:
-        """Closed loop for about `duration_s` in all; the rate seen, in requests per second.
+        """Run a closed loop for about `duration_s` in all; return its rate in requests per second.
 
-        Where no rate is known yet, one pass of the list is sent first to learn it. Raises ToolError, HostLostError.
+        If no rate is known yet, first send one pass of the list to learn it. Raises ToolError, HostLostError.
         """
         rate_rps, spent_s = self.known_rate_rps(tool), 0.0
         while rate_rps is None or spent_s < duration_s * 0.6:
@@ -192,7 +192,7 @@ class Driver:
             done = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
             done.require(f"{tool} (warm-up)")
             spent_s += done.wall_s
-            # Failures are quick: a server that is being lost would leave a rate that no later load could keep up.
+            # Failures are quick: counting them, a failing server would leave a rate that no later load could reach.
             served = sum(result.successful for result in parsed(tool, done))
             if not served:
                 raise ToolError(f"{tool}: every warm-up request failed")
@@ -201,14 +201,14 @@ class Driver:
         return rate_rps
 
     def known_rate_rps(self, tool: str) -> float | None:
-        """Rate that the tool got of this server in an earlier closed loop."""
+        """Rate of this tool in an earlier closed loop of the same load on this server, in requests per second."""
         return self.session.rates.of(self.arm, self.scenario, tool)
 
     def keep_rate(self, tool: str, rate_rps: float) -> None:
         self.session.rates.keep(self.arm, self.scenario, tool, rate_rps)
 
     def measured(self, role: Role, tool: str, load: ToolLoad, expected_s: float | None) -> ToolRun:
-        """Send a load that counts, under observation, and to cold caches where the workload wants them.
+        """Send a measured load under observation, with cold caches if the workload asks for them.
 
         Raises ToolError, HostLostError, AgentError.
         """
@@ -228,8 +228,8 @@ class Driver:
         return ToolRun(role, tool, load, done, parts, result, before, after, server_times)
 
     def read(self, tool: str, done: Joint, name: str) -> list[Part]:
-        """Keep what the clients' tools printed, as `name`, each in a folder of its own where they are several, and
-        read it. Raises ToolError.
+        """Store the output of the clients' tools as `name`, with several clients in a folder for each; then parse it.
+        Raises ToolError.
         """
         several, parts = len(done.parts) > 1, []
         for execution in done.parts:
@@ -248,7 +248,7 @@ class Driver:
         return min(_FIRST_REQUESTS, _FIRST_BYTES // larger + 1)
 
     def _spread(self, paths: Sequence[str], to: Sequence[Host] | None = None) -> list[str]:
-        """URLs of these paths, the whole list once for each machine; within it the machines take turns."""
+        """URLs of these paths: each path once per machine, with the machines taking turns along the list."""
         hosts = to or [line.host for line in self.machines.suts]
         site = self.session.resolved.site.name
         scheme, port = self.transport.scheme, self.transport.port

@@ -1,4 +1,4 @@
-"""Mail: messages sent until all are delivered, or mailboxes read. One request is one message, one session."""
+"""Mail: send messages until all are delivered, or read mailboxes. One request is one message in one session."""
 
 import secrets
 from dataclasses import replace
@@ -18,19 +18,19 @@ from vmtoll.trial.measurement import Measured, findings, measurement, with_servi
 from vmtoll.trial.merging import merged
 
 PORTS = {"smtp": 25, "submission": 587, "imap": 143, "pop3": 110}
-# Messages in each mailbox that is to be read, and requests that first learn the rate.
+# Messages in each mailbox before it is read; requests of the first load, which finds the rate.
 HELD = 10
 _FIRST_REQUESTS = 10
-# A queue that is not empty after so long is left, and what is in it counts as lost.
+# If the queue is not empty by then, the messages left in it count as lost.
 _DRAIN_LIMIT_S = 60.0
 _LIMIT_S = 120.0
 
 
 def measure(driver: Driver, workload: MailWorkload) -> Measured:
-    """The tool for its time; the clock stops when the server has delivered all that it accepted.
+    """Run the tool for its time; the clock stops when the server has delivered every message that it accepted.
 
-    `service_time_*` is, of messages sent, the server's own delay from the first accepted recipient to the mailbox; of
-    mailboxes read, the session as its user saw it. Raises ToolError, AgentError, HostLostError.
+    `service_time_*`: for sent messages, the server's own delay from the first accepted recipient to the mailbox; for
+    mailboxes, the duration of a user's session. Raises ToolError, AgentError, HostLostError.
     """
     experiment, users, load = driver.experiment, workload.users, _load(driver, workload)
     driver.sut.call(
@@ -57,7 +57,7 @@ def measure(driver: Driver, workload: MailWorkload) -> Measured:
 
 
 def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float) -> ToolRun:
-    """The load under observation, until its last message is delivered; its wall clock goes on until then."""
+    """Send the load under observation; its wall clock runs until the last message is delivered."""
     tool, before = workload.tool, driver.watch.read()
     driver.tell(Phase.MEASURING, tool=tool, role=Role.PRIMARY)
     done = driver.run(tool, load, expected_s)
@@ -72,7 +72,7 @@ def _measured(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s
 
 
 def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
-    """A first small load. The password is made for this trial and goes with it."""
+    """A first small load, with a password that exists for this trial only."""
     page = next(file for file in driver.session.content["files"] if file["path"] == workload.page)
     return MailLoad(
         host=driver.sut.host.seen_from(driver.client.host),
@@ -89,20 +89,20 @@ def _load(driver: Driver, workload: MailWorkload) -> MailLoad:
 
 
 def _whole(requests: float, users: int) -> int:
-    """The same number of requests for each user, and at least one."""
+    """`requests`, rounded to the same number for each user, at least one."""
     return max(1, round(requests / users)) * users
 
 
 def _busy_s(result: ToolResult, done: Joint, waited_s: float) -> float:
-    """Seconds from the first session to the last delivery, without the start-up of a tool that logs its begin."""
+    """Seconds from the first session to the last delivery; for a tool without a log, from the tool's start."""
     began_s = 0.0 if result.sent_us is None else float(result.sent_us.min()) / 1e6 - done.started_at_s
     return done.wall_s - began_s + waited_s
 
 
 def _warm(driver: Driver, workload: MailWorkload, load: MailLoad, duration_s: float) -> float:
-    """Send or read for about `duration_s`, until all is delivered; the rate seen, in requests per second.
+    """Send or read for about `duration_s` and until all is delivered; return the rate in requests per second.
 
-    Where no rate is known yet, a few requests are made first to learn it; they also start the processes of the server.
+    If no rate is known yet, a few requests find it first; they also start the server's processes.
     """
     rate_rps, spent_s = driver.known_rate_rps(workload.tool) or _rate_rps(driver, workload, load, None), 0.0
     while spent_s < duration_s * 0.6:
@@ -113,7 +113,7 @@ def _warm(driver: Driver, workload: MailWorkload, load: MailLoad, duration_s: fl
 
 
 def _rate_rps(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s: float | None) -> float:
-    """Rate of this load, in requests per second, the last delivery included."""
+    """Send this load; return its rate in requests per second until the last delivery."""
     done = driver.run(workload.tool, load, expected_s)
     done.require(f"{workload.tool} (warm-up)")
     waited_s = _drained(driver) if workload.sends else 0.0
@@ -122,7 +122,7 @@ def _rate_rps(driver: Driver, workload: MailWorkload, load: MailLoad, expected_s
 
 
 def _drained(driver: Driver) -> float:
-    """Wait until the server has delivered all it has; how long that took, in seconds."""
+    """Wait until the server's queue is empty; return how long that took, in seconds."""
     driver.tell(Phase.DELIVERING)
     answer = driver.sut.call("mail_drain", _LIMIT_S, name=driver.scenario.server, limit_s=_DRAIN_LIMIT_S)
     driver.loaded_s += answer["waited_s"]
@@ -130,7 +130,7 @@ def _drained(driver: Driver) -> float:
 
 
 def _delivered(driver: Driver, load: MailLoad, result: ToolResult) -> tuple[Counts, NDArray[np.int64]]:
-    """The messages of this load, counted in the mailboxes, and the server's own delay of each in µs."""
+    """Counts of this load's messages in the mailboxes, and the server's own delay of each in µs."""
     driver.tell(Phase.COUNTING)
     seen = driver.sut.call("mail_delivered", _LIMIT_S, name=driver.scenario.server, tag=load.tag)
     counts = Counts(

@@ -1,4 +1,4 @@
-"""Measurements of a trial's loads: one of each tool, and the resources used during the first."""
+"""The measurements of a trial's loads, one per tool, and the resources used during the first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from vmtoll.trial.usage import energy_j, read_mb, telemetry, with_cpu, with_tele
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of a kind of load. `runs` and `measurements`: the tool's, then the cross-check's where there is one."""
+    """Results of a trial's loads. `runs` and `measurements`: the tool's, then the cross-check's if there is one."""
 
     offered: Offered
     runs: Sequence[ToolRun]
@@ -27,23 +27,28 @@ class Measured:
 
     @property
     def logged(self) -> Role | None:
-        """Role whose latencies go into the trial's histograms: the cross-check's in a closed loop, else the tool's."""
+        """Role whose latencies go into the trial's histograms; None if they are not logged.
+
+        In a closed loop it is the cross-check if it logs latencies, else the tool; otherwise it is the tool.
+        """
         roles = (Role.CROSSCHECK, Role.PRIMARY) if self.offered.users else (Role.PRIMARY,)
         logs = {run.role for run in self.runs if run.result.latencies_us is not None}
         return next((role for role in roles if role in logs), None)
 
     def results(self, role: Role) -> list[ToolResult]:
-        """Result of each client."""
+        """Result of each client in this role."""
         return [result for run in self.runs if run.role is role for result in run.results]
 
     def with_histogram(self, name: str) -> tuple[Measurement, ...]:
-        """The measurements; the one whose latencies are in the trial's histograms names their file."""
+        """The measurements, with `name` as the histogram file of the one whose latencies are in it."""
         return tuple(
             replace(m, histogram=name) if m.role is self.logged else m for m in self.measurements
         )  # fmt: skip
 
     def resources(self) -> Resources:
-        """Resources that the server and its machines used: memory at any reading, all else during the tool."""
+        """Resources that the server and its machines used: memory and processes are the highest of all readings, the
+        rest is from the tool's load.
+        """
         run = self.runs[0]
         readings = [reading for tool_run in self.runs for reading in (tool_run.before, tool_run.after)]
         own_mb, host_mb = read_mb(run.before, run.after)
@@ -64,7 +69,7 @@ def utc(time_s: float) -> str:
 
 
 def measurement(run: ToolRun, per_s: float) -> Measurement:
-    """The figures that every kind of load has; responses and bytes are counted per second of `per_s`."""
+    """The figures that every kind of load has; throughput is over `per_s` seconds."""
     done, result = run.done, run.result
     measured = Measurement(
         role=run.role,
@@ -87,17 +92,17 @@ def measurement(run: ToolRun, per_s: float) -> Measurement:
 
 
 def with_figures(measured: Measurement, figures: Mapping[str, float | None]) -> Measurement:
-    """The measurement with figures by name: of a tool's own summary, of its latencies, of the server's times."""
+    """The measurement with these figures, by field name: from a tool's summary, latencies, or the server's times."""
     return replace(measured, **figures)  # type: ignore[arg-type]
 
 
 def with_service_times(measured: Measurement, latencies_us: NDArray[np.int64] | None) -> Measurement:
-    """The measurement with its service times; as it is for a tool that logs none."""
+    """The measurement with its service times; unchanged for a tool that logs none."""
     return measured if latencies_us is None else with_figures(measured, latency.summary("service_time", latencies_us))
 
 
 def findings(run: ToolRun) -> list[Finding]:
-    """Requests that failed, a tool that was its own bottleneck, and clients that did not begin together."""
+    """Findings on failed requests, saturated clients, and clients that did not start together."""
     seen, in_flight = run.result, None if isinstance(run.load, OpenLoad) else run.load.in_flight
     return [
         *gates.failed_requests(

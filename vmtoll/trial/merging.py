@@ -1,7 +1,6 @@
-"""What several clients saw of one load, added up.
+"""Merge several clients' results of one load.
 
-Percentiles come from all latencies together, and a time axis is common to all: the controller's, to which each
-client's clock is converted.
+Percentiles come from all latencies together. All times are on the controller's clock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from vmtoll.loadgen import ToolResult
 from vmtoll.trial.execution import Execution
 
-# A log whose times are above eleven days, in µs, counts from the epoch; another one from about its tool's start.
+# A log whose times, in µs, are above 11 days counts from the epoch; any other from about its tool's start.
 _EPOCH_US = 1_000_000_000_000
 
 
@@ -30,7 +29,7 @@ class Part:
 
     @property
     def begin_s(self) -> float:
-        """The first intended send, on our clock; of a tool that logs none, when the tool was started."""
+        """The first intended send, on our clock; for a tool that logs none, the tool's start."""
         sent_us = self.result.sent_us
         if sent_us is None or not len(sent_us):
             return self.done.started_at_s - self.done.ahead_s
@@ -38,12 +37,12 @@ class Part:
 
     @property
     def end_s(self) -> float:
-        """The last response, or the tool's end where it answers nothing."""
+        """The last response; if there was none, `begin_s` plus the tool's duration."""
         return self.begin_s + (self.result.elapsed_s or self.done.wall_s)
 
 
 def on_our_clock(done: Execution, result: ToolResult) -> ToolResult:
-    """The same result with `sent_us` in µs since the epoch, by our clock."""
+    """The result with `sent_us` in µs since the epoch, by our clock."""
     if result.sent_us is None or not len(result.sent_us):
         return result
     since_s = (0.0 if result.sent_us.min() > _EPOCH_US else done.started_at_s) - done.ahead_s
@@ -51,7 +50,7 @@ def on_our_clock(done: Execution, result: ToolResult) -> ToolResult:
 
 
 def start_spread_s(parts: Sequence[Part]) -> float | None:
-    """Seconds between the first and the last client's begin; None with one client."""
+    """Seconds between the first and the last client's start; None with one client."""
     begins_s = [part.begin_s for part in parts]
     return max(begins_s) - min(begins_s) if len(parts) > 1 else None
 
@@ -59,7 +58,7 @@ def start_spread_s(parts: Sequence[Part]) -> float | None:
 def merged(parts: Sequence[Part]) -> ToolResult:
     """All clients' results as one. `elapsed_s`: from the first intended send to the last response of all.
 
-    A tool's own percentiles are left out: they cannot be added up.
+    It has no percentiles from the tools' own summaries, because those cannot be merged.
     """
     results = [part.result for part in parts]
     if len(parts) == 1:
@@ -92,7 +91,7 @@ def merged(parts: Sequence[Part]) -> ToolResult:
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
-    """The values, or none at all when one is missing."""
+    """The values; empty if any is missing."""
     given = list(values)
     present = [value for value in given if value is not None]
     return present if len(present) == len(given) else []
@@ -108,7 +107,7 @@ def _together(logs: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64] | N
 
 
 def _columns(results: Sequence[ToolResult], answered: Sequence[int]) -> dict[str, float]:
-    """Means, largest and smallest of the columns that only the tool's own summary fills."""
+    """Mean, highest and lowest values of the columns that only the tools' own summaries fill."""
     columns: dict[str, float | None] = {}
     for name in results[0].columns:
         values = _known(result.columns.get(name) for result in results)

@@ -1,4 +1,4 @@
-"""The neighbour of a trial: a further guest on the same host, under a load of its own while the trial measures."""
+"""The neighbour of a trial: another guest on the same host, under its own load while the trial measures."""
 
 from dataclasses import replace
 
@@ -16,15 +16,15 @@ from vmtoll.trial.execution import Execution, Sending, joint
 from vmtoll.trial.loads import Driver, ToolRun
 from vmtoll.trial.merging import on_our_clock
 
-# Far longer than a trial takes: it is ended with the trial.
+# The planned duration, far longer than a trial takes: the trial's end stops the tool.
 MOST_S = 1800.0
-# For its last requests to be answered, or given up.
+# Time for the last requests to be answered, or given up.
 _END_S = 60.0
 _LABEL = "neighbour"
 
 
 class Neighbour:
-    """The first client's second tool: begun before the trial's warm-up, ended after its measurement."""
+    """A second tool on the first client: starts before the trial's warm-up, ends after its measurement."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver, self.load = driver, driver.scenario.load.neighbour
@@ -32,7 +32,7 @@ class Neighbour:
         self.tool = ""
 
     def begin(self) -> None:
-        """Send at the neighbour's rate from now on; nothing at a rate of 0, or where there is no such guest.
+        """Start sending at the neighbour's rate; do nothing at a rate of 0, or without a neighbour.
 
         Raises ToolError, HostLostError.
         """
@@ -51,9 +51,10 @@ class Neighbour:
         self.sending = Sending(driver.client, loadgen.get(self.tool), load, 2 * MOST_S, ahead_s=ahead_s, label=_LABEL)
 
     def end(self, tool_run: ToolRun) -> tuple[float | None, list[Finding]]:
-        """Rate of the neighbour while the trial's own tool measured; findings on what both cost the client.
+        """Stop the neighbour's tool; return its rate during the trial's measurement, in requests per second, and
+        findings on the CPU that both tools used on the client. The rate is 0 without a load, None without a neighbour.
 
-        Raises ToolError when its tool had ended before, AgentError when its server had, HostLostError.
+        Raises ToolError if the neighbour's tool had already ended, AgentError if its server had, HostLostError.
         """
         if self.sending is None or self.driver.machines.neighbour is None:
             return 0.0 if self.load and self.driver.machines.neighbour else None, []
@@ -72,7 +73,7 @@ class Neighbour:
         return float(during) / tool_run.done.wall_s, self._saturated(tool_run, done)
 
     def _saturated(self, tool_run: ToolRun, done: Execution) -> list[Finding]:
-        """Both tools share the first client: what they use together counts."""
+        """Findings on the first client, which both tools share: their CPU counts together."""
         execution, per_s = tool_run.parts[0].done, done.cpu_s / done.wall_s
         if not per_s:
             return []

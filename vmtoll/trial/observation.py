@@ -1,4 +1,4 @@
-"""The machines of one trial under observation: sampled all the while, read before and after each load."""
+"""Observe the machines of one trial: sample them throughout, read them before and after each load."""
 
 import csv
 import io
@@ -17,16 +17,17 @@ from vmtoll.trial.usage import Usage, read_usage
 
 _LIMIT_S = 30.0
 PULSE_S = 0.05
-# In a load this short the gates on the clock rate and on the warm-up would see next to nothing by seconds and PULSE_S.
-# The other counters stay at one second: ten times as often they took an emulated guest 4 to 6% of its CPU.
+# In loads shorter than SHORT_S, one clock rate a second and a pulse every PULSE_S are too few for the gates on clock
+# rate and warm-up. All other counters stay at one second: sampled every 0.1 s, they took 4 to 6% of an emulated guest's
+# CPU.
 SHORT_S, SHORT_PULSE_S, SHORT_MHZ_S = 2.0, 0.02, 0.1
 
 
 class Watch:
-    """`start` and `stop` the samplers; `read` around each load, then tell of it with `loaded`."""
+    """`start` and `stop` the samplers; `read` before and after each load, then record the load with `loaded`."""
 
     def __init__(self, machines: Machines, server: str, port: int, shortest_s: float) -> None:
-        """`port`: that the load goes to. `shortest_s`: how long the shortest load is to take."""
+        """`port`: the server's port for the load. `shortest_s`: planned duration of the shortest load."""
         self.machines, self.server, self.port = machines, server, port
         self.is_short = shortest_s < SHORT_S
         self.names = Names(
@@ -37,7 +38,7 @@ class Watch:
         self.loads: list[ObservedLoad] = []
 
     def start(self) -> None:
-        """Begin to sample on every machine. Raises AgentError, HostLostError."""
+        """Start sampling on every machine. Raises AgentError, HostLostError."""
         clients, suts = self.machines.clients, self.machines.suts
         of_all = {"mhz_s": SHORT_MHZ_S} if self.is_short else {}
         of_clients = {
@@ -54,16 +55,15 @@ class Watch:
         return read_usage(self.machines, self.server, self.port)
 
     def server_times(self) -> list[ServerTimes | None]:
-        """Times that the server on each machine under test reports of itself. Raises HostLostError.
+        """Times that the server on each machine under test reports about itself. Raises HostLostError.
 
-        Apart from `read`, before the one ahead of a load and after the one behind it: the server's CPU time for this
-        answer is not the load's.
+        Call it outside of the two `read`s around a load: the server's CPU time for this answer is not the load's.
         """
         answers = [line.ask("server_metrics", name=self.server) for line in self.machines.suts]
         return [parse(_page(pending)) for pending in answers]
 
     def loaded(self, role: Role, tool: str, before: Usage, after: Usage, parts: Sequence[Part]) -> None:
-        """A tool has run on the clients between two readings: the trial's own first, then the cross-check."""
+        """Record a load that ran on the clients between two readings."""
         senders = {
             part.client: Sender(part.done.started_at_s, part.done.wall_s, part.result.transactions / part.done.wall_s)
             for part in parts
@@ -71,7 +71,8 @@ class Watch:
         self.loads.append(ObservedLoad(role, tool, before, after, senders))
 
     def stop(self, sources: Mapping[str, str]) -> tuple[bytes, dict[Role, Seen], list[Finding]]:
-        """The per-second series as CSV, what the machines went through during each load, and the findings of all.
+        """Stop sampling; return the per-second series as CSV, the observations of each load, and the findings of all
+        loads, where a later load does not repeat a code and role.
 
         `sources`: machine name → its clock source at the start of the run. Raises AgentError, HostLostError.
         """
@@ -87,7 +88,7 @@ class Watch:
 
 
 def _page(pending: Pending) -> str | None:
-    """A page of metrics; None when the agent cannot get it, which is no failure of the trial."""
+    """A page of metrics; None if the agent cannot get it, which does not fail the trial."""
     try:
         page: str | None = pending.wait(_LIMIT_S)
     except AgentError:
@@ -100,7 +101,7 @@ COLUMNS = ["time_s", "host", "role", "cpu_user_pct", "cpu_system_pct", "steal_pc
 
 
 def to_csv(series: Sequence[tuple[str, str, Sequence[Mapping[str, float]]]]) -> bytes:
-    """One line a machine and second. `series`: host, role and the agent's counters, oldest first."""
+    """CSV with one line per machine and second. `series`: host, role and the agent's counters, oldest first."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

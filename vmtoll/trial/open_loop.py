@@ -1,4 +1,6 @@
-"""An open loop: requests at a rate, evenly or at random, whatever the server does. Response times and goodput."""
+"""An open loop: requests at a rate, at even or random intervals, regardless of the server. Yields response times and
+goodput.
+"""
 
 import itertools
 from dataclasses import replace
@@ -19,7 +21,7 @@ from vmtoll.trial.measurement import Measured, findings, measurement, with_figur
 
 
 def measure(driver: Driver, workload: OpenWorkload) -> Measured:
-    """The tool, then the cross-check, at the same rate. Raises ToolError, HostLostError."""
+    """Run the tool, then the cross-check, at the same rate. Raises ToolError, HostLostError."""
     experiment, load_offered = driver.experiment, offered(driver, workload)
     rate_rps = driver.rate_rps(load_offered)
     driver.tell(Phase.PREPARING, tool=workload.tool, role=Role.PRIMARY)
@@ -44,7 +46,7 @@ def measure(driver: Driver, workload: OpenWorkload) -> Measured:
 
 
 def offered(driver: Driver, workload: OpenWorkload) -> Offered:
-    """The rate that this scenario's load comes to here, its deadline, and the capacity that it is a share of."""
+    """This scenario's load in numbers: its rate on this machine, deadline, and the capacity that it is a share of."""
     load, whole = driver.scenario.load, driver.capacity
     common = Offered(deadline_ms=workload.deadline_ms, arrivals=workload.arrivals, arrivals_seed=driver.arrivals_seed)
     if whole is None:
@@ -60,7 +62,7 @@ def offered(driver: Driver, workload: OpenWorkload) -> Offered:
 
 
 def _rate_not_reached(run: ToolRun) -> list[Finding]:
-    """Findings of each client on its part of the rate."""
+    """Findings on clients that did not reach their part of the rate."""
     fired: list[Finding] = []
     for part in run.parts:
         load, late_us = part.done.load, _most_late_us(part.result)
@@ -70,7 +72,7 @@ def _rate_not_reached(run: ToolRun) -> list[Finding]:
 
 
 def _most_late_us(result: ToolResult) -> float | None:
-    """The longest delay of a request by its client; of a tool that does not report it, the delay of the last one."""
+    """The client's longest delay of a request; if the tool does not report delays, the delay of the last request."""
     if result.lateness_us is None or not len(result.lateness_us):
         return result.behind_us
     return float(result.lateness_us.max())
@@ -83,8 +85,8 @@ def _latencies(run: ToolRun) -> NDArray[np.int64]:
 
 
 def _measurement(driver: Driver, run: ToolRun, deadline_ms: float) -> Measurement:
-    """Per second: of the time from the first intended send to the last response; goodput: of the time in which the
-    requests were to be sent, so that one late answer costs one request and no more.
+    """The figures of one tool. Throughput is over the time from the first intended send to the last response; goodput
+    over the planned sending time, so that one late answer costs only one request.
     """
     result, latencies_us = run.result, _latencies(run)
     elapsed_s = result.elapsed_s or run.done.wall_s  # no answer at all
@@ -102,15 +104,15 @@ def _measurement(driver: Driver, run: ToolRun, deadline_ms: float) -> Measuremen
 
 
 def _intended_s(run: ToolRun) -> float:
-    """Seconds that the sending was to take. Raises ToolError for a load without a rate."""
+    """Planned duration of the sending, in seconds. Raises ToolError for a load without a rate."""
     if not isinstance(run.load, OpenLoad):
         raise ToolError(f"{run.tool}: there is no rate to send at")
     return run.load.requests / run.load.rate_rps
 
 
 def _bodies_mb(driver: Driver, load: OpenLoad, successful: int) -> float | None:
-    """The bodies of a tool that does not count them, 10⁶ bytes: the mean size of what it asks for, by the manifest,
-    times its successes. None for a page that is no file of the site: the server makes it.
+    """Size of the bodies in 10⁶ bytes, for a tool that does not count them: mean size of the requested files in the
+    manifest times its successes. None if a requested page is no file of the site: the server generates it.
     """
     sizes = {file["path"]: file["size_bytes"] for file in driver.session.content["files"]}
     urls = itertools.islice(itertools.cycle(load.urls), load.requests)
@@ -120,10 +122,10 @@ def _bodies_mb(driver: Driver, load: OpenLoad, successful: int) -> float | None:
 
 
 def measure_ramp(driver: Driver, workload: RampWorkload) -> Measured:
-    """The tool at this rate, with the deadline as its timeout. What is late is no failure: it is what a ramp looks for.
+    """Run the tool at this rate, with the deadline as its timeout. A late answer is no failure: a ramp looks for them.
 
-    Such a tool may spin while it waits, so its CPU is not judged; what it could not send is. Raises ToolError,
-    HostLostError.
+    Such a tool may spin while it waits, so no gate judges its CPU; one judges the requests that it could not send.
+    Raises ToolError, HostLostError.
     """
     experiment, tool, load_offered = driver.experiment, workload.tool, offered(driver, workload)
     rate_rps = driver.rate_rps(load_offered)

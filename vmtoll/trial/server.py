@@ -1,4 +1,4 @@
-"""A trial's server on its machines: started, compared with the reference, its bodies checked, stopped."""
+"""Start a trial's server on its machines, compare it with the reference, check its bodies, stop it."""
 
 import json
 import random
@@ -21,9 +21,7 @@ ANSWER_LIMIT_S = 1.0
 
 
 class Serving:
-    """`start` and `handshake`, then `bodies` before and after the load, then `stop`; on the neighbour there are no
-    bodies to check.
-    """
+    """`start` and `handshake`, then `bodies` before and after the load, then `stop`. `bodies` skips the neighbour."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver, self.session = driver, driver.session
@@ -32,7 +30,7 @@ class Serving:
         self.wrong: list[str] = []
 
     def start(self) -> tuple[int, list[Finding]]:
-        """Start the server; return its cores on the first machine, and findings on machines in an unexpected state.
+        """Start the server; return its cores on the first machine, and findings on machines unlike the reference.
 
         Raises AgentError, HostLostError.
         """
@@ -50,7 +48,8 @@ class Serving:
         ]
 
     def handshake(self) -> list[Finding]:
-        """Parameters that the first client and each machine's server agree on in TLS, kept with the machine's facts.
+        """Make a TLS handshake from the first client with each machine's server; store its parameters in the machine's
+        facts and return findings on wrong ones; none without TLS.
 
         Raises AgentError, HostLostError.
         """
@@ -73,7 +72,7 @@ class Serving:
         try:
             agreed: Handshake = answer.wait(SERVER_LIMIT_S + 30, [line])
         except AgentError as error:
-            raise AgentError(str(error), host.name) from error  # the client told of it
+            raise AgentError(str(error), host.name) from error  # blame the server: the client only reported it
         after: KernelTls = line.call("tls_kernel", name=self.server)
         seen = {**agreed, "kernel": before["sessions"] != after["sessions"]}
         certificate = certificate_of(self.server, [self.session.reference, *self.session.facts.values()])
@@ -84,12 +83,12 @@ class Serving:
         )  # fmt: skip
 
     def bodies(self, when: str) -> None:
-        """Compare digests as the client gets them: of every file the first time, then of a few, drawn again each time.
+        """Compare the digests of bodies that the client gets: every file the first time, then a few random ones.
 
         Raises AgentError, HostLostError.
         """
         if isinstance(self.driver.workload, MailWorkload):
-            return  # no pages; what came of each message is looked up in the mailboxes
+            return  # no pages; `mail` counts the messages in the mailboxes
         for line in self.driver.machines.suts:
             files, subject = self.session.content["files"], (line.host.name, self.server)
             if subject in self.session.seen_whole:
@@ -102,7 +101,7 @@ class Serving:
             self.wrong += answered["wrong"]
 
     def _answers(self, sut: AgentLine, files: list[File]) -> Bodies:
-        """Ask until the server answers. Raises AgentError when it does not in time, at once when it has ended."""
+        """Ask until the server answers. Raises AgentError if it does not in time, at once if the server has ended."""
         client, deadline = self.driver.client, time.monotonic() + SERVER_LIMIT_S
         transport = self.driver.transport
         port = transport.port(sut.host.port)
@@ -115,16 +114,16 @@ class Serving:
             except AgentError as error:
                 sut.call("server_check", name=self.server)
                 if time.monotonic() > deadline:
-                    raise AgentError(str(error), sut.host.name) from error  # the client told of it
+                    raise AgentError(str(error), sut.host.name) from error  # see _agreed
 
     def stop(self) -> None:
-        """Stop it everywhere. Raises AgentError, HostLostError."""
+        """Stop the server on every machine. Raises AgentError, HostLostError."""
         for answer in [line.ask("server_stop", name=self.server, limit_s=SERVER_LIMIT_S) for line in self.lines]:
             answer.wait(SERVER_LIMIT_S + 30)
 
 
 def certificate_of(server: str, machines: Iterable[Facts]) -> str | None:
-    """SHA-256 of the certificate that the first of these machines has shown for a server; None where none has yet."""
+    """SHA-256 of a server's certificate, from the first of these machines that recorded one; None if none has."""
     for facts in machines:
         for seen in facts.get("servers", {}).get(server, {}).get("tls", {}).values():
             return str(seen["certificate_sha256"])

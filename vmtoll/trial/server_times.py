@@ -1,8 +1,8 @@
-"""The time that requests take inside the server, and the lag of its event loop, by its own histograms.
+"""The time that requests take inside the server, and the lag of its event loop, from the server's own histograms.
 
 A server whose description names `metrics` serves two cumulative histograms in the text format of Prometheus, in
-seconds: `lighttz_service_seconds` and `lighttz_loop_lag_seconds`. They are read around a load; what they grew by is the
-load's.
+seconds: `lighttz_service_seconds` and `lighttz_loop_lag_seconds`. vmtoll reads them before and after a load; the
+difference is the load's.
 """
 
 import math
@@ -22,25 +22,25 @@ PERCENTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 @dataclass(frozen=True)
 class Histogram:
-    """`counts` of the values up to each of `bounds_us` and above the one before; the last bound is infinite."""
+    """A histogram. `counts`: values in each bucket; `bounds_us`: the buckets' upper bounds, the last one infinite."""
 
     bounds_us: tuple[float, ...]
     counts: tuple[int, ...]
 
     def since(self, before: "Histogram") -> "Histogram | None":
-        """Counts after `before`; None where that is no earlier state of the same histogram."""
+        """Counts since `before`; None if `before` is not an earlier state of the same histogram."""
         grown = tuple(new - old for new, old in zip(self.counts, before.counts, strict=False))
         return Histogram(self.bounds_us, grown) if self.bounds_us == before.bounds_us and min(grown) >= 0 else None
 
     def __add__(self, other: "Histogram") -> "Histogram":
-        """The values of both, which have the same buckets."""
+        """The sum of two histograms with the same buckets."""
         return Histogram(self.bounds_us, tuple(map(add, self.counts, other.counts)))
 
     def percentile_us(self, share: float) -> float | None:
-        """The value that this share of the values does not exceed; None without values.
+        """The value that this share of the values (a fraction) does not exceed, in µs; None without values.
 
-        Values are taken to be spread evenly over their bucket, as Prometheus' `histogram_quantile` does; of the last
-        bucket, which has no end, it is the lower bound.
+        Assumes that values are spread evenly over their bucket, as Prometheus' `histogram_quantile` does; in the last
+        bucket, which has no upper end, returns its lower bound.
         """
         cumulative = np.cumsum(self.counts)
         rank = share * cumulative[-1]
@@ -56,13 +56,13 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ServerTimes:
-    """Both histograms."""
+    """A server's two histograms."""
 
     service: Histogram
     loop_lag: Histogram
 
     def since(self, before: "ServerTimes") -> "ServerTimes | None":
-        """Counts after `before`; None where the server has begun again from zero in between."""
+        """Counts since `before`; None if the server has restarted from zero in between."""
         service, loop_lag = self.service.since(before.service), self.loop_lag.since(before.loop_lag)
         return ServerTimes(service, loop_lag) if service and loop_lag else None
 
@@ -71,7 +71,7 @@ class ServerTimes:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """The percentiles, by their names in Measurement."""
+        """The percentiles that have enough values, by their names in Measurement, in µs."""
         histograms = {"server_time": self.service, "server_loop_lag": self.loop_lag}
         return {
             f"{name}_{percentile}_us": histogram.percentile_us(share)
@@ -82,7 +82,7 @@ class ServerTimes:
 
 
 def parse(page: str | None) -> ServerTimes | None:
-    """Both histograms of a page of metrics; None when there is no page, or one of them is missing or damaged."""
+    """Both histograms of a page of metrics; None if there is no page, or a histogram is missing or damaged."""
     service, loop_lag = (_histogram(page or "", f"lighttz_{name}_seconds") for name in ("service", "loop_lag"))
     return ServerTimes(service, loop_lag) if service and loop_lag else None
 
@@ -100,9 +100,9 @@ def _histogram(page: str, name: str) -> Histogram | None:
 
 
 def grown(before: Sequence[ServerTimes | None], after: Sequence[ServerTimes | None]) -> ServerTimes | None:
-    """Counts of the servers of all machines between two readings, together.
+    """Total counts of the servers on all machines between two readings.
 
-    None when one of them tells nothing, has begun again from zero, or counts in other buckets than the rest.
+    None if any server reports nothing, has restarted from zero, or uses other buckets than the rest.
     """
     parts = [new.since(old) if old and new else None for old, new in zip(before, after, strict=True)]
     times = [part for part in parts if part]

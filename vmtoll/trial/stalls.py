@@ -1,4 +1,4 @@
-"""Whether responses kept coming, by the bytes that the client received, a few times a second."""
+"""Gaps and slow starts of a load, from the bytes that the client received in short slices of time."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Below this share of the mean a slice holds no response: what is left is the line to the agent, and the handshakes of
-# connections that a tool opens while the server stands still, which the kernel answers in its place.
+# Below this share of the mean rate a slice holds no response: its bytes are the agent's line, and handshakes of
+# connections that a tool opens while the server stalls, which the kernel answers for it.
 _SILENT = 0.1
-# Slices that a comparison of the beginning with the rest needs at least.
+# The fewest slices for a comparison of the beginning with the rest.
 FEWEST_SLICES = 12
-# Standard errors that the beginning must lie away from the rest, to rule out chance in the files' sizes.
+# Standard errors between the beginning and the rest that rule out chance in the files' sizes.
 _SURE = 3.0
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Bytes received in some seconds."""
+    """Bytes that a client received in one interval."""
 
     length_s: float
     size_bytes: float
 
 
 def slices(pulse: Sequence[tuple[float, float]], started_at_s: float, wall_s: float) -> list[Slice]:
-    """The slices that lie within a load, from the first to the last in which bytes came; `pulse`: time, counter."""
+    """The slices within a load, from the first to the last with responses. `pulse`: time (s), bytes received so far."""
     inside = [(t, size) for t, size in pulse if started_at_s <= t <= started_at_s + wall_s]
     parts = [Slice(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(inside)]
     loud = [i for i, part in enumerate(parts) if part.size_bytes > _silence(parts) * part.length_s]
@@ -32,12 +32,12 @@ def slices(pulse: Sequence[tuple[float, float]], started_at_s: float, wall_s: fl
 
 
 def _silence(parts: Sequence[Slice]) -> float:
-    """Bytes per second below which nothing was answered."""
+    """Bytes per second up to which a slice holds no response."""
     return _SILENT * sum(s.size_bytes for s in parts) / sum(s.length_s for s in parts)
 
 
 def longest_gap_s(parts: Sequence[Slice]) -> float | None:
-    """The longest time without a response, as fine as the slices; None without slices."""
+    """The longest time without a response in s, in whole slices; None without slices."""
     if not parts:
         return None
     longest = gap = 0.0
@@ -48,9 +48,9 @@ def longest_gap_s(parts: Sequence[Slice]) -> float | None:
 
 
 def slower_start_pct(parts: Sequence[Slice]) -> float | None:
-    """Slowness of the first third against the rest, in percent; 0 when that may be chance.
+    """How much slower the first third was than the rest, in percent; 0 if that may be chance (Welch's t of the rates).
 
-    Welch's t of the rates; None with too few slices to tell.
+    None with too few slices.
     """
     third = len(parts) // 3
     if third < FEWEST_SLICES // 3:

@@ -1,4 +1,4 @@
-"""One trial, from starting the server to the record."""
+"""One trial, from the start of the server to the record."""
 
 import json
 import time
@@ -34,7 +34,7 @@ def _code_of(error: ToolError) -> Code:
 
 
 def lost_machine(error: HostLostError, host: AgentLine | None) -> str | None:
-    """The name of the machine that was lost: the one that the error names, or its host where that is lost as well."""
+    """The name of the machine that was lost: the one that the error names, or its host if that is lost as well."""
     if host:
         try:
             host.call("ping", PING_LIMIT_S)
@@ -44,10 +44,12 @@ def lost_machine(error: HostLostError, host: AgentLine | None) -> str | None:
 
 
 class Trial:
-    """One attempt at a planned trial. `attempt` gives its record; nothing but a bug makes it raise."""
+    """One attempt at a planned trial. `attempt` returns its record, in which failures of machines, servers and tools
+    are findings.
+    """
 
     def __init__(self, session: Session, steps: Steps, workload: Workload | None = None, name: str = "") -> None:
-        """`workload`, `name`: in place of the planned one, and of that of the trial's files."""
+        """`workload`: replaces the planned one; `name`: replaces the trial's name in file names."""
         self.session, self.spec, self.number, self.tell = session, steps.spec, steps.attempt, steps
         self.name = name or self.spec.name(self.number)
         self.driver = Driver(session, self.spec, self.name, steps, workload)
@@ -56,7 +58,7 @@ class Trial:
         self.serving, self.neighbour = Serving(self.driver), Neighbour(self.driver)
 
     def attempt(self) -> TrialRecord:
-        """Measure; whatever goes wrong becomes a finding of the record."""
+        """Measure and return the record; a failure of a machine, server or tool becomes a finding in it."""
         self.session.store.clear_trial(self.name)
         begin = time.monotonic()
         planned = TrialRecord(
@@ -93,7 +95,7 @@ class Trial:
         return Finding(Code.HOST_LOST, machine=machine, detail=f"{error}{also}")
 
     def _or_lost(self, finding: Finding) -> Finding:
-        """HOST_LOST when a machine is gone or about to go: then that is why the tool or the server failed."""
+        """HOST_LOST if a machine is lost or shutting down, because that explains the failure; else `finding`."""
         for line in self.driver.machines.all:
             try:
                 line.call("ping", PING_LIMIT_S)
@@ -103,7 +105,7 @@ class Trial:
         return finding
 
     def _or_ended(self, finding: Finding) -> Finding:
-        """SERVER_FAILED when a server has ended: then that is why the tool failed."""
+        """SERVER_FAILED if a server has ended, because that explains the tool's failure; else `finding`."""
         for line in self.driver.machines.serving if finding.code is Code.TOOL_FAILED else ():
             try:
                 line.call("server_check", PING_LIMIT_S, name=self.spec.scenario.server)
@@ -114,11 +116,13 @@ class Trial:
         return finding
 
     def _failed(self, planned: TrialRecord, finding: Finding) -> TrialRecord:
-        """The failure alone: whatever was measured before it is dropped."""
+        """The planned record with the failure alone; earlier measurements of the trial are dropped."""
         return replace(planned, findings=(finding, *self._clean_up(finding.code)))
 
     def _clean_up(self, code: Code) -> list[Finding]:
-        """After a failure nothing of this trial may run on into the next; what of that failed as well."""
+        """End everything that this failed trial left running, so that it does not disturb the next; return findings on
+        what could not be ended.
+        """
         findings = []
         for line, op, args in (
             *((line, "kill", {}) for line in self.driver.fleet.lines),
@@ -183,7 +187,7 @@ class Trial:
         )
 
     def _send(self) -> Measured:
-        """The load, as its kind wants it."""
+        """Send the loads and return their results, by the kind of workload."""
         if isinstance(self.workload, ClosedWorkload):
             return closed_loop.measure(self.driver, self.workload)
         if isinstance(self.workload, MailWorkload):
@@ -193,12 +197,12 @@ class Trial:
         return open_loop.measure(self.driver, self.workload)
 
     def _stolen(self, resources: Resources) -> list[Finding]:
-        """Findings on stolen CPU time; none with several guests: what they take from each other is what is measured."""
+        """Findings on stolen CPU time; none with several guests, whose effect on each other is the measurement."""
         serving = self.driver.machines.serving
         return gates.steal(resources.steal_pct, serving[0].host.name) if len(serving) == 1 else []
 
     def _not_cold(self, resources: Resources, measured: Measured) -> list[Finding]:
-        """Less was read than served, by the machine under test or by its KVM host: some of it came out of a cache."""
+        """Findings on machines under test, or a KVM host, that read less than they served: some came from a cache."""
         served_mb, host = measured.measurements[0].transferred_mb, self.driver.machines.host
         return [
             *gates.not_cold(resources.read_mb, served_mb, self.watch.names.together),
@@ -206,7 +210,7 @@ class Trial:
         ]
 
     def _lines_used_pct(self, run: ToolRun) -> Mapping[str, float]:
-        """Use in percent of each client's line rate, and of the server's, which several clients together may fill."""
+        """Machine → use of its line rate in percent: for each client, and with several clients for the servers."""
         rate_mbit, sut_mbit = self.session.inventory.link_mbit, self.driver.sut.host.vars.link_mbit
         if not rate_mbit or self.workload.client == "localhost":
             return {}
@@ -221,16 +225,16 @@ class Trial:
         return used_pct
 
     def _seen(self) -> tuple[dict[Role, Seen], list[Finding]]:
-        """Observations of the machines during each load, and the findings; the per-second samples are kept."""
+        """Stop and store the samples; return the observations of each load, and the findings."""
         sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
         table, seen, findings = self.watch.stop(sources)
         self.session.store.keep(f"samples/{self.name}.csv", table)
-        # The workload asks for a cold start.
+        # A cold workload is slow at the start on purpose.
         dropped = Code.WARMUP_DRIFT if self.driver.cold else None
         return seen, [finding for finding in findings if finding.code is not dropped]
 
     def _keep_latencies(self, measured: Measured) -> None:
-        """One histogram for each client of the run that is logged, and all of them by second."""
+        """Store a histogram for each client of the logged load, and one by second for all clients together."""
         if measured.logged is None:
             return
         results = measured.results(measured.logged)
@@ -243,7 +247,7 @@ class Trial:
             self.session.store.keep(f"histograms/{self.name}.csv", by_second)
 
     def _keep_telemetry(self, measured: Measured) -> None:
-        """Keep the KVM host's figures of the guest, during each tool."""
+        """Store the KVM host's figures on the guests during each tool's load."""
         counted = {
             run.role.value: usage.telemetry(run.before, run.after, run.result.transactions) for run in measured.runs
         }

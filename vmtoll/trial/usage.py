@@ -1,4 +1,4 @@
-"""Resources that a server, its host and the machines have used between two readings."""
+"""Resources that a server, its host and the machines used between two readings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +16,8 @@ _LIMIT_S = 30.0
 class Usage:
     """One reading of each machine.
 
-    `clients` and `suts`, the machines under test: by name. `host` is the KVM host of guests, or the machine whose
-    kernel a container shares. Where the client is on the machine under test, both have one reading.
+    `clients`, `suts` (the machines under test): by name. `host`: the KVM host of guests, or the machine whose kernel a
+    container shares. A client on the machine under test shares that machine's reading.
     """
 
     clients: Mapping[str, Reading]
@@ -44,20 +44,20 @@ class Usage:
 
     @property
     def domain_s(self) -> float | None:
-        """CPU seconds of the guests' QEMU and vhost threads; None where the client, on the guest too, has a part."""
+        """CPU seconds of the guests' QEMU and vhost threads; None without guests, or with the client on the guest."""
         if self.on_sut or not self.host or not self.host["domains"]:
             return None
         return float(sum(domain["total_s"] for domain in self.host["domains"].values()))
 
     def steal_pct(self, before: "Usage") -> float:
-        """Stolen share of the time of the CPUs that the server may use since `before`, all machines, in percent."""
+        """CPU time stolen since `before`, in percent of the CPUs that the server may use, on all machines together."""
         return steal_pct(
             (before.suts[name]["survey"], sut["survey"], server_cpus(sut)) for name, sut in self.suts.items()
         )
 
 
 def server_cpus(sut: Reading) -> int:
-    """CPUs that the server may use, a bit each; of a machine without its processes, those of the agent."""
+    """Bit mask of the CPUs that the server may use; on a machine without server processes, those of the agent."""
     return sut["server"]["cpus"] or sut["survey"]["cpus"]
 
 
@@ -68,7 +68,7 @@ def mbit(before: Reading, after: Reading, wall_s: float) -> float:
 
 
 def read_usage(machines: Machines, server: str, port: int) -> Usage:
-    """Ask all machines at once. `port`: that the load goes to. Raises AgentError, HostLostError."""
+    """Read all machines at once. `port`: the server's port for the load. Raises AgentError, HostLostError."""
     clients, suts, host = machines.clients, machines.suts, machines.host
     remote = (suts[0].host.seen_from(clients[0].host), port)
     asked_host = host.ask("usage", **machines.of_domains) if host else None
@@ -83,14 +83,15 @@ def read_usage(machines: Machines, server: str, port: int) -> Usage:
 
 
 def grown(before: Usage, after: Usage, figure: Callable[[Reading], float]) -> float:
-    """Growth of a figure of the machines under test, all together."""
+    """Growth of a figure, summed over the machines under test."""
     return float(sum(figure(after.suts[name]) - figure(old) for name, old in before.suts.items()))
 
 
 def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measurement:
-    """The measurement with the CPU of the server's processes and, for a guest, of its host, in all and per request.
+    """The measurement with the CPU time of the server's processes and, for guests, of their QEMU and vhost threads, in
+    total and per request.
 
-    The precise total is split into user and system by the machine's coarser counters of the two.
+    The exact total is split into user and system time in the ratio of the machine's coarser counters.
     """
     total = grown(before, after, lambda sut: sut["server"]["total_s"])
     user = grown(before, after, lambda sut: sut["server"]["user_s"])
@@ -110,9 +111,9 @@ def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measureme
 
 
 def energy_j(before: Usage, after: Usage) -> float | None:
-    """Joules that the machine's processors and memory have drawn; None where they do not tell.
+    """Joules that the machine's processors and memory have drawn; None if it has no such counters.
 
-    A counter begins again from zero at most once between two readings: it takes minutes at full power.
+    Assumes that a counter wraps at most once between two readings: that takes minutes at full power.
     """
     old, new = before.energy_uj, after.energy_uj
     if not old or old.keys() != new.keys():
@@ -122,10 +123,10 @@ def energy_j(before: Usage, after: Usage) -> float | None:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Growth between two readings, in all, of several guests together.
+    """Growth between two readings, summed over the guests: CPU seconds by kind of QEMU thread, KVM's counters,
+    interrupts.
 
-    CPU seconds by kind of QEMU's threads, KVM's counters, interrupts. `kvm` is None where KVM does not run the guest,
-    or its counters cannot be read.
+    `kvm`: None if KVM does not run the guests, or its counters cannot be read.
     """
 
     requests: int
@@ -136,7 +137,7 @@ class Telemetry:
 
 
 def telemetry(before: Usage, after: Usage, requests: int) -> Telemetry | None:
-    """None for a machine that is no guest, and where the client is in the guest as well: its part would be in it."""
+    """Growth between the readings; None without guests, or if the client runs on the guest: it would be included."""
     if before.host is None or after.host is None or after.domain_s is None:
         return None
     old, new = before.host["domains"].values(), after.host["domains"].values()
@@ -153,7 +154,7 @@ def telemetry(before: Usage, after: Usage, requests: int) -> Telemetry | None:
 
 
 def with_telemetry(resources: Resources, counted: Telemetry | None) -> Resources:
-    """The resources with what the KVM host did for each request; as they are without requests."""
+    """The resources with the KVM host's work per request; unchanged without telemetry or requests."""
     if not counted or not counted.requests:
         return resources
     requests, threads_s, kvm = counted.requests, counted.threads_s, counted.kvm or {}
@@ -177,16 +178,16 @@ def _sum(parts: Iterable[Mapping[str, float]]) -> Counters:
 
 
 def _grown(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
-    # Threads are read one after the other: of one that does nothing the rest may shrink by what another did meanwhile.
+    # Threads are read one after the other, so a figure that is the total less some threads may shrink a little.
     return {name: max(0.0, value - old.get(name, 0)) for name, value in new.items()}
 
 
 def _counted(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
-    """Growth of each counter; those that did not grow are left out."""
+    """Growth of each counter that grew."""
     return {name: times for name, times in _grown(old, new).items() if times > 0}
 
 
-# Dirty pages are written back first.
+# Seconds: the kernel writes dirty pages back first.
 _COLD_LIMIT_S = 120.0
 
 
@@ -197,7 +198,7 @@ def drop(kernels: Sequence[AgentLine]) -> None:
 
 
 def read_mb(before: Usage, after: Usage) -> tuple[float, float | None]:
-    """Reads from disk of the kernels of the machines under test, and of a guest's host, in 10⁶ bytes."""
+    """10⁶ bytes that the machines under test read from disk; the same for a guest's host, None without one."""
     own_mb = grown(before, after, lambda sut: sut["read_kib"]) * 1024 / 1e6
     if before.domain_s is None or not before.host or not after.host:
         return own_mb, None
