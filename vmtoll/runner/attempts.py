@@ -11,10 +11,10 @@ MOST_ROUNDS = 2
 
 
 def due(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[TrialSpec, int] | None:
-    """The next trial of a block and the number of the attempt; None when the block is done.
+    """The next trial of a block and the number of its attempt; None when the block is done.
 
     `records`: those of the block, in the order in which they were appended. A trial that ended with one of
-    ACCIDENTS is tried again; a gate that fires is none of them. After a machine was lost the whole block is measured
+    ACCIDENTS is tried again; gate findings are not among them. After the loss of a machine the whole block is measured
     again: a second attempt among the first attempts of its siblings would compare a fresh boot with an old one.
     """
     rounds: list[list[TrialRecord]] = [[]]
@@ -29,7 +29,7 @@ def due(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[Tri
 
 
 def _is_due(attempts: Sequence[TrialRecord]) -> bool:
-    """Return whether a trial needs an attempt after those of this round."""
+    """Return whether a trial needs another attempt after those of this round."""
     if not attempts:
         return True
     again = attempts[-1].codes & ACCIDENTS and Code.HOST_LOST not in attempts[-1].codes

@@ -1,4 +1,4 @@
-"""Blocks that a run measures: a fixed number or, with `until`, until its comparisons are known."""
+"""The blocks that a run measures: a fixed number or, with `until`, as many as its comparisons need."""
 
 import time
 from abc import ABC, abstractmethod
@@ -15,14 +15,14 @@ from vmtoll.model.trial import Scenario, TrialSpec
 from vmtoll.model.until import Compared, Look, Standing, Stop, Until, next_look, share_of
 from vmtoll.runner.plan import block_of
 
-# Judges a run so far, with the looks that it has had and the one that is due.
+# Judges the comparisons of a run so far, from its folder and its looks, the one that is due included.
 Judge = Callable[[Path, Sequence[Look]], Sequence[Compared]]
 
 
 class Blocks(ABC):
-    """The blocks of a run, in order; a block is over when the caller takes the next one.
+    """The blocks of a run, in order; a block ends when the caller takes the next one.
 
-    `scheduled`, `total`: how many trials and blocks the run has, as far as that is known.
+    `scheduled`, `total`: the number of trials and of blocks in the run, as far as known.
     """
 
     scheduled: int
@@ -34,7 +34,7 @@ class Blocks(ABC):
 
     @abstractmethod
     def left_s(self, number: int, done: int) -> float:
-        """Seconds that the run should still take, before trial `number`, after `done` trials of this process."""
+        """Expected seconds from the start of trial `number` to the run's end; this process has done `done` trials."""
 
 
 class FixedBlocks(Blocks):
@@ -42,7 +42,7 @@ class FixedBlocks(Blocks):
 
     def __init__(self, trials: Sequence[TrialSpec], expected_s: float) -> None:
         self._trials, self._expected_s = trials, expected_s
-        self._ends_s: dict[int, float] = {}  # trials done → when
+        self._ends_s: dict[int, float] = {}  # trials done → time at which they were done
         self.scheduled, self.total = len(trials), len({trial.block for trial in trials})
 
     def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
@@ -52,14 +52,15 @@ class FixedBlocks(Blocks):
     def left_s(self, number: int, done: int) -> float:
         self._ends_s.setdefault(done, time.monotonic())
         took_s = [end_s - begin_s for begin_s, end_s in pairwise(self._ends_s.values())]
-        # The median: the first trials wait for what is done once, such as measuring the capacity.
+        # The median, because the first trials include one-time work such as measuring the capacity.
         each_s = median(took_s) if took_s else self._expected_s / self.scheduled
         return each_s * (self.scheduled - number + 1)
 
 
 class BlocksUntil(Blocks):
-    """Until no comparison is open, or the time is spent. The looks are kept in run.json, where a run that is resumed
-    finds them; a scenario whose comparisons are all known is measured no more.
+    """Blocks until no comparison is open or the time is spent. A scenario without open comparisons is measured no more.
+
+    run.json keeps the looks, so that a resumed run continues from them.
     """
 
     def __init__(self, session: Session, until: Until, judge: Judge, tell: Listener) -> None:
@@ -85,7 +86,7 @@ class BlocksUntil(Blocks):
 
     @property
     def measured_s(self) -> float:
-        """Seconds that the blocks have taken, of all processes that measured this run."""
+        """Seconds spent on blocks by all processes that have measured this run."""
         return self._before_s + time.monotonic() - self._began
 
     def _manifest(self) -> Manifest:
@@ -104,7 +105,7 @@ class BlocksUntil(Blocks):
         return next_look(blocks, experiment.blocks, experiment.boot_blocks)
 
     def _trials(self, block: int) -> list[TrialSpec]:
-        """The trials of a block: those of the scenarios that the look before it left open."""
+        """The trials of a block, of only the scenarios that the last look before it left open."""
         trials = block_of(self._session.resolved, self._session.order_seed, block)
         before = [look for look in self._manifest().looks if look.blocks < block]
         if not before:
@@ -117,7 +118,7 @@ class BlocksUntil(Blocks):
         self.total = upto
 
     def _end(self, block: int, block_s: float) -> None:
-        """Look, where one is due after this block and has not been recorded; stop, where that is what it shows."""
+        """Record the look after this block if it is due and not recorded yet; stop the run if the look says so."""
         looks = self._manifest().looks
         if looks and block <= looks[-1].blocks:
             if any(look.blocks == block for look in looks):
@@ -143,7 +144,7 @@ class BlocksUntil(Blocks):
         self._tell(LookEnded(look, None if stopped else self._next(block), stopped))
 
     def _trim(self, block: int) -> None:
-        """The time was over before the next look: its other blocks are not measured."""
+        """Take the blocks after this one out of the plan: the run has stopped."""
         self.scheduled = sum(len(self._trials(number)) for number in range(1, block + 1))
         self.total = block
 
@@ -154,7 +155,7 @@ def scenarios_of(look: Look) -> frozenset[Scenario]:
 
 
 def with_counts(look: Look, compared: Sequence[Compared]) -> Look:
-    """The look with what the comparisons came to."""
+    """The look with the numbers of its comparisons by standing, and the open ones."""
     count = {standing: sum(comparison.standing is standing for comparison in compared) for standing in Standing}
     update = {
         "decided": count[Standing.DECIDED],

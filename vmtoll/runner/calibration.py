@@ -1,4 +1,4 @@
-"""Capacity trials: before the first share that needs it, a capacity is measured in whole trials of its own."""
+"""Capacity trials: before the first trial whose load is a share of it, a capacity is measured in its own trials."""
 
 from dataclasses import replace
 
@@ -10,13 +10,13 @@ from vmtoll.model.workload import ClosedWorkload, MailWorkload, WebWorkload, Wor
 from vmtoll.trial.capacity import Target, is_settled, of_target, targets
 from vmtoll.trial.trial import Trial
 
-# Keys of web workloads that a capacity sets itself or lacks; it takes over all others.
+# Keys of web workloads that a capacity sets itself or does not have; it inherits all others.
 _NOT_TAKEN_OVER = {"tool", "crosscheck"}
 
 
 def ensure(session: Session, steps: Steps) -> None:
-    """Measure what the share of this trial is of, as far as it is not known yet. Raises VmtollError when a machine does
-    not come back.
+    """Measure the capacities that this trial's share refers to, unless they are known. Raises VmtollError when a
+    machine does not come back.
     """
     for target in targets(steps.spec, session.resolved):
         while not is_settled(of_target(target, session.store.capacities()), steps.spec.block):
@@ -38,7 +38,10 @@ def _trial(session: Session, steps: Steps, target: Target) -> Trial:
 
 
 def closed_loop(workload: Workload) -> ClosedWorkload:
-    """The closed loop of a workload's `capacity`: the same requests, sent by the users of the capacity."""
+    """The closed loop of a workload's `capacity`: the same requests, sent by the capacity's users.
+
+    Raises TypeError for a workload without `capacity`.
+    """
     if isinstance(workload, MailWorkload) or workload.capacity is None:
         raise TypeError(f"{workload.name} takes no shares")
     requests = workload.model_dump(include=set(WebWorkload.model_fields) - _NOT_TAKEN_OVER)

@@ -1,4 +1,4 @@
-"""The matrix of an experiment and the order in which it is measured."""
+"""The matrix of an experiment and the order of its trials."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from vmtoll.spec.experiment import Resolved
 from vmtoll.trial.capacity import TRIALS, targets
 
 T = TypeVar("T")
-# Wall clock of a trial besides warm-up and measuring, for the estimate before a run knows better.
+# Wall clock of a trial besides warm-up and measuring, for the estimate before the first trial.
 FIXED_COST_S = 1.5
-# Requests per second, for the same estimate, where a workload gives their number.
+# Requests per second for the same estimate, for a workload with a fixed number of requests.
 ASSUMED_RPS = 5000.0
 
 
@@ -38,11 +38,11 @@ def cells(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
 
 
 def schedule(resolved: Resolved, order_seed: int) -> list[TrialSpec]:
-    """Each block holds every cell once. The same seed gives the same order.
+    """The trials of all blocks, each with every cell once. The same seed gives the same order.
 
-    A block's scenarios stand in an order of their own, the arms of each next to each other: what drifts slowly is alike
-    for them. Two blocks share an order of arms, the second reversed (ABBA), so that of any two arms each comes first in
-    half of the blocks.
+    Each block shuffles its scenarios and keeps the arms of a scenario together, so that slow drift affects them alike.
+    Blocks come in pairs: the second reverses the first's order of arms (ABBA), so that of any two arms each comes first
+    in half of the blocks.
     """
     arms = _arms(resolved)
     return [
@@ -53,7 +53,7 @@ def schedule(resolved: Resolved, order_seed: int) -> list[TrialSpec]:
 
 
 def block_of(resolved: Resolved, order_seed: int, block: int) -> list[TrialSpec]:
-    """One block of the schedule, also one beyond the experiment's."""
+    """One block of the schedule, or one beyond its end."""
     return _drawn(resolved, _arms(resolved), order_seed, block)
 
 
@@ -81,7 +81,7 @@ def _shuffled(items: Sequence[T], seed: str) -> list[T]:
 
 
 def _balanced(arms: Sequence[Arm], block: int, seed: str) -> list[Arm]:
-    """The arms of one scenario: drawn for each pair of blocks, reversed in the second of them."""
+    """The arms of one scenario: shuffled for each pair of blocks, reversed in the second block."""
     pair, second = divmod(block - 1, 2)
     drawn = _shuffled(arms, f"{seed}:{pair}")
     return drawn[::-1] if second else drawn

@@ -1,4 +1,4 @@
-"""Check that the machines of an inventory can answer the question of an experiment."""
+"""Check that the machines of an inventory fit an experiment, and leave out what they cannot measure."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from vmtoll.spec.experiment import Resolved
 
 
 def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Path) -> None:
-    """Check the link, that every client has a part, the KVM host of each guest, and that machines can boot.
+    """Check the link, the clients' parts, the KVM host of each guest and, with several boots, that machines can reboot.
 
     Raises WrongLinkError, InventoryError, ExperimentError.
     """
@@ -35,7 +35,7 @@ def check_inventory(resolved: Resolved, inventory: Inventory, inventory_path: Pa
 
 
 def _check_boots(inventory: Inventory) -> None:
-    """Machines that boot in mid-run are not the one that vmtoll runs on, and lose no setting by it."""
+    """Raise InventoryError if a reboot in mid-run would hit the machine that vmtoll runs on, or undo a tuning."""
     for host in inventory.under_test:
         if host.is_local and host.vars.reboot is None and inventory.kvm_host(host) is None:
             raise InventoryError(
@@ -58,9 +58,10 @@ def _way_out(inventory: Inventory, link: str) -> str:
 
 
 def without_absent(resolved: Resolved, inventory: Inventory) -> Resolved:
-    """The experiment without the guests of its tuning steps that the inventory lacks.
+    """The experiment without the tuning steps whose guests the inventory lacks.
 
-    A host that cannot give a profile what it needs has no such guest. Raises InventoryError when no two are left.
+    A guest is missing if its host cannot provide what its profile needs. Raises InventoryError if fewer than two steps
+    are left.
     """
     if resolved.experiment.tuning_steps is None:
         return resolved
@@ -81,10 +82,10 @@ def without_absent(resolved: Resolved, inventory: Inventory) -> Resolved:
 def without_unshipped(
     resolved: Resolved, inventory: Inventory, release_of: Callable[[Host], str] = facts.release_of
 ) -> Resolved:
-    """The experiment without the servers that the release of any machine under test does not ship.
+    """The experiment without servers that the operating system of any machine under test does not ship.
 
-    vmtoll reads no machine's release unless there is such a server. Raises ExperimentError when none is left,
-    HostLostError, AgentError.
+    vmtoll asks machines for their release only if some release lacks a server of the experiment. Raises ExperimentError
+    if no server is left, HostLostError, AgentError.
     """
     not_in = {name: resolved.definitions[name].not_in for name in resolved.servers}
     if not any(not_in.values()):
@@ -106,15 +107,16 @@ def _release(host: Host, release_of: Callable[[Host], str]) -> Release | None:
     except HostLostError:
         if host.role != "kvm_guest":
             raise
-        return None  # the run resumes it, or says that it is lost
+        return None  # the run resumes the guest, or reports it as lost
 
 
 def without_kernel_tls(
     resolved: Resolved, inventory: Inventory, has_tls: Callable[[Host], bool] = facts.kernel_has_tls
 ) -> Resolved:
-    """The experiment without the servers for which a kernel is to encrypt, where one of the machines has none that can.
+    """The experiment without servers that need kernel TLS, if the kernel of any machine under test has none.
 
-    No machine is asked unless there is such a server. Raises ExperimentError when none is left.
+    vmtoll asks machines only if there is such a server. Raises ExperimentError if no server is left, HostLostError,
+    AgentError.
     """
     servers = [name for name in resolved.servers if resolved.definitions[name].kernel_tls]
     if not servers:
@@ -132,7 +134,7 @@ def _why(needs: Sequence[str]) -> str:
 
 
 def _check_clients(resolved: Resolved, inventory: Inventory) -> None:
-    """Every client has a part in every load, over a link like the others'. Raises ExperimentError, InventoryError."""
+    """Check that all clients have one link, and a part in every load. Raises ExperimentError, InventoryError."""
     first, *others = inventory.clients
     for other in others:
         links = {

@@ -1,4 +1,4 @@
-"""A run from start to end: plan it, hold the machines, measure trial by trial, resume where it stopped."""
+"""A run from start to end: plan it, lock the machines, measure trial by trial, resume where it stopped."""
 
 import errno
 import math
@@ -66,13 +66,15 @@ from vmtoll.spec.machines import load_inventory
 from vmtoll.trial import gates
 from vmtoll.trial.trial import Trial
 
-# How many times the machines are held and compared again because one of them was lost meanwhile.
+# How often vmtoll locks and compares the machines again after one of them was lost meanwhile.
 LOSSES = 2
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a run; with `until`, up to its first look. `total_s` is wall clock, of `until` at most."""
+    """Plan of a run; with `until`, its trials up to the first look. `total_s`: expected wall clock; with `until`, at
+    least its time limit.
+    """
 
     resolved: Resolved
     order_seed: int
@@ -83,10 +85,11 @@ class Plan:
 def plan(
     resolved: Resolved, *, until: Until | None = None, resume: Path | None = None, order_seed: int | None = None
 ) -> Plan:
-    """Draw the schedule of an experiment; nothing is started. Raises ExperimentError, ResultsError.
+    """Draw the schedule of an experiment, without starting anything. Raises ExperimentError, LoadError.
 
-    `until`: in place of the experiment's own. `resume`: the folder of a run that was stopped, which keeps its own
-    `until`, control and order. The order is drawn from `order_seed`, else the experiment's seed, else one at random.
+    `until`: replaces the experiment's own. `resume`: the folder of a stopped run, which keeps its A/A control, its
+    order and, unless given here, its `until`. The order is drawn from `order_seed`, else the experiment's seed, else a
+    random one.
     """
     recorded = read_stopped(resume)[0] if resume else None
     if recorded:
@@ -96,7 +99,7 @@ def plan(
 
 
 def _with_until(resolved: Resolved, until: Until) -> Resolved:
-    """The experiment with this `until`, and the blocks that a first look needs. Raises ExperimentError."""
+    """The experiment with this `until`, and at least the blocks that a first look needs. Raises ExperimentError."""
     keys = resolved.experiment.model_dump()
     blocks = keys["boots"] * math.ceil(max(keys["blocks"], SMALLEST_BLOCKS) / keys["boots"])
     try:
@@ -107,7 +110,7 @@ def _with_until(resolved: Resolved, until: Until) -> Resolved:
 
 
 def on_machines(planned: Plan, inventory_path: Path, limit: str | None = None) -> Plan:
-    """The plan as these machines allow it; none of them is contacted, so servers that their release does not ship stay.
+    """The plan for these machines. It contacts none of them, so servers that their release does not ship remain.
 
     Raises InventoryError, WrongLinkError, ExperimentError.
     """
@@ -118,11 +121,9 @@ def on_machines(planned: Plan, inventory_path: Path, limit: str | None = None) -
 
 
 def unmeasured(planned: Plan, run_dir: Path) -> Plan:
-    """The rest of the interrupted run that this plan resumes; with `until`, up to its first look.
+    """The trials left in the interrupted run that this plan resumes; with `until`, up to the first look.
 
-    The run's folder is not changed.
-
-    Raises ResultsError, ExperimentError.
+    Does not change the run's folder. Raises ResultsError, ExperimentError, LoadError.
     """
     recorded, records = read_stopped(run_dir)
     if recorded is None:
@@ -165,13 +166,13 @@ def run(
     limit: str | None = None,
     judge: Judge | None = None,
 ) -> Path:
-    """Measure what is planned, or go on with the run in `resume`, for which it was planned; the run's folder.
+    """Measure a plan, or its rest if it resumes the run in the folder `resume`; return the run's folder.
 
-    `judge`: what looks at a run that goes on until its comparisons are known, which needs one. `limit` is Ansible's
-    pattern of hosts: the machines of the inventory that take part. `results_dir` gets `<experiment>/<run-id>/` and the
-    link `latest`. A run that was killed is resumed with its own experiment, as recorded; the planned one must still say
-    the same. `listener` gets an event for each step. Raises VmtollError (one clear sentence) when something does not
-    fit or a machine does not come back; what was measured stays.
+    `judge`: judges the comparisons at each look; an experiment with `until` needs it. `limit`: Ansible's host pattern,
+    the machines of the inventory that take part. `results_dir` gets `<experiment>/<run-id>/` and the link `latest`. The
+    planned experiment must be the one that a resumed run recorded. `listener` gets an event for each step. Raises
+    VmtollError (one clear sentence) when something does not fit or a machine does not come back; finished trials are
+    kept.
     """
     tell: Listener = listener or (lambda _: None)
     resolved = planned.resolved
@@ -230,8 +231,8 @@ def run(
 
 
 def with_recorded_control(resolved: Resolved, recorded: Manifest) -> Resolved:
-    """The experiment without an A/A control where the run began without one, and nothing else differs: experiments that
-    do not say `noise_floor` have not always had one.
+    """The experiment without its A/A control if the run began without one and nothing else but `until` differs: earlier
+    versions gave experiments without the key `noise_floor` no control.
     """
     without = resolved.experiment.model_copy(update={"noise_floor": None, "until": recorded.experiment.until})
     if without != recorded.experiment:
@@ -240,7 +241,7 @@ def with_recorded_control(resolved: Resolved, recorded: Manifest) -> Resolved:
 
 
 def _check_resumed(store: Store, resolved: Resolved, inventory: Inventory) -> None:
-    """Raise VmtollError where a run that is resumed was another one, unless it was killed before it was recorded."""
+    """Raise VmtollError if the store holds a run of another experiment or inventory; without run.json do nothing."""
     recorded = store.manifest()
     if recorded is None:
         return
@@ -256,7 +257,7 @@ def _check_resumed(store: Store, resolved: Resolved, inventory: Inventory) -> No
 
 
 def _check_same(run_dir: Path, recorded: Manifest, resolved: Resolved) -> None:
-    """Raise ResultsError for a run that is complete, ExperimentError for one of another experiment."""
+    """Raise ResultsError if the run is complete, ExperimentError if it is of another experiment."""
     if recorded.status == "complete":
         raise ResultsError(f"{run_dir}: the run is complete; leave out --resume to start another")
     if not same_experiment(recorded, resolved):
@@ -271,7 +272,7 @@ def _changed(run_dir: Path, resolved: Resolved) -> ExperimentError:
 
 
 def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:
-    """Return whether the experiment, and everything it names, is the same today as when the run began."""
+    """Return whether the experiment, its workloads and its site are the same as when the run began."""
     resolved = with_recorded_control(resolved, recorded)
     return (recorded.experiment, recorded.workloads, recorded.site) == (
         resolved.experiment,
@@ -281,9 +282,9 @@ def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:
 
 
 def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
-    """Reach every machine, hold and compare them; one that is lost meanwhile is brought back.
+    """Connect to every machine, lock and compare them; bring back a machine that is lost meanwhile.
 
-    Raises VmtollError when machines are lost again and again.
+    Raises VmtollError when a machine does not answer, or machines are lost more than LOSSES times.
     """
     total = len(planned.trials)
     for skip in session.resolved.skipped:
@@ -312,9 +313,9 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
 
 
 def _hold_and_compare(session: Session, planned: Plan) -> None:
-    """Hold the machines, gather the facts, write run.json and hosts.json.
+    """Lock the machines, gather their facts, write run.json, hosts.json and private.json.
 
-    Raises ResultsError when a machine is held, InventoryError, HostLostError, AgentError.
+    Raises ResultsError when another run holds a machine, InventoryError, HostLostError, AgentError.
     """
     facts.refuse_wrong_machines(session)
     for host in session.inventory.hosts():
@@ -429,7 +430,7 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
 
 
 def _of_block(store: Store, of_block: Sequence[TrialSpec]) -> list[TrialRecord]:
-    """The records of a block's trials, in the order in which they were stored."""
+    """The records of a block, in the order in which they were stored."""
     blocks = {trial.block for trial in of_block}
     return [record for record in store.records() if record.block in blocks]
 

@@ -1,7 +1,7 @@
-"""A search for the highest load that meets an objective: which step of a fine rate sweep the next trial tries.
+"""A search for the highest load that meets an objective: choose the step of a fine rate sweep for the next trial.
 
-The steps are fixed before the run, as is the place of each trial; only which step a trial tries follows from the
-records so far. The same records give the same step, so that a run that was killed goes on as it would have.
+The steps and the place of each trial are fixed before the run; only a trial's step depends on the records so far. The
+same records give the same step, so a resumed run continues as if it had not stopped.
 """
 
 import math
@@ -17,8 +17,8 @@ from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.workload import SearchWorkload
 from vmtoll.spec.experiment import Resolved
 
-# The trials of a step are judged when there are three, and from six on. Student's t for their mean, two-sided
-# at half of 5% for each time (Bonferroni); more than six are judged as strictly as six.
+# The trials of a step are judged at three, and again from six on. Student's t for their mean, two-sided, at half of 5%
+# each time (Bonferroni); more than six are judged as strictly as six.
 FIRST_LOOK, LAST_LOOK = 3, 6
 T_AT = {FIRST_LOOK: 6.205347, LAST_LOOK: 3.163381}
 ALPHA_PER_LOOK = 0.05 / 2 / 2  # of one side
@@ -26,7 +26,7 @@ ALPHA_PER_LOOK = 0.05 / 2 / 2  # of one side
 
 @dataclass(frozen=True)
 class Tried:
-    """One trial. `margin`: log(deadline / p99 of all planned requests), above zero where it was met; None where the
+    """One trial. `margin`: log(deadline / p99 of all planned requests), positive if the deadline was met; None if the
     trial has no p99.
     """
 
@@ -36,12 +36,12 @@ class Tried:
 
     @property
     def lost(self) -> float:
-        """The share of its requests that failed."""
+        """Fraction of the trial's requests that failed."""
         return 1 - self.successful / self.requests if self.requests else 0.0
 
 
 def decided(spec: TrialSpec, resolved: Resolved, records: Iterable[TrialRecord]) -> TrialSpec:
-    """The trial with the load that is due by the records before it, where its workload is a search; else as it is."""
+    """The trial with the load that the records before it call for, if its workload is a search; else unchanged."""
     workload = resolved.workloads[spec.scenario.workload]
     if not isinstance(workload, SearchWorkload):
         return spec
@@ -55,7 +55,7 @@ def decided(spec: TrialSpec, resolved: Resolved, records: Iterable[TrialRecord])
 
 
 def steps_of(workload: SearchWorkload) -> list[Load]:
-    """The steps, lightest first: even ones of at most the resolution, to four digits."""
+    """The steps, lightest first: equal ratios of at most the resolution, rounded to four digits."""
     low, high = workload.between
     steps = math.ceil(math.log(high / low) / math.log1p(workload.resolution_pct / 100) - 1e-9)
     kind = LoadKind.RATE if workload.between_rps else LoadKind.SHARE
@@ -63,9 +63,9 @@ def steps_of(workload: SearchWorkload) -> list[Load]:
 
 
 def next_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> Load:
-    """Halve what lies between the highest step that meets the objective and the lowest that does not.
+    """The next step to try: the middle between the highest step that meets the objective and the lowest that does not.
 
-    Each step is tried until it is decided; when no step is left between the two, these are tried in turn.
+    Each step is tried until it is decided; when no step is left between these two, they are tried in turn.
     """
     steps, tried = steps_of(workload), _by_load(workload, records)
     trials = [tried.get(step, []) for step in steps]
@@ -80,11 +80,11 @@ def next_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> Load:
 
 
 def met(trials: Sequence[Tried], availability_pct: float) -> bool | None:
-    """Return whether the trials of one step show that the objective is met; None while more of them may decide it.
+    """Return whether the trials of one step show that the objective is met; None while more trials may decide it.
 
-    The p99 decides, unless the availability is shown to be missed: a few requests that failed in one trial leave it
-    open, and the analysis of the run judges it. What six trials leave open of the p99 counts as missed, as in a rate
-    sweep, until later trials of that step show otherwise.
+    The p99 decides, unless the trials show that the availability is missed. A few failed requests in one trial leave
+    the availability open; the analysis of the run judges it. A p99 that six trials leave open counts as missed, as in a
+    rate sweep, until later trials of that step show otherwise.
     """
     margins = [trial.margin for trial in trials if trial.margin is not None]
     if len(trials) < FIRST_LOOK:
@@ -101,8 +101,8 @@ def met(trials: Sequence[Tried], availability_pct: float) -> bool | None:
 
 
 def _most_available(trials: Sequence[Tried]) -> float:
-    """The highest availability that these trials leave possible, as a share: the trials that lost requests are at least
-    that share of all (Clopper and Pearson 1934, at 1.25% for each of two looks), and lose what they did on average.
+    """The highest availability that these trials leave possible, as a fraction: 1 − the lower bound on the fraction of
+    trials that lose requests (Clopper and Pearson 1934, at 1.25% for each of two looks) × their mean loss.
     """
     losses = [trial.lost for trial in trials if trial.lost > 0]
     if not losses:
@@ -112,7 +112,7 @@ def _most_available(trials: Sequence[Tried]) -> float:
 
 
 def _by_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> dict[Load, list[Tried]]:
-    """Load → its trials in the order of the run; of each trial the last attempt."""
+    """Load → its trials in the order of the run, only the last attempt of each."""
     tried: dict[Load, list[Tried]] = {}
     for record in last_attempts(list(records)):
         tried.setdefault(record.scenario.load, []).append(_tried(workload, record))
