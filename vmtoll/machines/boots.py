@@ -1,4 +1,4 @@
-"""The machines under test boot again between groups of blocks, so that what a boot decides varies within a run."""
+"""Reboot the machines under test between groups of blocks, so that the effects of a boot vary within a run."""
 
 import contextlib
 import time
@@ -15,21 +15,22 @@ from vmtoll.model.event import Absence, Listener, MachineStep
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import TrialRecord
 
-# How long a machine may take to go down, and a guest before it is switched off.
+# How long a machine may take to go down; how long a guest may take before vmtoll destroys it.
 DOWN_S, POWEROFF_S = 180.0, 60.0
-# A guest rests when its QEMU uses less than this share of a CPU; it is waited for so long, at most.
+# A guest is at rest when its QEMU uses less than the share RESTING of a CPU. vmtoll waits for that REST_S at most and
+# checks every LOOK_S.
 RESTING, REST_S, LOOK_S = 0.05, 60.0, 2.0
 
 
 def is_due(boot: int, records: Iterable[TrialRecord]) -> bool:
-    """Return whether the machines must boot before the first trial of a boot: nothing was measured in it yet."""
+    """Return whether the machines must reboot now: `boot` is not the first one, and has no trial yet."""
     return boot > 1 and all(record.boot < boot for record in records)
 
 
 def boot_anew(session: Session, tell: Listener) -> None:
-    """Boot every machine under test, and KVM hosts but the one that vmtoll runs on; wait until all rest.
+    """Reboot every machine under test, and every KVM host but the one that vmtoll runs on; wait until guests rest.
 
-    A guest whose host is known gets a new QEMU process, too. Raises VmtollError when a machine does not boot or come
+    A guest with a known host also gets a new QEMU process. Raises VmtollError when a machine does not reboot or come
     back.
     """
     resume_all(session)
@@ -60,7 +61,7 @@ def boot_anew(session: Session, tell: Listener) -> None:
 
 
 def _distinct(hosts: Sequence[Host]) -> list[Host]:
-    """Each machine once: a metal machine may be a KVM host by another name."""
+    """Each machine once: a metal machine may also be a KVM host, under another name."""
     return list({host.name if host.is_local else host.ssh_host: host for host in hosts}.values())
 
 
@@ -73,7 +74,7 @@ def _identity(line: AgentLine) -> str:
 
 
 def _order(line: AgentLine, commands: Sequence[Sequence[str]]) -> None:
-    """Run commands that may end the line. Raises VmtollError with the words of one that failed."""
+    """Run commands that may cut the line. Raises VmtollError with the output of a command that failed."""
     with contextlib.suppress(HostLostError):
         for argv in commands:
             done: Done = line.call("exec", 200, argv=list(argv), limit_s=180)
@@ -84,7 +85,10 @@ def _order(line: AgentLine, commands: Sequence[Sequence[str]]) -> None:
 
 
 def _power_off(session: Session, guest: Host) -> None:
-    """End a guest's QEMU, by the guest itself where it does so in time; `restore` starts it."""
+    """End a guest's QEMU: by `vmtoll_reboot` on its host, else by poweroff in the guest, else by `virsh destroy`.
+
+    `restore` starts it again, unless `vmtoll_reboot` does.
+    """
     kvm_host = session.inventory.kvm_host(guest)
     if kvm_host is None:
         return
@@ -103,7 +107,7 @@ def _power_off(session: Session, guest: Host) -> None:
             try:
                 _order(session.line(kvm_host), [[*virsh, "destroy", str(guest.vars.domain)]])
             except VmtollError:
-                if not is_off():  # else it went off by itself in the meantime
+                if not is_off():  # else it has shut down by itself meanwhile
                     raise
             return
         time.sleep(0.5)
@@ -122,7 +126,7 @@ def _wait_until_lost(line: AgentLine) -> None:
 
 
 def _wait_until_resting(session: Session, guests: Sequence[Host]) -> None:
-    """Until each guest's QEMU uses little CPU, or the time is up: what a boot still does would be background CPU."""
+    """Wait until each guest's QEMU uses little CPU, or REST_S is over: the rest of a boot would be background CPU."""
     deadline = time.monotonic() + REST_S
     for guest in guests:
         kvm_host = session.inventory.kvm_host(guest)

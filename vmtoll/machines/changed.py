@@ -1,4 +1,4 @@
-"""What vmtoll changed on machines and has not undone, and what a killed run left there: asked of their agents."""
+"""Ask agents what vmtoll changed on their machines and has not undone, and end what a killed run left there."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ _LIMIT_S = 180.0
 
 
 def ask_all(hosts: Iterable[Host]) -> tuple[dict[str, Changed], list[str]]:
-    """Host → what is changed there; and a sentence for each machine that cannot be asked."""
+    """Host → its changes, for hosts that have some; and a sentence for each machine that does not answer."""
     lines = [AgentLine(host) for host in hosts]
     try:
         silent = unreachable(lines)
@@ -43,23 +43,23 @@ def _changed(line: AgentLine) -> Changed | str | None:
 
 
 def running(hosts: Iterable[Host], units: Sequence[str]) -> dict[str, list[str]]:
-    """Host → those of these units that are active there. Raises HostLostError that names every silent machine."""
+    """Host → the units of `units` that are active on it. Raises HostLostError that names every silent machine."""
     with _opened(hosts) as lines, ThreadPoolExecutor(_AT_ONCE) as pool:
         listed = pool.map(lambda line: line.call("running", _LIMIT_S, units=list(units)), lines)
         return {line.host.name: active for line, active in zip(lines, listed, strict=True)}
 
 
 def reach(hosts: Iterable[Host]) -> None:
-    """Raise HostLostError that names every machine which does not answer."""
+    """Connect to every machine. Raises HostLostError that names every silent machine."""
     with _opened(hosts):
         pass
 
 
 @contextmanager
 def held(hosts: Iterable[Host], owner: str) -> Iterator[list[str]]:
-    """Hold machines, so that no run begins there, and end what a killed run left; a line for each thing that was ended.
+    """Lock machines against runs, and end what a killed run left there; yields a line for each thing that was ended.
 
-    Raises HostLostError that names every silent machine, UserError where a run goes on.
+    Raises HostLostError that names every silent machine, UserError if a run holds any of them.
     """
     with _opened(hosts) as lines, ThreadPoolExecutor(_AT_ONCE) as pool:
         owner = f"{owner} (PID {os.getpid()})"

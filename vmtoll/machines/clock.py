@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 from vmtoll.machines.connection import AgentLine
 
-# Looks at a client's clock; the quickest answer counts.
+# Readings of a machine's clock; the quickest answer counts.
 _LOOKS = 7
 _LIMIT_S = 15.0
 
 
 @dataclass(frozen=True, order=True)
 class Offset:
-    """A clock is `ahead_s` of ours, right to `error_s`: half of the shortest round trip."""
+    """A clock is `ahead_s` ahead of ours, ± `error_s`: half of the round trip."""
 
     error_s: float
     ahead_s: float
 
 
 def clock_offset(line: AgentLine, looks: int = _LOOKS, limit_s: float = _LIMIT_S) -> Offset:
-    """Ask a machine for the time a few times; the shortest round trip tells it best. Raises HostLostError."""
+    """Offset of a machine's clock, from the shortest of `looks` round trips. Raises HostLostError."""
 
     def look() -> Offset:
         asked_s, begin_s = time.time(), time.monotonic()

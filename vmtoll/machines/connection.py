@@ -16,12 +16,12 @@ from vmtoll import agent
 from vmtoll.model.errors import AgentError, HostLostError
 from vmtoll.model.inventory import SILENT_S, Host
 
-# What ssh ends with when it did not get in, or was cut off; a remote command hardly ever does.
+# ssh's exit status when it could not log in, or was cut off; hardly any remote command ends with it.
 _SSH_FAILED = 255
-# The longest that ssh says in one go is that a host key has changed.
+# The longest message of ssh is that a host key has changed.
 _NOISE_LINES = 40
 
-# Reads as many bytes as its first line says, makes modules of the sources in them, and runs the last one.
+# Reads as many bytes as its first line says, makes a module of each source in them, and runs the last one's `main`.
 _BOOTSTRAP = """\
 import json, sys, types
 b = sys.stdin.buffer
@@ -51,11 +51,11 @@ class Pending:
         self._answers.put(reply)
 
     def wait(self, timeout_s: float, watch: Sequence["AgentLine"] = ()) -> Any:
-        """The result.
+        """Wait for the answer; return its result.
 
-        Raises AgentError when the agent says that the operation failed, HostLostError when this machine, or
-        one of `watch`, is lost meanwhile, or when the answer does not come in time (the line is then given
-        up: a machine that does not answer is as good as gone).
+        Raises AgentError when the agent reports a failure, HostLostError when this machine or one of `watch` is lost
+        meanwhile, or when the answer does not come in time (the line is then given up: a machine that does not answer
+        counts as lost).
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -89,15 +89,15 @@ class AgentLine:
         self._noise: list[str] = []
 
     def open(self, timeout_s: float = 60.0) -> None:
-        """Start the agent and wait until it answers. Raises HostLostError, with the way out where ssh got nowhere."""
+        """Start the agent and wait until it answers. Raises HostLostError, with advice if ssh could not log in."""
         self.close()
         argv = self.host.argv()
         words = ["-u", "-c", _BOOTSTRAP]
         argv += words if self.host.is_local else [shlex.quote(w) for w in words]
         pipe = subprocess.PIPE
         try:
-            # ^C is ours to act on. An ssh in a group of our session, stopped by `hold`, is ended by the kernel when we
-            # are killed, because its group is then an orphan; in a session of its own it would keep its machine held.
+            # ^C must reach only this process. If this process is killed, the kernel ends an ssh that `hold` stopped,
+            # because its process group is then orphaned; in its own session, ssh would keep its machine locked.
             process = subprocess.Popen(
                 argv,
                 stdin=pipe,
@@ -114,7 +114,7 @@ class AgentLine:
         threading.Thread(target=self._overhear, args=(process,), daemon=True).start()
         program = _program()
         try:
-            self._write(b"%d\n" % len(program) + program)  # waits where ssh reads nothing yet
+            self._write(b"%d\n" % len(program) + program)  # blocks until ssh reads
             self.call("hello", timeout_s, root=self.host.root)
         except HostLostError:
             if self.host.is_local or process.poll() != _SSH_FAILED:
@@ -122,7 +122,7 @@ class AgentLine:
             self.lost_because = ": ".join(meaning(self.host, "\n".join(self._noise)))
             raise self.lost() from None
         except KeyboardInterrupt:
-            self.give_up("interrupted")  # nothing runs there yet that would have to tidy up
+            self.give_up("interrupted")  # nothing there needs to clean up yet
             raise
 
     def ask(self, op: str, **args: Any) -> Pending:
@@ -151,11 +151,11 @@ class AgentLine:
             self._process.kill()
 
     def hold(self) -> None:
-        """Stop the ssh of a machine that is about to be paused, so that it does not take the silence for a loss."""
+        """Stop the ssh to a machine that will be paused, so that ssh does not take the silence for a loss."""
         self._signal(signal.SIGSTOP)
 
     def release(self) -> None:
-        """Let it go on, when the machine has gone on."""
+        """Continue the ssh that `hold` stopped, once the machine runs again."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -163,7 +163,7 @@ class AgentLine:
             self._process.send_signal(number)
 
     def close(self, grace_s: float = 25.0) -> None:
-        """End the agent: its input is closed, so it tidies up; after the grace it is killed."""
+        """End the agent: close its input, so that it cleans up; kill it after `grace_s`."""
         process, self._process = self._process, None
         self.lost_because = self.lost_because or "closed"
         if process is None:
@@ -222,12 +222,12 @@ class AgentLine:
                 self._noise = [*self._noise[1 - _NOISE_LINES :], line.decode("utf-8", "replace").strip()]
 
     def _reason(self, reason: str) -> str:
-        time.sleep(0.05)  # its last words arrive on another pipe
+        time.sleep(0.05)  # its last lines arrive on another pipe
         words = [w for w in self._noise if w and not w.startswith("Warning: Permanently added")]
         return f"{reason} ({words[-1]})" if words else reason
 
 
-# What ssh prints (its exit code is always 255) → what is the matter, and what to do.
+# ssh's message (its exit status is always 255), the problem, what to do.
 _MEANINGS = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -254,7 +254,7 @@ _UNREACHABLE = (
 
 
 def meaning(host: Host, printed: str) -> tuple[str, str]:
-    """(what is the matter, what to do) by what ssh printed on stderr; neither ends in a full stop."""
+    """(problem, what to do), from ssh's stderr; neither ends in a period."""
     address, user = host.ssh_host, host.ansible.user
     words = [line.strip() for line in printed.splitlines() if line.strip()]
     fields = {

@@ -1,4 +1,4 @@
-"""The machines at the start of a run: reached, asked for their facts, compared."""
+"""Reach the machines at the start of a run, gather their facts, compare them."""
 
 import json
 import re
@@ -23,20 +23,20 @@ _FACTS_LIMIT_S = 180.0
 
 
 def open_all(lines: Iterable[AgentLine]) -> None:
-    """Start every agent, all at once. Raises HostLostError that names each machine that cannot be reached."""
+    """Start all agents at once. Raises HostLostError that names each machine that cannot be reached."""
     if complaints := unreachable(lines):
         raise HostLostError(as_lines(complaints))
 
 
 def as_lines(complaints: Sequence[str]) -> str:
-    """The complaints as one message: several have a line each, below their number."""
+    """The complaints as one message; several get a line each, below a line with their number."""
     if len(complaints) == 1:
         return complaints[0]
     return f"{len(complaints)} machines do not answer:" + "".join(f"\n  {complaint}" for complaint in complaints)
 
 
 def unreachable(lines: Iterable[AgentLine]) -> list[str]:
-    """Start every agent, all at once; a sentence for each machine that cannot be reached."""
+    """Start all agents at once; return a sentence for each machine that cannot be reached."""
     opened = list(lines)
     with ThreadPoolExecutor(16) as pool:
         try:
@@ -57,10 +57,10 @@ def _open(line: AgentLine) -> str:
 
 
 def refuse_wrong_machines(session: Session) -> None:
-    """Raise InventoryError where two names are one machine, a guest is its own KVM host, or metal is a guest of a KVM
-    host of this inventory.
+    """Raise InventoryError if two names are one machine, a guest and its KVM host are one machine, or a metal machine
+    is a guest of a KVM host of this inventory.
 
-    Names with a folder of their own (vmtoll_root) may share a machine.
+    Names with their own root folder (vmtoll_root) may share a machine.
     """
     inventory = session.inventory
     hosts = [host for host in (*inventory.clients, *inventory.under_test) if host.root == "/"]
@@ -92,7 +92,7 @@ def _is_virtual(session: Session, host: Host) -> bool:
 
 
 def _refuse_metal_on_other(kvm_host: Host, metal: Mapping[str, str]) -> None:
-    """Ask a KVM host that has no part in the run; one that does not answer keeps no run from beginning."""
+    """Check a KVM host that has no part in the run; if it does not answer, the run starts anyway."""
     line = AgentLine(kvm_host)
     try:
         line.open()
@@ -104,7 +104,7 @@ def _refuse_metal_on_other(kvm_host: Host, metal: Mapping[str, str]) -> None:
 
 
 def _refuse_metal_on(line: AgentLine, metal: Mapping[str, str]) -> None:
-    """Raise InventoryError where a machine of `metal`, by UUID, is a guest of this KVM host."""
+    """Raise InventoryError if a machine of `metal` (UUID → name) is a guest of this KVM host."""
     argv = ["virsh", "-c", line.host.libvirt_uri, "list", "--all", "--uuid"]
     listed: Done = line.call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
     for uuid in listed["stdout"].lower().split():
@@ -116,7 +116,7 @@ def _refuse_metal_on(line: AgentLine, metal: Mapping[str, str]) -> None:
 
 
 def gather(session: Session) -> dict[str, Facts]:
-    """hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
+    """Machine → its facts, as in hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
     with ThreadPoolExecutor(16) as pool:
         facts_by_host = dict(pool.map(lambda host: (host.name, _facts(session, host)), session.inventory.hosts()))
     for host in session.inventory.under_test:
@@ -133,7 +133,7 @@ def gather(session: Session) -> dict[str, Facts]:
 
 
 def keep_handshakes(recorded: Mapping[str, Facts], current: Mapping[str, Facts]) -> None:
-    """Add to the facts of a resumed run the results of its earlier TLS handshakes."""
+    """Copy the results of a resumed run's earlier TLS handshakes into its current facts."""
     for machine, facts in recorded.items():
         servers = current.get(machine, {}).get("servers", {})
         for server, recorded_server in facts.get("servers", {}).items():
@@ -159,7 +159,7 @@ def _facts(session: Session, host: Host) -> Facts:
 
 
 def disclosure(session: Session) -> Disclosure:
-    """The block `disclosure`: machines' reports and the inventory's statements."""
+    """The `disclosure` of run.json: the machines' reports and the inventory's statements."""
     hosts = session.inventory.hosts()
     with ThreadPoolExecutor(16) as pool:
         reported = dict(
@@ -169,7 +169,7 @@ def disclosure(session: Session) -> Disclosure:
 
 
 def disclosed(hosts: Iterable[Host], reported: Mapping[str, Mapping[str, str]]) -> Disclosure:
-    """Machine → its report, with its variables vmtoll_disclosure and vmtoll_tuning on top."""
+    """The machines' reports and their vmtoll_tuning; what vmtoll_disclosure states overrides both."""
     machines, operator, virtual = dict[str, dict[str, Disclosed]](), None, []
     for host in hosts:
         stated = dict(host.vars.disclosure or {})
@@ -185,9 +185,9 @@ def disclosed(hosts: Iterable[Host], reported: Mapping[str, Mapping[str, str]]) 
 
 
 def tool_versions(session: Session) -> dict[str, str]:
-    """Load tool → its version, one on all machines that a workload needs it on.
+    """Load tool → its version, the same on all machines that need it.
 
-    Raises InventoryError when it is not there, or another one.
+    Raises InventoryError if a machine lacks the tool or has another version.
     """
     inventory, versions = session.inventory, dict[str, str]()
     needed = {
@@ -210,7 +210,7 @@ def tool_versions(session: Session) -> dict[str, str]:
 
 
 def _says_version(line: AgentLine, program: str) -> str | None:
-    """`program --version`: the last word of the first line. None when there is no such program."""
+    """The last word of the first line of `program --version`; None without such a program."""
     try:
         version_text = line.call("exec", argv=[program, "--version"])["stdout"]
     except AgentError:
@@ -219,7 +219,7 @@ def _says_version(line: AgentLine, program: str) -> str | None:
 
 
 def accelerators(session: Session) -> dict[str, Accelerator]:
-    """Environment → technique that ran its machine's code."""
+    """Environment → technique that runs its machine's code."""
     accelerator_of = {}
     for environment, host in session.inventory.suts.items():
         kvm_host = session.inventory.kvm_host(host)
@@ -229,7 +229,7 @@ def accelerators(session: Session) -> dict[str, Accelerator]:
 
 
 def hardware(session: Session) -> dict[str, Hardware]:
-    """Environment → what the hosts that carry its machines run on; unknown where they differ."""
+    """Environment → the platform below its machines (for guests: below their hosts); unknown if they differ."""
     environments = {}
     for environment, hosts in session.inventory.machines.items():
         kinds = {Hardware(session.facts[host.name]["hardware"]) for host in hosts}
@@ -238,7 +238,7 @@ def hardware(session: Session) -> dict[str, Hardware]:
 
 
 def releases(session: Session) -> dict[str, str]:
-    """Environment → the operating system of its machines; several names where they differ."""
+    """Environment → the operating system of its machines; several names if they differ."""
     return {
         environment: ", ".join(sorted({session.facts[host.name]["release"] for host in hosts}))
         for environment, hosts in session.inventory.machines.items()
@@ -246,14 +246,16 @@ def releases(session: Session) -> dict[str, str]:
 
 
 def release_of(host: Host) -> str:
-    """Operating system of a machine, before the run has opened its own lines. Raises HostLostError, AgentError."""
+    """Operating system of a machine, by a line of its own before the run opens its lines. Raises HostLostError,
+    AgentError.
+    """
     return release(_asked_ahead(host, "cat", "/etc/os-release")["stdout"])
 
 
 def kernel_has_tls(host: Host) -> bool:
     """Return whether a machine's kernel can encrypt, or can load the module that does.
 
-    It is called before the run has opened its own lines. Raises HostLostError, AgentError.
+    Uses a line of its own, before the run opens its lines. Raises HostLostError, AgentError.
     """
     return not _asked_ahead(host, "sh", "-c", "test -e /proc/net/tls_stat || /sbin/modprobe -nq tls")["exit_status"]
 
@@ -269,14 +271,14 @@ def _asked_ahead(host: Host, *argv: str) -> Done:
 
 
 def hardware_below(inventory: Inventory, host: Host, facts: Mapping[str, Facts]) -> Hardware:
-    """A guest sees its own hypervisor: what its host runs on, the host alone can show."""
+    """The platform below a machine; for a guest that below its host, as a guest sees only its own hypervisor."""
     if host.role != "kvm_guest":
         return hardware_of(facts[host.name])
     carrier = inventory.kvm_host(host)
     return hardware_of(facts[carrier.name]) if carrier else Hardware.UNKNOWN
 
 
-# The host name, then its addresses, then whatever identifies hardware or installation, one a line.
+# Line 1: the host name; line 2: its addresses; then one identifier of hardware or installation per line.
 _SCRIPT = """
 uname -n
 echo "$(hostname -I 2>/dev/null)"
@@ -310,10 +312,10 @@ def _compare(fact: str, values: dict[str, Any]) -> list[Difference]:
 
 
 def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) -> Differences:
-    """Compare the facts of each environment's machine.
+    """Differences between the facts of the environments' machines.
 
-    `declared` facts that do differ are listed by name; every other difference with its values. A fact that
-    is a mapping is compared entry by entry, named `packages: nginx-light`.
+    `declared` facts that differ are listed by name, all other differences with their values. A fact that is a mapping
+    is compared entry by entry, under names such as `packages: nginx-light`.
     """
     undeclared: list[Difference] = []
     passed: list[str] = []
@@ -333,8 +335,8 @@ def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
 
 
 def accelerator(role: str, virtualization: str, domain_xml: str | None) -> Accelerator:
-    """Technique that ran a machine's code: KVM only when the guest's own word and its definition agree. Where the host
-    is not seen (None), the guest's word counts, which is systemd-detect-virt's.
+    """Technique that runs a machine's code: KVM only if the guest's systemd-detect-virt and its libvirt definition both
+    say so. Without a definition (None), the guest's answer counts.
     """
     if role == "metal":
         return Accelerator.NONE

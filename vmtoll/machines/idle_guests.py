@@ -1,5 +1,5 @@
-"""Guests that idle on the physical machine that is measured are paused meanwhile: timers, emulators and balloons of an
-idle guest use CPU that is counted against no side.
+"""Pause guests that idle on the physical machine under test: the timers, emulators and balloons of an idle guest use
+CPU that no arm is charged for.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ from vmtoll.model.event import NotPaused
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import TrialSpec
 
-# A guest's clock stands still with it; what is less than this behind is left to the guest.
+# A paused guest's clock stands still; vmtoll corrects it after the pause only if it is off by more than this.
 BEHIND_S = 0.005
 _LOOKS = 3
 
 
 def settle(session: Session, tell: Steps) -> None:
-    """Before a trial: resume the guests that it needs, bring lost machines back, pause the guests that idle there.
+    """Before a trial: resume the guests that it needs, bring back lost machines, pause the guests that idle there.
 
     Raises VmtollError when a machine does not come back.
     """
@@ -39,7 +39,7 @@ def settle(session: Session, tell: Steps) -> None:
 
 
 def idle_beside(session: Session, spec: TrialSpec) -> list[Host]:
-    """The guests of the run that share a physical machine with the trial's and have no part in it."""
+    """The run's guests that share the trial's physical machine but have no part in the trial."""
     inventory = session.inventory
     machines = session.machines(spec.arm, spec.scenario.load, session.senders(spec))
     busy = {line.host.name for line in machines.serving}
@@ -59,7 +59,7 @@ def _same_machine(first: Host, second: Host) -> bool:
 
 
 def _pause(session: Session, guest: Host) -> Paused:
-    """Pause a guest. Raises AgentError when libvirt cannot, HostLostError."""
+    """Pause a guest. Raises AgentError when libvirt fails, HostLostError."""
     line, (host, domain) = session.line(guest), _domain(session, guest)
     ahead_s = clock_offset(line, _LOOKS).ahead_s
     line.hold()
@@ -74,10 +74,10 @@ def _pause(session: Session, guest: Host) -> Paused:
 def resume(session: Session, paused: Paused) -> None:
     """Resume a guest and set its clock forward by as much as it fell behind.
 
-    If that fails, its line is lost, or the clock is left behind, which its gates then tell.
+    Failures are ignored: either the guest's line is lost then, or its clock stays behind, which its gates report.
     """
     line, (host, domain) = session.line(paused.guest), _domain(session, paused.guest)
-    with contextlib.suppress(AgentError, HostLostError):  # a lost agent has resumed it by itself
+    with contextlib.suppress(AgentError, HostLostError):  # a host's agent resumes its guests when it ends
         session.line(host).call("resume", **domain)
     line.release()
     with contextlib.suppress(AgentError, HostLostError):
@@ -87,22 +87,22 @@ def resume(session: Session, paused: Paused) -> None:
 
 
 def resume_all(session: Session) -> None:
-    """Resume what is paused."""
+    """Resume all paused guests."""
     while session.paused:
         resume(session, session.paused.popitem()[1])
 
 
 def resume_left(session: Session) -> None:
-    """Resume the guests that a run which was killed left paused: they would not answer. KVM hosts must be open."""
+    """Resume guests that a killed run left paused, because they would not answer. Needs open lines to the KVM hosts."""
     for guest in session.inventory.under_test:
         if session.inventory.kvm_host(guest) and guest.vars.domain:
             host, domain = _domain(session, guest)
-            with contextlib.suppress(AgentError):  # no virsh: then nothing was paused either
+            with contextlib.suppress(AgentError):  # without virsh nothing was paused either
                 session.line(host).call("resume_left", **domain)
 
 
 def _domain(session: Session, guest: Host) -> tuple[Host, dict[str, Any]]:
-    """The KVM host of a guest, and what its agent is to be asked."""
+    """A guest's KVM host, and the arguments that name the guest to its agent. Raises AgentError if it is not known."""
     host = session.inventory.kvm_host(guest)
     if host is None:
         raise AgentError(f"{guest.name}: its KVM host is not known")

@@ -1,4 +1,4 @@
-"""Machines that were lost are brought back before the next trial."""
+"""Lock the machines of a run, and bring lost ones back before the next trial."""
 
 import contextlib
 import os
@@ -16,14 +16,14 @@ BOOT_S = 120.0
 
 
 def wait_until_booted(line: AgentLine) -> None:
-    """Wait until systemd has ended the boot; where there is no systemd there is nothing to wait for.
+    """Wait until systemd has finished the boot; return at once without systemd.
 
-    Raises HostLostError when the machine is lost, or about to be because it shuts down; its line is given up then.
+    Raises HostLostError when the machine is lost or is shutting down; its line is then given up.
     """
     with contextlib.suppress(AgentError):
         argv = ["systemctl", "is-system-running", "--wait"]
         state = line.call("exec", BOOT_S + 10, argv=argv, limit_s=BOOT_S)
-        # Of a machine that goes down the bus goes first: in the midst of an answer (unknown), then for good.
+        # When a machine shuts down, D-Bus fails first, sometimes mid-reply (state unknown).
         if state["stdout"].strip() in ("stopping", "unknown") or "Connection refused" in state["stderr"]:
             line.give_up("it is shutting down")
             raise line.lost()
@@ -31,12 +31,12 @@ def wait_until_booted(line: AgentLine) -> None:
 
 QUICK_S = 10.0
 OPEN_S = 30.0
-# How long a dead run's agent may take to stop its server and let go of its lock.
+# How long the agent of a killed run may take to stop its server and release its lock.
 LOCK_S = 20.0
 
 
 def take(session: Session, host: Host) -> None:
-    """Hold a machine for this run, stop what a dead one left there, keep the CPUs of a client awake.
+    """Lock a machine for this run, stop the servers that a killed run left there, keep a client's CPUs awake.
 
     Raises ResultsError when another run holds it, HostLostError, AgentError.
     """
@@ -46,7 +46,7 @@ def take(session: Session, host: Host) -> None:
     owner = f"{our_mark}of {session.resolved.experiment.name} (process {os.getpid()}, since {since})"
     deadline = time.monotonic() + LOCK_S
     while held_by := line.call("lock", owner=owner)["held_by"]:
-        # After an outage this run's own agent holds the machine until the kernel there learns that nobody listens.
+        # After an outage this run's old agent holds the machine until the kernel there notices the dead connection.
         ours_s = host.vars.back_s if held_by.startswith(our_mark) else 0
         if time.monotonic() > deadline + ours_s:
             raise ResultsError(f"{host.name} is in use by {held_by}")
@@ -58,7 +58,7 @@ def take(session: Session, host: Host) -> None:
 
 
 def restore(session: Session, tell: Listener) -> None:
-    """Make every lost machine answer again, reviving guests on their host. Raises VmtollError when one cannot."""
+    """Reconnect every lost machine; start guests on their host if needed. Raises VmtollError if one does not return."""
     for host in sorted(session.inventory.hosts(), key=lambda host: host.role != "kvm_host"):
         line = session.line(host)
         if not line.lost_because:
@@ -93,9 +93,10 @@ def _open(line: AgentLine, limit_s: float) -> None:
 
 
 def _revive(session: Session, host: Host) -> str:
-    """Run the guest's revive commands on its host, by default libvirt's start; what the first that failed said.
+    """Run the guest's revive commands on its host, by default `virsh start`; return the message of the first that
+    failed.
 
-    A failure is no verdict: a guest that restarts by itself is running already when it is to be started.
+    A failed start proves nothing: the guest may have restarted itself.
     """
     kvm_host = session.inventory.kvm_host(host)
     if kvm_host is None:

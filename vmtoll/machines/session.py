@@ -1,4 +1,4 @@
-"""State of a run: the machines, the lines to them, and their facts."""
+"""State of a run: its machines, the lines to them, and their facts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from vmtoll.spec.experiment import Resolved
 
 @dataclass(frozen=True)
 class Paused:
-    """A guest that is paused, and how far its clock was ahead of ours before."""
+    """A paused guest, and how far its clock was ahead of ours before."""
 
     guest: Host
     ahead_s: float
@@ -29,10 +29,11 @@ class Paused:
 
 @dataclass
 class Session:
-    """`content`: the site's files. `seen_whole`: (machine, server) whose every file has been compared with it.
+    """State of a run. `content`: the site's files. `seen_whole`: each (machine, server) whose files have all been
+    compared with `content`.
 
-    `paused`: guests by name; `not_paused`: those that cannot be; `guests_paused`: how many idle guests on the machine
-    of the current trial are paused, None where none idles there.
+    `paused`: paused guests by name; `not_paused`: guests that could not be paused; `guests_paused`: number of paused
+    guests on the physical machine of the current trial, None if none idles there.
     """
 
     run_id: str
@@ -54,7 +55,7 @@ class Session:
 
     @property
     def client(self) -> AgentLine:
-        """The first client's."""
+        """The line to the first client."""
         return self.lines[self.inventory.client.name]
 
     @property
@@ -62,7 +63,7 @@ class Session:
         return [self.lines[host.name] for host in self.inventory.clients]
 
     def senders(self, spec: TrialSpec) -> list[AgentLine]:
-        """The lines to the machines that send this trial's load; the first of them also checks the bodies."""
+        """The lines to the machines that send this trial's load; the first also checks the bodies."""
         workload = self.resolved.workloads[spec.scenario.workload]
         if workload.client == "localhost":
             return [self.line(self.inventory.suts[spec.arm.environment])]
@@ -73,14 +74,12 @@ class Session:
 
     @property
     def reference(self) -> Facts:
-        """Facts that every machine must show: those of the first environment's machine."""
+        """The facts of the first environment's machine, which all others are compared with."""
         return self.facts[next(iter(self.inventory.suts.values())).name]
 
     def machines(self, arm: Arm, load: Load, clients: Sequence[AgentLine]) -> "Machines":
-        """Machines of a trial.
-
-        As many guests as share the load, or the one machine there is, then the neighbour, where its load is given, be
-        it none.
+        """The machines of a trial: those that share the load, and the neighbour if the scenario sets its load, even to
+        zero.
         """
         suts = self.inventory.machines[arm.environment]
         suts, others = suts[: load.guests or 1], suts[load.guests or 1 :]
@@ -98,7 +97,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Steps:
-    """Tells the listener of a run about the phases of one attempt at a trial."""
+    """Reports the phases of one attempt at a trial to the run's listener."""
 
     listener: Listener
     spec: TrialSpec
@@ -126,9 +125,9 @@ class Steps:
 
 @dataclass(frozen=True)
 class Machines:
-    """`suts`: one, or guests of one KVM host that share the load; `neighbour`: a further guest there with a load of its
-    own. `host`: that host, or the machine whose kernel a container shares. `contained`: the names of all that share
-    the kernel of `host`. A client may be the machine under test.
+    """The machines of a trial. `suts`: one, or several guests of one KVM host that share the load; `neighbour`: another
+    guest there with its own load. `host`: that KVM host, or the machine whose kernel a container shares. `contained`:
+    names of all machines that share the kernel of `host`. A client may be the machine under test.
     """
 
     clients: Sequence[AgentLine]
@@ -144,12 +143,12 @@ class Machines:
 
     @property
     def all(self) -> list[AgentLine]:
-        """Each once."""
+        """All machines, each once."""
         return list(dict.fromkeys([*self.clients, *self.serving, *([self.host] if self.host else [])]))
 
     @property
     def kernels(self) -> list[AgentLine]:
-        """Machines whose kernels cache the served files, guests before their host; a container's is that of `host`."""
+        """Machines whose kernels cache the served files, guests before their host; for a container only `host`."""
         lines = [line for line in self.suts if line.host.name not in self.contained]
         return [*lines, *([self.host] if self.host else [])]
 
