@@ -1,4 +1,4 @@
-"""Load tools: one module or folder each, found by listing this folder; each has an Adapter called TOOL."""
+"""Load tools: a module or folder for each, found by listing this folder; each has an Adapter called TOOL."""
 
 import importlib.util
 import sys
@@ -12,7 +12,7 @@ TOOLS_DIR = Path(__file__).parent
 
 
 def names(folder: Path = TOOLS_DIR) -> list[str]:
-    """The tools there are."""
+    """The names of all tools."""
     modules = [p.stem for p in folder.glob("*.py") if p.stem not in {"__init__", "base"}]
     return sorted([*modules, *(p.parent.name for p in folder.glob("*/__init__.py"))])
 
@@ -34,19 +34,19 @@ def _load(name: str, folder: Path) -> Adapter:
 
 
 def get(name: str, folder: Path = TOOLS_DIR) -> Adapter:
-    """The adapter called `name`. Raises ToolError when there is none."""
+    """The adapter of the tool `name`. Raises ToolError if there is none."""
     if name not in names(folder):
         raise ToolError(f"no tool {name!r}; there are: {', '.join(names(folder))}")
     return _load(name, folder)
 
 
 def packages() -> list[str]:
-    """Debian packages that bring load tools."""
+    """Debian packages that contain load tools."""
     return sorted({package for name in names() if (package := get(name).package)})
 
 
 def masked_units() -> list[str]:
-    """Units of these packages that must not start."""
+    """Systemd units of these packages that must not start."""
     return sorted({unit for name in names() for unit in get(name).masked_units})
 
 

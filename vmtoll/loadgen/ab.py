@@ -1,8 +1,8 @@
-"""ab: the closed loop of most published experiments. One page, again and again, over HTTP/1.0, also inside of TLS.
+"""ab: the closed loop of most published experiments. It requests one page repeatedly over HTTP/1.0, also over TLS.
 
-It exits 0 when every answer is a 404, counts an answer of another length than the first one as failed, and stops at
-the first connection that breaks. It logs no requests; `-e` has every whole percentile in milliseconds to the µs, and of
-up to 50 requests a 99th from beyond the end of its list of times: `sound` leaves it out.
+It exits 0 even if every answer is a 404, counts an answer whose length differs from the first one's as failed, and
+stops at the first broken connection. It logs no requests. `-e` writes every whole percentile in ms, to the µs; with up
+to 50 requests it reads the 99th from beyond the end of its list of times, and `sound` leaves it out.
 """
 
 import re
@@ -35,12 +35,12 @@ _FIELDS = {
 
 
 def planned(load: ClosedLoad) -> int:
-    """Requests that ab will send: it refuses to send fewer than it has users."""
+    """Number of requests that ab will send: it refuses to send fewer than it has users."""
     return max(load.requests, load.users)
 
 
 def command(load: ClosedLoad) -> Command:
-    """ab in its one thread, on the only page of the list."""
+    """ab, single-threaded, on the only page of the list."""
     argv = ["ab", "-q", "-n", str(planned(load)), "-c", str(load.users), "-s", f"{load.timeout_s:.0f}"]
     argv += ["-k"] if load.keep_alive else []
     argv += ["-p", BODY, "-T", "application/octet-stream"] if load.body_bytes else []
@@ -52,9 +52,9 @@ def command(load: ClosedLoad) -> Command:
 def parse(load: ClosedLoad, output: Output) -> ToolResult:
     """Read the summary and the percentiles.
 
-    An answer that is not 2xx mostly has another length as well, and ab then names it under both: the larger of the two
-    counts is taken. The mean is ab's own, users × time / requests.
-    Raises ToolError when ab stopped early, when a line is missing, or when requests are fewer than planned.
+    An answer that is not 2xx usually has another length as well, and ab counts it under both, so `failed` is the larger
+    of the two counts. The mean is ab's own, users × time / requests.
+    Raises ToolError if ab stopped early, if a line is missing, or if requests are fewer than planned.
     """
     require(output, "ab")
     if output.exit_status:

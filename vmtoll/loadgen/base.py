@@ -1,4 +1,4 @@
-"""Loads, commands and results of load tools, and the properties that an adapter declares of its tool."""
+"""Loads, commands and results of load tools, and the properties that an adapter declares for its tool."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,7 @@ from vmtoll.model.transport import HttpVersion
 class ClosedLoad:
     """A closed loop: `users` users send `requests` requests in all, walking through `urls`.
 
-    `http`: the version; `streams`: with HTTP/2, how many requests each user has in flight. `resumption`: new
-    connections resume an earlier TLS session.
+    `streams`: requests in flight per user, with HTTP/2. `resumption`: new connections resume an earlier TLS session.
     """
 
     urls: Sequence[str]
@@ -32,7 +31,7 @@ class ClosedLoad:
 
     @property
     def in_flight(self) -> int:
-        """Requests that are under way at any moment."""
+        """Number of requests in flight at any moment."""
         return self.users * self.streams
 
     body_bytes: int | None = None  # POST a body of this size; None: GET
@@ -40,9 +39,8 @@ class ClosedLoad:
 
 @dataclass(frozen=True)
 class OpenLoad:
-    """An open loop: `requests` requests, whether or not the server keeps up: one every 1/`rate_rps` seconds or, with
-    `due_ns`, each so long after the start. `http`, `resumption`: as of a
-    closed loop.
+    """An open loop: `requests` requests, whether or not the server keeps up, one every 1/`rate_rps` seconds or, with
+    `due_ns`, each at its time in ns after the start. `resumption`: as in ClosedLoad.
     """
 
     urls: Sequence[str]
@@ -58,10 +56,10 @@ class OpenLoad:
 
 @dataclass(frozen=True)
 class MailLoad:
-    """`users` at once send `requests` messages in all, or read as many; each in a session of its own.
+    """A mail load: `users` concurrent users send or read `requests` messages in all, each in its own session.
 
-    Users are `user0@<domain>` and so on, all with `password`. What is sent has `message_bytes` and a Message-Id that
-    ends in `@<tag>`; what is read must have a body of this digest.
+    Users are `user0@<domain>` and so on, all with `password`. A sent message has `message_bytes` and a Message-Id that
+    ends in `@<tag>`; the body of a message read must have the digest `body_sha256`.
     """
 
     host: str
@@ -78,7 +76,7 @@ class MailLoad:
 
     @property
     def in_flight(self) -> int:
-        """Sessions that are under way at any moment."""
+        """Number of sessions open at any moment."""
         return self.users
 
 
@@ -90,12 +88,12 @@ def over_tls(load: ClosedLoad | OpenLoad) -> bool:
 # Kinds of load that a tool can send.
 ToolLoad = ClosedLoad | OpenLoad | MailLoad
 
-# The file with the body of an upload, in the tool's folder.
+# The file with the body of an upload, in the tool's working directory.
 BODY = "body"
 
 
 def body_file(load: ClosedLoad | OpenLoad) -> dict[str, str]:
-    """The file BODY of a load that sends bodies; no file for one that does not."""
+    """File name → content: the file BODY for a load that sends bodies; empty for one that does not."""
     if load.body_bytes is None:
         return {}
     line = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -104,10 +102,10 @@ def body_file(load: ClosedLoad | OpenLoad) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Command:
-    """A command line, run in a fresh directory that holds `files`; `outputs` are fetched afterwards.
+    """A command line for a fresh directory that holds `files`; the agent returns the files `outputs`.
 
-    `threads` is how many threads of the tool can be busy at once. `finish` is run after the tool, outside of the
-    measured time, to make `outputs` of what it left.
+    `threads`: the most threads of the tool that can be busy at once. `finish`: a command that makes `outputs` after the
+    tool has ended, outside of the measured time.
     """
 
     argv: Sequence[str]
@@ -122,8 +120,7 @@ class Command:
 class Output:
     """Output of a tool.
 
-    `exit_status` is negative when the tool was killed; `ended`: vmtoll interrupted it before it had sent all that was
-    planned.
+    `exit_status`: negative if a signal killed the tool; `ended`: vmtoll interrupted it before the end of its plan.
     """
 
     stdout: str
@@ -138,14 +135,13 @@ class Output:
 class ToolResult:
     """Measurements of a tool.
 
-    If it logs every request, `latencies_us` holds one time each and `sent_us` when each was to be sent, in µs from any
-    fixed moment; both in the same order. `columns` are columns of trials.csv that only this tool's own summary can
-    fill.
+    If the tool logs every request, `latencies_us` holds the time that each took and `sent_us` its intended send, in µs
+    from any fixed moment, both in the same order. `columns`: columns of trials.csv that only this tool's own summary
+    can fill. `dropped`: number of printed figures that `sound` has left out.
 
-    Closed loop: service times of all requests. Open loop: response times, from the intended send, of the requests that
-    succeeded; `lateness_us` is how long after its intended time each was sent, if the tool reports it, and `behind_us`,
-    if its log has that alone, how much later after the first request than planned the last one was sent. `dropped`: how
-    many figures that the tool printed `sound` has left out.
+    Closed loop: `latencies_us` are service times of all requests. Open loop: they are response times, from the intended
+    send, of successful requests. `lateness_us`: the delay of each request after its intended send, if the tool reports
+    it; `behind_us`: the delay of the last request relative to the first, if the log has only that.
     """
 
     transactions: int
@@ -162,8 +158,8 @@ class ToolResult:
     sent_us: NDArray[np.int64] | None = None
     lateness_us: NDArray[np.int64] | None = None
     behind_us: float | None = None
-    planned: int | None = None  # of a tool that sends whole connections of requests; else as many as the load has
-    late: int = 0  # given up at the load's timeout, where that is a deadline (`ramp`)
+    planned: int | None = None  # for a tool that sends whole connections of requests; None: the load's `requests`
+    late: int = 0  # given up at the load's timeout, if that is a deadline (`ramp`)
     unsent: int = 0  # never sent, because the client had no descriptor or port left
     columns: Mapping[str, float] = field(default_factory=dict)
     dropped: int = 0
@@ -171,13 +167,13 @@ class ToolResult:
 
 _AVERAGES = ("elapsed_s", "transferred_mb", "availability_pct", "response_time_mean_ms", "concurrency", "longest_ms",
              "shortest_ms")  # fmt: skip
-# A number as C's printf writes it, also one that is none.
+# A number as C's printf writes it, including nan and inf.
 NUMBER = r"(-?(?:[0-9.]+|nan|inf))"
 
 
 def sound(result: ToolResult) -> ToolResult:
-    """The result without the printed figures that cannot be: `nan` and `inf`, percentiles of fewer requests than they
-    need, and all percentiles of a kind that do not rise with their share.
+    """The result without impossible printed figures: `nan` and `inf`, percentiles of fewer requests than they need, and
+    all percentiles of a kind if they do not rise with their share.
     """
     numbers = {name: value for name in _AVERAGES if (value := getattr(result, name)) is not None}
     odd = {name for name, value in numbers.items() if not math.isfinite(value)}
@@ -193,24 +189,24 @@ def sound(result: ToolResult) -> ToolResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Adapter:
-    """A load tool. `command` turns a load into a command line and its files, `parse` what came back into a result;
-    both get only the kinds of load that the tool can send, and `parse` raises ToolError.
+    """A load tool. `command` turns a load into a command line and its files, `parse` the output into a result; both get
+    only the kinds of load that the tool can send, and `parse` raises ToolError.
 
-    `package`: Debian's; None: the Makefile in the tool's folder makes the program, which has the folder's name.
-    `masked_units`: of that package, kept from starting.
-    `closed_loop`, `open_loop`: it sends users (ClosedLoad), rates (OpenLoad).
-    `mail_protocols`: what it speaks to a mail server (MailLoad); a web tool speaks none.
-    `refused_for_tails`: why it yields no response times at a rate, or none to believe; None: it passes the stall test.
-    `can_close`: it can do without keep-alive. `tick_s`: the resolution of its times.
-    `one_page`: it asks for one page only, which the workload has to name.
+    `package`: its Debian package; None: the Makefile in the tool's folder builds the program, named after the folder.
+    `masked_units`: units of that package that must not start.
+    `closed_loop`, `open_loop`: it sends a ClosedLoad (users), an OpenLoad (a rate).
+    `mail_protocols`: the protocols that it speaks to a mail server (MailLoad); none for a web tool.
+    `refused_for_tails`: why it yields no response times at a rate, or none to trust; None: it passes the stall test.
+    `can_close`: it can work without keep-alive. `tick_s`: the resolution of its times.
+    `one_page`: it requests only one page, which the workload must name.
     `one_host`: it sends everything to the host of its first URL, as a tool with `one_page` does.
     `lockstep`: all its users start at the first line of the URL list. `at_random`: it draws its URLs at random.
-    `tls`: it speaks TLS 1.3 and takes a certificate that no authority has signed; `refused_for_tls`: why it is not used
-    over TLS although it speaks it. `http2`: it speaks HTTP/2 inside of
-    TLS. `resumes`: it can resume TLS sessions, and does so only on request.
+    `tls`: it speaks TLS 1.3 and accepts a self-signed certificate; `refused_for_tls`: why vmtoll does not use it over
+    TLS although it speaks it. `http2`: it speaks HTTP/2 over TLS. `resumes`: it can resume TLS sessions, and does so
+    only on request.
     `sends_bodies`: it can POST a body with each request (`body_bytes` of a load).
-    `schedules`: it sends by the schedule of a load (`due_ns`); others send at even intervals alone.
-    `ends`: it ends at an interrupt with what it has sent so far, and `parse` takes an Output that was `ended`.
+    `schedules`: it can follow a load's schedule (`due_ns`); other tools send only at even intervals.
+    `ends`: on an interrupt it ends and reports what it has sent, and `parse` accepts an Output with `ended`.
     """
 
     command: Callable[[Any], Command]
@@ -237,7 +233,7 @@ class Adapter:
 
 
 def require(output: Output, tool: str) -> None:
-    """Raise ToolTimeoutError when the tool was killed at its bound, ToolError when a signal killed it."""
+    """Raise ToolTimeoutError if the tool was killed at its time limit, ToolError if another signal killed it."""
     if output.timed_out:
         raise ToolTimeoutError(f"{tool} did not end within its bound and was killed; {last_words(output)}")
     if output.exit_status < 0:
@@ -245,7 +241,7 @@ def require(output: Output, tool: str) -> None:
 
 
 def integers(data: bytes, columns: int, tool: str) -> NDArray[np.int64]:
-    """A log of `columns` whole numbers a line, as an array of lines by columns.
+    """A log with `columns` integers per line, as an array of shape (lines, columns).
 
     Raises ToolError for a log that is cut off or holds anything else.
     """
@@ -258,6 +254,6 @@ def integers(data: bytes, columns: int, tool: str) -> NDArray[np.int64]:
 
 
 def last_words(output: Output) -> str:
-    """The last line that the tool printed, for a message."""
+    """The last line that the tool printed, as part of an error message."""
     lines = [line.strip() for line in (output.stdout + "\n" + output.stderr).splitlines() if line.strip()]
     return f"its last line: {lines[-1][:200]!r}" if lines else "it printed nothing"

@@ -1,7 +1,7 @@
 """h2load: a cheap closed loop that logs every request in microseconds; siege's cross-check.
 
 All its users start at the first line of the URL list, and it always keeps connections alive. It falls back to HTTP/1.1
-where a server does not take HTTP/2; its summary says so.
+if a server does not accept HTTP/2; its summary says so.
 """
 
 import math
@@ -30,7 +30,7 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def planned(load: ClosedLoad) -> int:
-    """Requests that h2load will send: the same number for each user."""
+    """Number of requests that h2load will send: the same for each user."""
     return max(1, math.ceil(load.requests / load.users)) * load.users
 
 
@@ -46,7 +46,7 @@ def command(load: ClosedLoad) -> Command:
 
 
 def in_flight(log: NDArray[np.int64]) -> float | None:
-    """Requests in flight on average, between the first start and the last end."""
+    """Mean number of requests in flight between the first start and the last end; None for an empty log."""
     starts, latencies = log[:, 0], log[:, 2]
     span = int((starts + latencies).max() - starts.min()) if len(log) else 0
     return float(latencies.sum()) / span if span else None
@@ -55,8 +55,8 @@ def in_flight(log: NDArray[np.int64]) -> float | None:
 def parse(load: ClosedLoad, output: Output) -> ToolResult:
     """Read the summary on stdout and the request log; both must agree.
 
-    Raises ToolError when a line is missing, when fewer requests were done than planned, or when the log does
-    not hold as many. Failed and non-2xx requests are counted as failed.
+    Raises ToolError if a line is missing, if fewer requests were done than planned, if the log holds another number, or
+    if h2load spoke another protocol. Failed and non-2xx requests count as failed.
     """
     require(output, "h2load")
     text = output.stdout

@@ -1,11 +1,11 @@
-"""httperf: connections at a constant rate, and how many replies came within a deadline: what autobench looped over.
+"""httperf: connections at a constant rate, and the replies that came within a deadline; autobench ran it in a loop.
 
-The deadline is its timeout, looked at every millisecond: what has no reply by then is given up. It prints means, no
-percentiles, so it does a `ramp` and no tails. It spins while it waits, so its CPU says nothing of its limits;
-descriptors and ports that it lacked do. It can use 1,024 descriptors, whatever the machine allows.
-Over TLS (`--ssl`) it stalls: of 20 replies of 9,000 bytes by nginx over TLS 1.3 none arrived within a second, of 5,000
-and of 20,000 bytes all. It waits for its socket while the rest of a record already lies in OpenSSL's buffer.
-It sends no bodies: httperf reads them from session files only (`--wsesslog`), not from the URL list that it walks here.
+The deadline is its timeout, which it checks every millisecond: it gives up requests without a reply by then. It prints
+means but no percentiles, so it is used for a `ramp` and not for tails. It spins while it waits, so its CPU does not
+show its limits; missing descriptors and ports do. It can use 1,024 descriptors, whatever the machine allows.
+Over TLS (`--ssl`) it stalls: of 20 replies of 9,000 bytes from nginx over TLS 1.3 none arrived within a second; with
+5,000 and with 20,000 bytes all did. It waits for its socket while the rest of a record is already in OpenSSL's buffer.
+It sends no bodies: httperf reads them only from session files (`--wsesslog`), not from the URL list that it walks here.
 """
 
 import re
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from vmtoll.loadgen.base import NUMBER, Adapter, Command, OpenLoad, Output, ToolResult, last_words, require
 from vmtoll.model.errors import ToolError
 
-# Requests on a connection that is kept alive: autobench's own default.
+# Requests per connection with keep-alive: autobench's own default.
 _CALLS = 10
 _LINES = {
     "total": rf"Total: connections (\d+) requests (\d+) replies (\d+) test-duration {NUMBER} s",
@@ -35,12 +35,12 @@ def calls(load: OpenLoad) -> int:
 
 
 def connections(load: OpenLoad) -> int:
-    """Connections that httperf will open."""
+    """Number of connections that httperf will open."""
     return max(1, round(load.requests / calls(load)))
 
 
 def command(load: OpenLoad) -> Command:
-    """httperf over HTTP/1.1, walking through the URL list again and again; never `--hog`, which may spin for ever."""
+    """httperf over HTTP/1.1, walking through the URL list repeatedly; never `--hog`, which may spin forever."""
     first = urlsplit(load.urls[0])
     argv = ["httperf", "--server", str(first.hostname), "--port", str(first.port or 80)]
     argv += ["--rate", f"{load.rate_rps / calls(load):.9g}", "--timeout", f"{load.timeout_s:.9g}"]
@@ -49,11 +49,11 @@ def command(load: OpenLoad) -> Command:
 
 
 def parse(load: OpenLoad, output: Output) -> ToolResult:
-    """Read the summary. What came too late is counted as `late`, not as failed.
+    """Read the summary. Late requests count as `late`, not as failed.
 
-    A connection that is given up takes the requests with it that were to follow on it: they are late as well. The mean
-    response time is to the first byte of the replies that came.
-    Raises ToolError when a line is missing, or when connections are fewer than planned.
+    When httperf gives up a connection, the requests that were to follow on it count as late as well. The mean response
+    time is to the first byte of the replies that came.
+    Raises ToolError if a line is missing, or if there were fewer connections than planned.
     """
     require(output, "httperf")
     seen: dict[str, list[float]] = {}
@@ -85,9 +85,9 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
 
 
 def _rates(seen: dict[str, list[float]]) -> dict[str, float]:
-    """Rates that autobench calls con_rate, req_rate and min, avg, max and stddev of rep_rate.
+    """Rates that autobench calls con_rate, req_rate, and min, avg, max and stddev of rep_rate.
 
-    httperf reads the rate of the replies every five seconds: a shorter load has none.
+    httperf samples the reply rate every five seconds, so a shorter load has none.
     """
     *replies, samples = seen["replies"]
     names = ("reply_rps_min", "reply_rps_mean", "reply_rps_max", "reply_rps_stddev")

@@ -1,7 +1,7 @@
-"""siege: the closed-loop driver of many published experiments; times in ticks of 10 ms, so it yields no tail.
+"""siege: the closed-loop tool of many published experiments; it counts time in ticks of 10 ms, so it yields no tails.
 
-Its exit status says nothing and `-t` may hang: repetitions only, and the summary must add up to the plan. With
-keep-alive it counts a failure for each connection that the server closes, however politely.
+Its exit status means nothing and `-t` may hang, so the load is a number of repetitions, and its summary must account
+for all planned requests. With keep-alive it counts a failure for each connection that the server closes, even properly.
 User i starts at line i × lines ÷ users of the URL list.
 """
 
@@ -22,7 +22,7 @@ from vmtoll.loadgen.base import (
 )
 from vmtoll.model.errors import ToolError
 
-# A complete file: `-R` replaces the system's default whole, so nothing is left to what a machine has there.
+# A complete file: `-R` replaces the system's file entirely, so no setting of a machine remains.
 _SIEGERC = """\
 verbose = false
 color = off
@@ -67,7 +67,7 @@ _FIELDS = {
 
 
 def planned(load: ClosedLoad) -> int:
-    """Requests that siege will really send: each user makes the same number."""
+    """Number of requests that siege will actually send: the same for each user."""
     return repetitions(load) * load.users
 
 
@@ -76,7 +76,7 @@ def repetitions(load: ClosedLoad) -> int:
 
 
 def command(load: ClosedLoad) -> Command:
-    """siege with a complete configuration, a bounded number of repetitions and a home of its own."""
+    """siege with a complete configuration, a bounded number of repetitions and its own home directory."""
     siegerc = _SIEGERC.format(
         connection="keep-alive" if load.keep_alive else "close",
         limit=load.users + 1,
@@ -88,7 +88,7 @@ def command(load: ClosedLoad) -> Command:
     return Command(
         argv=[*argv, "-f", "urls.txt"],
         files={"siegerc": siegerc, "urls.txt": "".join(f"{url}{post}\n" for url in load.urls), **body_file(load)},
-        env={"HOME": "."},  # siege drops a template and a cookie jar there
+        env={"HOME": "."},  # siege writes a template and a cookie jar there
         threads=load.users,
     )
 
@@ -96,7 +96,7 @@ def command(load: ClosedLoad) -> Command:
 def parse(load: ClosedLoad, output: Output) -> ToolResult:
     """Read the summary that siege prints on stderr (or stdout).
 
-    Raises ToolError when it is missing, cut short, or when transactions are fewer than planned. Failed or
+    Raises ToolError if a line is missing, or if transactions and failures are fewer than planned. Failed or
     unsuccessful transactions are no error here: they are counted, and a gate judges them.
     """
     require(output, "siege")

@@ -1,8 +1,8 @@
-"""smtp-source, Postfix's own load generator: sessions at once, each message over a connection of its own.
+"""smtp-source, Postfix's own load generator: concurrent sessions, each message over its own connection.
 
-As a mail server of somebody else does, it speaks plain SMTP without a password, to mailboxes in turn (`-N`). It stops
-at the first reply that it did not expect, counts what was accepted (`-c`) and logs no times. Its Message-Ids end in
-the name that it is given, which distinguishes the messages of one load from all others.
+Like a foreign mail server, it speaks plain SMTP without a password, to each mailbox in turn (`-N`). It stops at the
+first unexpected reply, counts accepted messages (`-c`) and logs no times. Its Message-Ids end in the name that it is
+given (`-M`), which distinguishes the messages of one load from all others.
 """
 
 import re
@@ -10,7 +10,7 @@ import re
 from vmtoll.loadgen.base import Adapter, Command, MailLoad, Output, ToolResult, last_words, require
 from vmtoll.model.errors import ToolError
 
-# The last digit of the number before or behind it picks a mailbox (server-builds/postfix-dovecot/aliases.j2).
+# The last digit of the number before or after it picks a mailbox (server-builds/postfix-dovecot/aliases.j2).
 _TO = "load"
 
 
@@ -22,9 +22,10 @@ def command(load: MailLoad) -> Command:
 
 
 def parse(load: MailLoad, output: Output) -> ToolResult:
-    """Read the counter; whatever is missing at the end has failed.
+    """Read the counter of accepted messages; the planned rest counts as failed.
 
-    Raises ToolError when it stopped before the first message was accepted, or was killed.
+    Raises ToolError if smtp-source failed before the first message was accepted, was killed, or ended well with another
+    count than planned.
     """
     require(output, "smtp-source")
     counts = [int(number) for number in re.findall(r"\d+", output.stdout)]

@@ -1,7 +1,7 @@
-"""mailer: users who submit mail with a password inside TLS, or read it by IMAP or POP3.
+"""mailer: users who submit mail over TLS with a password, or read it over IMAP or POP3.
 
-Our own, on Python's smtplib, imaplib and poplib, because no packaged tool does this: smtp-source knows neither TLS nor
-passwords, swaks sends one message, postal and rabid run by the minute and not for a number of messages.
+vmtoll's own tool, built on Python's smtplib, imaplib and poplib, because no packaged one does this: smtp-source has
+neither TLS nor passwords, swaks sends one message, postal and rabid run for minutes, not for a number of messages.
 """
 
 import json
@@ -16,13 +16,13 @@ _PROGRAM = Path(__file__).with_name("program.py")
 
 
 def command(load: MailLoad) -> Command:
-    """The program, with the load as JSON; its users are threads, which share one core between them."""
+    """The program, with the load as JSON; its users are threads, which share one core."""
     files = {"program.py": _PROGRAM.read_text(encoding="utf-8"), "load.json": json.dumps(asdict(load))}
     return Command(argv=["python3", "program.py", "load.json"], files=files, outputs=[_LOG])
 
 
 def parse(load: MailLoad, output: Output) -> ToolResult:
-    """Read the log of all sessions. Raises ToolError when it does not hold as many as were planned."""
+    """Read the log of all sessions. Raises ToolError if it does not hold the planned number."""
     require(output, "mailer")
     log = integers(output.files.get(_LOG, b""), 3, "mailer")
     if output.exit_status or len(log) != load.requests:

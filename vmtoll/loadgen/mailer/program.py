@@ -1,7 +1,7 @@
-"""Runs on the client: users who submit or read mail, one session after the other, each by STARTTLS and with a password.
+"""Runs on the client: users who submit or read mail, one session after the other, over STARTTLS with a password.
 
-`python3 program.py load.json` writes `requests.log`, a line for each session: start and duration in µs, and 1 where
-it went well. Standard library only, Python 3.9: it travels as text.
+`python3 program.py load.json` writes `requests.log`, a line for each session: start and duration in µs, and 1 if it
+succeeded, else 0. Uses only the standard library of Python 3.9, because it is sent to the client as text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypedDict
 
-# As any client in the lab: the servers' certificates are their own, made on each machine.
+# No client in the lab verifies certificates: each machine makes its own.
 _TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _TLS.check_hostname = False
 _TLS.verify_mode = ssl.CERT_NONE
@@ -27,7 +27,7 @@ _MAILBOXES = 10
 
 
 class Load(TypedDict):
-    """load.json: vmtoll.loadgen.MailLoad."""
+    """The content of load.json: a vmtoll.loadgen.MailLoad."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ def _user(load: Load, number: int) -> str:
 
 
 def submission(load: Load, number: int) -> None:
-    """Submit one message, to another mailbox than one's own."""
+    """Submit one message to another user's mailbox."""
     to, sender = _user(load, number + 1), _user(load, number)
     lines = "x" * 76 + "\r\n"
     body = (lines * (load["message_bytes"] // len(lines) + 1))[: load["message_bytes"]]
@@ -59,7 +59,7 @@ def submission(load: Load, number: int) -> None:
 
 
 def imap(load: Load, number: int) -> None:
-    """Fetch one message of one's inbox."""
+    """Fetch one message from the user's inbox."""
     session = imaplib.IMAP4(load["host"], load["port"], timeout=load["timeout_s"])
     try:
         session.starttls(_TLS)
@@ -73,7 +73,7 @@ def imap(load: Load, number: int) -> None:
 
 
 def pop3(load: Load, number: int) -> None:
-    """Fetch one message of one's inbox and leave it there."""
+    """Fetch one message from the user's inbox and leave it there."""
     session = poplib.POP3(load["host"], load["port"], timeout=load["timeout_s"])
     try:
         session.stls(_TLS)
@@ -87,7 +87,7 @@ def pop3(load: Load, number: int) -> None:
 
 
 def _as_sent(load: Load, body: bytes) -> None:
-    """Compare the body with the page that was put there; a last line may have been ended on the way."""
+    """Raise ValueError if the body is not the page put into the mailbox; a newline may have been added at its end."""
     text = body.replace(b"\r\n", b"\n")
     if load["body_sha256"] not in {hashlib.sha256(t).hexdigest() for t in (text, text.rstrip(b"\n"))}:
         raise ValueError(f"a body of {len(text)} bytes is not the one that was put there")

@@ -1,9 +1,9 @@
-"""oha: the open loop's cross-check, and a cheap closed loop that can do without keep-alive.
+"""oha: the open loop's cross-check, and a cheap closed loop that can work without keep-alive.
 
-Its `--latency-correction` counts a response time from the moment the request was queued, so requests that wait for a
-connection count their wait. How late oha itself queued them it does not tell; vegeta does. Its log has the actual
-starts, so whether it kept its rate is known: by the time between the first and the last. It draws URLs at random.
-Over TLS every connection of its makes a full handshake.
+With `--latency-correction` it counts a response time from the moment when it queued the request, so waiting for a
+connection counts. Unlike vegeta, it does not report how late it queued a request. Its log has the actual starts, so
+the time between the first and the last shows whether it kept its rate. It draws URLs at random. Over TLS every
+connection makes a full handshake.
 """
 
 import numpy as np
@@ -28,14 +28,14 @@ Log = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 _LOG = "requests.csv"
 _HEADING = b"request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n"
-# Connections of an open loop; what finds none free waits in oha's queue, and the wait counts.
+# Connections of an open loop; a request that finds none free waits in oha's queue, and the wait counts.
 _CONNECTIONS = 64
-# With HTTP/2 as many requests at once share one connection, as vegeta's do.
+# With HTTP/2, the requests in flight on the one connection that they share, as vegeta's do.
 _STREAMS = 64
 
 
 def command(load: ClosedLoad | OpenLoad) -> Command:
-    """oha; a number of requests and not a time, which would drop those in flight at its end."""
+    """oha for a number of requests, not for a time, at whose end it would drop those in flight."""
     argv = ["oha", "--no-tui", "-n", str(load.requests), "-t", f"{load.timeout_s:g}s", "--disable-compression"]
     if isinstance(load, OpenLoad):
         users, streams = (_CONNECTIONS, 1) if load.http == "1.1" else (1, _STREAMS)
@@ -55,14 +55,14 @@ def command(load: ClosedLoad | OpenLoad) -> Command:
         argv=[*argv, "--output-format", "csv", "-o", _LOG, "--urls-from-file", "urls.txt"],
         files={"urls.txt": "\n".join(load.urls) + "\n", **body_file(load)},
         outputs=[_LOG],
-        threads=1000,  # as many as there are CPUs
+        threads=1000,  # it can use every CPU
     )
 
 
 def parse(load: ClosedLoad | OpenLoad, output: Output) -> ToolResult:
-    """Read the log of all requests that were answered; those without an answer are missing there, and failed.
+    """Read the log, which holds all answered requests; the missing ones count as failed.
 
-    Raises ToolError when it is missing, cut short, or holds more requests than planned.
+    Raises ToolError if the log is missing, cut short, or holds more requests than planned.
     """
     require(output, "oha")
     data = output.files.get(_LOG, b"")
@@ -93,13 +93,13 @@ def parse(load: ClosedLoad | OpenLoad, output: Output) -> ToolResult:
 
 
 def _behind_us(load: OpenLoad, sent_s: NDArray[np.float64]) -> float | None:
-    """Delay of the last request, by the plan and the first one; None without any."""
+    """Delay of the last request relative to the first, compared with the plan, in µs; None without requests."""
     planned_s = (load.requests - 1) / load.rate_rps
     return (float(sent_s.max() - sent_s.min()) - planned_s) * 1e6 if len(sent_s) else None
 
 
 def _phases(log: Log) -> dict[str, float]:
-    """Times that http_load prints: opening a connection, then waiting for the first byte, in ms."""
+    """The times that http_load prints, in ms: opening a connection, and then waiting for the first byte."""
     opened, answered = log[:, 2] > 0, log[:, 3] > 0
     spans = {"connect": (log[:, 2] - log[:, 1])[opened], "first_response": (log[:, 3] - log[:, 2])[answered]}
     return {

@@ -1,11 +1,12 @@
-"""vegeta: the open loop. Even intervals or a schedule, every request logged in nanoseconds, and its own lateness known.
+"""vegeta: the open loop. It sends at even intervals or by a schedule, and logs every request in nanoseconds, so that
+its own lateness is known.
 
-A latency of vegeta counts from the actual send. It logs with each request its place in the schedule, so the intended
-send is known, and the response time from there: request `n` was due at `t0 + n / rate`, or at `t0` and its time in the
-schedule (schedule.go.txt makes vegeta read one), and vegeta never sends early, so `t0` is the earliest send less that,
-of all requests. What is lost by that is the delay of the most
-punctual request, some tens of microseconds. vegeta is built with a sleep that is exact to about 0.1 ms (sleep.go.txt).
-The timestamps are monotonic: a clock that is set does not matter.
+vegeta's latencies count from the actual send. Its log has each request's place in the schedule, which gives the
+intended send and so the response time: request `n` was due at `t0 + n / rate`, or at `t0` plus its time in the schedule
+(schedule.go.txt makes vegeta read one). vegeta never sends early, so `t0` is the minimum, over all requests, of the
+send minus the time after `t0`. The error is the delay of the most punctual request, some tens of microseconds. vegeta
+is built with a sleep that is exact to about 0.1 ms (sleep.go.txt). The timestamps are monotonic, so setting the clock
+does not matter.
 """
 
 from dataclasses import replace
@@ -30,16 +31,16 @@ from vmtoll.model.errors import ToolError
 
 _WORKERS = 500
 _LOG, _ERRORS, _SCHEDULE = "requests.log", "errors.log", "schedule.txt"
-# The list again and again up to the last request: vegeta ends when it has no more targets, so it sends each request
-# of the plan however late it is. What finds all workers waiting for the server is sent late, and the lateness counts;
-# without a bound a tool that is short of CPU drowns in connections of its own.
+# Repeats the list up to the last request: vegeta ends when it has no more targets, so it sends each planned request
+# however late it is. A request that finds all workers waiting for the server is sent late, and its lateness counts;
+# without the bound on workers, a tool that is short of CPU drowns in its own connections.
 _ATTACK = """\
 awk '{{ url[n++] = $0 }} END {{ for (i = 0; i < {requests}; i++) print "{method} " url[i % n] }}' urls.txt |
     {schedule}vegeta attack -lazy -targets=/dev/stdin \\
     -rate=1/{interval_ns}ns -timeout={timeout_s:g}s -keepalive={keep_alive} -redirects=-1 -max-body=0 \\
     -max-workers={workers} {transport} {body}-output=requests.gob
 """
-# timestamp (ns), status, latency (ns), place in the schedule; the first errors as they are.
+# Writes timestamp (ns), status, latency (ns) and place in the schedule; and the first 20 lines with an error.
 _FINISH = f"""\
 vegeta encode -to=csv requests.gob |
     awk -F, '{{ print $1, $2, $3, $(NF - 3) }} $6 != "" && n++ < 20 {{ print substr($0, 1, 200) >"{_ERRORS}" }}' >{_LOG}
@@ -51,15 +52,15 @@ def _interval_ns(load: OpenLoad) -> int:
 
 
 def _due_ns(load: OpenLoad) -> NDArray[np.int64]:
-    """Times at which requests were to be sent, in ns from the start."""
+    """Intended send times of the requests, in ns from the start."""
     if load.due_ns is not None:
         return np.array(load.due_ns[: load.requests], dtype=np.int64)
     return np.arange(load.requests) * _interval_ns(load)
 
 
 def command(load: OpenLoad) -> Command:
-    """vegeta, walking through the URL list; with HTTP/2 on one connection as long as it has a free stream. The schedule
-    comes back with the log, and is kept.
+    """vegeta, walking through the URL list; with HTTP/2 on one connection while it has a free stream. The schedule is
+    an output too, so that the run keeps it.
     """
     files = {"urls.txt": "\n".join(load.urls) + "\n", **body_file(load)}
     if load.due_ns is not None:
@@ -82,7 +83,7 @@ def command(load: OpenLoad) -> Command:
         argv=["sh", "-c", attack],
         files=files,
         outputs=[_LOG, _ERRORS, *([_SCHEDULE] if _SCHEDULE in files else [])],
-        threads=1000,  # as many as there are CPUs
+        threads=1000,  # it can use every CPU
         finish=["sh", "-c", _FINISH],
     )
 
@@ -90,7 +91,7 @@ def command(load: OpenLoad) -> Command:
 def parse(load: OpenLoad, output: Output) -> ToolResult:
     """Read the log of all requests.
 
-    Raises ToolError when it is missing, cut short, or does not hold each request of the plan once.
+    Raises ToolError if the log is missing, cut short, or does not hold each planned request once.
     """
     require(output, "vegeta")
     if output.exit_status:
@@ -121,7 +122,7 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
 
 
 def _begun(log: NDArray[np.int64]) -> int:
-    """Number of requests sent until the tool was interrupted. Raises ToolError when none was."""
+    """Number of requests up to the last one answered before the interrupt. Raises ToolError if none was answered."""
     places = log[log[:, 1] != 0, 3]
     if not len(places):
         raise ToolError("vegeta: it was interrupted before anything was answered")
@@ -129,9 +130,9 @@ def _begun(log: NDArray[np.int64]) -> int:
 
 
 def _sent(log: NDArray[np.int64], requests: int) -> NDArray[np.int64]:
-    """The log, in order, without what was never sent: when the targets are used up, each waiting worker logs one more
-    request, without a status. Its place may be the last one's, who then has a later place: two workers draw their
-    places in one order and their targets in the other.
+    """The log, in order, without requests that were never sent: when the targets are used up, each waiting worker logs
+    one more request, without a status. It may have the place of the last real request, which then has a later one: two
+    workers can draw their places in one order and their targets in the other.
     """
     surplus = max(0, len(log) - requests)
     return np.delete(log, np.flatnonzero(log[:, 1] == 0)[-surplus:] if surplus else [], axis=0)
