@@ -1,6 +1,6 @@
-"""The runner's hands on a machine: standard-library Python, piped to `python3` over SSH.
+"""The agent, vmtoll's program on each machine: standard-library Python, piped to `python3` over SSH.
 
-The modules named in `MODULES` travel as text and are executed in that order; nothing is installed. They must
+vmtoll sends the modules named in `MODULES` as text and executes them in that order; it installs nothing. They must
 run on Python 3.9 and import nothing but the standard library and each other.
 """
 

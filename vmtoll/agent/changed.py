@@ -1,4 +1,4 @@
-"""What vmtoll changed on this machine and has not undone, as the records say that it keeps here."""
+"""What vmtoll changed on this machine and has not undone, from the records that it keeps here."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vmtoll.agent.protocol import Changed, Provisioned
 
 PROVISIONED, TUNED = "var/lib/vmtoll/provisioning.json", "var/lib/vmtoll/host-tuning.json"
 GUESTS = "var/lib/libvirt/images/vmtoll"  # of the role kvm_guest
-AFTER_BOOT = ("tuned_profile",)  # the only setting that a reboot leaves
+AFTER_BOOT = ("tuned_profile",)  # the only setting that survives a reboot
 
 
 def changed(root: Path, held_by: str | None) -> Changed:
-    """What is changed. `root`: the folder that holds var and run; `held_by`: the run that holds the machine."""
+    """Return what is changed. `root`: the folder with var and run; `held_by`: the run that holds the machine."""
     return {
         "provisioned": _provisioned(root / PROVISIONED),
         "tuned": _tuned(root / TUNED),
@@ -29,11 +29,11 @@ def changed(root: Path, held_by: str | None) -> Changed:
 
 
 def end_left(root: Path) -> list[str]:
-    """End what a killed run left: resume the guests that it paused, stop its servers. Returns what was done."""
+    """Clean up after a killed run: resume the guests that it paused, stop its servers. Returns what was done."""
     done = []
     for path in sorted((root / PAUSED).glob("*")):
         uri = path.read_text(encoding="utf-8")
-        with contextlib.suppress(RuntimeError):  # it may be gone since then
+        with contextlib.suppress(RuntimeError):  # the guest may be gone by now
             if virsh(uri, "domstate", path.name) == "paused":
                 virsh(uri, "resume", path.name)
                 done.append(f"guest {path.name} resumed")
@@ -45,7 +45,7 @@ def end_left(root: Path) -> list[str]:
 
 
 def running(units: list[str]) -> list[str]:
-    """Those of these units that are active."""
+    """Return the active units among these names and patterns."""
     done = _systemctl("list-units", "--state=active", *units) if units else ""
     return sorted(line.split()[0] for line in done.splitlines() if line.split())
 

@@ -1,4 +1,4 @@
-"""Commands: run in a folder of their own, bounded in time, with their CPU time, and nothing left behind."""
+"""Run commands, each in its own folder and with a time limit; measure their CPU time; leave nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from vmtoll.agent.machine import all_pids, read, stat_fields
 from vmtoll.agent.protocol import Done
 
-# A disk with less than that is as good as full.
+# A disk with less free space counts as full.
 ROOM_BYTES = 64 * 1024
 
 
@@ -44,11 +44,11 @@ class Commands:
         label: str = "",
         start_at_s: float | None = None,
     ) -> Done:
-        """Run a command in a fresh folder; its whole process group dies at the bound. CPU time by rusage.
+        """Run a command in a fresh folder; at `limit_s` its whole process group is killed. CPU time is from rusage.
 
-        `finish` is run after a command that ended by itself, outside of its times, to make `outputs` of what it left.
-        `label`: what `interrupt` knows it by. `start_at_s`: begin at this instant of this machine's clock, or at once
-        when it has passed.
+        `finish`: command to run, untimed, after one that ended by itself, to make `outputs` from what it left.
+        `label`: the name that `interrupt` takes. `start_at_s`: when to start, by this machine's clock; at once if that
+        has passed.
         """
         folder = Path(tempfile.mkdtemp(prefix="vmtoll-"))
         self.folders.add(folder)
@@ -78,7 +78,7 @@ class Commands:
             self.folders.discard(folder)
 
     def _wait_until(self, start_at_s: float) -> None:
-        """Wait for an instant. Raises RuntimeError when the command is called off meanwhile."""
+        """Wait until this time of the machine's clock. Raises RuntimeError when the command is canceled meanwhile."""
         called_off = threading.Event()
         self.waiting.add(called_off)
         try:
@@ -90,7 +90,7 @@ class Commands:
     def _run(self, argv: Sequence[str], folder: Path, env: dict[str, str], limit_s: float, label: str = "") -> Done:
         expired = threading.Event()
         with (folder / ".out").open("w+b") as out, (folder / ".err").open("w+b") as err:
-            with self.starting:  # lest close() miss one that begins just then
+            with self.starting:  # so that close() misses no command that is just starting
                 if self.ended:
                     raise RuntimeError("the agent ends")
                 started_at, begin = time.time(), time.monotonic()
@@ -114,7 +114,7 @@ class Commands:
             self.running.discard(process.pid)
             self.labelled.pop(label, None)
             process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-        kill_group(process.pid)  # whatever it left behind
+        kill_group(process.pid)  # processes that it left behind
         return {
             "exit_status": process.returncode,
             "timed_out": expired.is_set(),
@@ -128,9 +128,10 @@ class Commands:
         }
 
     def interrupt(self, label: str) -> None:
-        """Ask a command to end by itself, with what it has: SIGINT to what it started, or to itself alone.
+        """Ask a command to finish with the results it has: send SIGINT to the processes it started, else to itself.
 
-        A shell is spared, so that it lives to see its tool end. Raises RuntimeError when it has ended already.
+        A shell gets no SIGINT while its tool runs, so that it outlives the tool. Raises RuntimeError when the command
+        has ended already.
         """
         leader = self.labelled.get(label)
         if leader is None:
@@ -141,7 +142,7 @@ class Commands:
                 os.kill(pid, signal.SIGINT)
 
     def kill(self) -> None:
-        """End what is running now, and what is waiting for its instant."""
+        """Kill the commands that are running and cancel those that wait to start."""
         for called_off in list(self.waiting):
             called_off.set()
         for pid in list(self.running):
@@ -161,6 +162,6 @@ def kill_group(pid: int) -> None:
 
 
 def room(folder: Path) -> float:
-    """Bytes that this user can still write to the folder's disk; one without a size, as of ramfs, has no end."""
+    """Bytes that this user can still write to the folder's disk; infinite if it has no size, as with ramfs."""
     disk = os.statvfs(folder)
     return disk.f_frsize * (disk.f_bavail if os.geteuid() else disk.f_bfree) if disk.f_blocks else float("inf")

@@ -17,8 +17,8 @@ CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource
 _COUNTERS = (
     "RetransSegs", "OutSegs", "ListenOverflows", "ListenDrops", "TCPReqQFullDrop", "TCPTimeouts", "TCPLossProbes",
 )  # fmt: skip
-# Kernel threads that work for all senders and receivers: packets, and the memory of closed sockets (RCU). That is the
-# server's own cost, or the load generator's.
+# Kernel threads that handle packets and free the memory of closed sockets (RCU) for all processes. Their time is part
+# of the server's cost, or the load generator's.
 _NETWORK_THREADS = ("ksoftirqd/", "rcu_", "rcuog/", "rcuop/", "rcuos/")
 
 
@@ -30,7 +30,7 @@ def clock() -> Clock:
 
 
 def network() -> dict[str, int]:
-    """TCP's counters of trouble since boot, of this network namespace."""
+    """TCP's error counters since boot in this network namespace, and the segments that it sent."""
     counters = dict.fromkeys(_COUNTERS, 0)
     lines = [line.split() for file in ("/proc/net/snmp", "/proc/net/netstat") for line in read(file).splitlines()]
     for names, values in zip(lines[::2], lines[1::2]):  # noqa: B905 (Python 3.9)
@@ -39,8 +39,8 @@ def network() -> dict[str, int]:
 
 
 def ports(address: str, port: int) -> Ports:
-    """Local ports in use or in TIME_WAIT toward one IPv4 address and port, and how many there are to use. Ports in
-    TIME_WAIT do not count where the kernel takes them again.
+    """Count the ephemeral ports, and those in use toward one IPv4 address and port. A port in TIME_WAIT counts as
+    used unless the kernel reuses it (tcp_tw_reuse is 1).
     """
     waiting = {"06"} if read("/proc/sys/net/ipv4/tcp_tw_reuse") == "1" else set()
     low, high = (int(n) for n in read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
@@ -55,7 +55,7 @@ def ports(address: str, port: int) -> Ports:
 
 
 def idle_and_stolen_s() -> tuple[dict[str, float], dict[str, float]]:
-    """CPU → seconds in which nothing ran on it, those that the hypervisor stole included; CPU → the stolen ones."""
+    """Return CPU → seconds in which nothing ran on it (idle, iowait and steal), and CPU → seconds stolen from it."""
     idle_by_cpu, stolen_by_cpu = {}, {}
     for line in read("/proc/stat").splitlines():
         fields = line.split()
@@ -74,12 +74,12 @@ def mhz() -> float | None:
 
 def _namespace(pid: str) -> str:
     with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 (a link to no path)
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 (the link's target is no path)
     return ""
 
 
 def mask_of(*pids: str) -> int:
-    """The CPUs that one of these processes may use, a bit each; none of those that are gone."""
+    """Bit mask of the CPUs that any of these processes may use; processes that have ended are ignored."""
     mask = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -88,11 +88,11 @@ def mask_of(*pids: str) -> int:
 
 
 def survey(measured_pids: Iterable[str]) -> Survey:
-    """Every process that has used a CPU, and seconds that each CPU was idle, or stolen.
+    """Return every process that has used a CPU, and the seconds that each CPU was idle or stolen.
 
-    `processes`: pid → (name, CPU seconds with those of children waited for, CPUs as a bit mask, PID namespace,
-    whether it is ours). Ours are `measured_pids` (the server, the guest), all processes that this agent's parent has
-    started, this agent included, and the kernel's network threads.
+    `processes`: pid → (name, CPU seconds including children waited for, CPUs as a bit mask, PID namespace, whether it
+    is ours). Ours are `measured_pids` (the server, the guest), this agent's parent with all its descendants, this agent
+    among them, and the kernel's network threads.
     """
     table: dict[str, tuple[str, float, str]] = {}
     for pid in all_pids():

@@ -1,6 +1,6 @@
 """This machine's facts for a run's disclosure: firmware, memory, cards, disks, changed settings.
 
-Serial numbers, asset tags and hardware addresses are never read out. Sources: /sys/class/dmi, `dmidecode` (root),
+Serial numbers, asset tags and hardware addresses are never included. Sources: /sys/class/dmi, `dmidecode` (root),
 /sys, `ethtool`, `lsblk`, dpkg's folders.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vmtoll.agent.machine import cpu_latency_us, output_of, read
 
-# Packages that shape what is measured; those of the servers are named by their specs.
+# Packages that affect the measurements; the servers' specs name those of the servers.
 _PACKAGES = re.compile(
     r"linux-image-\d.*|qemu-system-(x86|arm)|libvirt-daemon|libvirt-daemon-driver-qemu|seabios|ovmf|libc6"
     r"|libssl[\d.]+.*|openssl|systemd|intel-microcode|amd64-microcode|ethtool"
@@ -27,14 +27,14 @@ _OFFLOADS = (
     "generic-receive-offload", "large-receive-offload",
 )  # fmt: skip
 _NO_MEMORY = ("", "No Module Installed", "Unknown")
-# On the kernel command line: where the system is and who it is, not how it performs.
+# Kernel parameters that say where the system is and who it is, not how it performs.
 _ORDINARY = re.compile(
     r"(BOOT_IMAGE|root|ro|rw|quiet|splash|initrd|console|systemd\..*|ip|resume|fsck\..*|net\.ifnames)(=.*)?"
 )
 
 
 def disclosure(packages: dict[str, str], more: tuple[str, ...] = (), root: str = "") -> dict[str, str]:
-    """Item → text, of the items of vmtoll/model/disclosure.py; empty where this machine does not tell."""
+    """Return item → text for the items of vmtoll/model/disclosure.py but the switch; empty if unknown."""
     return {
         "cpu": _cpu(root),
         "firmware": firmware(root),
@@ -75,7 +75,7 @@ def _cpu(root: str) -> str:
 
 
 def firmware(root: str = "") -> str:
-    """Board, vendor, version and date of the firmware, as DMI has them."""
+    """The machine's vendor and product, and its firmware's vendor, version and date, from DMI."""
     dmi = {name: read(f"{root}/sys/class/dmi/id/{name}") for name in
            ("sys_vendor", "product_name", "bios_vendor", "bios_version", "bios_date")}  # fmt: skip
     if not dmi["bios_version"]:
@@ -86,7 +86,7 @@ def firmware(root: str = "") -> str:
 
 
 def power_profile(root: str = "") -> str:
-    """Platform profile, governor, energy preference, turbo and idle driver, of what the kernel governs."""
+    """Platform profile, cpufreq driver, governor, energy preference, turbo and idle driver, if the kernel has them."""
     cpu = f"{root}/sys/devices/system/cpu"
     turbo = {"0": "on", "1": "off"}.get(read(f"{cpu}/intel_pstate/no_turbo"), "")
     turbo = turbo or {"1": "on", "0": "off"}.get(read(f"{cpu}/cpufreq/boost"), "")
@@ -103,7 +103,7 @@ def power_profile(root: str = "") -> str:
 
 
 def memory(dmidecode: str) -> str:
-    """The modules by kind, `12 × 32 GB DDR5 4800 MT/s Samsung`, and how many slots are empty."""
+    """The memory modules by kind, as `12 × 32 GB DDR5 4800 MT/s Samsung`, and the number of empty slots."""
     modules: dict[str, int] = {}
     empty = 0
     for block in re.split(r"\n\s*\n", dmidecode):
@@ -122,7 +122,7 @@ def memory(dmidecode: str) -> str:
 
 
 def _interfaces(root: str) -> list[str]:
-    """Network cards with a device of their own; neither bridges nor taps."""
+    """Names of the network interfaces that have a device: neither bridges nor taps."""
     names = sorted(path.name for path in Path(f"{root}/sys/class/net").glob("*") if (path / "device").exists())
     return [name for name in names if name != "lo"]
 
@@ -144,7 +144,7 @@ def _each_card(root: str, look: Callable[[str], str]) -> list[str]:
 
 
 def firmware_of(ethtool: str) -> str:
-    """The firmware's version that `ethtool -i` prints."""
+    """The firmware version in the output of `ethtool -i`; empty if there is none."""
     line = re.search(r"^firmware-version:[ \t]*(\S.*)$", ethtool, re.MULTILINE)
     return "" if line is None or line[1].strip() == "N/A" else line[1].strip()
 
@@ -174,13 +174,13 @@ def _disks(root: str) -> list[str]:
 
 
 def _kernel() -> str:
-    """Release and build, whose text has the date."""
+    """Release and build of the kernel; the build's text has its date."""
     system = os.uname()
     return f"{system.release} ({system.version})"
 
 
 def dated(package: str, version: str, root: str = "") -> str:
-    """`qemu-system-x86 1:7.2 (2025-10-02)`: the date of Debian's changelog, else that of the installation."""
+    """Return `qemu-system-x86 1:7.2 (2025-10-02)`: dated by Debian's changelog, else by the installation."""
     for name in ("changelog.Debian.gz", "changelog.gz"):
         with contextlib.suppress(OSError, EOFError, ValueError, TypeError):
             line = _signature(f"{root}/usr/share/doc/{package}/{name}")
@@ -216,7 +216,7 @@ def _hypervisor(packages: dict[str, str]) -> str:
 
 
 def changed(root: str = "") -> list[str]:
-    """Changed settings: kernel parameters at boot, sysctl files and module options of /etc, a limit on CPUs' sleep."""
+    """Changed settings: kernel command line, sysctl files and module options in /etc, a limit on CPUs' wake-up time."""
     words = [word for word in read(f"{root}/proc/cmdline").split() if not _ORDINARY.fullmatch(word)]
     names = [word.partition("=")[0] for word in words]
     settings = [f"kernel command line: {' '.join(_parameter(w) for w in words)}"] if names else []
@@ -232,12 +232,12 @@ def changed(root: str = "") -> list[str]:
 
 
 def _files(root: str, pattern: str) -> list[str]:
-    """The administrator's files: a name of `/etc` and those of a folder of that name."""
+    """The files that match the pattern, and the `*.conf` of the folders that match it."""
     paths = sorted(Path(root or "/").glob(pattern))
     return [str(f) for path in paths for f in ([path] if path.is_file() else sorted(path.glob("*.conf")))]
 
 
 def _parameter(word: str) -> str:
-    """A kernel parameter whose value cannot name a machine; of others the name alone."""
+    """Return a kernel parameter; only its name if its value might identify a machine."""
     name, _, value = word.partition("=")
     return word if re.fullmatch(r"[\w,:.-]{0,40}", value) and not re.search(r"\d+\.\d+\.\d+", value) else name

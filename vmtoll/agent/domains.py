@@ -1,4 +1,4 @@
-"""libvirt's domains on this machine: paused and resumed. One that is so already is left so."""
+"""Pause and resume libvirt's domains on this machine. It is no error if a domain is paused or runs already."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 import subprocess
 from pathlib import Path
 
-# A file for each domain that is paused, with libvirt's URI: what is left of an agent that was killed.
+# A file for each paused domain, with libvirt's URI: it remains when the agent is killed.
 PAUSED = "run/vmtoll-paused"
 
 
 class Domains:
-    """Domains that this agent has paused. `root`: the folder that holds run."""
+    """Domains that this agent has paused. `root`: the folder that contains run."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.record = root / PAUSED
@@ -29,14 +29,14 @@ class Domains:
         self.paused.add((domain, uri))
 
     def resume(self, domain: str, uri: str) -> None:
-        """Let it go on. Raises RuntimeError when libvirt does not."""
+        """Resume a domain. Raises RuntimeError when libvirt does not."""
         virsh(uri, "resume", domain)
         self.paused.discard((domain, uri))
         with contextlib.suppress(FileNotFoundError):
             (self.record / domain).unlink()
 
     def resume_left(self, domain: str, uri: str) -> None:
-        """Let a domain go on that is paused. Raises RuntimeError when libvirt does not."""
+        """Resume a domain if it is paused. Raises RuntimeError when libvirt does not."""
         if virsh(uri, "domstate", domain) == "paused":
             self.resume(domain, uri)
 
@@ -49,7 +49,7 @@ class Domains:
 def virsh(uri: str, verb: str, domain: str) -> str:
     """Return virsh's output. Raises RuntimeError with its message when it fails or does not answer.
 
-    To resume a domain that runs is no failure: another process may have done so since it was seen paused.
+    Resuming a running domain is no failure: another process may have resumed it since it was seen paused.
     """
     argv = ["env", "LC_ALL=C", "virsh", "-c", uri, verb, domain]
     try:

@@ -30,7 +30,7 @@ _PIECE = 1 << 20
 
 
 def sha256_file(path: Path, total: Any = None) -> str:
-    """Digest of a file; with `total`, of everything fed to it so far and the file."""
+    """SHA-256 of a file; with `total`, a hash object, of what was fed to it before and the file."""
     total = total or hashlib.sha256()
     with path.open("rb") as handle:
         while piece := handle.read(_PIECE):
@@ -101,7 +101,7 @@ def release(os_release: str) -> str:
 
 
 def machine_facts() -> Facts:
-    """The facts of any machine, whatever its part."""
+    """Facts of any machine, whatever its role."""
     memory = [line.split()[1] for line in read("/proc/meminfo").splitlines() if line.startswith("MemTotal")]
     vulnerabilities = sorted(Path("/sys/devices/system/cpu/vulnerabilities").glob("*"))
     return {
@@ -131,13 +131,13 @@ def machine_facts() -> Facts:
 
 
 def server_facts(spec: ServerSpec, packages: dict[str, str]) -> ServerFacts:
-    """The fingerprint, and the versions of the packages that the server comes from, if it comes from any."""
+    """The fingerprint of a server, and the versions of its packages (None if it comes from no package)."""
     versions = [f"{name} {packages.get(name, 'absent')}" for name in spec.get("packages", [])]
     return {**fingerprint(spec), "version": ", ".join(versions) or None}
 
 
 def libvirt_facts(uri: str, domains: Iterable[str]) -> Facts:
-    """QEMU's and libvirt's versions and the definitions of the domains, of a KVM host."""
+    """Facts of a KVM host: versions of QEMU and libvirt, and the definitions of the domains."""
     facts: Facts = {}
     for line in output_of("virsh", "-c", uri, "version").splitlines():
         key, _, value = line.partition(":")
@@ -150,5 +150,5 @@ def libvirt_facts(uri: str, domains: Iterable[str]) -> Facts:
 
 
 def without_secrets(domain_xml: str) -> str:
-    """A domain's definition without the values of systemd credentials: keys may be among them."""
+    """A domain's definition without the values of systemd credentials, which may be keys."""
     return re.sub(r"(io\.systemd\.credential(?:\.binary)?:[^=<]*=)[^<]*", r"\1removed", domain_xml)

@@ -9,7 +9,7 @@ import ssl
 from vmtoll.agent.machine import read
 from vmtoll.agent.protocol import Handshake
 
-# What makes a server answer, so that the session tickets which it sent with its answer are read too.
+# Bytes that make a server answer: reading the answer also reads the session tickets sent with it.
 _FIRST_WORDS = {
     "http/1.1": b"HEAD / HTTP/1.1\r\nHost: vmtoll\r\n\r\n",
     "h2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"),  # an empty SETTINGS frame
@@ -25,7 +25,7 @@ def context() -> ssl.SSLContext:
 
 
 def handshake(host: str, port: int, alpn: str) -> Handshake:
-    """Connect twice, the second time with the session of the first. Raises OSError where there is no answer."""
+    """Connect, and again with the first session; return what was agreed on. Raises OSError without an answer."""
     client = context()
     client.set_alpn_protocols([alpn])
     agreed, session = _connect(client, host, port, alpn, None)
@@ -51,6 +51,6 @@ def _connect(
 
 
 def kernel_sessions() -> int | None:
-    """Number of sessions that the kernel has encrypted for since it booted; None if it cannot encrypt."""
+    """Number of TLS sessions that the kernel has encrypted since it booted; None if it cannot encrypt."""
     counts = dict(line.split() for line in read("/proc/net/tls_stat").splitlines())
     return int(counts["TlsTxSw"]) + int(counts.get("TlsTxDevice", 0)) if "TlsTxSw" in counts else None

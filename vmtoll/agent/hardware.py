@@ -13,7 +13,7 @@ from pathlib import Path
 from vmtoll.agent.machine import output_of, read
 from vmtoll.agent.protocol import Hypervisor
 
-# Any user may execute CPUID; /dev/cpu/0/cpuid takes root and a module. In a process of its own, which may die of it.
+# Any user may execute CPUID; /dev/cpu/0/cpuid needs root and a module. It runs in its own process, which may crash.
 _CPUID = """
 import ctypes, mmap
 code = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -29,7 +29,7 @@ for leaf in (1, 0x40000000):
 
 
 def cpuid() -> str:
-    """This machine's CPUID, a line a leaf: `0x1 ` and EAX, EBX, ECX, EDX as hexadecimal bytes; empty if unreadable."""
+    """This machine's CPUID, one line per leaf: `0x1 ` and EAX, EBX, ECX, EDX in hexadecimal; empty if unreadable."""
     return output_of(sys.executable, "-c", _CPUID) if os.uname().machine == "x86_64" else ""
 
 
@@ -40,7 +40,7 @@ def hypervisor(leaves: str, root: str = "") -> Hypervisor:
     return {
         # Intel's manual, volume 2, CPUID: ECX bit 31 of leaf 1 is always 0; hypervisors set it.
         "cpuid_bit": bool(registers[1][11] & 0x80) if 1 in registers else None,
-        # Without a hypervisor the leaf does not exist: Intel's processors answer with another one's bytes.
+        # Without a hypervisor the leaf does not exist: Intel's processors answer with the bytes of another leaf.
         "cpuid_signature": signature if signature.isprintable() else "",
         "cpuinfo_flag": "hypervisor" in flags if flags else None,
         "dmi_sys_vendor": read(f"{root}/sys/class/dmi/id/sys_vendor"),
@@ -49,7 +49,7 @@ def hypervisor(leaves: str, root: str = "") -> Hypervisor:
 
 
 def kvm_modules(root: str = "") -> list[str]:
-    """The modules besides `kvm` itself that may have made /dev/kvm, loaded or built in: `kvm_amd`."""
+    """The modules, loaded or built in, that may have made /dev/kvm, such as `kvm_amd`; without `kvm` itself."""
     return sorted(path.name for path in Path(f"{root}/sys/module").glob("kvm_*"))
 
 
@@ -64,6 +64,6 @@ def crypto_flags(root: str = "") -> list[str]:
 
 
 def _flags(root: str) -> set[str]:
-    """The CPU's flags; none where /proc/cpuinfo has no such line, as on other CPUs than x86."""
+    """The CPU's flags; empty if /proc/cpuinfo has no line `flags`, as on CPUs other than x86."""
     line = re.search(r"^flags\s*:(.*)$", read(f"{root}/proc/cpuinfo"), re.MULTILINE)
     return set(line[1].split()) if line else set()

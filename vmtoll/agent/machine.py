@@ -15,15 +15,15 @@ from vmtoll.agent.protocol import CpuTimes
 
 DROP = Path("/proc/sys/vm/drop_caches")
 POWERCAP = "/sys/class/powercap"
-# The kernel's PM QoS: a process that holds this file open may limit how long an idle CPU takes to wake up, in µs.
-# Without a request it says 2,000 s.
+# The kernel's PM QoS: a process that keeps this file open can limit how long an idle CPU takes to wake up, in µs.
+# Without a request the file contains 2,000 s.
 CPU_LATENCY = "/dev/cpu_dma_latency"
 _NO_LIMIT_US = 2_000_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def read(path: str, default: str = "") -> str:
-    """A small file's text; what cannot be read is the default."""
+    """A small file's text; `default` if it cannot be read."""
     try:
         with open(path, "rb") as handle:  # noqa: PTH123 (read every second: a Path costs as much as the reading)
             return handle.read().decode("utf-8", "replace").strip()
@@ -32,7 +32,7 @@ def read(path: str, default: str = "") -> str:
 
 
 def output_of(*argv: str, limit_s: float = 30) -> str:
-    """Output of a command, or an empty string: an absent tool is an absent fact."""
+    """Output of a command; empty if it cannot run or times out: a missing tool only means a missing fact."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -51,10 +51,10 @@ def cpu_latency_us(root: str = "") -> int | None:
 
 
 def kept_awake() -> IO[bytes] | None:
-    """Keep idle CPUs out of deep sleep for as long as the returned file is open; None where that cannot be asked.
+    """Keep idle CPUs out of deep sleep as long as the returned file is open; None if this machine does not allow it.
 
-    They rest in the lightest state, as with tuned's profile latency-performance. Of a virtual machine that polls before
-    it halts (haltpoll) that state is the halt, from which its host may wake it milliseconds late: it only polls.
+    They rest in the lightest state, as with tuned's profile latency-performance. In a virtual machine with the driver
+    haltpoll that state is the halt, from which its host may wake it milliseconds late: its CPUs only poll.
     """
     polls = read("/sys/devices/system/cpu/cpuidle/current_driver") == "haltpoll"
     lightest_us = read("/sys/devices/system/cpu/cpu0/cpuidle/state1/latency")  # state 0 polls
@@ -76,9 +76,9 @@ def stat_fields(pid: str) -> list[str]:
 
 
 def process_ns(pid: str) -> int:
-    """Nanoseconds on a CPU of all threads of a process, of those too that have ended; 0 of one that is gone.
+    """CPU time in ns of all threads of a process, including those that have ended; 0 if the process is gone.
 
-    The process's CPU clock, as clock_getcpuclockid(3) makes its number.
+    Read from the process's CPU clock, whose ID is computed as clock_getcpuclockid(3) does.
     """
     try:
         return time.clock_gettime_ns((~int(pid) << 3) | 2)
@@ -87,7 +87,7 @@ def process_ns(pid: str) -> int:
 
 
 def processes_cpu(pids: Iterable[str]) -> CpuTimes:
-    """Seconds of CPU of these processes, their threads and the children they have waited for."""
+    """CPU seconds of these processes, their threads and the children they have waited for."""
     total, user, system = 0.0, 0.0, 0.0
     for pid in pids:
         fields = stat_fields(pid)
@@ -101,7 +101,7 @@ def processes_cpu(pids: Iterable[str]) -> CpuTimes:
 
 
 def pss_kib(pids: Iterable[str]) -> int:
-    """Memory of these processes, shared pages divided among those that share them."""
+    """Memory of these processes in KiB; shared pages are divided among the processes that share them."""
     total = 0
     for pid in pids:
         for line in read(f"/proc/{pid}/smaps_rollup").splitlines():
@@ -112,7 +112,7 @@ def pss_kib(pids: Iterable[str]) -> int:
 
 
 def qemu_pid(domain: str) -> str | None:
-    """The process that runs a libvirt domain."""
+    """PID of the QEMU process that runs a libvirt domain; None if there is none."""
     for pid in all_pids():
         words = read(f"/proc/{pid}/cmdline").split("\0")
         named = (f"guest={domain}", f"guest={domain},")
@@ -130,7 +130,7 @@ def cpu_seconds() -> dict[str, float]:
     """user+nice, system+irq, idle+iowait and steal of the CPUs that this process may use."""
     allowed = {f"cpu{n}" for n in os.sched_getaffinity(0)}
     sums = [0.0] * 8
-    # The CPUs' lines come first; the last part of the file, interrupts, is much the longest.
+    # The CPUs' lines come first; the rest, from the interrupts on, is far longer and not needed.
     for line in read("/proc/stat").partition("\nintr ")[0].splitlines():
         fields = line.split()
         if fields[0] in allowed:
@@ -158,21 +158,21 @@ def pressure_us() -> int:
 
 
 def counters() -> dict[str, float]:
-    """One reading of everything that the sampler follows."""
+    """One reading of everything that the sampler records."""
     load1 = float(read("/proc/loadavg", "0").split()[0])
     reading = {"time_s": time.time(), "load1": load1, "pressure_us": float(pressure_us())}
     return {**reading, **cpu_seconds(), **net_bytes()}
 
 
 def read_kib() -> int:
-    """KiB that this kernel has read from its disks since boot; what a page cache answered is not in it."""
+    """KiB that this kernel has read from its disks since boot, without reads that the page cache answered."""
     match = re.search(r"^pgpgin (\d+)$", read("/proc/vmstat"), re.MULTILINE)
     return int(match[1]) if match else 0
 
 
 def drop_caches() -> None:
-    """Write back what is dirty, then forget every clean page, name and inode. Raises RuntimeError where that is not
-    allowed: a container's kernel is its host's.
+    """Write back dirty pages, then drop all clean pages, dentries and inodes. Raises RuntimeError where that is not
+    allowed, as in a container, which shares its host's kernel.
     """
     os.sync()
     try:
@@ -184,12 +184,12 @@ def drop_caches() -> None:
 def energy_uj(folder: str = POWERCAP) -> dict[str, list[int]]:
     """Energy counters of RAPL (powercap), in µJ: zone → [counter, value at which it wraps to zero].
 
-    The zones are every processor, and memory if it is counted apart. A zone of the whole platform, or of a part of a
+    The zones are the processors, and memory if it has its own counter. A zone of the whole platform, or of a part of a
     processor, would count the same energy twice. Empty if there is no such counter, as in a guest, or if this user may
-    not read it: the kernel lets only root.
+    not read it: only root may.
     """
     counters_by_zone = {}
-    for zone in sorted(Path(folder).glob("intel-rapl:*")):  # the name of the interface on AMD's processors as well
+    for zone in sorted(Path(folder).glob("intel-rapl:*")):  # AMD's processors have this name, too
         name = read(f"{zone}/name")
         now, end = read(f"{zone}/energy_uj"), read(f"{zone}/max_energy_range_uj")
         if (name.startswith("package") or name == "dram") and now.isdigit() and end.isdigit() and int(end) > 0:

@@ -1,6 +1,6 @@
-"""A mail server from within: its accounts, its queue, and what lies in its mailboxes.
+"""Fill, empty and inspect a mail server on its own machine: accounts, queue and mailboxes.
 
-`mail` is what the server's description says under that key (docs/reference/machines.md).
+`mail` is the value of that key in the server's description (docs/reference/machines.md).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from vmtoll.agent.servers import until
 
 QUEUES = ("maildrop", "incoming", "active", "deferred")
 _HEAD_BYTES = 4096
-# The log is written by a process of its own, which may come last.
+# A separate process writes the log, and may lag behind the deliveries.
 _LOG_LIMIT_S = 5.0
 _GREETING_LIMIT_S = 60.0
 
 
 def prepare(mail: MailSpec, password: str, messages: int, body: str | None) -> None:
-    """Give every user this password and an empty mailbox, or one with this number of messages; empty queue and log.
+    """Give every user this password and a mailbox with this number of messages; empty queue and log.
 
-    Raises RuntimeError when a port of those that greet their callers stays silent.
+    Raises RuntimeError when a port of `greets` sends no greeting.
     """
     for port in mail["greets"]:
         until(partial(_greets, port), _GREETING_LIMIT_S, f"port {port} is open, but nobody greets")
@@ -51,7 +51,7 @@ def prepare(mail: MailSpec, password: str, messages: int, body: str | None) -> N
 
 
 def _greets(port: int) -> bool:
-    """Return whether the server greets. The process it starts for the first caller may take seconds and fail once."""
+    """Return whether the server greets. The process it starts for the first client may take seconds and fail once."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=_GREETING_LIMIT_S) as caller:
             return caller.recv(1) != b""
@@ -77,12 +77,12 @@ def _empty(mail: MailSpec) -> None:
 
 
 def queued(mail: MailSpec) -> int:
-    """Messages that the server has taken and not yet delivered or given back."""
+    """Number of messages that the server has accepted and not yet delivered or bounced."""
     return sum(len(files) for queue in QUEUES for _, _, files in os.walk(Path(mail["queue"], queue)))
 
 
 def drain(mail: MailSpec, limit_s: float) -> dict[str, float]:
-    """Wait until nothing is queued; how long that took, and how many were left at the limit."""
+    """Wait until the queue is empty, at most `limit_s`; return the seconds waited and the messages left."""
     began = time.monotonic()
     while (left := queued(mail)) and time.monotonic() - began < limit_s:
         time.sleep(0.01)
@@ -90,10 +90,10 @@ def drain(mail: MailSpec, limit_s: float) -> dict[str, float]:
 
 
 def delivered(mail: MailSpec, tag: str) -> Delivered:
-    """Messages whose Message-Id ends in `@<tag>`: how many files hold one, how many different ones these are.
+    """Count the messages whose Message-Id ends in `@<tag>`: `found`, all files; `distinct`, the different messages.
 
-    `delays_us`: of each, from the log, the time from its first accepted recipient until the mailbox had it. The server
-    writes two significant digits of it. Raises RuntimeError when the log lacks any after some seconds.
+    `delays_us`: for each delivery, from the log, the time from the first accepted recipient to the mailbox. The server
+    writes two significant digits of it. Raises RuntimeError when the log still lacks deliveries after 5 s.
     """
     ids = [i for path in _files(mail) if (i := _message_id(path)).endswith(f"@{tag}>")]
     deadline = time.monotonic() + _LOG_LIMIT_S

@@ -2,7 +2,7 @@
 
 It reads one JSON request a line, `{"id", "op", "args"}`, and answers `{"id", "result"}` or `{"id", "error"}`,
 in any order. When its input ends (the runner is gone) it resumes the guests it paused, kills what it started, stops
-the servers it started and lets go of its lock.
+the servers it started and releases its lock.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Answer = TypeVar("Answer")
 
 
 class Agent:
-    """One attribute `op_<name>` an operation; arguments and results are JSON."""
+    """Each attribute `op_<name>` is an operation; arguments and results are JSON."""
 
     def __init__(self) -> None:
         self.root = Path("/")
@@ -94,8 +94,8 @@ class Agent:
         return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
     def op_boot(self) -> dict[str, str]:
-        """Identity of this boot: the kernel's boot ID and the first process's start (containers share the kernel); and
-        the machine's UUID as its firmware tells it, empty where it tells none.
+        """Return `boot`, the identity of this boot: the kernel's boot ID and the first process's start (containers
+        share the kernel); and `uuid`, the machine's UUID from its firmware, empty if it has none.
         """
         uuid = Path("/sys/class/dmi/id/product_uuid")
         return {
@@ -104,19 +104,19 @@ class Agent:
         }
 
     def op_ping(self) -> dict[str, float]:
-        """Answer, with this machine's time."""
+        """Return this machine's wall-clock time."""
         return {"time_s": time.time()}
 
     def op_shift_clock(self, by_s: float) -> None:
-        """Set this machine's wall clock ahead, or back."""
+        """Set this machine's wall clock ahead, or back if `by_s` is negative."""
         time.clock_settime(time.CLOCK_REALTIME, time.time() + by_s)
 
     def op_stay_awake(self) -> None:
-        """Keep this machine's idle CPUs out of deep sleep until we end, so that a load leaves when it should."""
+        """Keep this machine's idle CPUs out of deep sleep until the agent ends, so that it sends load on time."""
         self.awake = self.awake or kept_awake()
 
     def op_lock(self, owner: str) -> dict[str, str | None]:
-        """Hold the machine for one run; who holds it, if another does. The kernel frees it when we die."""
+        """Lock the machine for one run; return who holds it, if another does. The kernel unlocks it when we die."""
         if self.lock is None:
             path = self.root / "run" / "vmtoll.lock"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ class Agent:
         return {"held_by": None}
 
     def op_changed(self) -> Changed:
-        """What vmtoll changed on this machine and has not undone; it must not hold the machine's lock."""
+        """Return what vmtoll changed on this machine and has not undone. Releases the lock, also an earlier one."""
         held_by = self.op_lock("vmtoll status")["held_by"]
         if self.lock:
             self.lock.close()
@@ -143,18 +143,18 @@ class Agent:
         return changed(self.root, held_by)
 
     def op_end_left(self) -> list[str]:
-        """End what a killed run left; see changed.end_left."""
+        """Clean up after a killed run; see changed.end_left."""
         return end_left(self.root)
 
     def op_running(self, units: list[str]) -> list[str]:
-        """Those of these units that are active."""
+        """Return the active units among these."""
         return running(units)
 
     def spec_file(self, name: str) -> Path:
         return self.root / "etc" / "vmtoll" / "servers" / f"{name}.json"
 
     def spec(self, name: str) -> ServerSpec:
-        """Provisioning's description of a server."""
+        """The description of a server that provisioning wrote."""
         spec: ServerSpec = json.loads(self.spec_file(name).read_text(encoding="utf-8"))
         return spec
 
@@ -171,7 +171,7 @@ class Agent:
         return disclosure(installed_packages(), tuple(name for spec in specs for name in spec.get("packages", [])))
 
     def op_facts(self, uri: str | None = None, domains: Sequence[str] = (), site: str | None = None) -> Facts:
-        """Facts of the machine; with `site`, those of a SUT; with `uri`, those of a KVM host."""
+        """Facts of the machine; with `site`, also those of a SUT; with `uri`, also those of a KVM host."""
         facts = machine_facts()
         if site:
             names = sorted(p.stem for p in self.spec_file("*").parent.glob("*.json"))
@@ -180,9 +180,10 @@ class Agent:
         return {**facts, **(libvirt_facts(uri, domains) if uri else {})}
 
     def op_server_start(self, name: str, limit_s: float = 60.0, cores: int | None = None) -> Started:
-        """Start a server and wait until its ports answer here; its fingerprint and the kernel parameters.
+        """Start a server and wait until its ports answer here; return its fingerprint and the kernel parameters.
 
-        It may use the first `cores` of this machine's CPUs, by default all; the answer's `cores` is how many it has.
+        `cores`: use only this number of the machine's CPUs, the first ones; by default all. The answer's `cores` is
+        the number of CPUs that it may use.
         """
         spec, server = self.spec(name), self.server(name)
         closed = list(spec.get("ports", [spec["port"]])) + ([spec["metrics"]["port"]] if "metrics" in spec else [])
@@ -195,7 +196,7 @@ class Agent:
         began = time.monotonic()
 
         def settled() -> bool:
-            while closed and listens(closed[0]):  # each only until it answers: a connection costs the server
+            while closed and listens(closed[0]):  # probe each only until it answers: a connection costs the server
                 closed.pop(0)
             return not closed or (time.monotonic() - began > 0.5 and not server.pids())
 
@@ -208,10 +209,10 @@ class Agent:
         return {**fingerprint(spec), "sysctls": sysctls(), "cores": has}
 
     def hold(self, name: str, cpus: set[int], limit_s: float) -> None:
-        """Hold a server to these CPUs: when no thread is left outside, whatever it starts inherits them.
+        """Restrict a server to these CPUs. When no thread is left outside, all that it starts inherits them.
 
-        By its processes and not by its unit: systemd would have to read all units again, which takes an emulated
-        guest seconds, and nothing is left behind that a later start could find.
+        Sets them for its processes, not for its unit: systemd would have to reload all units, which takes an emulated
+        guest seconds, and a setting of the unit would affect later starts.
         """
 
         def held() -> bool:
@@ -227,7 +228,7 @@ class Agent:
             raise RuntimeError(f"{name} has ended")
 
     def op_server_metrics(self, name: str, limit_s: float = 5.0) -> str | None:
-        """The page with the metrics of a server; None for a server that has none or does not answer with them."""
+        """A server's metrics page; None if the server has none or does not answer with it."""
         spec = self.spec(name)
         return metrics_page(spec["metrics"], limit_s) if "metrics" in spec else None
 
@@ -239,7 +240,7 @@ class Agent:
         self.started.discard(name)
 
     def op_stop_all(self, names: Sequence[str], limit_s: float = 60.0) -> None:
-        """Stop whatever a dead run may have left running."""
+        """Stop those of these servers that a dead run may have left running."""
         for name in names:
             if self.spec_file(name).exists():
                 self.op_server_stop(name, limit_s)
@@ -252,10 +253,10 @@ class Agent:
         remote: tuple[str, int] | None = None,
         uri: str = "qemu:///system",
     ) -> Reading:
-        """The machine's counters, clocks and processes; with `server` or `domains`, what these have used.
+        """Read the machine's counters, clocks and processes; with `server` or `domains`, also what these have used.
 
-        `neighbours`: domains that belong to the trial too, but are not what it measures. `remote`:
-        the address and port that local ports are counted for; `uri`: libvirt's, of the domains.
+        `neighbours`: domains that belong to the trial, but are not measured. `remote`: count the local ports
+        toward this address and port; `uri`: libvirt's, of the domains.
         """
         seen: Reading = {"machine": counters(), "clock": clock(), "network": network(), "energy": energy_uj()}
         seen["read_kib"] = read_kib()
@@ -280,12 +281,12 @@ class Agent:
             total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
             seen["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus}
         seen["interrupts"], seen["survey"] = interrupts(), survey(counted)
-        for name in domains:  # last of all: it may take a process of its own
+        for name in domains:  # last: it may have to start a process
             seen["domains"][name]["kvm"] = kvm_counters(pids[name], name, uri)
         return seen
 
     def qemu_of(self, domain: str) -> str:
-        """The process of a domain. Raises RuntimeError when there is none."""
+        """PID of a domain's QEMU process. Raises RuntimeError when there is none."""
         pid = self.qemu.get(domain) or ""
         if f"guest={domain}" not in read(f"/proc/{pid}/cmdline"):
             pid = qemu_pid(domain) or ""
@@ -305,33 +306,33 @@ class Agent:
         self.sampler = Sampler(interval_s, pulse_s, loopback, mhz_s)
 
     def op_sample_stop(self) -> Samples:
-        """Samples taken so far; see Sampler.stop."""
+        """Stop sampling and return the samples; see Sampler.stop."""
         sampler, self.sampler = self.sampler, None
         return sampler.stop() if sampler else {"counters": [], "mhz": [], "pulse": [], "cpu_s": 0.0}
 
     def op_http_check(
         self, host: str, port: int, files: Sequence[File], limit_s: float = 30.0, *, tls: bool = False
     ) -> Bodies:
-        """Poll until the server answers, then compare the digest of each body; the wrong ones, described."""
+        """Poll until the server answers, then compare the digest of each body; return descriptions of wrong ones."""
         scheme = "https" if tls else "http"
         wrong = answered(lambda: wrong_bodies(host, port, files, tls=tls), f"{scheme}://{host}:{port}", limit_s)
         return {"wrong": wrong, "checked": len(files)}
 
     def op_tls_handshake(self, host: str, port: int, alpn: str, limit_s: float = 30.0) -> Handshake:
-        """Poll until the server answers inside of TLS; what was agreed on."""
+        """Poll until the server answers over TLS; return what was agreed on."""
         return answered(lambda: handshake(host, port, alpn), f"https://{host}:{port}", limit_s)
 
     def op_tls_kernel(self, name: str) -> KernelTls:
-        """Return whether this machine's kernel is to encrypt for a server, and for how many sessions it has."""
+        """Return whether the kernel should encrypt for a server, and the number of sessions that it has encrypted."""
         return {"declared": self.spec(name)["tls"]["kernel"], "sessions": kernel_sessions()}
 
     def op_mail_prepare(self, name: str, password: str, messages: int = 0, page: str | None = None) -> None:
-        """Empty a mail server that runs, and give it its users; see mail.prepare. `page`: body of the messages."""
+        """Empty a running mail server and create its users; see mail.prepare. `page`: body of the messages."""
         body = (self.root / "srv" / "vmtoll" / "sites" / page).read_text("utf-8") if page else None
         prepare(self.spec(name)["mail"], password, messages, body)
 
     def op_mail_drain(self, name: str, limit_s: float = 60.0) -> dict[str, float]:
-        """Wait until a mail server has delivered what it has; see mail.drain."""
+        """Wait until a mail server's queue is empty; see mail.drain."""
         return drain(self.spec(name)["mail"], limit_s)
 
     def op_mail_delivered(self, name: str, tag: str) -> Delivered:
@@ -374,7 +375,7 @@ def answered(ask: Callable[[], Answer], url: str, limit_s: float) -> Answer:
 
 
 def wrong_bodies(host: str, port: int, files: Sequence[File], *, tls: bool = False) -> list[str]:
-    """GET each file over one connection; those whose status or SHA-256 is not as it should be."""
+    """GET each file over one connection; describe those with a wrong status or SHA-256."""
     plain, secure = http.client.HTTPConnection, http.client.HTTPSConnection
     connection = secure(host, port, timeout=15, context=context()) if tls else plain(host, port, timeout=15)
     wrong = []

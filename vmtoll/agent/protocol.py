@@ -1,16 +1,16 @@
-"""Answers of the agent, and its descriptions of servers: JSON objects by name, for both ends of the line."""
+"""Types of the agent's JSON answers and of its server descriptions, shared by both ends of the connection."""
 
 from __future__ import annotations
 
 from typing import Any, TypedDict
 
-# The facts of a machine, as hosts.json holds them; vmtoll.model.facts says which there are.
+# The facts of a machine, as in hosts.json; vmtoll.model.facts lists the ones that vmtoll compares.
 Facts = dict[str, Any]
 Counters = dict[str, float]
 
 
 class Hypervisor(TypedDict):
-    """Signs of a hypervisor below a machine; None, or empty, if the source cannot be read.
+    """Signs of a hypervisor under a machine; None, or empty, if the source cannot be read.
 
     `cpuid_bit`: CPUID leaf 1, ECX bit 31; `cpuid_signature`: leaf 0x40000000; `cpuinfo_flag`: `hypervisor` in
     /proc/cpuinfo; `dmi_…`: /sys/class/dmi/id.
@@ -62,7 +62,7 @@ class Handshake(TypedDict):
 
 
 class KernelTls(TypedDict):
-    """`declared`: the kernel is to encrypt for this server; `sessions`: for how many it has, None where it cannot."""
+    """`declared`: the kernel should encrypt for this server; `sessions`: that it has encrypted, None if it cannot."""
 
     declared: bool
     sessions: int | None
@@ -93,7 +93,7 @@ class Fingerprint(TypedDict):
 
 
 class ServerFacts(Fingerprint):
-    """`version`: the packages that the server comes from; None for a build of our own."""
+    """`version`: the server's packages with their versions; None for a build of our own."""
 
     version: str | None
 
@@ -106,7 +106,7 @@ class Started(Fingerprint):
 
 
 class Done(TypedDict):
-    """A command that has ended. `files`: gzip, base64."""
+    """A command that has ended. `files`: name → content, gzip in base64."""
 
     exit_status: int
     timed_out: bool
@@ -127,7 +127,7 @@ class Clock(TypedDict):
 
 
 class Ports(TypedDict):
-    """Local ports toward one address, in use or in TIME_WAIT, and how many there are."""
+    """Ephemeral ports in use toward one address, and all ephemeral ports; see conditions.ports."""
 
     used: int
     available: int
@@ -145,7 +145,7 @@ class Survey(TypedDict):
 
 
 class CpuTimes(TypedDict):
-    """Seconds of CPU; `method`: cgroup or cpu-clock (of the processes)."""
+    """CPU seconds; `method`: cgroup or cpu-clock (of the processes)."""
 
     total_s: float
     user_s: float
@@ -154,7 +154,7 @@ class CpuTimes(TypedDict):
 
 
 class ServerUsage(CpuTimes):
-    """Resources that a server has used, and its memory now; `cpus`: those that it may use, a bit mask."""
+    """Resources that a server has used, and its memory now; `cpus`: bit mask of the CPUs that it may use."""
 
     pss_kib: int
     processes: int
@@ -171,7 +171,7 @@ class DomainUsage(TypedDict, total=False):
 
 
 class Reading(TypedDict, total=False):
-    """A reading of one machine: `ports` where a remote end was named, `server` where a server was."""
+    """A reading of one machine; it has `ports` if a remote end was given, `server` if a server was."""
 
     machine: Counters
     clock: Clock
@@ -186,8 +186,8 @@ class Reading(TypedDict, total=False):
 
 
 class Samples(TypedDict):
-    """Samples, oldest first. `mhz`: time in s, clock rate, where the kernel governs it; `pulse`: time in s, bytes
-    received so far; `cpu_s`: CPU time of the sampling.
+    """Samples, oldest first. `mhz`: time in s, clock rate in MHz, if the kernel governs it; `pulse`: time in s, bytes
+    received so far; `cpu_s`: CPU time of the sampling thread.
     """
 
     counters: list[Counters]
@@ -197,7 +197,7 @@ class Samples(TypedDict):
 
 
 class File(TypedDict):
-    """A file whose body is to be compared."""
+    """A file of the site, and the SHA-256 that its body must have."""
 
     path: str
     sha256: str
@@ -211,7 +211,7 @@ class Bodies(TypedDict):
 
 
 class Delivered(TypedDict):
-    """A load's messages: files that hold one, different ones, and the server's delay of each."""
+    """A load's messages: files, different messages, and the server's delay of each; see mail.delivered."""
 
     found: int
     distinct: int
@@ -219,7 +219,7 @@ class Delivered(TypedDict):
 
 
 class Provisioned(TypedDict):
-    """What provisioning changed. `since`: UTC; `packages`: installed; `files`: written; `units`: masked, and ran."""
+    """What provisioning changed since `since` (UTC): `packages` installed, `files` written, active `units` masked."""
 
     since: str
     packages: list[str]
@@ -229,7 +229,7 @@ class Provisioned(TypedDict):
 
 
 class Changed(TypedDict):
-    """What vmtoll changed on a machine and has not undone; `servers`: units that run; `held_by`: a run that goes on."""
+    """What vmtoll changed on a machine and has not undone; `servers`: units that run; `held_by`: a run in progress."""
 
     provisioned: Provisioned | None
     tuned: list[str]

@@ -1,4 +1,4 @@
-"""A machine's counters over time, and the pulse of what it receives."""
+"""Sample a machine's counters and the bytes that it receives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from vmtoll.agent.protocol import Samples
 
 
 class Sampler:
-    """Counters every `interval_s`; with `pulse_s`, also the bytes received so far, that often; every `mhz_s` the clock
-    rate, where the kernel governs it.
+    """Read counters every `interval_s`, the bytes received so far every `pulse_s` (if given), and the clock rate every
+    `mhz_s` (by default `interval_s`), if the kernel governs it.
 
-    The bytes are of every interface but the loopback, or of the loopback alone.
+    The bytes are those of every interface but the loopback; with `loopback`, of the loopback alone.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Sampler:
             self.mhz.append((time.time(), rate))
 
     def stop(self) -> Samples:
-        """End the sampling; what it gave."""
+        """Stop sampling and return the samples."""
         self.enough.set()
         self.thread.join()
         for file in self.received:

@@ -1,4 +1,4 @@
-"""Servers: how they are started, stopped and accounted for."""
+"""Start and stop servers, and read the CPU time that they use."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class UnitServer:
         return []
 
     def cpu(self, pids: list[str]) -> CpuTimes:
-        """Seconds of CPU: of the whole unit where version 2 accounts for it, else of its processes."""
+        """CPU seconds: of the whole unit if control groups of version 2 count them, else of its processes."""
         for folder in self.folders():
             stat = dict(line.split() for line in read(f"{folder}/cpu.stat").splitlines())
             if int(stat.get("usage_usec", 0)) and read(f"{folder}/cgroup.procs"):
@@ -64,7 +64,7 @@ class UnitServer:
 
 
 class CommandServer:
-    """A server that is a command of our own, for machines without systemd; it stays in the foreground."""
+    """A server that the agent starts as a foreground command, for machines without systemd."""
 
     def __init__(self, spec: ServerSpec) -> None:
         self.command = [str(word) for word in spec["command"]]
@@ -74,7 +74,7 @@ class CommandServer:
     def start(self, limit_s: float) -> None:
         del limit_s
         nothing = subprocess.DEVNULL
-        with self.starting:  # lest stop() miss one that begins just then
+        with self.starting:  # so that stop() misses no server that is just starting
             self.process = subprocess.Popen(
                 self.command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
             )
@@ -106,7 +106,7 @@ class CommandServer:
 
 
 def outside(pids: Iterable[str], cpus: set[int]) -> list[int]:
-    """The threads of these processes that may use other CPUs as well."""
+    """The threads of these processes that may use CPUs other than these."""
     threads = []
     for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")):
         with contextlib.suppress(ProcessLookupError):
@@ -116,7 +116,7 @@ def outside(pids: Iterable[str], cpus: set[int]) -> list[int]:
 
 
 def confine(threads: Iterable[int], cpus: set[int]) -> None:
-    """Let them use these CPUs only, and with them what they start from now on."""
+    """Restrict these threads, and all that they start from now on, to these CPUs."""
     for thread in threads:
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(thread, cpus)
@@ -130,7 +130,7 @@ def listens(port: int) -> bool:
 
 
 def metrics_page(metrics: MetricsSpec, limit_s: float) -> str | None:
-    """Page that a server answers on the loopback when asked for its metrics; None if it does not answer with a page.
+    """A server's metrics page, fetched over the loopback; None if the server does not answer with a page.
 
     `limit_s`: for connecting, and for each piece of the answer.
     """

@@ -1,4 +1,4 @@
-"""A KVM host's figures of one guest: CPU by kind of thread, KVM's own counters, interrupts."""
+"""A KVM host's figures: a guest's CPU time by kind of thread, KVM's counters for it, the host's interrupts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from vmtoll.agent.machine import output_of, process_ns, read
 
 DEBUGFS = "/sys/kernel/debug/kvm"
-# A statistic of one virtual CPU that QEMU hands on from KVM, as `virsh domstats` prints it: vcpu.0.exits.sum=123
+# A statistic of one virtual CPU that QEMU passes on from KVM, as `virsh domstats` prints it: vcpu.0.exits.sum=123
 _SUM = re.compile(r"\s*vcpu\.\d+\.([\w-]+)\.sum=(\d+)")
 
 
 def thread_seconds(pid: str, vhost: Iterable[str]) -> dict[str, float]:
-    """Seconds of CPU of a QEMU process by kind of thread.
+    """CPU seconds of a QEMU process by kind of thread.
 
-    `vcpu`: the guest's code, and what KVM or the emulator does for it; `vhost`: the kernel's network threads, with
-    those that are processes of their own; `qemu`: all others, which emulate devices and answer libvirt, with those that
-    have ended.
+    `vcpu`: the guest's code, and what KVM or the emulator does for it; `vhost`: the kernel's network threads, also
+    those outside of the process; `qemu`: all others, which emulate devices and answer libvirt, also those that have
+    ended.
     """
     seconds = {"vcpu": 0.0, "vhost": 0.0}
     for task in Path(f"/proc/{pid}/task").glob("*"):
@@ -34,7 +34,7 @@ def thread_seconds(pid: str, vhost: Iterable[str]) -> dict[str, float]:
 def kvm_counters(pid: str, domain: str, uri: str) -> dict[str, int]:
     """KVM's counters of a guest since it started, summed over its CPUs, by KVM's own names.
 
-    From the kernel's debugfs, else through libvirt (8.9 or newer, QEMU 7.1 or newer). Empty where neither tells, and
+    From the kernel's debugfs, else through libvirt (8.9 or newer, QEMU 7.1 or newer). Empty if neither has them, and
     for a guest that KVM does not run.
     """
     threads = Path(f"/proc/{pid}/task").glob("*/comm")
@@ -44,17 +44,19 @@ def kvm_counters(pid: str, domain: str, uri: str) -> dict[str, int]:
 
 
 def by_debugfs(pid: str, root: str = DEBUGFS) -> dict[str, int]:
-    """One file a counter, in a folder named after the process; each holds the sum over the virtual CPUs."""
+    """Read KVM's counters from debugfs: a folder named after the process has a file per counter, with its sum over
+    the virtual CPUs.
+    """
     try:
         files = [path for path in Path(root).glob(f"{pid}-*/*") if path.is_file()]
-    except PermissionError:  # debugfs is root's alone
+    except PermissionError:  # only root may read debugfs
         return {}
     values = {path.name: read(str(path)) for path in files}
     return {name: int(value) for name, value in values.items() if value.isdigit()}
 
 
 def by_libvirt(domstats: str) -> dict[str, int]:
-    """The sums that `virsh domstats --vcpu` prints, over all virtual CPUs."""
+    """Add up, over all virtual CPUs, the sums that `virsh domstats --vcpu` prints for each."""
     counts: dict[str, int] = {}
     for line in domstats.splitlines():
         match = _SUM.fullmatch(line.rstrip())
@@ -64,7 +66,7 @@ def by_libvirt(domstats: str) -> dict[str, int]:
 
 
 def interrupts() -> dict[str, int]:
-    """Interrupts of this machine since it started, all CPUs: a device's by its name, the kernel's own by theirs."""
+    """This machine's interrupts since boot on all CPUs, by the name of the device or of the kernel's own interrupt."""
     heading, *lines = read("/proc/interrupts").splitlines() or [""]
     counts_by_name: dict[str, int] = {}
     for line in lines:
