@@ -1,8 +1,8 @@
-"""Checks of a lab before anything runs: they report all that is wrong with it.
+"""Check a lab before anything runs, and report all that is wrong with it.
 
-Each check is one file of checks/, found by listing that folder, with `ORDER` (its place) and `check(lab)`, which
-yields its results. What a check needs to know from a machine itself is a program of probes/: standard-library Python
-3.9 that prints one line of JSON.
+Each check is one file of checks/, found by listing that folder, with `ORDER` (its position) and `check(lab)`, which
+yields its results. A check examines a machine with a program of probes/: standard-library Python 3.9 that prints one
+line of JSON.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from vmtoll.preflight.result import CheckResult, fail
 
 
 def results(lab: Lab) -> Iterator[tuple[str, CheckResult]]:
-    """Yield (name of the check, result) as they come. A check that breaks off is an error, and the next one runs."""
+    """Yield (name of the check, result) as they come. A check that breaks off yields an error, and the next runs."""
     names = [module.name for module in pkgutil.iter_modules(checks.__path__)]
     modules = [importlib.import_module(f"{checks.__name__}.{name}") for name in names]
     for module in sorted(modules, key=lambda module: module.ORDER):

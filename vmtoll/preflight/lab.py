@@ -18,15 +18,15 @@ from vmtoll.spec.inventory_faults import SUTS, InventoryData
 
 PROBES = Path(__file__).parent / "probes"
 _AT_ONCE = 16
-# How long a command may take on a machine. An emulated one on two busy cores took more than a minute to start a Python;
-# what answers at all answers in this time.
+# How long a command may take on a machine. An emulated one on two busy cores took more than a minute to start Python;
+# a machine that answers at all answers in this time.
 PATIENCE_S = 180.0
 
 
 @dataclass
 class Lab:
     """`data`: the output of ansible-inventory. `lines`: agents that the check `reach` started; a machine without one
-    does not answer. `in_use`: machines that another run holds, or whose port is taken: they get no load.
+    does not answer. `in_use`: machines that another run holds, or whose port is taken: the checks send them no load.
     """
 
     path: Path
@@ -59,11 +59,11 @@ class Lab:
         return [*hosts, *(host for host in self.by_role["kvm_host"] if not self.limited or host.name in needed)]
 
     def answering(self, *roles: Role) -> list[Host]:
-        """The machines with a line, of these roles or of any."""
+        """The machines that answer, of these roles or of any."""
         return [host for host in self.hosts if host.name in self.lines and (not roles or host.role in roles)]
 
     def pairs(self) -> list[tuple[Host, Host]]:
-        """Each client with each machine that it would send load to: where the inventory has cells, those of its own."""
+        """Each client with each machine that it would send load to; if the inventory has cells, those in its own."""
         return [
             (client, sut)
             for client in self.answering("client")
@@ -97,7 +97,7 @@ class Lab:
             raise AgentError(f"{host.name}: the probe ended with {done['exit_status']} ({last})") from None
 
     def on_each(self, hosts: Iterable[Host], look: Callable[[Host], Iterable[CheckResult]]) -> Iterable[CheckResult]:
-        """The results of `look` on each of these machines, all at once. Losing a machine is an error among them."""
+        """Yield the results of `look` on each of these machines, run in parallel. A lost machine yields an error."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for results in pool.map(lambda host: guarded(host.name, lambda: look(host)), hosts):
                 yield from results
@@ -109,7 +109,7 @@ class Lab:
 
 
 def guarded(name: str, look: Callable[[], Iterable[CheckResult]]) -> list[CheckResult]:
-    """The results of `look`; an error when the machine is lost meanwhile, or cannot answer."""
+    """Return the results of `look`; an error if the machine is lost meanwhile, or cannot answer."""
     try:
         return list(look())
     except VmtollError as error:

@@ -10,7 +10,7 @@ Level = Literal["ok", "warn", "fail"]
 class CheckResult:
     """Result of a check on `machine` (empty: the inventory as a whole); `advice` is one sentence, empty where ok.
 
-    `fail`: nothing would run, or its figures would mean nothing. `warn`: a run is possible; know this.
+    `fail`: nothing would run, or its figures would mean nothing. `warn`: a run is possible, but the user should know.
     """
 
     machine: str

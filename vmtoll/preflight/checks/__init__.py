@@ -1,1 +1,1 @@
-"""The checks, one a file: `ORDER`, and `check(lab)` that gives findings."""
+"""The checks, one per file: each has `ORDER`, and `check(lab)`, which yields results."""

@@ -9,7 +9,7 @@ from vmtoll.preflight.result import CheckResult, fail, ok, warn
 from vmtoll.statistics.thresholds import CLOCK_STEP_S
 
 ORDER = 50
-# The series of a trial are by the second. An emulated guest begins up to a second behind: its hardware clock tells
+# A trial's series have one value per second. An emulated guest starts up to a second behind: its hardware clock has
 # whole seconds only.
 _WORTHLESS_S = 2.0
 _LOOKS = 12
@@ -17,7 +17,7 @@ _LIMIT_S = 120.0
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Every machine against the first that answers; whether that one is right is of no account."""
+    """Compare every machine's clock with that of the first that answers; whether that one is right does not matter."""
     offsets: dict[str, Offset] = {}
     for host in lab.answering():  # one after the other: a busy machine answers late
         try:

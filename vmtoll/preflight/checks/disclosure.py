@@ -13,7 +13,7 @@ _LIMIT_S = 180.0
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Ask every machine; name what neither it nor the inventory tells."""
+    """Ask every machine; report the items that neither it nor the inventory discloses."""
 
     def look(host: Host) -> list[CheckResult]:
         return [judge(host, lab.lines[host.name].call("disclosure", _LIMIT_S))]

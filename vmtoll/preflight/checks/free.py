@@ -13,7 +13,7 @@ ORDER = 30
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Takes the lock that a run takes, for as long as the preflight lasts."""
+    """Take the lock that a run takes, until the preflight ends."""
     yield from lab.on_each(lab.answering("client", *SUTS), lambda host: _look(lab, host))
 
 
@@ -30,7 +30,7 @@ def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
 
 
 def _taken(lab: Lab, host: Host) -> str:
-    """The first port that a server could not listen on, the plain one or those of TLS, and why; empty without any."""
+    """The first port, plain or TLS, that a server could not listen on, and why; empty if all are free."""
     ports = (host.port, *(tls_port(host.port, resumption=resumption) for resumption in (False, True)))
     reasons = ((port, lab.probe(host, "port", str(port))) for port in ports)
     return next((f"{port} is taken ({why})" for port, why in reasons if why), "")

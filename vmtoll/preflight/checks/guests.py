@@ -12,7 +12,7 @@ ORDER = 85
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Libvirt's domains, and vmtoll/guests/needs.py over what the host has."""
+    """Check libvirt's domains, and with vmtoll/guests/needs.py what the host has."""
     for guest in lab.by_role["kvm_guest"]:
         if guest.vars.kvm_host is None:
             yield ok(guest.name, "its KVM host is not in the inventory: a run sees only the steal time of it")

@@ -1,4 +1,4 @@
-"""KVM works on every KVM host: a virtual CPU runs code on it and a kernel boots, which takes more than /dev/kvm."""
+"""KVM works on every KVM host: a virtual CPU runs code on it and a kernel boots; /dev/kvm alone proves neither."""
 
 import inspect
 import json
@@ -18,8 +18,8 @@ ORDER = 80
 
 
 class KvmAnswer(TypedDict):
-    """Output of probes/kvm.py: why KVM does not work and the way out, both empty where it does; kernel booted; the
-    kvm_… modules of the host, and vmx or svm among its CPU's flags.
+    """Output of probes/kvm.py. `why`, `advice`: why KVM does not work, and what to do; both empty if it works.
+    `booted`: the kernel that it tried to boot, empty without one. `kvm_modules`: kvm_…; `kvm_flags`: vmx or svm.
     """
 
     why: str
@@ -30,7 +30,7 @@ class KvmAnswer(TypedDict):
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Run probes/kvm.py, and vmtoll/lab/accelerator.py with a kernel of that machine."""
+    """Run probes/kvm.py, which boots a kernel with vmtoll/lab/accelerator.py."""
     yield from lab.on_each(lab.answering("kvm_host"), lambda host: _look(lab, host))
 
 
@@ -44,7 +44,7 @@ def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
 
 
 def judge(machine: str, seen: KvmAnswer, *, embedded: bool) -> CheckResult:
-    """Judge whether KVM works, by the answer of the probe; the embedded lab can do without it."""
+    """Judge whether KVM works, by the probe's answer; the embedded lab can do without KVM."""
     module = module_text(seen)
     if seen["why"]:
         level: Level = "warn" if embedded else "fail"

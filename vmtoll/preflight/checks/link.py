@@ -13,7 +13,7 @@ from vmtoll.preflight.result import CheckResult, fail, ok, warn
 
 ORDER = 70
 SECONDS = 2
-# What TCP leaves of a line's rate at an MTU of 1500 is 94 %.
+# At an MTU of 1500, TCP's payload gets 94% of the line's rate.
 _LEAST = 0.85
 _MOST = 1.05
 _PATIENCE_S = 30.0
@@ -22,7 +22,7 @@ _REFUSED = "Connection refused"
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """iperf3, one pair after the other, there and back; only between machines that no other run uses."""
+    """Run iperf3 in both directions, one pair after the other, only between machines that are not in use."""
     for client, sut in lab.pairs():
         if not {client.name, sut.name} & lab.in_use:
             lab.say(f"preflight: load between {client.name} and {sut.name}, twice {SECONDS} s")
@@ -44,7 +44,7 @@ def _look(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
 
 
 def _rate_mbit(lab: Lab, client: Host, sut: Host, *way: str) -> float:
-    """Megabits per second that arrive. The server takes one client and ends; AgentError says what is in the way."""
+    """Megabits per second that arrive. The iperf3 server takes one client and ends. Raises AgentError."""
     port = ["--port", str(sut.port)]
     server = lab.lines[sut.name].ask("exec", argv=["iperf3", "--server", "--one-off", *port], limit_s=_LIMIT_S)
     ask = ["iperf3", "--json", "--connect-timeout", "3000", "--time", str(SECONDS)]
@@ -66,7 +66,7 @@ def _rate_mbit(lab: Lab, client: Host, sut: Host, *way: str) -> float:
 
 
 def _nic_mbit(lab: Lab, host: Host, remote: str) -> float | None:
-    """The rate of the interface toward an address, as its driver says; None of a virtual one."""
+    """The rate of the interface toward an address, from its driver; None for a virtual one."""
     speed: float | None = lab.probe(host, "network", remote).get("speed_mbit")
     return speed
 
@@ -74,7 +74,7 @@ def _nic_mbit(lab: Lab, host: Host, remote: str) -> float | None:
 def judge(
     client: str, sut: Host, there_mbit: float, back_mbit: float, stated_mbit: float | None, nic_mbit: float | None
 ) -> CheckResult:
-    """Compare the measured rates with the line's: the inventory's, else that of the slower interface."""
+    """Compare the measured rates with the line's: that of the inventory, else that of the slower interface."""
     pair, slower_mbit = f"{client}–{sut.name}", min(there_mbit, back_mbit)
     slower = "there" if there_mbit < back_mbit else "back"
     observation = f"{there_mbit:.0f} Mbit/s there, {back_mbit:.0f} back"

@@ -1,4 +1,4 @@
-"""Client and machine under test are on one network, with nothing between them but the wire, and of one MTU."""
+"""Client and machine under test are on one subnet, without router or proxy ARP between them, and have the same MTU."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +12,7 @@ ORDER = 60
 
 
 class Route(TypedDict):
-    """Output of probes/network.py on the route from a machine to an address; with an error nothing else is certain."""
+    """Output of probes/network.py on the route from a machine to an address; with an error the rest may be missing."""
 
     error: str
     remote: str
@@ -27,7 +27,7 @@ class Route(TypedDict):
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Looks from both ends: the route, the neighbour's hardware address, the MTU."""
+    """Check from both ends: the route, the neighbour's hardware address, the MTU."""
     for client, sut in lab.pairs():
         yield from guarded(f"{client.name}–{sut.name}", partial(_look, lab, client, sut))
 

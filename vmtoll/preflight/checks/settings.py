@@ -11,7 +11,7 @@ ORDER = 95
 
 
 class Settings(TypedDict):
-    """Output of probes/settings.py. `smt`: the kernel's word, empty where it has none."""
+    """Output of probes/settings.py. `smt`: the kernel's text, such as `on`; empty if it has none."""
 
     governors: list[str]
     turbo: bool
@@ -26,7 +26,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 
 def judge(host: Host, seen: Settings) -> CheckResult:
-    """One result that names every setting that could be steadier."""
+    """Return one result that names every setting that lets the speed vary."""
     loose = []
     governors = set(seen["governors"]) - {"performance"}
     if governors:

@@ -1,4 +1,4 @@
-"""The machines have room: disk for sites, servers and what tools write; memory for both."""
+"""The machines have enough free disk, for sites, servers and the files of load tools, and enough free memory."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from vmtoll.preflight.result import CheckResult, fail, ok
 from vmtoll.spec.inventory_faults import SUTS
 
 ORDER = 45
-# Sites and what is built on the controller take 60 MiB; the rest is for packages and for what tools log of a load.
+# Sites and programs built on the controller take 60 MiB; the rest is for packages and for the load tools' logs.
 _DISK_MIB = 512
 # Load tools log to /tmp of a machine under test only for `client: localhost`. On Debian 13 /tmp is half of the memory.
 _SUT_TMP_MIB = 256
@@ -16,7 +16,7 @@ _MEMORY_MIB = 256
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Free disk and memory of clients and systems under test."""
+    """Check free disk and memory of clients and systems under test."""
     yield from lab.on_each(lab.answering("client", *SUTS), lambda host: _look(lab, host))
 
 

@@ -24,7 +24,7 @@ class System(TypedDict):
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Distribution and systemd of what is provisioned: clients and systems under test."""
+    """Check distribution and systemd of the machines that are provisioned: clients and systems under test."""
     yield from lab.on_each(lab.answering("client", *SUTS), lambda host: _look(lab, host))
 
 

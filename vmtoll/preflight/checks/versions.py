@@ -14,14 +14,15 @@ ORDER = 90
 _FACTS_LIMIT_S = 180.0
 _NONE = "absent"
 
-# thing → its version
+# item → its version
 Versions = dict[str, str]
 
 
 def check(lab: Lab) -> Iterator[CheckResult]:
-    """Servers and sites on the systems under test, load tools on these and the clients.
+    """Compare servers and sites on the systems under test, load tools on these and the clients.
 
-    A system under test may lack a compiled load tool: the embedded lab copies it to the machines that send with it.
+    A system under test may lack a compiled load tool: the embedded lab copies it only to the machines that send with
+    it.
     """
     servers: dict[str, Versions] = {}
     programs: dict[str, Versions] = {}
@@ -46,7 +47,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 
 def judge_releases(releases: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Judge whether all machines have one release. Where they have not, `judge` expects equal packages within each."""
+    """Judge whether all machines have the same release. If not, `judge` expects equal packages within each release."""
     machines: dict[str, list[str]] = {}
     for machine, release in releases.items():
         machines.setdefault(release, []).append(machine)
@@ -89,7 +90,7 @@ def judge(
     releases: Mapping[str, str] = MappingProxyType({}),
     packaged: Collection[str] = (),
 ) -> Iterator[CheckResult]:
-    """Judge whether each item has one version on all machines that were seen, and a packaged one on all of a release.
+    """Judge whether each item has the same version on all machines in `seen`; a packaged one, on all of a release.
 
     `may_lack`: machine → items; `releases`: machine → release.
     """

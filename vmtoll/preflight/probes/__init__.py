@@ -1,1 +1,1 @@
-"""Programs that are run on a machine: standard-library Python 3.9, one line of JSON."""
+"""Programs that checks run on a machine: standard-library Python 3.9; each prints one line of JSON."""

@@ -1,8 +1,8 @@
-"""Usage: kvm.py [KERNEL] — prints why KVM does not work here; nothing when it does.
+"""Usage: kvm.py [KERNEL] — prints why KVM does not work here; an empty text if it works.
 
 Makes a virtual machine of one page and one processor, whose program writes a byte to a port and halts; then boots
-KERNEL, or the newest of /boot, under QEMU, if there are both. Next to this file: accelerator.py and kvm_host.py of
-vmtoll.
+KERNEL, or the last one in /boot, under QEMU, if there is a kernel and QEMU. Needs vmtoll's accelerator.py and
+kvm_host.py next to this file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ PROGRAM = b"\xb0V\xe6\x10\xf4"
 
 
 def runs_code() -> str:
-    """Reason why no processor runs code under KVM; empty when one does, or on another machine than a PC."""
+    """Reason why no virtual processor runs code under KVM; empty if one does. Not tried except on x86-64.
+
+    Raises OSError when KVM refuses a step.
+    """
     device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
     version = fcntl.ioctl(device, API_VERSION)
     if version != 12:
@@ -66,7 +69,7 @@ def runs_code() -> str:
 
 
 def in_the_way() -> tuple[str, str]:
-    """(why it does not work, what to do), both empty when code runs."""
+    """Return (why KVM does not work, what to do), both empty when code runs."""
     if not Path(DEVICE).exists():
         name = "kvm_amd" if "svm" in Path("/proc/cpuinfo").read_text() else "kvm_intel"
         return f"{DEVICE} does not exist", f"Turn on virtualization in the firmware, then `modprobe {name}`."
@@ -78,7 +81,7 @@ def in_the_way() -> tuple[str, str]:
 
 
 def kernel() -> Path | None:
-    """Return the kernel to boot: the one of the command line, else the last in /boot; None without QEMU or a kernel."""
+    """Return the kernel to boot: the one on the command line, else the last in /boot; None without QEMU or kernel."""
     kernels = sorted(Path("/boot").glob("vmlinuz-*"))
     chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else kernels[-1] if kernels else None
     return chosen if shutil.which("qemu-system-x86_64") else None

@@ -19,7 +19,7 @@ _PATIENCE_S = 2.0
 
 
 def own_address(remote: str) -> str:
-    """The address that this machine sends from; the packet makes the kernel ask who the neighbour is."""
+    """The address that this machine sends from; the packet makes the kernel look up the neighbour's address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((remote, _DISCARD))
         with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ def gateway(remote: str, interface: str) -> str | None:
 
 
 def neighbour(remote: str) -> str | None:
-    """The hardware address that answers for it; None when none does in time."""
+    """The hardware address that answers for this IP address; None when none does in time."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         for line in Path("/proc/net/arp").read_text().splitlines()[1:]:

@@ -1,4 +1,4 @@
-"""Usage: port.py PORT — prints why a server could not listen there; an empty string when it could."""
+"""Usage: port.py PORT — prints why a server could not listen on this port; an empty string if it could."""
 
 import json
 import socket

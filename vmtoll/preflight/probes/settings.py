@@ -1,4 +1,4 @@
-"""Print the settings by which this machine's speed varies."""
+"""Print the settings that let this machine's speed vary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage: space.py FOLDER… — prints the MiB that root may still write there, and those of memory available."""
+"""Usage: space.py FOLDER… — prints the MiB that root can still write in each folder, and the MiB of free memory."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def free_mib(folder: str) -> int:
-    """MiB left where a folder is, or would be made."""
+    """MiB left on the disk that has the folder, or would have it."""
     path = Path(folder)
     while not path.exists():
         path = path.parent

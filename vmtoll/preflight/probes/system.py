@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def systemd() -> int | None:
-    """Its version; None where there is none."""
+    """The version of systemd; None without systemd."""
     if not shutil.which("systemctl"):
         return None
     done = subprocess.run(["systemctl", "--version"], stdout=subprocess.PIPE, text=True, check=True)
