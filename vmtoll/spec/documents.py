@@ -10,14 +10,14 @@ from vmtoll.model.document import plain
 from vmtoll.model.errors import ExperimentError
 from vmtoll.spec.catalog import unknown
 
-# Keys that had another name: old → new.
+# Renamed keys: old → new.
 RENAMED = {"twin": "crosscheck", "twin_duration_s": "crosscheck_duration_s", "ladder": "tuning_steps"}
 # The keys and values of a document.
 Keys = dict[str, Any]
 
 
 def read(path: Path) -> Keys:
-    """A file's keys and values. Raises ExperimentError when it is not a mapping, or says its own name."""
+    """A file's keys and values. Raises ExperimentError when it is unreadable, not a mapping, or has the key `name`."""
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -32,7 +32,7 @@ def read(path: Path) -> Keys:
 
 
 def laid_over(base: Keys, keys: Keys) -> Keys:
-    """`base` with these keys over its own; a mapping is laid over a mapping key by key."""
+    """Return `base`, overridden by these keys; mappings are merged key by key."""
     merged = dict(base)
     for key, value in keys.items():
         below = merged.get(key)
@@ -58,7 +58,7 @@ def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> li
 
 
 def mistake(path: Path, model: type[BaseModel], error: ValidationError) -> ExperimentError:
-    """The first thing that is wrong with a document, named with its file and key."""
+    """Return an error that names the first mistake in a document, with its file and key."""
     # A misspelt key is also a missing one: name the misspelling.
     first_error = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     location = first_error["loc"]
@@ -77,7 +77,7 @@ def mistake(path: Path, model: type[BaseModel], error: ValidationError) -> Exper
 
 
 def check_names(path: Path, key: str, kind: str, values: list[str], allowed: list[str]) -> None:
-    """Each value exists, and once. Raises ExperimentError."""
+    """Raise ExperimentError unless each value is allowed and named once."""
     for i, value in enumerate(values):
         location = key.replace("[]", f"[{i}]")
         if value not in allowed:

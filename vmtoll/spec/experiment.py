@@ -1,4 +1,4 @@
-"""Experiments: YAML in, one that vmtoll.model knows, with everything it names, or one clear error out."""
+"""Read experiments from YAML, with everything that they name, as types of vmtoll.model, or raise one clear error."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ def check_claims(
     environments: Sequence[str],
     workloads: Mapping[str, Workload],
 ) -> None:
-    """Every name of every claim is one of the experiment's. Raises ExperimentError."""
+    """Raise ExperimentError unless every name in every claim is one of the experiment's."""
     allowed = {"server": list(servers), "environment": list(environments), "workload": list(workloads)}
     for i, claim in enumerate(claims):
         check_names(path, f"claims[{i}].metric", "metric", [claim.metric], METRICS)
@@ -52,7 +52,7 @@ def check_claims(
 
 
 def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequence[Workload]) -> None:
-    """Each of these workloads has these numbers of users. Raises ExperimentError."""
+    """Raise ExperimentError unless each of these workloads has these numbers of users."""
     for workload in workloads:
         counts = listed(workload.users) if isinstance(workload, ClosedWorkload | MailWorkload) else []
         for count in listed(users):
@@ -65,7 +65,7 @@ def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequen
 class Resolved:
     """An experiment with everything it names, each read once.
 
-    `file`: where it was read, for errors about it. `skipped`: the servers, the single scenarios of a server and the
+    `file`: its path, for errors about it. `skipped`: the servers, the single scenarios of a server and the
     environments that are not measured, and why; `sources`: server → version and digest of the archive that it is built
     from; `needs`: environment of a tuning step → what its profile needs of a host.
     """
@@ -85,7 +85,7 @@ class Resolved:
 
     @property
     def servers(self) -> list[str]:
-        """Servers that any of the workloads measures."""
+        """Servers that at least one workload measures."""
         return [
             server
             for server in self.experiment.servers
@@ -99,7 +99,7 @@ class Resolved:
         return [environment for environment in self.experiment.environments if environment not in absent]
 
     def without(self, skipped: Iterable[Skipped]) -> "Resolved":
-        """The experiment without what is skipped here, too. Raises ExperimentError when no server is left."""
+        """The experiment that skips these, too. Raises ExperimentError when no server is left."""
         fewer = replace(self, skipped=(*self.skipped, *skipped))
         if not fewer.servers:
             whys = "; ".join(f"{skip.name}: {skip.why}" for skip in fewer.skipped if skip.server)
@@ -114,8 +114,8 @@ class Resolved:
 
 
 def _with_control(resolved: Resolved) -> Resolved:
-    """An experiment that compares environments and does not say `noise_floor` has an A/A control of its baseline, in
-    the first server that is measured.
+    """Add an A/A control of the baseline, on the first server that is measured, to an experiment that compares
+    environments and does not set `noise_floor`. Smoke tests get none.
     """
     experiment = resolved.experiment
     has_its_own = "noise_floor" in experiment.model_fields_set or experiment.purpose == "smoke"
@@ -128,8 +128,8 @@ def _with_control(resolved: Resolved) -> Resolved:
 def load(path: Path, registry: Registry | None = None, scale: Scale | None = None) -> Resolved:
     """Read an experiment and everything it names; check all of it before anything starts.
 
-    An experiment that has `scales` is taken at `scale` (default: small); one that has none has one size, whatever
-    `scale` says. Raises ExperimentError naming the file, the key and the allowed values.
+    `scale` (default: small) chooses among the experiment's `scales`; without `scales` it has no effect. Raises
+    ExperimentError naming the file, the key and the allowed values.
     """
     registry = registry or Registry()
     if not path.is_file():
@@ -177,9 +177,9 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
 def resolve(
     path: Path, experiment: Experiment, workloads: Mapping[str, Workload], site: Site, registry: Registry
 ) -> Resolved:
-    """An experiment whose names are known, with its servers and profiles of the registry.
+    """Complete an experiment, whose names are checked, with the registry's servers and profiles.
 
-    Raises ExperimentError when a server cannot take a workload, or none is left to measure.
+    Raises ExperimentError when a server cannot serve a workload, or no server is left to measure.
     """
     definitions = {name: read_server(name, registry.servers_folder()) for name in experiment.servers}
     _check_kinds(path, definitions, workloads, registry)
@@ -195,14 +195,14 @@ def resolve(
 
 
 def _needs(registry: Registry, profile: str) -> list[str]:
-    """Requirements of a profile, and of those that it is made of, on the host."""
+    """Requirements on the host of a profile and of the profiles that it builds on."""
     document = read(registry.guest_file(profile))
     made_of = [need for part in document.get("of", []) for need in _needs(registry, part)]
     return list(dict.fromkeys([*made_of, *document.get("needs", [])]))
 
 
 def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[str, Workload]:
-    """The experiment's workloads, each variant by its own name, with the users that it chooses of them."""
+    """The experiment's workloads, each variant by its own name, with the numbers of users that it chooses."""
     workloads: dict[str, Workload] = {}
     for i, name in enumerate(experiment.workloads):
         variants = load_workloads(name, registry)
@@ -221,9 +221,8 @@ def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[s
 def _check_kinds(
     path: Path, servers: Mapping[str, ServerDefinition], workloads: Mapping[str, Workload], registry: Registry
 ) -> None:
-    """Mail goes to mail servers, requests for pages to the others, bodies to those that read them.
-
-    Raises ExperimentError.
+    """Raise ExperimentError unless mail goes to mail servers, page requests to the others, and bodies to servers that
+    read them.
     """
     for server, definition in servers.items():
         serves = definition.serves
@@ -241,7 +240,7 @@ def _check_kinds(
 
 
 def _out_of_reach(servers: Sequence[ServerDefinition], workloads: Mapping[str, Workload]) -> list[Skipped]:
-    """The servers, or their single scenarios, that cannot be reached as a workload wants it, and why."""
+    """The servers, or single scenarios of a server, to skip: it cannot serve a workload's transport or streams."""
     skipped = []
     for definition in servers:
         reasons = {
@@ -254,7 +253,7 @@ def _out_of_reach(servers: Sequence[ServerDefinition], workloads: Mapping[str, W
 
 
 def skips(server: str, reasons: Mapping[str, str], workloads: Iterable[str]) -> list[Skipped]:
-    """Return what is skipped of a server. `reasons`: workload → why; one reason for all workloads skips the server."""
+    """Return the server to skip, if all workloads share one reason; else its workloads. `reasons`: workload → why."""
     whys = set(reasons.values())
     if set(reasons) == set(workloads) and len(whys) == 1:
         return [Skipped(server=server, why=whys.pop())]
@@ -262,7 +261,7 @@ def skips(server: str, reasons: Mapping[str, str], workloads: Iterable[str]) -> 
 
 
 def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
-    """The document's keys with those of the chosen scale laid over them."""
+    """The document's keys, overridden by those of the chosen scale."""
     if "scales" not in data:
         return data
     if "scale" in data:
@@ -280,6 +279,6 @@ def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
 
 
 def _at_any_scale(document: Keys, key: str) -> list[str]:
-    """A claim may be about what only the other scale measures; then this one cannot tell."""
+    """Names under this key at all scales: a claim on what only the other scale measures is inconclusive at this one."""
     lists = [document.get(key, []), *(keys.get(key, []) for keys in document.get("scales", {}).values())]
     return list(dict.fromkeys(name for names in lists for name in names))

@@ -1,4 +1,4 @@
-"""The groups of an inventory that vmtoll reads, and how a misspelt one is recognized."""
+"""The inventory groups that vmtoll reads, and how it recognizes a misspelled one."""
 
 from vmtoll.model.inventory import Role
 
@@ -8,7 +8,7 @@ GROUPS: tuple[tuple[str, Role], ...] = (
     ("kvm_guests", "kvm_guest"),
     ("kvm_hosts", "kvm_host"),
 )
-# All groups, with the parent of machines under test and that of test beds.
+# All groups, with the parents of the machines under test and of the test beds.
 OURS = frozenset((*(group for group, _ in GROUPS), "suts", "cells"))
 
 

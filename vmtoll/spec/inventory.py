@@ -17,7 +17,7 @@ from vmtoll.spec import inventory_files
 from vmtoll.spec.groups import GROUPS, OURS, is_within
 from vmtoll.spec.templates import evaluate
 
-# What Ansible says of a part of a group that it passes over.
+# Ansible's warning about a part of a group that it skips.
 _SKIPPED = re.compile(
     r"Skipping (?:unexpected )?key \((?P<key>\S+?)\) in group \((?P<group>\S+?)\)"
     r"|Skipping '(?P<whole>\S+?)'(?= as this is not a valid group)"
@@ -34,21 +34,20 @@ def _ansible_inventory() -> str:
 
 
 def joined(pattern: str, *more: str) -> str:
-    """A pattern of hosts with more parts. Ansible takes commas between them or colons, never both in one pattern."""
+    """A pattern of hosts with more parts. Ansible separates them by commas or colons, never by both in one pattern."""
     return ("," if "," in pattern else ":").join([pattern, *more])
 
 
 def names_in(limit: str) -> set[str]:
-    """The machines and groups that a pattern names; read_inventory adds KVM hosts that it does not."""
+    """The machines and groups that a pattern names, without the KVM hosts that read_inventory adds."""
     return {*re.split("[,:]", limit)}
 
 
 def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
-    """Return the output of `ansible-inventory --list` for the machines that `limit`, Ansible's pattern of hosts,
-    matches.
+    """Return the output of `ansible-inventory --list` for the machines that match `limit`, a pattern of Ansible's.
 
     KVM hosts are always among them, because the guests on them need them. Raises InventoryError, also for a file that
-    Ansible cannot parse and a pattern without a match: by itself Ansible goes on without those hosts.
+    Ansible cannot parse and a pattern without a match: Ansible itself would continue without those hosts.
     """
     if not path.exists():
         raise InventoryError(f"{path}: no such inventory; give a file or a folder with --inventory")
@@ -58,7 +57,7 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     environment = {
         **os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true",
         "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
-        "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "ignore",  # which would refuse what YAML's merge allows
+        "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "ignore",  # its check would refuse what YAML's merge allows
     }  # fmt: skip
     done = subprocess.run(
         [_ansible_inventory(), "-i", str(path), "--list", *(["--limit", joined(limit, "kvm_hosts")] if limit else [])],
@@ -128,6 +127,6 @@ def hosts_by_role(data: Mapping[str, Any], source: str = "inventory") -> dict[Ro
 
 
 def environments_of(inventory: Path) -> set[str]:
-    """The environments that the machines of an inventory are labelled as. Raises InventoryError."""
+    """The values of vmtoll_environment in an inventory. Raises InventoryError."""
     hosts = read_inventory(inventory).get("_meta", {}).get("hostvars", {})
     return {str(facts["vmtoll_environment"]) for facts in hosts.values() if "vmtoll_environment" in facts}

@@ -1,6 +1,6 @@
-"""What is wrong with an inventory, seen before anything connects: one check for every command.
+"""Find what is wrong with an inventory before anything connects: one check for every command.
 
-A machine is what its group says. Other people's groups and variables are left in peace.
+The group decides what a machine is. Other tools' groups and variables are ignored.
 """
 
 import difflib
@@ -20,8 +20,8 @@ from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.groups import GROUPS, OURS, is_within, nearest
 from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
 
-# What an inventory is read for. `load`: its machines are to be measured. `machines`: to be changed, or looked at.
-# `hosts`: the same of any host, whatever its group.
+# Why a command reads the inventory. `load`: to measure its machines. `machines`: to change or inspect them. `hosts`: to
+# change or inspect any hosts, whatever their group.
 Purpose = Literal["load", "machines", "hosts"]
 SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
 _SHORT = {"suts", "cells"}
@@ -33,7 +33,7 @@ _EVERYONE = {"_meta", "all", "ungrouped"}
 class Fault:
     """What is wrong on `machine` (empty: in the inventory as a whole), and the way out in one sentence.
 
-    An error: nothing would run, or its figures would mean nothing. Else a run is possible.
+    `is_error`: nothing would run, or its figures would mean nothing. Otherwise a run is possible.
     """
 
     machine: str
@@ -55,7 +55,7 @@ class InventoryData:
 
     @cached_property
     def mistakes(self) -> dict[str, dict[str, str]]:
-        """Machine → its variables with a wrong value, each with what is wrong."""
+        """Machine → variable with a wrong value → what is wrong with it."""
         hosts = (host for of_role in self._named.values() for host in of_role)
         return {host.name: wrong for host in hosts if (wrong := host.mistakes())}
 
@@ -80,7 +80,7 @@ class InventoryData:
 
     @property
     def variables(self) -> Mapping[str, Mapping[str, Any]]:
-        """Host → its variables, also of hosts that are none of ours."""
+        """Host → its variables, also for hosts outside of our groups."""
         hosts: Mapping[str, Mapping[str, Any]] = self.data.get("_meta", {}).get("hostvars", {})
         return hosts
 
@@ -118,9 +118,9 @@ def refuse(machines: InventoryData, known: Collection[str] = (), *, limited: boo
 def faults(
     machines: InventoryData, known: Collection[str] = (), *, limited: bool = False, purpose: Purpose = "load"
 ) -> Iterator[Fault]:
-    """Everything that is wrong with an inventory.
+    """Yield everything that is wrong with an inventory.
 
-    `known`: environments besides those that vmtoll ships. `limited`: only some of its machines are looked at.
+    `known`: environments besides those that vmtoll ships. `limited`: a --limit has chosen some of its machines.
     """
     yield from _values(machines)
     others = [
@@ -141,7 +141,7 @@ def _values(machines: InventoryData) -> Iterator[Fault]:
 
 
 def _follows(fault: Fault, machines: InventoryData) -> bool:
-    """Return whether a fault is of a variable whose wrong value was named already."""
+    """Return whether a fault concerns a variable whose wrong value is reported already."""
     words = set(re.split(r"[^\w.-]+", f"{fault.machine} {fault.found}"))
     return any(host in words and not words.isdisjoint(wrong) for host, wrong in machines.mistakes.items())
 
@@ -174,8 +174,8 @@ def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterat
 def _is_misspelt(
     data: Mapping[str, Any], name: str, close: str, ours: Set[str], own: Mapping[str, Sequence[str]]
 ) -> bool:
-    """Return whether a group near to one of ours is meant to be it. Short names, as `dell` near `cells`, need evidence:
-    a child that is ours, or a host with a variable of ours.
+    """Return whether a group whose name is close to one of ours is that one, misspelled. Short names need evidence,
+    because `dell` is close to `cells`: a child that is ours, or a host with a variable of ours.
 
     `ours`: the hosts of our groups. `own`: each host's own variables vmtoll_….
     """
@@ -186,7 +186,7 @@ def _is_misspelt(
 
 
 def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Host → its variables vmtoll_… that not every host has with the same value: those were set for all."""
+    """Host → its variables vmtoll_…, without those that have the same value on every host: these were set for all."""
     shared = {
         name
         for name in set[str]().union(*variables.values())
@@ -200,7 +200,7 @@ def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list
 
 
 def _labels(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Fault]:
-    """Environments that contradict the group, are unknown or missing, and machines that share one."""
+    """Yield environments that contradict the group, are unknown or missing, and machines that share one."""
     shipped = Registry().environments()
     guests = [name for name in shipped if name != METAL]
     names = sorted({*shipped, *known})
@@ -231,7 +231,7 @@ def _labels(machines: InventoryData, known: Collection[str], *, for_load: bool) 
 
 
 def _profile(guest: Host) -> Iterator[Fault]:
-    """What a guest lacks that vmtoll is to make."""
+    """Yield what is wrong with a guest that vmtoll makes: its profile, its environment, its CPUs."""
     profile, environment = guest.vars.profile, guest.vars.environment
     guests = [name for name in Registry().environments() if name != METAL]
     if profile is None:
@@ -246,12 +246,12 @@ def _profile(guest: Host) -> Iterator[Fault]:
 
 
 def _endpoint(host: Host) -> tuple[object, ...]:
-    """Address and port of a machine for ssh; a local one has its name, because tests share one machine."""
+    """A machine's address and port for SSH; for a local one its name, because tests share one machine."""
     return (host.name,) if host.is_local else (host.ssh_host, host.ansible.port or 22)
 
 
 def _at_its_address(guest: Host, machines: InventoryData) -> str:
-    """The KVM host or the metal machine that has a guest's address and port of ssh; empty where none has."""
+    """The KVM host or metal machine that has the guest's address and port for SSH; empty if none has."""
     if guest.root != "/":
         return ""
     called = {"the KVM host": machines.by_role["kvm_host"], "the metal machine": machines.by_role["metal"]}
@@ -289,7 +289,7 @@ def _guests(machines: InventoryData) -> Iterator[Fault]:
 
 
 def _shared(machines: InventoryData) -> Iterator[Fault]:
-    """Guests that share a domain, and machines under test that share the address and port of the load."""
+    """Yield guests that share a domain, and machines under test that share the address and port of the load."""
     domains = defaultdict[object, list[str]](list)
     loads = defaultdict[object, list[str]](list)
     for host in machines.suts:
@@ -306,7 +306,9 @@ def _shared(machines: InventoryData) -> Iterator[Fault]:
 
 
 def _same(machines: InventoryData) -> Iterator[Fault]:
-    """What is alike on all machines under test; two at one address need ports of their own."""
+    """Yield variables that must be the same on all machines under test, and are not. Two machines at one address need
+    different ports, so only one of them counts.
+    """
     apart = {host.ssh_host: host for host in machines.suts}.values()
     ports = {host.vars.http_port: host.name for host in apart}
     workers = {host.vars.workers: host.name for host in machines.suts}
@@ -317,7 +319,7 @@ def _same(machines: InventoryData) -> Iterator[Fault]:
 
 
 def _families(machines: InventoryData) -> Iterator[Fault]:
-    """IPv6 is a way to a machine by ssh; load goes by IPv4, on which the servers listen."""
+    """Yield machines whose load would go to an IPv6 address: SSH may use IPv6, but the servers listen on IPv4."""
     for host in machines.suts:
         if ":" in host.address:
             found = f"load would go to {host.address}, and vmtoll's servers listen on IPv4 only"
@@ -364,13 +366,15 @@ def _typos(machines: InventoryData) -> Iterator[Fault]:
 
 
 def _is_interpreter(name: str) -> bool:
-    """Return whether a variable is ansible_LANGUAGE_interpreter; one that is nearly Python's is not."""
+    """Return whether a variable is ansible_LANGUAGE_interpreter; a misspelling of Python's is not."""
     return name.endswith("_interpreter") and not is_within(name, "ansible_python_interpreter", 2)
 
 
 @cache
 def _of_ansible() -> Sequence[str]:
-    """The variables that Ansible's plugins document: connection, become, shell, and what any of them has."""
+    """The variables that Ansible has for its connection, become, shell and strategy plugins and its configuration, and
+    those of a connection that vmtoll reads.
+    """
     spec = importlib.util.find_spec("ansible")
     found: set[str] = set()
     for location in (spec and spec.submodule_search_locations) or ():

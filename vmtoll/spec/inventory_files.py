@@ -12,14 +12,14 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.spec.groups import OURS, nearest
 
 _YAML = {".yml", ".yaml", ".json"}
-_PASSED_OVER = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".pyo")  # Ansible's own list, of a folder
+_PASSED_OVER = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".pyo")  # Ansible ignores these in a folder
 _NAMESPACE = "vmtoll_"
 
 
 def refuse_duplicate_keys(path: Path) -> None:
     """Raise InventoryError for a duplicate key in a mapping of YAML or JSON, or in a line or section of INI.
 
-    A key may replace a merged one (`<<`), as YAML says. Ansible reports what is wrong with other files.
+    A key may override a merged one (`<<`), as YAML allows. Ansible reports what is wrong with other files.
     """
     for file in [*_sources(path), *(file for _, file in _variable_files(path))]:
         text = file.read_text("utf-8", errors="replace")
@@ -31,8 +31,8 @@ def refuse_duplicate_keys(path: Path) -> None:
 def refuse_unused_variables(path: Path, data: Mapping[str, Any]) -> None:
     """Raise InventoryError for a file of group_vars or host_vars that sets variables of ours for no machine.
 
-    `data`: the output of ansible-inventory. Where the inventory is a single file, other inventories may use the same
-    folders: then only the file of a misspelt group of ours is an error.
+    `data`: the output of ansible-inventory. If the inventory is a single file, other inventories may use the same
+    folders: then only a file for a misspelled group of ours is an error.
     """
     names = {"group_vars": {*data, "all", "ungrouped"}, "host_vars": {*data.get("_meta", {}).get("hostvars", {})}}
     for kind, file in _variable_files(path):
@@ -52,14 +52,14 @@ def _folder(path: Path) -> Path:
 
 
 def _sources(path: Path) -> list[Path]:
-    """The files of hosts and groups; programs are none."""
+    """The readable files of hosts and groups, without programs."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     shown = [file for file in files if not file.name.startswith(".") and not file.name.endswith(_PASSED_OVER)]
     return [file for file in shown if file.is_file() and os.access(file, os.R_OK) and not os.access(file, os.X_OK)]
 
 
 def _variable_files(path: Path) -> Iterator[tuple[str, Path]]:
-    """The files of group_vars and host_vars beside an inventory, with the kind of each."""
+    """Yield (folder, file) for the files of group_vars and host_vars next to an inventory."""
     for kind in ("group_vars", "host_vars"):
         for file in sorted((_folder(path) / kind).rglob("*")):
             if file.is_file() and os.access(file, os.R_OK) and not file.name.startswith("."):
@@ -67,12 +67,12 @@ def _variable_files(path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_yaml(file: Path) -> bool:
-    """Return whether a file is YAML or JSON; of the folders of variables every file is."""
+    """Return whether a file is YAML or JSON; in group_vars and host_vars every file is."""
     return file.suffix in _YAML or bool({"group_vars", "host_vars"}.intersection(file.parts))
 
 
 def _duplicates_in_yaml(text: str) -> Iterator[tuple[int, str]]:
-    """Line and key of each duplicate; none where the text is no YAML, which Ansible reports."""
+    """Line and key of each duplicate; none if the text is not YAML, which Ansible reports."""
     try:
         nodes: Sequence[yaml.Node] = [*yaml.compose_all(text, Loader=yaml.SafeLoader)]
     except yaml.YAMLError:

@@ -1,4 +1,4 @@
-"""The machines of a run, out of an inventory."""
+"""Choose the machines of a run from an inventory."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -17,11 +17,10 @@ def from_data(
     guests: int = 1,
     optional: Collection[str] = (),
 ) -> Inventory:
-    """Typed hosts for these environments, of a guest's as many as `guests`, all on one KVM host.
+    """Return the machines of these environments: for a guest environment `guests` of them, all on one KVM host.
 
-    An environment that is `optional` may have no machine: then it is not among the inventory's. Raises
-    InventoryError when another has none, too few guests, or more machines than it can distinguish, and for a variable
-    with a wrong value.
+    An `optional` environment without machines is left out. Raises InventoryError when another has no machine, too few
+    guests, or more machines than it can distinguish, and for a variable with a wrong value.
     """
     by_role = hosts_by_role(data, source)
     if not by_role["client"]:
@@ -44,7 +43,7 @@ def from_data(
 
 
 def _machines(candidates: Sequence[Host], environment: str, source: str, guests: int) -> list[Host]:
-    """InventoryData of one environment: one machine, or the first `guests` of a KVM host's guests."""
+    """The machines of one environment: one machine, or the first `guests` of a KVM host's guests."""
     matching = [host for host in candidates if host.vars.environment == environment]
     carriers = {host.vars.kvm_host for host in matching if host.role == "kvm_guest"}
     on_one_host = len(carriers) == 1 and None not in carriers and all(h.role == "kvm_guest" for h in matching)

@@ -1,7 +1,7 @@
-"""The reference of what users write and read. It has a page for each kind of YAML document, from the models that check
-it, and one for the columns of every table.
+"""Generate the reference of what users write and read: a page for each kind of YAML document, from the models that
+check it, one for guest profiles, and one for the columns of every table.
 
-`python -m vmtoll.spec.reference FOLDER` writes the pages; scripts/reference does, with that of the commands.
+`python -m vmtoll.spec.reference FOLDER` writes the pages; scripts/reference writes them and the page of the commands.
 """
 
 import json
@@ -38,7 +38,7 @@ _LIMITS = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum
 
 
 class Section(NamedTuple):
-    """The keys of a model that no other section of its page lists, and shipped files that have some of them."""
+    """A model, whose keys the section lists unless the section of a base does, and shipped files with such keys."""
 
     model: type[BaseModel]
     examples: tuple[str, ...]
@@ -129,7 +129,7 @@ def pages() -> dict[str, str]:
 
 
 def own_keys(section: Section, sections: Mapping[str, Section]) -> list[str]:
-    """The keys that a section lists: those of its model that no other section of the page does."""
+    """The keys that a section lists: those of its model, without those that the section of a base lists."""
     model = section.model
     bases = [other.model for other in sections.values() if other.model in model.__mro__[1:]]
     inherited = {key for base in bases for key in base.model_fields} - set(model.__annotations__)
@@ -153,7 +153,7 @@ def _page(title: str, introduction: str, sections: Mapping[str, Section]) -> Ite
 
 
 def _called(example: str) -> str:
-    """Name of an example's file: its own or, for a server, its folder's."""
+    """Name of an example: that of its file or, for a server, of its folder."""
     path = Path(example)
     return path.parent.name if path.name == "server.yml" else path.name
 
@@ -170,7 +170,7 @@ def _default(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as YAML has it."""
+    """A value as written in YAML."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -194,7 +194,7 @@ def _value(schema: _Schema) -> str:
 
 
 def _columns() -> Iterator[str]:
-    """Every column of every table, from the schemas that a bundle carries."""
+    """Every column of every table, from the schemas in results/schema."""
     yield from ("# Columns", "", "The tables of a run and of a bundle. Empty cells: not measured. `results/schema` has")
     yield "the same for programs, as Table Schemas of Data Package v2."
     for file in sorted((PROJECT / "results" / "schema").glob("*.json")):
@@ -207,7 +207,7 @@ def _columns() -> Iterator[str]:
 
 
 def _profiles() -> str:
-    """The page of guest profiles. The file of the defaults is their model: its comments are the meanings."""
+    """The page of guest profiles, from the file of the defaults: its keys, and its comments as their meanings."""
     text = (VM_IMAGES / "defaults.yml").read_text(encoding="utf-8")
     meanings = {
         key: " ".join(comment.replace("# ", "").split())
@@ -232,7 +232,7 @@ def _profiles() -> str:
 
 
 def _profile_value(key: str, default: object) -> str:
-    """The kind and the default of a key, as two cells; a long default is in the file below the table."""
+    """The kind and the default of a key, as two cells; a long default is a link to the file below the table."""
     kinds: Mapping[type, str] = {int: "whole number, or a text that names one", list: "list of texts"}
     kind = kinds.get(type(default), "text")
     shown = str(default) if isinstance(default, int) or (isinstance(default, str) and "\n" not in default) else ""
@@ -240,7 +240,7 @@ def _profile_value(key: str, default: object) -> str:
 
 
 def main() -> None:
-    """Write every page into the folder that is named."""
+    """Write every page into the folder given on the command line."""
     folder = Path(sys.argv[1])
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Servers: the server.yml of a folder of server-builds, with what it takes over from another server.
+"""Read servers: the server.yml of each folder of server-builds, with the keys that it inherits from another server.
 
-`of: nginx` takes over every key of nginx but `build`, which belongs to its own folder, and `tls`, so that a published
-configuration stays as it is; the server's own keys are laid over them, mappings key by key. In every text `{name}`
+`of: nginx` inherits every key of nginx but `build`, which belongs to nginx's folder, and `tls`, so that a published
+configuration stays as it is; the server's own keys override them, mappings key by key. In every text `{name}`
 stands for the server's name, `{folder}` for the folder of its configuration on the machine under test.
 """
 
@@ -18,7 +18,7 @@ from vmtoll.paths import SERVER_BUILDS
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.documents import Keys, laid_over, mistake, read
 
-# On the machines under test: a folder for each server's configuration.
+# On the machines under test: parent of the folders with the servers' configurations.
 FOLDER = "/etc/vmtoll/servers"
 
 
@@ -57,9 +57,7 @@ class Tls(Document):
     kernel: bool = Field(default=False, description="the kernel encrypts (kTLS); measured over TLS alone")
 
     def cannot(self, transport: Transport, streams: int = 1) -> str:
-        """Reason why it cannot be reached by this transport, with this number of streams on a connection; empty where
-        it can.
-        """
+        """Reason why it cannot use this transport, with this number of streams on a connection; empty if it can."""
         if transport.http not in self.http:
             return f"does not speak HTTP/{transport.http} over TLS"
         if self.streams and streams > self.streams:
@@ -106,15 +104,13 @@ class ServerDefinition(Document):
 
     @property
     def kernel_tls(self) -> bool:
-        """Return whether the kernel is to encrypt for it; without TLS it is the server that it takes its keys over
-        from.
+        """Return whether the kernel should encrypt for it. Without TLS it would be the same as the server that it
+        inherits from.
         """
         return self.tls is not None and self.tls.kernel
 
     def cannot(self, transport: Transport, streams: int = 1) -> str:
-        """Reason why it cannot be reached by this transport, with this number of streams on a connection; empty where
-        it can.
-        """
+        """Reason why it cannot use this transport, with this number of streams on a connection; empty if it can."""
         if not transport.tls:
             return "is measured over TLS alone" if self.kernel_tls else ""
         return self.tls.cannot(transport, streams) if self.tls else "does not speak TLS"
@@ -164,7 +160,7 @@ def _document(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Keys:
 
 
 def _filled(value: Any, placeholders: dict[str, str]) -> Any:
-    """The same with the placeholders in every text replaced."""
+    """Return the value with the placeholders in all its texts replaced."""
     if isinstance(value, dict):
         return {key: _filled(entry, placeholders) for key, entry in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
 """Servers that no distribution ships: measured when the user has their source archive, else skipped.
 
-`server.yml` names project, version and licence under `source`; the user's `sources.yml`, next to the README, says where
-the archive is and what it must be: `thttpd: {path: /home/me/thttpd-2.29.tar.gz, sha256: …}`.
+`server.yml` names project, version and licence under `source`; the user's `sources.yml`, next to the README, has the
+archive's path and digest: `thttpd: {path: /home/me/thttpd-2.29.tar.gz, sha256: …}`.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Archive(Document):
 
 
 def at_hand(root: Path) -> dict[str, Archive]:
-    """The archives by server; none when there is no file. Raises ExperimentError naming file and key."""
+    """The user's archives by server; none without sources.yml. Raises ExperimentError naming file and key."""
     file = root / FILE
     if not file.exists():
         return {}

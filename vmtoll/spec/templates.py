@@ -1,4 +1,4 @@
-"""Templates in the variables of an inventory, evaluated by Ansible itself, as its connections evaluate them."""
+"""Evaluate templates in an inventory's variables with Ansible itself, as its connections do."""
 
 import base64
 import json
@@ -23,10 +23,10 @@ _ANSWER = re.compile(r"vmtoll<([A-Za-z0-9+/=]+)>")
 
 
 def evaluate(path: Path, data: Mapping[str, Any], limit_s: float = 120.0) -> None:
-    """Put the values of templates into the variables of the hosts (`ansible-inventory --list`), where there are any.
+    """Replace templates in the variables of the hosts (`ansible-inventory --list`) by their values, in place.
 
-    `ansible-inventory` prints them as they are written. A play on this machine asks Ansible for their values; it
-    connects to none. Raises InventoryError for one that has no value before anything connects, such as one of facts.
+    `ansible-inventory` prints templates as they are written. A local play asks Ansible for their values and connects
+    to no machine. Raises InventoryError for a template without a value until a machine is asked, such as one of facts.
     """
     hosts: Mapping[str, dict[str, Any]] = data.get("_meta", {}).get("hostvars", {})
     asked = {
@@ -70,7 +70,7 @@ def _is_template(value: Any) -> bool:
 
 
 def _play(asked: Mapping[str, list[str]]) -> list[dict[str, Any]]:
-    """A task without a connection prints each host's values, as text that no callback of Ansible's breaks up."""
+    """A play that prints each host's values without a connection, as text that no callback of Ansible's breaks up."""
     values = (
         "{% set values = {} %}{% for name in asked[inventory_hostname] %}"
         "{% set _ = values.update({name: lookup('ansible.builtin.vars', name, default=undefined_value)"
@@ -83,7 +83,7 @@ def _play(asked: Mapping[str, list[str]]) -> list[dict[str, Any]]:
 
 
 def _complaint(printed: str, host: str) -> str:
-    """What Ansible says of a host whose values it could not print."""
+    """Ansible's error about a host whose values it could not print, and the way out."""
     said = re.search(rf"^fatal: \[{re.escape(host)}\].*?=> (\{{.*\}})$", printed, re.MULTILINE)
     cause = str(json.loads(said[1]).get("msg", "")) if said else ""
     if not cause:

@@ -1,8 +1,9 @@
-"""Workloads: YAML in, checked against the sites and the load tools; workloads of vmtoll.model or one error out.
+"""Read workloads from YAML, check them against the sites and load tools, and return types of vmtoll.model, or raise
+one error.
 
-A file is one workload, or one for each of its `variants`: a list of axes, each a mapping of suffixes to the keys that
-stand for them. `page.yml` with the axes {4k, 100k} and {close, keep} has page-4k-close, page-4k-keep, …; what a variant
-says under `description` is added to the file's own.
+A file defines one workload, or several by `variants`: a list of axes, each a mapping from suffixes to the keys that
+they set. `page.yml` with the axes {4k, 100k} and {close, keep} defines page-4k-close, page-4k-keep, …; the
+`description` of a variant is appended to the file's own.
 """
 
 import itertools
@@ -44,7 +45,7 @@ KINDS: Mapping[str, type[Workload]] = {
 
 
 def names(registry: Registry) -> list[str]:
-    """Every workload that there is, each variant by its own name. Raises ExperimentError."""
+    """Names of all workloads, each variant by its own. Raises ExperimentError."""
     return [name for file in registry.workloads() for name in _documents(registry.workload_file(file))]
 
 
@@ -58,7 +59,7 @@ def file_of(name: str, registry: Registry) -> Path | None:
 
 
 def load_workloads(name: str, registry: Registry) -> dict[str, Workload]:
-    """The workload of this name, or all variants of the file of this name; none where it is unknown.
+    """The workload of this name, or all variants of the file of this name; none if it is unknown.
 
     Raises ExperimentError.
     """
@@ -117,29 +118,29 @@ def _load(path: Path, name: str, data: Keys, registry: Registry) -> Workload:
     return workload
 
 
-# Kinds whose arrivals are random by default, if their tools can send so.
+# Kinds whose arrivals are random by default, if their tools can send at random.
 _AT_RANDOM = ("rate", "sweep", "search")
 
 
 class _Tools:
-    """The load tools that there are; each check raises ExperimentError with the tools that would do."""
+    """All load tools; each check raises ExperimentError that lists the tools that would work."""
 
     def __init__(self, path: Path, registry: Registry) -> None:
         self.path = path
         self.adapters = {name: loadgen.get(name, registry.tools_folder()) for name in registry.tools()}
 
     def schedule(self, *names: object) -> bool:
-        """Return whether each of these tools sends by a schedule; None is no tool."""
+        """Return whether each of these tools sends by a schedule; ignores None."""
         able = {name for name, adapter in self.adapters.items() if adapter.schedules}
         return all(name in able for name in names if name is not None)
 
     def refuse(self, key: str, name: str, why: str, able: Callable[[Adapter], bool]) -> ExperimentError:
-        """Say why this tool cannot do it, and which can."""
+        """Return an error that says why this tool cannot do it, and which tools can."""
         allowed = ", ".join(other for other, adapter in self.adapters.items() if able(adapter))
         return ExperimentError(f"{self.path}: {key}: {name} {why}; allowed: {allowed or 'none'}")
 
     def check(self, key: str, name: str, workload: Workload, kind: str) -> None:
-        """The tool can send a load of this kind, in the way that the workload wants it."""
+        """Raise ExperimentError unless the tool can send a load of this kind, as the workload requires."""
         check_names(self.path, key, "tool", [name], list(self.adapters))
         adapter = self.adapters[name]
         if isinstance(workload, MailWorkload):
@@ -185,7 +186,7 @@ def _cannot_reach(transport: Transport, adapter: Adapter) -> str:
 
 
 def _check_shared_host(path: Path, workload: _SharedHost, kind: str, tools: _Tools) -> None:
-    """Guests, neighbour and cold caches go with the rest of the workload and its tools. Raises ExperimentError."""
+    """Raise ExperimentError unless guests, neighbour and cold caches fit the rest of the workload and its tools."""
     if wrong := _contradiction(workload):
         raise ExperimentError(f"{path}: {wrong}")
     for key, name in (("tool", workload.tool), ("crosscheck", workload.crosscheck)):
@@ -199,7 +200,7 @@ def _check_shared_host(path: Path, workload: _SharedHost, kind: str, tools: _Too
 
 
 def _contradiction(workload: _SharedHost) -> str:
-    """Name the keys that do not go together; empty when all do."""
+    """Return which keys contradict each other, and why; empty when none do."""
     if workload.client == "localhost" and (workload.spread or workload.neighbour):
         return "client: with `guests` or `neighbour` it must be remote: no guest stands for the others"
     if not workload.cold:
