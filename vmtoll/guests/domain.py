@@ -16,8 +16,8 @@ from vmtoll.paths import VM_IMAGES
 
 @dataclass(frozen=True)
 class Files:
-    """Paths of the guest's files on its KVM host; systemd's credentials: `credentials`, name → base64, which every user
-    of the host can read, and `secrets`, name → a file of its own.
+    """Paths of the guest's files on its KVM host, and systemd's credentials: `credentials`, name → base64, which every
+    user of the host can read, and `secrets`, name → path of a file with the value.
     """
 
     kernel: str
@@ -29,7 +29,7 @@ class Files:
 
 
 def files_of_role(name: str) -> Files:
-    """The files of a guest by words that the role kvm_guest replaces: only it knows its folders and its keys."""
+    """A guest's files, with placeholders that the role kvm_guest replaces: only the role knows its folders and keys."""
     return Files(
         kernel="@image@/vmlinuz",
         initrd="@image@/initrd.img",
@@ -41,7 +41,7 @@ def files_of_role(name: str) -> Files:
 
 
 def render(profile: Profile, guest: Guest, files: Files, images: Path = VM_IMAGES) -> str:
-    """The domain's XML. Raises UserError when a value of the profile cannot be filled in, or gives no XML."""
+    """The domain's XML. Raises UserError when a value of the profile cannot be filled in, or the result is not XML."""
     environment = Environment(
         loader=FileSystemLoader(images), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -14,7 +14,7 @@ _PCI = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
 class Guest(GuestVariables):
-    """One guest. CPUs are libvirt's sets (`2-5,8`); memory is the profile's where there is none."""
+    """One guest. CPUs are in libvirt's notation (`2-5,8`); unset memory is the profile's."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,7 +35,7 @@ class Guest(GuestVariables):
 
     @property
     def cpu_list(self) -> list[int]:
-        """The CPUs of `cpus`, one by one."""
+        """The numbers of the CPUs in `cpus`."""
         ranges = [part.split("-") for part in self.cpus.split(",")]
         return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
 
@@ -50,7 +50,7 @@ class Guest(GuestVariables):
         return self.vcpus or len(self.cpu_list)
 
     def values(self) -> dict[str, Any]:
-        """Values that a profile and the domain template may name."""
+        """Values that a profile and the domain template may use."""
         digest = hashlib.sha256(self.name.encode()).digest()
         pci = _PCI.fullmatch(self.vf)
         return {
@@ -78,7 +78,7 @@ class Guest(GuestVariables):
 
 
 def guest(host: Host) -> Guest:
-    """The guest of a host's variables. Raises InventoryError: host, variable and what is wrong with it."""
+    """The guest that a host's variables describe. Raises InventoryError naming host, variable and mistake."""
     host.check()
     environment, profile, key = host.vars.environment, host.vars.profile, host.ansible.ssh_private_key_file
     if environment != profile:

@@ -13,7 +13,7 @@ _GET_API_VERSION, _CREATE_VM, _CREATE_VCPU = 0xAE00, 0xAE01, 0xAE41
 
 
 def kvm(device: str = "/dev/kvm") -> str:
-    """Reason why KVM does not work; an empty text if a virtual machine with a virtual CPU can be made."""
+    """Reason why KVM does not work; empty if it can make a virtual machine with a virtual CPU."""
     try:
         opened = os.open(device, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -31,7 +31,7 @@ def kvm(device: str = "/dev/kvm") -> str:
 
 
 def kvm_modules() -> list[str]:
-    """The modules besides `kvm` itself that may have made /dev/kvm, loaded or built in: `kvm_amd`."""
+    """The modules, loaded or built in, that may have made /dev/kvm, such as `kvm_amd`; without `kvm` itself."""
     return sorted(path.name for path in Path("/sys/module").glob("kvm_*"))
 
 
@@ -66,12 +66,12 @@ def virtual_functions() -> dict[str, str]:
 
 
 def online_cpus() -> list[int]:
-    """The CPUs that are online, one by one."""
+    """The numbers of the CPUs that are online."""
     return cpu_list(Path("/sys/devices/system/cpu/online").read_text())
 
 
 def cpu_list(text: str) -> list[int]:
-    """The CPUs of a kernel's list such as `0-3,8`, one by one."""
+    """The numbers of the CPUs in a list of the kernel's, such as `0-3,8`."""
     ranges = [part.split("-") for part in text.strip().split(",") if part]
     return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
 

@@ -1,6 +1,6 @@
-"""Requirements of guests that their KVM host lacks, one sentence each, with the way out.
+"""Find what a KVM host lacks for its guests: one sentence each, with the way out.
 
-A pure function over facts; `PROBE` is the script that gathers them: run on the host as `python3 -`, as root.
+Pure functions over facts; `PROBE` is the script that gathers them. It runs on the host as `python3 -`, as root.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,9 +23,9 @@ Facts = Mapping[str, Any]
 def lacking(
     guests: Iterable[Guest], facts: Facts, running: Collection[str] = (), images: Path = VM_IMAGES
 ) -> list[str]:
-    """Requirements that the guests of one host lack, all together. `running`: domains that have their memory already.
+    """What one host lacks for all of these guests together. `running`: domains that have their memory already.
 
-    Raises UserError for a profile that does not exist or has a need that nobody knows.
+    Raises UserError for an unknown profile, or a profile with an unknown need.
     """
     lacks = []
     pages, memory_mib = facts["hugepages"]["free"] * facts["hugepages"]["size_kib"] // 1024, 0
@@ -58,7 +58,7 @@ def lacking(
 
 
 def module_text(facts: Facts) -> str:
-    """`; /dev/kvm belongs to kvm_pvm, which is …`, to end a sentence on KVM; empty where it is kvm_intel or kvm_amd."""
+    """End of a sentence on KVM: `; /dev/kvm belongs to kvm_pvm, which is …`; empty if it is kvm_intel or kvm_amd."""
     module = foreign_kvm_module(facts)
     return f"; /dev/kvm belongs to {module}, which is neither kvm_intel nor kvm_amd" if module else ""
 

@@ -1,6 +1,6 @@
-"""Profiles: vm-images/guests/<name>.yml, over those that it is made of, over vm-images/defaults.yml.
+"""Read profiles: vm-images/guests/<name>.yml overrides the profiles in its `of`, and these vm-images/defaults.yml.
 
-Those of the lab's own machines are in vm-images/machines instead of guests.
+Profiles of the lab's own machines are in vm-images/machines instead of guests.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from vmtoll.spec.catalog import unknown
 from vmtoll.spec.documents import Keys, read
 
 ACCELERATORS: tuple[GuestAccelerator, ...] = ("kvm", "tcg")
-# Lists that a profile adds to; every other value replaces the one below it.
+# Lists that a profile adds to; every other value replaces the inherited one.
 _LISTS = ("cmdline", "needs")
 
 Kind = Literal["guests", "machines"]
@@ -23,14 +23,14 @@ Kind = Literal["guests", "machines"]
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile with its defaults filled in; `values` in the order of defaults.yml, where each may name those above."""
+    """A profile with its defaults filled in; `values` in the order of defaults.yml: each may use those before it."""
 
     name: str
     description: str
     values: Mapping[str, Any]
 
     def under(self, accelerator: GuestAccelerator) -> Keys:
-        """The values as they are with KVM, or under emulation."""
+        """The values for this accelerator: KVM, or emulation."""
         return {key: v[accelerator] if isinstance(v, dict) else v for key, v in self.values.items()}
 
     @property
@@ -40,12 +40,12 @@ class Profile:
 
 
 def names(images: Path = VM_IMAGES, kind: Kind = "guests") -> list[str]:
-    """Every profile of a kind that there is."""
+    """Names of all profiles of a kind."""
     return sorted(file.stem for file in (images / kind).glob("*.yml"))
 
 
 def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
-    """Read a profile. Raises UserError, or ExperimentError where it is no YAML: file, key and what is allowed."""
+    """Read a profile. Raises UserError naming file, key and what is allowed, or ExperimentError if it is not YAML."""
     if name not in names(images, kind):
         raise UserError(f"{images / kind}: {unknown('guest profile', name, names(images, kind))}")
     defaults = read(images / "defaults.yml")
@@ -56,7 +56,7 @@ def load(name: str, images: Path = VM_IMAGES, kind: Kind = "guests") -> Profile:
 
 
 def _values(name: str, folder: Path, defaults: Mapping[str, Any], parents: tuple[str, ...]) -> Keys:
-    """Values of a profile and of those that it is made of, without the defaults."""
+    """Values of a profile and of the profiles that it builds on, without the defaults."""
     file, profile_names = folder / f"{name}.yml", sorted(file.stem for file in folder.glob("*.yml"))
     values = read(file)
     for key, value in values.items():
@@ -81,7 +81,7 @@ def _merged(first: list[str], second: list[str]) -> list[str]:
 
 
 def _check(file: Path, key: str, value: Any, defaults: Mapping[str, Any]) -> None:
-    """A key exists and its value is of the default's kind; a number may be a text that names one."""
+    """Raise UserError unless the key exists and its value has the default's type; a text may replace a number."""
     allowed = ["description", "of", *defaults]
     if key not in allowed:
         raise UserError(f"{file}: {unknown('key', key, allowed)}")

@@ -1,4 +1,4 @@
-"""The tuning steps between two guest profiles: those that the second one's domain has and the first one's lacks."""
+"""The tuning steps between two guest profiles: those that the second's domain has and the first's lacks."""
 
 from functools import cache
 
@@ -16,12 +16,13 @@ _HOST: Facts = {
     "kvm_device": True, "vhost_net": True, "cpus": list(range(8)), "hugepages": {"size_kib": 2048, "free": 4096},
     "halt_poll_ns": 200_000,
 }  # fmt: skip
-# Switches of virtio's devices that are right unless a definition says otherwise: a device brings them along.
+# Switches of virtio devices that are right unless a definition changes them. They come with the device, so a profile
+# without one counts as having them.
 _SWITCHES = frozenset({Tuning.IOMMU, Tuning.NOTIFICATIONS, Tuning.OFFLOADS})
 
 
 def gained(before: str, after: str) -> frozenset[Tuning]:
-    """The tuning steps from one profile to another, with four virtual CPUs; none where vmtoll no longer has one."""
+    """The tuning steps from one profile to another, with four virtual CPUs; none if vmtoll no longer has both."""
     if not {before, after} <= set(profiles.names()):
         return frozenset()
     return _taken(after) - _taken(before)
