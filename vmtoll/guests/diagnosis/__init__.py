@@ -27,8 +27,8 @@ _LOOKS: tuple[Callable[[ET.Element, Facts], Iterator[Step]], ...] = (
 def diagnose(xml: str, facts: Facts, next_xml: str | None = None) -> tuple[Step, ...]:
     """Every tuning step of the domain with its state, in the order in which to take them. Raises UserError.
 
-    `next_xml`: the definition that the guest gets at its next start, where it runs by an earlier one. What is to be
-    changed is changed there.
+    `next_xml`: the definition that the guest gets at its next start, if it runs with an earlier one. The changes are
+    changes of that one.
     """
     steps = _steps(xml, facts)
     if next_xml is None:

@@ -1,4 +1,4 @@
-"""How the changes of a diagnosis are applied: each is tried on a copy of the definition before anybody reads of it."""
+"""Commands that apply the changes of a diagnosis; libvirt first checks each change on a copy of the definition."""
 
 import shlex
 import xml.etree.ElementTree as ET
@@ -10,16 +10,16 @@ from vmtoll.model.diagnosis import Change, Step
 
 
 def candidates(xml: str, steps: Sequence[Step]) -> list[str]:
-    """The definition as it is, and one for each step that changes it, with its changes alone."""
+    """The definition as it is, and for each step with changes a definition with only these."""
     domain = parsed(xml)
     return [xml, *(ET.tostring(edited(domain, s.changes), encoding="unicode") for s in steps if s.changes)]
 
 
 def tried(steps: Sequence[Step], refusals: Sequence[str], uri: str, guest: str) -> tuple[Step, ...]:
-    """The steps with the commands that apply them; without changes where libvirt refuses these.
+    """The steps with the commands that apply them; a step that libvirt refuses has no changes.
 
-    `refusals`: of each of `candidates`, why libvirt refuses it, empty where it does not. Where it refuses the
-    definition as it is, nothing is known of its changes.
+    `refusals`: for each of `candidates`, why libvirt refuses it, empty if it does not. If it refuses the definition as
+    it is, no change can be checked, and all count as refused.
     """
     as_it_is, *of_changes = refusals
     of_change = iter(of_changes)
@@ -39,7 +39,7 @@ def virt_xml(uri: str, guest: str, changes: Sequence[Change]) -> list[str]:
 
 
 def _option(change: Change) -> str:
-    """virt-xml takes a comma for the end of a value, unless there are two, and the last = for the end of the path."""
+    """virt-xml's option for a change. virt-xml ends a value at a comma, unless doubled, and a path at the last =."""
     if change.value is None:
         return f"xpath.delete={change.xpath}"
     if change.value == "":
@@ -49,7 +49,7 @@ def _option(change: Change) -> str:
 
 
 def unchanged(uri: str, guest: str) -> tuple[str, str]:
-    """The commands that keep the definition of a guest in a file, and go back to it."""
+    """The commands that save a guest's definition to a file, and restore it."""
     file = f"{guest}-before.xml"
     kept = shlex.join(["virsh", "-c", uri, "dumpxml", "--inactive", guest])
     return f"{kept} >{shlex.quote(file)}", shlex.join(["virsh", "-c", uri, "define", file])

@@ -1,7 +1,7 @@
-"""Whether libvirt would take definitions of guests, without defining any: one line of JSON. Changes nothing.
+"""Print whether libvirt would accept definitions of guests, as one line of JSON. Defines and changes nothing.
 
 Runs on the host as `python3 - URI FILE`: standard library only. The file is a JSON list of definitions; the answer is a
-list of the same length, of what is wrong with each, empty where nothing is.
+list of the same length with what is wrong with each, an empty text if nothing is.
 """
 
 import json
@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 
 def failure(argv: "list[str]") -> str:
-    """What a program says that fails, on one line."""
+    """Run a program and return its error on one line; empty if it succeeds."""
     env = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False, env=env)
@@ -28,10 +28,10 @@ def failure(argv: "list[str]") -> str:
 
 
 def refusal(uri: str, xml: str) -> str:
-    """By libvirt's schema, and by libvirt itself, which parses the definition as it does to define it.
+    """Why libvirt refuses a definition, by its schema or by parsing it as it does to define it; empty if it accepts.
 
-    libvirt makes a tap device of each card for that. The libvirt of a user that is not root may not: then it is asked
-    without the cards, which the schema alone has seen.
+    For that libvirt makes a tap device of each card. The libvirt of a user that is not root may not: then it gets the
+    definition without the cards, and only the schema has checked these.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "domain.xml")

@@ -1,4 +1,4 @@
-"""A libvirt definition: what the looks read of it, and how it is edited."""
+"""Read and edit a libvirt definition."""
 
 import copy
 import re
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from vmtoll.model.diagnosis import Change
 from vmtoll.model.errors import UserError
 
-# A step of a path: a name, and the how manieth of that name. virt-xml splits other conditions wrongly.
+# A part of a path: a name, and its number among those of that name. virt-xml splits other conditions wrongly.
 _PART = re.compile(r"(?P<name>\w+)(?:\[(?P<nth>\d+)\])?")
 _ATTRIBUTE = re.compile(r"(?P<element>.*?)(?:/@(?P<attribute>\w+))?")
 _SIZES = {"b": 1, "bytes": 1, "KB": 10**3, "k": 2**10, "KiB": 2**10, "MB": 10**6, "M": 2**20, "MiB": 2**20,
@@ -16,7 +16,7 @@ _SIZES = {"b": 1, "bytes": 1, "KB": 10**3, "k": 2**10, "KiB": 2**10, "MB": 10**6
 
 
 def parsed(xml: str) -> ET.Element:
-    """The domain. Raises UserError where the text is no XML."""
+    """The domain. Raises UserError if the text is not XML."""
     try:
         return ET.fromstring(xml)
     except ET.ParseError as error:
@@ -50,7 +50,7 @@ def _edit(domain: ET.Element, change: Change) -> None:
 
 
 def _split(xpath: str) -> tuple[str, str]:
-    """The path of an element, and the attribute of it, empty where the change is of the element."""
+    """Split a path into that of an element and an attribute; the latter is empty if the path names the element."""
     match = _ATTRIBUTE.fullmatch(xpath)
     return (match["element"], match["attribute"] or "") if match else (xpath, "")
 
@@ -61,7 +61,7 @@ def _child(element: ET.Element, part: re.Match[str]) -> ET.Element | None:
 
 
 def shown(domain: ET.Element, changes: Sequence[Change]) -> str:
-    """The elements that these changes set, as they are afterwards: of a new one the whole, of several their parent."""
+    """XML of the elements that these changes set, as they are afterwards: new ones whole, siblings in their parent."""
     after = edited(domain, changes)
     paths = (_split(change.xpath)[0] for change in changes if change.value is not None)
     tops = [_outermost_new(domain, path) for path in dict.fromkeys(paths)]
@@ -73,7 +73,7 @@ def shown(domain: ET.Element, changes: Sequence[Change]) -> str:
 
 
 def _outermost_new(domain: ET.Element, path: str) -> str:
-    """The first element on a path that the domain does not have; the path itself where it has all."""
+    """Path of the first element on a path that the domain does not have; the path itself if it has all."""
     ends = [match.end() for match in _PART.finditer(path)]
     return next((path[:end] for end in ends if find(domain, path[:end]) is None), path)
 
@@ -87,7 +87,7 @@ def find(domain: ET.Element, path: str) -> ET.Element | None:
 
 
 def text_of(element: ET.Element) -> str:
-    """An element as libvirt prints it, with single quotes; of the domain its first tag alone."""
+    """An element as libvirt prints it, with single quotes; for the domain only its opening tag."""
     element = copy.deepcopy(element)
     element.text, element.tail = (element.text or "").strip(), None
     if element.tag == "domain":
@@ -102,12 +102,12 @@ def _quoted(text: str) -> str:
 
 
 def is_kvm(domain: ET.Element) -> bool:
-    """Whether the guest runs under KVM."""
+    """Return whether the guest runs under KVM."""
     return domain.get("type") == "kvm"
 
 
 def is_x86(domain: ET.Element) -> bool:
-    """Whether it is a PC: libvirt's own default where the definition names no architecture."""
+    """Return whether the guest is a PC, which is libvirt's default if the definition names no architecture."""
     return attribute(domain, "os/type", "arch") in ("", "x86_64", "i686")
 
 
@@ -123,7 +123,7 @@ def memory_bytes(domain: ET.Element) -> int:
 
 
 def size_bytes(element: ET.Element | None) -> int:
-    """A size with its unit, libvirt's KiB where there is none."""
+    """A size in bytes from its value and unit; libvirt's default is KiB."""
     return 0 if element is None else int(float(element.text or 0)) * _SIZES[element.get("unit", "KiB")]
 
 
@@ -141,7 +141,7 @@ def cards(domain: ET.Element) -> Iterator[tuple[ET.Element, str, str]]:
 
 
 def virtio_cards(domain: ET.Element) -> Iterator[tuple[ET.Element, str, str]]:
-    """Those of them that are virtio's, and no function of the host's card."""
+    """Like cards, but only virtio's; no function of the host's card (hostdev)."""
     for card, path, mac in cards(domain):
         if card.get("type") != "hostdev" and attribute(card, "model", "type").startswith("virtio"):
             yield card, path, mac
@@ -159,7 +159,7 @@ def put(path: str, attributes: Mapping[str, str]) -> tuple[Change, ...]:
 
 
 def cpus(text: str) -> list[int]:
-    """The CPUs of libvirt's set `0-3,^2,8`, one by one."""
+    """The numbers of the CPUs in a set of libvirt's, such as `0-3,^2,8`."""
     chosen: list[int] = []
     for part in filter(None, text.replace(" ", "").split(",")):
         low, _, high = part.lstrip("^").partition("-")

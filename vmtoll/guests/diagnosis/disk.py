@@ -9,12 +9,12 @@ from vmtoll.guests.diagnosis.definition import attribute, disks, put, shown
 from vmtoll.guests.diagnosis.facts import Facts
 from vmtoll.model.diagnosis import Change, State, Step, Tuning
 
-# What a disk of another bus may have and one of virtio may not.
+# Elements that a disk on another bus may have, and one on virtio may not.
 _NOT_OF_VIRTIO = ("address", "vendor", "product", "wwn")
 
 
 def bus(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """Each disk that is not virtio's gets a name that no other disk has or gets."""
+    """Each disk on another bus than virtio gets a name that no other disk has or gets."""
     names = _free_names(domain)
     for disk, path, target in disks(domain):
         kind = attribute(disk, "target", "bus") or "ide"

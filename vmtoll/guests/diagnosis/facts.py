@@ -4,7 +4,7 @@ from typing import TypedDict
 
 
 class Group(TypedDict):
-    """A control group around a guest that limits it: CPUs' worth of time, memory; None where it has no such limit."""
+    """A control group around a guest that limits it: its CPU time in CPUs, and memory; None without such a limit."""
 
     name: str
     cpus: float | None

@@ -1,4 +1,4 @@
-"""Guests' definitions and what their KVM host shows of them, as one line of JSON. Changes nothing.
+"""Print guests' definitions and their KVM host's facts about them, as one line of JSON. Changes nothing.
 
 Runs on the host as `python3 - URI [DOMAIN]`, with kvm_host.py in the same folder: standard library only. Without DOMAIN
 it reads every guest.
@@ -60,7 +60,7 @@ def chosen(line: str) -> str:
 
 
 def cores(root: str = "/sys/devices/system/cpu") -> "dict[str, int]":
-    """The first CPU of each CPU's core."""
+    """CPU → the first CPU of its core."""
     first = {}
     for file in Path(root).glob("cpu[0-9]*/topology/thread_siblings_list"):
         siblings = kvm_host.cpu_list(text(str(file)))
@@ -70,19 +70,21 @@ def cores(root: str = "/sys/devices/system/cpu") -> "dict[str, int]":
 
 
 def nodes(root: str = "/sys/devices/system/node") -> "dict[str, int]":
-    """The NUMA node of each CPU."""
+    """CPU → its NUMA node."""
     files = {int(file.parts[-2][4:]): file for file in Path(root).glob("node[0-9]*/cpulist")}
     return {str(cpu): node for node, file in files.items() for cpu in kvm_host.cpu_list(text(str(file)))}
 
 
 def flags(cpuinfo: str = "/proc/cpuinfo") -> "list[str]":
-    """The CPU's flags: of one whose kernel calls them so."""
+    """The CPU's flags; empty if /proc/cpuinfo has no line `flags`, as on CPUs other than x86."""
     match = re.search(r"^flags\s*:(.*)$", text(cpuinfo), re.M)
     return match[1].split() if match else []
 
 
 def model_flags(uri: str, xml: str) -> "list[str] | None":
-    """The features of the CPU model that a definition names; None where it names none, or libvirt does not know it."""
+    """The features of the CPU model that a definition names, of qemu64 if it has no CPU; None if it names no model, or
+    libvirt does not know it.
+    """
     root = ElementTree.fromstring(xml)
     cpu = root.find("cpu")
     name = "qemu64" if cpu is None else (cpu.findtext("model") or "").strip()
@@ -109,7 +111,7 @@ def bridges(root: str = "/sys/class/net") -> "list[str]":
 def groups(pid: int, root: str = "/") -> "list[dict[str, object]]":
     """The control groups around a process that limit CPU time or memory, from its own outwards.
 
-    What libvirt makes below the guest's own group, for threads of a kind, is what the definition says.
+    Groups that libvirt makes below the guest's own, for kinds of threads, are left out: they repeat the definition.
     """
     found: list[dict[str, object]] = []
     for line in text(f"{root}/proc/{pid}/cgroup").splitlines():
@@ -128,7 +130,7 @@ def groups(pid: int, root: str = "/") -> "list[dict[str, object]]":
 
 
 def cpus_of(folder: str) -> "float | None":
-    """CPUs' worth of time that a control group may have, of version 2 or 1."""
+    """CPU time that a control group of version 2 or 1 may use, in CPUs; None without a limit."""
     quota, _, period = text(f"{folder}/cpu.max").partition(" ")
     if not quota:
         quota, period = text(f"{folder}/cpu.cfs_quota_us"), text(f"{folder}/cpu.cfs_period_us")
@@ -136,7 +138,7 @@ def cpus_of(folder: str) -> "float | None":
 
 
 def memory_of(folder: str) -> "int | None":
-    """Bytes of memory that a control group may have; version 1 writes no limit as a number of pages near 2^63."""
+    """Bytes of memory that a control group may use; None without a limit, for which version 1 writes nearly 2^63."""
     limits = [text(f"{folder}/{name}") for name in ("memory.max", "memory.high", "memory.limit_in_bytes")]
     numbers = [int(limit) for limit in limits if limit.isdigit() and int(limit) < 2**60]
     return min(numbers) if numbers else None
@@ -164,7 +166,7 @@ def facts() -> "dict[str, object]":
 
 
 def guest(uri: str, domain: str) -> "dict[str, object]":
-    """`xml`, and `next_xml` where the guest runs by an earlier one; `running`; `facts` of this guest.
+    """Read a guest: `xml`, `running`, its `facts`; and `next_xml`, the definition for its next start, if it runs.
 
     Raises RuntimeError.
     """
@@ -179,7 +181,9 @@ def guest(uri: str, domain: str) -> "dict[str, object]":
 
 
 def answer(uri: str, domain: str = "") -> "dict[str, object]":
-    """`guests` and the `facts` of the host; `error`, and `domains`: the names of all guests."""
+    """Return `guests`, the `facts` of the host, `error`; `domains`: the names of all guests; `pins`: those of running
+    guests.
+    """
     try:
         names = virsh(uri, "list", "--all", "--name").split()
         wanted = [name for name in names if domain in ("", name)]

@@ -1,6 +1,6 @@
 """Limits that somebody has set for a guest: of CPU time, memory, disk and network.
 
-They stand in its definition, or its host's control groups have them for the unit that the guest runs in.
+They are in its definition, or in its host's control groups, for the unit that the guest runs in.
 """
 
 import xml.etree.ElementTree as ET
@@ -45,12 +45,12 @@ def cpu(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def memory(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """A limit of memory for QEMU's process, which the guest's memory and QEMU's own share."""
+    """A memory limit for QEMU's process, which covers the guest's memory and QEMU's own."""
     limits = [element for element in domain.iterfind("memtune/*") if element.tag in ("hard_limit", "soft_limit")]
     found = [f"{size_bytes(element) >> 20} MiB ({element.tag})" for element in limits]
     changes = [Change(f"./memtune/{element.tag}") for element in limits]
     if domain.find("memtune/hard_limit") is not None and domain.find("memtune/swap_hard_limit") is not None:
-        changes.append(Change("./memtune/swap_hard_limit"))  # libvirt takes no such limit that is alone
+        changes.append(Change("./memtune/swap_hard_limit"))  # libvirt refuses such a limit without hard_limit
     for group in facts.get("groups", ()):
         if group["memory_bytes"] and not (limits and _is_its_own(group)):
             found.append(f"{group['memory_bytes'] >> 20} MiB for {group['name']}")
@@ -93,5 +93,5 @@ def _values(element: ET.Element | None) -> list[str]:
 
 
 def _is_its_own(group: Group) -> bool:
-    """Whether libvirt made the group for the guest: what the definition says is set there."""
+    """Return whether libvirt made the group for the guest, and sets there what the definition says."""
     return group["name"].endswith(".scope") or "libvirt" in group["name"]

@@ -11,11 +11,11 @@ _MOST_QUEUES = 256  # MAX_TAP_QUEUES in the kernel's drivers/net/tap.c and tun.c
 # Where vhost can carry the packets: a card that is a tap or macvtap device of the host.
 _OF_THE_HOST = ("bridge", "network", "direct", "ethernet")
 PASST = "passt"
-_OF_A_PROCESS = ("backend", "source", "ip", "driver", "portForward")  # what a card of a bridge has not
+_OF_A_PROCESS = ("backend", "source", "ip", "driver", "portForward")  # not allowed in a card on a bridge
 
 
 def kind_of(card: ET.Element) -> str:
-    """The type of a card's network; with the program that is behind it, where one is: `user (passt)`."""
+    """The type of a card's network, with the program behind it, if any: `user (passt)`."""
     kind = card.get("type", "")
     return f"{kind} ({PASST})" if _is_passt(card) else kind
 
@@ -53,7 +53,7 @@ def card_model(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def vhost(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """Step by the definition; if that leaves it to libvirt, by the threads of the running guest, else by the host."""
+    """Judge by the definition; if that leaves it to libvirt, by the running guest's threads, else by the host."""
     for card, path, mac in virtio_cards(domain):
         driver = attribute(card, "driver", "name")
         if not is_kvm(domain) or card.get("type") not in _OF_THE_HOST:
@@ -75,7 +75,7 @@ def vhost(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def iommu(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """Devices behind a virtual IOMMU: each of their accesses to the guest's memory is looked up, by vhost in QEMU."""
+    """Devices behind a virtual IOMMU: each of their accesses to the guest's memory is looked up, vhost's in QEMU."""
     needed = domain.find("launchSecurity") is not None
     for element, path, name in _virtio_devices(domain):
         behind = attribute(element, "driver", "iommu") == "on"
@@ -88,7 +88,7 @@ def iommu(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def notifications(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """How guest and host tell each other of work: by an event of the kernel, and only where it is waited for."""
+    """How guest and host notify each other of work: by an event of the kernel, and only if the other side waits."""
     for element, path, name in _virtio_devices(domain):
         slow = {"ioeventfd": "off", "event_idx": "off", "txmode": "timer"}
         found = {n: value for n, value in slow.items() if attribute(element, "driver", n) == value}

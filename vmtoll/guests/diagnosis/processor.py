@@ -13,8 +13,8 @@ from vmtoll.model.diagnosis import Change, State, Step, Tuning
 _GENERIC = re.compile(
     r"(qemu|kvm)(32|64)|486|pentium[23]?|core2duo|coreduo|n270|athlon|phenom|Conroe|Penryn|Nehalem|Opteron_G[123]"
 )
-# Instructions that a web server's work is made of: encryption, checksums, compression, copying, searching. By Linux'
-# names of them, those of libvirt where these differ, and what the guest's kernel gains by (pcid, invpcid).
+# Instructions that a web server's work uses: encryption, checksums, compression, copying, searching; and those that
+# help the guest's kernel (pcid, invpcid). By Linux's names; then libvirt's, where they differ.
 _USEFUL = ("aes", "pclmulqdq", "sha_ni", "avx", "avx2", "avx512f", "vaes", "ssse3", "sse4_1", "sse4_2", "popcnt",
            "bmi2", "adx", "rdrand", "erms", "fsrm", "pcid", "invpcid")  # fmt: skip
 _LIBVIRTS = {"pclmulqdq": "pclmuldq", "sha_ni": "sha-ni", "sse4_1": "sse4.1", "sse4_2": "sse4.2"}
@@ -31,7 +31,7 @@ def kvm(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def model(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """Lacking where the guest does not see a useful instruction that the host has; else by the model's name."""
+    """Lacking if the guest does not see a useful instruction that the host has, or if the model is generic."""
     cpu = domain.find("cpu")
     mode = "custom" if cpu is None else cpu.get("mode", "custom")
     name = ((cpu.findtext("model") if cpu is not None else None) or "qemu64").strip()
@@ -46,8 +46,8 @@ def model(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def _with_the_hosts_cpu(cpu: ET.Element | None, mode: str) -> Iterator[Change]:
-    """The host's CPU instead of a model; what the definition says of topology and NUMA stays, and what it takes away
-    on purpose, but for useful instructions.
+    """Changes that replace the model by the host's CPU. Topology, NUMA and features that the definition disables on
+    purpose stay, except for useful instructions.
     """
     features = [] if cpu is None else cpu.findall("feature")
     for number, feature in reversed(list(enumerate(features, start=1))):
@@ -128,7 +128,7 @@ def pinning(domain: ET.Element, facts: Facts) -> Iterator[Step]:
 
 
 def _faults(domain: ET.Element, chosen: Sequence[int], facts: Facts) -> list[str]:
-    """What is wrong with these pins, one CPU for each virtual one."""
+    """What is wrong with these pins, one CPU for each virtual CPU."""
     online, nodes, cores = set(facts["cpus"]), facts.get("nodes", {}), facts.get("cores", {})
     faults = []
     if off := set(chosen) - online:
@@ -158,10 +158,11 @@ def _memory_nodes(domain: ET.Element) -> set[int]:
 
 
 def _chosen(domain: ET.Element, facts: Facts) -> list[int]:
-    """A CPU for each virtual one, those first that the definition allows; [] where there are too few.
+    """Choose a CPU for each virtual CPU, first among those that the definition allows; [] if there are too few.
 
-    Of one NUMA node, that of the guest's memory where it is bound to one. Where there are too few, given up are, in
-    this order: leaving the host's first core, which serves interrupts, alone; a core for each; having them alone.
+    In one NUMA node if possible, first that of the guest's memory if it is bound to one. If CPUs are too few, gives up,
+    in this order: sparing the host's first core, which serves interrupts; a core for each; CPUs that no other guest
+    uses.
     """
     count, online = vcpus(domain), facts["cpus"]
     allowed = cpus(attribute(domain, "vcpu", "cpuset")) or online
@@ -198,7 +199,7 @@ def _by_node(pool: Sequence[int], nodes: Mapping[str, int]) -> list[list[int]]:
 
 
 def _pins(domain: ET.Element, chosen: Sequence[int], facts: Facts) -> Iterator[Change]:
-    """The pins anew: what stands there is removed first. QEMU's other threads get the other CPUs of the same node."""
+    """Changes that replace all pins. QEMU's other threads get the other CPUs of the same node."""
     old = [pin.get("vcpu") for pin in domain.iterfind("cputune/vcpupin")]
     yield from (Change(f"./cputune/vcpupin[{n}]") for n in range(len(old), 0, -1))
     if domain.find("cputune/emulatorpin") is not None:
@@ -213,7 +214,7 @@ def _pins(domain: ET.Element, chosen: Sequence[int], facts: Facts) -> Iterator[C
 
 
 def halt_polling(domain: ET.Element, facts: Facts) -> Iterator[Step]:
-    """Step by the kernel command line of the definition; a guest that boots by itself keeps its own inside."""
+    """Judge by the kernel command line in the definition; a guest that boots from its disk has its own inside."""
     poll = facts.get("halt_poll_ns")
     host = {} if poll is None else {"halt_poll_ns": poll}
     if not is_kvm(domain):
