@@ -1,4 +1,4 @@
-"""The command `ab`: two environments, one answer and an exit code, without a file to write."""
+"""The command `ab`: compare two environments without an experiment file; one answer and an exit code."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from vmtoll.analysis.run import Run
     from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 
-FOLDER = "ab"  # of the results: the experiments that the command wrote
+FOLDER = "ab"  # in the results folder: the experiments that the command wrote
 
 
 class Exit(IntEnum):
-    """What `git bisect run` understands: good, bad, and a version that cannot be judged."""
+    """Exit codes as `git bisect run` reads them: good, bad, cannot be judged."""
 
     NOT_WORSE = 0
     WORSE = 1
@@ -132,7 +132,7 @@ def ab(
 
 
 def _planned(file: Path, keys: dict[str, Any], until: Until | None, resume: Path | None) -> Plan:
-    """The plan of the experiment that will be in this file, read from a draft of it."""
+    """The plan of this experiment, read from a draft: vmtoll writes its file later."""
     with TemporaryDirectory(prefix="vmtoll-ab-") as folder:
         draft = Path(folder) / file.name
         _write(draft, keys)
@@ -154,7 +154,7 @@ def _check_time(planned: Plan, at_most_min: float | None) -> None:
 
 
 def what_it_takes(planned: Plan) -> str:
-    """`54 trials, about 9 minutes, about 1.2 million requests: 10 users, 2,000 req/s`; with `until` at most."""
+    """`54 trials, about 9 minutes, in the order of 1.2 million requests to nginx: 10 users`; with `until` "at most"."""
     from vmtoll.report.words import load_text, plural  # noqa: PLC0415 (loads pandas)
 
     experiment = planned.resolved.experiment
@@ -176,7 +176,7 @@ def what_it_takes(planned: Plan) -> str:
 
 
 def _lab(planned: Plan, link: str) -> Path:
-    """The embedded lab with the environments of the plan; its inventory."""
+    """Bring up the embedded lab with the plan's environments, unless it has them; return its inventory."""
     embedded.need_root()
     environments = planned.resolved.environments
     if not embedded.status()["up"] or not set(environments) <= environments_of(embedded.require()):
@@ -211,7 +211,7 @@ _MEANS = {
 
 
 def counted(analysis: "RunAnalysis", metrics: Sequence[str]) -> Iterator[tuple["Comparison", "Verdict"]]:
-    """The verdicts that decide the exit code: of these metrics, else the primary ones, where they apply."""
+    """The verdicts that decide the exit code: those of these metrics, by default the primary ones, where they apply."""
     for comparison in analysis.comparisons:
         for name, verdict in comparison.verdicts.items():
             if verdict.applies and (name in metrics if metrics else verdict.metric.is_primary):
@@ -219,7 +219,7 @@ def counted(analysis: "RunAnalysis", metrics: Sequence[str]) -> Iterator[tuple["
 
 
 def exit_of(verdicts: "Sequence[Verdict]") -> Exit:
-    """Worse if any is, else undecided if any is or there is none."""
+    """WORSE if any verdict is; else UNDECIDED if any is undecided or not judged, or if there is none."""
     from vmtoll.model.verdict import Kind  # noqa: PLC0415
 
     kinds = {verdict.kind for verdict in verdicts}

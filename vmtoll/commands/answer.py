@@ -10,17 +10,17 @@ from rich.text import Text
 
 from vmtoll.shell import Changes
 
-# For a terminal whose encoding lacks them: each is one column, so tables stay aligned.
+# Replacements in a terminal whose encoding lacks these characters; one column each, so tables stay aligned.
 _PLAIN = str.maketrans("×·–−µ…", "x---u~")
 
 
 def print_json(document: object, file: TextIO | None = None) -> None:
-    """Print a document for programs; what JSON has no kind for, such as a path, as its text."""
+    """Print a document as JSON; values that JSON cannot hold, such as paths, become text."""
     print(json.dumps(document, indent=1, default=str, ensure_ascii=False), file=file)
 
 
 def answer(values: Mapping[str, object], *, as_json: bool) -> None:
-    """Print `name: value` lines, or one object."""
+    """Print `name: value` lines, or one JSON object."""
     if as_json:
         print_json(values)
         return
@@ -29,7 +29,7 @@ def answer(values: Mapping[str, object], *, as_json: bool) -> None:
 
 
 def print_text(text: Text, file: TextIO | None = None) -> None:
-    """Print to a file, by default stdout; in colour on a terminal that has it, unless NO_COLOR is set."""
+    """Print to a file, by default stdout; in color on a terminal that supports it, unless NO_COLOR is set."""
     console = Console(file=file or sys.stdout, highlight=False)
     try:
         text.plain.encode(console.encoding)

@@ -1,4 +1,4 @@
-"""Every experiment that repeats a published one, one after the other: resumable, and one page at the end."""
+"""`run all`: measure each experiment that repeats a published one, in turn; resumable, with one page at the end."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -28,21 +28,21 @@ PAGE = "replication.html"
 
 
 def plans(scale: Scale, registry: Registry | None = None, until: Until | None = None) -> dict[str, Plan]:
-    """Name → plan, of every experiment that has claims; `until`: for all of them. Raises ExperimentError."""
+    """Name → plan of every experiment with claims; `until` applies to all of them. Raises ExperimentError."""
     registry = registry or Registry()
     experiments = [load(registry.experiment_file(name), registry, scale) for name in registry.experiments()]
     return {each.experiment.name: plan(each, until=until) for each in experiments if each.experiment.claims}
 
 
 class _Recorded(Document):
-    """A batch as its file has it."""
+    """Content of a batch's file."""
 
     done: bool
     runs: dict[str, str]
 
 
 class Batch:
-    """Content of `results/all-<scale>.json`: the finished run of each experiment, by name; whether all is done."""
+    """The finished runs in `results/all-<scale>.json`, by experiment; empty if that batch is done."""
 
     def __init__(self, results: Path, scale: Scale) -> None:
         self.results, self.file = results, results / f"all-{scale}.json"
@@ -67,7 +67,7 @@ class Batch:
         self._write(done=False)
 
     def end(self) -> None:
-        """The next batch begins from the start."""
+        """Mark the batch as done, so that the next one starts over."""
         self._write(done=True)
 
     def _write(self, *, done: bool) -> None:
@@ -92,7 +92,7 @@ def _read(file: Path) -> _Recorded:
 
 @dataclass(frozen=True)
 class Readers:
-    """The writers of pages: the report of a run, and the page over all of them."""
+    """Functions that write the report of a run, and the page over all runs."""
 
     report: Callable[[Path], Conclusion] = conclude
     page: Callable[[Sequence[Path], Path], Path] = replication_page
@@ -109,11 +109,11 @@ def run_all(
     *,
     as_json: bool = False,
 ) -> int:
-    """Measure all that is left of the batch and write the page; the exit code: 1 when an experiment failed, else 0.
+    """Measure the rest of the batch and write the page; return the exit code: 1 if an experiment failed, else 0.
 
-    `limit`: Ansible's pattern of the hosts that take part; `until`: in place of each experiment's own; `as_json`: print
-    the results as one object at the end, not each as lines when it is there.
-    Without an inventory the embedded lab is brought up, and its link set to the rate that each experiment names.
+    `limit`: Ansible host pattern of the machines that take part; `until`: replaces each experiment's own; `as_json`:
+    print the results as one object at the end, not line by line as they come. Without an inventory, vmtoll brings up
+    the embedded lab and sets its link to the rate that each experiment names.
     """
     registry = registry or Registry()
     todo, batch = plans(scale, registry, until), Batch(results, scale)
@@ -157,7 +157,7 @@ def _minutes(plans: Iterable[Plan]) -> str:
 
 
 def _measured(planned: Plan, batch: Batch, inventory: Path | None, limit: str | None) -> Path:
-    """The run of one experiment, measured or resumed where the batch has none."""
+    """The run of one experiment; measured or resumed if the batch has none."""
     folder = batch.finished(planned.resolved)
     if folder is None:
         if killed := batch.unfinished(planned.resolved):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CAMPAIGNS = RESULTS / "campaigns"
 DATA = "data"  # the dataset within a campaign's folder
 
-# What sums up campaigns is loaded where it is needed: `--help` should not wait for it.
+# Functions import the campaign's analysis themselves: `--help` should not wait for it.
 
 
 describe(

@@ -1,4 +1,4 @@
-"""The command `capacity`: how many machines an objective takes, by what a run measured."""
+"""The command `capacity`: how many machines meet an objective, from the measurements of a run."""
 
 from typing import Annotated
 

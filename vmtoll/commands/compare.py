@@ -43,7 +43,7 @@ def compare(
 
 
 def show(first: "Run", second: "Run", between_runs_pct: float = 0.0, *, as_json: bool) -> int:
-    """Print how two runs compare; the exit code."""
+    """Print how two runs compare; return the exit code."""
     from vmtoll.publish.comparison import compare_runs  # noqa: PLC0415
     from vmtoll.report.comparison import lines  # noqa: PLC0415
 

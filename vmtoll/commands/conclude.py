@@ -1,4 +1,4 @@
-"""The end of a run: its analysis, the pages and tables that people read, and the page over several runs."""
+"""Conclude a run: analyze it, write its pages and tables, and write the page over several runs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vmtoll.analysis.run import Run
     from vmtoll.model.verdict import RunAnalysis
 
-# The analysis is loaded where it is needed: `--help` should not wait for scipy and matplotlib.
+# Functions import the analysis themselves: `--help` should not wait for scipy and matplotlib.
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Conclusion:
         return f"report: {self.report}\ntable:  {self.table} · {self.spreadsheet}"
 
     def document(self) -> dict[str, object]:
-        """What programs get: the files and the answer."""
+        """The files and the answer, for programs."""
         return {key: value for key, value in asdict(self).items() if key != "summary"}
 
     def show(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
@@ -51,7 +51,7 @@ class Conclusion:
 
 
 def conclude(folder: Path) -> Conclusion:
-    """Judge a run once, keep the analysis, write what people read.
+    """Judge a run once, save the analysis, and write its pages and tables.
 
     Raises LoadError.
     """
@@ -68,7 +68,7 @@ def judged(folder: Path) -> "tuple[Run, RunAnalysis]":
 
 
 def conclude_judged(run: "Run", analysis: "RunAnalysis") -> Conclusion:
-    """Keep the analysis of a run, and write what people read."""
+    """Save the analysis of a run, and write its pages and tables."""
     from vmtoll.analysis.verdict import ANALYSIS, keep  # noqa: PLC0415
     from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
     from vmtoll.report.html import write_report  # noqa: PLC0415
@@ -87,14 +87,14 @@ def conclude_judged(run: "Run", analysis: "RunAnalysis") -> Conclusion:
 
 
 def judge(folder: Path, looks: Sequence[Look]) -> list[Compared]:
-    """Compare at a look at a run that goes on. Raises LoadError."""
+    """Compare the arms of an unfinished run, at a look. Raises LoadError."""
     from vmtoll.analysis.until import look_at  # noqa: PLC0415
 
     return look_at(folder, looks)
 
 
 def replication_page(folders: Sequence[Path], output: Path) -> Path:
-    """Judge these runs and write one page over their claims; its path. Raises LoadError."""
+    """Judge these runs and write one page over their claims; return its path. Raises LoadError."""
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
     from vmtoll.analysis.verdict import analyse  # noqa: PLC0415
     from vmtoll.report.replication import write_page  # noqa: PLC0415

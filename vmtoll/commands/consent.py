@@ -6,7 +6,7 @@ from vmtoll.model.errors import UserError
 
 
 def ask(text: str, *, yes: bool) -> None:
-    """Print what will be done, and ask on a terminal, unless `yes`. Raises UserError where nobody agrees."""
+    """Print what vmtoll is about to do, and ask on a terminal, unless `yes`. Raises UserError without consent."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -34,7 +34,7 @@ def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None, as_json: J
 
 
 def _load_s(folder: Path) -> float:
-    """Wall clock of a run's tools, in s."""
+    """Total duration of the measurements of a run, in s."""
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
 
     return sum(measured.duration_s or 0.0 for trial in load_run(folder).records for measured in trial.measurements)

@@ -79,13 +79,13 @@ def diagnose(
 
 
 def _badness(diagnosis: Diagnosis) -> tuple[int, int]:
-    """Limits count first: no other step makes up for them."""
+    """Sort key: the number of lacking limits, which no other step makes up for, then of all lacking steps."""
     lacking = {step.tuning for step in diagnosis.steps if step.state is State.LACKING}
     return len(lacking & LIMITS), len(lacking)
 
 
 def _host(guest: str | None, inventory: Path | None, kvm_host: str | None) -> tuple[Host, str | None]:
-    """The KVM host, and libvirt's name of the guest there; None for every guest."""
+    """The KVM host, and libvirt's name of the guest on it; None for every guest."""
     if inventory is None:
         if kvm_host:
             raise UserError(f"--on {kvm_host} needs --inventory: give the inventory that contains this host")
@@ -104,7 +104,7 @@ def _host(guest: str | None, inventory: Path | None, kvm_host: str | None) -> tu
 
 
 class _Host:
-    """A KVM host that is asked about its guests."""
+    """A KVM host, with a connection that answers questions about its guests."""
 
     def __init__(self, host: Host, uri: str) -> None:
         self.host, self.uri = host, uri
@@ -119,7 +119,7 @@ class _Host:
         self.line.close()
 
     def guests(self, domain: str | None) -> list[dict[str, Any]]:
-        """What guest_facts.py reads of this guest, or of all. Raises UserError when there is no such guest, or none."""
+        """Facts of this guest, or of all, from guest_facts.py. Raises UserError without an answer or such a guest."""
         files = {path.name: path.read_text("utf-8") for path in (domains.READER, needs.PROBE)}
         self.answer = self._run(files, domains.READER, *([domain] if domain else []))
         answer, where = self.answer, f"{self.host.name}: libvirt at {self.uri}"
@@ -134,7 +134,7 @@ class _Host:
         return list(answer["guests"])
 
     def diagnosis(self, guest: dict[str, Any], where: str, results: Path, *, tell: bool) -> Diagnosis:
-        """What holds a guest back. `tell`: with the commands that change it, and what each is worth."""
+        """Diagnose a guest. `tell`: also the commands that change it, and what each change is worth."""
         from vmtoll.analysis.step_worth import tuning_runs, worth_of  # noqa: PLC0415 (loads the analysis)
 
         name, pins = guest["name"], self.answer["pins"]
@@ -151,14 +151,14 @@ class _Host:
         return Diagnosis(name, where, guest["running"], steps, worth, runs, refusals[0])
 
     def _refusals(self, definitions: Sequence[str]) -> list[str]:
-        """Of each definition, why libvirt would not take it; empty where it would."""
+        """For each definition, why libvirt refuses it; empty if it does not."""
         script, file = domains.CHECKER, "definitions.json"
         files = {script.name: script.read_text("utf-8"), file: json.dumps(definitions)}
         answer: list[str] = self._run(files, script, file)
         return answer
 
     def _run(self, files: Mapping[str, str], script: Path, *words: str) -> Any:
-        """Run a script on the host; its answer, of JSON. Raises AgentError."""
+        """Run a script on the host; return its parsed JSON answer. Raises AgentError."""
         argv = [self.host.argv()[-1], script.name, self.uri, *words]
         done = self.line.call("exec", _LIMIT_S + 15, argv=argv, limit_s=_LIMIT_S, files=files)
         try:

@@ -5,9 +5,9 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-# Command → examples; of a group and of the program itself (no name), those to begin with.
+# Command → examples; for a group and for the program itself (no name), those to begin with.
 EXAMPLES: dict[str, Sequence[str]] = {}
-# Command → the exit codes that only it has; with an empty text one that it has not.
+# Command → its own exit codes; an empty text says that the command lacks this code of EXITS.
 OWN_EXITS: dict[str, Mapping[int, str]] = {}
 EXITS: Mapping[int, str] = {
     0: "done",
@@ -18,7 +18,7 @@ EXITS: Mapping[int, str] = {
 
 
 def describe(command: str, *examples: str, exits: Mapping[int, str] | None = None) -> str:
-    """Keep a command's examples and the exit codes that only it has, for its help; its epilog."""
+    """Register a command's examples and its own exit codes for its help; return its epilog."""
     EXAMPLES[command] = examples
     if exits:
         OWN_EXITS[command] = exits
@@ -33,7 +33,7 @@ def epilog(command: str = "") -> str:
 
 
 def _exits(command: str) -> str:
-    """`0 done; 1 a check failed; …`; of the program itself with the commands that a code belongs to."""
+    """`0 done; 1 a check failed; …`; for the program itself, own exit codes name their commands."""
     owners: dict[tuple[int, str], list[str]] = {}
     for name, special in OWN_EXITS.items():
         for item in special.items() if command in ("", name) else ():
@@ -46,7 +46,7 @@ def _exits(command: str) -> str:
 
 
 def _unwrapped(text: str | None) -> str:
-    """Paragraphs of one line each: the terminal breaks them where it ends."""
+    """Put each paragraph on one line: the terminal wraps it."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
 
 
@@ -58,7 +58,7 @@ def _without_values(params: list[Any]) -> list[Any]:
 
 
 class Command(TyperCommand):
-    """A command as Typer has it, with the help of vmtoll."""
+    """Typer's command, with vmtoll's help."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -72,7 +72,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands as Typer has it, with the help of vmtoll."""
+    """Typer's group of commands, with vmtoll's help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_values(super().get_params(ctx))

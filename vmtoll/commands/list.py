@@ -27,6 +27,6 @@ def list_names(as_json: JsonOption = False) -> None:
 
 
 def _with_releases(server: str, not_in: Sequence[Suite]) -> str:
-    """The server's name, and which releases of Debian do not ship it."""
+    """The server's name, with the releases of Debian that do not ship it."""
     absent = [f"not in {of_suite(suite).name}" for suite in not_in]
     return f"{server} ({', '.join(absent)})" if absent else server

@@ -1,4 +1,4 @@
-"""The command `notebook`: a notebook on a run, with the parameters that were asked for."""
+"""The command `notebook`: run a notebook on a run, with parameters from the command line."""
 
 import json
 from typing import Annotated, Any
@@ -37,13 +37,13 @@ def notebook(
 
 
 def _parameter(text: str) -> tuple[str, Any]:
-    """`P99_MS=20` → ("P99_MS", 20): the value as in JSON, else as in YAML."""
+    """`P99_MS=20` → ("P99_MS", 20): the value read as JSON, else as YAML."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise UserError(f"--set {text}: give NAME=VALUE, as in --set RATE_RPS=500")
     try:
         return name, json.loads(value)
-    except ValueError:  # no JSON; YAML reads words without quotes, but 1e3 as a word
+    except ValueError:  # not JSON: YAML allows words without quotes, but reads 1e3 as a word
         pass
     try:
         return name, yaml.safe_load(value)

@@ -11,7 +11,7 @@ from vmtoll.model.until import Until
 
 
 def _until_of(text: str) -> Until:
-    """`2,60`: half the interval in percent, and minutes."""
+    """Parse `2,60`: half-width of the interval in percent, and minutes."""
     try:
         half_width_pct, at_most_min = map(float, text.split(","))
         return Until(half_width_pct=half_width_pct, at_most_min=at_most_min)
@@ -22,7 +22,7 @@ def _until_of(text: str) -> Until:
 
 
 def outside_bundles(output: Path | None) -> Path | None:
-    """A callback of options that name what a command writes."""
+    """Option callback: raise LoadError for an output path in a bundle, which is read-only."""
     from vmtoll.publish.seal import check_writable  # noqa: PLC0415 (few commands need it)
 
     if output:
@@ -91,5 +91,5 @@ SuiteOption = Annotated[
 
 
 def size_of(scale: Scale | None, inventory: Path | None) -> Scale:
-    """The scale that is meant where none is given."""
+    """The scale; by default full with an inventory, small without one."""
     return scale or ("full" if inventory else "small")

@@ -1,4 +1,4 @@
-"""Progress: one live display on a terminal, a line a block elsewhere; errors and waits at once, findings at the end."""
+"""Show progress: one live display on a terminal, else a line per block; errors and waits at once, findings last."""
 
 import math
 import sys
@@ -38,7 +38,7 @@ from vmtoll.shell import say
 
 
 def time_left(seconds: float | None) -> str:
-    """Return "4 min left", "40 s left", or nothing when it is not known."""
+    """Return "4 min left", "40 s left", or nothing if the time is unknown."""
     if seconds is None:
         return ""
     return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
@@ -51,11 +51,13 @@ _BEFORE: dict[type[Event], tuple[str, str]] = {
 }
 
 
-MOST_BLOCKS = 12  # that a log has a line for: a run is one screen
+MOST_BLOCKS = 12  # with a line in a log, at most: a run fits one screen
 
 
 def lines_of(event: Event) -> list[str]:
-    """The lines of a log for an event; none for a step within a trial, and for a trial without `accidents`."""
+    """The log lines of an event. None for a trial without `accidents`, for steps of a trial (except the first attempt
+    to measure a capacity), and for some blocks if there are more than MOST_BLOCKS.
+    """
     match event:
         case BlockEnded(block, blocks) if block < blocks and block % math.ceil(blocks / MOST_BLOCKS):
             return []
@@ -72,7 +74,7 @@ def lines_of(event: Event) -> list[str]:
 def _line_of(
     event: Skipped | MarginHidden | NotPaused | Connecting | ComparingMachines | MachineStep | BlockEnded | LookEnded,
 ) -> str:
-    """The line of an event that always has one."""
+    """The log line of an event that always has one."""
     match event:
         case Skipped(name, why):
             line = f"skipped: {name}: {why}"
@@ -91,7 +93,7 @@ def _line_of(
 
 
 def _note(event: MarginHidden | NotPaused) -> str:
-    """The text of something that a reader of the results should know."""
+    """A note for readers of the results."""
     if isinstance(event, NotPaused):
         return f"{event.machine} idles during the trials and cannot be paused: {event.why}"
     return (
@@ -105,12 +107,12 @@ def _counts(validity: Mapping[Validity, int]) -> str:
     return ", ".join(f"{validity.get(each, 0)} {each.value}" for each in Validity)
 
 
-MOST_ENVIRONMENTS = 3  # that a line of the summary names
+MOST_ENVIRONMENTS = 3  # named in a line of the summary
 LONGEST_TEXT = 200  # characters of a finding in the summary: a program's message may be long
 
 
 def summary(records: Sequence[TrialRecord]) -> Iterator[str]:
-    """The number of valid trials, then a line for each code of their findings, the most frequent first."""
+    """Yield the number of trials by validity, then a line for each finding code, the most frequent first."""
     trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
     spent = [(record.loaded_s, record.fixed_cost_s) for record in records if record.loaded_s is not None]
     loaded_s, fixed_s = (sum(seconds) for seconds in zip(*spent, strict=True)) if spent else (0.0, 0.0)
@@ -134,7 +136,7 @@ def _environments(records: Sequence[TrialRecord]) -> str:
 
 
 def _worst(code: Code, records: Sequence[TrialRecord]) -> str:
-    """`on kvm-default: metal: background processes used 2.6% CPU (limit 1%)`: the figure farthest from its limit."""
+    """`on kvm-default: metal: background processes used 2.6% CPU (limit 1%)`: the finding farthest from its limit."""
     from vmtoll.report.words import finding_text  # noqa: PLC0415 (loads pandas; the measuring is over)
 
     seen = [(record, finding) for record in records for finding in record.findings if finding.code is code]
@@ -144,13 +146,13 @@ def _worst(code: Code, records: Sequence[TrialRecord]) -> str:
 
 
 def _distance(finding: Finding) -> float:
-    """The distance of a figure from its limit; some limits are the least that is allowed."""
+    """The distance of a figure from its limit, in either direction: some limits are minimums. −1 without a figure."""
     return -1.0 if finding.value is None else abs(finding.value - (finding.limit or 0.0))
 
 
-MOST_OPEN = 5  # comparisons that a line names
+MOST_OPEN = 5  # comparisons named in a line
 MOST_RATIOS = 3
-FEWEST_REQUESTS = 1000  # behind a p99 that is shown
+FEWEST_REQUESTS = 1000  # for a p99 to be shown
 _STOPPED = {
     Stop.DECIDED: "more blocks would decide no other one",
     Stop.NARROW: "all others are decided or known well enough",
@@ -159,7 +161,9 @@ _STOPPED = {
 
 
 def _look(look: Look, next_blocks: int | None, stopped: Stop | None) -> str:
-    """`after 6 blocks 3 of 8 comparisons are open (tail, nginx, sweep, kvm-default ±4.1%; …); next look after 10`."""
+    """`after 6 blocks 3 of 8 comparisons are open (tail of nginx, sweep 0.5, on kvm-default ±4.1%; …); next look after
+    10 blocks`.
+    """
     left = [_open(compared) for compared in sorted(look.open, key=lambda c: -(c.half_width_pct or math.inf))]
     more = f"; {len(left) - MOST_OPEN} more" if len(left) > MOST_OPEN else ""
     named = f" ({'; '.join(left[:MOST_OPEN])}{more})" if left else ""
@@ -168,7 +172,7 @@ def _look(look: Look, next_blocks: int | None, stopped: Stop | None) -> str:
 
 
 def _open(compared: Compared) -> str:
-    """`tail of nginx, sweep, on kvm-default ±4.1%`, or the words of a claim."""
+    """`tail of nginx, sweep 0.5, on kvm-default ±4.1%`, or the words of a claim."""
     width = "" if compared.half_width_pct is None else f" ±{compared.half_width_pct:.3g}%"
     if compared.claim:
         return f"“{compared.claim}”{width}"
@@ -213,8 +217,8 @@ def _failure(record: TrialRecord, *, again: bool) -> str:
 
 
 class Ratios:
-    """The ratios to the baseline so far, in the primary metric of each load: geometric means over the blocks whose
-    last attempts are good on both sides. They are not tested.
+    """Ratios to the baseline so far, untested, in the primary metric of each load: geometric means over the blocks
+    whose last attempts are not invalid on either side.
     """
 
     def __init__(self, baseline: str) -> None:
@@ -223,7 +227,7 @@ class Ratios:
         self._ratios: dict[tuple[Scenario, str], float] = {}
 
     def add(self, record: TrialRecord) -> None:
-        """Take in an attempt. Controls, spread loads and percentiles of few requests are left to the report."""
+        """Add an attempt. Skips what only the report shows: controls, spread loads, and percentiles of few requests."""
         scenario, environment = record.scenario, record.arm.environment
         if record.arm.is_control or not scenario.load.is_alone:
             return
@@ -272,7 +276,7 @@ def _two_digits(ratio: float) -> str:
 
 
 class Display:
-    """The live display of a run: a bar over its trials, what is measured now, and what the trials so far came to."""
+    """The live display of a run: a bar over its trials, the current step, and the results so far."""
 
     def __init__(self, console: Console) -> None:
         columns = (
@@ -284,14 +288,14 @@ class Display:
         )
         self._bar = Bar(*columns, auto_refresh=False)
         self._task = self._bar.add_task("connect", total=None, left="")
-        self._now, self._open, self._counts, self._so_far = "", "", "", ""  # made here: another thread draws them
+        self._now, self._open, self._counts, self._so_far = "", "", "", ""  # set here: another thread draws them
         self._validity: dict[tuple[int, int], Validity] = {}
         self._ratios = Ratios("")
         # A refresh a second: the display shares the machine with the load generator.
         self.live = Live(console=console, get_renderable=self.__rich__, refresh_per_second=1, transient=True)
 
     def show(self, event: Event) -> None:
-        """Take in an event; the next refresh shows it."""
+        """Process an event; the next refresh shows it."""
         match event:
             case Connecting() | ComparingMachines():
                 stage, self._now = _BEFORE[type(event)]
@@ -322,9 +326,9 @@ class Display:
 
 
 class Progress:
-    """The listener of a run that shows its events: a live display on a terminal (`console`, or stderr), else lines."""
+    """Listener that shows the events of a run: a live display on a terminal (`console`, or stderr), else lines."""
 
-    # On a terminal the display shows these.
+    # The live display shows these events itself.
     _FOR_LOGS = (Connecting, ComparingMachines, BlockEnded)
 
     def __init__(self, console: Console | None = None) -> None:

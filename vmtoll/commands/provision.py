@@ -43,7 +43,9 @@ def provision(
 
 
 def _ask(inventory: Path, limit: str | None) -> None:
-    """Ask whether machines may be changed that vmtoll has not changed yet. Raises UserError where they may not."""
+    """Ask before vmtoll changes machines for the first time. Raises UserError without consent, HostLostError for a
+    machine that does not answer.
+    """
     undone = Undone.of(checked(inventory, limit), inventory, limit)
     changed, silent = ask_all(undone.machines)
     if silent:

@@ -76,17 +76,17 @@ def measure_again(
     listener: Listener | None = None,
     registry: Registry | None = None,
 ) -> Path:
-    """Measure the experiment of a bundle's run.json again, as far as these machines can; the new run's folder.
+    """Measure the experiment of a bundle's run.json again, as far as these machines can; return the new run's folder.
 
-    What the machines or this checkout do not have (environments, servers, tools) is left out. Raises UserError
-    when nothing is left or the site is another one, VmtollError as every run does.
+    Environments, servers and tools that the machines or this checkout lack are left out. Raises UserError if nothing is
+    left or the site differs, and VmtollError as every run does.
     """
     resolved = _again(published, registry or Registry(), environments_of(inventory), blocks)
     return run(plan(resolved, resume=resume), inventory, results, resume, listener=listener, judge=judge)
 
 
 def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, resume: Path | None) -> Plan:
-    """The plan of `measure_again`, without contact to a machine; without an inventory, for all environments.
+    """The plan of `measure_again`, without contacting a machine; without an inventory, for all environments.
 
     Raises UserError as `measure_again` does.
     """
@@ -99,7 +99,7 @@ def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, 
 
 
 def _again(published: Manifest, registry: Registry, environments: set[str], blocks: int | None) -> Resolved:
-    """What is possible of the published experiment. Raises UserError."""
+    """The part of the published experiment that can run here, resolved. Raises UserError."""
     possible = _possible(published, registry, environments)
     experiment = possible.experiment
     for name in (experiment.name, published.site.name, *possible.workloads):
@@ -145,7 +145,7 @@ def _noise_floor(floor: NoiseFloor | None, servers: Collection[str], known: Coll
 
 
 def _tuning_steps(steps: TuningSteps | None, known: Collection[str]) -> TuningSteps | None:
-    """The steps between profiles that are available; None when no two are left."""
+    """The tuning steps between available profiles; None if fewer than two profiles are left."""
     cumulative = [name for name in steps.cumulative if name in known] if steps else []
     if not steps or len(cumulative) < 2:
         return None
@@ -154,7 +154,7 @@ def _tuning_steps(steps: TuningSteps | None, known: Collection[str]) -> TuningSt
 
 
 def _is_about(claim: Claim, kept: Mapping[str, Collection[str]], workloads: Mapping[str, Workload]) -> bool:
-    """Every name of the claim is still in the experiment, and so are the numbers of users that it is about."""
+    """Return whether the experiment still has every name and number of users that the claim is about."""
     sides = [side for side in (claim.of, claim.over) if side]
     names = all(
         name in kept[f"{kind}s"]
@@ -172,7 +172,7 @@ def _has_users(workload: Workload, users: int | list[int] | None) -> bool:
 
 
 def _check_site(site: Site, registry: Registry) -> None:
-    """The machines serve the site of this checkout; it must be the published one."""
+    """Raise UserError unless the site of this checkout, which the machines serve, is the published one."""
     file = registry.site_file(site.name)
     try:
         here = load_site(file).model_copy(update={"description": site.description})
@@ -186,6 +186,6 @@ def _check_site(site: Site, registry: Registry) -> None:
 
 
 def _check_name(name: str) -> None:
-    """A name out of a bundle becomes one of folders and files. Raises UserError when it is more than a name."""
+    """Raise UserError unless this is a plain name: names from a bundle become names of folders and files."""
     if not _NAME.fullmatch(name):
         raise UserError(f"run.json of the bundle: {name!r} is not a name of an experiment, a workload or a site")

@@ -104,7 +104,7 @@ def run_one(
     registry: Registry | None = None,
     until: Until | None = None,
 ) -> Path:
-    """Measure one experiment of a registry, on the embedded lab without an inventory; the run's folder."""
+    """Measure one experiment of a registry, in the embedded lab if there is no inventory; return the run's folder."""
     planned = _planned(experiment, inventory, scale, registry or Registry(), until, resume)
     machines = inventory or embedded.ready(planned.resolved, say)
     with Progress() as progress:
@@ -135,7 +135,7 @@ def _previewed(
     resume: Path | None,
     until: Until | None,
 ) -> Plan:
-    """The plan of the same command without --dry-run; no machine is contacted and no file is written."""
+    """The plan of the same command without --dry-run; contacts no machine and writes no file."""
     planned = _planned(experiment, inventory, scale, registry, until, resume)
     if inventory:
         planned = on_machines(planned, inventory, limit)
@@ -143,7 +143,7 @@ def _previewed(
 
 
 def schedule(planned: Plan) -> dict[str, object]:
-    """The output of --dry-run, for programs. `total_s`: with `until` the most that it may take."""
+    """The output of --dry-run, for programs. `total_s`: with `until`, the maximum."""
     trials = [
         {"block": trial.block, "order": trial.order, "arm": str(trial.arm), "server": trial.scenario.server,
          "workload": trial.scenario.workload, "load_kind": trial.scenario.load.kind.value,
@@ -176,7 +176,7 @@ def print_plan(planned: Plan, *, resumed: bool) -> None:
 
 
 def _previewed_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str | None) -> dict[str, Plan | str]:
-    """The plans of `run all` by experiment; of one that it would skip (a wrong link) the reason."""
+    """The plan of each experiment of `run all`; the reason instead where it would skip one (a wrong link)."""
     previews = dict[str, Plan | str]()
     for name, planned in plans.items():
         try:

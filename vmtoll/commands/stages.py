@@ -14,7 +14,7 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time what happens within."""
+        """Time the block of code."""
         started_s = time.monotonic()
         try:
             yield

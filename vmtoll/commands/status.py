@@ -1,4 +1,4 @@
-"""The commands `status` and `unprovision`: what vmtoll changed on machines, and the way back."""
+"""The commands `status` and `unprovision`: list what vmtoll changed on machines, and undo it."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ def status(inventory: InventoryOption = None, limit: LimitOption = None, as_json
 
 
 def sentences(changed: Changed) -> list[str]:
-    """What is changed on a machine; empty for nothing."""
+    """Sentences on what vmtoll changed on a machine; empty for nothing."""
     return list(_sentences(changed))
 
 

@@ -55,7 +55,7 @@ def untune(
 
 
 def _hosts(path: Path, limit: str | None) -> list[Host]:
-    """The hosts that tune.yml is played on, whatever their group."""
+    """The hosts that tune.yml runs on, of any group."""
     data = checked(path, limit, purpose="hosts")
     named, variables = names_in(limit or "all"), data["_meta"]["hostvars"]
     added = set() if named & {"kvm_hosts", "all"} else {*members(data, "kvm_hosts")} - named

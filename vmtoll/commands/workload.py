@@ -14,10 +14,10 @@ from vmtoll.shell import say
 if TYPE_CHECKING:
     from vmtoll.access_log.traffic import Summary
 
-MALFORMED_TOLD = 0.01  # of the lines; above it is a warning
-_MANY = 100  # requests of a minute: by chance, half of them never fall within 10 s
-_HEADERS_RIGHT_TO_BYTES = 70  # where no answer to HEAD shows them: vmtoll/access_log/headers.py
-_SMALL_BYTES = 25_000  # of a mean body; headers are a hundredth of it: 248 to 259 bytes of Debian 12's Apache
+MALFORMED_TOLD = 0.01  # share of the lines above which vmtoll warns
+_MANY = 100  # requests in a minute from which on half of them never fall within 10 s by chance
+_HEADERS_RIGHT_TO_BYTES = 70  # error of the headers' size if no answer to HEAD shows it: vmtoll/access_log/headers.py
+_SMALL_BYTES = 25_000  # mean body; headers are a hundredth of it: 248 to 259 bytes with Debian 12's Apache
 
 app = typer.Typer(
     cls=Group,
@@ -183,14 +183,14 @@ def _plan(seen: "Summary") -> Iterator[str]:
 
 
 def _where(seen: "Summary") -> str:
-    """The first malformed lines, by file (its place among the arguments) and line."""
+    """The first malformed lines, by file (its position among the arguments) and line."""
     first = seen["malformed"]["first"]
     named = ", ".join(f"line {m['line']}" + (f" of log {m['log']}" if seen["logs"] > 1 else "") for m in first)
     return f" ({'first: ' if seen['malformed']['lines'] > len(first) else ''}{named})" if first else ""
 
 
 def _by_hour(hours: "Sequence[Summary]") -> Iterator[str]:
-    """The mean rate of each hour of the day that the log has, over all its days; eight hours a line."""
+    """The mean rate for each hour of the day in the log, over all its days; eight hours per line."""
     totals: dict[str, list[int]] = {}
     for hour in hours:
         total = totals.setdefault(hour["start"][11:13], [0, 0])
