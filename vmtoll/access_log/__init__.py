@@ -1,8 +1,9 @@
-"""A workload out of an access log: the requested files, their sizes and frequencies, and the connections.
+"""Make a workload from an access log: the requested files, their sizes and frequencies, and the connections.
 
-`read` brings the log into a table without names, `traffic` says what it shows, `files` draws a site of the same
-sizes and weights, `write` makes the YAML files that the runner reads. Of the log's texts (addresses, paths, queries,
-referrers, agents) only hashes are kept, with a new salt each time, in a temporary database; no output has even those.
+`read` brings the log into a table without names, `traffic` summarizes it, `files` draws a site with the same sizes and
+weights, `make` writes the YAML files that the runner reads. The table holds the log's texts (addresses, paths, queries,
+referrers, agents) only as hashes, with a new salt each time. It is in a temporary database, which also holds the lines
+that DuckDB rejects, and is removed afterwards. No output has any of these texts or hashes.
 """
 
 from vmtoll.access_log.make import DEADLINE_MS, Made, Options, from_log

@@ -9,7 +9,7 @@ from vmtoll.access_log.traffic import BODY, Summary, one_row
 from vmtoll.model.site import Kind
 from vmtoll.sites.content import SMALLEST
 
-# Without a body: they become one file of one byte, because load tools do not ask conditionally.
+# Answers without a body. They become one file of one byte, because load tools send no conditional requests.
 EMPTY = """at_s IS NOT NULL AND (
     (method IN ('GET', 'HEAD') AND status = 304) OR (method = 'HEAD' AND status IN (200, 206))
     OR (method = 'GET' AND status IN (200, 204, 206) AND body_bytes = 0 ))"""
@@ -21,13 +21,13 @@ SELECT CASE WHEN NOT is_http THEN 'not_http' WHEN method = 'other' THEN 'other_m
 FROM answers WHERE at_s IS NOT NULL AND NOT (({BODY}) OR ({EMPTY})) GROUP BY why ORDER BY why
 """
 _FULL = f"SELECT count(*), count(*) FILTER (body_bytes > $largest), sum(body_bytes) FROM answers WHERE {BODY}"
-# One row a path and power of two of its size: a page that is generated each time is a file for each size.
+# One row for each path and power of two of its size: a page that is generated each time is a file for each size.
 _OBJECTS = f"""
 CREATE OR REPLACE TEMP TABLE objects AS
 SELECT any_value(kind) AS kind, count(*) AS requests, CAST(sum(least(body_bytes, $largest)) AS BIGINT) AS bytes
 FROM answers WHERE {BODY} GROUP BY object, CAST(floor(log2(body_bytes)) AS INTEGER)
 """
-# Those asked for too rarely to have a line of their own are pooled by size, to three digits.
+# Objects too rare for a line of their own are pooled by size, to three digits.
 _ENTRIES = """
 WITH sized AS (
     SELECT *, requests * $lines >= $total AS popular, bytes // requests AS size,
@@ -42,7 +42,7 @@ SELECT kind, sum(requests), sum(bytes), false FROM sized WHERE NOT popular GROUP
 
 @dataclass(frozen=True)
 class Entry:
-    """Requests of one path (`popular`), or of many alike that are rare: how many, and their bodies' bytes in all."""
+    """Requests for one path (`popular`), or for rare files of like kind and size: their number and total body bytes."""
 
     kind: Kind
     requests: int
@@ -70,9 +70,9 @@ class File:
 def draw(entries: Sequence[Entry], lines: int) -> list[File]:
     """Files whose weights add up to `lines`, in the order of their sizes.
 
-    A popular path is a file of its own size with a line for each `1/lines` of all requests. What is left of it, less
-    than a line, and the rare paths are sorted by size and cut into equal stretches: one file each, of the mean size of
-    its requests. So weights are right to one line, and the sizes' distribution and mean are kept.
+    A popular path becomes a file of its own size, with a line for each `1/lines` of all requests. Its remainder, less
+    than a line, and the rare paths are sorted by size and cut into equal stretches. Each stretch becomes one file of
+    the mean size of its requests. So weights are right to one line, and the sizes keep their distribution and mean.
     """
     total = sum(entry.requests for entry in entries)
     popular, pool = [], []
@@ -85,7 +85,7 @@ def draw(entries: Sequence[Entry], lines: int) -> list[File]:
 
 
 def _pooled(pool: Sequence[tuple[Kind, float, int]], line: int) -> Iterator[File]:
-    """A file for each stretch as long as `line`, out of a pool of (kind, mean size, length) in the order of sizes."""
+    """Yield a file for each stretch of length `line` of a pool: (kind, mean size, length), in the order of sizes."""
     filled, size = 0, 0.0  # of the current stretch
     for kind, mean_bytes, length in pool:
         missing = line - filled
@@ -106,7 +106,7 @@ def _file(kind: Kind, size_bytes: float, weight: int) -> File:
 class Objects:
     """The files of a log, by path and power of two of their size, with bodies cut to `largest_bytes`.
 
-    `requests`: those that a site stands for. `mean_bytes`: of their bodies, cut.
+    `requests`: number that the site represents. `mean_bytes`: mean of their bodies, after the cut.
     """
 
     def __init__(self, db: duckdb.DuckDBPyConnection, largest_bytes: int) -> None:
@@ -119,7 +119,7 @@ class Objects:
         self.mean_bytes = int(cut_bytes or 0) / max(self.requests, 1)
 
     def entries(self, lines: int) -> list[Entry]:
-        """Entries that a list of `lines` lines is drawn from."""
+        """Entries for a list of `lines` lines."""
         rows = self.db.execute(_ENTRIES, {"lines": lines, "total": self.requests}).fetchall()
         entry_rows = [Entry(kind, int(n), int(size), popular) for kind, n, size, popular in rows]
         return [*entry_rows, Entry("html", self.empty, self.empty, True)] if self.empty else entry_rows
@@ -127,8 +127,8 @@ class Objects:
     def facts(self) -> Summary:
         """Summary of the files.
 
-        `requests`: those that a site stands for; `left_out`: by reason; `objects`: files of the log, by size; `cut`:
-        bodies above the largest size; `body_bytes_mean`: of the log.
+        `requests`: number that the site represents; `left_out`: number of the others by reason; `objects`: number of
+        files by path and size; `cut`: number of bodies above the largest size; `body_bytes_mean`: before the cut.
         """
         return {
             "requests": self.requests, "left_out": dict(self.db.execute(_LEFT_OUT).fetchall()),

@@ -1,7 +1,7 @@
-"""The formats of access logs, one entry each, and the SQL that takes a line apart by them.
+"""The formats of access logs, one entry each, and the SQL that parses a line by them.
 
-A regex names what it finds: client, time (or date and time), request (or method, path and version), answer (or status
-and bytes), agent. JSON has paths for each of these. The formats are tried one after the other until one fits.
+The groups of a regex have these names: client, time (or date and time), request (or method, path and version), answer
+(or status and bytes), agent. JSON formats have paths for each of these. The first format that fits a line counts.
 """
 
 import re
@@ -33,11 +33,12 @@ def quoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class Format:
-    """A way to take a line apart: by a regex, or by JSON paths (`keys`; of each, the first that the line has).
+    """One format of a line, parsed by a regex or by JSON paths (`keys`; the first path that the line has counts).
 
-    `head`: what stands before the time is in `client`, prefixes of containers and syslog with it. `lacks`: the fields
-    that a workload needs and such lines do not have. `agent`: SQL, where the regex does not find it. `only_if`: SQL,
-    false for lines of another format that the regex fits as well. `counts_headers`: its sizes include the headers.
+    `head`: `client` holds everything before the time, including prefixes of containers and syslog. `lacks`: fields that
+    a workload needs and this format does not have. `agent`: SQL for the agent if the regex has no such group.
+    `only_if`: SQL, false for lines of another format that the regex matches too. `counts_headers`: its sizes include
+    the headers.
     """
 
     name: str
@@ -86,15 +87,15 @@ ENVOY = Format(
     rf'\[(?P<time>{_ISO_TIME})\] {_QUOTED} (?P<status>[0-9]{{1,3}}) [^ ]+ (?:[^ ]+ [^ ]+ "[^"]*" )?[0-9]+ '
     r'(?P<bytes>[0-9]+) [0-9]+ [-0-9]+ "(?P<client>[^"]*)" "(?P<agent>[^"]*)"',
 )  # fmt: skip
-# Four groups at most in the first: with more of them RE2 leaves its fast path and takes three times as long. Envoy has
-# its flags, mostly "-", where this format has the size.
+# At most four groups in the first format: with more, RE2 leaves its fast path and takes three times as long. Lines of
+# Envoy match too: where this format has the size, they have their flags, mostly "-".
 CLF = Format(
     "common or combined",
     rf'^(?P<client>[^\[]*)\[(?P<time>[^\]]+)\] {_QUOTED} {_ANSWER}',
     head=True, agent="split_part(text, '\"', 6)",
     only_if=f"CASE WHEN ends_with(m.answer, ' -') THEN NOT regexp_matches(text, {quoted(ENVOY.regex)}) ELSE true END",
 )  # fmt: skip
-# Fits lines of some other formats too, so it is the last. Of several times it takes the last one before the request,
+# Matches lines of some other formats too, so it comes last. Of several times it takes the last one before the request,
 # because a relay writes its own in front.
 LOOSE = Format(
     "common with more fields",
@@ -147,18 +148,18 @@ FORMATS = (
 # Docker's json-file driver wraps each line.
 _TEXT = """CASE WHEN starts_with(line, '{"log":"') THEN TRY(rtrim(json_extract_string(line, '$.log'), chr(10)))
                 ELSE line END"""
-# What stands before JSON is a prefix of a container's log or of syslog.
+# Text before the JSON is a prefix from a container's log or from syslog.
 _IS_JSON = r"""regexp_matches(text, '^[^{"]*\{ *"')"""
 _JSON = "text[position('{' IN text):]"
-# nginx writes an octet as \x16 unless the format has `escape=json`; that is no JSON.
+# Without `escape=json` in the format, nginx writes an octet as \x16, which is not JSON.
 _NGINX_JSON = rf"regexp_replace({_JSON}, '\\x([0-9A-Fa-f]{{2}})', '\\u00\1', 'g')"
 
 
 def parsed(source: str, formats: Sequence[Format]) -> str:
-    """Return SQL that adds to `source` (columns filename, number, line, heading): text, format, the parts as texts.
+    """Return SQL that parses `source` (columns filename, number, line, heading).
 
-    `format`: the position in `formats`, null where none fits. The parts: client, time, request, answer, agent. Only
-    lines that the first format does not fit are tried by the others.
+    It gives filename, number, text, `format` (the position in `formats`, null if none fits) and these parts as texts:
+    client, time, request, answer, agent. Only lines that the first format does not fit are tried with the others.
     """
     others = ", ".join(_other(each, i) for i, each in enumerate(formats) if i)
     own_parts = ", ".join(f"{sql} AS own_{part}" for part, sql in _parts(formats[0]).items())
@@ -175,19 +176,19 @@ def parsed(source: str, formats: Sequence[Format]) -> str:
 
 
 def _other(each: Format, position: int) -> str:
-    """SQL of a struct of the parts, null where the format does not fit; the lambda matches once."""
+    """SQL of a struct of the parts, null if the format does not fit; with the lambda, the regex runs once."""
     parts = ", ".join(f"{part} := {sql}" for part, sql in _parts(each).items())
     struct = f"CASE WHEN m.time <> '' AND {each.only_if} THEN struct_pack(format := {position}, {parts}) END"
     return f"list_transform([{_match(each)}], lambda m: {struct})[1]"
 
 
 def _parts(each: Format) -> dict[str, str]:
-    """SQL of each part; all are empty where fields are missing."""
+    """SQL of each part; all are empty if the format lacks fields."""
     return {part: "''" if each.lacks else of(each) for part, of in _PARTS.items()}
 
 
 def _match(each: Format) -> str:
-    """SQL of a struct with the groups of a line; its `time` is empty or null where the format does not fit.
+    """SQL of a struct with the groups of a line; its `time` is empty or null if the format does not fit.
 
     JSON fits with a time and a request or path.
     """
@@ -209,10 +210,10 @@ def _match(each: Format) -> str:
 
 
 def _client(each: Format) -> str:
-    """SQL of what tells clients apart.
+    """SQL of the text that identifies a client.
 
-    Of a head: what stands before identity and user; all addresses, where a time stands there, or whatever is between
-    the time and the request.
+    With `head`: what precedes identity and user. It is only the addresses if a time precedes them too, or if the format
+    has text between time and request (the addresses there included).
     """
     if not each.head:
         client = "m.client" if "client" in each.groups else "''"

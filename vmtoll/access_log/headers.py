@@ -9,14 +9,15 @@ import duckdb
 
 from vmtoll.access_log.traffic import Summary, one_row
 
-# What a 200 has and a 304 leaves out (RFC 9110, 15.4.5), as servers write them for a file; the status lines differ too.
+# Headers that a 200 has and a 304 leaves out (RFC 9110, 15.4.5), as servers write them for a file; the status lines
+# differ too.
 _NOT_IN_304 = (
     "Last-Modified: Tue, 03 Jun 2025 14:00:00 GMT\r\nAccept-Ranges: bytes\r\nContent-Length: 12345\r\n"
     "Content-Type: text/html\r\n"
 )
 MORE_THAN_A_304_BYTES = len(_NOT_IN_304) + len("200 OK") - len("304 Not Modified")
-# Sizes logged for answers without a body. Where such a size is at least what a GET of the same object was logged with,
-# the server logs the size of the object, whatever it sends.
+# Sizes logged for answers without a body. If such a size is at least the size logged for a GET of the same object, the
+# server logs the size of the object, whatever it sends.
 _BODILESS = """
 WITH sent AS (
     SELECT filename, object, min(body_bytes) AS least
@@ -34,16 +35,16 @@ _SMALLEST = """
 SELECT quantile_disc(body_bytes, 0.05) FROM answers
 WHERE method = 'GET' AND status = 200 AND body_bytes > 0 AND list_contains($files, filename)
 """
-_HEAD = 0  # stands for the status of an answer to HEAD
-_ALIKE = 3  # headers of one server differ by less than this factor; files do not
+_HEAD = 0  # used as the status of an answer to HEAD
+_ALIKE = 3  # headers of one server differ by less than this factor, sizes of files by more
 
 
 @dataclass(frozen=True)
 class _Size:
     """A size logged for `n` answers without a body.
 
-    `as_sent`: for how many of them a GET of the same object was logged with this size or less. `below_sent`: for how
-    many with more. Neither counts an object without a GET.
+    `as_sent`: for how many of them a GET of the same object was logged with this size or a smaller one; `below_sent`:
+    with larger ones only. Neither counts an object without a GET.
     """
 
     status: int
@@ -55,9 +56,9 @@ class _Size:
 
 @dataclass(frozen=True)
 class Headers:
-    """What a log shows of headers in its sizes. `taken_off`: their sizes, None where nothing was taken off.
+    """Headers in the sizes of a log. `taken_off`: their sizes; None if the log does not count them.
 
-    `are_unknown`: no answer without a body shows whether sizes include headers, or how large these are.
+    `are_unknown`: no answer without a body shows whether sizes include headers, or how large the headers are.
     """
 
     taken_off: Summary | None
@@ -65,13 +66,13 @@ class Headers:
 
 
 def take_off(db: duckdb.DuckDBPyConnection) -> Headers:
-    """Take the headers off the sizes in `answers`, where a log counts them.
+    """Subtract the headers from the sizes in `answers`, if a log counts them.
 
-    Answers 304 and 204, and those to HEAD, have no body. Where most of them in a file have a size, it is the size of
-    their headers, unless the server logs the size of the object. vmtoll treats a file without such answers like the
-    others. `full_bytes`: the headers of an answer with a body. It is the median over answers to HEAD, if possible of
-    objects that were also sent; else the median over 304s or 204s, and what these leave out: right to 70 bytes, because
-    some servers leave out less. At least 19 of 20 answers with a body are as large.
+    Answers 304 and 204, and those to HEAD, have no body. If most of them in a file have a size, it is the size of their
+    headers, unless the server logs the size of the object. A file without such answers is treated like the others.
+    `full_bytes`: the headers of an answer with a body. It is the median over answers to HEAD, if possible of objects
+    that were also sent. Otherwise it is the median over 304s or 204s plus what these leave out: right to 70 bytes,
+    because some servers leave out less. At least 19 of 20 logged answers with a body are as large as this or larger.
     """
     sizes = _sizes(db)
     counting = {name for name, each in sizes.items() if _counts_headers(each)}
@@ -111,8 +112,8 @@ def _shows(sizes: Sequence[_Size]) -> bool:
 
 
 def _full(heads: Sequence[_Size], most: float) -> int:
-    """The median headers of answers to HEAD, if possible of objects that were also sent; 0 without any, and where they
-    are larger than `most` bytes.
+    """The median header size of answers to HEAD, if possible of objects that were also sent; 0 if there is none, or if
+    it exceeds `most` bytes.
     """
     compared = [replace(size, n=size.below_sent) for size in heads if size.below_sent]
     full = _quantile(compared or [size for size in heads if not size.as_sent], 0.5)
@@ -120,7 +121,7 @@ def _full(heads: Sequence[_Size], most: float) -> int:
 
 
 def _counts_headers(sizes: Sequence[_Size]) -> bool:
-    """Return whether most answers 304 and 204 have the size of headers; without any, those to HEAD.
+    """Return whether most answers 304 and 204 (if there are none, most answers to HEAD) have the size of headers.
 
     HEAD alone needs a GET of the same object to compare with: many servers log the size that a GET would have.
     """

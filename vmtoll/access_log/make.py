@@ -20,22 +20,22 @@ from vmtoll.model.errors import LogError
 
 # Every machine holds the site, and its manifest is made in memory.
 LARGEST_SITE_BYTES = 512 * 2**20
-MEAN_BODY_WITHIN = 0.05  # of the log's
+MEAN_BODY_WITHIN = 0.05  # allowed relative deviation from the log's mean body
 DEADLINE_MS = 50.0  # if the user names none
-_LINK_MBIT = 1000  # that is misjudged where the mean body is not within
-_LINES_WITHIN = 1.05  # of the most lines that fit
-_ROUNDED_UP_BYTES = 2  # the most by which whole bytes, and one byte for an empty body, can raise a mean
+_LINK_MBIT = 1000  # link for which the summary shows the effect of a larger deviation
+_LINES_WITHIN = 1.05  # the search for the most lines that fit ends within this factor
+_ROUNDED_UP_BYTES = 2  # most that rounding to whole bytes, and one byte for an empty body, can add to a mean
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SUFFIX = {"jpeg": "jpg"}
 
 
 @dataclass(frozen=True)
 class Options:
-    """`lines`: of the URL list, fewer where the site would be too large; `idle_s`: see traffic.connections.
+    """`lines`: of the URL list; fewer if the site would be too large. `idle_s`: see traffic.connections.
 
-    `deadline_ms`: within which users expect an answer; None: 50 ms, which the files' heads say to replace.
-    `largest_bytes`: larger bodies are cut to it. None: none is cut, unless the mean body alone would be too large a
-    site. `tls`: what wrote the log listened for TLS.
+    `deadline_ms`: time within which users expect an answer; None: 50 ms, with a note in the files to replace it.
+    `largest_bytes`: larger bodies are cut to this size. None: no cut, unless a file of the mean size alone would be too
+    large. `tls`: the log's listener speaks TLS.
     """
 
     name: str = "from-log"
@@ -57,8 +57,8 @@ class Made:
 def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callable[[str], None]) -> Made:
     """Write OUTPUT/<name>.yml, <name>-sweep.yml, sites/<name>.yml and <name>.summary.json.
 
-    The logs are one series, in any order. `tell` gets the progress. The same lines give the same bytes. Raises
-    LogError: for logs without a usable line, for a name that is taken.
+    The logs are one series, in any order. `tell` gets the progress. The same lines give the same bytes. Raises LogError
+    for logs without usable lines, a name in use, and files that cannot be read or written.
     """
     files = _free(output, options.name)
     logs = list(dict.fromkeys(log.resolve() for log in logs))
@@ -91,7 +91,7 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
         for file, text in zip(files, texts, strict=True):
             write_durably(file, text.encode())
     except BaseException as error:
-        for file in files:  # none was there before
+        for file in files:  # none of them existed before
             with suppress(OSError):
                 file.unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -104,8 +104,8 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
 class _Site:
     """The files that were drawn, and the summary of the log (Objects.facts).
 
-    `has_fewer_lines`: the requested number would not fit. `is_kept_uncut`: without a cut that the user asked for
-    the mean body would be the log's.
+    `has_fewer_lines`: the requested number would not fit. `is_kept_uncut`: without the user's cut, the site would have
+    the log's mean body.
     """
 
     files: Sequence[File]
@@ -145,9 +145,9 @@ class _Site:
 
 
 def _site_of(db: duckdb.DuckDBPyConnection, lines: int, largest: int) -> _Site:
-    """The site with the mean body of the log, of bodies up to `largest`: with `lines` lines, or as many as fit.
+    """Draw a site with the mean of the log's bodies, cut to `largest` bytes: with `lines` lines, or as many as fit.
 
-    Bodies are cut further only where the mean of them would not fit.
+    Cuts bodies further only if a file of their mean size would not fit.
     """
     objects = Objects(db, largest)
     if objects.mean_bytes + _ROUNDED_UP_BYTES > LARGEST_SITE_BYTES:
@@ -177,7 +177,7 @@ def _site_of(db: duckdb.DuckDBPyConnection, lines: int, largest: int) -> _Site:
 
 
 def _free(output: Path, name: str) -> list[Path]:
-    """Paths of the files to write. Raise LogError if one exists: nothing is overwritten."""
+    """Paths of the files to write. Raises LogError if one exists: vmtoll overwrites nothing."""
     if not _NAME.fullmatch(name):
         raise LogError(f"--name {name}: give lower-case letters, digits and hyphens, for it becomes a file's name")
     files = [output / f for f in (f"{name}.yml", f"{name}-sweep.yml", f"sites/{name}.yml", f"{name}.summary.json")]
@@ -203,10 +203,10 @@ def _summary(logs: int, lines: Lines, seen: Summary, site: _Site, options: Optio
 
 
 def _workloads(summary: Summary, options: Options) -> Iterator[str]:
-    """The peak rate; and for `vmtoll capacity` a sweep up to what ten users get: how much more is possible.
+    """YAML of a workload at the peak rate, and of a sweep up to the closed-loop rate of ten users (`vmtoll capacity`).
 
-    An answer over HTTP/2 or 3 shows that the listener speaks TLS. Where half of the requests came so, the workloads
-    are of HTTP/2, the newest that load tools speak.
+    An answer over HTTP/2 or 3 shows that the listener speaks TLS. If at least half of the requests came that way, the
+    workloads use HTTP/2, the newest version that load tools speak.
     """
     name, connections = options.name, summary["connections"]
     shows_tls = connections["shows_tls"]

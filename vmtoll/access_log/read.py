@@ -32,21 +32,21 @@ from vmtoll.access_log.traffic import one_row
 from vmtoll.files import first_line
 from vmtoll.model.errors import LogError
 
-MEMORY_LIMIT_MB = 200  # of DuckDB; what it cannot hold it writes to the temporary folder
+MEMORY_LIMIT_MB = 200  # of DuckDB; it writes the rest to the temporary folder
 THREADS = 2
 _TELL_EVERY_S = 5.0
 
-_BEGIN_BYTES = 65_536  # of a file, to tell a text
-_SHORT_BYTES = 20  # so long and without zeros a line is text
-_SAMPLE_LINES = 1000  # of each file, to put the formats in the order of their frequency
-MOST_MALFORMED = 0.2  # of the lines
+_BEGIN_BYTES = 65_536  # of a file, to recognize text
+_SHORT_BYTES = 20  # a longer line without zeros is text
+_SAMPLE_LINES = 1000  # of each file, to sort the formats by frequency
+MOST_MALFORMED = 0.2  # share of the lines
 NEEDED = "each line needs a time, a request, a status and a size"
 
 
 class Malformed(NamedTuple):
-    """A line that fits no format: position of its file as given, its number (both from 1), and its shape.
+    """A line that fits no format: position of its file among the arguments, its number (both from 1), and its shape.
 
-    The shape has no text of the log: it has `a` for letters and `9` for digits.
+    The shape has no text of the log: `a` replaces letters, and `9` digits.
     """
 
     log: int
@@ -56,9 +56,9 @@ class Malformed(NamedTuple):
 
 @dataclass(frozen=True)
 class Lines:
-    """Number of lines, of malformed ones, and of lines in each format by its name.
+    """Number of all lines, of malformed ones, and of the lines of each format by its name.
 
-    `counts_headers`: lines of a format are among them whose sizes include the headers.
+    `counts_headers`: the sizes in some of these formats include the headers.
     """
 
     total: int
@@ -73,7 +73,7 @@ _CR_INSIDE = re.compile(rb"\r+(?=[^\r\n])")
 
 @contextmanager
 def database() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in a temporary folder of its own (about a tenth of the log's size), gone afterwards."""
+    """A database in a temporary folder of its own (about a tenth of the log's size), removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="vmtoll-log-") as folder:
         settings: dict[str, str | bool | int | float | list[str]] = {
             "threads": THREADS, "memory_limit": f"{MEMORY_LIMIT_MB}MB", "temp_directory": folder,
@@ -87,11 +87,11 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[str], None]) -> Lines:
-    """Make the table `answers`: one row a line; `at_s` is null where malformed.
+    """Make the table `answers`: one row per line; `at_s` is null if the line is malformed.
 
     The rows of a file are consecutive and in order, but rejected lines come last, with their number.
     `at_s`: seconds since the epoch; `client`, `object`: hashes of address and agent, and of the path without its
-    query; `kind`: of workloads.sites; `body_bytes`: of the answer. Raises LogError.
+    query; `kind`: of vmtoll.model.site; `body_bytes`: of the answer. Raises LogError.
     """
     for file in files:
         _check(file)
@@ -107,9 +107,9 @@ def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[s
 
 
 def _with_whole_lines(file: Path, copied: Path) -> Path:
-    """The file, or a copy of it with a blank for each CR inside a line, which DuckDB takes for the end of one.
+    """The file, or a copy with a blank for each CR inside a line: DuckDB takes a CR for the end of a line.
 
-    A file without LF has lines that end with CR. Packed files are taken as they are.
+    In a file without LF, CR does end the lines. Compressed files are taken as they are.
     """
     if file.suffix in {".gz", ".zst"} or not file.stat().st_size:
         return file
@@ -146,14 +146,14 @@ def _read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[
 
 @dataclass(frozen=True)
 class _Heading:
-    """A line `#Fields` of a file; those with the same fields have the same number (from 1)."""
+    """A line `#Fields` of a file; headings with the same fields have the same number (from 1)."""
 
     file: str
     number: int
 
 
 def _headings(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> tuple[list[Format], list[_Heading]]:
-    """Return the format that each number stands for, and all headings in their order."""
+    """Return the format of each heading number, and all headings in order."""
     with _explained():
         lines = db.execute(HEADINGS, {"files": [_pattern(file) for file in files]}).fetchall()
     numbers: dict[str, int] = {}
@@ -162,12 +162,12 @@ def _headings(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> tuple[lis
 
 
 def _given(headings: Sequence[_Heading]) -> dict[str, object]:
-    """The values that rows.numbered asks for."""
+    """The query parameters of `rows.numbered`."""
     return {"headings": [asdict(heading) for heading in headings]} if headings else {}
 
 
 def _rejected(headings: Sequence[_Heading]) -> str:
-    """SQL of the rejected lines, with the heading of their file where it has a single one: else it is not known."""
+    """SQL of the rejected lines, with the heading of their file; 0, for unknown, if it has none or different ones."""
     numbers: dict[str, set[int]] = {}
     for heading in headings:
         numbers.setdefault(heading.file, set()).add(heading.number)
@@ -180,7 +180,7 @@ def _rejected(headings: Sequence[_Heading]) -> str:
 def _formats(
     db: duckdb.DuckDBPyConnection, files: Sequence[Path], headed: Sequence[Format], headings: Sequence[_Heading]
 ) -> list[Format]:
-    """Return the formats that a line may have, the most frequent of the files' first lines first.
+    """Return the formats that a line may have, those most frequent in the files' first lines first.
 
     Raises LogError for a file whose lines lack what a workload needs.
     """
@@ -206,12 +206,12 @@ def _formats(
 
 
 def _pattern(file: Path) -> str:
-    """The file's path for DuckDB, which takes paths for patterns."""
+    """The file's path, escaped for DuckDB, which reads paths as patterns."""
     return re.sub(r"([*?\[])", r"[\1]", str(file))
 
 
 def _check(file: Path) -> None:
-    """The file can be read, and a plain one is a text. A .zst is whole: DuckDB sees this of a .gz alone."""
+    """Raise LogError unless the file can be read. A plain one must be text, a .zst whole: DuckDB checks only .gz."""
     try:
         with file.open("rb") as stream:
             begin = stream.read(_BEGIN_BYTES)
@@ -264,7 +264,7 @@ def _explained() -> Iterator[None]:
 
 @contextmanager
 def _told(db: duckdb.DuckDBPyConnection, tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell every few seconds how far the query is that runs meanwhile."""
+    """Report the progress of the query in this block every few seconds."""
     done = threading.Event()
 
     def watch() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vmtoll.access_log.formats import Format, parsed
 
 SHOWN = 3  # malformed lines that are shown
-# The kind of file that stands for a suffix; every other suffix, and none, is a page.
+# Kind of file → its suffixes; every other suffix, and none, is a page.
 _SUFFIXES = {
     "gif": "gif png ico bmp",
     "jpeg": "jpg jpeg",
@@ -23,13 +23,13 @@ _KINDS = " ".join(
     for kind, suffixes in _SUFFIXES.items()
 )
 
-# A line is one column, because the delimiter is a noncharacter. A blank line is no line: where a file has both LF and
-# CRLF, DuckDB 2.0 sees one behind each CRLF. (Its option `new_line` would see none, and lose a line of ten million.)
+# A line is one column, because the delimiter is a noncharacter. Blank lines do not count: in a file with both LF and
+# CRLF, DuckDB 2.0 sees one after each CRLF. (Its option `new_line` would see none, but lose one line in ten million.)
 _READ_CSV = """
 read_csv($files, auto_detect = false, header = false, delim = '\U0010fffe', quote = '', escape = '',
          columns = {'line': 'VARCHAR'}, strict_mode = false, parallel = false, %s)
 """
-# At the beginning of a Unicode file, its mark stands before it, read as UTF-8 or as Latin-1.
+# A Unicode file may begin with a byte order mark, which DuckDB reads as UTF-8 or as Latin-1.
 _IS_HEADING = " OR ".join(f"starts_with(line, '{mark}#Fields:')" for mark in ("", "\ufeff", "\u00ef\u00bb\u00bf"))
 # Files and fields of the headings of W3C logs, in their order.
 HEADINGS = f"""
@@ -39,9 +39,9 @@ FROM {_READ_CSV % "filename = true, ignore_errors = true"} WHERE {_IS_HEADING}
 
 
 def numbered(lines: str, has_headings: bool) -> str:
-    """SQL that adds the column `heading` to lines: the number of the fields that they stand below, 0 without any.
+    """SQL that adds the column `heading` to lines: the number of the last heading above them, 0 if there is none.
 
-    `$headings`: of each heading of all lines its file and this number; left out where there is none.
+    The query parameter `$headings` lists file and number of each heading in all lines; there is none without headings.
     """
     if not has_headings:
         return f"SELECT *, 0 AS heading FROM ({lines})"
@@ -56,10 +56,11 @@ FILES = f"""
 SELECT filename, CAST(NULL AS BIGINT) AS number, line
 FROM {_READ_CSV % "encoding = $encoding, filename = true, store_rejects = true"}
 """
-# Any octet but 80 to 9F (hexadecimal) is Latin-1 to DuckDB. Logs with these are UTF-8, or DuckDB rejects the line.
+# DuckDB reads any octet as Latin-1, except 80 to 9F (hexadecimal). Logs with these are read as UTF-8, or DuckDB rejects
+# the line.
 ENCODINGS = ("latin-1", "utf-8")
-# Lines that DuckDB did not read: too long to be held (2 MB), or no UTF-8. Of these it keeps the text, with a question
-# mark for each octet that it cannot read.
+# Lines that DuckDB rejected: too long (above 2 MB), or not UTF-8. It keeps the text of the latter, with a question mark
+# for each octet that it cannot read.
 REJECTED = """
 CREATE TEMP TABLE rejected AS
 SELECT file_path AS filename, CAST(line AS BIGINT) AS number,
@@ -69,8 +70,8 @@ FROM reject_errors JOIN reject_scans USING (scan_id, file_id) GROUP BY ALL
 """
 SAMPLE = f"SELECT filename, 0 AS number, line FROM {_READ_CSV % 'filename = true, ignore_errors = true'} LIMIT $lines"
 
-# Times without a zone are UTC; of a leap second there are two. Numbers are seconds since the epoch, or 10⁻³, 10⁻⁶ or
-# 10⁻⁹ of them.
+# Times without a zone are UTC; second 60, a leap second, counts as 59. Numbers are seconds since the epoch, or
+# milliseconds, microseconds or nanoseconds.
 _TIME_FORMATS = [
     "%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f %z", "%d/%b/%Y:%H:%M:%S.%f", "%d/%b/%Y:%H:%M:%S",
     "%d/%b/%Y %H:%M:%S", "%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S.%f %Y",
@@ -122,8 +123,8 @@ def rows(source: str, formats: Sequence[Format]) -> str:
     return _ROWS.replace("$parsed", parsed(f"({source})", formats))
 
 
-# File, number and shape of the first malformed lines of each file. The number is the row's place among the file's rows,
-# and as many lines more as were rejected before it.
+# File, number and shape of the first malformed lines of each file. The number is the row's position among the file's
+# rows, plus the number of lines rejected before it.
 FIRST_MALFORMED = f"""
 WITH malformed AS (SELECT rowid AS row, * FROM answers WHERE at_s IS NULL AND NOT is_blank),
 begun AS (SELECT filename, min(rowid) AS row FROM answers WHERE number IS NULL GROUP BY filename),

@@ -14,7 +14,7 @@ _PER_S = 10  # times are counted in tenths of a second
 _SLOT = f"at_s * {_PER_S} + tenth"
 _Parts = Sequence[tuple[int, int]]  # begin and end of each, in tenths of a second since the epoch
 PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
-# A file's own answers; the sizes of others say nothing about files.
+# Answers with a file; the sizes of others say nothing about files.
 ANSWERED = "at_s IS NOT NULL AND method = 'GET' AND status IN (200, 206)"
 BODY = f"{ANSWERED} AND body_bytes > 0"
 
@@ -23,8 +23,8 @@ def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     """Summary of the table `answers` (vmtoll.access_log.read).
 
     `idle_s`: a pause of a client after which its connection counts as closed. `covered_s`: the time that the files
-    cover, in `parts`. `peak_minute` is None where no part is as long. `plan`: the rate to plan for, of the
-    busiest minute, or of all that such a log covers.
+    cover, in `parts`. `peak_minute` is None if no part lasts a minute. `plan`: the rate to plan for, of the busiest
+    minute or else of the whole log.
     """
     requests, first_s, last_s, unchanged = one_row(
         db, "SELECT count(*), min(at_s), max(at_s), count(*) FILTER (status = 304) FROM answers WHERE at_s IS NOT NULL"
@@ -56,7 +56,7 @@ SELECT min(slot), max(slot), bool_and(slot % {_PER_S} = 0), coalesce(max(silence
 
 
 def _covered(db: duckdb.DuckDBPyConnection) -> _Parts:
-    """The parts of time that the log covers: each file covers its first request to its last.
+    """The parts of time that the log covers: each file covers the time from its first request to its last.
 
     Files that overlap are one part. So are files that follow each other within twice the longest silence inside a file:
     they are a series.
@@ -74,7 +74,7 @@ def _covered(db: duckdb.DuckDBPyConnection) -> _Parts:
 
 
 def _seconds(tenths: int) -> float:
-    """An integer where they are whole."""
+    """Seconds; an integer if they are whole."""
     return tenths / _PER_S if tenths % _PER_S else tenths // _PER_S
 
 
@@ -90,13 +90,13 @@ FROM answers WHERE at_s IS NOT NULL
 
 
 def connections(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
-    """Connections, as far as a log can tell: it names none, so they are estimated.
+    """Estimate the connections: a log does not record them.
 
-    Requests of one client (address and agent) over HTTP/1.1 or newer are one connection as long as none comes more
-    than `idle_s` after the one before; each request over HTTP/1.0 or older is a connection of its own. Browsers
-    open several at once and clients may share an address and agent, so that there were as many connections or more:
+    Requests of one client (address and agent) over HTTP/1.1 or newer are one connection as long as none comes more than
+    `idle_s` after the one before; each request over HTTP/1.0 or older is a connection of its own. Browsers open several
+    connections at once, and clients may share an address and agent, so there may have been more:
     `requests_per_connection` and `keep_alive_share` (of requests that found a connection open) are upper bounds.
-    `shows_tls`: a request of HTTP/2 or 3 was answered.
+    `shows_tls`: a request over HTTP/2 or 3 was answered.
     """
     old, http2, http3, over_tls = one_row(db, _VERSIONS)
     lengths = Counter({1: old}) if old else Counter()
@@ -140,7 +140,7 @@ def _runs(db: duckdb.DuckDBPyConnection, idle_s: int) -> Iterator[int]:
 
 
 def _hours(db: duckdb.DuckDBPyConnection, covered: _Parts) -> Iterator[Summary]:
-    """Each hour of the clock with a request; its rate is that of the time that the log covers of it."""
+    """Each clock hour with a request; its rate is over the part of the hour that the log covers."""
     query = f"SELECT at_s // {HOUR_S} AS hour, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY hour ORDER BY hour"
     for hour, n in db.execute(query).fetchall():
         start, end = hour * HOUR_S * _PER_S, (hour + 1) * HOUR_S * _PER_S
@@ -149,7 +149,7 @@ def _hours(db: duckdb.DuckDBPyConnection, covered: _Parts) -> Iterator[Summary]:
 
 
 def _peak(db: duckdb.DuckDBPyConnection, window_s: int, covered: _Parts) -> Summary | None:
-    """The busiest of all windows of `window_s` seconds that are covered as a whole; None where there is none."""
+    """The busiest window of `window_s` seconds that the log covers completely; None if there is none."""
     window = window_s * _PER_S
     whole = [(begin, end) for begin, end in covered if end - begin >= window]
     if not whole:
@@ -165,12 +165,12 @@ def _peak(db: duckdb.DuckDBPyConnection, window_s: int, covered: _Parts) -> Summ
     """
     values = {"begins": [begin for begin, _ in whole], "ends": [end for _, end in whole]}
     start, end, n = one_row(db, query, **values)
-    start = min(start, end - window)  # a window beyond the end would be covered in part
+    start = min(start, end - window)  # the log would cover a later window only in part
     return {"start": _time(start / _PER_S), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
 
 
 def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:
-    """Sizes of the bodies of files (GET, 200 and 206): exact, nearest rank, by counting each size."""
+    """Percentiles of the sizes of files' bodies (GET, 200 and 206): exact, nearest rank, from a count of each size."""
     rows = db.execute(
         f"""
         WITH counted AS (SELECT body_bytes, count(*) AS n FROM answers WHERE {BODY} GROUP BY body_bytes),
@@ -189,7 +189,7 @@ def _bodies(db: duckdb.DuckDBPyConnection) -> Summary:
 
 
 def one_row(db: duckdb.DuckDBPyConnection, query: str, **values: object) -> tuple[Any, ...]:
-    """The one row that an aggregate gives."""
+    """The single row of an aggregate query."""
     row = db.execute(query, values or None).fetchone()
     assert row is not None
     return tuple(row)
