@@ -1,1 +1,1 @@
-"""Bundles: a run as a data set that others can read, check, cite and run again."""
+"""Bundles: a run as a data set that others can read, check, cite and re-run."""

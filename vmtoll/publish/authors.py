@@ -13,7 +13,7 @@ _HOW = 'give "Given Family <0000-0002-1825-0097>", "Family, Given" or "{Organiza
 class Author:
     """A person (`family`, and `particle` before it, such as "van"), or an organization (`family` alone).
 
-    `orcid` is empty or without its address.
+    `orcid` is empty, or the identifier without its URL.
     """
 
     family: str
@@ -46,7 +46,7 @@ class Author:
 
 
 def author_of(text: str) -> Author:
-    """Return the author that a text names; a single word, and what braces hold, is an organization.
+    """Parse an author; a single word, or text in braces, is an organization.
 
     Raises UserError for a text without a name, and for an ORCID whose check digit is wrong.
     """

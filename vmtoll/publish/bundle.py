@@ -24,7 +24,7 @@ from vmtoll.report.tables import summaries
 from vmtoll.runs.folder import HOSTS, MANIFEST, TRIALS
 
 ANONYMOUS = ("anonymous",)
-INTERVALS = Path(intervals.__file__)  # goes with each bundle
+INTERVALS = Path(intervals.__file__)  # copied into each bundle
 
 
 def publish(
@@ -32,9 +32,9 @@ def publish(
 ) -> Path:
     """Write the bundle of a complete run to `output`; the same run gives the same bytes. Returns `output`.
 
-    It is written under another name and renamed at the end: what was interrupted never looks finished, and ^C leaves
-    nothing behind. An earlier bundle is replaced, any other folder is refused. `authors`: see `author_of`. Raises
-    LoadError, and UserError for an author.
+    Writes under another name and renames at the end, so that an interrupted bundle never looks finished; ^C leaves
+    nothing behind. Replaces an earlier bundle and refuses any other folder that is not empty. `authors`: see
+    `author_of`. Raises LoadError, and UserError for an author.
     """
     named = [author_of(text) for text in authors]
     output = output.resolve()
@@ -54,12 +54,12 @@ def publish(
 
 
 def open_run(folder: Path) -> Run:
-    """A run, or a bundle whose every file is proven to be as it was published. Raises LoadError."""
+    """Load a run, or a bundle if every file is as it was published. Raises LoadError."""
     return open_bundle(folder) if (folder / SUMS).exists() or (folder / PACKAGE).exists() else load_run(folder)
 
 
 def open_bundle(folder: Path) -> Run:
-    """A bundle, proven whole. Raises LoadError."""
+    """Load a bundle if every file is as it was published. Raises LoadError."""
     verify(folder)
     return load_run(folder)
 
@@ -107,14 +107,14 @@ def _fill(folder: Path, run: Run, authors: Sequence[Author], say: Callable[[str]
 
 
 def _without_histograms(record: TrialRecord) -> TrialRecord:
-    """A bundle holds the histograms of all trials as one table."""
+    """Leave out the histograms: a bundle holds those of all trials as one table."""
     return replace(
         record, measurements=tuple(replace(measurement, histogram=None) for measurement in record.measurements)
     )
 
 
 def _scrubbed(run: Run, names: dict[str, str], authors: Sequence[Author]) -> Run:
-    """The run without names: what is derived from it can name nothing either. The authors stand for who ran it."""
+    """The run without names, so that nothing derived from it has any. The authors become its operator."""
     scrubber = scrub.scrubber_of(run)
     domains = scrub.domains(run, scrubber)
     return replace(

@@ -30,32 +30,32 @@ from vmtoll.model.verdict import DECIDED, Comparison, Estimate, Kind, Verdict
 from vmtoll.statistics.student import Floats
 from vmtoll.statistics.thresholds import CONFIDENCE, MAX_BLOCKS
 
-SHARE = 0.1  # how far two effects may be apart, as a share of the published one
+SHARE = 0.1  # how far two effects may differ, as a share of the published one
 POWER = 0.8
 
 
 def agreement(
     published: Verdict, again: Verdict, between_run_sd: float = 0.0, *, same_trials: bool = False
 ) -> Agreement:
-    """Compare the verdicts of two runs on one metric; `same_trials`: of one run and its bundle, which differ by nothing
-    but a fault.
+    """Compare the verdicts of two runs on one metric. `same_trials`: the runs are a run and its bundle, so that any
+    difference is a fault.
 
-    A result is reproduced when its size agrees; that is the rule of the ACM ("Artifact Review and Badging", version
-    1.1, 2020): agreement "within a tolerance deemed acceptable", with the main claims unchanged. A published run that
-    claims nothing cannot be reproduced.
+    A result is reproduced if its size agrees; that is the rule of the ACM ("Artifact Review and Badging", version 1.1,
+    2020): agreement "within a tolerance deemed acceptable", with the main claims unchanged. A published run that claims
+    nothing cannot be reproduced.
 
     - The size is the ratio compared ÷ baseline, its change the difference of the logarithms with Welch's 95% interval
       (Welch 1947; each side with the error of its blocks and blocks − 1 degrees of freedom), widened by what the
-      findings of both runs allow. `between_run_sd`: what runs of one machine differ by beyond their blocks' noise
-      (standard deviation of the log ratio), where that is known: it enters the variance once for each run.
+      findings of both runs allow. `between_run_sd`: standard deviation of the log ratio between runs of one machine,
+      beyond their blocks' noise, where that is known. It enters the variance once for each run.
     - The test is one of equivalence (two one-sided tests, Schuirmann 1987; for replications Anderson and Maxwell 2016,
       "There's more than one way to conduct a replication study"): reproduced when the whole interval of the change
-      lies within the tolerance, not reproduced when all of it lies outside, else inconclusive. A noisy run is
-      inconclusive by this rule; it neither reproduces anything nor refutes it. The kinds may differ: 2.1% faster, and
-      equivalent within 2%, are the same size.
+      lies within the tolerance, not reproduced when all of it lies outside, else inconclusive. So a noisy run is
+      inconclusive: it neither reproduces nor refutes anything. The kinds may differ: 2.1% faster, and equivalent within
+      2%, are the same size.
     - The tolerance is the practical margin or a tenth of the published effect (in logarithms), whichever is larger.
       A noise floor widens no tolerance: noise is in the interval.
-    - A published size with an open end ("at least 22 times") is compared by the end that it claims.
+    - If the published size has an open end ("at least 22 times"), only the end that it claims is compared.
     - Faster in one run and slower in the other is never reproduced.
     """
     if published.kind not in DECIDED or published.estimate is None:
@@ -78,8 +78,8 @@ def agreement(
 
 
 def _by_size(published: Verdict, again: Verdict, interval: tuple[float, float], allowed: float) -> tuple[Status, Why]:
-    """Judge the interval of the change in the direction of the published effect, above zero for a larger one; of a size
-    with an open end only the end that it claims counts.
+    """Judge the interval of the change, with the sign that makes values above zero a larger effect. If the published
+    size has an open end, only the end that it claims counts.
     """
     decisive = published if published.kind is not Kind.EQUIVALENT else again
     low, high = interval if decisive.estimate and decisive.estimate.ratio >= 1 else (-interval[1], -interval[0])
@@ -92,7 +92,7 @@ def _by_size(published: Verdict, again: Verdict, interval: tuple[float, float], 
 
 
 def _change(published: Verdict, again: Verdict, between_run_sd: float) -> tuple[float, tuple[float, float] | None]:
-    """The difference of the log ratios with Welch's interval; no interval where a side has only one block."""
+    """The difference of the log ratios with Welch's interval; no interval if a side has only one block."""
     assert published.estimate is not None
     assert again.estimate is not None
     change = math.log(again.estimate.ratio / published.estimate.ratio)
@@ -106,7 +106,7 @@ def _change(published: Verdict, again: Verdict, between_run_sd: float) -> tuple[
 
 
 def _allowed_by_findings(verdict: Verdict) -> tuple[float, float]:
-    """By how much the mean log ratio may lie lower, and higher, than measured."""
+    """How far below and above the measured value the mean log ratio may be, by the findings."""
     logs = [
         [math.log(value) for effect in verdict.effects if (value := getattr(effect, name)) is not None]
         for name in ("low", "mid", "high")
@@ -117,14 +117,14 @@ def _allowed_by_findings(verdict: Verdict) -> tuple[float, float]:
 
 def _welch(a: float, blocks: int, b: Floats, blocks_again: Floats, between_run_sd: float) -> tuple[Floats, Floats]:
     """Standard errors of a change and their degrees of freedom, from the squared errors of both sides."""
-    between = 2 * between_run_sd**2  # taken for known: it has no degrees of freedom of its own
+    between = 2 * between_run_sd**2  # treated as known: it has no degrees of freedom of its own
     denominator = np.maximum(a**2 / (blocks - 1) + b**2 / (blocks_again - 1), 1e-300)
     return np.sqrt(a + b + between), np.clip((a + b + between) ** 2 / denominator, 1.0, 1e9)
 
 
 def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_run_sd: float) -> int | None:
-    """Number of blocks that the second run still needs until its interval lies within ±allowed, with 80% power if
-    nothing has changed. By two one-sided tests, each missed with half of 20% (Phillips 1990); None beyond 1,000.
+    """Number of further blocks after which the second run's interval lies within ±allowed with 80% power, if nothing
+    has changed. By two one-sided tests, each missed with half of 20% (Phillips 1990); None above 1,000 blocks in all.
     """
     a, b = _squared_error(published), _squared_error(again)
     if a is None or b is None:
@@ -137,7 +137,7 @@ def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_r
 
 
 def _squared_error(verdict: Verdict) -> float | None:
-    """The squared standard error of the mean log ratio, by sampling alone; None without two blocks."""
+    """The squared standard error of the mean log ratio, from sampling alone; None without two blocks."""
     return None if verdict.standard_error is None or verdict.blocks < 2 else verdict.standard_error**2
 
 
@@ -147,7 +147,7 @@ def _tolerance(published: Verdict) -> float:
     return max(math.log1p(published.margin), SHARE * effect)
 
 
-# Facts that must be alike too before absolute figures may be compared.
+# Further facts that must match before absolute figures may be compared.
 ALIKE = [fact.name for fact in FACTS if fact.boot and fact.name not in ("cmdline", "cpu_model")] + ["sysctls"]
 FIGURES = ("throughput_rps", "response_time_p99_us", "service_time_p99_us", "server_cpu_us_per_request")
 
@@ -174,7 +174,7 @@ def compare_runs(published: Run, again: Run, between_run_sd: float = 0.0) -> Run
 
 
 def _figures(run: Run) -> list[tuple[str, list[Measurement]]]:
-    """Measurements trial by trial, as a bundle has them: without histograms, which it keeps elsewhere."""
+    """Measurements of each trial as in a bundle: without histograms, which it keeps elsewhere."""
     return [
         (trial.name, [replace(measurement, histogram=None) for measurement in with_enough(trial).measurements])
         for trial in run.trials
@@ -249,7 +249,7 @@ def _differences(first: Facts, second: Facts) -> tuple[Difference, ...]:
 
 
 def _overall(metrics: Mapping[str, MetricResult], facts: Sequence[Difference]) -> tuple[Status, Why]:
-    """Not reproduced when any metric is not; reproduced when one is and no other contradicts it or leaves it open."""
+    """Not reproduced if any metric is not; reproduced if one is and no other contradicts it or leaves it open."""
     if facts:
         return Status.NOT_COMPARABLE, Why.FACTS_DIFFER
     statuses = [result.agreement.status for result in metrics.values()]
@@ -260,7 +260,7 @@ def _overall(metrics: Mapping[str, MetricResult], facts: Sequence[Difference]) -
 
 
 def _absolute(published: Run, again: Run, scenario: Scenario, arms: Sequence[Arm]) -> dict[str, dict[str, float]]:
-    """Per environment and figure: median again ÷ median published."""
+    """For each arm and figure: median again ÷ median published."""
     ratios: dict[str, dict[str, float]] = {}
     for arm in arms:
         first, second = (_medians(run.trials_of(scenario, arm)) for run in (published, again))
@@ -269,7 +269,7 @@ def _absolute(published: Run, again: Run, scenario: Scenario, arms: Sequence[Arm
 
 
 def _medians(trials: Sequence[TrialRecord]) -> dict[str, float]:
-    """The figures of the primary measurement, or of the cross-check where that one alone logs them."""
+    """The figures of the primary measurement, or of the cross-check if that alone logs them."""
     medians = {}
     for name in FIGURES:
         values = [

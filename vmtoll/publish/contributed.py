@@ -1,6 +1,6 @@
-"""Bundles of others: found in folders, and refused where they are tampered, unscrubbed or incomplete.
+"""Find bundles of others, and refuse those that are tampered with, unscrubbed or incomplete.
 
-A bundle comes from elsewhere: nothing in it is run, and none of its pages is shown; what the site shows is made of its
+vmtoll does not trust them: it runs nothing in them and shows none of their pages; the site's pages are made of their
 records. Each refusal is one sentence with the file and the way out.
 """
 
@@ -44,9 +44,9 @@ class Contribution:
 
 
 def bundles(results: Path, more: Iterable[Path] = ()) -> list[Path]:
-    """The folders of results/contributed, and of each further folder that is a bundle or holds some.
+    """The folders in results/contributed, and the bundles that `more` consists of or contains.
 
-    Raises LoadError for a further folder that is neither.
+    Raises LoadError for a folder in `more` that is not a bundle and contains none.
     """
     contributed = results / FOLDER
     folders = sorted(path for path in contributed.iterdir() if path.is_dir()) if contributed.is_dir() else []
@@ -63,8 +63,8 @@ def _is_bundle(folder: Path) -> bool:
 
 
 def admit(folders: Sequence[Path], run_ids: Iterable[str] = ()) -> tuple[list[Contribution], list[str]]:
-    """The bundles that pass the check, and one sentence for each other. `run_ids`: the IDs of the runs that are here
-    already: the same run twice would count twice.
+    """The bundles that pass the check, and a sentence for each other one. `run_ids`: runs that the site has already, so
+    that none counts twice.
     """
     admitted, refused, seen = list[Contribution](), list[str](), dict.fromkeys(run_ids, "a run of this folder")
     names: dict[str, Path] = {}
@@ -84,7 +84,7 @@ def admit(folders: Sequence[Path], run_ids: Iterable[str] = ()) -> tuple[list[Co
 
 
 def check(folder: Path) -> Run:
-    """The run of a bundle that is whole, complete and without names. Raises LoadError: the first obstacle."""
+    """Load the run of a bundle that is whole, complete and without names. Raises LoadError for the first fault."""
     if not _NAME.fullmatch(folder.name):
         raise LoadError(f"{folder}: the folder's name may have letters, digits, `.`, `_` and `-` only; rename it")
     for name in _FILES:
@@ -102,7 +102,7 @@ def check(folder: Path) -> Run:
 
 
 def _verify_package(folder: Path) -> None:
-    """The package's own digests: sealing again after a change leaves them behind."""
+    """Check the license, and the digests in datapackage.json: they do not change if someone seals the bundle again."""
     file = folder / PACKAGE
     try:
         package = json.loads(file.read_text(encoding="utf-8"))
@@ -134,7 +134,7 @@ def _environments(run: Run) -> set[str]:
 
 
 def leaks(folder: Path, run: Run) -> Iterator[tuple[str, str]]:
-    """(file, text) for each text that a publication would have changed."""
+    """Yield (file, text) for each text that publishing would have changed."""
     scrubber = scrub.Scrubber({}, scrub.scrubber_of(run).vocabulary)
     role_names = set(scrub.roles(run.hosts).values())
     yield from ((HOSTS, name) for name in run.hosts if name not in role_names)
@@ -153,7 +153,7 @@ def leaks(folder: Path, run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text of a JSON value, keys too, without what stands under a key that is published as it is."""
+    """Every text of a JSON value, including keys, but not the values of keys that are published verbatim."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield key

@@ -1,6 +1,6 @@
 """Recompute every interval of a bundle from its effects and verdicts: `python intervals.py BUNDLE`.
 
-It needs numpy and scipy alone. At each autocorrelation ρ the mean has Student's t; verdicts.csv has the weight of each.
+It needs only numpy and scipy. At each autocorrelation ρ the mean has Student's t; verdicts.csv has each one's weight.
 """
 
 import csv
@@ -32,7 +32,7 @@ def fits(blocks: Sequence[int], values: Floats, floor: float) -> tuple[Floats, F
 def limit(
     units: Sequence[int], values: Floats, weights: Floats, level: float, side: int, floor: float = 0.002
 ) -> float:
-    """The limit of a mean: below (side −1) or above (side 1), at half of the level."""
+    """The lower (side −1) or upper (side 1) limit of a mean, at half of the level."""
     mean, error = fits(units, values, floor)
     freedom, half = len(units) - 1, level / 2
     ends = (mean - side * stats.t.ppf(half, freedom) * error)[weights > 0]
@@ -50,7 +50,7 @@ def weights_of(row: Row) -> Floats:
 
 
 def end(effects: Sequence[Row], verdict: Row, name: str, side: int) -> float:
-    """One end of the interval, a log: the limit of the lows (side −1) or highs (side 1). A boot's mean is one block."""
+    """One end of the interval, a log: the limit of lows (side −1) or highs (side 1). A boot's mean is one block."""
     unit = "boot" if int(verdict["boots"]) > 1 else "block"
     units = sorted({int(effect[unit]) for effect in effects if effect[name]})
     if len(units) < (2 if name.startswith("first") else 3):  # the end lies at the farthest block, and is open
@@ -67,17 +67,17 @@ def table(bundle: str | Path, name: str) -> list[Row]:
 
 
 def recompute(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
-    """Yield each verdict that has one with its interval, recomputed: ratios, compared ÷ baseline."""
+    """Yield each verdict that has an interval, and its two ends recomputed: ratios, compared ÷ baseline."""
     verdicts, effects = table(bundle, "verdicts"), table(bundle, "effects")
     for verdict in (row for row in verdicts if row["low"]):
         blocks = [effect for effect in effects if all(effect[name] == verdict[name] for name in KEY.split())]
-        parts = ["", "first_"] if any(e["first_low"] for e in blocks) else [""]  # the hull of both, of skewed blocks
+        parts = ["", "first_"] if any(e["first_low"] for e in blocks) else [""]  # for skewed blocks, the hull of both
         low = min(end(blocks, verdict, f"{part}low", -1) for part in parts)
         yield verdict, np.exp(low), np.exp(max(end(blocks, verdict, f"{part}high", 1) for part in parts))
 
 
 def recompute_claims(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
-    """Yield each published claim that has an interval with that, recomputed: a ratio, or a level in its unit."""
+    """Yield each published claim that has an interval, and its two ends recomputed: a ratio, or a level in its unit."""
     for claim in (row for row in table(bundle, "claims") if row["low"]):
         log, exp, floor = (np.log, np.exp, 0.002) if claim["over"] else (np.array, np.array, 0.0)
         blocks = [effect.split(":") for effect in claim["effects"].split()]
@@ -85,7 +85,7 @@ def recompute_claims(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
         for column, side in ((1, -1), (3, 1)):
             rows = [(int(block[0]), float(block[column])) for block in blocks if block[column]]
             units, values = [number for number, _ in rows], log([value for _, value in rows])
-            # No noise moves counts: where all blocks have the same, that is the interval.
+            # Counts have no floor of noise: if all blocks have the same count, it is both ends of the interval.
             same = not floor and len({block[i] for block in blocks for i in (1, 3)}) == 1
             level = float(claim["level"])
             ends.append(values[0] if same else limit(units, values, weights_of(claim), level, side, floor))

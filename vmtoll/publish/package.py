@@ -1,4 +1,4 @@
-"""Self-description of a bundle: datapackage.json (Data Package v2), CITATION.cff, README.md and LICENSE."""
+"""A bundle's description of itself: datapackage.json (Data Package v2), CITATION.cff, README.md and LICENSE."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from vmtoll.report.words import KVM_HARDWARE, sentence
 from vmtoll.runs.folder import TRIALS
 
 TEMPLATES = Path(__file__).parents[1] / "report" / "templates"
-DESCRIPTION = ("datapackage.json", "CITATION.cff", "README.md", "LICENSE")  # what makes a bundle of a run
+DESCRIPTION = ("datapackage.json", "CITATION.cff", "README.md", "LICENSE")  # the files that make a run a bundle
 TABLES = ("trials", "summaries", "verdicts", "effects", "claims", "percentiles")
 PACKAGE = DESCRIPTION[0]
 LARGE_TABLES = ("samples", "histograms", "seconds")
@@ -61,7 +61,7 @@ def write(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[Autho
 
 
 def validate(folder: Path) -> None:
-    """Check the package and every row of its CSV tables by frictionless. Raises LoadError with the first mistake."""
+    """Check the package and every row of its CSV tables with frictionless. Raises LoadError for the first mistake."""
     import frictionless  # noqa: PLC0415 (takes a second to load)
 
     report = frictionless.validate(str(folder / PACKAGE))
@@ -109,7 +109,7 @@ def _table(name: str) -> Resource:
 
 
 def _large_table(name: str) -> Resource:
-    """No `type: table` and a format of its own: readers without a Parquet library check it as a file, by its hash."""
+    """A resource without `type: table`: readers without a Parquet library check it as a file, by its hash."""
     mediatype = "application/vnd.apache.parquet"
     head = _resource(name, f"{name}.parquet", "apache-parquet", mediatype, schema(name)["description"])
     return head | {"schema": _schema(name)}

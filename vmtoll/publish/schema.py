@@ -9,14 +9,14 @@ from vmtoll.model.finding import FINDINGS
 
 
 def generated() -> dict[str, bytes]:
-    """File name → content: the columns of trials, verdicts and effects, and what each code of a finding means."""
+    """File name → content: the columns of trials, verdicts, effects and claims, and what each finding code means."""
     findings = {code.value: asdict(kind) for code, kind in FINDINGS.items()}
     tables = {f"{name}.json": _json(schema()) for name, schema in OF_THE_MODEL.items()}
     return {**tables, "findings.json": _json(findings)}
 
 
 def _json(content: Mapping[str, object]) -> bytes:
-    """A line for each key, and for each entry of a list of objects."""
+    """JSON with a line for each key, and for each entry of a list of objects."""
     lines = [f" {_text(key)}: {_lines(value)}" for key, value in content.items()]
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 

@@ -1,6 +1,6 @@
-"""Remove from texts whatever names a machine or a person: what looks like a name or an address, and known names.
+"""Remove from texts whatever names a machine or a person: known names, and what looks like a name or an address.
 
-Known are the inventory's names, the guests' domains and what the runner wrote to `private.json`: host names,
+Known names are those in the inventory, the guests' domains, and what the runner wrote to `private.json`: host names,
 addresses, serials, users, key files. A machine's names become its role everywhere, so that texts and tables
 still say which machine they mean.
 """
@@ -28,10 +28,10 @@ ORDINARY = frozenset({
     "client", "metal", "kvm", "guest", "host", "vm", "root", "user", "localhost", "sut", "none", "unknown", "address",
     "path", "id", "mac", "uuid", "key", "debian", "ubuntu", "admin", "ansible", "vagrant", "ec2-user",
 })  # fmt: skip
-# What stands under these keys are versions and digests, which may look like addresses: only names are taken out.
+# The values of these keys are versions and digests, which may look like addresses: only known names are removed.
 VERBATIM = frozenset({"packages", "version", "versions", "commit", "binary_sha256", "config_sha256", "content_digest"})
 
-PART = 6  # letters from which on a name is looked for within words too
+PART = 6  # letters; names that are as long or longer are also removed within words
 
 _REST = r"[^\s\"'<>,;|]*"  # of a path
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
@@ -53,13 +53,13 @@ _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])", 
 
 @dataclass(frozen=True)
 class Scrubber:
-    """`known`: a name → what replaces it. `vocabulary`: words of the run that stay, even where they are also names."""
+    """`known`: name → its replacement. `vocabulary`: words of the run that stay, even if they are also names."""
 
     known: Mapping[str, str]
     vocabulary: frozenset[str] = field(default=frozenset())
 
     def text(self, value: str) -> str:
-        """The text without names, addresses, hardware addresses, identifiers, keys and home folders."""
+        """The text without names, addresses, hardware addresses, identifiers, keys and paths of private folders."""
         if value in self.vocabulary:
             return value
         for pattern, word in _PATTERNS:
@@ -89,7 +89,7 @@ class Scrubber:
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
-        """Longest first. A short name counts where it stands alone, a long one also as a part of another word."""
+        """Matches the longest names first. A short name must be a word of its own, a long one may be part of a word."""
         words = [re.escape(name) for name in sorted(self._replacements, key=len, reverse=True)]
         alone = [word if len(word) >= PART else rf"(?<![a-z0-9]){word}(?![a-z0-9])" for word in words]
         return re.compile("|".join(alone), re.I)
@@ -142,7 +142,7 @@ def scrubber_of(run: Run) -> Scrubber:
 
 
 def domains(run: Run, scrub: Scrubber) -> dict[str, str]:
-    """Libvirt domain → the name of its guest's role, or `guest-1`, … where nothing tells whose it is."""
+    """Libvirt domain → the name of its guest's role, or `guest-1`, … if its guest is unknown."""
     published: dict[str, str] = {}
     for number, domain in enumerate(_domains(run), start=1):
         name = scrub.known.get(domain, "[guest]")
@@ -155,7 +155,7 @@ def _domains(run: Run) -> list[str]:
 
 
 def _vocabulary(run: Run) -> frozenset[str]:
-    """Names that the run itself uses: its lists and tables must still match each other."""
+    """Names that the run itself uses. They stay, because its lists and tables must still match each other."""
     experiment = run.manifest.experiment
     words = {run.manifest.run_id, experiment.name, run.manifest.site.name, *run.manifest.accelerators}
     words |= {*experiment.environments, *experiment.servers, *experiment.workloads}
@@ -177,7 +177,7 @@ def _schema_words(schema: object) -> set[str]:
 
 
 def manifest(run: Run, scrubber: Scrubber, operator: str) -> Manifest:
-    """run.json without names; `operator` is disclosed as who ran it. Raises LoadError when it is none any more."""
+    """run.json without names; `operator` becomes the one who ran it. Raises LoadError if scrubbing makes it invalid."""
     document = run.manifest.model_dump(mode="json", by_alias=True)
     disclosure = document.pop("disclosure", None)
     content = scrubber.tree(document)
@@ -190,7 +190,7 @@ def manifest(run: Run, scrubber: Scrubber, operator: str) -> Manifest:
 
 
 def _disclosure(block: dict[str, Any], scrubber: Scrubber, names: dict[str, str]) -> dict[str, Any]:
-    """The block under the names of the roles; an item that may look like an address, such as a version, keeps it."""
+    """The disclosure with roles as names; versions, which may look like addresses, lose only known names."""
     return {
         "machines": {
             names.get(name, "[host]"): {
@@ -213,7 +213,7 @@ def record(trial: TrialRecord, scrubber: Scrubber) -> TrialRecord:
 
 
 def _finding(finding: Finding, scrubber: Scrubber) -> Finding:
-    """The details of a failure come from other programs and may say anything: they are left out."""
+    """The finding without names. An accident loses its detail: other programs write it, and it may say anything."""
     return replace(
         finding,
         machine=finding.machine and scrubber.text(finding.machine),
@@ -261,7 +261,7 @@ _SECRET_ATTRIBUTES = frozenset({"id", "dev", "file", "name_prefix", "serial", "a
 
 
 def facts(host: Facts, scrubber: Scrubber, domains: dict[str, str]) -> Facts:
-    """The published facts of one host; `domains`: a guest's domain → the name that it is published under."""
+    """The published facts of one host; `domains`: a guest's domain → its published name."""
     kept = {key: host[key] for key in PUBLISHED if key in host}
     if isinstance(kept.get("cmdline"), str):
         kept["cmdline"] = command_line(kept["cmdline"])
@@ -274,7 +274,7 @@ def facts(host: Facts, scrubber: Scrubber, domains: dict[str, str]) -> Facts:
 
 
 def command_line(text: str) -> str:
-    """A kernel command line without the parameters that may name something; it says how many it left out."""
+    """A kernel command line without the parameters that may name something, and with the number of those left out."""
     words = text.split()
     kept = [word for word in words if word.partition("=")[0] in _PARAMETERS]
     left_out = len(words) - len(kept)
@@ -282,7 +282,7 @@ def command_line(text: str) -> str:
 
 
 def domain_xml(text: str, name: str) -> str:
-    """A libvirt domain's definition, reduced to what shapes its performance, under another name."""
+    """A libvirt domain's definition under another name, reduced to what affects its performance."""
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError:

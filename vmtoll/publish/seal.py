@@ -1,4 +1,4 @@
-"""The bundle's checksums: SHA256SUMS names every file, `sha256sum -c SHA256SUMS` checks them, and so does `verify`."""
+"""The bundle's checksums: SHA256SUMS lists every file; `sha256sum -c SHA256SUMS` and `verify` check them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seal(folder: Path) -> None:
 def verify(folder: Path) -> None:
     """Prove that the folder holds the files of SHA256SUMS, unchanged, and no other.
 
-    Raises LoadError with the name of the first file that is missing, changed, or too many.
+    Raises LoadError with the name of the first file that is missing, changed or extra.
     """
     sealed = _read(folder / SUMS)
     present = {entry.name for entry in folder.iterdir()} - {SUMS}
@@ -41,7 +41,7 @@ def is_bundle(folder: Path) -> bool:
 
 
 def check_writable(folder: Path, way_out: str) -> None:
-    """Raise LoadError for a bundle, and for what lies in one: with another file no verb would take it for whole."""
+    """Raise LoadError for a bundle or a folder in one: with another file in it, commands would reject the bundle."""
     if bundle := next((each for each in (folder, *folder.absolute().parents) if is_bundle(each)), None):
         raise LoadError(f"{bundle}: a bundle is read-only; {way_out}")
 

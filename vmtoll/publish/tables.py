@@ -24,12 +24,12 @@ from vmtoll.model.trial import TrialRecord
 from vmtoll.statistics.ranks import nearest_rank
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100)
-_WHY_NOT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT)  # DuckDB says them in words only
+_WHY_NOT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT)  # DuckDB reports these as text only
 TRIAL = ("run_id", "block", "order", "attempt")
 
 
 def write(path: Path, table: str, rows: Iterable[Mapping[str, object]]) -> None:
-    """Write the columns of a table's schema, in its order; what a row does not have stays empty."""
+    """Write the columns of a table's schema, in its order; missing values stay empty."""
     columns = names(table)
     with path.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.DictWriter(handle, columns, restval="", extrasaction="ignore", lineterminator="\n")
@@ -38,7 +38,7 @@ def write(path: Path, table: str, rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def percentiles(run: Run) -> Iterator[dict[str, Cell]]:
-    """One row for each attempt that has a histogram, and each percentile for which it has enough requests."""
+    """One row for each attempt with a histogram, and each percentile that it has enough requests for."""
     for row, histogram in histograms(run):
         values, counts = buckets(histogram)
         upto = np.cumsum(counts)
@@ -48,7 +48,7 @@ def percentiles(run: Run) -> Iterator[dict[str, Cell]]:
 
 
 def histograms(run: Run) -> Iterator[tuple[dict[str, Cell], HdrHistogram]]:
-    """(the trial's key and which latency it is, its histogram) of every attempt that has one."""
+    """Yield (the trial's key and kind of latency, histogram) for every measurement that has one."""
     for record in run.records:
         for measured in record.measurements:
             if measured.histogram and (run.path / measured.histogram).exists():
@@ -107,7 +107,7 @@ def _write(frame: pd.DataFrame, table: str, path: Path) -> None:
 
 
 def write_seconds(run: Run, path: Path) -> None:
-    """One row per attempt, second and latency bin, for the tools that log when they sent. Raises LoadError."""
+    """One row per attempt, second and latency bin, for tools that log send times. Raises LoadError."""
     with duckdb.connect() as database:
         database.execute(_view("seconds", run, "seconds", run.path / "histograms"))
         _copy(database, "seconds", "seconds", path)
@@ -131,7 +131,7 @@ def write_samples(run: Run, roles: Mapping[str, str], path: Path) -> None:
 
 
 def _view(name: str, run: Run, table: str, folder: Path) -> str:
-    """A view of every line of the folder's CSV files with its trial's key; columns that the files lack are empty."""
+    """SQL of a view of all lines of the folder's CSV files, with trial keys; columns that the files lack are empty."""
     columns = [field for field in fields(table) if field["name"] not in TRIAL]
     files = sorted(file for file in folder.glob("*.csv") if _TRIAL_FILE.fullmatch(file.name))
     if not files:
