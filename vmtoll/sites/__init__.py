@@ -1,7 +1,7 @@
 """Sites: what the servers serve, drawn deterministically from a seed.
 
-`workloads/sites/<site>.yml` describes a site; `build` writes it, `manifest` names every file with its
-size, digest and weight, `url_list` turns the weights into the lines a load tool walks through.
+`workloads/sites/<site>.yml` describes a site; `build` writes it, `manifest` lists every file with its
+size, digest and weight, `url_list` turns the weights into the lines that a load tool walks through.
 """
 
 from vmtoll.model.errors import SiteError

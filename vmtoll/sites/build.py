@@ -20,7 +20,7 @@ _FOLDERS = ("", "news", "staff", "forms", "products/manuals")
 
 
 def sizes(site: DrawnSite, rng: random.Random) -> list[int]:
-    """Sizes in bytes, largest first: the distribution's own quantiles with a little jitter, and both ends."""
+    """Sizes in bytes, largest first: quantiles of the distribution with a little jitter, and both extremes."""
     in_tail = round(site.files * site.tail.share)
     in_body = site.files - in_tail
     normal = NormalDist(math.log(site.body.median_bytes), site.body.sigma)
@@ -36,7 +36,7 @@ def sizes(site: DrawnSite, rng: random.Random) -> list[int]:
 
 
 def weights(site: DrawnSite, rng: random.Random) -> list[int]:
-    """One weight a file, at least 1, adding up to `popularity.lines`; largest remainders after Zipf."""
+    """One weight per file, at least 1, adding up to `popularity.lines`: Zipf shares, rounded by largest remainder."""
     spare = site.popularity.lines - site.files
     shares = [1 / rank**site.popularity.zipf_exponent for rank in range(1, site.files + 1)]
     exact = [spare * share / sum(shares) for share in shares]
@@ -91,10 +91,10 @@ def _compressible(site: Site, path: str, size: int) -> tuple[bytes, bytes]:
 
 
 def _drawn(site: DrawnSite) -> Iterator[tuple[str, int, bytes]]:
-    """The first is index.html."""
+    """Yield the drawn files, index.html first."""
     rng = random.Random(f"{site.name}:{site.seed}")
     drawn = sizes(site, rng)
-    drawn.insert(0, drawn.pop(len(drawn) // 2))  # the index page is of middling size
+    drawn.insert(0, drawn.pop(len(drawn) // 2))  # the index page has the median size
     for number, (size, weight) in enumerate(zip(drawn, weights(site, rng), strict=True)):
         kind = "html" if number == 0 else _kind(site, rng, size)
         suffix = "jpg" if kind == "jpeg" else kind
@@ -108,7 +108,7 @@ def _entry(path: str, weight: int, body: bytes) -> ManifestFile:
 
 
 def manifest(site: Site) -> Manifest:
-    """The manifest without writing anything: what every SUT must serve."""
+    """The manifest of what every SUT must serve; writes nothing."""
     return _manifest(site, [_entry(*file) for file in files(site)])
 
 
@@ -119,7 +119,7 @@ def _manifest(site: Site, entries: list[ManifestFile]) -> Manifest:
 def build(site_yml: Path, out_dir: Path) -> Manifest:
     """Write OUT/<site>/… and OUT/<site>.manifest.json with fixed times; return the manifest.
 
-    Files that the site does not have are removed from OUT/<site>. Raises SiteError, OSError.
+    Removes files from OUT/<site> that the site does not have. Raises SiteError, OSError.
     """
     site = load_site(site_yml)
     root = out_dir / site.name

@@ -1,4 +1,4 @@
-"""Bytes of one file: the kind's magic bytes, an exact size, the same for the same random source."""
+"""Make the bytes of a file: its kind's magic bytes, an exact size, the same for the same random source."""
 
 import random
 import zlib
@@ -19,7 +19,7 @@ _WORDS = (
 
 
 def sentence(rng: random.Random) -> str:
-    """Six to sixteen words and a full stop."""
+    """Six to sixteen words and a period."""
     words = rng.choices(_WORDS, k=rng.randint(6, 16))
     return " ".join(words).capitalize() + "."
 
@@ -36,7 +36,7 @@ def _paragraphs(rng: random.Random, size: int) -> bytes:
 
 
 def html(rng: random.Random, size: int) -> bytes:
-    """A readable page; below the size of a skeleton, plain text."""
+    """A readable page; plain text if `size` is too small for one."""
     title = sentence(rng).rstrip(".")
     head = f'<!DOCTYPE html>\n<html lang="en"><head><title>{title}</title></head>\n<body>\n<h1>{title}</h1>\n'
     frame = head.encode("ascii")
@@ -115,7 +115,7 @@ def _declarations(rng: random.Random) -> str:
 
 
 def js(rng: random.Random, size: int) -> bytes:
-    """Functions as a minifier leaves them, the last one cut to fit."""
+    """Functions as a minifier writes them, the last one cut to fit."""
     return _repeated(
         size,
         lambda: (
@@ -151,14 +151,14 @@ def webp(rng: random.Random, size: int) -> bytes:
 
 
 def woff2(rng: random.Random, size: int) -> bytes:
-    """The signature, TrueType's flavour, the length, noise."""
+    """The signature, TrueType's flavor, the length, noise."""
     return _fit(b"wOF2\x00\x01\x00\x00" + size.to_bytes(4, "big"), b"", size, rng.randbytes)
 
 
 def compressible(maker: Callable[[random.Random, int], bytes], seed: str, size: int) -> tuple[bytes, bytes]:
-    """A text, and its gzip variant of exactly `size` bytes: as much text as fits, the rest a comment in the header.
+    """A text, and its gzip variant of exactly `size` bytes: as much text as fits, padded by a comment in the header.
 
-    The size is the same everywhere; the bytes are those of this machine's zlib.
+    The size is the same everywhere; the bytes depend on this machine's zlib.
     """
     length, best = size, 1
     for _ in range(8):
@@ -173,7 +173,7 @@ def compressible(maker: Callable[[random.Random, int], bytes], seed: str, size: 
 
 
 def _gzip(text: bytes, comment: int) -> bytes:
-    """RFC 1952, with no time and a comment of this size, its final zero included."""
+    """A gzip file (RFC 1952) with no time, and a comment of this size, including its final zero."""
     packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
     body = packer.compress(text) + packer.flush()
     note = b" " * (comment - 1) + b"\x00" if comment else b""

@@ -1,4 +1,4 @@
-"""A site's YAML, read and checked."""
+"""Read and check a site's YAML."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SITES_DIR = PROJECT / "workloads" / "sites"
 def load_site(path: Path) -> Site:
     """Read a site's YAML; its name is the file's name.
 
-    Raises SiteError when it is missing, is not YAML or says something it may not.
+    Raises SiteError if it is missing, is not YAML, or is not valid.
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))

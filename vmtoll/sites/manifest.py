@@ -37,9 +37,8 @@ def url_list(manifest: Manifest, base_url: str, seed: int) -> list[str]:
 def lockstep_list(manifest: Manifest, base_url: str, seed: int, users: int) -> list[str]:
     """A list for tools whose users all start at the first line: one user's fair share of `url_list`.
 
-    The files are sorted by size, every `users`-th line is taken from the middle of its stretch, and the
-    result is shuffled. `users` users that each walk it once send nearly the bytes of one whole `url_list`,
-    however few requests each of them makes.
+    Sorts the lines by file size, takes the middle one of every `users` lines, and shuffles them. `users` users that
+    each walk the list once send nearly the bytes of one whole `url_list`, even if each makes few requests.
     """
     by_size = sorted(manifest["files"], key=lambda f: (f["size_bytes"], f["path"]))
     lines = [f["path"] for f in by_size for _ in range(f["weight"])]
