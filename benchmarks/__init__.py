@@ -1,4 +1,4 @@
-"""Time and memory of what has to be fast enough."""
+"""Benchmarks of time and memory, and simulations of error rates."""
 
 import re
 import time
@@ -22,7 +22,7 @@ def write_measured(page: Path, name: str, text: str) -> None:
 
 @contextmanager
 def fresh() -> Iterator[tuple[Path, Callable[..., Any]]]:
-    """A temporary folder, and what calls a function in a process of its own and returns its result."""
+    """Yield a temporary folder, and a function that calls another one in a fresh process and returns its result."""
     with (
         TemporaryDirectory(prefix="vmtoll-bench-") as folder,
         ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool,
@@ -33,16 +33,16 @@ def fresh() -> Iterator[tuple[Path, Callable[..., Any]]]:
 def timed(
     function: Callable[Arguments, Result], *arguments: Arguments.args, **options: Arguments.kwargs
 ) -> tuple[float, float, float, Result]:
-    """Call it: seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the result."""
+    """Call a function; return seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and its result."""
     begin, cpu_begin = time.monotonic(), time.process_time()
     result = function(*arguments, **options)
     return time.monotonic() - begin, time.process_time() - cpu_begin, peak_mb(), result
 
 
 def peak_mb() -> float:
-    """This process's peak memory in MB (10⁶ bytes), by Linux's own account of it.
+    """This process's peak memory in MB (10⁶ bytes), from /proc/self/status.
 
-    Not `ru_maxrss`: that keeps, through fork and exec, the peak of the process that started this one.
+    `ru_maxrss` is not used: through fork and exec, it keeps the peak of the process that started this one.
     """
     kib = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert kib is not None

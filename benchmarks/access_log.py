@@ -1,9 +1,9 @@
 """Time and memory that a log takes: `python -m benchmarks.access_log [LINES [SUFFIX]]`.
 
-Makes a log of LINES lines (10 million unless told; SUFFIX .gz or .zst packs it) in a temporary folder, the same each
-time: 20,000 paths of all sizes, 200,000 clients, a sixth unchanged, one day. Then makes a workload of it in a process
-of its own, and another one of half as many lines. The logs are in the page cache by then. Ends with exit code 1 where
-the larger log takes more than its share of CPU time, or memory grows with the log.
+Makes a log of LINES lines (default: 10 million; SUFFIX .gz or .zst compresses it) in a temporary folder, the same each
+time: 20,000 paths of all sizes, 200,000 clients, one answer in six a 304, one day. Then makes a workload of it in a
+fresh process. Does both for half as many lines first. The logs are in the page cache by then. Exits with code 1 if
+twice the lines take more than MOST_CPU times the CPU time or MOST_MEMORY times the memory.
 """
 
 import sys
@@ -16,11 +16,11 @@ from benchmarks import fresh, timed
 from vmtoll.access_log import Options, from_log
 
 LINES = 10_000_000
-# What twice as many lines may take: CPU time grows with the log, memory hardly does.
+# Factors that twice as many lines may take: CPU time grows with the log, memory hardly does.
 MOST_CPU, MOST_MEMORY = 2.3, 1.3
 _PACKED = {"": "none", ".gz": "gzip", ".zst": "zstd"}
 
-# Two numbers between 0 and 1 from two hashes of the line's number; paths and clients after Zipf.
+# Two numbers between 0 and 1 from two hashes of the line's number; paths and clients follow Zipf.
 _MAKE = r"""
 COPY (
     WITH drawn AS (
@@ -42,7 +42,7 @@ COPY (
 
 
 def make(folder: Path, lines: int, suffix: str = "") -> Path:
-    """Write the log; the file."""
+    """Write the log; return its file."""
     file = folder / f"access.log{suffix}"
     with duckdb.connect(config={"memory_limit": "1GB", "threads": 2, "temp_directory": str(folder)}) as database:
         database.execute("SET enable_progress_bar = false")
@@ -51,20 +51,20 @@ def make(folder: Path, lines: int, suffix: str = "") -> Path:
 
 
 def measure(log: Path) -> tuple[float, float, float, int]:
-    """Seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the lines that were read."""
+    """Seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the number of lines read."""
     seconds, cpu_s, peak_mb, made = timed(from_log, [log], log.parent / "made", Options(), print)
     return seconds, cpu_s, peak_mb, made.summary["lines"]
 
 
 def run(lines: int, suffix: str = "") -> tuple[float, float, float, float, int]:
-    """Make and measure, each in a fresh process; the log's size in MB, and what `measure` returns."""
+    """Make and measure, each in a fresh process; return the log's size in MB, and what `measure` returns."""
     with fresh() as (folder, call):
         log = call(make, folder, lines, suffix)
         return log.stat().st_size / 1e6, *call(measure, log)
 
 
 def excess(cpu_s: Sequence[float], peaks_mb: Sequence[float]) -> str | None:
-    """Name what is above its bound, in one sentence; None within both. Each: of half the lines, then of all."""
+    """One sentence if CPU time or memory exceeds its bound, else None. Arguments: for half the lines, then for all."""
     cpu, memory = cpu_s[1] / cpu_s[0], peaks_mb[1] / peaks_mb[0]
     if cpu <= MOST_CPU and memory <= MOST_MEMORY:
         return None

@@ -70,7 +70,7 @@ _TABLES = {
 
 
 def make(folder: Path, rows: int) -> int:
-    """Write runs, spread over the test beds, until there are `rows` rows of histograms; the bytes of all files."""
+    """Write runs, spread over the test beds, with `rows` rows of histograms in all; return the bytes of all files."""
     runs = max(1, round(rows / RUN_ROWS))
     with duckdb.connect() as database:
         database.execute("SET enable_progress_bar = false; SET threads = 2")
@@ -84,7 +84,7 @@ def make(folder: Path, rows: int) -> int:
 
 
 def _write(database: duckdb.DuckDBPyConnection, table: str, query: str, values: dict[str, object], file: Path) -> None:
-    """The query's rows with all columns of the schema, in its order; what it does not make is empty."""
+    """Write the query's rows with all columns of the schema, in its order; columns that it lacks are empty."""
     made = query.format(trials=TRIALS, buckets=BUCKETS, seconds=SECONDS, blocks=BLOCKS)
     none = ", ".join(f'NULL::{TYPES[field["type"]]} AS "{field["name"]}"' for field in fields(table))
     rows = f"SELECT * FROM (SELECT {none} WHERE false) UNION ALL BY NAME ({made})"

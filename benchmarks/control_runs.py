@@ -28,7 +28,7 @@ BASELINE, CONTROL = Arm(METAL), Arm(METAL, 2)
 
 @dataclass(frozen=True)
 class ControlRun:
-    """`trials` and how many of them are valid; `verdicts`: of the comparisons of the control with itself."""
+    """Result of one run. `verdicts`: of the comparisons of the control with its own environment."""
 
     run_id: str
     experiment: str
@@ -44,7 +44,7 @@ class ControlRun:
 
 
 def control_run(run: Run) -> ControlRun | None:
-    """Result of a run's control against its own environment; None where there is none."""
+    """Result of a run's control against its own environment; None if it has no control."""
     scenarios = [scenario for scenario in run.compared if run.trials_of(scenario, CONTROL)]
     compared = [
         (metric, pair_arms(run, scenario, BASELINE, CONTROL, metric, choose_role(run, scenario, BASELINE, CONTROL)))
@@ -80,7 +80,7 @@ def table(runs: Sequence[ControlRun]) -> str:
 
 
 def write(runs: Sequence[ControlRun], folder: Path = FOLDER) -> None:
-    """The table, and a row for each run as CSV."""
+    """Write the table, and a row for each run as CSV."""
     write_measured(folder / "statistics.md", "control runs", table(runs))
     with (folder / "control-runs.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

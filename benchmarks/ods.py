@@ -1,7 +1,7 @@
 """Time and memory that a spreadsheet takes: `python -m benchmarks.ods [ROWS]`.
 
-Makes a trials.csv of ROWS made-up rows (100,000 unless told), every column filled, and the same each time;
-then writes it as a spreadsheet in a process of its own.
+Makes a trials.csv of ROWS made-up rows (default: 100,000) with every column filled, the same each time;
+then writes it as a spreadsheet in a fresh process.
 """
 
 import csv

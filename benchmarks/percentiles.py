@@ -1,7 +1,7 @@
 """Time and memory that grouped exact percentiles take: `python -m benchmarks.percentiles [ROWS]`.
 
-Makes ROWS samples (100 million unless told) in eight groups as Parquet in a temporary folder, lognormal and
-the same each time; then measures analysis.percentiles in a process of its own. The files are in the page
+Makes ROWS samples (default: 100 million) in eight groups as Parquet in a temporary folder, lognormal and
+the same each time; then measures analysis.percentiles in a fresh process. The files are in the page
 cache by then.
 """
 
@@ -32,7 +32,7 @@ COPY (
 
 
 def make(folder: Path, rows: int) -> list[Path]:
-    """Write the samples in parts of ten million; the files."""
+    """Write the samples in parts of ten million; return the files."""
     files = []
     with duckdb.connect() as database:
         database.execute("SET enable_progress_bar = false")

@@ -1,9 +1,8 @@
 """Cost of stopping early: `python -m benchmarks.until [PAGES]`.
 
-Simulates pages of four servers with five figures each, as `benchmarks.verdicts` does, measured with `until`: by
-the looks, shares, and stops of the program, each block as long as the servers that are still measured. Compares them
-with the same pages with a fixed number of blocks. Writes docs/until.csv and the table in docs/statistics.md.
-
+Simulates pages of four servers with five figures each, as `benchmarks.verdicts` does, measured with `until`: with the
+looks, shares and stops of vmtoll. A block takes time only for the servers that are still measured. Compares them with
+the same pages at a fixed number of blocks. Writes docs/until.csv and the table in docs/statistics.md.
 Equal figures are never called equivalent here, which would stop a run earlier.
 """
 
@@ -27,9 +26,9 @@ from vmtoll.statistics.student import Interval
 PAGES = 1000
 NOISES = (Noise.NORMAL, Noise.HEAVY, Noise.DRIFTING, Noise.AUTOCORRELATED, Noise.PERSISTENT, Noise.BIMODAL)
 FIRST = 6
-MOST = 54  # blocks of all servers that the time is enough for
+MOST = 54  # blocks of all servers that fit in the time
 HALF_WIDTHS = (0.02, 0.01)
-DIFFERENCE = 0.03  # by which the guest is slower in the first throughput, or not at all
+DIFFERENCE = 0.03  # the first throughput of the guest is lower by this share, or equal
 FIXED = (10, 24, 54)
 
 Bools = npt.NDArray[np.bool_]
@@ -38,9 +37,9 @@ Ints = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Stopped:
-    """A page at its last look. `different`: which comparisons it calls so; `means`, `half_widths`: of the 95% intervals
-    by sampling alone, in logs; `decisive`: the interval that decided on the first; `work`: blocks of all servers, by
-    their time.
+    """A page at its last look. `different`: whether each comparison is called different; `means`, `half_widths`: of the
+    95% intervals by sampling alone, in logs; `decisive`: the interval that decided on the first comparison; `work`: the
+    time spent, in blocks of all servers.
     """
 
     different: Bools
@@ -52,8 +51,8 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Design:
-    """Characteristics of one way to decide on the number of blocks. `half_width`: that is narrow enough, a fraction, 0
-    with a fixed number of `blocks`; `work`: blocks of all servers that a page took on average.
+    """Characteristics of one rule for the number of blocks. `half_width`: fraction at which a comparison is narrow
+    enough, 0 with a fixed number of `blocks`; `work`: blocks of all servers that a page took on average.
 
     `wrong`: the share of pages with any wrong "faster" or "slower"; `coverage`: of the 95% intervals of equal figures;
     `coverage_different`: of the one that differs; `coverage_decisive`: of the interval that decided on it; `power`: the
@@ -73,8 +72,8 @@ class Design:
 
 
 def judged(logs: Floats, blocks: Ints, shares: Floats, shift: float = 0.0) -> Stopped:
-    """Judge a page, shape (comparisons, blocks, arms), of which each comparison has its own number of `blocks` and its
-    own share of the 5%. `shift`: added to the guest's figures of the first comparison.
+    """Judge a page, shape (comparisons, blocks, arms); each comparison has its own number of `blocks` and its own share
+    of the 5%. `shift`: added to the guest's figures of the first comparison.
     """
     page = verdicts.judged(logs, shift=shift, share=shares.tolist(), measured=blocks.tolist())
     different = np.array([kind in DIFFERENT for kind in page.decide()])
@@ -83,7 +82,7 @@ def judged(logs: Floats, blocks: Ints, shares: Floats, shift: float = 0.0) -> St
 
 
 def until(logs: Floats, half_width: float, shift: float = 0.0) -> Stopped:
-    """A page that is measured until every comparison differs or is narrow enough, or the time is spent."""
+    """Measure a page until every comparison differs or is narrow enough, or the time is spent."""
     figures = len(logs) // SERVERS
     active, blocks = np.ones(SERVERS, dtype=bool), np.zeros(SERVERS, dtype=np.intp)
     shares, looks, spent, n = np.ones(SERVERS), list[Look](), 0.0, 0
@@ -104,15 +103,15 @@ def until(logs: Floats, half_width: float, shift: float = 0.0) -> Stopped:
 
 
 def fixed(logs: Floats, blocks: int, shift: float = 0.0) -> Stopped:
-    """A page with this number of blocks."""
+    """Judge a page with this number of blocks."""
     count = len(logs)
     return judged(logs, np.full(count, blocks, dtype=np.intp), np.ones(count), shift)
 
 
 def designs(noise: Noise, pages: int) -> list[Design]:
-    """`until`, then the fixed designs, on the same pages; the same figures each time."""
+    """Simulate `until`, then the fixed designs, on the same pages; every call gives the same figures."""
     rng = np.random.default_rng([len(NOISES), list(Noise).index(noise)])
-    most = next_look(MOST, FIRST) * SERVERS  # a single server that is left has the time of all four
+    most = next_look(MOST, FIRST) * SERVERS  # a single server that is left gets the time of all four
     logs = trials(rng, noise, pages, most)
     shift = math.log1p(-DIFFERENCE)
     sizes = [*((half_width, 0) for half_width in HALF_WIDTHS), *((0.0, blocks) for blocks in FIXED)]
@@ -160,7 +159,7 @@ def table(rows: list[Design]) -> str:
 
 
 def write(rows: list[Design], folder: Path = FOLDER) -> None:
-    """The table, and the figures as CSV."""
+    """Write the table, and the figures as CSV."""
     write_measured(folder / "statistics.md", "until", table(rows))
     with (folder / "until.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

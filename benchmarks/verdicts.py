@@ -31,7 +31,7 @@ from vmtoll.statistics.series import Series
 from vmtoll.statistics.thresholds import ALPHA, POWER
 
 EXPERIMENTS = 2000
-CEILING = 2.0  # log ratio where the search for a difference that is found ends: 639%
+CEILING = 2.0  # log ratio (639%) where the search for the smallest difference found ends
 BLOCKS = (3, 6, 10, 20, 40)
 CV = 0.02  # of a trial
 SERVERS = 4
@@ -50,11 +50,11 @@ Floats = npt.NDArray[np.float64]
 
 
 class Noise(StrEnum):
-    """The noise of a trial, each of standard deviation CV where not said otherwise.
+    """The noise of a trial; its standard deviation is CV unless stated otherwise.
 
-    HEAVY: Student's t with 3 degrees of freedom. DRIFTING: besides normal noise a random walk over the trials of the
-    run, half a CV a trial, their order drawn in each block. AUTOCORRELATED: and PERSISTENT: each arm its own
-    first-order process over blocks. BIMODAL: besides normal noise, one trial in ten is slower by 30%, on both sides.
+    HEAVY: Student's t with 3 degrees of freedom. DRIFTING: normal noise, and a random walk over the trials of the run
+    with a step of half a CV, in an order drawn for each block. AUTOCORRELATED, PERSISTENT: each arm has its own
+    first-order process over blocks. BIMODAL: normal noise, and one trial in ten is slower by 30%, on both sides.
     ONE_BOOT: each environment has an effect of its boot, of 1%, in all blocks. BOOTS: the same, drawn again in each of
     five boots.
     """
@@ -77,9 +77,9 @@ class Characteristic:
     """Characteristics of pages with `blocks` blocks each. `false_alarms`: the share with any wrong "faster" or
     "slower".
 
-    `detectable`: the smallest difference of one throughput that four of five pages find, a fraction; infinite where
-    none below CEILING is found so often; None where no page should be asked, because it is sure of differences that are
-    none.
+    `detectable`: the smallest difference of one throughput that four of five pages find, a fraction. Infinite if they
+    find none below CEILING; None if false alarms exceed twice ALPHA, because such pages are sure of differences that do
+    not exist.
     """
 
     noise: Noise
@@ -120,11 +120,11 @@ def judged(
     logs: Floats, boots: int = 1, shift: float = 0.0, share: Sequence[float] | None = None,
     measured: Sequence[int] | None = None,
 ) -> Page:  # fmt: skip
-    """A page of these log figures, shape (comparisons, blocks, arms), as the program judges it. The A/A control is of
-    the first server, in every block.
+    """Judge these log figures, shape (comparisons, blocks, arms), as vmtoll judges a page. The A/A control is of the
+    first server, in every block.
 
-    `shift`: added to the guest's figures of the first comparison, a throughput; `share`: of ALPHA, and `measured`:
-    blocks, of each comparison.
+    `shift`: added to the guest's figures of the first comparison, a throughput; `share`: each comparison's share of
+    ALPHA; `measured`: each comparison's number of blocks.
     """
     boot = dict(enumerate((boot_of(logs.shape[1], boots) + 1).tolist(), start=1))
     metrics = list(METRICS.values())
@@ -153,14 +153,14 @@ def _evidence(metric: Metric, boots: Mapping[int, int], logs: Floats) -> Evidenc
 
 
 def differs(logs: Floats, boots: int = 1, shift: float = 0.0) -> npt.NDArray[np.bool_]:
-    """Return which comparisons pages call different, shape (experiments, comparisons); `logs`: (experiments,
+    """Return whether pages call each comparison different, shape (experiments, comparisons); `logs`: (experiments,
     comparisons, blocks, arms).
     """
     return np.array([[kind in DIFFERENT for kind in judged(page, boots, shift).decide()] for page in logs])
 
 
 def characteristic(noise: Noise, blocks: int, experiments: int) -> Characteristic:
-    """Simulate; the same figures each time."""
+    """Simulate one noise and number of blocks; every call gives the same figures."""
     rng = np.random.default_rng([blocks, list(Noise).index(noise)])
     logs, boots = trials(rng, noise, experiments, blocks), BOOTS if noise is Noise.BOOTS else 1
     alarms = float(differs(logs, boots).any(axis=1).mean())
@@ -193,7 +193,7 @@ def seen_text(detectable: float | None) -> str:
 
 
 def characteristics(experiments: int) -> Iterator[Characteristic]:
-    """Every kind of noise at every number of blocks that its boots leave at least one to each."""
+    """Every kind of noise at every number of blocks that gives each boot at least one block."""
     for noise in Noise:
         for blocks in BLOCKS:
             if noise is not Noise.BOOTS or blocks >= BOOTS:
@@ -201,7 +201,7 @@ def characteristics(experiments: int) -> Iterator[Characteristic]:
 
 
 def table(rows: list[Characteristic]) -> str:
-    """A Markdown table: a row for each noise, and of each number of blocks both figures."""
+    """A Markdown table: a row for each noise, and both figures for each number of blocks."""
     head = " | ".join(f"{blocks} blocks" for blocks in BLOCKS)
     lines = [f"| noise | {head} |", "|---|" + "---|" * len(BLOCKS)]
     for noise in Noise:
@@ -257,13 +257,13 @@ def missed_table(pages: int) -> str:
 
 
 def seconds_of(blocks: int, comparisons: int = 12) -> float:
-    """CPU seconds to judge a page of this many blocks, all its figures among them."""
+    """CPU seconds to judge a page of this many blocks with all its figures."""
     logs = np.random.default_rng(1).normal(0, CV, (comparisons, blocks, 3))
     return timed(judged(logs).judge)[1]
 
 
 def write(rows: list[Characteristic], folder: Path = FOLDER) -> None:
-    """The table, the figures as CSV, and the chart."""
+    """Write the table, the figures as CSV, and the chart."""
     write_measured(folder / "statistics.md", "operating characteristics", table(rows))
     with (folder / "operating-characteristics.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
