@@ -25,7 +25,7 @@ options:
 
 
 class CallbackModule(CallbackBase):
-    """The answers of all tasks, until the playbook's end."""
+    """Collects the changes and failures of all tasks, and writes them at the playbook's end."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -72,7 +72,7 @@ def _diffs(diff: Any) -> list[Any]:
 
 
 def _message(answer: dict[str, Any]) -> str:
-    """Message of the task; of a loop its first item that failed; of a command its last line."""
+    """The message of a failed task; for a loop, of its first item that failed; for a command, its last line."""
     part = next((item for item in answer.get("results", []) if item.get("failed") or item.get("unreachable")), answer)
     printed = str(part.get("stderr") or part.get("stdout") or "").strip()
     message = str(part.get("msg") or "")

@@ -39,7 +39,7 @@ RECORD = "var/lib/vmtoll/host-tuning.json"
 BOOT = "proc/sys/kernel/random/boot_id"
 CPU = "sys/devices/system/cpu"
 IRQS = "proc/irq/[0-9]*/smp_affinity_list"
-# Two settings that are no files.
+# Two keys that are not files.
 UNIT, PROFILE = "irqbalance.service", "tuned-profile"
 
 
@@ -63,7 +63,7 @@ class Host:
             return "active" if _succeeds("systemctl", "is-active", "--quiet", UNIT) else "inactive"
         if key == PROFILE:
             if self.read("etc/tuned/profile_mode") == "auto":
-                return "auto"  # whichever it thinks best
+                return "auto"  # tuned chooses the profile
             match = re.search(r"Current active profile: (\S+)", _output("tuned-adm", "active"))
             return match[1] if match else ""
         try:
@@ -103,7 +103,7 @@ def cpus(text: str) -> set[int]:
     return {cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)}
 
 
-# A setting: the value of each key. Raises LackError.
+# One function for each setting: the value of each key. Raises LackError.
 
 
 def irqbalance(host: Host, value: str) -> dict[str, str]:
@@ -151,7 +151,7 @@ def irq_affinity(host: Host, value: str) -> dict[str, str]:
         raise LackError(f"irq_affinity: {value} is no list of CPUs of this host, which has {present}")
     if not keys:
         raise LackError("irq_affinity: there are no interrupts to move here; leave it out")
-    # Equal sets are left as the kernel writes them.
+    # Equal sets stay as the kernel writes them.
     return {key: now if now and cpus(now) == cpus(value) else value for key in keys for now in [host.read(key)]}
 
 
@@ -175,7 +175,7 @@ def _number(host: Host, key: str, value: int, lack: str) -> dict[str, str]:
     return {key: str(value)}
 
 
-# In the order in which they are set: what moves things about first, CPUs before what is said of each.
+# In the order in which they are set: first those that change other settings, then CPUs before the settings of each.
 SETTINGS = {
     f.__name__: f for f in (irqbalance, tuned_profile, smt, turbo, governor, irq_affinity, hugepages_2m, halt_poll_ns)
 }
@@ -210,13 +210,13 @@ class Tuning:
             reasons = ". ".join(lacks)
             self.module.fail_json(msg=f"Nothing was changed; this host cannot do all of vmtoll_tuning: {reasons}.")
         now = {name: {key: self.host.read(key) for key in values} for name, values in targets.items()}
-        if "smt" in targets:  # an interrupt of a CPU that goes is served by another one from then on
+        if "smt" in targets:  # the kernel moves the interrupts of a CPU that goes offline
             now.setdefault("irq_affinity", {key: self.host.read(key) for key in self.host.files(IRQS)})
         self.was = {name: {**now.get(name, {}), **self.was.get(name, {})} for name in [*now, *self.was]}
         if any(now[name][key] != value for name in targets for key, value in targets[name].items()):
             self.save()
         for name in targets:
-            for key, value in SETTINGS[name](self.host, settings[name]).items():  # again: CPUs may have gone
+            for key, value in SETTINGS[name](self.host, settings[name]).items():  # again: CPUs may be offline now
                 self.put(name, key, value)
         if self.fixed:
             self.save()
@@ -224,7 +224,7 @@ class Tuning:
             self.failed.append("irq_affinity: no interrupt of this host can be moved; leave it out")
 
     def restore(self) -> None:
-        last = "irqbalance"  # it would move what is being set back
+        last = "irqbalance"  # it would move the interrupts that are being restored
         for name in sorted(self.was, key=lambda name: (name == last, list(SETTINGS).index(name))):
             for key, value in self.was[name].items():
                 self.put(name, key, value)
@@ -232,7 +232,7 @@ class Tuning:
             self.record.unlink()
 
     def put(self, name: str, key: str, value: str) -> None:
-        """Set the value of one existing key, unless it has that value already, and check that it took."""
+        """Set the value of one existing key, unless it has that value already, and check that the value took."""
         now = self.host.read(key)
         if now in (None, value) or key in self.fixed:
             return
@@ -240,7 +240,7 @@ class Tuning:
             try:
                 self.host.write(key, value)
             except (OSError, subprocess.CalledProcessError) as error:
-                if name == "irq_affinity":  # each CPU's own timer, say
+                if name == "irq_affinity":  # for example, the timer of each CPU
                     self.fixed.add(key)
                 else:
                     self.failed.append(f"{name}: {key} does not take {value}: {error}")
@@ -252,7 +252,7 @@ class Tuning:
         self.before[key], self.after[key] = str(now), value
 
     def save(self) -> None:
-        """Write the record whole, before anything is changed."""
+        """Write the record as a whole."""
         if self.check:
             return
         self.record.parent.mkdir(parents=True, exist_ok=True)

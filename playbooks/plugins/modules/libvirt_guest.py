@@ -55,7 +55,7 @@ options:
     default: ""
 """
 
-# Its host key comes by a file and not in the domain, whose texts stand on QEMU's command line for every user to read.
+# The host key is a file and not in the domain: QEMU's command line has the domain's texts, and every user can read it.
 PARTS = ("xml", "host_key", "qcow2")
 
 
@@ -77,7 +77,7 @@ class Guest:
         self.done: list[str] = []
 
     def present(self) -> None:
-        """Make the guest where it is new or another one is wanted, and start it. Raises GuestError, OSError."""
+        """Make the guest if it is new or differs from what is wanted, and start it. Raises GuestError, OSError."""
         state = self._state()
         if not state or any(self._differs(part) for part in self.texts):
             self._make(state)
@@ -86,7 +86,7 @@ class Guest:
             self._ask(f"start {self.name}", ("start", "resume"), so_already=("already",))
 
     def absent(self) -> None:
-        """End and forget the guest, and remove its files. Raises GuestError, OSError."""
+        """Stop and undefine the guest, and remove its files. Raises GuestError, OSError."""
         if self._state():
             verbs, gone = ("destroy", "undefine"), ("domain is not running", "failed to get domain")
             self._ask(f"remove {self.name}", verbs, so_already=gone)
@@ -97,11 +97,11 @@ class Guest:
                     file.unlink()
 
     def _make(self, state: str) -> None:
-        """The new domain is validated first, so that one that breaks libvirt's schema costs no guest."""
-        if not self.check:  # a new host has no libvirt yet
+        """Make the guest. Validates the new domain first: one that breaks libvirt's schema must not cost a guest."""
+        if not self.check:  # in check mode, a new host has no libvirt yet
             run(["virt-xml-validate", "-", "domain"], self.texts["xml"])
         if state or any(file.exists() for file in self.files.values()):
-            self.absent()  # libvirt takes no other domain of a name that it has
+            self.absent()  # libvirt accepts no second domain of the same name
         self.done.append(f"make {self.name}")
         if self.check:
             return
@@ -115,9 +115,9 @@ class Guest:
         run([*self.virsh, "define", str(self.files["xml"])])
 
     def _state(self) -> str:
-        """libvirt's word for the guest's state; empty where it has no such guest, or in check mode is not there yet.
+        """The guest's state in libvirt's words; empty if there is no such guest, or in check mode no libvirt yet.
 
-        Raises GuestError where libvirt does not answer: a guest that is not seen must not lose its disk.
+        Raises GuestError if libvirt does not answer: a guest that is not seen must not lose its disk.
         """
         try:
             return run([*self.virsh, "domstate", self.name])
@@ -127,14 +127,14 @@ class Guest:
             raise
 
     def _differs(self, part: str) -> bool:
-        """Whether a file's text is another one. Its owner is QEMU's user while the guest runs: libvirt sees to that."""
+        """Return whether a file's text differs; its owner may: libvirt makes it QEMU's user while the guest runs."""
         try:
             return self.files[part].read_text() != self.texts[part]
         except FileNotFoundError:
             return True
 
     def _ask(self, what: str, verbs: tuple[str, str], so_already: tuple[str, ...]) -> None:
-        """Do to the guest what these verbs of virsh say; a guest that is so already is no error and no change."""
+        """Run these verbs of virsh on the guest. If it is in that state already, that is no error and no change."""
         changed = self.check
         for verb in () if self.check else verbs:
             try:
@@ -148,7 +148,7 @@ class Guest:
 
 
 def run(argv: list[str], stdin: str = "") -> str:
-    """Run a command; what it printed. Raises GuestError."""
+    """Run a command; return what it printed. Raises GuestError."""
     done = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     printed = done.stdout.strip()
     if done.returncode:
@@ -158,7 +158,7 @@ def run(argv: list[str], stdin: str = "") -> str:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a file that only root may read, whole or not at all."""
+    """Write a file that only root can read, whole or not at all."""
     partial = file.with_name(f"{file.name}.partial")
     partial.touch(mode=0o600)
     partial.write_text(text)

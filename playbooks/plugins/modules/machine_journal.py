@@ -65,13 +65,13 @@ options:
 """
 
 RECORD = "var/lib/vmtoll/provisioning.json"
-SAVED = "var/lib/vmtoll/provisioning"  # copies of files that were there
+SAVED = "var/lib/vmtoll/provisioning"  # copies of files that existed
 UNITS = "/etc/systemd/system/"
 APT = ("env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "apt-get", "-q")
 
 
 def output(*argv: str) -> str:
-    """What a program printed. Raises CalledProcessError with it."""
+    """Run a program; return what it printed. Raises CalledProcessError with the same."""
     return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
 
 
@@ -83,7 +83,7 @@ def succeeds(*argv: str) -> bool:
 
 
 def packages() -> dict[str, str]:
-    """Package → how it is there: "manual", "automatic" or, removed with its configuration left, "config-files"."""
+    """Package → its state: "manual", "automatic", or "config-files" if only its configuration is left."""
     automatic = set(output("apt-mark", "showauto").split())
     kinds = {}
     for line in output("dpkg-query", "-W", "-f", "${db:Status-Abbrev}\t${Package}\n").splitlines():
@@ -108,7 +108,7 @@ def unnecessary() -> set[str]:
 
 
 class Journal:
-    """The record of one machine. `record`: what its JSON has."""
+    """The record of one machine. `record`: the content of its JSON file."""
 
     def __init__(self, root: str, *, check: bool) -> None:
         self.root, self.check = Path(root), check
@@ -150,7 +150,7 @@ class Journal:
             self._save()
 
     def restore(self) -> None:
-        """Restore all that is recorded, in the opposite order. What fails keeps the record."""
+        """Restore all that is recorded. If anything fails, keep the record."""
         self._stop_servers()
         self._restore_packages()
         for path, saved in self.record["files"].items():
@@ -206,7 +206,7 @@ class Journal:
         return self._is_booted() and succeeds("systemctl", "is-active", "--quiet", unit)
 
     def _saved(self, path: str) -> str | None:
-        """The name of the copy of a file or link that is there."""
+        """Copy a file or link; return the copy's name, or None if there is nothing to copy."""
         if not os.path.lexists(self.at(path)):
             return None
         name = str(len(self.record["files"]))
@@ -216,7 +216,7 @@ class Journal:
         return name
 
     def _note_folders(self, folders: Iterable[Path]) -> None:
-        """Record the folders that are not there: restoring removes them where they are empty."""
+        """Record the folders that do not exist yet: restoring removes them if they are empty."""
         for folder in folders:
             if not self.at(str(folder)).exists() and str(folder) not in self.record["folders"]:
                 self.record["folders"].append(str(folder))
@@ -241,9 +241,7 @@ class Journal:
         return alike and now.read_bytes() == saved.read_bytes()
 
     def _restore_packages(self) -> None:
-        """Remove what provisioning installed. apt tells what nothing else needs: packages that the user has installed
-        since then keep what they depend on.
-        """
+        """Remove what provisioning installed, except dependencies of packages that the user installed since then."""
         was = self.record["packages"]
         now = packages() if was else {}
         ours = [name for name in sorted(was) if was[name] in ("absent", "config-files") and name in now]
@@ -274,8 +272,8 @@ class Journal:
             self.failed.append(f"packages: {' '.join(map(str, error.cmd))}: {_last(error.stdout)}")
 
     def _unneeded(self) -> set[str]:
-        """Packages that came with ours and that nothing needs. What a package recommends stays, with its dependencies,
-        if the user installed that package after the record was made.
+        """Packages that came with ours and that nothing else needs. What a package recommends stays, with its
+        dependencies, if the user installed that package after the record was made.
         """
         before = set(self.record["installed"])
         unneeded = unnecessary() - before
@@ -298,7 +296,7 @@ class Journal:
             return []
 
     def _do(self, what: str, change: object) -> None:
-        """Make one change, and say so."""
+        """Make one change, and note it or its error."""
         try:
             if not self.check:
                 change()
@@ -308,7 +306,7 @@ class Journal:
             self.failed.append(f"{what}: {detail}")
 
     def _save(self) -> None:
-        """Write the record whole, before anything is changed."""
+        """Write the record as a whole, before anything changes."""
         if self.check:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
