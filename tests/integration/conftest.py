@@ -1,4 +1,4 @@
-"""Fixtures of projects and of machines that are all this one."""
+"""Fixtures of projects, and of machines that all run on this one."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""The embedded lab, for real: brought up once for all tests here; take it down with `make lab-down`."""
+"""The real embedded lab, brought up once for all tests here; `make lab-down` takes it down."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.lab.the_lab import LAB, VMTOLL, Ssh
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests that take the lab away come last."""
+    """Run the tests that take the lab down last."""
     items.sort(key=lambda item: item.path.name == "test_teardown.py")
 
 
@@ -29,7 +29,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Print a failure when it happens as well: some of these stages go on for an hour."""
+    """Also print a failure when it happens: some of these stages last an hour."""
     report = yield
     if report.failed:
         item.config.get_terminal_writer().line(f"\n{report.longreprtext}")
@@ -37,7 +37,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def run_there(lab: Path) -> Ssh:
-    """What runs a command on a machine of the lab in this folder; its output, stripped."""
+    """Return a function that runs a command on a machine of the lab in this folder and returns its output, stripped."""
 
     def run(machine: str, command: str) -> str:
         argv = ["ssh", "-F", str(lab / "ssh_config"), machine, command]
@@ -48,7 +48,7 @@ def run_there(lab: Path) -> Ssh:
 
 @pytest.fixture(scope="session")
 def lab() -> Path:
-    """Bring the lab up; its folder."""
+    """Bring the lab up; return its folder."""
     if os.geteuid() != 0:
         pytest.fail("the embedded lab needs root")
     subprocess.run([VMTOLL, "lab", "up"], check=True, stdin=subprocess.DEVNULL)
@@ -57,12 +57,12 @@ def lab() -> Path:
 
 @pytest.fixture(scope="session")
 def ssh(lab: Path) -> Ssh:
-    """Run a command on a machine of the lab; its output, stripped."""
+    """A function that runs a command on a machine of the lab and returns its output, stripped."""
     return run_there(lab)
 
 
 @pytest.fixture(scope="module")
 def multi() -> Ssh:
-    """Bring the topology `multi` up over thin links; what runs a command on a machine of it."""
+    """Bring the topology `multi` up over slow links; return a function that runs a command on one of its machines."""
     subprocess.run([VMTOLL, "lab", "up", "--topology", "multi", "--link", "20mbit"], check=True)
     return run_there(LAB)

@@ -1,1 +1,1 @@
-"""Common parts of tests: synthetic runs, machines that are all this one, recorded outputs of tools."""
+"""Common parts of tests: synthetic runs, machines that all run on this one, recorded outputs of tools."""

@@ -20,7 +20,7 @@ FLAGS = [
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
-    """A browser 1,100 pixels wide with a profile of its own; it keeps what pages log."""
+    """A browser 1,100 pixels wide with a profile of its own; it records what pages log."""
     options = Options()
     options.binary_location = str(CHROMIUM)
     for flag in [*FLAGS, f"--user-data-dir={profile}"]:
@@ -34,5 +34,5 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
 
 
 def until(browser: webdriver.Chrome, condition: Callable[[webdriver.Chrome], Any]) -> Any:
-    """The first true value of the condition."""
+    """Wait for the condition; return its first true value."""
     return WebDriverWait(browser, 20, poll_frequency=0.02).until(condition)

@@ -15,13 +15,13 @@ Values = Sequence[float] | npt.NDArray[np.float64] | Mapping[int, float]
 
 
 def series(values: Values) -> Series:
-    """Blocks in a row from 1, or as they are numbered."""
+    """A series with blocks numbered from 1, or as `values` numbers them."""
     blocks = values if isinstance(values, Mapping) else dict(enumerate(map(float, values), start=1))
     return Series(tuple(blocks), tuple(blocks.values()))
 
 
 def bounds(mid: Values, low: Values | float = 0.0, high: Values | float = 0.0) -> Bounds:
-    """`low`, `high`: by how much the ends lie apart from the mids, or the ends themselves."""
+    """`low`, `high`: distance of the ends from the mids, or the ends themselves."""
     middle = series(mid)
 
     def end(values: Values | float, sign: int) -> Series:

@@ -7,7 +7,7 @@ from tests.support.synthetic_run import Truth, make_run
 
 
 def add_run(results: Path, truth: Truth, experiment: str, run_id: str) -> Path:
-    """A synthetic run as `results/<experiment>/<run_id>`; returns its folder."""
+    """Make a synthetic run at `results/<experiment>/<run_id>`; return its folder."""
     made = make_run(results / "made", truth)
     target = results / experiment / run_id
     target.parent.mkdir(parents=True, exist_ok=True)

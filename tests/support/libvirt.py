@@ -1,4 +1,4 @@
-"""A real libvirtd with QEMU's driver, of root, on folders of its own."""
+"""A real libvirtd with QEMU's driver, as root, with folders of its own."""
 
 import os
 import shutil
@@ -11,13 +11,13 @@ from pathlib import Path
 from vmtoll.paths import PLAYBOOKS
 
 FILES = PLAYBOOKS / "roles" / "embedded_lab" / "files"
-# Why there is none, as `pytest.mark.skipif` takes it.
+# Why libvirtd cannot run here, for `pytest.mark.skipif`; empty if it can.
 MISSING = "it needs root" if os.geteuid() else "" if shutil.which("libvirtd", path="/usr/sbin") else "no libvirtd here"
 
 
 @contextmanager
 def libvirtd(folder: Path) -> Iterator[str]:
-    """The URI of a libvirtd as the lab has it, whose files are in this folder."""
+    """Start a libvirtd like the lab's, with its files in this folder; yield its URI."""
     for name in ("etc", "lib", "cache", "log", "run"):
         (folder / name).mkdir()
     for name in ("libvirtd.conf", "qemu.conf"):

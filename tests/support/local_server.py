@@ -1,4 +1,4 @@
-"""Finds the server of a machine of the tests."""
+"""Find the server of a machine of the tests."""
 
 import contextlib
 from pathlib import Path

@@ -72,7 +72,7 @@ def day(n: int, seed: int = 5) -> list[Hit]:
 
 
 def write(file: Path, lines: Sequence[Hit | str | bytes]) -> Path:
-    """Write a log, packed as its suffix says."""
+    """Write a log, compressed as its suffix says."""
     file.parent.mkdir(parents=True, exist_ok=True)
     data = b"".join(
         (entry if isinstance(entry, bytes) else (entry if isinstance(entry, str) else entry.line).encode()) + b"\n"
@@ -88,7 +88,7 @@ def write(file: Path, lines: Sequence[Hit | str | bytes]) -> Path:
 
 
 def made(logs: list[Path], output: Path, **options: Any) -> tuple[dict[str, Any], sites.Manifest]:
-    """The summary, and the manifest of the site that was written."""
+    """Make a workload of logs; return its summary, and the manifest of the site."""
     done = from_log(logs, output, Options(**options), lambda said: None)
     assert [file.relative_to(output).as_posix() for file in done.files] == [
         "from-log.yml",

@@ -1,4 +1,4 @@
-"""A project folder of one's own and three local machines with a real lighttz: no lab, no systemd."""
+"""A project folder, and three local machines with a real lighttz: no lab, no systemd."""
 
 import json
 import os
@@ -102,7 +102,7 @@ def inventory(tmp_path: Path, project: Registry) -> Path:
         build(project.site_file("tiny"), sites)
         port = free_port()
         (root / "lighttz.conf").write_text(f"listen = 127.0.0.1:{port}\nroot = {sites}\nworkers = 1\nuser = 0\n")
-        # The configurations must differ in root and port here; what is compared is a file that does not.
+        # The servers' configurations must differ in root and port here, so vmtoll compares a file that does not.
         (root / "policy.conf").write_text("keepalive_requests 1000000;\n")
         command = [str(LIGHTTZ), "-c", f"{root}/lighttz.conf"]
         spec = {
@@ -155,13 +155,13 @@ def rewrite(project: Registry) -> Rewrite:
 
 @pytest.fixture
 def unlimited_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capacities count although the client is at its limit, as it is where client and server share a few cores."""
+    """Accept capacities although the client is at its limit: client and server share a few cores here."""
     monkeypatch.setattr("vmtoll.trial.capacity.LIMITING", frozenset())
 
 
 @pytest.fixture
 def load_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tools that provisioning brings to a client, on PATH; built where they are not in the cache."""
+    """Put a client's load tools on PATH; build those that are not in the cache."""
     tools.build()
     folder = tmp_path / "bin"
     folder.mkdir()

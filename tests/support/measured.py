@@ -1,4 +1,4 @@
-"""Experiments of a registry's files, planned and measured."""
+"""Plan and measure experiments from a registry's files."""
 
 from pathlib import Path
 

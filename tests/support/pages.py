@@ -26,7 +26,7 @@ TESTBEDS = {"rack-1": 0.90, "rack-2": 0.88, "rack-3": 0.93, "rack-4": 0.86, "rac
 
 
 def write_explorer(folder: Path) -> list[str]:
-    """The explorer with two runs, their reports and disclosures; returns the addresses of its pages and views."""
+    """Write the explorer with two runs, their reports and disclosures; return the addresses of its pages and views."""
     results = folder / "results"
     undeclared = [{"fact": "sysctls: net.core.somaxconn", "values": {"metal": "4096", "kvm-default": "128"}}]
     loads = (closed(), rate(1000))
@@ -51,14 +51,14 @@ def write_explorer(folder: Path) -> list[str]:
 
 
 def _troubled(row: Row) -> list[Row]:
-    """Bounds on metal, and an invalid trial: every kind of table and note shows."""
+    """Client-limited trials on metal and an invalid trial, so that every kind of table and note shows."""
     if row["arm"].environment == "metal":
         return [found(row, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
     return [failed(row, Code.WRONG_BODY, "first a.html")] if row["block"] == 1 else [row]
 
 
 def write_other_pages(folder: Path) -> list[str]:
-    """A report of tuning steps, a campaign, published claims, a notebook; returns their addresses."""
+    """Write pages on tuning steps, a campaign, published claims, and a notebook; return their addresses."""
     steps = load_run(make_tuning(folder / "tuning", Tuning(guests=("kvm-2009", "kvm-default"), blocks=6)))
     for bed, ratio in TESTBEDS.items():
         truth = Truth(
@@ -79,7 +79,7 @@ def write_other_pages(folder: Path) -> list[str]:
 
 
 def write_documents() -> list[str]:
-    """The project's pages as a site; returns the addresses of pages of each kind."""
+    """Write the project's pages as a site; return the addresses of pages of each kind."""
     subprocess.run([PROJECT / "scripts" / "docs"], check=True)
     site = PROJECT / "build" / "site"
     names = ("index", "docs/tutorials/first-report", "docs/reference/columns", "docs/architecture")

@@ -1,4 +1,4 @@
-"""Plans for synthetic rate sweeps, and what a test reads of them."""
+"""Capacity plans from synthetic rate sweeps, and the parts that tests read."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def codes(result: CapacityResult) -> list[NoteCode]:
 
 
 def failing(from_rps: float, block: int | None, fraction: float) -> Any:
-    """At that rate (and above) and in that block (None: in all) this fraction of the requests fails."""
+    """A change that makes this fraction of the requests fail at this rate and above, in this block (None: in all)."""
 
     def change(row: Row) -> list[Row]:
         if row["offered_rps"] < from_rps or (block is not None and row["block"] != block):

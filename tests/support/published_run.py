@@ -36,10 +36,10 @@ def make_published(
     meta: dict[str, Any] | None = None,
     **experiment: Any,
 ) -> Run:
-    """A run whose trials are the synthetic ones once per workload and number of users; `per_workload` sets columns of
-    one.
+    """A run with the synthetic trials repeated for each workload and number of users; `per_workload` sets columns of
+    the trials of a workload.
 
-    `workloads`: name → what differs from PAGE. `meta` goes over run.json, `experiment` over its experiment.
+    `workloads`: name → differences from PAGE. `meta` overrides run.json, `experiment` its experiment.
     """
     documents = {name: {"name": name} | PAGE | keys for name, keys in (workloads or {AB: {}}).items()}
     for document in documents.values():
@@ -61,7 +61,7 @@ def make_published(
                 users = document["users"] if isinstance(document["users"], list) else [document["users"]]
                 loads = [{"load": closed(count), "users": count} for count in users]
             rows += [trial | load | (per_workload or {}).get(name, {}) for load in loads]
-        # Each workload's trials have their own places in the block.
+        # Each trial has its own position in the block.
         rows = [trial | {"order": 100 * row["order"] + index} for index, trial in enumerate(rows)]
         return [changed for trial in rows for changed in (truth.change(trial) if truth.change else [trial])]
 

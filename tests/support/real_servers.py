@@ -1,4 +1,4 @@
-"""The servers of server-builds as Debian packages them, on this machine: their own configuration, in a folder."""
+"""The servers of server-builds on this machine, as Debian packages them, with vmtoll's configuration in a folder."""
 
 import json
 import random
@@ -19,10 +19,10 @@ from vmtoll.spec.server import read_server
 
 
 def free_ports() -> int:
-    """A port that is free, and so are the one below it and the two above.
+    """A free port; the port below it and the two above are free as well.
 
-    Below the ports that the kernel gives to clients: who asks such a port again and again whether somebody listens may
-    be given it as its own, and talks to itself.
+    All are below the ports that the kernel gives to clients. A client that tries such a port again and again, to see
+    whether a server listens, may be given the same port as its own, and connect to itself.
     """
     while True:
         port = random.randrange(20_000, 32_000)
@@ -41,7 +41,7 @@ def _is_free(port: int) -> bool:
 
 @pytest.fixture
 def readable_folder() -> Iterator[Path]:
-    """A folder that servers can read when they are no longer root; pytest's own cannot be read by others."""
+    """A folder that servers can read when they are no longer root; pytest's own folders are private."""
     folder = Path(tempfile.mkdtemp(prefix="vmtoll-servers-"))
     folder.chmod(0o755)
     yield folder
@@ -49,9 +49,9 @@ def readable_folder() -> Iterator[Path]:
 
 
 def install(name: str, root: Path, port: int, cache: Path) -> dict[str, Any]:
-    """Write a server's files below `root` and what the agent must know of it, which is also returned.
+    """Write below `root` a server's files and its description for the agent; return the description.
 
-    It has no unit: the agent starts its command.
+    The description has no unit: the agent starts the command.
     """
     definition = read_server(name)
     files = certificate.files(cache) | servers._files(definition, servers.Policy(port=port), of_guests())
@@ -65,7 +65,7 @@ def install(name: str, root: Path, port: int, cache: Path) -> dict[str, Any]:
     spec: dict[str, Any] = json.loads(description.read_text())
     del spec["unit"]
     spec["command"] = shlex.split(_moved(definition.exec_start, root))
-    # Paths and ports differ between the machines of a test; what is compared is a file that does not.
+    # Paths and ports differ between the machines of a test, so vmtoll compares a file that does not.
     spec["configs"] = [str(root / certificate.CERTIFICATE.lstrip("/"))]
     description.write_text(json.dumps(spec))
     return spec

@@ -1,4 +1,4 @@
-"""Recorded signs of the hardware below machines: files of /proc and /sys, CPUID, `systemd-detect-virt --vm`.
+"""Recordings that show the hardware below machines: files of /proc and /sys, CPUID, `systemd-detect-virt --vm`.
 
 `tcg-…`: Debian 12 under `qemu-system-x86_64 -accel tcg` 7.2 with `-cpu max`, `max,-hypervisor`, `EPYC` and
 `EPYC,tcg-cpuid=off`, after `modprobe kvm_amd`. `firecracker-kvm_pvm`: a virtual machine of a cloud.
@@ -14,7 +14,7 @@ MACHINES = sorted(folder.name for folder in FOLDER.iterdir())
 
 
 def facts(machine: str) -> Facts:
-    """Facts of a recorded machine by which the agent tells the hardware."""
+    """The facts of a recorded machine by which the agent recognizes the hardware."""
     root = FOLDER / machine
     models = [line for line in (root / "proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {

@@ -8,8 +8,8 @@ from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import METAL, Accelerator, Arm, ClientPlace, Measurement, Offered, Scenario, TrialRecord
 from vmtoll.runs.store import Store
 
-# What other tenants of the test's machine may cause in any trial: it has few cores, a hypervisor of its own, and one
-# count of segments sent again for all that use its loopback.
+# Findings that other tenants of the test's machine may cause in any trial. It has few cores, runs on a hypervisor, and
+# counts retransmits of all users of its loopback together.
 BUSY = frozenset({
     Code.BACKGROUND_CPU, Code.CLIENT_LATE, Code.CLIENT_SATURATED, Code.CLIENT_STARVED, Code.FREQUENCY_SPREAD,
     Code.HOST_BACKGROUND_CPU, Code.LITTLES_LAW, Code.MEAN_OVER_P99, Code.RATE_NOT_REACHED, Code.RETRANSMITS,
@@ -21,7 +21,7 @@ TWO_USERS = Load(LoadKind.CLOSED, 2)
 
 
 def records_of(run_dir: Path) -> list[TrialRecord]:
-    """Every attempt, as a resumed run finds it."""
+    """Every attempt, as a resumed run reads it."""
     store = Store(run_dir)
     try:
         return list(store.records())
@@ -42,7 +42,7 @@ def crosscheck(record: TrialRecord) -> Measurement:
 
 
 def assert_sound(records: Iterable[TrialRecord]) -> None:
-    """Nothing was found but what a busy machine may cause."""
+    """Fail if a record has findings that a busy machine does not explain."""
     for record in records:
         assert record.codes <= BUSY, record.findings
 

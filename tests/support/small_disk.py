@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def mounted(folder: Path, size_mib: int) -> Iterator[Path]:
-    """Mount one at a new folder. Skips the test of a user who may not."""
+    """Mount a small disk at a new folder; skip the test unless the user is root."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root")
     folder.mkdir()

@@ -74,15 +74,15 @@ class Truth:
     link: str = "unshaped"
     status: str = "complete"
     histograms: bool = False
-    loads: tuple[Load, ...] = (closed(),)  # those of open loops are steps of the workload SWEEP
-    open_capacity_rps: float = 4000.0  # of metal, where the open loop ends; the guest's is this times its ratio
+    loads: tuple[Load, ...] = (closed(),)  # open loops are steps of the workload SWEEP
+    open_capacity_rps: float = 4000.0  # metal's capacity in an open loop; the guest's is this times its ratio
     change: Callable[[Row], list[Row]] | None = None  # row → the rows (attempts) that take its place
     undeclared: list[dict[str, Any]] = field(default_factory=list)
     seed: int = 1
-    unseen_hosts: tuple[str, ...] = ()  # guests of hosts that were not seen
+    unseen_hosts: tuple[str, ...] = ()  # guests whose KVM hosts were not seen
     metal: bool = True  # without it the first guest is the baseline
-    baseline: str | None = None  # what the experiment says
-    guest_control: str = ""  # a guest that is measured twice in each block; drawn after all the others
+    baseline: str | None = None  # of the experiment
+    guest_control: str = ""  # a guest that each block measures twice; its second trials are drawn last
 
     @property
     def arms(self) -> list[Arm]:
@@ -124,14 +124,14 @@ def make_run(parent: Path, truth: Truth) -> Path:
 
 
 def write_trials(path: Path, rows: Iterable[Row]) -> None:
-    """trials.jsonl and trials.csv of a run with these rows."""
+    """Write trials.jsonl and trials.csv of a run with these rows."""
     records = [record_of(row) for row in rows]
     (path / "trials.jsonl").write_bytes(b"".join(to_json(record) + b"\n" for record in records))
     (path / "trials.csv").write_bytes(to_csv(records))
 
 
 def record_of(row: Row) -> TrialRecord:
-    """The row as a record. Its histogram is of the measurement that logs times: the cross-check's, where it does."""
+    """The row as a record. Its histogram belongs to the cross-check if that logs service times, else to the primary."""
     of_crosscheck = row.get(f"{CROSSCHECK}service_time_p99_us") is not None
     histogram = row.get("histogram")
     measurements = (
@@ -171,7 +171,7 @@ def _measurement(row: Row, role: Role, prefix: str, histogram: str | None) -> Me
 
 
 def failed(row: Row, code: Code, detail: str = "") -> Row:
-    """The same trial, failed: nothing was measured, for this finding."""
+    """The same trial as failed, with this finding: nothing was measured."""
     keep = (
         "run_id",
         "block",
@@ -189,12 +189,12 @@ def failed(row: Row, code: Code, detail: str = "") -> Row:
 
 
 def found(row: Row, *findings: Finding | Code) -> Row:
-    """The same trial with these findings; a code stands for a finding of the whole trial."""
+    """The same trial with these findings; a code becomes a finding of the whole trial."""
     return row | {"findings": tuple(f if isinstance(f, Finding) else Finding(f) for f in findings)}
 
 
 def limited(code: Code, *roles: Role) -> tuple[Finding, ...]:
-    """The finding for each of these measurements."""
+    """A finding with this code for each of these measurements."""
     return tuple(Finding(code, role=role) for role in roles)
 
 
@@ -245,7 +245,7 @@ def _row(rng: np.random.Generator, truth: Truth, block: int, order: int, arm: Ar
 
 
 def _open(rng: np.random.Generator, truth: Truth, row: Row, drift: float) -> Row:
-    """The same trial as an open loop: lognormal response times whose median grows as 1/(1 − utilisation)."""
+    """The same trial as an open loop: lognormal response times whose median grows as 1/(1 − utilization)."""
     guest = row["arm"].environment in truth.guests
     index = list(truth.servers).index(row["server"])
     ratio = truth.servers[row["server"]] if guest else 1.0

@@ -1,4 +1,4 @@
-"""Labs whose machines are all this one: real agents, folders of their own."""
+"""Labs whose machines all run on this one: real agents, folders of their own."""
 
 import socket
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def free_port() -> int:
 
 
 def data(**hosts: dict[str, Any]) -> dict[str, Any]:
-    """An inventory, as ansible-inventory prints it: each host's `group`, and its variables."""
+    """An inventory as ansible-inventory prints it, from each host's `group` and its variables."""
     tree: dict[str, Any] = {"_meta": {"hostvars": {}}}
     for name, given in hosts.items():
         variables = dict(given)
@@ -28,7 +28,7 @@ def data(**hosts: dict[str, Any]) -> dict[str, Any]:
 
 
 def here(tmp_path: Path, **more: dict[str, Any]) -> dict[str, Any]:
-    """A client and a metal machine that are this one; `more`: host → further variables."""
+    """A client and a metal machine, both on this machine; `more`: host → further variables."""
     port, hosts = free_port(), dict[str, dict[str, Any]]()
     for name, group in (("client", "clients"), ("metal", "metal_hosts")):
         (tmp_path / name).mkdir(exist_ok=True)
@@ -46,7 +46,7 @@ def here(tmp_path: Path, **more: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def opened(tree: dict[str, Any]) -> Iterator[tuple[Lab, list[CheckResult]]]:
-    """The lab with its lines, and what the check `reach` found."""
+    """Open the lab's connections; yield the lab, and the results of the check `reach`."""
     lab = Lab(Path("lab.yml"), tree)
     try:
         yield lab, list(reach.check(lab))

@@ -1,4 +1,4 @@
-"""Make synthetic runs of tuning steps, each profile with levels that are known."""
+"""Make synthetic runs of tuning steps, with known levels for each profile."""
 
 import json
 from dataclasses import dataclass, field
@@ -31,8 +31,8 @@ LEVELS = {
     "metal": Level(10_000, 900, 40),
     "kvm-2009": Level(2_000, 6_000, 400),
     "kvm-default": Level(6_000, 2_000, 120),
-    "kvm-step-pinned": Level(6_000, 2_000, 120),  # nothing comes of it
-    "kvm-tuned": Level(7_500, 1_500, 130),  # quicker, and dearer for the host
+    "kvm-step-pinned": Level(6_000, 2_000, 120),  # no effect
+    "kvm-tuned": Level(7_500, 1_500, 130),  # faster, and costs the host more CPU
     "kvm-pinned": Level(6_000, 2_000, 120),
     "kvm-halt-poll": Level(6_600, 1_600, 150),
 }
@@ -40,7 +40,7 @@ LEVELS = {
 
 @dataclass
 class Tuning:
-    """Measurement of tuning steps: its profiles, number of blocks, and noise (sd of a log figure)."""
+    """Settings of a synthetic tuning run: profiles, number of blocks, noise (sd of a log figure)."""
 
     guests: tuple[str, ...] = tuple(name for name in LEVELS if name != "metal")
     servers: tuple[str, ...] = ("nginx",)  # all alike
@@ -49,13 +49,13 @@ class Tuning:
     accelerator: Accelerator = Accelerator.KVM
     seed: int = 1
     skipped: list[dict[str, str]] = field(default_factory=list)
-    findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)  # environment → of its trials
+    findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)  # environment → findings of its trials
 
 
 def make_tuning(parent: Path, tuning: Tuning) -> Path:
-    """Write the run, a closed loop and an open one; returns its folder."""
+    """Write the run, a closed loop and an open one; return its folder."""
     rng = np.random.default_rng(tuning.seed)
-    drift = rng.normal(0, 0.05, tuning.blocks + 1)  # of a block, in all its trials
+    drift = rng.normal(0, 0.05, tuning.blocks + 1)  # of each block, the same in all its trials
 
     def change(row: Row) -> list[Row]:
         environment = row["arm"].environment

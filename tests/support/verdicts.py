@@ -13,7 +13,7 @@ GUEST = Arm("kvm-default")
 
 
 def judged(folder: Path, truth: Truth) -> RunAnalysis:
-    """The analysis of a synthetic run, which survives its own file."""
+    """The analysis of a synthetic run; checks that it survives JSON, and that no verdict contradicts its interval."""
     analysis = analyse(load_run(make_run(folder, truth)))
     assert to_json(from_json(to_json(analysis))) == to_json(analysis)
     for comparison in analysis.comparisons:
@@ -23,7 +23,7 @@ def judged(folder: Path, truth: Truth) -> RunAnalysis:
 
 
 def contradicts(judged: Judged) -> bool:
-    """Whether the interval that decided says something else than the kind."""
+    """Return whether the kind contradicts the interval that decided."""
     estimate = judged.estimate
     if estimate is None or estimate.low is None or estimate.high is None:
         return judged.kind in (Kind.FASTER, Kind.SLOWER) and not judged.by_every_block
@@ -36,7 +36,7 @@ def contradicts(judged: Judged) -> bool:
 def verdict(
     analysis: RunAnalysis, metric: str = "throughput", load: Load | None = None, server: str = "nginx", arm: Arm = GUEST
 ) -> Verdict:
-    """One metric of one comparison; `load` where a run has several."""
+    """The verdict of one metric of one comparison; `load` if the run has several."""
     (comparison,) = [
         c for c in analysis.comparisons
         if (c.scenario.server, c.arm) == (server, arm) and load in (None, c.scenario.load)
@@ -56,6 +56,6 @@ def ends(of: Judged) -> tuple[float, float, float]:
 
 
 def ratio(of: Judged) -> float:
-    """The ratio as measured."""
+    """The measured ratio."""
     assert of.estimate is not None
     return of.estimate.ratio

@@ -8,12 +8,12 @@ from tests.lab.the_lab import Ssh
 
 @pytest.fixture(scope="session")
 def machines() -> Ssh:
-    """The topology `machines`; what runs a command on a machine of it."""
+    """Bring the topology `machines` up; return a function that runs a command on one of its machines."""
     return up()
 
 
 @pytest.fixture(autouse=True)
 def _restored(request: pytest.FixtureRequest) -> None:
-    """A test on the machines has all of them, whatever became of them in the one before."""
+    """Restore all machines for each test that uses them, whatever the test before did."""
     if "machines" in request.fixturenames:
         restore()
