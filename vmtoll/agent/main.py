@@ -65,6 +65,7 @@ from vmtoll.agent.protocol import (
 from vmtoll.agent.sampler import Sampler
 from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, outside, until
 from vmtoll.agent.telemetry import interrupts, kvm_counters, thread_seconds
+from vmtoll.agent.waits import Waiting, guest_waits, of_all_kinds, thread_waits
 
 Answer = TypeVar("Answer")
 
@@ -271,6 +272,7 @@ class Agent:
                 "pss_kib": pss_kib(counted),
                 "processes": len(counted),
                 "cpus": mask_of(*counted),
+                "waits_ns": thread_waits(counted),
             }
         pids = {name: self.qemu_of(name) for name in (*domains, *neighbours)}
         vhost = {name: other_vhost_threads(pid) for name, pid in pids.items()}
@@ -279,7 +281,8 @@ class Agent:
         for name in domains:
             threads_s = thread_seconds(pids[name], vhost[name])
             total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
-            seen["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus}
+            waits_ns = guest_waits(pids[name], vhost[name])
+            seen["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns}
         seen["interrupts"], seen["survey"] = interrupts(), survey(counted)
         for name in domains:  # last: it may have to start a process
             seen["domains"][name]["kvm"] = kvm_counters(pids[name], name, uri)
@@ -301,9 +304,19 @@ class Agent:
         pulse_s: float | None = None,
         loopback: bool = False,
         mhz_s: float | None = None,
+        server: str | None = None,
+        domains: Sequence[str] = (),
     ) -> None:
+        """Begin to sample; see Sampler. `server`, `domains`: whose threads' waits for a CPU are sampled too."""
         self.op_sample_stop()
-        self.sampler = Sampler(interval_s, pulse_s, loopback, mhz_s)
+        waiting = None
+        if server:
+            process = self.server(server)
+            waiting = Waiting(lambda: thread_waits(process.pids()))
+        elif domains:
+            vhost = {pid: other_vhost_threads(pid) for pid in map(self.qemu_of, domains)}
+            waiting = Waiting(lambda: of_all_kinds(guest_waits(pid, vhost[pid]) for pid in vhost))
+        self.sampler = Sampler(interval_s, pulse_s, loopback, mhz_s, waiting)
 
     def op_sample_stop(self) -> Samples:
         """Stop sampling and return the samples; see Sampler.stop."""

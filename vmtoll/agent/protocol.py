@@ -154,18 +154,23 @@ class CpuTimes(TypedDict):
 
 
 class ServerUsage(CpuTimes):
-    """Resources that a server has used, and its memory now; `cpus`: bit mask of the CPUs that it may use."""
+    """Resources that a server has used, and its memory now; `cpus`: bit mask of the CPUs that it may use.
+
+    `waits_ns`: time that each thread has waited for a CPU, by thread ID; None if the kernel keeps no such figure.
+    """
 
     pss_kib: int
     processes: int
     cpus: int
+    waits_ns: dict[str, int] | None
 
 
 class DomainUsage(TypedDict, total=False):
-    """Resources that a guest has used on its host; `cpus`: a bit mask."""
+    """Resources that a guest has used on its host; `cpus`: a bit mask. `waits_ns`: kind of thread → as a server's."""
 
     total_s: float
     threads_s: Counters
+    waits_ns: dict[str, dict[str, int]] | None
     cpus: int
     kvm: dict[str, int]
 

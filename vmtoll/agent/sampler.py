@@ -9,21 +9,27 @@ from pathlib import Path
 
 from vmtoll.agent.conditions import mhz
 from vmtoll.agent.machine import counters
-from vmtoll.agent.protocol import Samples
+from vmtoll.agent.protocol import Counters, Samples
+from vmtoll.agent.waits import Waiting
 
 
 class Sampler:
     """Read counters every `interval_s`, the bytes received so far every `pulse_s` (if given), and the clock rate every
-    `mhz_s` (by default `interval_s`), if the kernel governs it.
+    `mhz_s` (by default `interval_s`), if the kernel governs it. `waiting`: threads whose waits are counters too.
 
     The bytes are those of every interface but the loopback; with `loopback`, of the loopback alone.
     """
 
     def __init__(
-        self, interval_s: float, pulse_s: float | None = None, loopback: bool = False, mhz_s: float | None = None
+        self,
+        interval_s: float,
+        pulse_s: float | None = None,
+        loopback: bool = False,
+        mhz_s: float | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
-        self.interval_s, self.pulse_s, self.mhz_s = interval_s, pulse_s, mhz_s or interval_s
-        self.counters = [counters()]
+        self.interval_s, self.pulse_s, self.mhz_s, self.waiting = interval_s, pulse_s, mhz_s or interval_s, waiting
+        self.counters = [self._counters()]
         self.pulse: list[tuple[float, float]] = []
         self.mhz: list[tuple[float, float]] = []
         self._note_mhz()
@@ -44,8 +50,12 @@ class Sampler:
             if self.mhz and elapsed_s >= self.mhz_s * len(self.mhz):
                 self._note_mhz()
             if elapsed_s >= self.interval_s * len(self.counters):
-                self.counters.append(counters())
+                self.counters.append(self._counters())
         self.cpu_s = time.thread_time()
+
+    def _counters(self) -> Counters:
+        wait_s = self.waiting.total_s() if self.waiting else None
+        return counters() | ({} if wait_s is None else {"wait_s": wait_s})
 
     def _note_mhz(self) -> None:
         rate = mhz()
@@ -59,5 +69,5 @@ class Sampler:
         for file in self.received:
             os.close(file)
         self._note_mhz()
-        last = counters()
+        last = self._counters()
         return {"counters": [*self.counters, last], "mhz": self.mhz, "pulse": self.pulse, "cpu_s": self.cpu_s}

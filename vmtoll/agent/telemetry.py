@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vmtoll.agent.machine import output_of, process_ns, read
+from vmtoll.agent.waits import kind_of
 
 DEBUGFS = "/sys/kernel/debug/kvm"
 # A statistic of one virtual CPU that QEMU passes on from KVM, as `virsh domstats` prints it: vcpu.0.exits.sum=123
@@ -23,8 +24,8 @@ def thread_seconds(pid: str, vhost: Iterable[str]) -> dict[str, float]:
     seconds = {"vcpu": 0.0, "vhost": 0.0}
     for task in Path(f"/proc/{pid}/task").glob("*"):
         spent, name = read(f"{task}/schedstat").split(), read(f"{task}/comm")
-        kind = "vhost" if name.startswith("vhost-") else "vcpu" if name.endswith(("/KVM", "/TCG")) else None
-        if kind and spent:
+        kind = kind_of(name)
+        if kind in seconds and spent:
             seconds[kind] += int(spent[0]) / 1e9
     others = max(0.0, process_ns(pid) / 1e9 - sum(seconds.values()))
     vhost_s = sum(process_ns(other) for other in vhost) / 1e9

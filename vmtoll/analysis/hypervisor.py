@@ -15,6 +15,7 @@ from vmtoll.model.verdict import HostView
 _FIELDS = {
     "exits": "host_exits_per_request",
     "vcpu_us": "host_vcpu_cpu_us_per_request",
+    "vcpu_wait_us": "host_vcpu_wait_us_per_request",
     "qemu_us": "host_qemu_cpu_us_per_request",
     "vhost_us": "host_vhost_cpu_us_per_request",
     "host_irqs": "host_irqs_per_request",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.limiter import Limiter
-from vmtoll.model.trial import METAL, Arm, TrialRecord
+from vmtoll.model.trial import METAL, Arm, Measurement, TrialRecord
 from vmtoll.statistics.thresholds import BUSY, RATE_REACHED
 
 _CLIENT = frozenset({Code.CLIENT_SATURATED, Code.CLIENT_STARVED, Code.RATE_NOT_REACHED})
@@ -37,8 +37,24 @@ def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter |
         return Limiter.SERVER_CPU
     if on_host is not None and on_host / measured.duration_s >= BUSY * cpus:
         return Limiter.HOST_CPU
+    if role is Role.PRIMARY and (waiting := _by_waits(record, measured, cpus)):
+        return waiting
     turned_away = record.limits(role) & {Code.LISTEN_DROPS, Code.PORTS_EXHAUSTED}
     return Limiter.CONNECTIONS if turned_away or not record.scenario.load.is_open else None
+
+
+def _by_waits(record: TrialRecord, measured: Measurement, cpus: int) -> Limiter | None:
+    """A CPU that ran something else while the guest, or else the server, was able to run."""
+    used, answers = record.resources, measured.transactions or 0
+    wanted_us = (
+        (Limiter.HOST_WAIT, used.host_vcpu_cpu_us_per_request, used.host_vcpu_wait_us_per_request),
+        (Limiter.CPU_WAIT, measured.server_cpu_us_per_request, used.server_wait_us_per_request),
+    )
+    full_us = BUSY * cpus * (measured.duration_s or 0.0) * 1e6
+    for limiting, ran_us, wait_us in wanted_us:
+        if ran_us is not None and wait_us is not None and answers and (ran_us + wait_us) * answers >= full_us:
+            return limiting
+    return None
 
 
 def limiter(run: Run, trials: Iterable[TrialRecord], role: Role = Role.PRIMARY) -> Limiter | None:

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 class Limiter(StrEnum):
     """HOST_CPU: the guest's threads fill their cores on the host, while the server does not fill the guest's cores.
+    HOST_WAIT: the guest's virtual CPUs were able to run almost all the time, and the host ran something else.
+    CPU_WAIT: the same of the server's threads on their own machine.
     CONNECTIONS: no resource is full; users, ports or the listen queue allow no more. NOTHING: the rate was reached.
     """
 
@@ -12,5 +14,7 @@ class Limiter(StrEnum):
     LINK = "link"
     SERVER_CPU = "server-cpu"
     HOST_CPU = "host-cpu"
+    HOST_WAIT = "host-wait"
+    CPU_WAIT = "cpu-wait"
     CONNECTIONS = "connections"
     NOTHING = "nothing"

@@ -274,6 +274,16 @@ class Resources:
     )
     host_qemu_cpu_us_per_request: float | None = figure("guests: the same of QEMU's other threads (devices)")
     host_vhost_cpu_us_per_request: float | None = figure("guests: the same of the kernel's vhost threads (network)")
+    server_wait_us_per_request: float | None = figure(
+        "time per request that the server's threads waited for a CPU of their machine, all threads together: able to "
+        "run, while something else ran. Without threads that ended during the tool"
+    )
+    host_vcpu_wait_us_per_request: float | None = figure(
+        "guests: the same of the threads of the virtual CPUs on the KVM host (CPU ready); in a guest it is steal"
+    )
+    host_qemu_wait_us_per_request: float | None = figure("guests: the same of QEMU's other threads (devices)")
+    host_iothread_wait_us_per_request: float | None = figure("guests: the same of QEMU's I/O threads (disks)")
+    host_vhost_wait_us_per_request: float | None = figure("guests: the same of the kernel's vhost threads (network)")
     host_irqs_per_request: float | None = figure("guests: all interrupts of the KVM host, per request")
     guest_irqs_per_request: float | None = figure("guests: interrupts that the guest itself counted, per request")
     steal_pct: float | None = figure(_STEAL)

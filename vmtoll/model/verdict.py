@@ -426,6 +426,7 @@ class HostView:
     arm: Arm
     exits: float | None = None
     vcpu_us: float | None = None
+    vcpu_wait_us: float | None = None
     qemu_us: float | None = None
     vhost_us: float | None = None
     host_irqs: float | None = None

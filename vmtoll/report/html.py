@@ -22,7 +22,16 @@ from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
 from vmtoll.report.page import environment, inline_svg, write
 from vmtoll.report.panels import groups
-from vmtoll.report.tables import LOGGED, SERVER_TIMES, availability, finding_counts, host_facts, numbers
+from vmtoll.report.tables import (
+    LOGGED,
+    SERVER_TIMES,
+    WAIT_CPU,
+    WAITS,
+    availability,
+    finding_counts,
+    host_facts,
+    numbers,
+)
 
 HEADINGS = ("requests per second", "p99", "server CPU per request", "CPU per request on the host")
 STATUS_TITLES = {
@@ -85,6 +94,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         number_headings=list(NUMBER_CELLS),
         numbers=[(row, _number_cells(row)) for row in rows],
         server_times=[(row, cells) for row in rows if (cells := _server_time_cells(row))],
+        waits=[(row, cells) for row in rows if (cells := _wait_cells(row))],
         host_rows=host_facts(run), capacity=capacity_section(run),
     )  # fmt: skip
 
@@ -132,6 +142,14 @@ def _server_time_cells(row: Mapping[Any, Any]) -> list[str]:
         return []
     seen = [next((row[c] for c in _time_columns(name) if not pd.isna(row[c])), None) for name in ("p50", "p99", "p999")]
     return [words.number(value) for value in (*seen, *(row[prefix + name] for name in SERVER_TIMES), row["steal_pct"])]
+
+
+def _wait_cells(row: Mapping[Any, Any]) -> list[str]:
+    """Waits for a CPU, µs per request, and a sentence on the longest; nothing where none are known."""
+    if all(pd.isna(row[column]) for column in WAITS):
+        return []
+    known = {column: None if pd.isna(value := row[column]) else float(value) for column in (*WAITS, *WAIT_CPU)}
+    return [*(words.number(known[column]) for column in WAITS), words.waited(known, str(row["arm"]))]
 
 
 def _mib(value: Any) -> str:

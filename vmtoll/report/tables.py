@@ -20,13 +20,19 @@ from vmtoll.report.words import DASH, scenario_labels
 
 # Columns of the times that the server itself reports.
 SERVER_TIMES = tuple(f"server_{kind}_{name}_us" for kind in ("time", "loop_lag") for name in ("p50", "p99", "p999"))
+# Waits for a CPU: of the server's threads on their machine, of a guest's threads by kind on the KVM host.
+WAITS = (
+    "server_wait_us_per_request",
+    *(f"host_{kind}_wait_us_per_request" for kind in ("vcpu", "vhost", "iothread", "qemu")),
+)
+WAIT_CPU = ("server_cpu_us_per_request", "host_vcpu_cpu_us_per_request")  # time that they ran
 # Columns of trials.csv whose medians are in the table of numbers.
 NUMBERS = (
     "offered_rps", "throughput_rps", "goodput_rps", f"{CROSSCHECK}throughput_rps", "availability_pct",
     "response_time_p50_us", "response_time_p99_us", "response_time_p999_us", "service_time_p50_us",
     "service_time_p99_us", "service_time_p999_us", f"{CROSSCHECK}service_time_p50_us",
     f"{CROSSCHECK}service_time_p99_us", f"{CROSSCHECK}service_time_p999_us",
-    "server_cpu_us_per_request", "host_cpu_us_per_request",
+    "server_cpu_us_per_request", "host_cpu_us_per_request", "host_vcpu_cpu_us_per_request", *WAITS,
     *SERVER_TIMES, *(f"{CROSSCHECK}{name}" for name in SERVER_TIMES),
     "memory_pss_kib", "client_cpu_share", "steal_pct",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from vmtoll.model.finding import Finding, Role
 from vmtoll.model.trial import Counts, Measurement, Offered, Resources
 from vmtoll.trial import gates, latency
 from vmtoll.trial.loads import ToolRun
-from vmtoll.trial.usage import energy_j, read_mb, telemetry, with_cpu, with_telemetry
+from vmtoll.trial.usage import energy_j, read_mb, server_wait_us_per_request, telemetry, with_cpu, with_telemetry
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Measured:
             host_read_mb=host_mb,
             host_energy_j=energy_j(run.before, run.after),
             steal_pct=run.after.steal_pct(run.before),
+            server_wait_us_per_request=server_wait_us_per_request(run.before, run.after, run.result.transactions),
         )
         return with_telemetry(resources, telemetry(run.before, run.after, run.result.transactions))
 

@@ -44,8 +44,15 @@ class Watch:
         of_clients = {
             "pulse_s": SHORT_PULSE_S if self.is_short else PULSE_S, "loopback": any(line in clients for line in suts)
         }  # fmt: skip
+        of_host = {"domains": self.machines.of_domains.get("domains", ())}
         pending = [
-            line.ask("sample_start", **of_all, **(of_clients if line in clients else {})) for line in self.machines.all
+            line.ask(
+                "sample_start",
+                **of_all,
+                **(of_clients if line in clients else {}),
+                **({"server": self.server} if line in suts else of_host if line is self.machines.host else {}),
+            )
+            for line in self.machines.all
         ]
         for answer in pending:
             answer.wait(_LIMIT_S)
@@ -97,7 +104,7 @@ def _page(pending: Pending) -> str | None:
 
 
 COLUMNS = ["time_s", "host", "role", "cpu_user_pct", "cpu_system_pct", "steal_pct", "rx_mbit", "tx_mbit",
-           "load1", "pressure_cpu_pct"]  # fmt: skip
+           "load1", "pressure_cpu_pct", "wait_pct"]  # fmt: skip
 
 
 def to_csv(series: Sequence[tuple[str, str, Sequence[Mapping[str, float]]]]) -> bytes:
@@ -107,14 +114,16 @@ def to_csv(series: Sequence[tuple[str, str, Sequence[Mapping[str, float]]]]) -> 
     writer.writerow(COLUMNS)
     for host, role, counters in series:
         for old, new in itertools.pairwise(counters):
-            writer.writerow([f"{new['time_s']:.3f}", host, role, *(f"{v:.3f}" for v in _rates(old, new))])
+            rates = ["" if rate is None else f"{rate:.3f}" for rate in _rates(old, new)]
+            writer.writerow([f"{new['time_s']:.3f}", host, role, *rates])
     return text.getvalue().encode()
 
 
-def _rates(old: Mapping[str, float], new: Mapping[str, float]) -> list[float]:
+def _rates(old: Mapping[str, float], new: Mapping[str, float]) -> list[float | None]:
     grown = {key: new[key] - old[key] for key in old if key in new}
     cpus_s = sum(grown[key] for key in ("user_s", "system_s", "idle_s", "steal_s"))
     elapsed_s = max(grown["time_s"], 1e-6)
     cpu_pct = [100 * grown[key] / cpus_s if cpus_s > 0 else 0.0 for key in ("user_s", "system_s", "steal_s")]
     mbit = [grown[key] * 8 / 1e6 / elapsed_s for key in ("rx_bytes", "tx_bytes")]
-    return [*cpu_pct, *mbit, new["load1"], grown["pressure_us"] / 1e4 / elapsed_s]
+    wait_pct = 100 * grown["wait_s"] / elapsed_s if "wait_s" in grown else None
+    return [*cpu_pct, *mbit, new["load1"], grown["pressure_us"] / 1e4 / elapsed_s, wait_pct]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vmtoll.agent.protocol import Counters, Reading
+from vmtoll.agent.waits import grown_ns
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Machines
 from vmtoll.model.trial import Measurement, Resources
@@ -126,11 +127,13 @@ class Telemetry:
     """Growth between two readings, summed over the guests: CPU seconds by kind of QEMU thread, KVM's counters,
     interrupts.
 
-    `kvm`: None if KVM does not run the guests, or its counters cannot be read.
+    `kvm`: None if KVM does not run the guests, or its counters cannot be read. `waits_s`: time that the threads of each
+    kind waited for a CPU; None if the host's kernel keeps no such figure.
     """
 
     requests: int
     threads_s: Counters
+    waits_s: Counters | None
     kvm: Counters | None
     host_interrupts: Counters
     guest_interrupts: Counters
@@ -144,6 +147,7 @@ def telemetry(before: Usage, after: Usage, requests: int) -> Telemetry | None:
     return Telemetry(
         requests=requests,
         threads_s=_grown(_sum(d["threads_s"] for d in old), _sum(d["threads_s"] for d in new)),
+        waits_s=_waits_s(before.host, after.host),
         kvm=_counted(_sum(d["kvm"] for d in old), _sum(d["kvm"] for d in new)) or None,
         host_interrupts=_counted(before.host["interrupts"], after.host["interrupts"]),
         guest_interrupts=_counted(
@@ -158,15 +162,42 @@ def with_telemetry(resources: Resources, counted: Telemetry | None) -> Resources
     if not counted or not counted.requests:
         return resources
     requests, threads_s, kvm = counted.requests, counted.threads_s, counted.kvm or {}
+    wait_us = {kind: wait_s * 1e6 / requests for kind, wait_s in (counted.waits_s or {}).items()}
     return replace(
         resources,
         host_exits_per_request=kvm["exits"] / requests if "exits" in kvm else None,
         host_vcpu_cpu_us_per_request=threads_s["vcpu"] * 1e6 / requests,
         host_qemu_cpu_us_per_request=threads_s["qemu"] * 1e6 / requests,
         host_vhost_cpu_us_per_request=threads_s["vhost"] * 1e6 / requests,
+        host_vcpu_wait_us_per_request=wait_us.get("vcpu"),
+        host_qemu_wait_us_per_request=wait_us.get("qemu"),
+        host_iothread_wait_us_per_request=wait_us.get("iothread"),
+        host_vhost_wait_us_per_request=wait_us.get("vhost"),
         host_irqs_per_request=sum(counted.host_interrupts.values()) / requests,
         guest_irqs_per_request=sum(counted.guest_interrupts.values()) / requests,
     )
+
+
+def server_wait_us_per_request(before: Usage, after: Usage, requests: int) -> float | None:
+    """Time that the server's threads waited for a CPU of their own machine, all machines under test together.
+
+    None without requests, and where a kernel keeps no such figure.
+    """
+    waits = [(before.suts[name]["server"]["waits_ns"], sut["server"]["waits_ns"]) for name, sut in after.suts.items()]
+    grown = [grown_ns(old, new) for old, new in waits if old is not None and new is not None]
+    return sum(grown) / 1e3 / requests if requests and len(grown) == len(waits) else None
+
+
+def _waits_s(before: Reading, after: Reading) -> Counters | None:
+    """Kind of thread → seconds that the guests' threads waited for a CPU of their host."""
+    total: Counters = {}
+    for name, domain in after["domains"].items():
+        old, new = before["domains"][name]["waits_ns"], domain["waits_ns"]
+        if old is None or new is None:
+            return None
+        for kind, waits in new.items():
+            total[kind] = total.get(kind, 0) + grown_ns(old.get(kind, {}), waits) / 1e9
+    return total
 
 
 def _sum(parts: Iterable[Mapping[str, float]]) -> Counters:

@@ -159,7 +159,7 @@ def reading(times: int, *, kvm: bool = True, guests: int = 1) -> Usage:
     """After `times` requests to each guest: 3 exits and 2 interrupts each, 50 µs on virtual CPUs, 20 µs of vhost."""
     threads_s = {"vcpu": 50e-6 * times, "vhost": 20e-6 * times, "qemu": 0.0}
     counted = {"exits": 7 + 3 * times, "io_exits": times, "hypercalls": 4} if kvm else {}
-    domain: DomainUsage = {"total_s": sum(threads_s.values()), "threads_s": threads_s, "kvm": counted}
+    domain: DomainUsage = {"total_s": sum(threads_s.values()), "threads_s": threads_s, "waits_ns": None, "kvm": counted}
     domains = {f"toll-{n}": domain for n in range(guests)}
     suts: dict[str, Reading] = {
         f"guest-{n}": {"interrupts": {"virtio0-input.0": times, "LOC": 5}} for n in range(max(guests, 1))
@@ -209,6 +209,9 @@ def test_a_run_keeps_what_the_host_saw_of_each_trial(
     kinds = [getattr(resources, f"host_{kind}_cpu_us_per_request") for kind in ("vcpu", "qemu", "vhost")]
     assert sum(kinds) == pytest.approx(primary(record).host_cpu_us_per_request)
     assert resources.host_irqs_per_request and resources.guest_irqs_per_request
+    for waited_us in (resources.host_vcpu_wait_us_per_request, resources.server_wait_us_per_request):
+        assert waited_us is not None and waited_us >= 0
+    assert "wait_pct" in (folder / "samples" / f"{record.name}.csv").read_text().splitlines()[0]
     (file,) = (folder / "telemetry").iterdir()
     assert file.name == f"{record.name}.json"
     counted = json.loads(file.read_text())
@@ -218,3 +221,4 @@ def test_a_run_keeps_what_the_host_saw_of_each_trial(
     assert counted["primary"]["kvm"] is None
     metal = records["metal"].resources
     assert metal.host_vcpu_cpu_us_per_request is metal.guest_irqs_per_request is None
+    assert metal.host_vcpu_wait_us_per_request is None is not metal.server_wait_us_per_request

@@ -19,11 +19,11 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.inventory import Host
-from vmtoll.model.trial import Measurement
+from vmtoll.model.trial import Measurement, Resources
 from vmtoll.trial import gates
 from vmtoll.trial.conditions import Names, ObservedLoad, Sender, judge
 from vmtoll.trial.execution import Sending
-from vmtoll.trial.usage import Usage, read_mb, telemetry, with_cpu
+from vmtoll.trial.usage import Usage, read_mb, server_wait_us_per_request, telemetry, with_cpu, with_telemetry
 
 
 def test_less_read_than_served_is_not_cold() -> None:
@@ -121,7 +121,8 @@ def test_each_guest_is_judged_with_its_name() -> None:
 def test_usage_of_several_guests_is_summed() -> None:
     def reading(times: int) -> Usage:
         threads_s = {"vcpu": 1.0 * times, "vhost": 0.0, "qemu": 0.5 * times}
-        domain: DomainUsage = {"total_s": 1.5 * times, "threads_s": threads_s, "kvm": {}}
+        waits_ns = {"vcpu": {"7": 3_000_000 * times, "8": 1_000_000 * times}, "vhost": {"9": 0}, "qemu": {}}
+        domain: DomainUsage = {"total_s": 1.5 * times, "threads_s": threads_s, "waits_ns": waits_ns, "kvm": {}}
         server: ServerUsage = {
             "total_s": 2.0 * times,
             "user_s": 1.0 * times,
@@ -130,6 +131,7 @@ def test_usage_of_several_guests_is_summed() -> None:
             "pss_kib": 100,
             "processes": 3,
             "cpus": 0b01,
+            "waits_ns": {"1": 5_000_000 * times, f"only-then-{times}": 1_000_000},
         }
         at_that_time = survey(10.0 * times, {"0": 9.0 * times, "1": 0.0})
         at_that_time["steal_s"]["0"] = 1.0 * times
@@ -155,6 +157,12 @@ def test_usage_of_several_guests_is_summed() -> None:
     assert counted is not None
     assert counted.threads_s == {"vcpu": 2.0, "vhost": 0.0, "qemu": 1.0}
     assert counted.guest_interrupts == {"LOC": 2}
+    assert counted.waits_s == {"vcpu": pytest.approx(0.008), "vhost": 0.0, "qemu": 0.0}
+    assert with_telemetry(Resources(), counted).host_vcpu_wait_us_per_request == pytest.approx(80)
+    assert server_wait_us_per_request(before, after, 100) == pytest.approx(120)
+    assert server_wait_us_per_request(before, after, 0) is None
+    after.suts["two"]["server"]["waits_ns"] = None
+    assert server_wait_us_per_request(before, after, 100) is None, "one kernel keeps no such figure"
 
 
 @pytest.mark.skipif(

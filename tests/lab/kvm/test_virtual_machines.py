@@ -5,6 +5,7 @@ that the path works, and not what KVM costs.
 """
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ from tests.lab.the_lab import Ssh
 from tests.support.records import BASELINE
 from vmtoll.builds import tools
 from vmtoll.builds.suite import chosen
+from vmtoll.machines.connection import AgentLine
 from vmtoll.model.trial import Accelerator
 from vmtoll.provisioning.guests import make_guests
 from vmtoll.shell import Changes
-from vmtoll.spec.inventory import read_inventory
+from vmtoll.spec.inventory import hosts_by_role, read_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.kvm, pytest.mark.kvm_quick]
 
@@ -62,6 +64,36 @@ def test_trials_on_metal_and_under_kvm_with_counters(machines: Ssh, tmp_path: Pa
         assert number(load.host_cpu_us_per_request) > number(load.server_cpu_us_per_request) * 0.5
         assert number(record.resources.host_exits_per_request) > 0
         assert number(record.resources.host_vhost_cpu_us_per_request) > 0
+
+
+# CPUs of the host and of the guest busy at the same time, for so long.
+BUSY_S = 10
+BUSY = f"for cpu in $(seq $(nproc)); do timeout {BUSY_S} sh -c 'while :; do :; done' & done; wait; true"
+STEAL_TICKS = "awk '$1 == \"cpu\" { print $9 }' /proc/stat"
+TICK_S = 0.01
+
+
+def test_what_the_virtual_cpus_wait_is_the_guests_steal(machines: Ssh) -> None:
+    """Beside a hog on the host's CPUs; before and after it, nothing runs that could wait."""
+    by_role = hosts_by_role(read_inventory(INVENTORY))
+    (host,), (guest,) = by_role["kvm_host"], by_role["kvm_guest"]
+    line = AgentLine(host)
+    line.open()
+
+    def waited_s() -> float:
+        usage = line.call("usage", domains=[guest.vars.domain], uri=host.libvirt_uri)["domains"][guest.vars.domain]
+        return float(sum(usage["waits_ns"]["vcpu"].values())) / 1e9
+
+    try:
+        wait_before_s, steal_before_s = waited_s(), int(machines("guest", STEAL_TICKS)) * TICK_S
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda name: machines(name, BUSY), ("host", "guest")))
+        wait_s, steal_s = waited_s() - wait_before_s, int(machines("guest", STEAL_TICKS)) * TICK_S - steal_before_s
+        vcpus = int(machines("guest", "nproc"))
+    finally:
+        line.close()
+    assert wait_s > 0.2 * BUSY_S, "the hog took what the guest waited for"
+    assert wait_s == pytest.approx(steal_s, rel=0.1, abs=2 * TICK_S * vcpus)
 
 
 def test_the_guest_is_left_as_it_is_when_it_is_provisioned_again(machines: Ssh) -> None:

@@ -35,6 +35,14 @@ BUSY = {"server_cpu_user_s": 4.0, "server_cpu_system_s": 5.0}
 IDLE = {"server_cpu_user_s": 1.0, "server_cpu_system_s": 1.0}
 
 
+def vcpus(*, ran_us: float, waited_us: float) -> dict[str, float]:
+    return {"host_vcpu_cpu_us_per_request": ran_us, "host_vcpu_wait_us_per_request": waited_us}
+
+
+def server(*, ran_us: float, waited_us: float) -> dict[str, float]:
+    return {"server_cpu_us_per_request": ran_us, "server_wait_us_per_request": waited_us}
+
+
 @pytest.mark.parametrize(
     ("trial", "limiter"),
     [
@@ -44,6 +52,12 @@ IDLE = {"server_cpu_user_s": 1.0, "server_cpu_system_s": 1.0}
         (record(closed(), **BUSY, host_cpu_s=11.0), Limiter.SERVER_CPU),
         (record(closed(), **IDLE, host_cpu_s=9.0), Limiter.HOST_CPU),
         (record(closed(), Arm("metal"), **IDLE, host_cpu_s=9.0), Limiter.CONNECTIONS),
+        (record(closed(), **IDLE, **vcpus(ran_us=1000, waited_us=1200)), Limiter.HOST_WAIT),
+        (record(closed(), **IDLE, **vcpus(ran_us=1000, waited_us=1100)), Limiter.CONNECTIONS),
+        (record(closed(), **BUSY, **vcpus(ran_us=1000, waited_us=1200)), Limiter.SERVER_CPU),
+        (record(rate(400), **IDLE, **vcpus(ran_us=1000, waited_us=1200)), Limiter.NOTHING),
+        (record(closed(), Arm("metal"), **IDLE, **server(ran_us=500, waited_us=1700)), Limiter.CPU_WAIT),
+        (record(closed(), Arm("metal"), **IDLE, **server(ran_us=500, waited_us=1600)), Limiter.CONNECTIONS),
         (record(closed(), **IDLE), Limiter.CONNECTIONS),
         (record(rate(400), **BUSY), Limiter.NOTHING),
         (record(rate(400), **BUSY, throughput_rps=300.0), Limiter.SERVER_CPU),

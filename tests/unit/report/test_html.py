@@ -232,6 +232,29 @@ def test_server_times_are_shown_with_the_clients_times(tmp_path: Path) -> None:
         assert all(float(cell.replace(",", "")) > 0 for cell in row[2:5]), "what the client saw"
 
 
+def test_waits_for_a_cpu_are_shown_with_a_sentence_on_the_longest(tmp_path: Path) -> None:
+    def change(row: Row) -> list[Row]:
+        figures = {"server_wait_us_per_request": 0.5, "server_cpu_us_per_request": 50.0}
+        if row["arm"].environment != "metal":
+            figures |= {"host_vcpu_wait_us_per_request": 21.0, "host_vcpu_cpu_us_per_request": 47.0}
+        return [row | figures]
+
+    text = report_of(make_run(tmp_path, Truth({"nginx": 1.0}, change=change))).read_text(encoding="utf-8")
+    assert Page(text).wrong == []
+    table = text.partition("<h3>Waiting for a CPU</h3>")[2].partition("</table>")[0].partition("<tbody>")[2]
+    rows = [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in table.split("<tr>")[1:]]
+    assert [row[1:] for row in rows] == [
+        ["metal", "0.5", "–", "–", "–", "–", ""],
+        ["metal again (A/A)", "0.5", "–", "–", "–", "–", ""],
+        ["kvm-default", "0.5", "21", "–", "–", "–",
+         "of 68 µs per request the vCPUs of kvm-default waited 21 for a CPU"],
+    ]  # fmt: skip
+
+
+def test_no_table_of_waits_where_none_were_recorded(emulated: tuple[Path, str]) -> None:
+    assert "Waiting for a CPU" not in emulated[1]
+
+
 def test_no_table_without_server_times(emulated: tuple[Path, str]) -> None:
     assert "Inside the server" not in emulated[1]
 

@@ -201,6 +201,7 @@ def allowed(cpus: int) -> ServerUsage:
     """A server that may use these CPUs, and uses nothing."""
     return {
         "total_s": 0.0, "user_s": 0.0, "system_s": 0.0, "method": "cgroup", "pss_kib": 0, "processes": 0, "cpus": cpus,
+        "waits_ns": {},
     }  # fmt: skip
 
 

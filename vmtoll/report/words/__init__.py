@@ -27,4 +27,5 @@ from vmtoll.report.words.verdicts import (
     note_text, notes_text, percentile_text, sides_of, step_parts, step_text, trials_text, undecided_text, verdict_parts,
     verdict_text, word_text,
 )  # fmt: skip
+from vmtoll.report.words.waits import waited
 from vmtoll.statistics.thresholds import MARGIN

@@ -146,9 +146,9 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
     ),
     "limited": (
         "Limited by",
-        "What kept a side from answering more requests: client CPU, link, server CPU, the guest's host CPU, "
-        "connections, or nothing. Connections: no resource was full, so the users or the listen queue set the "
-        "rate. Nothing: an open loop reached its rate.",
+        "What kept a side from answering more requests: client CPU, link, server CPU, the guest's host CPU, a CPU that "
+        "ran something else, connections, or nothing. Connections: no resource was full, so the users or the listen "
+        "queue set the rate. Nothing: an open loop reached its rate.",
     ),
     "availability": (
         "Availability",
@@ -209,6 +209,11 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "Steal",
         "Time in which the hypervisor ran something else while a CPU wanted to run.",
     ),
+    "cpu-ready": (
+        "CPU ready",
+        "Time in which a thread was able to run and waited, because its CPU ran something else. What a virtual CPU "
+        "waits on its host is steal inside the guest.",
+    ),
     "exit": ("Exit", "A guest's CPU left guest mode because the host had to do something."),
     "vhost": ("vhost", "The host's kernel thread that carries a guest's packets."),
     "accelerator": ("Accelerator", "What ran the guest's code: KVM or emulation (TCG)."),
@@ -222,7 +227,7 @@ GLOSSARY: Mapping[str, tuple[str, str]] = {
         "machine reports most items, the inventory states the others.",
     ),
 }
-_REPORT_ALONE = ("overhead", "cost-ratio", "boot", "limited", "availability")
+_REPORT_ALONE = ("overhead", "cost-ratio", "boot", "limited", "availability", "cpu-ready")
 _SHARED = (
     "block", "interval", "equivalent", "undecided", "not-judged", "aa-arm", "noise-floor", "every-block", "bound",
     "p99", "closed-loop", "open-loop", "goodput", "holm", "suspect", "invalid",

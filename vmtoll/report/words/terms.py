@@ -197,6 +197,8 @@ LIMITERS = {
     Limiter.LINK: "link",
     Limiter.SERVER_CPU: "server CPU",
     Limiter.HOST_CPU: "guest's host CPU",
+    Limiter.HOST_WAIT: "no host CPU for the guest",
+    Limiter.CPU_WAIT: "no CPU for the server",
     Limiter.CONNECTIONS: "connections",
     Limiter.NOTHING: "nothing (offered load)",
     None: DASH,

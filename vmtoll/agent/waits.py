@@ -1,0 +1,80 @@
+"""CPU ready: how long threads have waited on a run queue, able to run while their CPU ran something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from pathlib import Path
+
+from vmtoll.agent.machine import read
+
+# Each thread costs the machine a reading every second, so a server of many processes is not sampled.
+MOST_SAMPLED = 50
+
+
+def thread_waits(pids: Iterable[str]) -> dict[str, int] | None:
+    """Nanoseconds that each thread of these processes has waited for a CPU, by thread ID.
+
+    The second field of /proc/PID/task/TID/schedstat (Linux, Documentation/scheduler/sched-stats.rst). None where the
+    kernel keeps no such figure.
+    """
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
+    return _waits(tasks)
+
+
+def guest_waits(pid: str, vhost: Iterable[str]) -> dict[str, dict[str, int]] | None:
+    """Waits of a guest's threads: kind (see `kind_of`) → as thread_waits. `vhost`: threads outside QEMU's process."""
+    by_kind: dict[str, list[Path]] = {"vcpu": [], "vhost": [Path(f"/proc/{other}/task/{other}") for other in vhost]}
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        by_kind.setdefault(kind_of(read(f"{task}/comm")), []).append(task)
+    waits = {kind: _waits(tasks) for kind, tasks in by_kind.items()}
+    return None if waits["vcpu"] is None else {kind: times for kind, times in waits.items() if times is not None}
+
+
+def grown_ns(old: Mapping[str, int], new: Mapping[str, int]) -> int:
+    """Growth between two readings, of threads that have not ended in between."""
+    return sum(max(0, waited - old.get(thread, 0)) for thread, waited in new.items())
+
+
+class Waiting:
+    """Waits of a changing set of threads, added up from one reading to the next."""
+
+    def __init__(self, threads: Callable[[], dict[str, int] | None]) -> None:
+        """`threads`: reads them all, see thread_waits."""
+        self.threads = threads
+        self.last = threads() or {}
+        self.total_ns = 0
+
+    def total_s(self) -> float | None:
+        """Seconds since the start; None for more threads than MOST_SAMPLED, or without such a figure."""
+        now = self.threads()
+        if not now or len(now) > MOST_SAMPLED:
+            return None
+        self.total_ns, self.last = self.total_ns + grown_ns(self.last, now), now
+        return self.total_ns / 1e9
+
+
+def of_all_kinds(waits: Iterable[Mapping[str, Mapping[str, int]] | None]) -> dict[str, int]:
+    """The threads of several guests together; see guest_waits."""
+    kinds = chain.from_iterable((guest or {}).values() for guest in waits)
+    return dict(chain.from_iterable(threads.items() for threads in kinds))
+
+
+def kind_of(thread: str) -> str:
+    """Kind of a QEMU thread by its name.
+
+    `vcpu`: the guest's code, and what KVM or the emulator does for it; `vhost`: the kernel's network threads;
+    `iothread`: disks; `qemu`: all others, which emulate devices and answer libvirt.
+    """
+    if thread.startswith("vhost-"):
+        return "vhost"
+    if thread.endswith(("/KVM", "/TCG")):
+        return "vcpu"
+    return "iothread" if thread.startswith("IO ") and thread != "IO mon_iothread" else "qemu"
+
+
+def _waits(tasks: Iterable[Path]) -> dict[str, int] | None:
+    times = {task.name: read(f"{task}/schedstat").split() for task in tasks}
+    if times and not any(times.values()):
+        return None
+    return {name: int(fields[1]) for name, fields in times.items() if len(fields) > 1}

@@ -1,0 +1,30 @@
+"""Words for waits for a CPU (CPU ready)."""
+
+from collections.abc import Mapping
+
+from vmtoll.report.words.terms import number
+
+# A wait that is a smaller part of running and waiting together needs no sentence.
+_WORTH_SAYING = 0.02
+
+
+def waited(us: Mapping[str, float | None], arm: str) -> str:
+    """`of 68 µs per request the vCPUs of kvm-default waited 21 for a CPU`; empty where neither they nor the server's
+    threads waited for 2% of that time.
+
+    `us`: column of trials.csv → µs per request, what they ran and waited. Of vCPUs and server, the one that
+    waited for the larger part of its time.
+    """
+    subjects = (
+        (f"the vCPUs of {arm}", us["host_vcpu_cpu_us_per_request"], us["host_vcpu_wait_us_per_request"]),
+        (f"the server's threads on {arm}", us["server_cpu_us_per_request"], us["server_wait_us_per_request"]),
+    )
+    parts = [
+        (wait_us / (ran_us + wait_us), who, ran_us + wait_us, wait_us)
+        for who, ran_us, wait_us in subjects
+        if ran_us is not None and wait_us is not None and ran_us + wait_us > 0
+    ]
+    share, who, wanted_us, wait_us = max(parts, default=(0.0, "", 0.0, 0.0))
+    if share < _WORTH_SAYING:
+        return ""
+    return f"of {number(wanted_us)} µs per request {who} waited {number(wait_us)} for a CPU"
