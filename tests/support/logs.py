@@ -87,7 +87,7 @@ def write(file: Path, lines: Sequence[Hit | str | bytes]) -> Path:
     return file
 
 
-def made(logs: list[Path], output: Path, **options: Any) -> tuple[dict[str, Any], sites.Manifest]:
+def made(logs: list[Path], output: Path, **options: Any) -> tuple[dict[str, Any], sites.SiteFiles]:
     """Make a workload of logs; return its summary, and the manifest of the site."""
     done = from_log(logs, output, Options(**options), lambda said: None)
     assert [file.relative_to(output).as_posix() for file in done.files] == [
@@ -97,4 +97,4 @@ def made(logs: list[Path], output: Path, **options: Any) -> tuple[dict[str, Any]
         "from-log.summary.json",
     ]
     assert json.loads(done.files[3].read_text()) == done.summary
-    return done.summary, sites.manifest(sites.load_site(done.files[2]))
+    return done.summary, sites.site_files(sites.load_site(done.files[2]))

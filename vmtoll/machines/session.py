@@ -15,7 +15,7 @@ from vmtoll.model.trial import Accelerator, Arm, TrialSpec
 from vmtoll.model.workload import sends_alone
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
-from vmtoll.sites import Manifest as Content
+from vmtoll.sites import SiteFiles
 from vmtoll.spec.experiment import Resolved
 
 
@@ -40,7 +40,7 @@ class Session:
     resolved: Resolved
     inventory: Inventory
     store: Store
-    content: Content
+    content: SiteFiles
     order_seed: int
     lines: Mapping[str, AgentLine]
     facts: dict[str, Facts] = field(default_factory=dict)

@@ -59,7 +59,7 @@ from vmtoll.runner.search import decided
 from vmtoll.runs.folder import read_stopped
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
-from vmtoll.sites import manifest
+from vmtoll.sites import site_files
 from vmtoll.spec.documents import mistake
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.machines import load_inventory
@@ -200,7 +200,7 @@ def run(
         resolved=resolved,
         inventory=inventory,
         store=store,
-        content=manifest(resolved.site),
+        content=site_files(resolved.site),
         order_seed=planned.order_seed,
         lines=lines,
         rates=Rates(store.records()),

@@ -19,12 +19,12 @@ def main() -> int:
     if not path.is_file():
         parser.error(f"no site {args.site!r}; there are: {', '.join(names)}")
     try:
-        made = build(path, args.outdir)
+        site_files = build(path, args.outdir)
     except (SiteError, OSError) as error:
         print(f"{error}", file=sys.stderr)
         return 1
-    total = sum(f["size_bytes"] for f in made["files"])
-    print(f"{made['site']}: {len(made['files'])} files, {total} bytes, digest {made['digest'][:16]}")
+    total = sum(f["size_bytes"] for f in site_files["files"])
+    print(f"{site_files['site']}: {len(site_files['files'])} files, {total} bytes, digest {site_files['digest'][:16]}")
     return 0
 
 

@@ -12,7 +12,7 @@ from statistics import NormalDist
 from vmtoll.model.site import KINDS, DrawnSite, Kind, ListedSite, Page, Site, kind_of
 from vmtoll.sites.content import MAKERS, SMALLEST, compressible
 from vmtoll.sites.load import load_site
-from vmtoll.sites.manifest import Manifest, ManifestFile, digest
+from vmtoll.sites.manifest import SiteFile, SiteFiles, digest
 
 # Every file carries this time, so that Last-Modified and ETag are alike on every host.
 MTIME_S = 1_234_567_890
@@ -56,13 +56,13 @@ def _kind(site: DrawnSite, rng: random.Random, size: int) -> Kind:
 def files(site: Site) -> Iterator[tuple[str, int, bytes]]:
     """Yield (path, weight, body) of every file; the weight is its lines in the URL list."""
     if isinstance(site, ListedSite):
-        yield from _listed(site, weight=1)
+        yield from _listed_files(site, weight=1)
     else:
-        yield from _drawn(site)
-        yield from _listed(site, weight=0)
+        yield from _drawn_files(site)
+        yield from _listed_files(site, weight=0)
 
 
-def _listed(site: Site, weight: int) -> Iterator[tuple[str, int, bytes]]:
+def _listed_files(site: Site, weight: int) -> Iterator[tuple[str, int, bytes]]:
     for path, content in site.pages.items():
         if isinstance(content, Page) and content.gzip:
             text, packed = _compressible(site, path, content.size_bytes)
@@ -90,7 +90,7 @@ def _compressible(site: Site, path: str, size: int) -> tuple[bytes, bytes]:
     return text, packed
 
 
-def _drawn(site: DrawnSite) -> Iterator[tuple[str, int, bytes]]:
+def _drawn_files(site: DrawnSite) -> Iterator[tuple[str, int, bytes]]:
     """Yield the drawn files, index.html first."""
     rng = random.Random(f"{site.name}:{site.seed}")
     drawn = sizes(site, rng)
@@ -103,20 +103,20 @@ def _drawn(site: DrawnSite) -> Iterator[tuple[str, int, bytes]]:
         yield path, weight, _body(site, path, size)
 
 
-def _entry(path: str, weight: int, body: bytes) -> ManifestFile:
+def _entry(path: str, weight: int, body: bytes) -> SiteFile:
     return {"path": path, "size_bytes": len(body), "sha256": hashlib.sha256(body).hexdigest(), "weight": weight}
 
 
-def manifest(site: Site) -> Manifest:
+def site_files(site: Site) -> SiteFiles:
     """The manifest of what every SUT must serve; writes nothing."""
-    return _manifest(site, [_entry(*file) for file in files(site)])
+    return _site_files_of(site, [_entry(*file) for file in files(site)])
 
 
-def _manifest(site: Site, entries: list[ManifestFile]) -> Manifest:
+def _site_files_of(site: Site, entries: list[SiteFile]) -> SiteFiles:
     return {"site": site.name, "digest": digest(entries), "files": sorted(entries, key=lambda f: f["path"])}
 
 
-def build(site_yml: Path, out_dir: Path) -> Manifest:
+def build(site_yml: Path, out_dir: Path) -> SiteFiles:
     """Write OUT/<site>/… and OUT/<site>.manifest.json with fixed times; return the manifest.
 
     Removes files from OUT/<site> that the site does not have. Raises SiteError, OSError.
@@ -129,17 +129,17 @@ def build(site_yml: Path, out_dir: Path) -> Manifest:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(body)
         entries.append(_entry(path, weight, body))
-    written = {root / e["path"] for e in entries}
+    written_files = {root / e["path"] for e in entries}
     for existing in sorted(root.rglob("*"), reverse=True):
         if existing.is_dir():
             if not any(existing.iterdir()):
                 existing.rmdir()
-        elif existing not in written:
+        elif existing not in written_files:
             existing.unlink()
-    result = _manifest(site, entries)
+    result = _site_files_of(site, entries)
     manifest_file = out_dir / f"{site.name}.manifest.json"
     manifest_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for made in [*sorted(root.rglob("*"), reverse=True), root, manifest_file]:
-        made.chmod(0o755 if made.is_dir() else 0o644)
-        os.utime(made, (MTIME_S, MTIME_S))
+    for output_path in [*sorted(root.rglob("*"), reverse=True), root, manifest_file]:
+        output_path.chmod(0o755 if output_path.is_dir() else 0o644)
+        os.utime(output_path, (MTIME_S, MTIME_S))
     return result

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 
-class ManifestFile(TypedDict):
+class SiteFile(TypedDict):
     path: str
     size_bytes: int
     sha256: str
     weight: int
 
 
-class Manifest(TypedDict):
+class SiteFiles(TypedDict):
     site: str
     digest: str
-    files: list[ManifestFile]
+    files: list[SiteFile]
 
 
-def digest(files: Sequence[ManifestFile]) -> str:
+def digest(files: Sequence[SiteFile]) -> str:
     """SHA-256 of the lines `sha256  path\\n`, sorted by path."""
     total = hashlib.sha256()
     for entry in sorted(files, key=lambda f: f["path"]):
@@ -27,20 +27,20 @@ def digest(files: Sequence[ManifestFile]) -> str:
     return total.hexdigest()
 
 
-def url_list(manifest: Manifest, base_url: str, seed: int) -> list[str]:
+def url_list(site_files: SiteFiles, base_url: str, seed: int) -> list[str]:
     """Every file's URL, repeated by its weight and shuffled by `seed`; the same seed gives the same list."""
-    lines = [f["path"] for f in manifest["files"] for _ in range(f["weight"])]
+    lines = [f["path"] for f in site_files["files"] for _ in range(f["weight"])]
     random.Random(seed).shuffle(lines)
     return [f"{base_url.rstrip('/')}/{path}" for path in lines]
 
 
-def lockstep_list(manifest: Manifest, base_url: str, seed: int, users: int) -> list[str]:
+def lockstep_list(site_files: SiteFiles, base_url: str, seed: int, users: int) -> list[str]:
     """A list for tools whose users all start at the first line: one user's fair share of `url_list`.
 
     Sorts the lines by file size, takes the middle one of every `users` lines, and shuffles them. `users` users that
     each walk the list once send nearly the bytes of one whole `url_list`, even if each makes few requests.
     """
-    by_size = sorted(manifest["files"], key=lambda f: (f["size_bytes"], f["path"]))
+    by_size = sorted(site_files["files"], key=lambda f: (f["size_bytes"], f["path"]))
     lines = [f["path"] for f in by_size for _ in range(f["weight"])]
     share = lines[users // 2 :: users] or lines
     random.Random(seed).shuffle(share)

@@ -14,7 +14,7 @@ from vmtoll.model.run import Skipped
 from vmtoll.model.site import Site
 from vmtoll.model.trial import METAL
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, SharedHostWorkload, Workload, listed
-from vmtoll.sites import load_site, manifest
+from vmtoll.sites import load_site, site_files
 from vmtoll.spec import sources
 from vmtoll.spec.catalog import Registry, unknown
 from vmtoll.spec.documents import Keys, check_names, mistake, read
@@ -167,7 +167,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         raise ExperimentError(" ".join(str(error).split())) from error
     for name, workload in workloads.items():
         if workload.page:
-            pages = [file["path"] for file in manifest(site)["files"]]
+            pages = [file["path"] for file in site_files(site)["files"]]
             if workload.page not in pages:
                 location = f"{file_of(name, registry)}: page"
                 raise ExperimentError(f"{location}: {unknown('page', workload.page, pages)}")

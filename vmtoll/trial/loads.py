@@ -121,15 +121,15 @@ class Driver:
 
         Rounded up to the same number of requests for each user, because tools send nothing else.
         """
-        manifest, seed = self.session.content, self.session.resolved.site.seed
+        site_files, seed = self.session.content, self.session.resolved.site.seed
         if self.workload.page:
             urls = self._spread([f"/{self.workload.page}"])
             one_pass = users if rate_rps else max(users, self._first_requests())
         elif loadgen.get(tool).lockstep:
-            urls = self._spread(lockstep_list(manifest, "", seed, users))
+            urls = self._spread(lockstep_list(site_files, "", seed, users))
             one_pass = len(urls) * users
         else:
-            urls = self._spread(url_list(manifest, "", seed))
+            urls = self._spread(url_list(site_files, "", seed))
             one_pass = len(urls)
         requests = _passes(one_pass, rate_rps, duration_s) if rate_rps else one_pass
         workload = self.workload
@@ -144,11 +144,11 @@ class Driver:
 
         They go to the machines under test, or to the machine `to`.
         """
-        manifest, seed = self.session.content, self.session.resolved.site.seed
+        site_files, seed = self.session.content, self.session.resolved.site.seed
         requests = max(len(self.fleet.lines), round(rate_rps * duration_s))
-        paths = [f"/{self.workload.page}"] if self.workload.page else url_list(manifest, "", seed)
+        paths = [f"/{self.workload.page}"] if self.workload.page else url_list(site_files, "", seed)
         if requests < len(paths):
-            paths = lockstep_list(manifest, "", seed, round(len(paths) / requests))
+            paths = lockstep_list(site_files, "", seed, round(len(paths) / requests))
         urls, workload, transport = self._spread(paths, [to] if to else None), self.workload, self.transport
         load = OpenLoad(
             urls, rate_rps, requests, workload.keep_alive, http=transport.http, resumption=transport.resumption,

@@ -260,7 +260,7 @@ def test_a_file_of_any_size_can_be_made(kind: described.Kind) -> None:
         site = described.ListedSite(
             name="x", description="", seed=1, pages={f"f.{kind}": described.Page(size_bytes=size, weight=2)}
         )
-        (file,) = sites.manifest(site)["files"]
+        (file,) = sites.site_files(site)["files"]
         assert (file["size_bytes"], file["weight"]) == (size, 2)
 
 

@@ -28,7 +28,7 @@ from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.facts import open_all
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
 from vmtoll.model.inventory import Host, Inventory
-from vmtoll.sites.manifest import Manifest
+from vmtoll.sites.manifest import SiteFiles
 from vmtoll.spec.machines import from_data, load_inventory
 
 
@@ -49,9 +49,9 @@ def sut(machines: Inventory) -> Iterator[AgentLine]:
     line.close()
 
 
-def site(line: AgentLine) -> Manifest:
+def site(line: AgentLine) -> SiteFiles:
     path = Path(line.host.root) / "srv/vmtoll/sites/tiny.manifest.json"
-    made: Manifest = json.loads(path.read_text())
+    made: SiteFiles = json.loads(path.read_text())
     for entry in made["files"]:
         entry["path"] = f"tiny/{entry['path']}"
     return made

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vmtoll.model.errors import SiteError
-from vmtoll.sites import SITES_DIR, build, load_site, lockstep_list, manifest, url_list
+from vmtoll.sites import SITES_DIR, build, load_site, lockstep_list, site_files, url_list
 from vmtoll.sites.build import MTIME_S
 
 pytestmark = pytest.mark.slow
@@ -51,14 +51,14 @@ def test_the_index_page_is_readable_html(tmp_path: Path) -> None:
 
 def test_the_same_seed_gives_the_same_bytes_and_times(tmp_path: Path) -> None:
     one, two = build(OFFICE, tmp_path / "one"), build(OFFICE, tmp_path / "two")
-    assert one == two == manifest(load_site(OFFICE))
+    assert one == two == site_files(load_site(OFFICE))
     assert json.loads((tmp_path / "one" / "office.manifest.json").read_text()) == one
     for path in [*(tmp_path / "one").rglob("*")]:
         assert path.stat().st_mtime == MTIME_S, path
 
 
 def test_the_content_is_what_it_was_when_results_were_published() -> None:
-    digest = manifest(load_site(OFFICE))["digest"]
+    digest = site_files(load_site(OFFICE))["digest"]
     assert digest == "cfc4d59b96cca531f5717b2ab040ab9c8fe311ded9eed1790c9760f2d163b026", (
         "another content makes older runs incomparable: raise the seed on purpose only"
     )
@@ -73,7 +73,7 @@ def test_building_again_removes_what_does_not_belong(tmp_path: Path) -> None:
 
 
 def test_url_lists_repeat_by_weight_and_are_stable() -> None:
-    made = manifest(load_site(OFFICE))
+    made = site_files(load_site(OFFICE))
     urls = url_list(made, "http://198.18.0.20:8080", 1)
     counts = Counter(urls)
     for entry in made["files"]:
@@ -84,7 +84,7 @@ def test_url_lists_repeat_by_weight_and_are_stable() -> None:
 
 @pytest.mark.parametrize("users", [1, 2, 10, 20])
 def test_the_lockstep_list_sends_the_same_bytes_as_the_whole(users: int) -> None:
-    made = manifest(load_site(OFFICE))
+    made = site_files(load_site(OFFICE))
     sizes = {f"/{f['path']}": f["size_bytes"] for f in made["files"]}
 
     def mean(urls: list[str]) -> float:
@@ -123,7 +123,7 @@ def test_a_site_may_list_its_pages(tmp_path: Path) -> None:
         "php.html": 2407,
     }
     assert {path: (tmp_path / "pages" / path).stat().st_size for path in sizes} == sizes
-    assert made == manifest(load_site(SITES_DIR / "pages.yml"))
+    assert made == site_files(load_site(SITES_DIR / "pages.yml"))
     assert (tmp_path / "pages/image-9270.jpg").read_bytes().startswith(b"\xff\xd8\xff")
 
 
@@ -135,9 +135,9 @@ def test_a_drawn_site_may_have_pages_outside_of_its_mix(tmp_path: Path) -> None:
     assert (tmp_path / "out/office/hello.html").read_text() == "hi"
     unrequested = [file for file in made["files"] if file["weight"] == 0]
     assert [file["path"] for file in unrequested] == ["hello.html", "news/large.pdf"]
-    assert [file for file in made["files"] if file["weight"]] == manifest(alone)["files"]
-    assert url_list(made, "", 1) == url_list(manifest(alone), "", 1)
-    assert lockstep_list(made, "", 1, 10) == lockstep_list(manifest(alone), "", 1, 10)
+    assert [file for file in made["files"] if file["weight"]] == site_files(alone)["files"]
+    assert url_list(made, "", 1) == url_list(site_files(alone), "", 1)
+    assert lockstep_list(made, "", 1, 10) == lockstep_list(site_files(alone), "", 1, 10)
 
 
 @pytest.mark.parametrize("page", ["page.exe: 5", "/page.html: 5", "page.html: 0"])
@@ -151,7 +151,7 @@ def test_a_page_has_a_kind_and_a_size(tmp_path: Path, page: str) -> None:
 def test_the_home_page_of_2025_has_the_published_bytes_and_requests(tmp_path: Path) -> None:
     """Web Almanac 2025, Page Weight: medians of desktop home pages, and of their requests."""
     made = build(SITES_DIR / "home-2025.yml", tmp_path)
-    assert made == manifest(load_site(SITES_DIR / "home-2025.yml"))
+    assert made == site_files(load_site(SITES_DIR / "home-2025.yml"))
     asked = {file["path"].removesuffix(".gz"): file["size_bytes"] for file in made["files"] if file["weight"]}
     assert {file["weight"] for file in made["files"]} == {0, 1}
     kinds: dict[str, list[int]] = {}

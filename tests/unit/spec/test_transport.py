@@ -15,7 +15,7 @@ from vmtoll.model.run import Skipped
 from vmtoll.model.transport import Transport
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.runner.plan import cells
-from vmtoll.sites import manifest
+from vmtoll.sites import site_files
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.spec.server import read_server, read_servers
@@ -224,7 +224,7 @@ def test_half_a_gigabit_of_the_large_files_suffices_for_a_p99(workload: str) -> 
     registry = Registry()
     resolved = load(registry.experiment_file("tls-bulk"), registry, "full")
     loaded = resolved.workloads[workload]
-    (file,) = [file for file in manifest(resolved.site)["files"] if file["path"] == loaded.page]
+    (file,) = [file for file in site_files(resolved.site)["files"] if file["path"] == loaded.page]
     requests = loaded.offers[0].value * 1e9 / 8 / file["size_bytes"] * resolved.experiment.duration_s
     assert loaded.offers[0].value == 0.5 and requests > 2 * fewest_requests(0.99)
 
