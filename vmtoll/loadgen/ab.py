@@ -2,7 +2,8 @@
 
 It exits 0 even if every answer is a 404, counts an answer whose length differs from the first one's as failed, and
 stops at the first broken connection. It logs no requests. `-e` writes every whole percentile in ms, to the µs; with up
-to 50 requests it reads the 99th from beyond the end of its list of times, and `sound` leaves it out.
+to 50 requests it reads the 99th from beyond the end of its list of times, and `without_impossible_figures` leaves it
+out.
 """
 
 import re
@@ -18,7 +19,7 @@ from vmtoll.loadgen.base import (
     body_file,
     last_words,
     over_tls,
-    require,
+    raise_if_killed,
 )
 from vmtoll.model.errors import ToolError
 from vmtoll.model.transport import PROTOCOL
@@ -56,7 +57,7 @@ def parse(load: ClosedLoad, output: Output) -> ToolResult:
     of the two counts. The mean is ab's own, users × time / requests.
     Raises ToolError if ab stopped early, if a line is missing, or if requests are fewer than planned.
     """
-    require(output, "ab")
+    raise_if_killed(output, "ab")
     if output.exit_status:
         raise ToolError(f"ab: ended with {output.exit_status}; {last_words(output)}")
     figures: dict[str, float] = {}

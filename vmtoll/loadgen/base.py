@@ -120,7 +120,8 @@ class Command:
 class Output:
     """Output of a tool.
 
-    `exit_status`: negative if a signal killed the tool; `ended`: vmtoll interrupted it before the end of its plan.
+    `exit_status`: negative if a signal killed the tool; `interrupted`: vmtoll interrupted it before the end of its
+    plan.
     """
 
     stdout: str
@@ -128,7 +129,7 @@ class Output:
     exit_status: int
     files: Mapping[str, bytes] = field(default_factory=dict)
     timed_out: bool = False
-    ended: bool = False
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class ToolResult:
 
     If the tool logs every request, `latencies_us` holds the time that each took and `sent_us` its intended send, in µs
     from any fixed moment, both in the same order. `columns`: columns of trials.csv that only this tool's own summary
-    can fill. `dropped`: number of printed figures that `sound` has left out.
+    can fill. `dropped`: number of printed figures that `without_impossible_figures` has left out.
 
     Closed loop: `latencies_us` are service times of all requests. Open loop: they are response times, from the intended
     send, of successful requests. `lateness_us`: the delay of each request after its intended send, if the tool reports
@@ -171,7 +172,7 @@ _AVERAGES = ("elapsed_s", "transferred_mb", "availability_pct", "response_time_m
 NUMBER = r"(-?(?:[0-9.]+|nan|inf))"
 
 
-def sound(result: ToolResult) -> ToolResult:
+def without_impossible_figures(result: ToolResult) -> ToolResult:
     """The result without impossible printed figures: `nan` and `inf`, percentiles of fewer requests than they need, and
     all percentiles of a kind if they do not rise with their share.
     """
@@ -206,7 +207,8 @@ class Adapter:
     only on request.
     `sends_bodies`: it can POST a body with each request (`body_bytes` of a load).
     `schedules`: it can follow a load's schedule (`due_ns`); other tools send only at even intervals.
-    `ends`: on an interrupt it ends and reports what it has sent, and `parse` accepts an Output with `ended`.
+    `interruptible`: on an interrupt it ends and reports what it has sent, and `parse` accepts an Output with
+    `interrupted`.
     """
 
     command: Callable[[Any], Command]
@@ -228,11 +230,11 @@ class Adapter:
     http2: bool = False
     resumes: bool = False
     sends_bodies: bool = False
-    ends: bool = False
+    interruptible: bool = False
     schedules: bool = False
 
 
-def require(output: Output, tool: str) -> None:
+def raise_if_killed(output: Output, tool: str) -> None:
     """Raise ToolTimeoutError if the tool was killed at its time limit, ToolError if another signal killed it."""
     if output.timed_out:
         raise ToolTimeoutError(f"{tool} did not end within its bound and was killed; {last_words(output)}")

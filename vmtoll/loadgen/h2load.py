@@ -20,7 +20,7 @@ from vmtoll.loadgen.base import (
     body_file,
     integers,
     last_words,
-    require,
+    raise_if_killed,
 )
 from vmtoll.model.errors import ToolError
 from vmtoll.model.transport import ALPN
@@ -58,7 +58,7 @@ def parse(load: ClosedLoad, output: Output) -> ToolResult:
     Raises ToolError if a line is missing, if fewer requests were done than planned, if the log holds another number, or
     if h2load spoke another protocol. Failed and non-2xx requests count as failed.
     """
-    require(output, "h2load")
+    raise_if_killed(output, "h2load")
     text = output.stdout
     finished = re.search(r"^finished in ([0-9.]+)(us|ms|s|m|h), ", text, re.MULTILINE)
     requests = re.search(
@@ -74,9 +74,9 @@ def parse(load: ClosedLoad, output: Output) -> ToolResult:
     total, _, done, succeeded, _, _, _ = (int(n) for n in requests.groups())
     if total != planned(load) or done < total:
         raise ToolError(f"h2load: finished {done} of {planned(load)} requests")
-    spoken = re.search(r"^Application protocol: (\S+)", text, re.MULTILINE)
-    if spoken and spoken[1] != ALPN[load.http]:
-        raise ToolError(f"h2load: spoke {spoken[1]} with the server, not {ALPN[load.http]}")
+    protocol = re.search(r"^Application protocol: (\S+)", text, re.MULTILINE)
+    if protocol and protocol[1] != ALPN[load.http]:
+        raise ToolError(f"h2load: spoke {protocol[1]} with the server, not {ALPN[load.http]}")
     log = integers(output.files.get(_LOG, b""), 3, "h2load")
     codes, latencies = log[:, 1], log[:, 2]  # column 0: start, µs since the epoch
     if len(codes) != done:

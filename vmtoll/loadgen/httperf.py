@@ -11,7 +11,7 @@ It sends no bodies: httperf reads them only from session files (`--wsesslog`), n
 import re
 from urllib.parse import urlsplit
 
-from vmtoll.loadgen.base import NUMBER, Adapter, Command, OpenLoad, Output, ToolResult, last_words, require
+from vmtoll.loadgen.base import NUMBER, Adapter, Command, OpenLoad, Output, ToolResult, last_words, raise_if_killed
 from vmtoll.model.errors import ToolError
 
 # Requests per connection with keep-alive: autobench's own default.
@@ -55,18 +55,18 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
     time is to the first byte of the replies that came.
     Raises ToolError if a line is missing, or if there were fewer connections than planned.
     """
-    require(output, "httperf")
-    seen: dict[str, list[float]] = {}
+    raise_if_killed(output, "httperf")
+    figures: dict[str, list[float]] = {}
     for name, pattern in _LINES.items():
         match = re.search(rf"^{pattern}", output.stdout, re.MULTILINE)
         if not match:
             raise ToolError(f"httperf: its summary has no {pattern.partition(':')[0]!r}; {last_words(output)}")
-        seen[name] = [float(word) for word in match.groups()]
-    opened, _, replies, elapsed_s = seen["total"]
-    given_up, lost, unsent = seen["errors"][1], sum(seen["errors"][2:]), sum(seen["unsent"])
+        figures[name] = [float(word) for word in match.groups()]
+    opened, _, replies, elapsed_s = figures["total"]
+    given_up, lost, unsent = figures["errors"][1], sum(figures["errors"][2:]), sum(figures["unsent"])
     if opened + unsent < connections(load):
         raise ToolError(f"httperf: opened {opened:.0f} of {connections(load)} connections; {last_words(output)}")
-    planned, successful = connections(load) * calls(load), int(seen["status"][1])
+    planned, successful = connections(load) * calls(load), int(figures["status"][1])
     missing = planned - int(unsent) * calls(load) - int(replies)
     late = missing - int(lost) if given_up else 0
     return ToolResult(
@@ -74,25 +74,25 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
         successful=successful,
         failed=int(replies) - successful + missing - late,
         elapsed_s=elapsed_s,
-        transferred_mb=replies * sum(seen["size"]) / 1e6,
+        transferred_mb=replies * sum(figures["size"]) / 1e6,
         availability_pct=100 * successful / planned,
-        response_time_mean_ms=seen["time"][0],
+        response_time_mean_ms=figures["time"][0],
         planned=planned,
         late=late,
         unsent=int(unsent) * calls(load),
-        columns=_rates(seen),
+        columns=_rates(figures),
     )
 
 
-def _rates(seen: dict[str, list[float]]) -> dict[str, float]:
+def _rates(figures: dict[str, list[float]]) -> dict[str, float]:
     """Rates that autobench calls con_rate, req_rate, and min, avg, max and stddev of rep_rate.
 
     httperf samples the reply rate every five seconds, so a shorter load has none.
     """
-    *replies, samples = seen["replies"]
+    *replies, samples = figures["replies"]
     names = ("reply_rps_min", "reply_rps_mean", "reply_rps_max", "reply_rps_stddev")
     sampled = dict(zip(names, replies, strict=True)) if samples else {}
-    return {"connection_rps": seen["connections"][0], "request_rps": seen["requests"][0], **sampled}
+    return {"connection_rps": figures["connections"][0], "request_rps": figures["requests"][0], **sampled}
 
 
 TOOL = Adapter(

@@ -18,7 +18,7 @@ from vmtoll.loadgen.base import (
     ToolResult,
     body_file,
     last_words,
-    require,
+    raise_if_killed,
 )
 from vmtoll.model.errors import ToolError
 
@@ -99,7 +99,7 @@ def parse(load: ClosedLoad, output: Output) -> ToolResult:
     Raises ToolError if a line is missing, or if transactions and failures are fewer than planned. Failed or
     unsuccessful transactions are no error here: they are counted, and a gate judges them.
     """
-    require(output, "siege")
+    raise_if_killed(output, "siege")
     text = output.stderr + "\n" + output.stdout
     figures: dict[str, float] = {}
     for name, label in _FIELDS.items():

@@ -7,7 +7,7 @@ given (`-M`), which distinguishes the messages of one load from all others.
 
 import re
 
-from vmtoll.loadgen.base import Adapter, Command, MailLoad, Output, ToolResult, last_words, require
+from vmtoll.loadgen.base import Adapter, Command, MailLoad, Output, ToolResult, last_words, raise_if_killed
 from vmtoll.model.errors import ToolError
 
 # The last digit of the number before or after it picks a mailbox (server-builds/postfix-dovecot/aliases.j2).
@@ -27,7 +27,7 @@ def parse(load: MailLoad, output: Output) -> ToolResult:
     Raises ToolError if smtp-source failed before the first message was accepted, was killed, or ended well with another
     count than planned.
     """
-    require(output, "smtp-source")
+    raise_if_killed(output, "smtp-source")
     counts = [int(number) for number in re.findall(r"\d+", output.stdout)]
     accepted = counts[-1] if counts else 0
     if output.exit_status and not accepted:

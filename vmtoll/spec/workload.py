@@ -195,8 +195,8 @@ def _check_shared_host(path: Path, workload: _SharedHost, kind: str, tools: _Too
     if workload.neighbour:
         name = workload.neighbour.tool
         tools.check("neighbour.tool", name, workload, "rate")
-        if not tools.adapters[name].ends:
-            raise tools.refuse("neighbour.tool", name, "cannot be ended while it sends", lambda a: a.ends)
+        if not tools.adapters[name].interruptible:
+            raise tools.refuse("neighbour.tool", name, "cannot be ended while it sends", lambda a: a.interruptible)
 
 
 def _contradiction(workload: _SharedHost) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vmtoll.agent.protocol import Done
 from vmtoll.loadgen import Adapter, Command, Output, ToolLoad
-from vmtoll.loadgen.base import require
+from vmtoll.loadgen.base import raise_if_killed
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError, ToolError
 
@@ -128,7 +128,7 @@ class Joint:
         """Raise ToolError when a client's tool was killed."""
         for part in self.parts:
             with on_client(part.client):
-                require(part.output, label if len(self.parts) == 1 else f"{label} on {part.client}")
+                raise_if_killed(part.output, label if len(self.parts) == 1 else f"{label} on {part.client}")
 
 
 def joint(parts: Sequence[Execution]) -> Joint:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from vmtoll import loadgen
 from vmtoll.loadgen import ClosedLoad, OpenLoad, ToolLoad, ToolResult
-from vmtoll.loadgen.base import sound
+from vmtoll.loadgen.base import without_impossible_figures
 from vmtoll.machines.session import Session, Steps
 from vmtoll.model.capacity import CapacityEstimate
 from vmtoll.model.errors import ToolError
@@ -70,7 +70,7 @@ def parsed(tool: str, done: Joint) -> list[ToolResult]:
     results = []
     for execution in done.parts:
         with on_client(execution.client, f"{execution.client}: " if len(done.parts) > 1 else ""):
-            results.append(sound(loadgen.get(tool).parse(execution.load, execution.output)))
+            results.append(without_impossible_figures(loadgen.get(tool).parse(execution.load, execution.output)))
     return results
 
 

@@ -65,7 +65,7 @@ class Neighbour:
             complaint = f"{error}: the neighbour's {self.tool} ended before the trial"
             raise ToolError(complaint, error.machine) from error
         done = self.sending.wait(self.driver.machines.all, _END_S)
-        done = replace(done, output=replace(done.output, ended=True))
+        done = replace(done, output=replace(done.output, interrupted=True))
         [part] = self.driver.read(self.tool, joint([done]), _LABEL)
         sent_us = on_our_clock(done, part.result).sent_us
         begin_us = tool_run.done.started_at_s * 1e6

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.records import BASELINE, TWO_USERS, made
-from vmtoll.loadgen.base import Output, require
+from vmtoll.loadgen.base import Output, raise_if_killed
 from vmtoll.model.errors import ToolTimeoutError
 from vmtoll.model.finding import ACCIDENTS, FINDINGS, Code, Finding, Validity
 from vmtoll.model.trial import Arm, Scenario, TrialRecord, TrialSpec
@@ -38,7 +38,7 @@ def test_a_failed_trial_is_repeated_once_automatically(accident: Code) -> None:
 def test_a_load_that_was_not_answered_in_time_is_a_failure_and_no_accident() -> None:
     """Its second attempt was a free draw: a guest too slow for every first one was found equivalent."""
     with pytest.raises(ToolTimeoutError, match="siege did not end within its bound"):
-        require(Output("", "", -9, timed_out=True), "siege")
+        raise_if_killed(Output("", "", -9, timed_out=True), "siege")
     assert FINDINGS[Code.TIMED_OUT].severity is Validity.INVALID
     assert due(BLOCK, [ended(FIRST, 1, Code.TIMED_OUT)]) == (SECOND, 1)
 

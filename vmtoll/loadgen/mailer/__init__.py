@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from vmtoll.loadgen.base import Adapter, Command, MailLoad, Output, ToolResult, integers, last_words, require
+from vmtoll.loadgen.base import Adapter, Command, MailLoad, Output, ToolResult, integers, last_words, raise_if_killed
 from vmtoll.model.errors import ToolError
 
 _LOG = "requests.log"
@@ -23,19 +23,19 @@ def command(load: MailLoad) -> Command:
 
 def parse(load: MailLoad, output: Output) -> ToolResult:
     """Read the log of all sessions. Raises ToolError if it does not hold the planned number."""
-    require(output, "mailer")
+    raise_if_killed(output, "mailer")
     log = integers(output.files.get(_LOG, b""), 3, "mailer")
     if output.exit_status or len(log) != load.requests:
         raise ToolError(f"mailer: made {len(log)} of {load.requests} sessions; {last_words(output)}")
-    well = int(log[:, 2].sum())
+    successful = int(log[:, 2].sum())
     elapsed_us = int((log[:, 0] + log[:, 1]).max() - log[:, 0].min())
     return ToolResult(
-        transactions=well,
-        successful=well,
-        failed=len(log) - well,
+        transactions=successful,
+        successful=successful,
+        failed=len(log) - successful,
         elapsed_s=elapsed_us / 1e6,
-        transferred_mb=well * load.message_bytes / 1e6,
-        availability_pct=100 * well / len(log),
+        transferred_mb=successful * load.message_bytes / 1e6,
+        availability_pct=100 * successful / len(log),
         latencies_us=log[:, 1],
         sent_us=log[:, 0],
     )

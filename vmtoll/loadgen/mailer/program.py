@@ -26,7 +26,7 @@ _TLS.verify_mode = ssl.CERT_NONE
 _MAILBOXES = 10
 
 
-class Load(TypedDict):
+class MailLoad(TypedDict):
     """The content of load.json: a vmtoll.loadgen.MailLoad."""
 
     host: str
@@ -42,11 +42,11 @@ class Load(TypedDict):
     timeout_s: float
 
 
-def _user(load: Load, number: int) -> str:
+def _user(load: MailLoad, number: int) -> str:
     return f"user{number % _MAILBOXES}@{load['domain']}"
 
 
-def submission(load: Load, number: int) -> None:
+def submission(load: MailLoad, number: int) -> None:
     """Submit one message to another user's mailbox."""
     to, sender = _user(load, number + 1), _user(load, number)
     lines = "x" * 76 + "\r\n"
@@ -58,62 +58,62 @@ def submission(load: Load, number: int) -> None:
         session.sendmail(sender, [to], f"{head}\r\n{body}")
 
 
-def imap(load: Load, number: int) -> None:
+def imap(load: MailLoad, number: int) -> None:
     """Fetch one message from the user's inbox."""
     session = imaplib.IMAP4(load["host"], load["port"], timeout=load["timeout_s"])
     try:
         session.starttls(_TLS)
         session.login(_user(load, number), load["password"])
-        _, (held, *_) = session.select("INBOX", readonly=True)
-        message_number = number // _MAILBOXES % int(held or 0) + 1
+        _, (message_count, *_) = session.select("INBOX", readonly=True)
+        message_number = number // _MAILBOXES % int(message_count or 0) + 1
         _, (answer, *_) = session.fetch(str(message_number), "(BODY.PEEK[TEXT])")
-        _as_sent(load, bytes(answer[1]) if isinstance(answer, tuple) else b"")
+        _check_body(load, bytes(answer[1]) if isinstance(answer, tuple) else b"")
     finally:
         session.logout()
 
 
-def pop3(load: Load, number: int) -> None:
+def pop3(load: MailLoad, number: int) -> None:
     """Fetch one message from the user's inbox and leave it there."""
     session = poplib.POP3(load["host"], load["port"], timeout=load["timeout_s"])
     try:
         session.stls(_TLS)
         session.user(_user(load, number))
         session.pass_(load["password"])
-        held, _ = session.stat()
-        _, lines, _ = session.retr(number // _MAILBOXES % held + 1)
-        _as_sent(load, b"\n".join(lines[lines.index(b"") + 1 :]) + b"\n")
+        message_count, _ = session.stat()
+        _, lines, _ = session.retr(number // _MAILBOXES % message_count + 1)
+        _check_body(load, b"\n".join(lines[lines.index(b"") + 1 :]) + b"\n")
     finally:
         session.quit()
 
 
-def _as_sent(load: Load, body: bytes) -> None:
+def _check_body(load: MailLoad, body: bytes) -> None:
     """Raise ValueError if the body is not the page put into the mailbox; a newline may have been added at its end."""
     text = body.replace(b"\r\n", b"\n")
     if load["body_sha256"] not in {hashlib.sha256(t).hexdigest() for t in (text, text.rstrip(b"\n"))}:
         raise ValueError(f"a body of {len(text)} bytes is not the one that was put there")
 
 
-def main(load: Load) -> None:
-    protocols: dict[str, Callable[[Load, int], None]] = {"submission": submission, "imap": imap, "pop3": pop3}
-    session, numbers, guard = protocols[load["protocol"]], iter(range(load["requests"])), threading.Lock()
+def main(load: MailLoad) -> None:
+    protocols: dict[str, Callable[[MailLoad, int], None]] = {"submission": submission, "imap": imap, "pop3": pop3}
+    session, numbers, numbers_lock = protocols[load["protocol"]], iter(range(load["requests"])), threading.Lock()
     log: list[str] = []
     errors: list[str] = []
 
-    def one_user() -> None:
+    def run_user() -> None:
         while True:
-            with guard:
+            with numbers_lock:
                 number = next(numbers, None)
             if number is None:
                 return
-            sent_at, began, well = time.time(), time.monotonic(), 1
+            sent_at_s, begin_s, succeeded = time.time(), time.monotonic(), 1
             try:
                 session(load, number)
             except (OSError, ValueError, smtplib.SMTPException, imaplib.IMAP4.error, poplib.error_proto) as error:
                 errors.append(f"{type(error).__name__}: {error}")
-                well = 0
-            log.append(f"{sent_at * 1e6:.0f} {(time.monotonic() - began) * 1e6:.0f} {well}\n")
+                succeeded = 0
+            log.append(f"{sent_at_s * 1e6:.0f} {(time.monotonic() - begin_s) * 1e6:.0f} {succeeded}\n")
 
-    users = [threading.Thread(target=one_user) for _ in range(load["users"])]
+    users = [threading.Thread(target=run_user) for _ in range(load["users"])]
     for user in users:
         user.start()
     for user in users:

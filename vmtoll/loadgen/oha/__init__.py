@@ -20,7 +20,7 @@ from vmtoll.loadgen.base import (
     body_file,
     last_words,
     over_tls,
-    require,
+    raise_if_killed,
 )
 from vmtoll.model.errors import ToolError
 
@@ -64,7 +64,7 @@ def parse(load: ClosedLoad | OpenLoad, output: Output) -> ToolResult:
 
     Raises ToolError if the log is missing, cut short, or holds more requests than planned.
     """
-    require(output, "oha")
+    raise_if_killed(output, "oha")
     data = output.files.get(_LOG, b"")
     if output.exit_status or not data.startswith(_HEADING):
         raise ToolError(f"oha: ended with {output.exit_status} and without its log; {last_words(output)}")
@@ -72,11 +72,11 @@ def parse(load: ClosedLoad | OpenLoad, output: Output) -> ToolResult:
     if len(log) > load.requests:
         raise ToolError(f"oha: its log holds {len(log)} requests, {load.requests} were planned")
     sent_s, answered_s, took_s, transferred = log[:, 0], log[:, 0] + log[:, 3], log[:, 4], log[:, 5]
-    good = (log[:, 6] >= 200) & (log[:, 6] < 300)
-    counted = good if isinstance(load, OpenLoad) else np.full(len(log), fill_value=True)
-    successful = int(np.count_nonzero(good))
+    is_good = (log[:, 6] >= 200) & (log[:, 6] < 300)
+    is_counted = is_good if isinstance(load, OpenLoad) else np.full(len(log), fill_value=True)
+    successful = int(np.count_nonzero(is_good))
     elapsed_s = float(answered_s.max() - sent_s.min()) if len(log) else 0.0
-    closed = isinstance(load, ClosedLoad) and elapsed_s > 0
+    is_closed = isinstance(load, ClosedLoad) and elapsed_s > 0
     return ToolResult(
         transactions=len(log),
         successful=successful,
@@ -84,11 +84,11 @@ def parse(load: ClosedLoad | OpenLoad, output: Output) -> ToolResult:
         elapsed_s=elapsed_s,
         transferred_mb=float(transferred.sum()) / 1e6,
         availability_pct=100 * successful / load.requests,
-        concurrency=float(took_s.sum()) / elapsed_s if closed else None,
-        latencies_us=(took_s[counted] * 1e6).astype(np.int64),
-        sent_us=(sent_s[counted] * 1e6).astype(np.int64),
+        concurrency=float(took_s.sum()) / elapsed_s if is_closed else None,
+        latencies_us=(took_s[is_counted] * 1e6).astype(np.int64),
+        sent_us=(sent_s[is_counted] * 1e6).astype(np.int64),
         behind_us=_behind_us(load, sent_s) if isinstance(load, OpenLoad) else None,
-        columns=_phases(log) if closed else {},
+        columns=_phases(log) if is_closed else {},
     )
 
 
@@ -100,13 +100,13 @@ def _behind_us(load: OpenLoad, sent_s: NDArray[np.float64]) -> float | None:
 
 def _phases(log: Log) -> dict[str, float]:
     """The times that http_load prints, in ms: opening a connection, and then waiting for the first byte."""
-    opened, answered = log[:, 2] > 0, log[:, 3] > 0
-    spans = {"connect": (log[:, 2] - log[:, 1])[opened], "first_response": (log[:, 3] - log[:, 2])[answered]}
+    has_opened, has_answer = log[:, 2] > 0, log[:, 3] > 0
+    spans = {"connect": (log[:, 2] - log[:, 1])[has_opened], "first_response": (log[:, 3] - log[:, 2])[has_answer]}
     return {
-        f"{phase}_{how}_ms": float(figure * 1e3)
+        f"{phase}_{statistic}_ms": float(figure * 1e3)
         for phase, span_s in spans.items()
         if len(span_s)
-        for how, figure in (("mean", span_s.mean()), ("max", span_s.max()), ("min", span_s.min()))
+        for statistic, figure in (("mean", span_s.mean()), ("max", span_s.max()), ("min", span_s.min()))
     }
 
 

@@ -25,7 +25,7 @@ from vmtoll.loadgen.base import (
     integers,
     last_words,
     over_tls,
-    require,
+    raise_if_killed,
 )
 from vmtoll.model.errors import ToolError
 
@@ -93,35 +93,35 @@ def parse(load: OpenLoad, output: Output) -> ToolResult:
 
     Raises ToolError if the log is missing, cut short, or does not hold each planned request once.
     """
-    require(output, "vegeta")
+    raise_if_killed(output, "vegeta")
     if output.exit_status:
         raise ToolError(f"vegeta: ended with {output.exit_status}; {last_words(output)}")
     log = integers(output.files.get(_LOG, b""), 4, "vegeta")
     log = log[np.argsort(log[:, 3])]
-    if output.ended:
-        load = replace(load, requests=_begun(log))
+    if output.interrupted:
+        load = replace(load, requests=_requests_begun(log))
     if len(log) < load.requests or not np.array_equal(log[:, 3], np.arange(len(log))):
         raise ToolError(f"vegeta: its log holds {len(log)} of {load.requests} requests; {last_words(output)}")
-    timestamps_ns, codes, latencies_ns, _ = _sent(log, load.requests).T
+    timestamps_ns, codes, latencies_ns, _ = _without_unsent(log, load.requests).T
     due_ns = _due_ns(load)
     due_ns = (timestamps_ns - due_ns).min() + due_ns
     lateness_ns = timestamps_ns - due_ns
     ends_ns = timestamps_ns + latencies_ns
-    good = (codes >= 200) & (codes < 300)
-    successful = int(np.count_nonzero(good))
+    is_good = (codes >= 200) & (codes < 300)
+    successful = int(np.count_nonzero(is_good))
     return ToolResult(
         transactions=int(np.count_nonzero(codes)),
         successful=successful,
         failed=load.requests - successful,
         elapsed_s=float(ends_ns.max() - due_ns[0]) / 1e9,
         availability_pct=100 * successful / load.requests,
-        latencies_us=(ends_ns - due_ns)[good] // 1000,
-        sent_us=due_ns[good] // 1000,
+        latencies_us=(ends_ns - due_ns)[is_good] // 1000,
+        sent_us=due_ns[is_good] // 1000,
         lateness_us=lateness_ns // 1000,
     )
 
 
-def _begun(log: NDArray[np.int64]) -> int:
+def _requests_begun(log: NDArray[np.int64]) -> int:
     """Number of requests up to the last one answered before the interrupt. Raises ToolError if none was answered."""
     places = log[log[:, 1] != 0, 3]
     if not len(places):
@@ -129,7 +129,7 @@ def _begun(log: NDArray[np.int64]) -> int:
     return int(places.max()) + 1
 
 
-def _sent(log: NDArray[np.int64], requests: int) -> NDArray[np.int64]:
+def _without_unsent(log: NDArray[np.int64], requests: int) -> NDArray[np.int64]:
     """The log, in order, without requests that were never sent: when the targets are used up, each waiting worker logs
     one more request, without a status. It may have the place of the last real request, which then has a later one: two
     workers can draw their places in one order and their targets in the other.
@@ -139,6 +139,6 @@ def _sent(log: NDArray[np.int64], requests: int) -> NDArray[np.int64]:
 
 
 TOOL = Adapter(
-    command=command, parse=parse, package=None, open_loop=True, tick_s=1e-9, sends_bodies=True, ends=True, tls=True,
-    http2=True, resumes=True, schedules=True,
+    command=command, parse=parse, package=None, open_loop=True, tick_s=1e-9, sends_bodies=True, interruptible=True,
+    tls=True, http2=True, resumes=True, schedules=True,
 )  # fmt: skip
