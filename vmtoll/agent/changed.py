@@ -9,14 +9,14 @@ from pathlib import Path
 
 from vmtoll.agent.domains import PAUSED, virsh
 from vmtoll.agent.machine import read
-from vmtoll.agent.protocol import Changed, Provisioned
+from vmtoll.agent.protocol import MachineChanges, ProvisioningChanges
 
 PROVISIONED, TUNED = "var/lib/vmtoll/provisioning.json", "var/lib/vmtoll/host-tuning.json"
 GUESTS = "var/lib/libvirt/images/vmtoll"  # of the role kvm_guest
 AFTER_BOOT = ("tuned_profile",)  # the only setting that survives a reboot
 
 
-def changed(root: Path, held_by: str | None) -> Changed:
+def changes_left(root: Path, held_by: str | None) -> MachineChanges:
     """Return what is changed. `root`: the folder with var and run; `held_by`: the run that holds the machine."""
     return {
         "provisioned": _provisioned(root / PROVISIONED),
@@ -28,29 +28,29 @@ def changed(root: Path, held_by: str | None) -> Changed:
     }
 
 
-def end_left(root: Path) -> list[str]:
+def clean_up(root: Path) -> list[str]:
     """Clean up after a killed run: resume the guests that it paused, stop its servers. Returns what was done."""
-    done = []
+    actions = []
     for path in sorted((root / PAUSED).glob("*")):
         uri = path.read_text(encoding="utf-8")
         with contextlib.suppress(RuntimeError):  # the guest may be gone by now
             if virsh(uri, "domstate", path.name) == "paused":
                 virsh(uri, "resume", path.name)
-                done.append(f"guest {path.name} resumed")
+                actions.append(f"guest {path.name} resumed")
         path.unlink()
     for unit in _servers():
         subprocess.run(["systemctl", "stop", unit], capture_output=True, timeout=60, check=True)
-        done.append(f"{unit} stopped")
-    return done
+        actions.append(f"{unit} stopped")
+    return actions
 
 
-def running(units: list[str]) -> list[str]:
+def active_units(units: list[str]) -> list[str]:
     """Return the active units among these names and patterns."""
-    done = _systemctl("list-units", "--state=active", *units) if units else ""
-    return sorted(line.split()[0] for line in done.splitlines() if line.split())
+    listing = _systemctl("list-units", "--state=active", *units) if units else ""
+    return sorted(line.split()[0] for line in listing.splitlines() if line.split())
 
 
-def _provisioned(path: Path) -> Provisioned | None:
+def _provisioned(path: Path) -> ProvisioningChanges | None:
     if not path.exists():
         return None
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def _tuned(path: Path) -> list[str]:
 
 
 def _servers() -> list[str]:
-    return running(["vmtoll-*.service"])
+    return active_units(["vmtoll-*.service"])
 
 
 def _systemctl(*words: str) -> str:

@@ -20,18 +20,18 @@ from vmtoll.agent.machine import all_pids, read, stat_fields
 from vmtoll.agent.protocol import Done
 
 # A disk with less free space counts as full.
-ROOM_BYTES = 64 * 1024
+MIN_FREE_BYTES = 64 * 1024
 
 
 class Commands:
     """Commands that this agent is running now."""
 
     def __init__(self) -> None:
-        self.running: set[int] = set()
-        self.labelled: dict[str, int] = {}
+        self.running_pids: set[int] = set()
+        self.pid_by_label: dict[str, int] = {}
         self.folders: set[Path] = set()
-        self.waiting: set[threading.Event] = set()
-        self.starting, self.ended = threading.Lock(), False
+        self.cancel_events: set[threading.Event] = set()
+        self.start_lock, self.is_closed = threading.Lock(), False
 
     def run(
         self,
@@ -57,16 +57,16 @@ class Commands:
                 (folder / name).write_text(text, encoding="utf-8")
             if start_at_s is not None:
                 self._wait_until(start_at_s)
-            everything = {**os.environ, **(env or {})}
-            result = self._run(argv, folder, everything, limit_s, label)
+            environment = {**os.environ, **(env or {})}
+            result = self._run(argv, folder, environment, limit_s, label)
             if finish and not result["timed_out"]:
-                finished = self._run(finish, folder, everything, limit_s)
-                result["stderr"] += finished["stderr"]
+                finish_result = self._run(finish, folder, environment, limit_s)
+                result["stderr"] += finish_result["stderr"]
             for name in outputs:
                 with contextlib.suppress(OSError):
                     packed = gzip.compress((folder / name).read_bytes(), 1)
                     result["files"][name] = base64.b64encode(packed).decode()
-            if room(folder) < ROOM_BYTES:
+            if free_bytes(folder) < MIN_FREE_BYTES:
                 raise OSError(errno.ENOSPC, "what the command wrote may be cut short")
             return result
         except OSError as error:
@@ -79,40 +79,40 @@ class Commands:
 
     def _wait_until(self, start_at_s: float) -> None:
         """Wait until this time of the machine's clock. Raises RuntimeError when the command is canceled meanwhile."""
-        called_off = threading.Event()
-        self.waiting.add(called_off)
+        canceled = threading.Event()
+        self.cancel_events.add(canceled)
         try:
-            if called_off.wait(max(0.0, start_at_s - time.time())):
+            if canceled.wait(max(0.0, start_at_s - time.time())):
                 raise RuntimeError("called off before it began")
         finally:
-            self.waiting.discard(called_off)
+            self.cancel_events.discard(canceled)
 
     def _run(self, argv: Sequence[str], folder: Path, env: dict[str, str], limit_s: float, label: str = "") -> Done:
         expired = threading.Event()
         with (folder / ".out").open("w+b") as out, (folder / ".err").open("w+b") as err:
-            with self.starting:  # so that close() misses no command that is just starting
-                if self.ended:
+            with self.start_lock:  # so that close() misses no command that is just starting
+                if self.is_closed:
                     raise RuntimeError("the agent ends")
                 started_at, begin = time.time(), time.monotonic()
                 process = subprocess.Popen(
                     argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
                 )
-                self.running.add(process.pid)
+                self.running_pids.add(process.pid)
             if label:
-                self.labelled[label] = process.pid
+                self.pid_by_label[label] = process.pid
 
             def kill() -> None:
                 expired.set()
                 kill_group(process.pid)
 
-            bound = threading.Timer(limit_s, kill)
-            bound.daemon = True
-            bound.start()
+            timer = threading.Timer(limit_s, kill)
+            timer.daemon = True
+            timer.start()
             _, status, usage = os.wait4(process.pid, 0)
             wall_s = time.monotonic() - begin
-            bound.cancel()
-            self.running.discard(process.pid)
-            self.labelled.pop(label, None)
+            timer.cancel()
+            self.running_pids.discard(process.pid)
+            self.pid_by_label.pop(label, None)
             process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         kill_group(process.pid)  # processes that it left behind
         return {
@@ -133,7 +133,7 @@ class Commands:
         A shell gets no SIGINT while its tool runs, so that it outlives the tool. Raises RuntimeError when the command
         has ended already.
         """
-        leader = self.labelled.get(label)
+        leader = self.pid_by_label.get(label)
         if leader is None:
             raise RuntimeError(f"{label} has ended already")
         group = [int(pid) for pid in all_pids() if stat_fields(pid)[2:3] == [str(leader)]]
@@ -143,14 +143,14 @@ class Commands:
 
     def kill(self) -> None:
         """Kill the commands that are running and cancel those that wait to start."""
-        for called_off in list(self.waiting):
-            called_off.set()
-        for pid in list(self.running):
+        for canceled in list(self.cancel_events):
+            canceled.set()
+        for pid in list(self.running_pids):
             kill_group(pid)
 
     def close(self) -> None:
-        with self.starting:
-            self.ended = True
+        with self.start_lock:
+            self.is_closed = True
         self.kill()
         for folder in list(self.folders):
             shutil.rmtree(folder, ignore_errors=True)
@@ -161,7 +161,7 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def room(folder: Path) -> float:
+def free_bytes(folder: Path) -> float:
     """Bytes that this user can still write to the folder's disk; infinite if it has no size, as with ramfs."""
     disk = os.statvfs(folder)
     return disk.f_frsize * (disk.f_bavail if os.geteuid() else disk.f_bfree) if disk.f_blocks else float("inf")

@@ -42,13 +42,13 @@ def ports(address: str, port: int) -> Ports:
     """Count the ephemeral ports, and those in use toward one IPv4 address and port. A port in TIME_WAIT counts as
     used unless the kernel reuses it (tcp_tw_reuse is 1).
     """
-    waiting = {"06"} if read("/proc/sys/net/ipv4/tcp_tw_reuse") == "1" else set()
+    reusable_states = {"06"} if read("/proc/sys/net/ipv4/tcp_tw_reuse") == "1" else set()
     low, high = (int(n) for n in read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
     number = socket.inet_aton(socket.gethostbyname(address))
     remote = f"{int.from_bytes(number, sys.byteorder):08X}:{port:04X}"
     lines = [line.split() for line in read("/proc/net/tcp").splitlines()[1:]]
     used = sum(
-        words[2] == remote and words[3] not in waiting and low <= int(words[1].partition(":")[2], 16) <= high
+        words[2] == remote and words[3] not in reusable_states and low <= int(words[1].partition(":")[2], 16) <= high
         for words in lines
     )
     return {"used": used, "available": high - low + 1}
@@ -94,21 +94,21 @@ def survey(measured_pids: Iterable[str]) -> Survey:
     is ours). Ours are `measured_pids` (the server, the guest), this agent's parent with all its descendants, this agent
     among them, and the kernel's network threads.
     """
-    table: dict[str, tuple[str, float, str]] = {}
+    processes: dict[str, tuple[str, float, str]] = {}
     for pid in all_pids():
         head, _, tail = read(f"/proc/{pid}/stat").rpartition(")")
         fields = tail.split()
         if len(fields) > 17:
             cpu_s = process_ns(pid) / 1e9 + (int(fields[13]) + int(fields[14])) / TICKS
-            table[pid] = (head.partition("(")[2], cpu_s, fields[1])
-    measured, harness = set(measured_pids), str(os.getppid())
+            processes[pid] = (head.partition("(")[2], cpu_s, fields[1])
+    measured, harness_pid = set(measured_pids), str(os.getppid())
 
     def is_ours(pid: str, name: str) -> bool:
         if pid in measured or name.startswith(_NETWORK_THREADS):
             return True
-        while pid in table and pid != harness:
-            pid = table[pid][2]
-        return pid == harness
+        while pid in processes and pid != harness_pid:
+            pid = processes[pid][2]
+        return pid == harness_pid
 
     time_s, (idle_s, steal_s) = time.monotonic(), idle_and_stolen_s()
     return {
@@ -119,7 +119,7 @@ def survey(measured_pids: Iterable[str]) -> Survey:
         "namespace": _namespace("self"),
         "processes": {
             pid: (name, cpu_s, mask_of(pid), _namespace(pid), is_ours(pid, name))
-            for pid, (name, cpu_s, _) in table.items()
+            for pid, (name, cpu_s, _) in processes.items()
             if cpu_s > 0
         },
     }

@@ -33,7 +33,7 @@ _ORDINARY = re.compile(
 )
 
 
-def disclosure(packages: dict[str, str], more: tuple[str, ...] = (), root: str = "") -> dict[str, str]:
+def disclosure(packages: dict[str, str], server_packages: tuple[str, ...] = (), root: str = "") -> dict[str, str]:
     """Return item → text for the items of vmtoll/model/disclosure.py but the switch; empty if unknown."""
     return {
         "cpu": _cpu(root),
@@ -45,15 +45,19 @@ def disclosure(packages: dict[str, str], more: tuple[str, ...] = (), root: str =
         "nic_offloads": "; ".join(_each_card(root, _offloads)),
         "storage": "; ".join(_disks(root)),
         "kernel": _kernel(),
-        "packages": ", ".join(dated(name, packages[name], root) for name in sorted(packages) if _is_named(name, more)),
+        "packages": ", ".join(
+            package_with_date(name, packages[name], root)
+            for name in sorted(packages)
+            if _is_named(name, server_packages)
+        ),
         "mitigations": _mitigations(root),
         "hypervisor": _hypervisor(packages),
-        "not_default": "; ".join(changed(root)),
+        "not_default": "; ".join(changed_settings(root)),
     }
 
 
-def _is_named(package: str, more: tuple[str, ...]) -> bool:
-    return package in more or bool(_PACKAGES.fullmatch(package))
+def _is_named(package: str, server_packages: tuple[str, ...]) -> bool:
+    return package in server_packages or bool(_PACKAGES.fullmatch(package))
 
 
 def _cpu(root: str) -> str:
@@ -139,8 +143,8 @@ def _cards(root: str) -> list[str]:
     return cards
 
 
-def _each_card(root: str, look: Callable[[str], str]) -> list[str]:
-    return [text for name in _interfaces(root) if (text := look(name))]
+def _each_card(root: str, describe: Callable[[str], str]) -> list[str]:
+    return [text for name in _interfaces(root) if (text := describe(name))]
 
 
 def firmware_of(ethtool: str) -> str:
@@ -168,9 +172,9 @@ def _disks(root: str) -> list[str]:
         scheduler = read(f"{folder}/queue/scheduler").partition("[")[2].partition("]")[0]
         size = f"{int(sectors) * 512 / 1e9:.0f} GB"
         disks.append(", ".join(filter(None, (model, size, kind, f"scheduler {scheduler}" if scheduler else ""))))
-    mount = [line.split() for line in read(f"{root}/proc/self/mounts").splitlines()]
-    kinds = [words[2] for words in mount if len(words) > 3 and words[1] == "/"]
-    return [*disks, *([f"root filesystem {kinds[-1]}"] if disks and kinds else [])]
+    mounts = [line.split() for line in read(f"{root}/proc/self/mounts").splitlines()]
+    filesystems = [words[2] for words in mounts if len(words) > 3 and words[1] == "/"]
+    return [*disks, *([f"root filesystem {filesystems[-1]}"] if disks and filesystems else [])]
 
 
 def _kernel() -> str:
@@ -179,7 +183,7 @@ def _kernel() -> str:
     return f"{system.release} ({system.version})"
 
 
-def dated(package: str, version: str, root: str = "") -> str:
+def package_with_date(package: str, version: str, root: str = "") -> str:
     """Return `qemu-system-x86 1:7.2 (2025-10-02)`: dated by Debian's changelog, else by the installation."""
     for name in ("changelog.Debian.gz", "changelog.gz"):
         with contextlib.suppress(OSError, EOFError, ValueError, TypeError):
@@ -209,13 +213,13 @@ def _mitigations(root: str) -> str:
 
 
 def _hypervisor(packages: dict[str, str]) -> str:
-    below = output_of("systemd-detect-virt") or ""
+    hypervisor = output_of("systemd-detect-virt") or ""
     packages_text = [f"{name} {packages[name]}" for name in ("qemu-system-x86", "libvirt-daemon") if name in packages]
-    text = "runs on the hardware itself" if below == "none" else f"runs under {below}" if below else ""
+    text = "runs on the hardware itself" if hypervisor == "none" else f"runs under {hypervisor}" if hypervisor else ""
     return ", ".join([*filter(None, [text]), *packages_text])
 
 
-def changed(root: str = "") -> list[str]:
+def changed_settings(root: str = "") -> list[str]:
     """Changed settings: kernel command line, sysctl files and module options in /etc, a limit on CPUs' wake-up time."""
     words = [word for word in read(f"{root}/proc/cmdline").split() if not _ORDINARY.fullmatch(word)]
     names = [word.partition("=")[0] for word in words]
@@ -224,14 +228,16 @@ def changed(root: str = "") -> list[str]:
         ("sysctl", "etc/sysctl*", r"^\s*([\w./-]+\s*=\s*[^#;\n]+)"),
         ("module options", "etc/modprobe.d*", r"^\s*options\s+([^#\n]+)"),
     ):
-        matches = (line for file in _files(root, pattern) for line in re.findall(expression, read(file), re.MULTILINE))
+        matches = (
+            line for file in _setting_files(root, pattern) for line in re.findall(expression, read(file), re.MULTILINE)
+        )
         lines = [" ".join(line.split()) for line in matches]
         settings += [f"{title}: {', '.join(lines)}"] if lines else []
     limit_us = cpu_latency_us(root)
     return settings if limit_us is None else [*settings, f"idle CPUs wake up within {limit_us} µs (PM QoS)"]
 
 
-def _files(root: str, pattern: str) -> list[str]:
+def _setting_files(root: str, pattern: str) -> list[str]:
     """The files that match the pattern, and the `*.conf` of the folders that match it."""
     paths = sorted(Path(root or "/").glob(pattern))
     return [str(f) for path in paths for f in ([path] if path.is_file() else sorted(path.glob("*.conf")))]

@@ -29,23 +29,23 @@ SYSCTLS = (
 _PIECE = 1 << 20
 
 
-def sha256_file(path: Path, total: Any = None) -> str:
-    """SHA-256 of a file; with `total`, a hash object, of what was fed to it before and the file."""
-    total = total or hashlib.sha256()
+def sha256_file(path: Path, sha256: Any = None) -> str:
+    """SHA-256 of a file; with `sha256`, a hash object, of what was fed to it before and the file."""
+    sha256 = sha256 or hashlib.sha256()
     with path.open("rb") as handle:
         while piece := handle.read(_PIECE):
-            total.update(piece)
-    return str(total.hexdigest())
+            sha256.update(piece)
+    return str(sha256.hexdigest())
 
 
 def fingerprint(spec: ServerSpec) -> Fingerprint:
     """Facts that must be equal on two machines: binary, configuration, workers."""
-    total = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path in spec["configs"]:
-        sha256_file(Path(path), total)
+        sha256_file(Path(path), sha256)
     return {
         "binary_sha256": sha256_file(Path(spec["binary"])),
-        "config_sha256": total.hexdigest(),
+        "config_sha256": sha256.hexdigest(),
         "workers": spec["workers"],
     }
 
@@ -54,10 +54,10 @@ def tree_digest(folder: Path) -> str:
     """SHA-256 of the lines `sha256  path` of all files below a folder, sorted by path."""
     root = folder.resolve()
     lines = [(str(p.relative_to(root)), sha256_file(p)) for p in root.rglob("*") if p.is_file()]
-    total = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for name, digest in sorted(lines):
-        total.update(f"{digest}  {name}\n".encode())
-    return total.hexdigest()
+        sha256.update(f"{digest}  {name}\n".encode())
+    return sha256.hexdigest()
 
 
 def _cpuinfo(*keys: str) -> str:
@@ -81,8 +81,8 @@ def _nic() -> str:
 
 def installed_packages() -> dict[str, str]:
     """Debian package → version."""
-    listed = output_of("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\\n")
-    rows = [line.split() for line in listed.splitlines()]
+    listing = output_of("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\\n")
+    rows = [line.split() for line in listing.splitlines()]
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0].startswith("ii")}
 
 

@@ -17,20 +17,20 @@ _FIRST_WORDS = {
 _LIMIT_S = 5.0
 
 
-def context() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """TLS context of a client that accepts the lab's certificate, which no authority has signed."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-    return made
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def handshake(host: str, port: int, alpn: str) -> Handshake:
     """Connect, and again with the first session; return what was agreed on. Raises OSError without an answer."""
-    client = context()
+    client = tls_context()
     client.set_alpn_protocols([alpn])
-    agreed, session = _connect(client, host, port, alpn, None)
-    again, _ = _connect(client, host, port, alpn, session)
-    return {**agreed, "resumption": again["resumption"]}
+    parameters, session = _connect(client, host, port, alpn, None)
+    second_parameters, _ = _connect(client, host, port, alpn, session)
+    return {**parameters, "resumption": second_parameters["resumption"]}
 
 
 def _connect(
@@ -40,14 +40,14 @@ def _connect(
         secure.sendall(_FIRST_WORDS[alpn])
         secure.recv(1)
         cipher = secure.cipher()
-        agreed: Handshake = {
+        parameters: Handshake = {
             "protocol": str(secure.version()),
             "cipher": cipher[0] if cipher else "none",
             "alpn": secure.selected_alpn_protocol() or "none",
             "certificate_sha256": hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest(),
             "resumption": bool(secure.session_reused),
         }
-        return agreed, secure.session
+        return parameters, secure.session
 
 
 def kernel_sessions() -> int | None:

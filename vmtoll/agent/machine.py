@@ -50,7 +50,7 @@ def cpu_latency_us(root: str = "") -> int | None:
     return None if limit_us >= _NO_LIMIT_US else limit_us
 
 
-def kept_awake() -> IO[bytes] | None:
+def forbid_deep_sleep() -> IO[bytes] | None:
     """Keep idle CPUs out of deep sleep as long as the returned file is open; None if this machine does not allow it.
 
     They rest in the lightest state, as with tuned's profile latency-performance. In a virtual machine with the driver
@@ -115,8 +115,8 @@ def qemu_pid(domain: str) -> str | None:
     """PID of the QEMU process that runs a libvirt domain; None if there is none."""
     for pid in all_pids():
         words = read(f"/proc/{pid}/cmdline").split("\0")
-        named = (f"guest={domain}", f"guest={domain},")
-        if "qemu" in words[0] and any(w == named[0] or w.startswith(named[1]) for w in words):
+        name_options = (f"guest={domain}", f"guest={domain},")
+        if "qemu" in words[0] and any(w == name_options[0] or w.startswith(name_options[1]) for w in words):
             return pid
     return None
 
@@ -153,8 +153,8 @@ def net_bytes() -> dict[str, float]:
 
 def pressure_us() -> int:
     """Microseconds in which some task waited for a CPU."""
-    some = read("/proc/pressure/cpu").partition("\n")[0]
-    return int(some.rpartition("total=")[2] or 0)
+    some_line = read("/proc/pressure/cpu").partition("\n")[0]
+    return int(some_line.rpartition("total=")[2] or 0)
 
 
 def counters() -> dict[str, float]:

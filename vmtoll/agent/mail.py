@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from vmtoll.agent.protocol import Delivered, MailSpec
-from vmtoll.agent.servers import until
+from vmtoll.agent.protocol import DeliveryCounts, MailSpec
+from vmtoll.agent.servers import wait_until
 
 QUEUES = ("maildrop", "incoming", "active", "deferred")
 _HEAD_BYTES = 4096
@@ -33,7 +33,7 @@ def prepare(mail: MailSpec, password: str, messages: int, body: str | None) -> N
     Raises RuntimeError when a port of `greets` sends no greeting.
     """
     for port in mail["greets"]:
-        until(partial(_greets, port), _GREETING_LIMIT_S, f"port {port} is open, but nobody greets")
+        wait_until(partial(_greets, port), _GREETING_LIMIT_S, f"port {port} is open, but nobody greets")
     _empty(mail)
     salt = os.urandom(8)
     digest = base64.b64encode(hashlib.sha256(password.encode() + salt).digest() + salt).decode()
@@ -65,7 +65,7 @@ def _message(to: str, number: int, body: str) -> str:
 
 
 def _empty(mail: MailSpec) -> None:
-    if queued(mail):
+    if queue_length(mail):
         subprocess.run(
             ["postsuper", "-c", mail["configuration"], "-d", "ALL"], capture_output=True, timeout=60, check=True
         )
@@ -76,20 +76,20 @@ def _empty(mail: MailSpec) -> None:
         os.truncate(log, 0)
 
 
-def queued(mail: MailSpec) -> int:
+def queue_length(mail: MailSpec) -> int:
     """Number of messages that the server has accepted and not yet delivered or bounced."""
     return sum(len(files) for queue in QUEUES for _, _, files in os.walk(Path(mail["queue"], queue)))
 
 
 def drain(mail: MailSpec, limit_s: float) -> dict[str, float]:
     """Wait until the queue is empty, at most `limit_s`; return the seconds waited and the messages left."""
-    began = time.monotonic()
-    while (left := queued(mail)) and time.monotonic() - began < limit_s:
+    begin_s = time.monotonic()
+    while (left := queue_length(mail)) and time.monotonic() - begin_s < limit_s:
         time.sleep(0.01)
-    return {"waited_s": time.monotonic() - began, "left": left}
+    return {"waited_s": time.monotonic() - begin_s, "left": left}
 
 
-def delivered(mail: MailSpec, tag: str) -> Delivered:
+def count_delivered(mail: MailSpec, tag: str) -> DeliveryCounts:
     """Count the messages whose Message-Id ends in `@<tag>`: `found`, all files; `distinct`, the different messages.
 
     `delays_us`: for each delivery, from the log, the time from the first accepted recipient to the mailbox. The server
@@ -119,10 +119,10 @@ def _message_id(path: Path) -> str:
 def _delays_us(mail: MailSpec, tag: str) -> list[int]:
     queue_ids, delays = set(), []
     for line in Path(mail["log"]).read_text(encoding="utf-8", errors="replace").splitlines():
-        begun = re.search(r"/cleanup\[\d+\]: (\w+): message-id=<[^>]*@([^>@]+)>", line)
-        if begun and begun[2] == tag:
-            queue_ids.add(begun[1])
-        ended = re.search(r"/lmtp\[\d+\]: (\w+): .*\bdelay=([0-9.]+),.* status=sent ", line)
-        if ended and ended[1] in queue_ids:
-            delays.append(round(float(ended[2]) * 1e6))
+        queued_line = re.search(r"/cleanup\[\d+\]: (\w+): message-id=<[^>]*@([^>@]+)>", line)
+        if queued_line and queued_line[2] == tag:
+            queue_ids.add(queued_line[1])
+        sent_line = re.search(r"/lmtp\[\d+\]: (\w+): .*\bdelay=([0-9.]+),.* status=sent ", line)
+        if sent_line and sent_line[1] in queue_ids:
+            delays.append(round(float(sent_line[2]) * 1e6))
     return delays

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from vmtoll.agent.changed import changed, end_left, running
+from vmtoll.agent.changed import active_units, changes_left, clean_up
 from vmtoll.agent.commands import Commands
 from vmtoll.agent.conditions import clock, mask_of, network, ports, survey
 from vmtoll.agent.disclosure import disclosure
@@ -35,12 +35,12 @@ from vmtoll.agent.facts import (
     sysctls,
     tree_digest,
 )
-from vmtoll.agent.handshake import context, handshake, kernel_sessions
+from vmtoll.agent.handshake import handshake, kernel_sessions, tls_context
 from vmtoll.agent.machine import (
     counters,
     drop_caches,
     energy_uj,
-    kept_awake,
+    forbid_deep_sleep,
     other_vhost_threads,
     pss_kib,
     qemu_pid,
@@ -48,24 +48,24 @@ from vmtoll.agent.machine import (
     read_kib,
     stat_fields,
 )  # fmt: skip
-from vmtoll.agent.mail import delivered, drain, prepare
+from vmtoll.agent.mail import count_delivered, drain, prepare
 from vmtoll.agent.protocol import (
-    Bodies,
-    Changed,
-    Delivered,
+    BodyCheck,
+    DeliveryCounts,
     Facts,
     File,
     Handshake,
     KernelTls,
+    MachineChanges,
     Reading,
     Samples,
     ServerSpec,
-    Started,
+    StartedServer,
 )  # fmt: skip
 from vmtoll.agent.sampler import Sampler
-from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, outside, until
+from vmtoll.agent.servers import CommandServer, UnitServer, confine, listens, metrics_page, threads_outside, wait_until
 from vmtoll.agent.telemetry import interrupts, kvm_counters, thread_seconds
-from vmtoll.agent.waits import Waiting, guest_waits, of_all_kinds, thread_waits
+from vmtoll.agent.waits import WaitCounter, guest_waits, merge_kinds, thread_waits
 
 Answer = TypeVar("Answer")
 
@@ -76,13 +76,13 @@ class Agent:
     def __init__(self) -> None:
         self.root = Path("/")
         self.lock: IO[str] | None = None
-        self.awake: IO[bytes] | None = None
+        self.awake_file: IO[bytes] | None = None
         self.servers: dict[str, UnitServer | CommandServer] = {}
-        self.started: set[str] = set()
+        self.started_servers: set[str] = set()
         self.commands = Commands()
         self.sampler: Sampler | None = None
-        self.say = threading.Lock()
-        self.guard = threading.Lock()
+        self.output_lock = threading.Lock()
+        self.servers_lock = threading.Lock()
         self.qemu: dict[str, str] = {}
         self.op_exec, self.op_interrupt, self.op_kill = self.commands.run, self.commands.interrupt, self.commands.kill
         self.op_drop_caches = drop_caches
@@ -114,7 +114,7 @@ class Agent:
 
     def op_stay_awake(self) -> None:
         """Keep this machine's idle CPUs out of deep sleep until the agent ends, so that it sends load on time."""
-        self.awake = self.awake or kept_awake()
+        self.awake_file = self.awake_file or forbid_deep_sleep()
 
     def op_lock(self, owner: str) -> dict[str, str | None]:
         """Lock the machine for one run; return who holds it, if another does. The kernel unlocks it when we die."""
@@ -135,21 +135,21 @@ class Agent:
             self.lock = handle
         return {"held_by": None}
 
-    def op_changed(self) -> Changed:
+    def op_changed(self) -> MachineChanges:
         """Return what vmtoll changed on this machine and has not undone. Releases the lock, also an earlier one."""
         held_by = self.op_lock("vmtoll status")["held_by"]
         if self.lock:
             self.lock.close()
             self.lock = None
-        return changed(self.root, held_by)
+        return changes_left(self.root, held_by)
 
     def op_end_left(self) -> list[str]:
-        """Clean up after a killed run; see changed.end_left."""
-        return end_left(self.root)
+        """Clean up after a killed run; see changed.clean_up."""
+        return clean_up(self.root)
 
     def op_running(self, units: list[str]) -> list[str]:
         """Return the active units among these."""
-        return running(units)
+        return active_units(units)
 
     def spec_file(self, name: str) -> Path:
         return self.root / "etc" / "vmtoll" / "servers" / f"{name}.json"
@@ -160,7 +160,7 @@ class Agent:
         return spec
 
     def server(self, name: str) -> UnitServer | CommandServer:
-        with self.guard:
+        with self.servers_lock:
             if name not in self.servers:
                 spec = self.spec(name)
                 self.servers[name] = CommandServer(spec) if "command" in spec else UnitServer(spec)
@@ -180,48 +180,52 @@ class Agent:
             facts["content_digest"] = tree_digest(self.root / "srv" / "vmtoll" / "sites" / site)
         return {**facts, **(libvirt_facts(uri, domains) if uri else {})}
 
-    def op_server_start(self, name: str, limit_s: float = 60.0, cores: int | None = None) -> Started:
+    def op_server_start(self, name: str, limit_s: float = 60.0, cores: int | None = None) -> StartedServer:
         """Start a server and wait until its ports answer here; return its fingerprint and the kernel parameters.
 
         `cores`: use only this number of the machine's CPUs, the first ones; by default all. The answer's `cores` is
         the number of CPUs that it may use.
         """
         spec, server = self.spec(name), self.server(name)
-        closed = list(spec.get("ports", [spec["port"]])) + ([spec["metrics"]["port"]] if "metrics" in spec else [])
-        closed += spec["tls"]["ports"] if "tls" in spec else []
-        for port in closed:
+        closed_ports = list(spec.get("ports", [spec["port"]])) + (
+            [spec["metrics"]["port"]] if "metrics" in spec else []
+        )
+        closed_ports += spec["tls"]["ports"] if "tls" in spec else []
+        for port in closed_ports:
             if listens(port):
                 raise RuntimeError(f"port {port} is already in use before {name} is started")
-        self.started.add(name)
+        self.started_servers.add(name)
         server.start(limit_s)
-        began = time.monotonic()
+        begin_s = time.monotonic()
 
-        def settled() -> bool:
-            while closed and listens(closed[0]):  # probe each only until it answers: a connection costs the server
-                closed.pop(0)
-            return not closed or (time.monotonic() - began > 0.5 and not server.pids())
+        def has_settled() -> bool:
+            while closed_ports and listens(
+                closed_ports[0]
+            ):  # probe each only until it answers: a connection costs the server
+                closed_ports.pop(0)
+            return not closed_ports or (time.monotonic() - begin_s > 0.5 and not server.pids())
 
-        until(settled, limit_s, f"{name} does not listen on port {closed[0]}")
-        if closed:
-            raise RuntimeError(f"{name} ended without listening on port {closed[0]}")
+        wait_until(has_settled, limit_s, f"{name} does not listen on port {closed_ports[0]}")
+        if closed_ports:
+            raise RuntimeError(f"{name} ended without listening on port {closed_ports[0]}")
         if cores:
-            self.hold(name, set(sorted(os.sched_getaffinity(0))[:cores]), limit_s)
-        has = max((bin(mask_of(pid)).count("1") for pid in server.pids()), default=0)
-        return {**fingerprint(spec), "sysctls": sysctls(), "cores": has}
+            self.restrict_to_cpus(name, set(sorted(os.sched_getaffinity(0))[:cores]), limit_s)
+        cpu_count = max((bin(mask_of(pid)).count("1") for pid in server.pids()), default=0)
+        return {**fingerprint(spec), "sysctls": sysctls(), "cores": cpu_count}
 
-    def hold(self, name: str, cpus: set[int], limit_s: float) -> None:
+    def restrict_to_cpus(self, name: str, cpus: set[int], limit_s: float) -> None:
         """Restrict a server to these CPUs. When no thread is left outside, all that it starts inherits them.
 
         Sets them for its processes, not for its unit: systemd would have to reload all units, which takes an emulated
         guest seconds, and a setting of the unit would affect later starts.
         """
 
-        def held() -> bool:
-            threads = outside(self.server(name).pids(), cpus)
+        def confine_rest() -> bool:
+            threads = threads_outside(self.server(name).pids(), cpus)
             confine(threads, cpus)
             return not threads
 
-        until(held, limit_s, f"{name} does not stay on {len(cpus)} cores")
+        wait_until(confine_rest, limit_s, f"{name} does not stay on {len(cpus)} cores")
 
     def op_server_check(self, name: str) -> None:
         """Raise RuntimeError when a server that was started has ended."""
@@ -237,8 +241,8 @@ class Agent:
         """Stop a server; wait until its port is closed and none of its processes is left."""
         port, server = int(self.spec(name)["port"]), self.server(name)
         server.stop(limit_s)
-        until(lambda: not listens(port) and not server.pids(), limit_s, f"{name} does not stop")
-        self.started.discard(name)
+        wait_until(lambda: not listens(port) and not server.pids(), limit_s, f"{name} does not stop")
+        self.started_servers.discard(name)
 
     def op_stop_all(self, names: Sequence[str], limit_s: float = 60.0) -> None:
         """Stop those of these servers that a dead run may have left running."""
@@ -259,34 +263,34 @@ class Agent:
         `neighbours`: domains that belong to the trial, but are not measured. `remote`: count the local ports
         toward this address and port; `uri`: libvirt's, of the domains.
         """
-        seen: Reading = {"machine": counters(), "clock": clock(), "network": network(), "energy": energy_uj()}
-        seen["read_kib"] = read_kib()
-        counted: list[str] = []
+        reading: Reading = {"machine": counters(), "clock": clock(), "network": network(), "energy": energy_uj()}
+        reading["read_kib"] = read_kib()
+        measured_pids: list[str] = []
         if remote:
-            seen["ports"] = ports(*remote)
+            reading["ports"] = ports(*remote)
         if server:
             server_process = self.server(server)
-            counted = server_process.pids()
-            seen["server"] = {
-                **server_process.cpu(counted),
-                "pss_kib": pss_kib(counted),
-                "processes": len(counted),
-                "cpus": mask_of(*counted),
-                "waits_ns": thread_waits(counted),
+            measured_pids = server_process.pids()
+            reading["server"] = {
+                **server_process.cpu(measured_pids),
+                "pss_kib": pss_kib(measured_pids),
+                "processes": len(measured_pids),
+                "cpus": mask_of(*measured_pids),
+                "waits_ns": thread_waits(measured_pids),
             }
         pids = {name: self.qemu_of(name) for name in (*domains, *neighbours)}
         vhost = {name: other_vhost_threads(pid) for name, pid in pids.items()}
-        counted += [*pids.values(), *(thread for threads in vhost.values() for thread in threads)]
-        seen["domains"] = {}
+        measured_pids += [*pids.values(), *(thread for threads in vhost.values() for thread in threads)]
+        reading["domains"] = {}
         for name in domains:
             threads_s = thread_seconds(pids[name], vhost[name])
             total_s, cpus = sum(threads_s.values()), mask_of(pids[name])
             waits_ns = guest_waits(pids[name], vhost[name])
-            seen["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns}
-        seen["interrupts"], seen["survey"] = interrupts(), survey(counted)
+            reading["domains"][name] = {"total_s": total_s, "threads_s": threads_s, "cpus": cpus, "waits_ns": waits_ns}
+        reading["interrupts"], reading["survey"] = interrupts(), survey(measured_pids)
         for name in domains:  # last: it may have to start a process
-            seen["domains"][name]["kvm"] = kvm_counters(pids[name], name, uri)
-        return seen
+            reading["domains"][name]["kvm"] = kvm_counters(pids[name], name, uri)
+        return reading
 
     def qemu_of(self, domain: str) -> str:
         """PID of a domain's QEMU process. Raises RuntimeError when there is none."""
@@ -309,14 +313,14 @@ class Agent:
     ) -> None:
         """Begin to sample; see Sampler. `server`, `domains`: whose threads' waits for a CPU are sampled too."""
         self.op_sample_stop()
-        waiting = None
+        wait_counter = None
         if server:
             process = self.server(server)
-            waiting = Waiting(lambda: thread_waits(process.pids()))
+            wait_counter = WaitCounter(lambda: thread_waits(process.pids()))
         elif domains:
             vhost = {pid: other_vhost_threads(pid) for pid in map(self.qemu_of, domains)}
-            waiting = Waiting(lambda: of_all_kinds(guest_waits(pid, vhost[pid]) for pid in vhost))
-        self.sampler = Sampler(interval_s, pulse_s, loopback, mhz_s, waiting)
+            wait_counter = WaitCounter(lambda: merge_kinds(guest_waits(pid, vhost[pid]) for pid in vhost))
+        self.sampler = Sampler(interval_s, pulse_s, loopback, mhz_s, wait_counter)
 
     def op_sample_stop(self) -> Samples:
         """Stop sampling and return the samples; see Sampler.stop."""
@@ -325,15 +329,17 @@ class Agent:
 
     def op_http_check(
         self, host: str, port: int, files: Sequence[File], limit_s: float = 30.0, *, tls: bool = False
-    ) -> Bodies:
+    ) -> BodyCheck:
         """Poll until the server answers, then compare the digest of each body; return descriptions of wrong ones."""
         scheme = "https" if tls else "http"
-        wrong = answered(lambda: wrong_bodies(host, port, files, tls=tls), f"{scheme}://{host}:{port}", limit_s)
+        wrong = retry_until_answer(
+            lambda: wrong_bodies(host, port, files, tls=tls), f"{scheme}://{host}:{port}", limit_s
+        )
         return {"wrong": wrong, "checked": len(files)}
 
     def op_tls_handshake(self, host: str, port: int, alpn: str, limit_s: float = 30.0) -> Handshake:
         """Poll until the server answers over TLS; return what was agreed on."""
-        return answered(lambda: handshake(host, port, alpn), f"https://{host}:{port}", limit_s)
+        return retry_until_answer(lambda: handshake(host, port, alpn), f"https://{host}:{port}", limit_s)
 
     def op_tls_kernel(self, name: str) -> KernelTls:
         """Return whether the kernel should encrypt for a server, and the number of sessions that it has encrypted."""
@@ -348,9 +354,9 @@ class Agent:
         """Wait until a mail server's queue is empty; see mail.drain."""
         return drain(self.spec(name)["mail"], limit_s)
 
-    def op_mail_delivered(self, name: str, tag: str) -> Delivered:
-        """Count a load's messages in the mailboxes; see mail.delivered."""
-        return delivered(self.spec(name)["mail"], tag)
+    def op_mail_delivered(self, name: str, tag: str) -> DeliveryCounts:
+        """Count a load's messages in the mailboxes; see mail.count_delivered."""
+        return count_delivered(self.spec(name)["mail"], tag)
 
     def op_tree_digest(self, path: str) -> str:
         return tree_digest(self.root / path)
@@ -363,19 +369,19 @@ class Agent:
             reply["error"] = str(error)
         except Exception as error:  # whatever went wrong, the runner must hear of it
             reply["error"] = f"{type(error).__name__}: {error}"
-        with self.say, contextlib.suppress(OSError):
+        with self.output_lock, contextlib.suppress(OSError):
             sys.stdout.write(json.dumps(reply) + "\n")
             sys.stdout.flush()
 
     def close(self) -> None:
         self.domains.close()
         self.commands.close()
-        for name in list(self.started):
+        for name in list(self.started_servers):
             with contextlib.suppress(Exception):
                 self.server(name).stop(20)
 
 
-def answered(ask: Callable[[], Answer], url: str, limit_s: float) -> Answer:
+def retry_until_answer(ask: Callable[[], Answer], url: str, limit_s: float) -> Answer:
     """Ask a server until it answers. Raises RuntimeError when it does not in time."""
     deadline = time.monotonic() + limit_s
     while True:
@@ -390,7 +396,7 @@ def answered(ask: Callable[[], Answer], url: str, limit_s: float) -> Answer:
 def wrong_bodies(host: str, port: int, files: Sequence[File], *, tls: bool = False) -> list[str]:
     """GET each file over one connection; describe those with a wrong status or SHA-256."""
     plain, secure = http.client.HTTPConnection, http.client.HTTPSConnection
-    connection = secure(host, port, timeout=15, context=context()) if tls else plain(host, port, timeout=15)
+    connection = secure(host, port, timeout=15, context=tls_context()) if tls else plain(host, port, timeout=15)
     wrong = []
     try:
         for entry in files:

@@ -98,7 +98,7 @@ class ServerFacts(Fingerprint):
     version: str | None
 
 
-class Started(Fingerprint):
+class StartedServer(Fingerprint):
     """A server that was started; `cores`: how many it may use."""
 
     sysctls: dict[str, str]
@@ -208,22 +208,22 @@ class File(TypedDict):
     sha256: str
 
 
-class Bodies(TypedDict):
+class BodyCheck(TypedDict):
     """Number of bodies compared, and a description of each wrong one."""
 
     wrong: list[str]
     checked: int
 
 
-class Delivered(TypedDict):
-    """A load's messages: files, different messages, and the server's delay of each; see mail.delivered."""
+class DeliveryCounts(TypedDict):
+    """A load's messages: files, different messages, and the server's delay of each; see mail.count_delivered."""
 
     found: int
     distinct: int
     delays_us: list[int]
 
 
-class Provisioned(TypedDict):
+class ProvisioningChanges(TypedDict):
     """What provisioning changed since `since` (UTC): `packages` installed, `files` written, active `units` masked."""
 
     since: str
@@ -233,10 +233,10 @@ class Provisioned(TypedDict):
     units: list[str]
 
 
-class Changed(TypedDict):
+class MachineChanges(TypedDict):
     """What vmtoll changed on a machine and has not undone; `servers`: units that run; `held_by`: a run in progress."""
 
-    provisioned: Provisioned | None
+    provisioned: ProvisioningChanges | None
     tuned: list[str]
     guests: list[str]
     paused: list[str]

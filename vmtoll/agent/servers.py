@@ -69,18 +69,18 @@ class CommandServer:
     def __init__(self, spec: ServerSpec) -> None:
         self.command = [str(word) for word in spec["command"]]
         self.process: subprocess.Popen[bytes] | None = None
-        self.starting = threading.Lock()
+        self.start_lock = threading.Lock()
 
     def start(self, limit_s: float) -> None:
         del limit_s
-        nothing = subprocess.DEVNULL
-        with self.starting:  # so that stop() misses no server that is just starting
+        devnull = subprocess.DEVNULL
+        with self.start_lock:  # so that stop() misses no server that is just starting
             self.process = subprocess.Popen(
-                self.command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+                self.command, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True
             )
 
     def stop(self, limit_s: float) -> None:
-        with self.starting:
+        with self.start_lock:
             process = self.process
         if process is None:
             return
@@ -105,7 +105,7 @@ class CommandServer:
         return processes_cpu(pids)
 
 
-def outside(pids: Iterable[str], cpus: set[int]) -> list[int]:
+def threads_outside(pids: Iterable[str], cpus: set[int]) -> list[int]:
     """The threads of these processes that may use CPUs other than these."""
     threads = []
     for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")):
@@ -145,7 +145,7 @@ def metrics_page(metrics: MetricsSpec, limit_s: float) -> str | None:
         connection.close()
 
 
-def until(condition: Callable[[], bool], limit_s: float, complaint: str) -> None:
+def wait_until(condition: Callable[[], bool], limit_s: float, complaint: str) -> None:
     """Wait for a condition. Raises RuntimeError with the complaint when it does not come true in time."""
     deadline = time.monotonic() + limit_s
     while not condition():

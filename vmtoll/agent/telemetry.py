@@ -23,13 +23,13 @@ def thread_seconds(pid: str, vhost: Iterable[str]) -> dict[str, float]:
     """
     seconds = {"vcpu": 0.0, "vhost": 0.0}
     for task in Path(f"/proc/{pid}/task").glob("*"):
-        spent, name = read(f"{task}/schedstat").split(), read(f"{task}/comm")
+        schedstat, name = read(f"{task}/schedstat").split(), read(f"{task}/comm")
         kind = kind_of(name)
-        if kind in seconds and spent:
-            seconds[kind] += int(spent[0]) / 1e9
-    others = max(0.0, process_ns(pid) / 1e9 - sum(seconds.values()))
-    vhost_s = sum(process_ns(other) for other in vhost) / 1e9
-    return {"vcpu": seconds["vcpu"], "vhost": seconds["vhost"] + vhost_s, "qemu": others}
+        if kind in seconds and schedstat:
+            seconds[kind] += int(schedstat[0]) / 1e9
+    qemu_s = max(0.0, process_ns(pid) / 1e9 - sum(seconds.values()))
+    vhost_s = sum(process_ns(thread) for thread in vhost) / 1e9
+    return {"vcpu": seconds["vcpu"], "vhost": seconds["vhost"] + vhost_s, "qemu": qemu_s}
 
 
 def kvm_counters(pid: str, domain: str, uri: str) -> dict[str, int]:

@@ -31,12 +31,12 @@ def guest_waits(pid: str, vhost: Iterable[str]) -> dict[str, dict[str, int]] | N
     return None if waits["vcpu"] is None else {kind: times for kind, times in waits.items() if times is not None}
 
 
-def grown_ns(old: Mapping[str, int], new: Mapping[str, int]) -> int:
+def growth_ns(old: Mapping[str, int], new: Mapping[str, int]) -> int:
     """Growth between two readings, of threads that have not ended in between."""
-    return sum(max(0, waited - old.get(thread, 0)) for thread, waited in new.items())
+    return sum(max(0, wait_ns - old.get(thread, 0)) for thread, wait_ns in new.items())
 
 
-class Waiting:
+class WaitCounter:
     """Waits of a changing set of threads, added up from one reading to the next."""
 
     def __init__(self, threads: Callable[[], dict[str, int] | None]) -> None:
@@ -50,11 +50,11 @@ class Waiting:
         now = self.threads()
         if not now or len(now) > MOST_SAMPLED:
             return None
-        self.total_ns, self.last = self.total_ns + grown_ns(self.last, now), now
+        self.total_ns, self.last = self.total_ns + growth_ns(self.last, now), now
         return self.total_ns / 1e9
 
 
-def of_all_kinds(waits: Iterable[Mapping[str, Mapping[str, int]] | None]) -> dict[str, int]:
+def merge_kinds(waits: Iterable[Mapping[str, Mapping[str, int]] | None]) -> dict[str, int]:
     """The threads of several guests together; see guest_waits."""
     kinds = chain.from_iterable((guest or {}).values() for guest in waits)
     return dict(chain.from_iterable(threads.items() for threads in kinds))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vmtoll.agent.protocol import Changed
+from vmtoll.agent.protocol import MachineChanges
 from vmtoll.commands.answer import answer_changes, print_json
 from vmtoll.commands.consent import ask
 from vmtoll.commands.help import describe
@@ -45,12 +45,12 @@ def status(inventory: InventoryOption = None, limit: LimitOption = None, as_json
     raise SystemExit(1 if silent else 0)
 
 
-def sentences(changed: Changed) -> list[str]:
+def sentences(changed: MachineChanges) -> list[str]:
     """Sentences on what vmtoll changed on a machine; empty for nothing."""
     return list(_sentences(changed))
 
 
-def _sentences(changed: Changed) -> Iterator[str]:
+def _sentences(changed: MachineChanges) -> Iterator[str]:
     if changed["held_by"]:
         yield f"in use by {changed['held_by']}"
     if done := changed["provisioned"]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from vmtoll.agent.protocol import Changed
+from vmtoll.agent.protocol import MachineChanges
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.facts import open_all, unreachable
 from vmtoll.model.errors import AgentError, HostLostError, UserError
@@ -15,12 +15,12 @@ _AT_ONCE = 16
 _LIMIT_S = 180.0
 
 
-def ask_all(hosts: Iterable[Host]) -> tuple[dict[str, Changed], list[str]]:
+def ask_all(hosts: Iterable[Host]) -> tuple[dict[str, MachineChanges], list[str]]:
     """Host → its changes, for hosts that have some; and a sentence for each machine that does not answer."""
     lines = [AgentLine(host) for host in hosts]
     try:
         silent = unreachable(lines)
-        answers = dict[str, Changed]()
+        answers = dict[str, MachineChanges]()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for line, answer in zip(lines, pool.map(_changed, lines), strict=True):
                 if isinstance(answer, str):
@@ -32,11 +32,11 @@ def ask_all(hosts: Iterable[Host]) -> tuple[dict[str, Changed], list[str]]:
         _close(lines)
 
 
-def _changed(line: AgentLine) -> Changed | str | None:
+def _changed(line: AgentLine) -> MachineChanges | str | None:
     if line.lost_because:
         return None
     try:
-        answer: Changed = line.call("changed", _LIMIT_S)
+        answer: MachineChanges = line.call("changed", _LIMIT_S)
     except (AgentError, HostLostError) as error:
         return str(error)
     return answer

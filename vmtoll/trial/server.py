@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Iterable
 
-from vmtoll.agent.protocol import Bodies, Facts, File, Handshake, KernelTls, Started
+from vmtoll.agent.protocol import BodyCheck, Facts, File, Handshake, KernelTls, StartedServer
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError
 from vmtoll.model.finding import Finding
@@ -39,7 +39,7 @@ class Serving:
         started = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in answers]
         return int(started[0][1]["cores"]), [f for line, seen in started for f in self._unequal(line, seen)]
 
-    def _unequal(self, line: AgentLine, seen: Started) -> list[Finding]:
+    def _unequal(self, line: AgentLine, seen: StartedServer) -> list[Finding]:
         session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
         return [
             *gates.fingerprint(session.reference["servers"][self.server], seen, self.server, machine),
@@ -100,7 +100,7 @@ class Serving:
             self.checked += answered["checked"]
             self.wrong += answered["wrong"]
 
-    def _answers(self, sut: AgentLine, files: list[File]) -> Bodies:
+    def _answers(self, sut: AgentLine, files: list[File]) -> BodyCheck:
         """Ask until the server answers. Raises AgentError if it does not in time, at once if the server has ended."""
         client, deadline = self.driver.client, time.monotonic() + SERVER_LIMIT_S
         transport = self.driver.transport
@@ -109,7 +109,7 @@ class Serving:
         while True:
             pending = client.ask("http_check", **address, files=files, limit_s=ANSWER_LIMIT_S)
             try:
-                answer: Bodies = pending.wait(SERVER_LIMIT_S + 60, [sut])
+                answer: BodyCheck = pending.wait(SERVER_LIMIT_S + 60, [sut])
                 return answer
             except AgentError as error:
                 sut.call("server_check", name=self.server)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vmtoll.agent.protocol import Counters, Reading
-from vmtoll.agent.waits import grown_ns
+from vmtoll.agent.waits import growth_ns
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Machines
 from vmtoll.model.trial import Measurement, Resources
@@ -184,7 +184,7 @@ def server_wait_us_per_request(before: Usage, after: Usage, requests: int) -> fl
     None without requests, and where a kernel keeps no such figure.
     """
     waits = [(before.suts[name]["server"]["waits_ns"], sut["server"]["waits_ns"]) for name, sut in after.suts.items()]
-    grown = [grown_ns(old, new) for old, new in waits if old is not None and new is not None]
+    grown = [growth_ns(old, new) for old, new in waits if old is not None and new is not None]
     return sum(grown) / 1e3 / requests if requests and len(grown) == len(waits) else None
 
 
@@ -196,7 +196,7 @@ def _waits_s(before: Reading, after: Reading) -> Counters | None:
         if old is None or new is None:
             return None
         for kind, waits in new.items():
-            total[kind] = total.get(kind, 0) + grown_ns(old.get(kind, {}), waits) / 1e9
+            total[kind] = total.get(kind, 0) + growth_ns(old.get(kind, {}), waits) / 1e9
     return total
 
 

@@ -23,7 +23,7 @@ from vmtoll import agent
 from vmtoll.agent.facts import without_secrets
 from vmtoll.agent.hardware import cpuid, hypervisor
 from vmtoll.agent.machine import CPU_LATENCY
-from vmtoll.agent.servers import until
+from vmtoll.agent.servers import wait_until
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.facts import open_all
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
@@ -194,7 +194,7 @@ def test_nothing_is_left_after_the_runner_exits(machines: Inventory) -> None:
     line.call("server_start", name="lighttz")
     note = Path(line.host.root) / "folder"
     sleeper = line.ask("exec", argv=["sh", "-c", f"pwd > {note}; exec sleep 60"])
-    until(lambda: note.exists() and bool(note.read_text()), 5, "the command did not start")
+    wait_until(lambda: note.exists() and bool(note.read_text()), 5, "the command did not start")
     folder = Path(note.read_text().strip())
     other.open()
     assert other.call("lock", owner="the second run") == {"held_by": "the first run"}
@@ -241,7 +241,7 @@ def test_a_machine_whose_ssh_was_stopped_is_free_when_the_runner_is_killed(tmp_p
     done = subprocess.run([sys.executable, "-c", HOLDING], env=environment, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
     ssh = int((tmp_path / "pid").read_text())
-    until(lambda: not alive(ssh), 10, "the stopped ssh outlives its runner")
+    wait_until(lambda: not alive(ssh), 10, "the stopped ssh outlives its runner")
 
 
 def test_an_agent_that_dies_is_noticed_at_once(sut: AgentLine) -> None:
@@ -263,7 +263,7 @@ def test_waiting_ends_when_a_watched_machine_is_lost(sut: AgentLine, machines: I
     watched.open()
     begun = Path(sut.host.root) / "begun"
     pending = sut.ask("exec", argv=["sh", "-c", f"echo >{begun}; exec sleep 30"])
-    until(begun.exists, 20, "the command did not start")
+    wait_until(begun.exists, 20, "the command did not start")
     os.kill(watched.call("hello")["pid"], signal.SIGKILL)
     with pytest.raises(HostLostError, match="metal-two: "):
         pending.wait(20, [watched])

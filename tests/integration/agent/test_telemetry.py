@@ -13,7 +13,7 @@ import yaml
 from tests.support.measured import run
 from tests.support.records import crosscheck, primary, records_of
 from vmtoll.agent.protocol import DomainUsage, Reading
-from vmtoll.agent.servers import until
+from vmtoll.agent.servers import wait_until
 from vmtoll.agent.telemetry import by_debugfs, by_libvirt, interrupts, kvm_counters, thread_seconds
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.inventory import Host
@@ -72,7 +72,7 @@ def test_threads_of_a_real_qemu_are_distinguished(qemu: subprocess.Popen[bytes],
         seen = agent.call("usage", domains=["toll"], uri="qemu:///none")["domains"]["toll"]
         return dict(seen["threads_s"])
 
-    until(lambda: used()["vcpu"] > 0 and used()["qemu"] > 0, 20, "QEMU does not run")
+    wait_until(lambda: used()["vcpu"] > 0 and used()["qemu"] > 0, 20, "QEMU does not run")
     told = agent.call("usage", domains=["toll"], uri="qemu:///none")["domains"]["toll"]
     assert told["total_s"] == pytest.approx(sum(told["threads_s"].values()))
     assert told["threads_s"]["vhost"] == 0
@@ -83,8 +83,8 @@ def test_vhost_threads_are_counted_inside_and_outside_the_process() -> None:
     process, outside = threads_of("vhost-4711", "CPU 0/KVM"), threads_of("vhost-4711", "vhost-4711")
     try:
         pid = str(process.pid)
-        until(lambda: min(thread_seconds(pid, []).values()) > 0, 20, "the threads do not work")
-        until(lambda: thread_seconds(str(outside.pid), [])["vhost"] > 0, 20, "the threads outside it do not work")
+        wait_until(lambda: min(thread_seconds(pid, []).values()) > 0, 20, "the threads do not work")
+        wait_until(lambda: thread_seconds(str(outside.pid), [])["vhost"] > 0, 20, "the threads outside it do not work")
         spent = thread_seconds(str(outside.pid), [])["vhost"]
         assert thread_seconds(pid, [str(outside.pid)])["vhost"] > spent > 0
     finally:
@@ -128,7 +128,7 @@ def test_a_guest_that_kvm_runs_is_asked_of_libvirt(tmp_path: Path, monkeypatch: 
     process = threads_of("CPU 0/KVM", "CPU 1/KVM")
     try:
         pid = str(process.pid)
-        until(lambda: bool(kvm_counters(pid, "toll", "qemu:///system")), 20, "no counters were read")
+        wait_until(lambda: bool(kvm_counters(pid, "toll", "qemu:///system")), 20, "no counters were read")
         counted = kvm_counters(pid, "toll", "qemu:///system")
     finally:
         process.kill()
@@ -152,7 +152,7 @@ def test_interrupts_are_those_of_this_machine() -> None:
     before, names = interrupts(), {line.split()[0] for line in Path("/proc/interrupts").read_text().splitlines()[1:]}
     assert {name.rstrip(":") for name in names if not name.rstrip(":").isdigit()} <= set(before)
     assert sum(before.values()) > 0
-    until(lambda: sum(interrupts().values()) > sum(before.values()), 20, "no interrupt comes")
+    wait_until(lambda: sum(interrupts().values()) > sum(before.values()), 20, "no interrupt comes")
 
 
 def reading(times: int, *, kvm: bool = True, guests: int = 1) -> Usage:

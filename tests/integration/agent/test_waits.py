@@ -9,8 +9,8 @@ import pytest
 
 from vmtoll.agent.machine import process_ns
 from vmtoll.agent.sampler import Sampler
-from vmtoll.agent.servers import until
-from vmtoll.agent.waits import MOST_SAMPLED, Waiting, guest_waits, kind_of, of_all_kinds, thread_waits
+from vmtoll.agent.servers import wait_until
+from vmtoll.agent.waits import MOST_SAMPLED, WaitCounter, guest_waits, kind_of, merge_kinds, thread_waits
 from vmtoll.trial.observation import COLUMNS, to_csv
 
 CPU = min(os.sched_getaffinity(0))
@@ -26,7 +26,7 @@ def spin() -> Iterator[Callable[[], str]]:
     def start() -> str:
         started.append(subprocess.Popen(SPIN))
         pid = str(started[-1].pid)
-        until(lambda: process_ns(pid) > 100_000_000, 30, "it does not run")
+        wait_until(lambda: process_ns(pid) > 100_000_000, 30, "it does not run")
         return pid
 
     yield start
@@ -47,7 +47,7 @@ def test_a_thread_waits_for_the_share_that_a_hog_takes(spin: Callable[[], str]) 
     begun_s, waited_before_s, ran_before_s, hog_before_s = (
         time.monotonic(), waited_s(pid), process_ns(pid) / 1e9, process_ns(hog) / 1e9,
     )  # fmt: skip
-    until(lambda: time.monotonic() - begun_s > PERIOD_S, 30, "time stands still")
+    wait_until(lambda: time.monotonic() - begun_s > PERIOD_S, 30, "time stands still")
     wait_s, ran_s, hog_s = (
         waited_s(pid) - waited_before_s, process_ns(pid) / 1e9 - ran_before_s, process_ns(hog) / 1e9 - hog_before_s,
     )  # fmt: skip
@@ -58,8 +58,8 @@ def test_a_thread_waits_for_the_share_that_a_hog_takes(spin: Callable[[], str]) 
 
 def test_waits_are_sampled_in_percent_of_the_time(spin: Callable[[], str]) -> None:
     pids = [spin(), spin()]
-    sampler = Sampler(0.5, waiting=Waiting(lambda: thread_waits(pids)))
-    until(lambda: len(sampler.counters) > 3, 30, "no samples")
+    sampler = Sampler(0.5, wait_counter=WaitCounter(lambda: thread_waits(pids)))
+    wait_until(lambda: len(sampler.counters) > 3, 30, "no samples")
     rows = to_csv([("sut", "metal", sampler.stop()["counters"])]).decode().splitlines()
     assert rows[0].split(",") == COLUMNS
     percents = [float(row.split(",")[-1]) for row in rows[1:4]]
@@ -68,8 +68,8 @@ def test_waits_are_sampled_in_percent_of_the_time(spin: Callable[[], str]) -> No
 
 def test_more_threads_than_are_cheap_to_read_are_not_sampled() -> None:
     many = {str(thread): 1 for thread in range(MOST_SAMPLED + 1)}
-    assert Waiting(lambda: many).total_s() is None
-    assert Waiting(lambda: None).total_s() is None, "a kernel without the figure"
+    assert WaitCounter(lambda: many).total_s() is None
+    assert WaitCounter(lambda: None).total_s() is None, "a kernel without the figure"
     (row,) = to_csv([("sut", "metal", [{**COUNTERS, "time_s": 1.0}, {**COUNTERS, "time_s": 2.0}])]).splitlines()[1:]
     assert row.endswith(b",")
 
@@ -81,7 +81,7 @@ COUNTERS = dict.fromkeys(
 
 def test_ended_and_new_threads_do_not_count_twice() -> None:
     readings = iter([{"1": 10, "2": 500}, {"1": 25, "3": 4}, {"1": 25, "3": 6}])
-    waiting = Waiting(lambda: next(readings))
+    waiting = WaitCounter(lambda: next(readings))
     assert [waiting.total_s(), waiting.total_s()] == [pytest.approx(19e-9), pytest.approx(21e-9)]
 
 
@@ -93,13 +93,15 @@ def test_the_threads_of_a_real_qemu_are_read_by_kind() -> None:
     with subprocess.Popen(argv) as process:
         try:
             pid = str(process.pid)
-            until(lambda: {"vcpu", "iothread"} <= {k for k, t in (guest_waits(pid, []) or {}).items() if t}, 30, "none")
+            wait_until(
+                lambda: {"vcpu", "iothread"} <= {k for k, t in (guest_waits(pid, []) or {}).items() if t}, 30, "none"
+            )
             waits = guest_waits(pid, [])
         finally:
             process.kill()
     assert waits is not None and waits["vhost"] == {}
     assert len(waits["vcpu"]) == len(waits["iothread"]) == 1 <= len(waits["qemu"])
-    assert set(of_all_kinds([waits, None])) == {thread for threads in waits.values() for thread in threads}
+    assert set(merge_kinds([waits, None])) == {thread for threads in waits.values() for thread in threads}
 
 
 @pytest.mark.parametrize(

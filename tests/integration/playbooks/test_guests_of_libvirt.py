@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.libvirt import MISSING, libvirtd
-from vmtoll.agent.changed import changed, end_left
+from vmtoll.agent.changed import changes_left, clean_up
 from vmtoll.agent.domains import Domains
 from vmtoll.agent.domains import virsh as ask
 from vmtoll.model.errors import VmtollError
@@ -177,13 +177,13 @@ def test_a_guest_that_is_paused_meanwhile_is_made_again(uri: str, make: Make) ->
 def test_a_guest_that_a_killed_agent_has_paused_is_listed_and_goes_on(uri: str, make: Make, tmp_path: Path) -> None:
     make()
     Domains(tmp_path).pause("one", uri)
-    assert changed(tmp_path, None)["paused"] == ["one"]
-    assert end_left(tmp_path) == ["guest one resumed"]
+    assert changes_left(tmp_path, None)["paused"] == ["one"]
+    assert clean_up(tmp_path) == ["guest one resumed"]
     assert state(uri) == "running"
-    assert changed(tmp_path, None)["paused"] == []
+    assert changes_left(tmp_path, None)["paused"] == []
     with pytest.raises(RuntimeError, match="no-such"):
         Domains(tmp_path).pause("no-such", uri)
-    assert end_left(tmp_path) == []
+    assert clean_up(tmp_path) == []
 
 
 def test_the_agent_leaves_a_guest_alone_that_goes_on_already(uri: str, make: Make, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from vmtoll.agent.changed import changed
+from vmtoll.agent.changed import changes_left
 from vmtoll.paths import PLAYBOOKS
 
 MODULE = PLAYBOOKS / "plugins/modules/machine_journal.py"
@@ -127,11 +127,11 @@ def test_disks_of_guests_that_the_inventory_does_not_name_stay(root: Path) -> No
 
 
 def test_the_agent_tells_what_the_record_says(root: Path) -> None:
-    assert changed(root, None)["provisioned"] is None
+    assert changes_left(root, None)["provisioned"] is None
     journal(root, **NAMED)
     (root / "run/vmtoll-paused").mkdir(parents=True)
     (root / "run/vmtoll-paused/guest1").write_text("qemu:///system")
-    told = changed(root, "the run 1")
+    told = changes_left(root, "the run 1")
     assert told["provisioned"] is not None
     assert told["provisioned"]["sysctls"] == ["net.core.somaxconn"]
     assert len(told["provisioned"]["files"]) == 3

@@ -4,7 +4,7 @@ import gzip
 import os
 from pathlib import Path
 
-from vmtoll.agent.disclosure import changed, dated, firmware, firmware_of, memory, power_profile
+from vmtoll.agent.disclosure import changed_settings, firmware, firmware_of, memory, package_with_date, power_profile
 
 DMIDECODE = """# dmidecode 3.4
 Handle 0x1100, DMI type 17, 92 bytes
@@ -86,13 +86,13 @@ def test_a_package_has_the_date_of_its_changelog(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     text = "nginx (1.22) bookworm\n\n  * Fix.\n\n -- A B <a@example.org>  Wed, 19 Oct 2022 10:00:00 +0200\n"
     (folder / "changelog.Debian.gz").write_bytes(gzip.compress(text.encode()))
-    assert dated("nginx", "1.22", str(tmp_path)) == "nginx 1.22 (2022-10-19)"
+    assert package_with_date("nginx", "1.22", str(tmp_path)) == "nginx 1.22 (2022-10-19)"
     listed = tmp_path / "var/lib/dpkg/info/lighttpd:amd64.list"
     listed.parent.mkdir(parents=True)
     listed.touch()
     os.utime(listed, (0, 86400 * 365))
-    assert dated("lighttpd", "1.4", str(tmp_path)) == "lighttpd 1.4 (installed 1971-01-01)"
-    assert dated("oha", "1.0", str(tmp_path)) == "oha 1.0 (no date)"
+    assert package_with_date("lighttpd", "1.4", str(tmp_path)) == "lighttpd 1.4 (installed 1971-01-01)"
+    assert package_with_date("oha", "1.0", str(tmp_path)) == "oha 1.0 (no date)"
 
 
 def test_changes_by_the_administrator_are_disclosed_but_not_the_root_device(tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_changes_by_the_administrator_are_disclosed_but_not_the_root_device(tmp_
     (tmp_path / "etc/modprobe.d").mkdir()
     (tmp_path / "etc/modprobe.d/kvm.conf").write_text("options kvm_intel nested=0\n")
     write(tmp_path, dev__cpu_dma_latency="\x01\0\0\0")
-    assert changed(root) == [
+    assert changed_settings(root) == [
         "kernel command line: mitigations=off netconsole",
         "sysctl: vm.nr_hugepages = 512",
         "module options: kvm_intel nested=0",
         "idle CPUs wake up within 1 µs (PM QoS)",
     ]
-    assert changed(str(tmp_path / "none")) == []
+    assert changed_settings(str(tmp_path / "none")) == []

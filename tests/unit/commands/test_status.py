@@ -1,9 +1,9 @@
 """What `vmtoll status` says of a machine."""
 
-from vmtoll.agent.protocol import Changed
+from vmtoll.agent.protocol import MachineChanges
 from vmtoll.commands.status import sentences
 
-NOTHING: Changed = {
+NOTHING: MachineChanges = {
     "provisioned": None, "tuned": [], "guests": [], "paused": [], "servers": [], "held_by": None,
 }  # fmt: skip
 

@@ -430,7 +430,7 @@ def test_a_load_of_two_thirds_of_a_second_has_enough_samples(monkeypatch: pytest
     monkeypatch.setattr("vmtoll.agent.sampler.mhz", lambda: 3000.0)
     sampler = Sampler(1.0, SHORT_PULSE_S, mhz_s=SHORT_MHZ_S)
     began_s = time.time()
-    assert not sampler.enough.wait(0.65)
+    assert not sampler.stopped.wait(0.65)
     ended_s = time.time()
     taken = sampler.stop()
     rates, pulse = (
@@ -456,7 +456,7 @@ def test_sampling_costs_less_than_a_hundredth_of_a_core(pulse_s: float) -> None:
     shares = []
     for _ in range(3):  # what others take of this CPU meanwhile is counted as the sampler's on a virtual machine
         sampler = Sampler(1.0, pulse_s)
-        done = sampler.enough.wait(3.0)
+        done = sampler.stopped.wait(3.0)
         taken = sampler.stop()
         assert not done
         assert len(taken["pulse"]) > 30

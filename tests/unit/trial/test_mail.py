@@ -83,10 +83,10 @@ def test_only_the_messages_of_the_load_are_counted_with_their_delays(mail: MailS
     Path(mail["log"]).write_text(LOG.format(tag="measured"))
     deliver(mail, "1", "<0b84.0003.00c3@measured>")
     deliver(mail, "2", "<0b84.0005.00c3@another>")
-    seen = inside.delivered(mail, "measured")
+    seen = inside.count_delivered(mail, "measured")
     assert seen == {"found": 1, "distinct": 1, "delays_us": [110_000]}
     deliver(mail, "3", "<0b84.0003.00c3@measured>")
-    assert inside.delivered(mail, "measured") == {**seen, "found": 2}
+    assert inside.count_delivered(mail, "measured") == {**seen, "found": 2}
 
 
 def test_a_delivery_missing_from_the_log_is_an_error(mail: MailSpec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_a_delivery_missing_from_the_log_is_an_error(mail: MailSpec, monkeypatch
     inside.prepare(mail, "", 0, None)
     deliver(mail, "1", "<1@measured>")
     with pytest.raises(RuntimeError, match="tells of 0 deliveries, 1 are in mailboxes"):
-        inside.delivered(mail, "measured")
+        inside.count_delivered(mail, "measured")
 
 
 def test_messages_left_in_the_queue_are_counted(mail: MailSpec) -> None:
