@@ -10,7 +10,7 @@ from vmtoll.commands.consent import ask
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption, SuiteOption, YesOption
 from vmtoll.lab import embedded
-from vmtoll.machines.changed import ask_all, running
+from vmtoll.machines.changed import active_units, ask_all
 from vmtoll.model.errors import HostLostError
 from vmtoll.provisioning.unprovision import Undone
 from vmtoll.shell import Changes
@@ -54,7 +54,7 @@ def _ask(inventory: Path, limit: str | None) -> None:
     if not new:
         return
     units = sorted({*loadgen.masked_units(), *(unit for server in definitions() for unit in server.mask)})
-    serving = [f"{unit} on {name}" for name, active in running(new, units).items() for unit in active]
+    serving = [f"{unit} on {name}" for name, active in active_units(new, units).items() for unit in active]
     active = f"; of these run now: {', '.join(serving)}" if serving else ""
     ask(
         f"vmtoll provision changes {', '.join(host.name for host in new)} for the first time: it installs web servers "

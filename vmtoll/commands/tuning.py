@@ -7,7 +7,7 @@ from vmtoll.commands.answer import answer_changes
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, LimitOption
 from vmtoll.lab import embedded
-from vmtoll.machines.changed import reach
+from vmtoll.machines.changed import check_reachable
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
 from vmtoll.shell import Changes, play
@@ -32,7 +32,7 @@ def tune(
     hosts = _hosts(path, limit)
     if not any(host.vars.tuning for host in hosts):
         raise UserError(f"{path}: no host has vmtoll_tuning; set it as docs/real-hosts.md shows")
-    reach(hosts)
+    check_reachable(hosts)
     _play(path, limit, "tuned", check=check, as_json=as_json)
 
 
@@ -50,7 +50,7 @@ def untune(
     hosts = _hosts(path, limit)
     if not hosts:  # Ansible would call that success
         raise UserError(f"{path}: no host to restore; give an --inventory with hosts")
-    reach(hosts)
+    check_reachable(hosts)
     _play(path, limit, "restored", check=check, as_json=as_json)
 
 

@@ -22,12 +22,12 @@ DOWN_S, POWEROFF_S = 180.0, 60.0
 RESTING, REST_S, LOOK_S = 0.05, 60.0, 2.0
 
 
-def is_due(boot: int, records: Iterable[TrialRecord]) -> bool:
+def is_reboot_due(boot: int, records: Iterable[TrialRecord]) -> bool:
     """Return whether the machines must reboot now: `boot` is not the first one, and has no trial yet."""
     return boot > 1 and all(record.boot < boot for record in records)
 
 
-def boot_anew(session: Session, tell: Listener) -> None:
+def reboot(session: Session, tell: Listener) -> None:
     """Reboot every machine under test, and every KVM host but the one that vmtoll runs on; wait until guests rest.
 
     A guest with a known host also gets a new QEMU process. Raises VmtollError when a machine does not reboot or come
@@ -46,7 +46,7 @@ def boot_anew(session: Session, tell: Listener) -> None:
         _power_off(session, guest)
     for host in _distinct(others):
         tell(MachineStep(host.name, Absence.REBOOTING))
-        _order(session.line(host), host.vars.reboot or [["systemctl", "reboot", "--no-block"]])
+        _run_commands(session.line(host), host.vars.reboot or [["systemctl", "reboot", "--no-block"]])
     for line in lines:
         _wait_until_lost(line)
     restore(session, tell)
@@ -56,7 +56,9 @@ def boot_anew(session: Session, tell: Listener) -> None:
                 f"{line.host.name}: did not reboot: it answered again with the same boot; check vmtoll_reboot"
             )
         tell(MachineStep(line.host.name, Absence.REBOOTED))
-    session.seen_whole -= {seen for seen in session.seen_whole if seen[0] in {line.host.name for line in lines}}
+    session.fully_checked -= {
+        checked for checked in session.fully_checked if checked[0] in {line.host.name for line in lines}
+    }
     _wait_until_resting(session, guests)
 
 
@@ -73,7 +75,7 @@ def _identity(line: AgentLine) -> str:
     return str(line.call("boot")["boot"])
 
 
-def _order(line: AgentLine, commands: Sequence[Sequence[str]]) -> None:
+def _run_commands(line: AgentLine, commands: Sequence[Sequence[str]]) -> None:
     """Run commands that may cut the line. Raises VmtollError with the output of a command that failed."""
     with contextlib.suppress(HostLostError):
         for argv in commands:
@@ -93,19 +95,19 @@ def _power_off(session: Session, guest: Host) -> None:
     if kvm_host is None:
         return
     if guest.vars.reboot is not None:
-        _order(session.line(kvm_host), guest.vars.reboot)
+        _run_commands(session.line(kvm_host), guest.vars.reboot)
         return
-    _order(session.line(guest), [["systemctl", "poweroff", "--no-block"]])
+    _run_commands(session.line(guest), [["systemctl", "poweroff", "--no-block"]])
     virsh, deadline = ["virsh", "-c", kvm_host.libvirt_uri], time.monotonic() + POWEROFF_S
-    state: dict[str, Any] = {"argv": [*virsh, "domstate", str(guest.vars.domain)], "env": {"LC_ALL": "C"}}
+    state_query: dict[str, Any] = {"argv": [*virsh, "domstate", str(guest.vars.domain)], "env": {"LC_ALL": "C"}}
 
     def is_off() -> bool:
-        return bool(session.line(kvm_host).call("exec", 60, **state)["stdout"].strip() == "shut off")
+        return bool(session.line(kvm_host).call("exec", 60, **state_query)["stdout"].strip() == "shut off")
 
     while not is_off():
         if time.monotonic() > deadline:
             try:
-                _order(session.line(kvm_host), [[*virsh, "destroy", str(guest.vars.domain)]])
+                _run_commands(session.line(kvm_host), [[*virsh, "destroy", str(guest.vars.domain)]])
             except VmtollError:
                 if not is_off():  # else it has shut down by itself meanwhile
                     raise

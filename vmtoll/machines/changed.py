@@ -22,7 +22,7 @@ def ask_all(hosts: Iterable[Host]) -> tuple[dict[str, MachineChanges], list[str]
         silent = unreachable(lines)
         answers = dict[str, MachineChanges]()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for line, answer in zip(lines, pool.map(_changed, lines), strict=True):
+            for line, answer in zip(lines, pool.map(_ask, lines), strict=True):
                 if isinstance(answer, str):
                     silent += [answer]
                 elif answer:
@@ -32,7 +32,7 @@ def ask_all(hosts: Iterable[Host]) -> tuple[dict[str, MachineChanges], list[str]
         _close(lines)
 
 
-def _changed(line: AgentLine) -> MachineChanges | str | None:
+def _ask(line: AgentLine) -> MachineChanges | str | None:
     if line.lost_because:
         return None
     try:
@@ -42,26 +42,26 @@ def _changed(line: AgentLine) -> MachineChanges | str | None:
     return answer
 
 
-def running(hosts: Iterable[Host], units: Sequence[str]) -> dict[str, list[str]]:
+def active_units(hosts: Iterable[Host], units: Sequence[str]) -> dict[str, list[str]]:
     """Host → the units of `units` that are active on it. Raises HostLostError that names every silent machine."""
-    with _opened(hosts) as lines, ThreadPoolExecutor(_AT_ONCE) as pool:
-        listed = pool.map(lambda line: line.call("running", _LIMIT_S, units=list(units)), lines)
-        return {line.host.name: active for line, active in zip(lines, listed, strict=True)}
+    with _open_lines(hosts) as lines, ThreadPoolExecutor(_AT_ONCE) as pool:
+        units_by_line = pool.map(lambda line: line.call("running", _LIMIT_S, units=list(units)), lines)
+        return {line.host.name: names for line, names in zip(lines, units_by_line, strict=True)}
 
 
-def reach(hosts: Iterable[Host]) -> None:
+def check_reachable(hosts: Iterable[Host]) -> None:
     """Connect to every machine. Raises HostLostError that names every silent machine."""
-    with _opened(hosts):
+    with _open_lines(hosts):
         pass
 
 
 @contextmanager
-def held(hosts: Iterable[Host], owner: str) -> Iterator[list[str]]:
+def lock_machines(hosts: Iterable[Host], owner: str) -> Iterator[list[str]]:
     """Lock machines against runs, and end what a killed run left there; yields a line for each thing that was ended.
 
     Raises HostLostError that names every silent machine, UserError if a run holds any of them.
     """
-    with _opened(hosts) as lines, ThreadPoolExecutor(_AT_ONCE) as pool:
+    with _open_lines(hosts) as lines, ThreadPoolExecutor(_AT_ONCE) as pool:
         owner = f"{owner} (PID {os.getpid()})"
         holders = list(pool.map(lambda line: line.call("lock", _LIMIT_S, owner=owner)["held_by"], lines))
         busy = [
@@ -71,12 +71,16 @@ def held(hosts: Iterable[Host], owner: str) -> Iterator[list[str]]:
         ]
         if busy:
             raise UserError(f"machines are in use: {', '.join(busy)}; wait until that has ended")
-        ended: list[list[str]] = list(pool.map(lambda line: line.call("end_left", _LIMIT_S), lines))
-        yield [f"{line.host.name}: {what}" for line, done in zip(lines, ended, strict=True) for what in done]
+        actions_by_line: list[list[str]] = list(pool.map(lambda line: line.call("end_left", _LIMIT_S), lines))
+        yield [
+            f"{line.host.name}: {action}"
+            for line, actions in zip(lines, actions_by_line, strict=True)
+            for action in actions
+        ]
 
 
 @contextmanager
-def _opened(hosts: Iterable[Host]) -> Iterator[list[AgentLine]]:
+def _open_lines(hosts: Iterable[Host]) -> Iterator[list[AgentLine]]:
     lines = [AgentLine(host) for host in hosts]
     try:
         open_all(lines)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vmtoll.machines.connection import AgentLine
 
 # Readings of a machine's clock; the quickest answer counts.
-_LOOKS = 7
+_READINGS = 7
 _LIMIT_S = 15.0
 
 
@@ -18,13 +18,13 @@ class Offset:
     ahead_s: float
 
 
-def clock_offset(line: AgentLine, looks: int = _LOOKS, limit_s: float = _LIMIT_S) -> Offset:
-    """Offset of a machine's clock, from the shortest of `looks` round trips. Raises HostLostError."""
+def clock_offset(line: AgentLine, readings: int = _READINGS, limit_s: float = _LIMIT_S) -> Offset:
+    """Offset of a machine's clock, from the shortest of `readings` round trips. Raises HostLostError."""
 
-    def look() -> Offset:
-        asked_s, begin_s = time.time(), time.monotonic()
-        told_s = float(line.call("ping", limit_s)["time_s"])
+    def read_offset() -> Offset:
+        sent_s, begin_s = time.time(), time.monotonic()
+        machine_s = float(line.call("ping", limit_s)["time_s"])
         error_s = (time.monotonic() - begin_s) / 2
-        return Offset(error_s, told_s - asked_s - error_s)
+        return Offset(error_s, machine_s - sent_s - error_s)
 
-    return min(look() for _ in range(looks))
+    return min(read_offset() for _ in range(readings))

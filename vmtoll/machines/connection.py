@@ -61,7 +61,7 @@ class Pending:
         while True:
             for line in (self._line, *watch):
                 if line.lost_because:
-                    raise line.lost()
+                    raise line.lost_error()
             try:
                 reply = self._answers.get(timeout=max(0.0, min(0.1, deadline - time.monotonic())))
             except queue.Empty:
@@ -96,7 +96,7 @@ class AgentLine:
         argv += words if self.host.is_local else [shlex.quote(w) for w in words]
         pipe = subprocess.PIPE
         try:
-            # ^C must reach only this process. If this process is killed, the kernel ends an ssh that `hold` stopped,
+            # ^C must reach only this process. If this process is killed, the kernel ends an ssh that `suspend` stopped,
             # because its process group is then orphaned; in its own session, ssh would keep its machine locked.
             process = subprocess.Popen(
                 argv,
@@ -108,10 +108,10 @@ class AgentLine:
             )
         except OSError as error:
             self.lost_because = f"{argv[0]} cannot be started: {error.strerror}"
-            raise self.lost() from error
+            raise self.lost_error() from error
         self._process, self._pending, self._noise, self.lost_because = process, {}, [], ""
-        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
-        threading.Thread(target=self._overhear, args=(process,), daemon=True).start()
+        threading.Thread(target=self._read_answers, args=(process,), daemon=True).start()
+        threading.Thread(target=self._read_stderr, args=(process,), daemon=True).start()
         program = _program()
         try:
             self._write(b"%d\n" % len(program) + program)  # blocks until ssh reads
@@ -119,8 +119,8 @@ class AgentLine:
         except HostLostError:
             if self.host.is_local or process.poll() != _SSH_FAILED:
                 raise
-            self.lost_because = ": ".join(meaning(self.host, "\n".join(self._noise)))
-            raise self.lost() from None
+            self.lost_because = ": ".join(diagnose_ssh(self.host, "\n".join(self._noise)))
+            raise self.lost_error() from None
         except KeyboardInterrupt:
             self.give_up("interrupted")  # nothing there needs to clean up yet
             raise
@@ -128,7 +128,7 @@ class AgentLine:
     def ask(self, op: str, **args: Any) -> Pending:
         """Send a request; wait for its answer later. Raises HostLostError when the line is down."""
         if self.lost_because:
-            raise self.lost()
+            raise self.lost_error()
         pending = Pending(self, op)
         number = next(self._ids)
         with self._lock:
@@ -140,7 +140,7 @@ class AgentLine:
         """Ask and wait; see Pending.wait."""
         return self.ask(op, **args).wait(timeout_s)
 
-    def lost(self) -> HostLostError:
+    def lost_error(self) -> HostLostError:
         """The error of a line that is down."""
         return HostLostError(f"{self.host.name}: {self.lost_because}", self.host.name)
 
@@ -150,12 +150,12 @@ class AgentLine:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
 
-    def hold(self) -> None:
+    def suspend(self) -> None:
         """Stop the ssh to a machine that will be paused, so that ssh does not take the silence for a loss."""
         self._signal(signal.SIGSTOP)
 
-    def release(self) -> None:
-        """Continue the ssh that `hold` stopped, once the machine runs again."""
+    def resume(self) -> None:
+        """Continue the ssh that `suspend` stopped, once the machine runs again."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -185,9 +185,9 @@ class AgentLine:
                 process.stdin.write(data)
                 process.stdin.flush()
         except OSError as error:
-            self.give_up(self._reason(f"the line broke: {error}"))
+            self.give_up(self._with_last_words(f"the line broke: {error}"))
 
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+    def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdout is None:
             return
         with process.stdout as stdout:
@@ -203,32 +203,32 @@ class AgentLine:
                     pending.deliver(reply)
         status = process.wait()
         if process is self._process:
-            self.lost_because = self.lost_because or self._reason(self._ending(status))
+            self.lost_because = self.lost_because or self._with_last_words(self._end_reason(status))
         with self._lock:
             waiting, self._pending = list(self._pending.values()), {}
         for pending in waiting:
             pending.deliver({"lost": True})
 
-    def _ending(self, status: int) -> str:
+    def _end_reason(self, status: int) -> str:
         if status == _SSH_FAILED and not self.host.is_local:
             return f"the SSH connection was cut, or {self.host.ssh_host} was silent for {SILENT_S} s"
         return "the agent ended"
 
-    def _overhear(self, process: subprocess.Popen[bytes]) -> None:
+    def _read_stderr(self, process: subprocess.Popen[bytes]) -> None:
         if process.stderr is None:
             return
         with process.stderr as stderr:
             for line in stderr:
                 self._noise = [*self._noise[1 - _NOISE_LINES :], line.decode("utf-8", "replace").strip()]
 
-    def _reason(self, reason: str) -> str:
+    def _with_last_words(self, reason: str) -> str:
         time.sleep(0.05)  # its last lines arrive on another pipe
-        words = [w for w in self._noise if w and not w.startswith("Warning: Permanently added")]
-        return f"{reason} ({words[-1]})" if words else reason
+        lines = [w for w in self._noise if w and not w.startswith("Warning: Permanently added")]
+        return f"{reason} ({lines[-1]})" if lines else reason
 
 
 # ssh's message (its exit status is always 255), the problem, what to do.
-_MEANINGS = (
+_SSH_PROBLEMS = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key is not the one that is known for {address}",
@@ -253,18 +253,18 @@ _UNREACHABLE = (
 )
 
 
-def meaning(host: Host, printed: str) -> tuple[str, str]:
+def diagnose_ssh(host: Host, printed: str) -> tuple[str, str]:
     """(problem, what to do), from ssh's stderr; neither ends in a period."""
     address, user = host.ssh_host, host.ansible.user
-    words = [line.strip() for line in printed.splitlines() if line.strip()]
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
     fields = {
         "address": address,
         "port": host.ansible.port or 22,
         "user": user or "this user",
         "login": f"{user}@{address}" if user else address,
         "key": host.ansible.ssh_private_key_file or "the one that ssh takes by itself",
-        "last": words[-1] if words else "no word from ssh",
+        "last": lines[-1] if lines else "no word from ssh",
     }
-    meanings = ((matter, advice) for sign, matter, advice in _MEANINGS if sign.lower() in printed.lower())
-    matter, advice = next(meanings, _UNREACHABLE)
-    return matter.format(**fields), advice.format(**fields)
+    diagnoses = ((problem, advice) for message, problem, advice in _SSH_PROBLEMS if message.lower() in printed.lower())
+    problem, advice = next(diagnoses, _UNREACHABLE)
+    return problem.format(**fields), advice.format(**fields)

@@ -37,13 +37,13 @@ def as_lines(complaints: Sequence[str]) -> str:
 
 def unreachable(lines: Iterable[AgentLine]) -> list[str]:
     """Start all agents at once; return a sentence for each machine that cannot be reached."""
-    opened = list(lines)
+    lines_to_open = list(lines)
     with ThreadPoolExecutor(16) as pool:
         try:
-            return [*filter(None, pool.map(_open, opened))]
+            return [*filter(None, pool.map(_open, lines_to_open))]
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            for line in opened:
+            for line in lines_to_open:
                 line.give_up("interrupted")
             raise
 
@@ -65,20 +65,25 @@ def refuse_wrong_machines(session: Session) -> None:
     inventory = session.inventory
     hosts = [host for host in (*inventory.clients, *inventory.under_test) if host.root == "/"]
     with ThreadPoolExecutor(16) as pool:
-        seen = list(pool.map(lambda host: session.line(host).call("boot"), hosts))
+        boot_infos = list(pool.map(lambda host: session.line(host).call("boot"), hosts))
     names: dict[str, str] = {}
-    for host, its in zip(hosts, seen, strict=True):
-        if (other := names.setdefault(its["boot"], host.name)) != host.name:
+    for host, boot_info in zip(hosts, boot_infos, strict=True):
+        if (other := names.setdefault(boot_info["boot"], host.name)) != host.name:
             raise InventoryError(f"{host.name} and {other} are one machine; correct ansible_host of one of them")
-    metal = {its["uuid"].lower(): host.name for host, its in zip(hosts, seen, strict=True) if host.role == "metal"}
-    of_guests = {below.name: below for sut in inventory.under_test if (below := inventory.kvm_host(sut))}
-    boots = {name: session.line(below).call("boot")["boot"] for name, below in of_guests.items()}
-    for host, its in zip(hosts, seen, strict=True):
-        if (below := inventory.kvm_host(host)) and boots[below.name] == its["boot"]:
+    metal = {
+        boot_info["uuid"].lower(): host.name
+        for host, boot_info in zip(hosts, boot_infos, strict=True)
+        if host.role == "metal"
+    }
+    kvm_hosts = {kvm_host.name: kvm_host for sut in inventory.under_test if (kvm_host := inventory.kvm_host(sut))}
+    boots = {name: session.line(kvm_host).call("boot")["boot"] for name, kvm_host in kvm_hosts.items()}
+    for host, boot_info in zip(hosts, boot_infos, strict=True):
+        if (kvm_host := inventory.kvm_host(host)) and boots[kvm_host.name] == boot_info["boot"]:
             raise InventoryError(
-                f"{host.name} is a guest of {below.name}, and both are one machine; correct ansible_host of one of them"
+                f"{host.name} is a guest of {kvm_host.name}, and both are one machine; correct ansible_host of one of "
+                "them"
             )
-    for kvm_host in of_guests.values():  # the host of a container may have no libvirt
+    for kvm_host in kvm_hosts.values():  # the host of a container may have no libvirt
         _refuse_metal_on(session.line(kvm_host), metal)
     if inventory.other_kvm_hosts and any(_is_virtual(session, host) for host in hosts if host.role == "metal"):
         with ThreadPoolExecutor(16) as pool:
@@ -106,8 +111,8 @@ def _refuse_metal_on_other(kvm_host: Host, metal: Mapping[str, str]) -> None:
 def _refuse_metal_on(line: AgentLine, metal: Mapping[str, str]) -> None:
     """Raise InventoryError if a machine of `metal` (UUID → name) is a guest of this KVM host."""
     argv = ["virsh", "-c", line.host.libvirt_uri, "list", "--all", "--uuid"]
-    listed: Done = line.call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
-    for uuid in listed["stdout"].lower().split():
+    listing: Done = line.call("exec", _FACTS_LIMIT_S, argv=argv, limit_s=60)
+    for uuid in listing["stdout"].lower().split():
         if uuid in metal:
             raise InventoryError(
                 f"{metal[uuid]} is in the group `metal_hosts`, and is a guest of {line.host.name}; "
@@ -162,23 +167,21 @@ def disclosure(session: Session) -> Disclosure:
     """The `disclosure` of run.json: the machines' reports and the inventory's statements."""
     hosts = session.inventory.hosts()
     with ThreadPoolExecutor(16) as pool:
-        reported = dict(
-            pool.map(lambda host: (host.name, session.line(host).call("disclosure", _FACTS_LIMIT_S)), hosts)
-        )
-    return disclosed(hosts, reported)
+        reports = dict(pool.map(lambda host: (host.name, session.line(host).call("disclosure", _FACTS_LIMIT_S)), hosts))
+    return merge_disclosure(hosts, reports)
 
 
-def disclosed(hosts: Iterable[Host], reported: Mapping[str, Mapping[str, str]]) -> Disclosure:
+def merge_disclosure(hosts: Iterable[Host], reports: Mapping[str, Mapping[str, str]]) -> Disclosure:
     """The machines' reports and their vmtoll_tuning; what vmtoll_disclosure states overrides both."""
     machines, operator, virtual = dict[str, dict[str, Disclosed]](), None, []
     for host in hosts:
-        stated = dict(host.vars.disclosure or {})
-        operator = stated.pop(OPERATOR, None) or operator
-        seen = dict(reported.get(host.name, {}))
+        statements = dict(host.vars.disclosure or {})
+        operator = statements.pop(OPERATOR, None) or operator
+        report = dict(reports.get(host.name, {}))
         if host.vars.tuning:
-            tuned = f"vmtoll tune: {json.dumps(host.vars.tuning.model_dump(exclude_none=True), sort_keys=True)}"
-            seen["not_default"] = "; ".join(filter(None, [seen.get("not_default"), tuned]))
-        machines[host.name] = merged(seen, stated)
+            tuning_text = f"vmtoll tune: {json.dumps(host.vars.tuning.model_dump(exclude_none=True), sort_keys=True)}"
+            report["not_default"] = "; ".join(filter(None, [report.get("not_default"), tuning_text]))
+        machines[host.name] = merged(report, statements)
         if host.role == "kvm_guest":
             virtual.append(host.name)
     return Disclosure(operator=operator, machines=machines, virtual=virtual)
@@ -199,7 +202,7 @@ def tool_versions(session: Session) -> dict[str, str]:
     for name, machine in sorted(needed):
         package = loadgen.get(name).package
         packages: dict[str, str] = session.facts[machine]["packages"]
-        version = packages.get(package) if package else _says_version(session.lines[machine], name)
+        version = packages.get(package) if package else _printed_version(session.lines[machine], name)
         if not version:
             raise InventoryError(f"{machine}: the load tool {name} is not there; run `make provision`")
         if versions.setdefault(name, version) != version:
@@ -209,7 +212,7 @@ def tool_versions(session: Session) -> dict[str, str]:
     return versions
 
 
-def _says_version(line: AgentLine, program: str) -> str | None:
+def _printed_version(line: AgentLine, program: str) -> str | None:
     """The last word of the first line of `program --version`; None without such a program."""
     try:
         version_text = line.call("exec", argv=[program, "--version"])["stdout"]
@@ -249,7 +252,7 @@ def release_of(host: Host) -> str:
     """Operating system of a machine, by a line of its own before the run opens its lines. Raises HostLostError,
     AgentError.
     """
-    return release(_asked_ahead(host, "cat", "/etc/os-release")["stdout"])
+    return release(_run_before_session(host, "cat", "/etc/os-release")["stdout"])
 
 
 def kernel_has_tls(host: Host) -> bool:
@@ -257,10 +260,12 @@ def kernel_has_tls(host: Host) -> bool:
 
     Uses a line of its own, before the run opens its lines. Raises HostLostError, AgentError.
     """
-    return not _asked_ahead(host, "sh", "-c", "test -e /proc/net/tls_stat || /sbin/modprobe -nq tls")["exit_status"]
+    return not _run_before_session(host, "sh", "-c", "test -e /proc/net/tls_stat || /sbin/modprobe -nq tls")[
+        "exit_status"
+    ]
 
 
-def _asked_ahead(host: Host, *argv: str) -> Done:
+def _run_before_session(host: Host, *argv: str) -> Done:
     line = AgentLine(host)
     try:
         line.open()
@@ -274,8 +279,8 @@ def hardware_below(inventory: Inventory, host: Host, facts: Mapping[str, Facts])
     """The platform below a machine; for a guest that below its host, as a guest sees only its own hypervisor."""
     if host.role != "kvm_guest":
         return hardware_of(facts[host.name])
-    carrier = inventory.kvm_host(host)
-    return hardware_of(facts[carrier.name]) if carrier else Hardware.UNKNOWN
+    kvm_host = inventory.kvm_host(host)
+    return hardware_of(facts[kvm_host.name]) if kvm_host else Hardware.UNKNOWN
 
 
 # Line 1: the host name; line 2: its addresses; then one identifier of hardware or installation per line.
@@ -324,13 +329,15 @@ def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
         maps = {environment: v for environment, v in values.items() if isinstance(v, dict)}
         if len(maps) == len(values):
             names = sorted({name for v in maps.values() for name in v})
-            here = [d for n in names for d in _compare(f"{fact}: {n}", {e: v.get(n) for e, v in maps.items()})]
+            fact_differences = [
+                d for n in names for d in _compare(f"{fact}: {n}", {e: v.get(n) for e, v in maps.items()})
+            ]
         else:
-            here = _compare(fact, values)
-        if here and fact in declared:
+            fact_differences = _compare(fact, values)
+        if fact_differences and fact in declared:
             passed.append(fact)
         else:
-            undeclared += here
+            undeclared += fact_differences
     return Differences(declared=passed, undeclared=undeclared)
 
 
@@ -342,6 +349,6 @@ def accelerator(role: str, virtualization: str, domain_xml: str | None) -> Accel
         return Accelerator.NONE
     if domain_xml is None:
         return {"kvm": Accelerator.KVM, "qemu": Accelerator.TCG}.get(virtualization, Accelerator.UNKNOWN)
-    defined = re.search(r"<domain[^>]*\btype=['\"](\w+)['\"]", domain_xml)
-    agree = virtualization == "kvm" and defined is not None and defined[1] == "kvm"
-    return Accelerator.KVM if agree else Accelerator.TCG
+    type_match = re.search(r"<domain[^>]*\btype=['\"](\w+)['\"]", domain_xml)
+    is_kvm = virtualization == "kvm" and type_match is not None and type_match[1] == "kvm"
+    return Accelerator.KVM if is_kvm else Accelerator.TCG

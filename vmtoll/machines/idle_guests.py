@@ -7,7 +7,7 @@ from typing import Any
 
 from vmtoll.machines.clock import clock_offset
 from vmtoll.machines.recovery import restore
-from vmtoll.machines.session import Paused, Session, Steps
+from vmtoll.machines.session import Paused, Session, TrialReporter
 from vmtoll.model.errors import AgentError, HostLostError
 from vmtoll.model.event import NotPaused
 from vmtoll.model.inventory import Host
@@ -18,7 +18,7 @@ BEHIND_S = 0.005
 _LOOKS = 3
 
 
-def settle(session: Session, tell: Steps) -> None:
+def settle(session: Session, tell: TrialReporter) -> None:
     """Before a trial: resume the guests that it needs, bring back lost machines, pause the guests that idle there.
 
     Raises VmtollError when a machine does not come back.
@@ -29,11 +29,11 @@ def settle(session: Session, tell: Steps) -> None:
             resume(session, session.paused.pop(name))
     restore(session, tell.listener)
     for guest in idle if session.resolved.experiment.pause_idle_guests else []:
-        if guest.name not in session.paused and guest.name not in session.not_paused:
+        if guest.name not in session.paused and guest.name not in session.unpausable:
             try:
                 session.paused[guest.name] = _pause(session, guest)
             except (AgentError, HostLostError) as error:
-                session.not_paused.add(guest.name)
+                session.unpausable.add(guest.name)
                 tell.listener(NotPaused(guest.name, str(error)))
     session.guests_paused = sum(guest.name in session.paused for guest in idle) if idle else None
 
@@ -62,11 +62,11 @@ def _pause(session: Session, guest: Host) -> Paused:
     """Pause a guest. Raises AgentError when libvirt fails, HostLostError."""
     line, (host, domain) = session.line(guest), _domain(session, guest)
     ahead_s = clock_offset(line, _LOOKS).ahead_s
-    line.hold()
+    line.suspend()
     try:
         session.line(host).call("pause", **domain)
     except (AgentError, HostLostError):
-        line.release()
+        line.resume()
         raise
     return Paused(guest, ahead_s)
 
@@ -79,7 +79,7 @@ def resume(session: Session, paused: Paused) -> None:
     line, (host, domain) = session.line(paused.guest), _domain(session, paused.guest)
     with contextlib.suppress(AgentError, HostLostError):  # a host's agent resumes its guests when it ends
         session.line(host).call("resume", **domain)
-    line.release()
+    line.resume()
     with contextlib.suppress(AgentError, HostLostError):
         behind_s = paused.ahead_s - clock_offset(line, _LOOKS).ahead_s
         if abs(behind_s) > BEHIND_S:

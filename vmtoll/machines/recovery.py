@@ -26,7 +26,7 @@ def wait_until_booted(line: AgentLine) -> None:
         # When a machine shuts down, D-Bus fails first, sometimes mid-reply (state unknown).
         if state["stdout"].strip() in ("stopping", "unknown") or "Connection refused" in state["stderr"]:
             line.give_up("it is shutting down")
-            raise line.lost()
+            raise line.lost_error()
 
 
 QUICK_S = 10.0

@@ -29,10 +29,10 @@ class Paused:
 
 @dataclass
 class Session:
-    """State of a run. `content`: the site's files. `seen_whole`: each (machine, server) whose files have all been
+    """State of a run. `content`: the site's files. `fully_checked`: each (machine, server) whose files have all been
     compared with `content`.
 
-    `paused`: paused guests by name; `not_paused`: guests that could not be paused; `guests_paused`: number of paused
+    `paused`: paused guests by name; `unpausable`: guests that could not be paused; `guests_paused`: number of paused
     guests on the physical machine of the current trial, None if none idles there.
     """
 
@@ -48,9 +48,9 @@ class Session:
     hardware: dict[str, Hardware] = field(default_factory=dict)
     releases: dict[str, str] = field(default_factory=dict)
     rates: Rates = field(default_factory=Rates)
-    seen_whole: set[tuple[str, str]] = field(default_factory=set)
+    fully_checked: set[tuple[str, str]] = field(default_factory=set)
     paused: dict[str, Paused] = field(default_factory=dict)
-    not_paused: set[str] = field(default_factory=set)
+    unpausable: set[str] = field(default_factory=set)
     guests_paused: int | None = None
 
     @property
@@ -83,20 +83,20 @@ class Session:
         """
         suts = self.inventory.machines[arm.environment]
         suts, others = suts[: load.guests or 1], suts[load.guests or 1 :]
-        host, seen = self.inventory.host(suts[0]), [*(line.host for line in clients), *suts]
+        host, participants = self.inventory.host(suts[0]), [*(line.host for line in clients), *suts]
         return Machines(
             clients=clients,
             suts=[self.line(sut) for sut in suts],
             neighbour=self.line(others[0]) if others and load.neighbour else None,
             host=self.line(host) if host else None,
             contained=frozenset(
-                machine.name for machine in seen if host and self.inventory.shares_kernel(machine, host)
+                machine.name for machine in participants if host and self.inventory.shares_kernel(machine, host)
             ),
         )
 
 
 @dataclass(frozen=True)
-class Steps:
+class TrialReporter:
     """Reports the phases of one attempt at a trial to the run's listener."""
 
     listener: Listener
@@ -153,7 +153,7 @@ class Machines:
         return [*lines, *([self.host] if self.host else [])]
 
     @property
-    def of_domains(self) -> dict[str, Any]:
+    def domain_args(self) -> dict[str, Any]:
         """Arguments of the agent's `usage` on the KVM host; empty for a container's host."""
         domains, neighbours = (
             [line.host.vars.domain for line in lines if line.host.vars.domain]

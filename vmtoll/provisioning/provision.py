@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.builds import archives, servers, suite, tools
-from vmtoll.machines.changed import reach
+from vmtoll.machines.changed import check_reachable
 from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import HostVars
 from vmtoll.model.release import Release
@@ -32,7 +32,7 @@ def provision(
     data = checked(inventory, limit)
     by_role = hosts_by_role(data, str(inventory))
     # Guests with a profile may not exist yet.
-    reach({host.name: host for hosts in by_role.values() for host in hosts if not host.vars.profile}.values())
+    check_reachable({host.name: host for hosts in by_role.values() for host in hosts if not host.vars.profile}.values())
     release = release or release_of_guests(data, inventory)
     removed = make_guests(data, inventory, options, release, changes=changes)
     tools.build()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtoll.guests.inventory import Guest
-from vmtoll.machines.changed import held, reach
+from vmtoll.machines.changed import check_reachable, lock_machines
 from vmtoll.model.inventory import Host
 from vmtoll.provisioning.guests import described, for_role
 from vmtoll.shell import Changes, play, say
@@ -66,9 +66,9 @@ def unprovision(undone: Undone, *, check: bool, changes: Changes | None = None) 
     """
     with ExitStack() as stack:
         if check:
-            reach(undone.machines)
+            check_reachable(undone.machines)
         else:
-            for what in stack.enter_context(held(undone.machines, "vmtoll unprovision")):
+            for what in stack.enter_context(lock_machines(undone.machines, "vmtoll unprovision")):
                 say(what)
         options = ["--diff", *(["--check"] if check else [])]
         variables = json.dumps(undone.variables())

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vmtoll.machines.idle_guests import settle
-from vmtoll.machines.session import Session, Steps
+from vmtoll.machines.session import Session, TrialReporter
 from vmtoll.model.event import Phase
 from vmtoll.model.trial import trial_name
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, WebWorkload, Workload
@@ -14,7 +14,7 @@ from vmtoll.trial.trial import Trial
 _NOT_TAKEN_OVER = {"tool", "crosscheck"}
 
 
-def ensure(session: Session, steps: Steps) -> None:
+def ensure(session: Session, steps: TrialReporter) -> None:
     """Measure the capacities that this trial's share refers to, unless they are known. Raises VmtollError when a
     machine does not come back.
     """
@@ -25,7 +25,7 @@ def ensure(session: Session, steps: Steps) -> None:
             session.store.append_capacity(trial.attempt())
 
 
-def _trial(session: Session, steps: Steps, target: Target) -> Trial:
+def _trial(session: Session, steps: TrialReporter, target: Target) -> Trial:
     """The next capacity trial of a target: a closed loop on the first machine alone."""
     closed = closed_loop(session.resolved.workloads[target.workload])
     number = len(of_target(target, session.store.capacities())) + 1

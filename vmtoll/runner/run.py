@@ -15,11 +15,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from vmtoll.machines import facts
-from vmtoll.machines.boots import boot_anew, is_due
+from vmtoll.machines.boots import is_reboot_due, reboot
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.idle_guests import resume_all, resume_left, settle
 from vmtoll.machines.recovery import restore, take
-from vmtoll.machines.session import Session, Steps
+from vmtoll.machines.session import Session, TrialReporter
 from vmtoll.model.disclosure import Disclosure
 from vmtoll.model.errors import (
     ExperimentError,
@@ -412,9 +412,9 @@ def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
             number, total = numbers[trial.key], blocks.scheduled
             left_s = blocks.left_s(number, done_here)
             spec = decided(trial, session.resolved, store.records())
-            steps = Steps(tell, spec, attempt, number, total, blocks.total, left_s)
-            if is_due(trial.boot, store.records()):
-                boot_anew(session, tell)
+            steps = TrialReporter(tell, spec, attempt, number, total, blocks.total, left_s)
+            if is_reboot_due(trial.boot, store.records()):
+                reboot(session, tell)
             ensure(session, steps)
             settle(session, steps)
             record = Trial(session, steps).attempt()

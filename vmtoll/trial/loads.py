@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from vmtoll import loadgen
 from vmtoll.loadgen import ClosedLoad, OpenLoad, ToolLoad, ToolResult
 from vmtoll.loadgen.base import without_impossible_figures
-from vmtoll.machines.session import Session, Steps
+from vmtoll.machines.session import Session, TrialReporter
 from vmtoll.model.capacity import CapacityEstimate
 from vmtoll.model.errors import ToolError
 from vmtoll.model.event import Phase
@@ -83,7 +83,7 @@ class Driver:
     """
 
     def __init__(
-        self, session: Session, spec: TrialSpec, name: str, tell: Steps, workload: Workload | None = None
+        self, session: Session, spec: TrialSpec, name: str, tell: TrialReporter, workload: Workload | None = None
     ) -> None:
         self.session, self.spec, self.name, self.tell = session, spec, name, tell
         self.arm, self.scenario = spec.arm, spec.scenario

@@ -44,7 +44,7 @@ class Watch:
         of_clients = {
             "pulse_s": SHORT_PULSE_S if self.is_short else PULSE_S, "loopback": any(line in clients for line in suts)
         }  # fmt: skip
-        of_host = {"domains": self.machines.of_domains.get("domains", ())}
+        of_host = {"domains": self.machines.domain_args.get("domains", ())}
         pending = [
             line.ask(
                 "sample_start",

@@ -91,10 +91,10 @@ class Serving:
             return  # no pages; `mail` counts the messages in the mailboxes
         for line in self.driver.machines.suts:
             files, subject = self.session.content["files"], (line.host.name, self.server)
-            if subject in self.session.seen_whole:
+            if subject in self.session.fully_checked:
                 rng = random.Random(f"{self.session.order_seed}:{self.driver.spec.key}:{when}")
                 files = rng.sample(files, k=min(BODIES, len(files)))
-            self.session.seen_whole.add(subject)
+            self.session.fully_checked.add(subject)
             site = self.session.resolved.site.name
             answered = self._answers(line, [{"path": f"{site}/{f['path']}", "sha256": f["sha256"]} for f in files])
             self.checked += answered["checked"]

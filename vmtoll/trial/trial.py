@@ -9,7 +9,7 @@ import numpy as np
 
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.recovery import wait_until_booted
-from vmtoll.machines.session import Session, Steps
+from vmtoll.machines.session import Session, TrialReporter
 from vmtoll.model.errors import AgentError, CapacityError, HostLostError, ToolError, ToolTimeoutError
 from vmtoll.model.event import Phase
 from vmtoll.model.finding import Code, Finding, Role
@@ -48,7 +48,9 @@ class Trial:
     are findings.
     """
 
-    def __init__(self, session: Session, steps: Steps, workload: Workload | None = None, name: str = "") -> None:
+    def __init__(
+        self, session: Session, steps: TrialReporter, workload: Workload | None = None, name: str = ""
+    ) -> None:
         """`workload`: replaces the planned one; `name`: replaces the trial's name in file names."""
         self.session, self.spec, self.number, self.tell = session, steps.spec, steps.attempt, steps
         self.name = name or self.spec.name(self.number)

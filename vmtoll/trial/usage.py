@@ -72,7 +72,7 @@ def read_usage(machines: Machines, server: str, port: int) -> Usage:
     """Read all machines at once. `port`: the server's port for the load. Raises AgentError, HostLostError."""
     clients, suts, host = machines.clients, machines.suts, machines.host
     remote = (suts[0].host.seen_from(clients[0].host), port)
-    asked_host = host.ask("usage", **machines.of_domains) if host else None
+    asked_host = host.ask("usage", **machines.domain_args) if host else None
     pending = [(line, line.ask("usage", server=server, remote=remote if line in clients else None)) for line in suts]
     pending += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
     readings = {line.host.name: answer.wait(_LIMIT_S) for line, answer in pending}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.this_machine import data
 from vmtoll.commands.preflight import summary
-from vmtoll.machines.connection import AgentLine, meaning
+from vmtoll.machines.connection import AgentLine, diagnose_ssh
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.checks import clock, inventory, link, network, settings, versions
 from vmtoll.preflight.lab import Lab
@@ -122,7 +122,7 @@ def test_a_wrong_value_is_one_error_and_the_other_machines_are_checked() -> None
 )  # fmt: skip
 def test_messages_of_ssh_become_a_sentence(printed: str, matter: str, advice: str) -> None:
     variables = {"ansible_host": "big.example", "ansible_user": "root", "ansible_ssh_private_key_file": "~/.ssh/lab"}
-    said = meaning(Host("big", "metal", variables), printed)
+    said = diagnose_ssh(Host("big", "metal", variables), printed)
     assert matter in said[0]
     assert advice in said[1]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vmtoll.machines.facts import disclosed
+from vmtoll.machines.facts import merge_disclosure
 from vmtoll.model.disclosure import OPERATOR, Disclosure
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
@@ -25,7 +25,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
 
 def judge(host: Host, items: dict[str, str]) -> CheckResult:
     """Judge the items that one machine discloses; the advice has an example for the first item that it lacks."""
-    block: Disclosure = disclosed([host], {host.name: items})
+    block: Disclosure = merge_disclosure([host], {host.name: items})
     missing = block.missing(host.name)
     if not missing:
         return ok(host.name, f"discloses {len(block.machines[host.name])} items")

@@ -4,7 +4,7 @@ import dataclasses
 import subprocess
 from collections.abc import Iterator, Sequence
 
-from vmtoll.machines.connection import AgentLine, meaning
+from vmtoll.machines.connection import AgentLine, diagnose_ssh
 from vmtoll.model.inventory import Host
 from vmtoll.preflight.lab import Lab
 from vmtoll.preflight.result import CheckResult, fail, ok
@@ -24,7 +24,7 @@ def _reach(lab: Lab, host: Host) -> Iterator[CheckResult]:
     without_sudo = dataclasses.replace(host, variables={**host.variables, "ansible_become": False})
     reach, become, python = without_sudo.argv()[:-1], host.argv()[:-1], host.argv()[-1]
     if not host.is_local and (done := _run([*reach, "true"])).returncode:
-        matter, advice = meaning(host, done.stderr)
+        matter, advice = diagnose_ssh(host, done.stderr)
         made = "if it has not been made yet, `vmtoll provision` does it; else " if host.vars.profile else ""
         yield fail(host.name, matter, _sentence(made + advice))
         return
