@@ -257,9 +257,9 @@ _FIRES: Mapping[Code, str] = {
     "times",
     Code.START_SPREAD: f"the clients' first requests are more than {gates.SPREAD_S * 1e3:g} ms and more than "
     f"{gates.SPREAD_SHARE:.0%} of the load's time apart",
-    Code.LITTLES_LAW: f"requests in flight differ from the users by more than {gates.LITTLE_OFF:.0%}. With a coarse "
-    "clock, two standard deviations of its ticks where that is more. A shortfall may also reach "
-    f"{gates.OWN_WORK_S * 1e6:g} µs per request, at most {gates.OWN_WORK_OFF:.0%}",
+    Code.LITTLES_LAW: f"requests in flight differ from the users by more than {gates.LITTLE_TOLERANCE:.0%}. With a "
+    "coarse clock, two standard deviations of its ticks where that is more. A shortfall may also reach "
+    f"{gates.OWN_WORK_S * 1e6:g} µs per request, at most {gates.MAX_OWN_WORK:.0%}",
     Code.MEAN_OVER_P99: "mean above p99",
     Code.LINK_BOUND: f"more than {gates.LINK_PCT:g}% of the line's rate",
     Code.RETRANSMITS: f"more than {gates.RETRANSMITTED_PCT:g}% of the segments",

@@ -7,7 +7,7 @@ from vmtoll.machines.session import Session, TrialReporter
 from vmtoll.model.event import Phase
 from vmtoll.model.trial import trial_name
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, WebWorkload, Workload
-from vmtoll.trial.capacity import Target, is_settled, of_target, targets
+from vmtoll.trial.capacity import Target, is_settled, targets, trials_of
 from vmtoll.trial.trial import Trial
 
 # Keys of web workloads that a capacity sets itself or does not have; it inherits all others.
@@ -19,7 +19,7 @@ def ensure(session: Session, steps: TrialReporter) -> None:
     machine does not come back.
     """
     for target in targets(steps.spec, session.resolved):
-        while not is_settled(of_target(target, session.store.capacities()), steps.spec.block):
+        while not is_settled(trials_of(target, session.store.capacities()), steps.spec.block):
             trial = _trial(session, steps, target)
             settle(session, trial.tell)
             session.store.append_capacity(trial.attempt())
@@ -28,7 +28,7 @@ def ensure(session: Session, steps: TrialReporter) -> None:
 def _trial(session: Session, steps: TrialReporter, target: Target) -> Trial:
     """The next capacity trial of a target: a closed loop on the first machine alone."""
     closed = closed_loop(session.resolved.workloads[target.workload])
-    number = len(of_target(target, session.store.capacities())) + 1
+    number = len(trials_of(target, session.store.capacities())) + 1
     scenario = replace(steps.spec.scenario, load=closed.loads[0])
     spec = replace(steps.spec, arm=target.arm, scenario=scenario)
     steps_of_attempt = replace(steps, spec=spec, attempt=number)

@@ -31,9 +31,9 @@ def background_cpu(
     """
     mask = after["cpus"] if cpus is None else cpus
     elapsed_s = after["time_s"] - before["time_s"]
-    ids = [cpu for cpu in after["idle_s"] if mask >> int(cpu) & 1]
-    idle_s = min(sum(after["idle_s"][c] - before["idle_s"][c] for c in ids), elapsed_s * len(ids))
-    confined_s, outside = 0.0, {}
+    cpu_ids = [cpu for cpu in after["idle_s"] if mask >> int(cpu) & 1]
+    idle_s = min(sum(after["idle_s"][c] - before["idle_s"][c] for c in cpu_ids), elapsed_s * len(cpu_ids))
+    confined_s, outside_s = 0.0, {}
     for pid, (name, cpu_s, allowed, namespace, is_ours) in {**before["processes"], **after["processes"]}.items():
         old_s = before["processes"][pid][1] if pid in before["processes"] else 0.0
         # The CPU time of a process that has ended is now in its parent's count.
@@ -41,12 +41,12 @@ def background_cpu(
         if is_ours or namespace in our_namespaces:
             confined_s += spent_s if not allowed & ~mask else 0.0
         elif allowed & mask:
-            outside[f"{name} (pid {pid})"] = spent_s
-    unexplained_s = elapsed_s * len(ids) - idle_s - confined_s
-    spent_s = max(0.0, min(sum(outside.values()), unexplained_s))
-    whole_s = elapsed_s * len(ids) / 100
-    most = max(outside, key=outside.__getitem__, default=None)
-    return BackgroundCpu(spent_s / whole_s, idle_s / whole_s, spent_s, most, len(ids))
+            outside_s[f"{name} (pid {pid})"] = spent_s
+    unexplained_s = elapsed_s * len(cpu_ids) - idle_s - confined_s
+    spent_s = max(0.0, min(sum(outside_s.values()), unexplained_s))
+    percent_s = elapsed_s * len(cpu_ids) / 100
+    busiest = max(outside_s, key=outside_s.__getitem__, default=None)
+    return BackgroundCpu(spent_s / percent_s, idle_s / percent_s, spent_s, busiest, len(cpu_ids))
 
 
 def steal_pct(surveys: Iterable[tuple[Survey, Survey, int]]) -> float:
@@ -54,9 +54,9 @@ def steal_pct(surveys: Iterable[tuple[Survey, Survey, int]]) -> float:
 
     `surveys`: for each machine the survey before and after, and the bit mask of the CPUs that count.
     """
-    stolen_s = whole_s = 0.0
+    stolen_s = total_s = 0.0
     for before, after, mask in surveys:
-        ids = [cpu for cpu in after["steal_s"] if mask >> int(cpu) & 1]
-        stolen_s += sum(after["steal_s"][cpu] - before["steal_s"][cpu] for cpu in ids)
-        whole_s += (after["time_s"] - before["time_s"]) * len(ids)
-    return 100 * stolen_s / whole_s if whole_s > 0 else 0.0
+        cpu_ids = [cpu for cpu in after["steal_s"] if mask >> int(cpu) & 1]
+        stolen_s += sum(after["steal_s"][cpu] - before["steal_s"][cpu] for cpu in cpu_ids)
+        total_s += (after["time_s"] - before["time_s"]) * len(cpu_ids)
+    return 100 * stolen_s / total_s if total_s > 0 else 0.0

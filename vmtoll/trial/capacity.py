@@ -58,7 +58,7 @@ def targets(spec: TrialSpec, resolved: Resolved) -> list[Target]:
     return [Target(arm, spec.scenario.server, spec.scenario.workload, block, is_scale) for arm in arms]
 
 
-def of_target(target: Target, records: Iterable[TrialRecord]) -> list[TrialRecord]:
+def trials_of(target: Target, records: Iterable[TrialRecord]) -> list[TrialRecord]:
     """The capacity trials of a target, in the order of `records`."""
     return [
         record
@@ -75,8 +75,8 @@ def is_good(record: TrialRecord) -> bool:
 
 
 def _rate_rps(record: TrialRecord) -> float | None:
-    counts = record.validity is not Validity.INVALID and record.primary
-    return record.primary.throughput_rps if counts and record.primary else None
+    primary = record.validity is not Validity.INVALID and record.primary
+    return record.primary.throughput_rps if primary and record.primary else None
 
 
 def is_settled(records: Sequence[TrialRecord], block: int) -> bool:
@@ -93,11 +93,11 @@ def estimate(rates_rps: Sequence[float]) -> CapacityEstimate:
     mean, count = statistics.fmean(logs), len(logs)
     if count < 2:
         return CapacityEstimate(math.exp(mean), None, None, count)
-    half = float(stdtrit(count - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(count)
-    return CapacityEstimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half), count)
+    half_width = float(stdtrit(count - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(count)
+    return CapacityEstimate(math.exp(mean), math.exp(mean - half_width), math.exp(mean + half_width), count)
 
 
-def whole(candidates: Sequence[Target], records: Sequence[TrialRecord]) -> CapacityEstimate:
+def smallest_capacity(candidates: Sequence[Target], records: Sequence[TrialRecord]) -> CapacityEstimate:
     """The smallest capacity of these targets.
 
     Without enough good trials a target has only a lower bound, which is enough if another target is smaller, or for a
@@ -105,16 +105,16 @@ def whole(candidates: Sequence[Target], records: Sequence[TrialRecord]) -> Capac
     """
     estimates: list[tuple[float, CapacityEstimate | None, Target]] = []
     for target in candidates:
-        trials = of_target(target, records)
-        good = [rate for trial in trials if is_good(trial) and (rate := _rate_rps(trial))]
-        bounds = [rate for trial in trials if (rate := _rate_rps(trial))]
-        if not bounds:
+        trials = trials_of(target, records)
+        good_rps = [rate for trial in trials if is_good(trial) and (rate := _rate_rps(trial))]
+        rates_rps = [rate for trial in trials if (rate := _rate_rps(trial))]
+        if not rates_rps:
             raise CapacityError(_refusal(target, trials))
-        settled = estimate(bounds) if target.is_scale else estimate(good) if len(good) >= TRIALS else None
-        estimates.append((settled.mean_rps if settled else min(bounds), settled, target))
+        capacity = estimate(rates_rps) if target.is_scale else estimate(good_rps) if len(good_rps) >= TRIALS else None
+        estimates.append((capacity.mean_rps if capacity else min(rates_rps), capacity, target))
     _, smallest, target = min(estimates, key=lambda entry: entry[0])
     if smallest is None:
-        raise CapacityError(_refusal(target, of_target(target, records)))
+        raise CapacityError(_refusal(target, trials_of(target, records)))
     return smallest
 
 

@@ -68,13 +68,13 @@ class Names:
         return guest["cpus"] if guest else self.cpus(load, name)
 
     @property
-    def together(self) -> str:
+    def all_suts(self) -> str:
         """Names of the machines under test, for findings on all of them together."""
         return ", ".join(self.suts)
 
 
 @dataclass(frozen=True)
-class Seen:
+class LoadObservations:
     """Observations of the machines during one load. `conditions`: None for what cannot be observed here. `figures`:
     further columns of the load's measurement, by name.
     """
@@ -83,31 +83,31 @@ class Seen:
     figures: Mapping[str, float | int | None]
     findings: Sequence[Finding]
 
-    def added_to(self, measured: Measurement) -> Measurement:
+    def add_to(self, measurement: Measurement) -> Measurement:
         """The measurement of this load, with these observations added."""
         shared = {field.name for field in fields(Measurement)}
         conditions = {name: value for name, value in vars(self.conditions).items() if name in shared}
-        return replace(measured, **conditions, **self.figures)  # type: ignore[arg-type]
+        return replace(measurement, **conditions, **self.figures)  # type: ignore[arg-type]
 
 
-def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str, str]) -> Seen:
+def observe_load(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str, str]) -> LoadObservations:
     """Observations during one load. `sources`: machine name → its clock source at the start of the run."""
     client_pct, sut, host, findings = _background(load, names)
-    lost_pct, again, drops, ports_pct, fired = _network(load, names)
-    findings += fired
-    step_ms, fired = _clocks(load, names, sources)
-    findings += fired
-    spread_pct, fired = _frequency(load, names, series)
-    findings += fired
-    gap_ms, slower_pct, fired = _progress(load, names, series)
-    findings += fired
+    retransmitted_pct, retransmission_columns, drops, ports_pct, new_findings = _network(load, names)
+    findings += new_findings
+    step_ms, new_findings = _clocks(load, names, sources)
+    findings += new_findings
+    spread_pct, new_findings = _frequency(load, names, series)
+    findings += new_findings
+    gap_ms, slower_pct, new_findings = _progress(load, names, series)
+    findings += new_findings
     conditions = Conditions(
         client_background_cpu_pct=client_pct,
         background_cpu_pct=sut.share_pct,
         host_background_cpu_pct=host.share_pct if host else None,
         cpu_mhz_spread_pct=spread_pct,
         clock_step_ms=step_ms,
-        retransmitted_pct=lost_pct,
+        retransmitted_pct=retransmitted_pct,
         listen_drops=drops,
         ports_used_pct=ports_pct,
         longest_gap_ms=gap_ms,
@@ -118,9 +118,9 @@ def judge(load: ObservedLoad, names: Names, series: Series, sources: Mapping[str
         "host_steal_pct": _host_steal_pct(load, names),
         "cpus": sut.cpus,
         "host_cpus": host.cpus if host else None,
-        **again,
+        **retransmission_columns,
     }
-    return Seen(conditions, figures, findings)
+    return LoadObservations(conditions, figures, findings)
 
 
 def _host_steal_pct(load: ObservedLoad, names: Names) -> float | None:
@@ -164,26 +164,30 @@ def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], i
     percent, and findings.
     """
     readings = names.readings(load)
-    grown = {
+    growth = {
         name: {key: readings[name][1]["network"][key] - old for key, old in readings[name][0]["network"].items()}
         for name in dict.fromkeys([*load.senders, *names.suts])
     }
-    lost = {name: 100 * g["RetransSegs"] / max(g["OutSegs"], 1) for name, g in grown.items()}
+    retransmitted_pct = {name: 100 * g["RetransSegs"] / max(g["OutSegs"], 1) for name, g in growth.items()}
     drops = {
-        name: max(grown[name]["ListenDrops"], grown[name]["ListenOverflows"]) + grown[name]["TCPReqQFullDrop"]
+        name: max(growth[name]["ListenDrops"], growth[name]["ListenOverflows"]) + growth[name]["TCPReqQFullDrop"]
         for name in names.suts
     }
-    ports = {name: (seen["ports"]["used"], seen["ports"]["available"]) for name, seen in load.after.clients.items()}
-    findings = [f for name, share_pct in lost.items() for f in gates.retransmits(share_pct, load.tool, name)]
+    ports = {
+        name: (reading["ports"]["used"], reading["ports"]["available"]) for name, reading in load.after.clients.items()
+    }
+    findings = [
+        f for name, share_pct in retransmitted_pct.items() for f in gates.retransmits(share_pct, load.tool, name)
+    ]
     findings += [f for name, count in drops.items() for f in gates.listen_drops(count, load.tool, name)]
     for name, (used, available) in ports.items():
         findings += gates.ports_exhausted(used, available, load.tool, name)
     used_pct = max(100 * used / available for used, available in ports.values())
-    again = {
-        "retransmitted_segments": sum(g["RetransSegs"] for g in grown.values()),
-        "retransmission_timeouts": sum(g["TCPTimeouts"] + g["TCPLossProbes"] for g in grown.values()),
+    retransmission_columns = {
+        "retransmitted_segments": sum(g["RetransSegs"] for g in growth.values()),
+        "retransmission_timeouts": sum(g["TCPTimeouts"] + g["TCPLossProbes"] for g in growth.values()),
     }
-    return max(lost.values()), again, int(sum(drops.values())), used_pct, findings
+    return max(retransmitted_pct.values()), retransmission_columns, int(sum(drops.values())), used_pct, findings
 
 
 def _clocks(load: ObservedLoad, names: Names, sources: Mapping[str, str]) -> tuple[float, list[Finding]]:
@@ -221,7 +225,7 @@ def _progress(
         gap_s, slower_pct = stalls.longest_gap_s(parts), stalls.slower_start_pct(parts)
         gaps_s += [gap_s] if gap_s is not None else []
         slower_pcts += [slower_pct] if slower_pct is not None else []
-        fired = gates.stalled(gap_s, sender.throughput_rps, load.tool, names.together)
-        fired += gates.warmup_drift(slower_pct, load.tool, names.together)
-        findings = {finding.code: finding for finding in fired} | findings
+        client_findings = gates.stalled(gap_s, sender.throughput_rps, load.tool, names.all_suts)
+        client_findings += gates.warmup_drift(slower_pct, load.tool, names.all_suts)
+        findings = {finding.code: finding for finding in client_findings} | findings
     return max(gaps_s) * 1000 if gaps_s else None, max(slower_pcts, default=None), list(findings.values())

@@ -14,13 +14,13 @@ def deal(load: ToolLoad, clients: int, *, lockstep: bool) -> list[ToolLoad]:
     if clients == 1:
         return [load]
     if isinstance(load, OpenLoad):
-        return [_dealt(load, client, clients) for client in range(clients)]
+        return [_deal_open_load(load, client, clients) for client in range(clients)]
     if isinstance(load, ClosedLoad) and load.users >= clients:
-        return [_shared(load, client, clients, lockstep=lockstep) for client in range(clients)]
+        return [_deal_closed_load(load, client, clients, lockstep=lockstep) for client in range(clients)]
     raise ValueError(f"{load} is no load for {clients} clients")
 
 
-def _dealt(load: OpenLoad, client: int, clients: int) -> OpenLoad:
+def _deal_open_load(load: OpenLoad, client: int, clients: int) -> OpenLoad:
     """Assign requests round-robin: each client gets every n-th request, so the URLs and their frequencies stay."""
     lines = len(load.urls)
     urls = [load.urls[(client + turn * clients) % lines] for turn in range(lines // math.gcd(lines, clients))]
@@ -29,7 +29,7 @@ def _dealt(load: OpenLoad, client: int, clients: int) -> OpenLoad:
     return replace(load, urls=urls, rate_rps=load.rate_rps / clients, requests=requests, due_ns=due_ns)
 
 
-def _shared(load: ClosedLoad, client: int, clients: int, *, lockstep: bool) -> ClosedLoad:
+def _deal_closed_load(load: ClosedLoad, client: int, clients: int, *, lockstep: bool) -> ClosedLoad:
     """One client's users with their requests, and the part of the list that these users walk through."""
     users_before, users_by_then = (load.users * number // clients for number in (client, client + 1))
     users = users_by_then - users_before

@@ -87,14 +87,14 @@ class Sending:
             files={name: gzip.decompress(data) for name, data in packed.items()},
             timed_out=done["timed_out"],
         )
-        could_have_s = done["wall_s"] * min(self.threads, done["cpus"])
+        available_cpu_s = done["wall_s"] * min(self.threads, done["cpus"])
         return Execution(
             client=self.client.host.name,
             load=self.load,
             output=output,
             wall_s=done["wall_s"],
             cpu_s=done["cpu_s"],
-            cpu_share=done["cpu_s"] / could_have_s if could_have_s > 0 else 0.0,
+            cpu_share=done["cpu_s"] / available_cpu_s if available_cpu_s > 0 else 0.0,
             started_at_s=done["started_at"],
             packed=packed,
             ahead_s=self.ahead_s,
@@ -111,7 +111,7 @@ def on_client(name: str, prefix: str = "") -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Joint:
+class JointExecution:
     """One load that all clients have sent. `wall_s`: from the first start to the last end, on our clock.
 
     `cpu_s`: of all tools together; `cpu_share`: that of the client closest to its limit. `started_at_s`: by the
@@ -124,18 +124,18 @@ class Joint:
     cpu_share: float
     started_at_s: float
 
-    def require(self, label: str) -> None:
+    def raise_if_killed(self, label: str) -> None:
         """Raise ToolError when a client's tool was killed."""
         for part in self.parts:
             with on_client(part.client):
                 raise_if_killed(part.output, label if len(self.parts) == 1 else f"{label} on {part.client}")
 
 
-def joint(parts: Sequence[Execution]) -> Joint:
+def combine(parts: Sequence[Execution]) -> JointExecution:
     """Combine the executions of the clients' tools."""
     begins_s = [part.started_at_s - part.ahead_s for part in parts]
     first_s = min(begins_s)
-    return Joint(
+    return JointExecution(
         parts=parts,
         wall_s=max(begin_s - first_s + part.wall_s for begin_s, part in zip(begins_s, parts, strict=True)),
         cpu_s=sum(part.cpu_s for part in parts),

@@ -9,7 +9,7 @@ from vmtoll.machines.clock import clock_offset
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError, HostLostError, ToolError
 from vmtoll.trial.dealing import deal
-from vmtoll.trial.execution import Joint, Sending, joint
+from vmtoll.trial.execution import JointExecution, Sending, combine
 
 # Time from the order until all clients begin: by then each must have its URL list.
 LEAD_S = 0.25
@@ -23,22 +23,22 @@ class Fleet:
     def __init__(self, lines: Sequence[AgentLine]) -> None:
         self.lines, self.first = lines, lines[0]
 
-    def send(self, adapter: Adapter, load: ToolLoad, limit_s: float, watch: Sequence[AgentLine]) -> Joint:
+    def send(self, adapter: Adapter, load: ToolLoad, limit_s: float, watch: Sequence[AgentLine]) -> JointExecution:
         """Send a load; end it on all clients as soon as a client or a machine of `watch` is lost.
 
         Raises ToolError when a client could not run its part, HostLostError when a machine is lost.
         """
         loads = deal(load, len(self.lines), lockstep=adapter.lockstep)
-        several = len(self.lines) > 1
-        everybody = [*self.lines, *watch]
+        has_several = len(self.lines) > 1
+        watched_lines = [*self.lines, *watch]
         try:
-            ahead_s = [clock_offset(line).ahead_s if several else 0.0 for line in self.lines]
-            start_at_s = time.time() + LEAD_S if several else None
+            ahead_s = [clock_offset(line).ahead_s if has_several else 0.0 for line in self.lines]
+            start_at_s = time.time() + LEAD_S if has_several else None
             sendings = [
                 Sending(line, adapter, load_of_client, limit_s, start_at_s, ahead)
                 for line, load_of_client, ahead in zip(self.lines, loads, ahead_s, strict=True)
             ]
-            return joint([sending.wait(everybody) for sending in sendings])
+            return combine([sending.wait(watched_lines) for sending in sendings])
         except (ToolError, HostLostError):
             self.end()
             raise

@@ -63,11 +63,11 @@ from vmtoll.statistics.thresholds import (
 from vmtoll.trial.background_cpu import BackgroundCpu
 
 LINK_PCT = 90.0
-LITTLE_OFF = 0.05
+LITTLE_TOLERANCE = 0.05
 # The tool's own work between an answer and its user's next request: h2load took 2 to 2.5 µs; others were not measured.
-# It makes a difference between two servers or machines look smaller, so OWN_WORK_OFF limits how much it may explain.
+# It makes a difference between two servers or machines look smaller, so MAX_OWN_WORK limits how much it may explain.
 OWN_WORK_S = 4e-6
-OWN_WORK_OFF = 0.1
+MAX_OWN_WORK = 0.1
 LATE_SHARE = 0.1
 SPREAD_S = 0.050
 SPREAD_SHARE = 0.02
@@ -177,8 +177,8 @@ def littles_law(
     """
     if concurrency is None or elapsed_s <= 0:
         return []
-    noise = max(LITTLE_OFF, 2 * math.sqrt(tick_s / (users * elapsed_s)))
-    own_work = min(OWN_WORK_OFF, OWN_WORK_S * requests / (users * elapsed_s))
+    noise = max(LITTLE_TOLERANCE, 2 * math.sqrt(tick_s / (users * elapsed_s)))
+    own_work = min(MAX_OWN_WORK, OWN_WORK_S * requests / (users * elapsed_s))
     if -max(noise, own_work) <= concurrency / users - 1 <= noise:
         return []
     return [Finding(Code.LITTLES_LAW, concurrency, users, Role.PRIMARY, tool, machine)]
@@ -297,13 +297,13 @@ def wrong_bodies(wrong: Sequence[str]) -> list[Finding]:
 
 
 def fingerprint(
-    reference: Mapping[str, object], seen: Mapping[str, object], server: str, machine: str
+    reference: Mapping[str, object], observed: Mapping[str, object], server: str, machine: str
 ) -> list[Finding]:
     """Binary, configuration or worker count differ from the reference machine's."""
-    differ = [key for key in FINGERPRINT_KEYS if reference.get(key) != seen.get(key)]
-    if not differ:
+    differences = [key for key in FINGERPRINT_KEYS if reference.get(key) != observed.get(key)]
+    if not differences:
         return []
-    return [Finding(Code.FINGERPRINT, machine=machine, process=server, detail=", ".join(differ))]
+    return [Finding(Code.FINGERPRINT, machine=machine, process=server, detail=", ".join(differences))]
 
 
 def tls(
@@ -311,7 +311,7 @@ def tls(
     *,
     kernel: bool,
     certificate: str | None,
-    seen: Mapping[str, object],
+    observed: Mapping[str, object],
     server: str,
     machine: str,
 ) -> list[Finding]:
@@ -327,28 +327,36 @@ def tls(
         "resumption": transport.resumption,
         "kernel": kernel,
     }
-    differ = [f"TLS {key}: {value} -> {seen.get(key)}" for key, value in expected.items() if seen.get(key) != value]
-    if certificate and seen.get("certificate_sha256") != certificate:
-        differ.append(f"TLS certificate: {certificate[:12]} -> {str(seen.get('certificate_sha256'))[:12]}")
-    return [Finding(Code.FINGERPRINT, machine=machine, process=server, detail="; ".join(differ))] if differ else []
+    differences = [
+        f"TLS {key}: {value} -> {observed.get(key)}" for key, value in expected.items() if observed.get(key) != value
+    ]
+    if certificate and observed.get("certificate_sha256") != certificate:
+        differences.append(f"TLS certificate: {certificate[:12]} -> {str(observed.get('certificate_sha256'))[:12]}")
+    return (
+        [Finding(Code.FINGERPRINT, machine=machine, process=server, detail="; ".join(differences))]
+        if differences
+        else []
+    )
 
 
-def content(expected: str, seen: str | None, machine: str) -> list[Finding]:
+def content(expected: str, observed: str | None, machine: str) -> list[Finding]:
     """The site on the machine is not the one that the experiment names."""
-    if seen == expected:
+    if observed == expected:
         return []
-    detail = f"content_digest: {expected[:12]} -> {str(seen)[:12]}"
+    detail = f"content_digest: {expected[:12]} -> {str(observed)[:12]}"
     return [Finding(Code.FINGERPRINT, machine=machine, detail=detail)]
 
 
 def sysctls(
-    reference: Mapping[str, str], seen: Mapping[str, str], machine: str, declared: Sequence[str]
+    reference: Mapping[str, str], observed: Mapping[str, str], machine: str, declared: Sequence[str]
 ) -> list[Finding]:
     """Kernel parameters differ from the reference machine's, and the experiment does not declare it."""
-    differ = [f"{name}: {value} -> {seen.get(name)}" for name, value in reference.items() if seen.get(name) != value]
-    if not differ or "sysctls" in declared:
+    differences = [
+        f"{name}: {value} -> {observed.get(name)}" for name, value in reference.items() if observed.get(name) != value
+    ]
+    if not differences or "sysctls" in declared:
         return []
-    return [Finding(Code.SYSCTL, machine=machine, detail="; ".join(differ))]
+    return [Finding(Code.SYSCTL, machine=machine, detail="; ".join(differences))]
 
 
 def _above(code: Code, value: float | None, limit: float, machine: str, tool: str | None = None) -> list[Finding]:

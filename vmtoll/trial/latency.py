@@ -20,12 +20,14 @@ def summary(kind: str, latencies_us: NDArray[np.int64]) -> dict[str, float]:
     if len(latencies_us) == 0:
         return {}
     ordered = np.sort(latencies_us)
-    named = {f"{kind}_{name}_us": _nearest(ordered, name) for name in PER_MILLE if len(ordered) >= FEWEST[name]}
-    return {f"{kind}_mean_us": float(np.mean(ordered)), **named}
+    percentiles = {
+        f"{kind}_{name}_us": _nearest_rank(ordered, name) for name in PER_MILLE if len(ordered) >= FEWEST[name]
+    }
+    return {f"{kind}_mean_us": float(np.mean(ordered)), **percentiles}
 
 
 @dataclass(frozen=True)
-class Steady:
+class SteadyPart:
     """A closed loop between the first and the last moment at which all users had a request in flight.
 
     Before and after, while users start and end, the load is lower, and a single request that takes seconds would
@@ -36,35 +38,35 @@ class Steady:
     in_flight: float
 
 
-def steady(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], users: int) -> Steady | None:
+def steady_part(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64], users: int) -> SteadyPart | None:
     """The steady part of a closed loop's requests; None if it has fewer than half of the responses."""
     ends_us = sent_us + latencies_us
     times_us, changes = np.concatenate([ends_us, sent_us]), np.repeat([-1, 1], len(sent_us))
     order = np.lexsort((changes, times_us))  # at equal times an answer comes before its user's next request
-    full = np.flatnonzero(np.cumsum(changes[order]) >= users)
-    if not len(full):
+    all_in_flight = np.flatnonzero(np.cumsum(changes[order]) >= users)
+    if not len(all_in_flight):
         return None
-    first_us, last_us = times_us[order][full[[0, -1]]]
+    first_us, last_us = times_us[order][all_in_flight[[0, -1]]]
     answered = int(np.count_nonzero((ends_us > first_us) & (ends_us <= last_us)))
     if 2 * answered < len(ends_us) or last_us <= first_us:
         return None
     within_us = np.minimum(ends_us, last_us) - np.maximum(sent_us, first_us)
     span_us = float(last_us - first_us)
-    return Steady(answered / span_us * 1e6, float(within_us[within_us > 0].sum()) / span_us)
+    return SteadyPart(answered / span_us * 1e6, float(within_us[within_us > 0].sum()) / span_us)
 
 
-def _nearest(ordered: NDArray[np.int64], percentile: str) -> float:
+def _nearest_rank(ordered: NDArray[np.int64], percentile: str) -> float:
     return float(ordered[-(-len(ordered) * PER_MILLE[percentile] // 1000) - 1])
 
 
 def histogram(latencies_us: NDArray[np.int64]) -> bytes:
     """HdrHistogram V2, base64, three significant digits. Raises ToolError for a value that it cannot hold."""
-    made: Any = HdrHistogram(1, HIGHEST_US, 3)
+    hdr: Any = HdrHistogram(1, HIGHEST_US, 3)
     values, counts = np.unique(np.maximum(latencies_us, 1), return_counts=True)
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-        if not made.record_value(value, count):
+        if not hdr.record_value(value, count):
             raise ToolError(f"a time of {value} µs is beyond what the histogram holds")
-    return bytes(made.encode())
+    return bytes(hdr.encode())
 
 
 def by_second(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64]) -> bytes:
@@ -74,6 +76,6 @@ def by_second(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64]) -> by
     """
     seconds = (sent_us - sent_us.min(initial=np.iinfo(np.int64).max)) // 1_000_000
     edges = np.round(10 ** (np.floor(10 * np.log10(np.maximum(latencies_us, 1))) / 10)).astype(np.int64)
-    cells, counts = np.unique(np.stack([seconds, edges]), axis=1, return_counts=True)
-    lines = [f"{s},{e},{n}\n" for (s, e), n in zip(cells.T.tolist(), counts.tolist(), strict=True)]
+    bins, counts = np.unique(np.stack([seconds, edges]), axis=1, return_counts=True)
+    lines = [f"{s},{e},{n}\n" for (s, e), n in zip(bins.T.tolist(), counts.tolist(), strict=True)]
     return ("second,latency_us,count\n" + "".join(lines)).encode()

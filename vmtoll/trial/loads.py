@@ -19,11 +19,11 @@ from vmtoll.model.workload import ClosedWorkload, OpenWorkload, SharedHostWorklo
 from vmtoll.sites import lockstep_list, url_list
 from vmtoll.trial import usage
 from vmtoll.trial.arrivals import poisson_ns, seed_of
-from vmtoll.trial.execution import Joint, bound_s, on_client
+from vmtoll.trial.execution import JointExecution, bound_s, on_client
 from vmtoll.trial.fleet import Fleet
-from vmtoll.trial.merging import Part, merged, on_our_clock, start_spread_s
+from vmtoll.trial.merging import ClientPart, merge, on_our_clock, start_spread_s
 from vmtoll.trial.observation import Watch
-from vmtoll.trial.server_times import ServerTimes, grown
+from vmtoll.trial.server_times import ServerTimes, growth
 from vmtoll.trial.usage import Usage
 
 # Requests and bytes of one page to learn a rate: enough to outweigh a tool's start, and not too many for a slow link.
@@ -35,15 +35,15 @@ _FIRST_BYTES = 4_000_000
 class ToolRun:
     """One tool's measured load: the planned load, its result, and the readings right before and after.
 
-    `parts`: each client's part; `done`, `result`: all parts together. `server_times`: times that the server recorded
-    during the load, None if it does not record them.
+    `parts`: each client's part; `execution`, `result`: all parts together. `server_times`: times that the server
+    recorded during the load, None if it does not record them.
     """
 
     role: Role
     tool: str
     load: ToolLoad
-    done: Joint
-    parts: Sequence[Part]
+    execution: JointExecution
+    parts: Sequence[ClientPart]
     result: ToolResult
     before: Usage
     after: Usage
@@ -65,16 +65,16 @@ class ToolRun:
         return start_spread_s(self.parts)
 
 
-def parsed(tool: str, done: Joint) -> list[ToolResult]:
+def parse_results(tool: str, joint: JointExecution) -> list[ToolResult]:
     """Result of each client's tool. Raises ToolError that names the client."""
     results = []
-    for execution in done.parts:
-        with on_client(execution.client, f"{execution.client}: " if len(done.parts) > 1 else ""):
+    for execution in joint.parts:
+        with on_client(execution.client, f"{execution.client}: " if len(joint.parts) > 1 else ""):
             results.append(without_impossible_figures(loadgen.get(tool).parse(execution.load, execution.output)))
     return results
 
 
-class Driver:
+class LoadDriver:
     """Builds and sends the loads of one trial. `loaded_s`: total wall clock of its tools.
 
     `workload`: the trial's, or another one in its place. `fleet`: the senders, either the run's clients or the machine
@@ -96,7 +96,7 @@ class Driver:
         port, shortest_s = self.transport.port(self.sut.host.port), self.experiment.duration_s
         if self.workload.crosscheck:
             shortest_s = min(shortest_s, self.experiment.crosscheck_s)
-        self.watch = Watch(self.machines, self.scenario.server, port, 0.0 if self.cold else shortest_s)
+        self.watch = Watch(self.machines, self.scenario.server, port, 0.0 if self.is_cold else shortest_s)
         self.loaded_s = 0.0
         self.capacity: CapacityEstimate | None = None
 
@@ -106,7 +106,7 @@ class Driver:
         return int(self.scenario.load.value)
 
     @property
-    def cold(self) -> bool:
+    def is_cold(self) -> bool:
         """Return whether no requested file may be in a page cache."""
         return isinstance(self.workload, SharedHostWorkload) and self.workload.cold
 
@@ -116,7 +116,7 @@ class Driver:
             raise ToolError(f"{self.workload.tool}: there is no rate to send at")
         return offered.offered_rps
 
-    def closed(self, tool: str, users: int, rate_rps: float | None, duration_s: float) -> ClosedLoad:
+    def closed_load(self, tool: str, users: int, rate_rps: float | None, duration_s: float) -> ClosedLoad:
         """Whole passes of the URL list that take about `duration_s` at this rate; one pass if no rate is known.
 
         Rounded up to the same number of requests for each user, because tools send nothing else.
@@ -131,7 +131,7 @@ class Driver:
         else:
             urls = self._spread(url_list(site_files, "", seed))
             one_pass = len(urls)
-        requests = _passes(one_pass, rate_rps, duration_s) if rate_rps else one_pass
+        requests = _whole_passes(one_pass, rate_rps, duration_s) if rate_rps else one_pass
         workload = self.workload
         return ClosedLoad(
             urls, users, math.ceil(requests / users) * users, workload.keep_alive, http=self.transport.http,
@@ -139,7 +139,7 @@ class Driver:
             resumption=self.transport.resumption, body_bytes=workload.body_bytes,
         )  # fmt: skip
 
-    def opened(self, rate_rps: float, duration_s: float, to: Host | None = None) -> OpenLoad:
+    def open_load(self, rate_rps: float, duration_s: float, to: Host | None = None) -> OpenLoad:
         """Requests for `duration_s` at this rate, in the site's mix even if they are fewer than its URL list.
 
         They go to the machines under test, or to the machine `to`.
@@ -154,7 +154,7 @@ class Driver:
             urls, rate_rps, requests, workload.keep_alive, http=transport.http, resumption=transport.resumption,
             body_bytes=workload.body_bytes,
         )  # fmt: skip
-        return load if to else self.scheduled(load)
+        return load if to else self.with_arrivals(load)
 
     @property
     def arrivals_seed(self) -> int | None:
@@ -163,23 +163,23 @@ class Driver:
             return None
         return seed_of(self.session.order_seed, self.spec.block, self.scenario.sort_key)
 
-    def scheduled(self, load: OpenLoad) -> OpenLoad:
+    def with_arrivals(self, load: OpenLoad) -> OpenLoad:
         """The load with the arrivals that its workload asks for."""
         seed = self.arrivals_seed
         return load if seed is None else replace(load, due_ns=poisson_ns(load.requests, load.rate_rps, seed))
 
-    def once(self, users: int) -> list[str]:
+    def each_file_once(self, users: int) -> list[str]:
         """URLs of each file once per machine, in an order drawn from the site's seed; the same number for each user."""
         paths = sorted(f"/{file['path']}" for file in self.session.content["files"] if file["weight"])
         random.Random(self.session.resolved.site.seed).shuffle(paths)
         return self._spread(paths[: len(paths) - len(paths) % users])
 
-    def run(self, tool: str, load: ToolLoad, expected_s: float | None) -> Joint:
+    def run(self, tool: str, load: ToolLoad, expected_s: float | None) -> JointExecution:
         """Send a load from all clients. Raises ToolError, HostLostError."""
         limit_s = bound_s(expected_s, load.users if isinstance(load, ClosedLoad) else 0)
-        done = self.fleet.send(loadgen.get(tool), load, limit_s, self.machines.all)
-        self.loaded_s += done.wall_s
-        return done
+        joint = self.fleet.send(loadgen.get(tool), load, limit_s, self.machines.all)
+        self.loaded_s += joint.wall_s
+        return joint
 
     def warm(self, tool: str, users: int, duration_s: float) -> float:
         """Run a closed loop for about `duration_s` in all; return its rate in requests per second.
@@ -188,15 +188,15 @@ class Driver:
         """
         rate_rps, spent_s = self.known_rate_rps(tool), 0.0
         while rate_rps is None or spent_s < duration_s * 0.6:
-            load = self.closed(tool, users, rate_rps, duration_s - spent_s)
-            done = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
-            done.require(f"{tool} (warm-up)")
-            spent_s += done.wall_s
+            load = self.closed_load(tool, users, rate_rps, duration_s - spent_s)
+            joint = self.run(tool, load, load.requests / rate_rps if rate_rps else None)
+            joint.raise_if_killed(f"{tool} (warm-up)")
+            spent_s += joint.wall_s
             # Failures are quick: counting them, a failing server would leave a rate that no later load could reach.
-            served = sum(result.successful for result in parsed(tool, done))
+            served = sum(result.successful for result in parse_results(tool, joint))
             if not served:
                 raise ToolError(f"{tool}: every warm-up request failed")
-            rate_rps = served / done.wall_s
+            rate_rps = served / joint.wall_s
         self.keep_rate(tool, rate_rps)
         return rate_rps
 
@@ -207,39 +207,39 @@ class Driver:
     def keep_rate(self, tool: str, rate_rps: float) -> None:
         self.session.rates.keep(self.arm, self.scenario, tool, rate_rps)
 
-    def measured(self, role: Role, tool: str, load: ToolLoad, expected_s: float | None) -> ToolRun:
+    def measure(self, role: Role, tool: str, load: ToolLoad, expected_s: float | None) -> ToolRun:
         """Send a measured load under observation, with cold caches if the workload asks for them.
 
         Raises ToolError, HostLostError, AgentError.
         """
-        if self.cold:
-            usage.drop(self.machines.kernels)
+        if self.is_cold:
+            usage.drop_page_caches(self.machines.kernels)
         times_before = self.watch.server_times()
         before = self.watch.read()
         self.tell(Phase.MEASURING, tool=tool, role=role)
-        done = self.run(tool, load, expected_s)
+        joint = self.run(tool, load, expected_s)
         after = self.watch.read()
-        server_times = grown(times_before, self.watch.server_times())
-        parts = self.read(tool, done, tool)
-        result = merged(parts)
-        if isinstance(load, ClosedLoad) and result.successful and done.wall_s > 0:
-            self.keep_rate(tool, result.successful / done.wall_s)
-        self.watch.loaded(role, tool, before, after, parts)
-        return ToolRun(role, tool, load, done, parts, result, before, after, server_times)
+        server_times = growth(times_before, self.watch.server_times())
+        parts = self.store_and_parse(tool, joint, tool)
+        result = merge(parts)
+        if isinstance(load, ClosedLoad) and result.successful and joint.wall_s > 0:
+            self.keep_rate(tool, result.successful / joint.wall_s)
+        self.watch.record_load(role, tool, before, after, parts)
+        return ToolRun(role, tool, load, joint, parts, result, before, after, server_times)
 
-    def read(self, tool: str, done: Joint, name: str) -> list[Part]:
+    def store_and_parse(self, tool: str, joint: JointExecution, name: str) -> list[ClientPart]:
         """Store the output of the clients' tools as `name`, with several clients in a folder for each; then parse it.
         Raises ToolError.
         """
-        several, parts = len(done.parts) > 1, []
-        for execution in done.parts:
-            file_name = f"raw/{self.name}/{execution.client}/{name}" if several else f"raw/{self.name}/{name}"
+        has_several, parts = len(joint.parts) > 1, []
+        for execution in joint.parts:
+            file_name = f"raw/{self.name}/{execution.client}/{name}" if has_several else f"raw/{self.name}/{name}"
             for kind, text in (("stdout", execution.output.stdout), ("stderr", execution.output.stderr)):
                 self.session.store.keep(f"{file_name}.{kind}", text.encode())
             for file, data in execution.packed.items():
                 self.session.store.keep(f"{file_name}.{file}.gz", data)
-        for execution, result in zip(done.parts, parsed(tool, done), strict=True):
-            parts.append(Part(execution, on_our_clock(execution, result) if several else result))
+        for execution, result in zip(joint.parts, parse_results(tool, joint), strict=True):
+            parts.append(ClientPart(execution, on_our_clock(execution, result) if has_several else result))
         return parts
 
     def _first_requests(self) -> int:
@@ -260,6 +260,6 @@ class Driver:
         ]
 
 
-def _passes(lines: int, rate_rps: float, duration_s: float) -> int:
+def _whole_passes(lines: int, rate_rps: float, duration_s: float) -> int:
     """Requests that take about `duration_s` at this rate: whole passes of the list, at least one."""
     return max(1, round(rate_rps * duration_s / lines)) * lines

@@ -16,7 +16,7 @@ from vmtoll.trial.usage import energy_j, read_mb, server_wait_us_per_request, te
 
 
 @dataclass(frozen=True)
-class Measured:
+class TrialResults:
     """Results of a trial's loads. `runs` and `measurements`: the tool's, then the cross-check's if there is one."""
 
     offered: Offered
@@ -26,7 +26,7 @@ class Measured:
     counts: Counts = field(default_factory=Counts)
 
     @property
-    def logged(self) -> Role | None:
+    def logged_role(self) -> Role | None:
         """Role whose latencies go into the trial's histograms; None if they are not logged.
 
         In a closed loop it is the cross-check if it logs latencies, else the tool; otherwise it is the tool.
@@ -42,7 +42,7 @@ class Measured:
     def with_histogram(self, name: str) -> tuple[Measurement, ...]:
         """The measurements, with `name` as the histogram file of the one whose latencies are in it."""
         return tuple(
-            replace(m, histogram=name) if m.role is self.logged else m for m in self.measurements
+            replace(m, histogram=name) if m.role is self.logged_role else m for m in self.measurements
         )  # fmt: skip
 
     def resources(self) -> Resources:
@@ -51,11 +51,11 @@ class Measured:
         """
         run = self.runs[0]
         readings = [reading for tool_run in self.runs for reading in (tool_run.before, tool_run.after)]
-        own_mb, host_mb = read_mb(run.before, run.after)
+        sut_mb, host_mb = read_mb(run.before, run.after)
         resources = Resources(
             memory_pss_kib=max(reading.pss_kib for reading in readings),
             processes=max(reading.processes for reading in readings),
-            read_mb=own_mb,
+            read_mb=sut_mb,
             host_read_mb=host_mb,
             host_energy_j=energy_j(run.before, run.after),
             steal_pct=run.after.steal_pct(run.before),
@@ -69,10 +69,10 @@ def utc(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds")
 
 
-def measurement(run: ToolRun, per_s: float) -> Measurement:
+def base_measurement(run: ToolRun, per_s: float) -> Measurement:
     """The figures that every kind of load has; throughput is over `per_s` seconds."""
-    done, result = run.done, run.result
-    measured = Measurement(
+    done, result = run.execution, run.result
+    measurement = Measurement(
         role=run.role,
         tool=run.tool,
         requests=run.planned,
@@ -89,32 +89,36 @@ def measurement(run: ToolRun, per_s: float) -> Measurement:
         client_cpu_share=done.cpu_share,
         start_spread_ms=None if run.start_spread_s is None else run.start_spread_s * 1000,
     )
-    return with_figures(with_cpu(measured, run.before, run.after), run.server_times.figures if run.server_times else {})
+    return with_figures(
+        with_cpu(measurement, run.before, run.after), run.server_times.figures if run.server_times else {}
+    )
 
 
-def with_figures(measured: Measurement, figures: Mapping[str, float | None]) -> Measurement:
+def with_figures(measurement: Measurement, figures: Mapping[str, float | None]) -> Measurement:
     """The measurement with these figures, by field name: from a tool's summary, latencies, or the server's times."""
-    return replace(measured, **figures)  # type: ignore[arg-type]
+    return replace(measurement, **figures)  # type: ignore[arg-type]
 
 
-def with_service_times(measured: Measurement, latencies_us: NDArray[np.int64] | None) -> Measurement:
+def with_service_times(measurement: Measurement, latencies_us: NDArray[np.int64] | None) -> Measurement:
     """The measurement with its service times; unchanged for a tool that logs none."""
-    return measured if latencies_us is None else with_figures(measured, latency.summary("service_time", latencies_us))
+    if latencies_us is None:
+        return measurement
+    return with_figures(measurement, latency.summary("service_time", latencies_us))
 
 
-def findings(run: ToolRun) -> list[Finding]:
+def tool_findings(run: ToolRun) -> list[Finding]:
     """Findings on failed requests, saturated clients, and clients that did not start together."""
-    seen, in_flight = run.result, None if isinstance(run.load, OpenLoad) else run.load.in_flight
+    result, in_flight = run.result, None if isinstance(run.load, OpenLoad) else run.load.in_flight
     return [
         *gates.failed_requests(
-            run.planned, seen.transactions, seen.successful, seen.failed, run.role, run.tool
+            run.planned, result.transactions, result.successful, result.failed, run.role, run.tool
         ),
         *(
             finding
             for part in run.parts
             for finding in gates.client_saturated(
-                part.done.cpu_share, run.role, run.tool, part.client, in_flight=in_flight
+                part.execution.cpu_share, run.role, run.tool, part.client, in_flight=in_flight
             )
         ),
-        *gates.start_spread(run.start_spread_s, run.done.wall_s, run.role, run.tool),
+        *gates.start_spread(run.start_spread_s, run.execution.wall_s, run.role, run.tool),
     ]  # fmt: skip

@@ -12,8 +12,8 @@ from vmtoll.model.finding import Finding
 from vmtoll.model.load import LoadKind
 from vmtoll.model.workload import SharedHostWorkload
 from vmtoll.trial import gates
-from vmtoll.trial.execution import Execution, Sending, joint
-from vmtoll.trial.loads import Driver, ToolRun
+from vmtoll.trial.execution import Execution, Sending, combine
+from vmtoll.trial.loads import LoadDriver, ToolRun
 from vmtoll.trial.merging import on_our_clock
 
 # The planned duration, far longer than a trial takes: the trial's end stops the tool.
@@ -23,10 +23,10 @@ _END_S = 60.0
 _LABEL = "neighbour"
 
 
-class Neighbour:
+class NeighbourLoadGenerator:
     """A second tool on the first client: starts before the trial's warm-up, ends after its measurement."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: LoadDriver) -> None:
         self.driver, self.load = driver, driver.scenario.load.neighbour
         self.sending: Sending | None = None
         self.tool = ""
@@ -45,7 +45,7 @@ class Neighbour:
         if self.load.kind is LoadKind.SHARE and driver.capacity:
             rate_rps *= driver.capacity.mean_rps
         self.tool = workload.neighbour.tool
-        load = driver.opened(rate_rps, MOST_S, driver.machines.neighbour.host)
+        load = driver.open_load(rate_rps, MOST_S, driver.machines.neighbour.host)
         ahead_s = clock_offset(driver.client).ahead_s if len(driver.fleet.lines) > 1 else 0.0
         driver.tell(Phase.NEIGHBOUR, tool=self.tool, rate_rps=rate_rps)
         self.sending = Sending(driver.client, loadgen.get(self.tool), load, 2 * MOST_S, ahead_s=ahead_s, label=_LABEL)
@@ -64,18 +64,20 @@ class Neighbour:
         except AgentError as error:
             complaint = f"{error}: the neighbour's {self.tool} ended before the trial"
             raise ToolError(complaint, error.machine) from error
-        done = self.sending.wait(self.driver.machines.all, _END_S)
-        done = replace(done, output=replace(done.output, interrupted=True))
-        [part] = self.driver.read(self.tool, joint([done]), _LABEL)
-        sent_us = on_our_clock(done, part.result).sent_us
-        begin_us = tool_run.done.started_at_s * 1e6
-        during = 0 if sent_us is None else np.count_nonzero((sent_us - begin_us) // (tool_run.done.wall_s * 1e6) == 0)
-        return float(during) / tool_run.done.wall_s, self._saturated(tool_run, done)
+        execution = self.sending.wait(self.driver.machines.all, _END_S)
+        execution = replace(execution, output=replace(execution.output, interrupted=True))
+        [part] = self.driver.store_and_parse(self.tool, combine([execution]), _LABEL)
+        sent_us = on_our_clock(execution, part.result).sent_us
+        begin_us = tool_run.execution.started_at_s * 1e6
+        requests_during = (
+            0 if sent_us is None else np.count_nonzero((sent_us - begin_us) // (tool_run.execution.wall_s * 1e6) == 0)
+        )
+        return float(requests_during) / tool_run.execution.wall_s, self._saturation_findings(tool_run, execution)
 
-    def _saturated(self, tool_run: ToolRun, done: Execution) -> list[Finding]:
+    def _saturation_findings(self, tool_run: ToolRun, execution: Execution) -> list[Finding]:
         """Findings on the first client, which both tools share: their CPU counts together."""
-        execution, per_s = tool_run.parts[0].done, done.cpu_s / done.wall_s
-        if not per_s:
+        trial_execution, neighbour_cpus = tool_run.parts[0].execution, execution.cpu_s / execution.wall_s
+        if not neighbour_cpus:
             return []
-        share = done.cpu_share * (1 + execution.cpu_s / execution.wall_s / per_s)
+        share = execution.cpu_share * (1 + trial_execution.cpu_s / trial_execution.wall_s / neighbour_cpus)
         return gates.client_saturated(share, tool_run.role, tool_run.tool, self.driver.client.host.name, self.tool)

@@ -10,8 +10,8 @@ from vmtoll.machines.connection import Pending
 from vmtoll.machines.session import Machines
 from vmtoll.model.errors import AgentError
 from vmtoll.model.finding import Finding, Role
-from vmtoll.trial.conditions import Names, ObservedLoad, Seen, Sender, judge
-from vmtoll.trial.merging import Part
+from vmtoll.trial.conditions import LoadObservations, Names, ObservedLoad, Sender, observe_load
+from vmtoll.trial.merging import ClientPart
 from vmtoll.trial.server_times import ServerTimes, parse
 from vmtoll.trial.usage import Usage, read_usage
 
@@ -24,7 +24,7 @@ SHORT_S, SHORT_PULSE_S, SHORT_MHZ_S = 2.0, 0.02, 0.1
 
 
 class Watch:
-    """`start` and `stop` the samplers; `read` before and after each load, then record the load with `loaded`."""
+    """`start` and `stop` the samplers; `read` before and after each load, then record the load with `record_load`."""
 
     def __init__(self, machines: Machines, server: str, port: int, shortest_s: float) -> None:
         """`port`: the server's port for the load. `shortest_s`: planned duration of the shortest load."""
@@ -40,17 +40,17 @@ class Watch:
     def start(self) -> None:
         """Start sampling on every machine. Raises AgentError, HostLostError."""
         clients, suts = self.machines.clients, self.machines.suts
-        of_all = {"mhz_s": SHORT_MHZ_S} if self.is_short else {}
-        of_clients = {
+        args = {"mhz_s": SHORT_MHZ_S} if self.is_short else {}
+        client_args = {
             "pulse_s": SHORT_PULSE_S if self.is_short else PULSE_S, "loopback": any(line in clients for line in suts)
         }  # fmt: skip
-        of_host = {"domains": self.machines.domain_args.get("domains", ())}
+        host_args = {"domains": self.machines.domain_args.get("domains", ())}
         pending = [
             line.ask(
                 "sample_start",
-                **of_all,
-                **(of_clients if line in clients else {}),
-                **({"server": self.server} if line in suts else of_host if line is self.machines.host else {}),
+                **args,
+                **(client_args if line in clients else {}),
+                **({"server": self.server} if line in suts else host_args if line is self.machines.host else {}),
             )
             for line in self.machines.all
         ]
@@ -67,17 +67,19 @@ class Watch:
         Call it outside of the two `read`s around a load: the server's CPU time for this answer is not the load's.
         """
         answers = [line.ask("server_metrics", name=self.server) for line in self.machines.suts]
-        return [parse(_page(pending)) for pending in answers]
+        return [parse(_metrics_page(pending)) for pending in answers]
 
-    def loaded(self, role: Role, tool: str, before: Usage, after: Usage, parts: Sequence[Part]) -> None:
+    def record_load(self, role: Role, tool: str, before: Usage, after: Usage, parts: Sequence[ClientPart]) -> None:
         """Record a load that ran on the clients between two readings."""
         senders = {
-            part.client: Sender(part.done.started_at_s, part.done.wall_s, part.result.transactions / part.done.wall_s)
+            part.client: Sender(
+                part.execution.started_at_s, part.execution.wall_s, part.result.transactions / part.execution.wall_s
+            )
             for part in parts
         }
         self.loads.append(ObservedLoad(role, tool, before, after, senders))
 
-    def stop(self, sources: Mapping[str, str]) -> tuple[bytes, dict[Role, Seen], list[Finding]]:
+    def stop(self, sources: Mapping[str, str]) -> tuple[bytes, dict[Role, LoadObservations], list[Finding]]:
         """Stop sampling; return the per-second series as CSV, the observations of each load, and the findings of all
         loads, where a later load does not repeat a code and role.
 
@@ -85,16 +87,16 @@ class Watch:
         """
         pending = [(line.host, line.ask("sample_stop")) for line in self.machines.all]
         series: dict[str, Samples] = {host.name: answer.wait(_LIMIT_S) for host, answer in pending}
-        seen = {load.role: judge(load, self.names, series, sources) for load in self.loads}
+        observations = {load.role: observe_load(load, self.names, series, sources) for load in self.loads}
         findings: list[Finding] = []
-        for load in seen.values():
+        for load in observations.values():
             reported = {(finding.code, finding.role) for finding in findings}
             findings += [finding for finding in load.findings if (finding.code, finding.role) not in reported]
         table = to_csv([(host.name, str(host.role), series[host.name]["counters"]) for host, _ in pending])
-        return table, seen, findings
+        return table, observations, findings
 
 
-def _page(pending: Pending) -> str | None:
+def _metrics_page(pending: Pending) -> str | None:
     """A page of metrics; None if the agent cannot get it, which does not fail the trial."""
     try:
         page: str | None = pending.wait(_LIMIT_S)
@@ -120,10 +122,10 @@ def to_csv(series: Sequence[tuple[str, str, Sequence[Mapping[str, float]]]]) -> 
 
 
 def _rates(old: Mapping[str, float], new: Mapping[str, float]) -> list[float | None]:
-    grown = {key: new[key] - old[key] for key in old if key in new}
-    cpus_s = sum(grown[key] for key in ("user_s", "system_s", "idle_s", "steal_s"))
-    elapsed_s = max(grown["time_s"], 1e-6)
-    cpu_pct = [100 * grown[key] / cpus_s if cpus_s > 0 else 0.0 for key in ("user_s", "system_s", "steal_s")]
-    mbit = [grown[key] * 8 / 1e6 / elapsed_s for key in ("rx_bytes", "tx_bytes")]
-    wait_pct = 100 * grown["wait_s"] / elapsed_s if "wait_s" in grown else None
-    return [*cpu_pct, *mbit, new["load1"], grown["pressure_us"] / 1e4 / elapsed_s, wait_pct]
+    growth = {key: new[key] - old[key] for key in old if key in new}
+    cpus_s = sum(growth[key] for key in ("user_s", "system_s", "idle_s", "steal_s"))
+    elapsed_s = max(growth["time_s"], 1e-6)
+    cpu_pct = [100 * growth[key] / cpus_s if cpus_s > 0 else 0.0 for key in ("user_s", "system_s", "steal_s")]
+    mbit = [growth[key] * 8 / 1e6 / elapsed_s for key in ("rx_bytes", "tx_bytes")]
+    wait_pct = 100 * growth["wait_s"] / elapsed_s if "wait_s" in growth else None
+    return [*cpu_pct, *mbit, new["load1"], growth["pressure_us"] / 1e4 / elapsed_s, wait_pct]

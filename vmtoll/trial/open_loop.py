@@ -16,59 +16,59 @@ from vmtoll.model.load import LoadKind
 from vmtoll.model.trial import Measurement, Offered
 from vmtoll.model.workload import OpenWorkload, RampWorkload
 from vmtoll.trial import gates, latency
-from vmtoll.trial.loads import Driver, ToolRun
-from vmtoll.trial.measurement import Measured, findings, measurement, with_figures
+from vmtoll.trial.loads import LoadDriver, ToolRun
+from vmtoll.trial.measurement import TrialResults, base_measurement, tool_findings, with_figures
 
 
-def measure(driver: Driver, workload: OpenWorkload) -> Measured:
+def measure(driver: LoadDriver, workload: OpenWorkload) -> TrialResults:
     """Run the tool, then the cross-check, at the same rate. Raises ToolError, HostLostError."""
     experiment, load_offered = driver.experiment, offered(driver, workload)
     rate_rps = driver.rate_rps(load_offered)
     driver.tell(Phase.PREPARING, tool=workload.tool, role=Role.PRIMARY)
-    if driver.cold:
-        urls = driver.once(users=1)
-        load = replace(driver.opened(rate_rps, experiment.duration_s), urls=urls, requests=len(urls))
-        load = driver.scheduled(load)
+    if driver.is_cold:
+        urls = driver.each_file_once(users=1)
+        load = replace(driver.open_load(rate_rps, experiment.duration_s), urls=urls, requests=len(urls))
+        load = driver.with_arrivals(load)
     else:
-        warmed = driver.run(workload.tool, driver.opened(rate_rps, experiment.warmup_s), experiment.warmup_s)
-        warmed.require(f"{workload.tool} (warm-up)")
-        load = driver.opened(rate_rps, experiment.duration_s)
-    runs = [driver.measured(Role.PRIMARY, workload.tool, load, load.requests / rate_rps)]
+        warmup = driver.run(workload.tool, driver.open_load(rate_rps, experiment.warmup_s), experiment.warmup_s)
+        warmup.raise_if_killed(f"{workload.tool} (warm-up)")
+        load = driver.open_load(rate_rps, experiment.duration_s)
+    runs = [driver.measure(Role.PRIMARY, workload.tool, load, load.requests / rate_rps)]
     if tool := workload.crosscheck:
         driver.tell(Phase.PREPARING, tool=tool, role=Role.CROSSCHECK)
-        load = driver.opened(rate_rps, experiment.crosscheck_s)
-        runs.append(driver.measured(Role.CROSSCHECK, tool, load, experiment.crosscheck_s))
+        load = driver.open_load(rate_rps, experiment.crosscheck_s)
+        runs.append(driver.measure(Role.CROSSCHECK, tool, load, experiment.crosscheck_s))
     measurements = tuple(_measurement(driver, run, workload.deadline_ms) for run in runs)
-    fired = gates.mean_over_p99(measurements[0])
-    for run, measured in zip(runs, measurements, strict=True):
-        fired += findings(run) + _rate_not_reached(run) + gates.client_late(measured)
-    return Measured(load_offered, runs, measurements, fired)
+    findings = gates.mean_over_p99(measurements[0])
+    for run, measurement in zip(runs, measurements, strict=True):
+        findings += tool_findings(run) + _rate_not_reached(run) + gates.client_late(measurement)
+    return TrialResults(load_offered, runs, measurements, findings)
 
 
-def offered(driver: Driver, workload: OpenWorkload) -> Offered:
+def offered(driver: LoadDriver, workload: OpenWorkload) -> Offered:
     """This scenario's load in numbers: its rate on this machine, deadline, and the capacity that it is a share of."""
-    load, whole = driver.scenario.load, driver.capacity
+    load, capacity = driver.scenario.load, driver.capacity
     common = Offered(deadline_ms=workload.deadline_ms, arrivals=workload.arrivals, arrivals_seed=driver.arrivals_seed)
-    if whole is None:
+    if capacity is None:
         return replace(common, offered_rps=load.value)
     return replace(
         common,
-        offered_rps=load.value * whole.mean_rps if load.kind is LoadKind.SHARE else load.value,
-        capacity_rps=whole.mean_rps,
-        capacity_low_rps=whole.low_rps,
-        capacity_high_rps=whole.high_rps,
-        capacity_trials=whole.trials,
+        offered_rps=load.value * capacity.mean_rps if load.kind is LoadKind.SHARE else load.value,
+        capacity_rps=capacity.mean_rps,
+        capacity_low_rps=capacity.low_rps,
+        capacity_high_rps=capacity.high_rps,
+        capacity_trials=capacity.trials,
     )
 
 
 def _rate_not_reached(run: ToolRun) -> list[Finding]:
     """Findings on clients that did not reach their part of the rate."""
-    fired: list[Finding] = []
+    findings: list[Finding] = []
     for part in run.parts:
-        load, late_us = part.done.load, _most_late_us(part.result)
+        load, late_us = part.execution.load, _most_late_us(part.result)
         if isinstance(load, OpenLoad) and late_us is not None:
-            fired += gates.rate_not_reached(load.requests, load.rate_rps, late_us, run.role, run.tool, part.client)
-    return fired
+            findings += gates.rate_not_reached(load.requests, load.rate_rps, late_us, run.role, run.tool, part.client)
+    return findings
 
 
 def _most_late_us(result: ToolResult) -> float | None:
@@ -84,23 +84,23 @@ def _latencies(run: ToolRun) -> NDArray[np.int64]:
     return run.result.latencies_us
 
 
-def _measurement(driver: Driver, run: ToolRun, deadline_ms: float) -> Measurement:
+def _measurement(driver: LoadDriver, run: ToolRun, deadline_ms: float) -> Measurement:
     """The figures of one tool. Throughput is over the time from the first intended send to the last response; goodput
     over the planned sending time, so that one late answer costs only one request.
     """
     result, latencies_us = run.result, _latencies(run)
-    elapsed_s = result.elapsed_s or run.done.wall_s  # no answer at all
-    measured = replace(
-        measurement(run, elapsed_s),
+    elapsed_s = result.elapsed_s or run.execution.wall_s  # no answer at all
+    measurement = replace(
+        base_measurement(run, elapsed_s),
         goodput_rps=int(np.count_nonzero(latencies_us <= deadline_ms * 1000)) / _intended_s(run),
         response_time_max_us=float(latencies_us.max()) if len(latencies_us) else None,
     )
     if result.lateness_us is not None and len(result.lateness_us):
         lateness_p99_us = latency.summary("lateness", result.lateness_us).get("lateness_p99_us")
-        measured = replace(measured, lateness_p99_us=lateness_p99_us, lateness_max_us=_most_late_us(result))
+        measurement = replace(measurement, lateness_p99_us=lateness_p99_us, lateness_max_us=_most_late_us(result))
     if result.transferred_mb is None and isinstance(run.load, OpenLoad):
-        measured = replace(measured, transferred_mb=_bodies_mb(driver, run.load, result.successful))
-    return with_figures(measured, latency.summary("response_time", latencies_us))
+        measurement = replace(measurement, transferred_mb=_bodies_mb(driver, run.load, result.successful))
+    return with_figures(measurement, latency.summary("response_time", latencies_us))
 
 
 def _intended_s(run: ToolRun) -> float:
@@ -110,7 +110,7 @@ def _intended_s(run: ToolRun) -> float:
     return run.load.requests / run.load.rate_rps
 
 
-def _bodies_mb(driver: Driver, load: OpenLoad, successful: int) -> float | None:
+def _bodies_mb(driver: LoadDriver, load: OpenLoad, successful: int) -> float | None:
     """Size of the bodies in 10⁶ bytes, for a tool that does not count them: mean size of the requested files in the
     manifest times its successes. None if a requested page is no file of the site: the server generates it.
     """
@@ -121,7 +121,7 @@ def _bodies_mb(driver: Driver, load: OpenLoad, successful: int) -> float | None:
     return sum(known_sizes) / len(sizes_by_url) * successful / 1e6 if len(known_sizes) == len(sizes_by_url) else None
 
 
-def measure_ramp(driver: Driver, workload: RampWorkload) -> Measured:
+def measure_ramp(driver: LoadDriver, workload: RampWorkload) -> TrialResults:
     """Run the tool at this rate, with the deadline as its timeout. A late answer is no failure: a ramp looks for them.
 
     Such a tool may spin while it waits, so no gate judges its CPU; one judges the requests that it could not send.
@@ -130,17 +130,17 @@ def measure_ramp(driver: Driver, workload: RampWorkload) -> Measured:
     experiment, tool, load_offered = driver.experiment, workload.tool, offered(driver, workload)
     rate_rps = driver.rate_rps(load_offered)
     driver.tell(Phase.PREPARING, tool=tool, role=Role.PRIMARY)
-    driver.run(tool, driver.opened(rate_rps, experiment.warmup_s), experiment.warmup_s)
-    load = replace(driver.opened(rate_rps, experiment.duration_s), timeout_s=workload.deadline_ms / 1000)
-    run = driver.measured(Role.PRIMARY, tool, load, experiment.duration_s)
-    seen, elapsed_s = run.result, run.result.elapsed_s or run.done.wall_s
-    measured = replace(
-        measurement(run, elapsed_s),
+    driver.run(tool, driver.open_load(rate_rps, experiment.warmup_s), experiment.warmup_s)
+    load = replace(driver.open_load(rate_rps, experiment.duration_s), timeout_s=workload.deadline_ms / 1000)
+    run = driver.measure(Role.PRIMARY, tool, load, experiment.duration_s)
+    result, elapsed_s = run.result, run.result.elapsed_s or run.execution.wall_s
+    measurement = replace(
+        base_measurement(run, elapsed_s),
         throughput_mb_per_s=None,
-        goodput_rps=seen.successful / _intended_s(run),
-        response_time_mean_ms=seen.response_time_mean_ms,
+        goodput_rps=result.successful / _intended_s(run),
+        response_time_mean_ms=result.response_time_mean_ms,
     )
-    expected = seen.transactions + seen.failed
-    fired = gates.failed_requests(expected, seen.transactions, seen.successful, seen.failed, run.role, tool)
-    fired += gates.unsent(seen.unsent, load.requests, tool)
-    return Measured(load_offered, [run], (with_figures(measured, seen.columns),), fired)
+    expected = result.transactions + result.failed
+    findings = gates.failed_requests(expected, result.transactions, result.successful, result.failed, run.role, tool)
+    findings += gates.unsent(result.unsent, load.requests, tool)
+    return TrialResults(load_offered, [run], (with_figures(measurement, result.columns),), findings)

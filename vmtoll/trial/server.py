@@ -12,7 +12,7 @@ from vmtoll.model.finding import Finding
 from vmtoll.model.transport import Transport
 from vmtoll.model.workload import MailWorkload
 from vmtoll.trial import gates
-from vmtoll.trial.loads import Driver
+from vmtoll.trial.loads import LoadDriver
 
 BODIES = 4
 SERVER_LIMIT_S = 60.0
@@ -20,14 +20,17 @@ SERVER_LIMIT_S = 60.0
 ANSWER_LIMIT_S = 1.0
 
 
-class Serving:
-    """`start` and `handshake`, then `bodies` before and after the load, then `stop`. `bodies` skips the neighbour."""
+class TrialServer:
+    """`start` and `handshake`, then `check_bodies` before and after the load, then `stop`.
 
-    def __init__(self, driver: Driver) -> None:
+    `check_bodies` skips the neighbour.
+    """
+
+    def __init__(self, driver: LoadDriver) -> None:
         self.driver, self.session = driver, driver.session
         self.server, self.lines = driver.scenario.server, driver.machines.serving
-        self.checked = 0
-        self.wrong: list[str] = []
+        self.bodies_checked = 0
+        self.wrong_bodies: list[str] = []
 
     def start(self) -> tuple[int, list[Finding]]:
         """Start the server; return its cores on the first machine, and findings on machines unlike the reference.
@@ -36,14 +39,16 @@ class Serving:
         """
         args = {"name": self.server, "limit_s": SERVER_LIMIT_S, "cores": self.driver.workload.cores}
         answers = [(line, line.ask("server_start", **args)) for line in self.lines]
-        started = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in answers]
-        return int(started[0][1]["cores"]), [f for line, seen in started for f in self._unequal(line, seen)]
+        started_by_line = [(line, answer.wait(SERVER_LIMIT_S + 30)) for line, answer in answers]
+        return int(started_by_line[0][1]["cores"]), [
+            f for line, started in started_by_line for f in self._unlike_reference(line, started)
+        ]
 
-    def _unequal(self, line: AgentLine, seen: StartedServer) -> list[Finding]:
+    def _unlike_reference(self, line: AgentLine, started: StartedServer) -> list[Finding]:
         session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
         return [
-            *gates.fingerprint(session.reference["servers"][self.server], seen, self.server, machine),
-            *gates.sysctls(session.reference["sysctls"], seen["sysctls"], machine, declared),
+            *gates.fingerprint(session.reference["servers"][self.server], started, self.server, machine),
+            *gates.sysctls(session.reference["sysctls"], started["sysctls"], machine, declared),
             *gates.content(session.content["digest"], session.facts[machine].get("content_digest"), machine),
         ]
 
@@ -57,12 +62,12 @@ class Serving:
         if not transport.tls:
             return []
         facts_before = json.dumps(self.session.facts, sort_keys=True)
-        findings = [finding for line in self.lines for finding in self._agreed(line, transport)]
+        findings = [finding for line in self.lines for finding in self._handshake_with(line, transport)]
         if json.dumps(self.session.facts, sort_keys=True) != facts_before:
             self.session.store.write_hosts(self.session.facts)
         return findings
 
-    def _agreed(self, line: AgentLine, transport: Transport) -> list[Finding]:
+    def _handshake_with(self, line: AgentLine, transport: Transport) -> list[Finding]:
         client, host = self.driver.client, line.host
         before: KernelTls = line.call("tls_kernel", name=self.server)
         answer = client.ask(
@@ -70,19 +75,19 @@ class Serving:
             limit_s=SERVER_LIMIT_S,
         )  # fmt: skip
         try:
-            agreed: Handshake = answer.wait(SERVER_LIMIT_S + 30, [line])
+            handshake: Handshake = answer.wait(SERVER_LIMIT_S + 30, [line])
         except AgentError as error:
             raise AgentError(str(error), host.name) from error  # blame the server: the client only reported it
         after: KernelTls = line.call("tls_kernel", name=self.server)
-        seen = {**agreed, "kernel": before["sessions"] != after["sessions"]}
+        parameters = {**handshake, "kernel": before["sessions"] != after["sessions"]}
         certificate = certificate_of(self.server, [self.session.reference, *self.session.facts.values()])
-        self.session.facts[host.name]["servers"][self.server].setdefault("tls", {})[transport.name] = seen
+        self.session.facts[host.name]["servers"][self.server].setdefault("tls", {})[transport.name] = parameters
         return gates.tls(
-            transport, kernel=before["declared"], certificate=certificate, seen=seen, server=self.server,
+            transport, kernel=before["declared"], certificate=certificate, observed=parameters, server=self.server,
             machine=host.name,
         )  # fmt: skip
 
-    def bodies(self, when: str) -> None:
+    def check_bodies(self, when: str) -> None:
         """Compare the digests of bodies that the client gets: every file the first time, then a few random ones.
 
         Raises AgentError, HostLostError.
@@ -96,11 +101,11 @@ class Serving:
                 files = rng.sample(files, k=min(BODIES, len(files)))
             self.session.fully_checked.add(subject)
             site = self.session.resolved.site.name
-            answered = self._answers(line, [{"path": f"{site}/{f['path']}", "sha256": f["sha256"]} for f in files])
-            self.checked += answered["checked"]
-            self.wrong += answered["wrong"]
+            check = self._check_files(line, [{"path": f"{site}/{f['path']}", "sha256": f["sha256"]} for f in files])
+            self.bodies_checked += check["checked"]
+            self.wrong_bodies += check["wrong"]
 
-    def _answers(self, sut: AgentLine, files: list[File]) -> BodyCheck:
+    def _check_files(self, sut: AgentLine, files: list[File]) -> BodyCheck:
         """Ask until the server answers. Raises AgentError if it does not in time, at once if the server has ended."""
         client, deadline = self.driver.client, time.monotonic() + SERVER_LIMIT_S
         transport = self.driver.transport
@@ -114,7 +119,7 @@ class Serving:
             except AgentError as error:
                 sut.call("server_check", name=self.server)
                 if time.monotonic() > deadline:
-                    raise AgentError(str(error), sut.host.name) from error  # see _agreed
+                    raise AgentError(str(error), sut.host.name) from error  # see _handshake_with
 
     def stop(self) -> None:
         """Stop the server on every machine. Raises AgentError, HostLostError."""
@@ -125,6 +130,6 @@ class Serving:
 def certificate_of(server: str, machines: Iterable[Facts]) -> str | None:
     """SHA-256 of a server's certificate, from the first of these machines that recorded one; None if none has."""
     for facts in machines:
-        for seen in facts.get("servers", {}).get(server, {}).get("tls", {}).values():
-            return str(seen["certificate_sha256"])
+        for handshake in facts.get("servers", {}).get(server, {}).get("tls", {}).values():
+            return str(handshake["certificate_sha256"])
     return None

@@ -29,8 +29,8 @@ class Histogram:
 
     def since(self, before: "Histogram") -> "Histogram | None":
         """Counts since `before`; None if `before` is not an earlier state of the same histogram."""
-        grown = tuple(new - old for new, old in zip(self.counts, before.counts, strict=False))
-        return Histogram(self.bounds_us, grown) if self.bounds_us == before.bounds_us and min(grown) >= 0 else None
+        growth = tuple(new - old for new, old in zip(self.counts, before.counts, strict=False))
+        return Histogram(self.bounds_us, growth) if self.bounds_us == before.bounds_us and min(growth) >= 0 else None
 
     def __add__(self, other: "Histogram") -> "Histogram":
         """The sum of two histograms with the same buckets."""
@@ -95,16 +95,16 @@ def _histogram(page: str, name: str) -> Histogram | None:
     except ValueError:
         return None
     counts = tuple(new - old for old, new in pairwise([0, *cumulative]))
-    rises = all(low < high for low, high in pairwise(bounds_us))
-    return Histogram(bounds_us, counts) if rises and bounds_us[-1:] == (math.inf,) and min(counts) >= 0 else None
+    is_rising = all(low < high for low, high in pairwise(bounds_us))
+    return Histogram(bounds_us, counts) if is_rising and bounds_us[-1:] == (math.inf,) and min(counts) >= 0 else None
 
 
-def grown(before: Sequence[ServerTimes | None], after: Sequence[ServerTimes | None]) -> ServerTimes | None:
+def growth(before: Sequence[ServerTimes | None], after: Sequence[ServerTimes | None]) -> ServerTimes | None:
     """Total counts of the servers on all machines between two readings.
 
     None if any server reports nothing, has restarted from zero, or uses other buckets than the rest.
     """
     parts = [new.since(old) if old and new else None for old, new in zip(before, after, strict=True)]
-    times = [part for part in parts if part]
-    same_buckets = len({(part.service.bounds_us, part.loop_lag.bounds_us) for part in times}) == 1
-    return reduce(add, times) if same_buckets and len(times) == len(parts) else None
+    growths = [part for part in parts if part]
+    same_buckets = len({(part.service.bounds_us, part.loop_lag.bounds_us) for part in growths}) == 1
+    return reduce(add, growths) if same_buckets and len(growths) == len(parts) else None

@@ -12,7 +12,7 @@ _SILENT = 0.1
 # The fewest slices for a comparison of the beginning with the rest.
 FEWEST_SLICES = 12
 # Standard errors between the beginning and the rest that rule out chance in the files' sizes.
-_SURE = 3.0
+_CRITICAL_T = 3.0
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Slice:
 
 def slices(pulse: Sequence[tuple[float, float]], started_at_s: float, wall_s: float) -> list[Slice]:
     """The slices within a load, from the first to the last with responses. `pulse`: time (s), bytes received so far."""
-    inside = [(t, size) for t, size in pulse if started_at_s <= t <= started_at_s + wall_s]
-    parts = [Slice(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(inside)]
-    loud = [i for i, part in enumerate(parts) if part.size_bytes > _silence(parts) * part.length_s]
-    return parts[loud[0] : loud[-1] + 1] if loud else []
+    pulse_within = [(t, size) for t, size in pulse if started_at_s <= t <= started_at_s + wall_s]
+    parts = [Slice(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(pulse_within)]
+    with_responses = [i for i, part in enumerate(parts) if part.size_bytes > _silence(parts) * part.length_s]
+    return parts[with_responses[0] : with_responses[-1] + 1] if with_responses else []
 
 
 def _silence(parts: Sequence[Slice]) -> float:
@@ -58,5 +58,5 @@ def slower_start_pct(parts: Sequence[Slice]) -> float | None:
     rates = np.array([part.size_bytes / part.length_s for part in parts])
     first, rest = rates[:third], rates[third:]
     error = np.sqrt(first.var(ddof=1) / len(first) + rest.var(ddof=1) / len(rest))
-    lacking = rest.mean() - first.mean()
-    return float(100 * lacking / rest.mean()) if lacking > _SURE * error else 0.0
+    shortfall = rest.mean() - first.mean()
+    return float(100 * shortfall / rest.mean()) if shortfall > _CRITICAL_T * error else 0.0

@@ -16,12 +16,12 @@ from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.trial import Resources, TrialRecord
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, RampWorkload, Workload
 from vmtoll.trial import closed_loop, gates, latency, mail, open_loop, usage
-from vmtoll.trial.capacity import targets, whole
-from vmtoll.trial.conditions import Seen
-from vmtoll.trial.loads import Driver, ToolRun
-from vmtoll.trial.measurement import Measured, utc
-from vmtoll.trial.neighbour import Neighbour
-from vmtoll.trial.server import Serving
+from vmtoll.trial.capacity import smallest_capacity, targets
+from vmtoll.trial.conditions import LoadObservations
+from vmtoll.trial.loads import LoadDriver, ToolRun
+from vmtoll.trial.measurement import TrialResults, utc
+from vmtoll.trial.neighbour import NeighbourLoadGenerator
+from vmtoll.trial.server import TrialServer
 from vmtoll.trial.usage import mbit
 
 _CODES = {ToolTimeoutError: Code.TIMED_OUT, CapacityError: Code.CAPACITY_UNKNOWN}
@@ -38,8 +38,8 @@ def lost_machine(error: HostLostError, host: AgentLine | None) -> str | None:
     if host:
         try:
             host.call("ping", PING_LIMIT_S)
-        except HostLostError as of_host:
-            return of_host.machine
+        except HostLostError as host_error:
+            return host_error.machine
     return error.machine
 
 
@@ -49,15 +49,15 @@ class Trial:
     """
 
     def __init__(
-        self, session: Session, steps: TrialReporter, workload: Workload | None = None, name: str = ""
+        self, session: Session, reporter: TrialReporter, workload: Workload | None = None, name: str = ""
     ) -> None:
         """`workload`: replaces the planned one; `name`: replaces the trial's name in file names."""
-        self.session, self.spec, self.number, self.tell = session, steps.spec, steps.attempt, steps
+        self.session, self.spec, self.number, self.tell = session, reporter.spec, reporter.attempt, reporter
         self.name = name or self.spec.name(self.number)
-        self.driver = Driver(session, self.spec, self.name, steps, workload)
+        self.driver = LoadDriver(session, self.spec, self.name, reporter, workload)
         self.workload, self.watch = self.driver.workload, self.driver.watch
-        self.shares_of = [] if workload else targets(self.spec, session.resolved)
-        self.serving, self.neighbour = Serving(self.driver), Neighbour(self.driver)
+        self.share_targets = [] if workload else targets(self.spec, session.resolved)
+        self.server, self.neighbour = TrialServer(self.driver), NeighbourLoadGenerator(self.driver)
 
     def attempt(self) -> TrialRecord:
         """Measure and return the record; a failure of a machine, server or tool becomes a finding in it."""
@@ -82,31 +82,31 @@ class Trial:
         try:
             record = self._measure(planned)
         except HostLostError as error:
-            record = self._failed(planned, self._lost(error))
+            record = self._failed_record(planned, self._host_lost(error))
         except ToolError as error:
-            failed = Finding(_code_of(error), machine=error.machine, detail=str(error))
-            record = self._failed(planned, self._or_ended(self._or_lost(failed)))
+            finding = Finding(_code_of(error), machine=error.machine, detail=str(error))
+            record = self._failed_record(planned, self._or_server_failed(self._or_host_lost(finding)))
         except AgentError as error:
-            failed = Finding(Code.SERVER_FAILED, machine=error.machine, detail=str(error))
-            record = self._failed(planned, self._or_lost(failed))
+            finding = Finding(Code.SERVER_FAILED, machine=error.machine, detail=str(error))
+            record = self._failed_record(planned, self._or_host_lost(finding))
         loaded_s = self.driver.loaded_s
         return replace(record, fixed_cost_s=time.monotonic() - begin - loaded_s, loaded_s=loaded_s)
 
-    def _lost(self, error: HostLostError, also: str = "") -> Finding:
+    def _host_lost(self, error: HostLostError, suffix: str = "") -> Finding:
         machine = lost_machine(error, self.driver.machines.host)
-        return Finding(Code.HOST_LOST, machine=machine, detail=f"{error}{also}")
+        return Finding(Code.HOST_LOST, machine=machine, detail=f"{error}{suffix}")
 
-    def _or_lost(self, finding: Finding) -> Finding:
+    def _or_host_lost(self, finding: Finding) -> Finding:
         """HOST_LOST if a machine is lost or shutting down, because that explains the failure; else `finding`."""
         for line in self.driver.machines.all:
             try:
                 line.call("ping", PING_LIMIT_S)
                 wait_until_booted(line)
             except HostLostError as error:
-                return self._lost(error, f"; {finding.detail}")
+                return self._host_lost(error, f"; {finding.detail}")
         return finding
 
-    def _or_ended(self, finding: Finding) -> Finding:
+    def _or_server_failed(self, finding: Finding) -> Finding:
         """SERVER_FAILED if a server has ended, because that explains the tool's failure; else `finding`."""
         for line in self.driver.machines.serving if finding.code is Code.TOOL_FAILED else ():
             try:
@@ -114,10 +114,10 @@ class Trial:
             except AgentError as error:
                 return Finding(Code.SERVER_FAILED, machine=error.machine, detail=f"{error}; {finding.detail}")
             except HostLostError as error:
-                return self._lost(error, f"; {finding.detail}")
+                return self._host_lost(error, f"; {finding.detail}")
         return finding
 
-    def _failed(self, planned: TrialRecord, finding: Finding) -> TrialRecord:
+    def _failed_record(self, planned: TrialRecord, finding: Finding) -> TrialRecord:
         """The planned record with the failure alone; earlier measurements of the trial are dropped."""
         return replace(planned, findings=(finding, *self._clean_up(finding.code)))
 
@@ -139,42 +139,42 @@ class Trial:
         return findings
 
     def _measure(self, planned: TrialRecord) -> TrialRecord:
-        cold = self.driver.cold
-        if shared_targets := self.shares_of:
-            self.driver.capacity = whole(shared_targets, self.session.store.capacities())
+        cold = self.driver.is_cold
+        if share_targets := self.share_targets:
+            self.driver.capacity = smallest_capacity(share_targets, self.session.store.capacities())
         self.tell(Phase.STARTING)
-        server_cores, findings = self.serving.start()
-        findings += self.serving.handshake()
+        server_cores, start_findings = self.server.start()
+        start_findings += self.server.handshake()
         if not cold:  # a check would fill the server's own caches
-            self.serving.bodies("before")
+            self.server.check_bodies("before")
         self.watch.start()
         self.neighbour.begin()
-        measured = self._send()
-        run = measured.runs[0]
-        used_pct, resources = self._lines_used_pct(run), measured.resources()
-        neighbour_rps, saturated = self.neighbour.end(run)
-        self.serving.bodies("after")
-        seen, fired_meanwhile = self._seen()
-        fired = [
-            *findings,
-            *measured.findings,
+        results = self._send()
+        run = results.runs[0]
+        used_pct, resources = self._link_use_pct(run), results.resources()
+        neighbour_rps, neighbour_findings = self.neighbour.end(run)
+        self.server.check_bodies("after")
+        observations, watch_findings = self._stop_watch()
+        findings = [
+            *start_findings,
+            *results.findings,
             *(finding for machine, pct in used_pct.items() for finding in gates.link_bound(pct, machine)),
-            *self._stolen(resources),
-            *(self._not_cold(resources, measured) if cold else []),
-            *saturated,
-            *gates.wrong_bodies(self.serving.wrong),
-            *fired_meanwhile,
+            *self._steal_findings(resources),
+            *(self._cold_findings(resources, results) if cold else []),
+            *neighbour_findings,
+            *gates.wrong_bodies(self.server.wrong_bodies),
+            *watch_findings,
         ]
-        self._keep_latencies(measured)
-        self._keep_telemetry(measured)
-        self.serving.stop()
+        self._keep_latencies(results)
+        self._keep_telemetry(results)
+        self.server.stop()
         return replace(
             planned,
-            started_at=utc(run.done.started_at_s),
-            findings=tuple(fired),
-            offered=measured.offered,
+            started_at=utc(run.execution.started_at_s),
+            findings=tuple(findings),
+            offered=results.offered,
             measurements=tuple(
-                seen[load.role].added_to(load) for load in measured.with_histogram(f"histograms/{self.name}.hdr")
+                observations[load.role].add_to(load) for load in results.with_histogram(f"histograms/{self.name}.hdr")
             ),
             resources=replace(
                 resources,
@@ -182,13 +182,15 @@ class Trial:
                 link_used_pct=max(used_pct.values(), default=None),
                 neighbour_rps=neighbour_rps,
             ),
-            conditions=replace(seen[Role.PRIMARY].conditions, guests_paused=self.session.guests_paused),
+            conditions=replace(observations[Role.PRIMARY].conditions, guests_paused=self.session.guests_paused),
             counts=replace(
-                measured.counts, bodies_checked=self.serving.checked or None, bodies_wrong=len(self.serving.wrong)
+                results.counts,
+                bodies_checked=self.server.bodies_checked or None,
+                bodies_wrong=len(self.server.wrong_bodies),
             ),
         )
 
-    def _send(self) -> Measured:
+    def _send(self) -> TrialResults:
         """Send the loads and return their results, by the kind of workload."""
         if isinstance(self.workload, ClosedWorkload):
             return closed_loop.measure(self.driver, self.workload)
@@ -198,61 +200,63 @@ class Trial:
             return open_loop.measure_ramp(self.driver, self.workload)
         return open_loop.measure(self.driver, self.workload)
 
-    def _stolen(self, resources: Resources) -> list[Finding]:
+    def _steal_findings(self, resources: Resources) -> list[Finding]:
         """Findings on stolen CPU time; none with several guests, whose effect on each other is the measurement."""
         serving = self.driver.machines.serving
         return gates.steal(resources.steal_pct, serving[0].host.name) if len(serving) == 1 else []
 
-    def _not_cold(self, resources: Resources, measured: Measured) -> list[Finding]:
+    def _cold_findings(self, resources: Resources, results: TrialResults) -> list[Finding]:
         """Findings on machines under test, or a KVM host, that read less than they served: some came from a cache."""
-        served_mb, host = measured.measurements[0].transferred_mb, self.driver.machines.host
+        served_mb, host = results.measurements[0].transferred_mb, self.driver.machines.host
         return [
-            *gates.not_cold(resources.read_mb, served_mb, self.watch.names.together),
+            *gates.not_cold(resources.read_mb, served_mb, self.watch.names.all_suts),
             *(gates.not_cold(resources.host_read_mb, served_mb, host.host.name) if host else []),
         ]
 
-    def _lines_used_pct(self, run: ToolRun) -> Mapping[str, float]:
+    def _link_use_pct(self, run: ToolRun) -> Mapping[str, float]:
         """Machine → use of its line rate in percent: for each client, and with several clients for the servers."""
         rate_mbit, sut_mbit = self.session.inventory.link_mbit, self.driver.sut.host.vars.link_mbit
         if not rate_mbit or self.workload.client == "localhost":
             return {}
         old, new = run.before, run.after
         used_pct = {
-            part.client: mbit(old.clients[part.client], new.clients[part.client], part.done.wall_s) / rate_mbit * 100
+            part.client: mbit(old.clients[part.client], new.clients[part.client], part.execution.wall_s)
+            / rate_mbit
+            * 100
             for part in run.parts
         }
         if len(run.parts) > 1 and sut_mbit:
             for name, reading in old.suts.items():
-                used_pct[name] = mbit(reading, new.suts[name], run.done.wall_s) / sut_mbit * 100
+                used_pct[name] = mbit(reading, new.suts[name], run.execution.wall_s) / sut_mbit * 100
         return used_pct
 
-    def _seen(self) -> tuple[dict[Role, Seen], list[Finding]]:
+    def _stop_watch(self) -> tuple[dict[Role, LoadObservations], list[Finding]]:
         """Stop and store the samples; return the observations of each load, and the findings."""
         sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
-        table, seen, findings = self.watch.stop(sources)
+        table, observations, findings = self.watch.stop(sources)
         self.session.store.keep(f"samples/{self.name}.csv", table)
         # A cold workload is slow at the start on purpose.
-        dropped = Code.WARMUP_DRIFT if self.driver.cold else None
-        return seen, [finding for finding in findings if finding.code is not dropped]
+        expected_code = Code.WARMUP_DRIFT if self.driver.is_cold else None
+        return observations, [finding for finding in findings if finding.code is not expected_code]
 
-    def _keep_latencies(self, measured: Measured) -> None:
+    def _keep_latencies(self, results: TrialResults) -> None:
         """Store a histogram for each client of the logged load, and one by second for all clients together."""
-        if measured.logged is None:
+        if results.logged_role is None:
             return
-        results = measured.results(measured.logged)
-        logged = [result.latencies_us for result in results if result.latencies_us is not None]
-        sent = [result.sent_us for result in results if result.sent_us is not None]
+        tool_results = results.results(results.logged_role)
+        logged = [result.latencies_us for result in tool_results if result.latencies_us is not None]
+        sent = [result.sent_us for result in tool_results if result.sent_us is not None]
         lines = [latency.histogram(latencies_us) + b"\n" for latencies_us in logged]
         self.session.store.keep(f"histograms/{self.name}.hdr", b"".join(lines))
         if sent:
             by_second = latency.by_second(np.concatenate(sent), np.concatenate(logged))
             self.session.store.keep(f"histograms/{self.name}.csv", by_second)
 
-    def _keep_telemetry(self, measured: Measured) -> None:
+    def _keep_telemetry(self, results: TrialResults) -> None:
         """Store the KVM host's figures on the guests during each tool's load."""
-        counted = {
-            run.role.value: usage.telemetry(run.before, run.after, run.result.transactions) for run in measured.runs
+        telemetry_by_role = {
+            run.role.value: usage.telemetry(run.before, run.after, run.result.transactions) for run in results.runs
         }
-        document = {role: asdict(figures) for role, figures in counted.items() if figures}
+        document = {role: asdict(figures) for role, figures in telemetry_by_role.items() if figures}
         if document:
             self.session.store.keep(f"telemetry/{self.name}.json", json.dumps(document, indent=1).encode() + b"\n")

@@ -34,7 +34,7 @@ class Usage:
         return sum(sut["server"]["processes"] for sut in self.suts.values())
 
     @property
-    def on_sut(self) -> bool:
+    def is_client_on_sut(self) -> bool:
         """Return whether the client is on the machine under test."""
         return any(reading is sut for reading in self.clients.values() for sut in self.suts.values())
 
@@ -46,7 +46,7 @@ class Usage:
     @property
     def domain_s(self) -> float | None:
         """CPU seconds of the guests' QEMU and vhost threads; None without guests, or with the client on the guest."""
-        if self.on_sut or not self.host or not self.host["domains"]:
+        if self.is_client_on_sut or not self.host or not self.host["domains"]:
             return None
         return float(sum(domain["total_s"] for domain in self.host["domains"].values()))
 
@@ -72,18 +72,18 @@ def read_usage(machines: Machines, server: str, port: int) -> Usage:
     """Read all machines at once. `port`: the server's port for the load. Raises AgentError, HostLostError."""
     clients, suts, host = machines.clients, machines.suts, machines.host
     remote = (suts[0].host.seen_from(clients[0].host), port)
-    asked_host = host.ask("usage", **machines.domain_args) if host else None
+    host_answer = host.ask("usage", **machines.domain_args) if host else None
     pending = [(line, line.ask("usage", server=server, remote=remote if line in clients else None)) for line in suts]
     pending += [(line, line.ask("usage", remote=remote)) for line in clients if line not in suts]
     readings = {line.host.name: answer.wait(_LIMIT_S) for line, answer in pending}
     return Usage(
         suts={line.host.name: readings[line.host.name] for line in suts},
         clients={line.host.name: readings[line.host.name] for line in clients},
-        host=asked_host.wait(_LIMIT_S) if asked_host else None,
+        host=host_answer.wait(_LIMIT_S) if host_answer else None,
     )
 
 
-def grown(before: Usage, after: Usage, figure: Callable[[Reading], float]) -> float:
+def growth(before: Usage, after: Usage, figure: Callable[[Reading], float]) -> float:
     """Growth of a figure, summed over the machines under test."""
     return float(sum(figure(after.suts[name]) - figure(old) for name, old in before.suts.items()))
 
@@ -94,9 +94,9 @@ def with_cpu(measurement: Measurement, before: Usage, after: Usage) -> Measureme
 
     The exact total is split into user and system time in the ratio of the machine's coarser counters.
     """
-    total = grown(before, after, lambda sut: sut["server"]["total_s"])
-    user = grown(before, after, lambda sut: sut["server"]["user_s"])
-    system = grown(before, after, lambda sut: sut["server"]["system_s"])
+    total = growth(before, after, lambda sut: sut["server"]["total_s"])
+    user = growth(before, after, lambda sut: sut["server"]["user_s"])
+    system = growth(before, after, lambda sut: sut["server"]["system_s"])
     share, requests = user / (user + system) if user + system > 0 else 0.0, measurement.transactions
     host_s = None
     if before.domain_s is not None and after.domain_s is not None:
@@ -146,23 +146,23 @@ def telemetry(before: Usage, after: Usage, requests: int) -> Telemetry | None:
     old, new = before.host["domains"].values(), after.host["domains"].values()
     return Telemetry(
         requests=requests,
-        threads_s=_grown(_sum(d["threads_s"] for d in old), _sum(d["threads_s"] for d in new)),
+        threads_s=_counter_growth(_sum(d["threads_s"] for d in old), _sum(d["threads_s"] for d in new)),
         waits_s=_waits_s(before.host, after.host),
-        kvm=_counted(_sum(d["kvm"] for d in old), _sum(d["kvm"] for d in new)) or None,
-        host_interrupts=_counted(before.host["interrupts"], after.host["interrupts"]),
-        guest_interrupts=_counted(
+        kvm=_nonzero_growth(_sum(d["kvm"] for d in old), _sum(d["kvm"] for d in new)) or None,
+        host_interrupts=_nonzero_growth(before.host["interrupts"], after.host["interrupts"]),
+        guest_interrupts=_nonzero_growth(
             _sum(sut["interrupts"] for sut in before.suts.values()),
             _sum(sut["interrupts"] for sut in after.suts.values()),
         ),
     )
 
 
-def with_telemetry(resources: Resources, counted: Telemetry | None) -> Resources:
+def with_telemetry(resources: Resources, figures: Telemetry | None) -> Resources:
     """The resources with the KVM host's work per request; unchanged without telemetry or requests."""
-    if not counted or not counted.requests:
+    if not figures or not figures.requests:
         return resources
-    requests, threads_s, kvm = counted.requests, counted.threads_s, counted.kvm or {}
-    wait_us = {kind: wait_s * 1e6 / requests for kind, wait_s in (counted.waits_s or {}).items()}
+    requests, threads_s, kvm = figures.requests, figures.threads_s, figures.kvm or {}
+    wait_us = {kind: wait_s * 1e6 / requests for kind, wait_s in (figures.waits_s or {}).items()}
     return replace(
         resources,
         host_exits_per_request=kvm["exits"] / requests if "exits" in kvm else None,
@@ -173,8 +173,8 @@ def with_telemetry(resources: Resources, counted: Telemetry | None) -> Resources
         host_qemu_wait_us_per_request=wait_us.get("qemu"),
         host_iothread_wait_us_per_request=wait_us.get("iothread"),
         host_vhost_wait_us_per_request=wait_us.get("vhost"),
-        host_irqs_per_request=sum(counted.host_interrupts.values()) / requests,
-        guest_irqs_per_request=sum(counted.guest_interrupts.values()) / requests,
+        host_irqs_per_request=sum(figures.host_interrupts.values()) / requests,
+        guest_irqs_per_request=sum(figures.guest_interrupts.values()) / requests,
     )
 
 
@@ -184,8 +184,8 @@ def server_wait_us_per_request(before: Usage, after: Usage, requests: int) -> fl
     None without requests, and where a kernel keeps no such figure.
     """
     waits = [(before.suts[name]["server"]["waits_ns"], sut["server"]["waits_ns"]) for name, sut in after.suts.items()]
-    grown = [growth_ns(old, new) for old, new in waits if old is not None and new is not None]
-    return sum(grown) / 1e3 / requests if requests and len(grown) == len(waits) else None
+    growths_ns = [growth_ns(old, new) for old, new in waits if old is not None and new is not None]
+    return sum(growths_ns) / 1e3 / requests if requests and len(growths_ns) == len(waits) else None
 
 
 def _waits_s(before: Reading, after: Reading) -> Counters | None:
@@ -208,21 +208,21 @@ def _sum(parts: Iterable[Mapping[str, float]]) -> Counters:
     return total
 
 
-def _grown(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
+def _counter_growth(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
     # Threads are read one after the other, so a figure that is the total less some threads may shrink a little.
     return {name: max(0.0, value - old.get(name, 0)) for name, value in new.items()}
 
 
-def _counted(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
+def _nonzero_growth(old: Mapping[str, float], new: Mapping[str, float]) -> Counters:
     """Growth of each counter that grew."""
-    return {name: times for name, times in _grown(old, new).items() if times > 0}
+    return {name: times for name, times in _counter_growth(old, new).items() if times > 0}
 
 
 # Seconds: the kernel writes dirty pages back first.
 _COLD_LIMIT_S = 120.0
 
 
-def drop(kernels: Sequence[AgentLine]) -> None:
+def drop_page_caches(kernels: Sequence[AgentLine]) -> None:
     """Empty the page caches of these machines, guests before their host. Raises AgentError, HostLostError."""
     for line in kernels:
         line.call("drop_caches", _COLD_LIMIT_S)
@@ -230,7 +230,7 @@ def drop(kernels: Sequence[AgentLine]) -> None:
 
 def read_mb(before: Usage, after: Usage) -> tuple[float, float | None]:
     """10⁶ bytes that the machines under test read from disk; the same for a guest's host, None without one."""
-    own_mb = grown(before, after, lambda sut: sut["read_kib"]) * 1024 / 1e6
+    sut_mb = growth(before, after, lambda sut: sut["read_kib"]) * 1024 / 1e6
     if before.domain_s is None or not before.host or not after.host:
-        return own_mb, None
-    return own_mb, (after.host["read_kib"] - before.host["read_kib"]) * 1024 / 1e6
+        return sut_mb, None
+    return sut_mb, (after.host["read_kib"] - before.host["read_kib"]) * 1024 / 1e6

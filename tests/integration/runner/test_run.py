@@ -45,7 +45,7 @@ from vmtoll.runner.run import same_experiment, with_recorded_control
 from vmtoll.runs.folder import read_manifest
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
-from vmtoll.trial.loads import Driver
+from vmtoll.trial.loads import LoadDriver
 
 Rewrite = Callable[..., Path]
 
@@ -445,13 +445,13 @@ def test_a_resumed_run_takes_its_rates_from_the_records(
     before = records_of(begun)
     arms = {record.arm.environment for record in before}
     warmed: list[tuple[str, str]] = []
-    warm = Driver.warm
+    warm = LoadDriver.warm
 
-    def counted(driver: Driver, tool: str, users: int, duration_s: float) -> float:
+    def counted(driver: LoadDriver, tool: str, users: int, duration_s: float) -> float:
         warmed.append((driver.arm.environment, tool))
         return warm(driver, tool, users, duration_s)
 
-    monkeypatch.setattr(Driver, "warm", counted)
+    monkeypatch.setattr(LoadDriver, "warm", counted)
     run(project.experiment_file("tiny"), inventory, begun.parent.parent, resume=begun, registry=project)
     records = records_of(begun)
     assert records[:2] == before

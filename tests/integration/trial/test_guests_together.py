@@ -189,13 +189,13 @@ def test_cold_caches_are_asked_for_each_file_once(
     measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dropped: list[list[str]] = []
-    drop = usage.drop
+    drop = usage.drop_page_caches
 
     def told(kernels: list[AgentLine]) -> None:
         dropped.append([line.host.name for line in kernels])
         drop(kernels)
 
-    monkeypatch.setattr(usage, "drop", told)
+    monkeypatch.setattr(usage, "drop_page_caches", told)
     _, records = measured(tool="siege", crosscheck=None, users=2, cold=True)
     assert_sound(records)
     for record, name in zip(records, ("metal-one", "guest-1"), strict=True):

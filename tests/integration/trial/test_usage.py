@@ -21,7 +21,7 @@ from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.inventory import Host
 from vmtoll.model.trial import Measurement, Resources
 from vmtoll.trial import gates
-from vmtoll.trial.conditions import Names, ObservedLoad, Sender, judge
+from vmtoll.trial.conditions import Names, ObservedLoad, Sender, observe_load
 from vmtoll.trial.execution import Sending
 from vmtoll.trial.usage import Usage, read_mb, server_wait_us_per_request, telemetry, with_cpu, with_telemetry
 
@@ -107,7 +107,7 @@ def test_each_guest_is_judged_with_its_name() -> None:
     load = ObservedLoad(Role.PRIMARY, "vegeta", before, after, {"client": Sender(0.0, 3.0, 1000.0)})
     names = Names({"one": "toll-1", "two": "toll-2"}, "host", frozenset())
     series = {name: samples(steady(60)) for name in ("client", "one", "two", "host")}
-    seen = judge(load, names, series, dict.fromkeys(series, "tsc"))
+    seen = observe_load(load, names, series, dict.fromkeys(series, "tsc"))
     conditions, findings = seen.conditions, seen.findings
     burnt_pct = conditions.host_background_cpu_pct
     assert burnt_pct == pytest.approx(50.0)

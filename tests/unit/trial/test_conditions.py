@@ -16,7 +16,7 @@ from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.trial import Conditions, Measurement
 from vmtoll.trial import gates, stalls
 from vmtoll.trial.background_cpu import BackgroundCpu, background_cpu
-from vmtoll.trial.conditions import Names, ObservedLoad, Sender, judge
+from vmtoll.trial.conditions import Names, ObservedLoad, Sender, observe_load
 from vmtoll.trial.observation import PULSE_S, SHORT_MHZ_S, SHORT_PULSE_S
 from vmtoll.trial.usage import Usage
 
@@ -227,7 +227,7 @@ def sent(tool: str, clients: Sequence[str], old: Reading, new: Reading, role: Ro
 def test_a_quiet_load_has_figures_and_no_finding() -> None:
     load = sent("siege", ["client"], reading(0), reading(2))
     series = {"client": samples(steady(40)), "metal": samples([])}
-    seen = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
+    seen = observe_load(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
     assert seen.findings == []
     assert seen.conditions == Conditions(
         client_background_cpu_pct=0.0,
@@ -272,8 +272,8 @@ def test_each_measurement_has_the_conditions_of_its_own_load() -> None:
     measured = {}
     for role, after in {Role.PRIMARY: reading(3), Role.CROSSCHECK: disturbed}.items():
         load = sent("oha", ["client"], reading(0), after, role)
-        seen = judge(load, ALONE, series, dict.fromkeys(series, "tsc"))
-        measured[role] = seen.added_to(Measurement(role=role, tool="oha", transactions=7))
+        seen = observe_load(load, ALONE, series, dict.fromkeys(series, "tsc"))
+        measured[role] = seen.add_to(Measurement(role=role, tool="oha", transactions=7))
     first, second = measured.values()
     assert (first.background_cpu_pct, first.cpus, first.retransmitted_segments) == (0.0, 1, 0)
     assert second.background_cpu_pct == pytest.approx(25.0)
@@ -290,7 +290,7 @@ def test_only_the_cpus_that_the_server_may_use_count() -> None:
     after["steal_s"] = {"0": 0.03, "1": 0.0, "2": 0.0, "3": 1.5}
     old, new = (reading(at, survey=at_that_time) for at, at_that_time in ((0, before), (3, after)))
     series = {name: samples(steady(60)) for name in ("client", "metal")}
-    seen = judge(sent("oha", ["client"], old, new), ALONE, series, dict.fromkeys(series, "tsc"))
+    seen = observe_load(sent("oha", ["client"], old, new), ALONE, series, dict.fromkeys(series, "tsc"))
     assert seen.findings == []
     assert (seen.conditions.background_cpu_pct, seen.figures["cpus"]) == (0.0, 1)
     assert seen.figures["steal_pct"] == pytest.approx(1.0)
@@ -308,7 +308,7 @@ def test_the_host_of_a_guest_has_its_own_steal() -> None:
     )
     load = ObservedLoad(Role.PRIMARY, "oha", before, after, {"client": Sender(0.0, 3.0, 1000.0)})
     series = {name: samples(steady(60)) for name in ("client", "guest", "host")}
-    seen = judge(load, Names({"guest": "toll"}, "host", frozenset()), series, dict.fromkeys(series, "tsc"))
+    seen = observe_load(load, Names({"guest": "toll"}, "host", frozenset()), series, dict.fromkeys(series, "tsc"))
     assert seen.figures["host_steal_pct"] == pytest.approx(10.0)
     assert seen.figures["host_cpus"] == 2
     assert (seen.figures["steal_pct"], seen.figures["cpus"]) == (0.0, 1)
@@ -321,7 +321,7 @@ def starved(*clients: str, role: Role) -> list[tuple[Code, Role | None]]:
     """What is found when somebody burns half of the one core of metal and of each client, whichever there are."""
     load = sent("h2load", clients, reading(0), reading(3, survey=BURNT), role)
     series = {name: samples(steady(60)) for name in (*clients, "metal")}
-    return [(f.code, f.role) for f in judge(load, ALONE, series, dict.fromkeys(series, "tsc")).findings]
+    return [(f.code, f.role) for f in observe_load(load, ALONE, series, dict.fromkeys(series, "tsc")).findings]
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -345,7 +345,7 @@ def test_each_of_several_clients_is_judged_with_its_name() -> None:
     silent = [1000.0] * 25 + [0.0] * 10 + [1000.0] * 25
     series = {name: samples(steady(60)) for name in (*clients, "metal")}
     series["client3"]["pulse"] = pulses(silent)
-    seen = judge(load, ALONE, series, dict.fromkeys(series, "tsc"))
+    seen = observe_load(load, ALONE, series, dict.fromkeys(series, "tsc"))
     conditions, findings = seen.conditions, seen.findings
     assert [(f.code, f.machine, f.detail) for f in findings] == [
         (Code.CLIENT_STARVED, "client2", ""),
@@ -364,7 +364,7 @@ def test_a_clock_rate_that_sinks_is_named_with_its_machine(client: str) -> None:
     rates = [(float(second), 3000.0 - 100 * second) for second in range(4)]
     load = sent("siege", [client], reading(0), reading(3))
     series = {"client": samples(steady(60)), "metal": samples(steady(60), rates)}
-    seen = judge(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
+    seen = observe_load(load, ALONE, series, {"client": "tsc", "metal": "tsc"})
     [finding] = seen.findings
     assert (finding.code, finding.machine) == (Code.FREQUENCY_SPREAD, "metal")
     assert finding.value == seen.conditions.cpu_mhz_spread_pct == pytest.approx(10.0)

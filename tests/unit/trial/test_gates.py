@@ -102,12 +102,12 @@ PRIMARY, CROSSCHECK = Role.PRIMARY, Role.CROSSCHECK
             Finding(Code.FINGERPRINT, machine="kvm", process="nginx", detail="binary_sha256"),
         ),
         (
-            gates.tls(HTTP2, kernel=False, certificate="d", seen=AGREED, server="nginx", machine="kvm"),
+            gates.tls(HTTP2, kernel=False, certificate="d", observed=AGREED, server="nginx", machine="kvm"),
             gates.tls(
                 HTTP2,
                 kernel=True,
                 certificate="d",
-                seen={**AGREED, "cipher": "TLS_CHACHA20_POLY1305_SHA256"},
+                observed={**AGREED, "cipher": "TLS_CHACHA20_POLY1305_SHA256"},
                 server="nginx",
                 machine="kvm",
             ),
@@ -119,8 +119,8 @@ PRIMARY, CROSSCHECK = Role.PRIMARY, Role.CROSSCHECK
             ),
         ),
         (
-            gates.tls(HTTP2, kernel=False, certificate=None, seen=AGREED, server="nginx", machine="kvm"),
-            gates.tls(HTTP2, kernel=False, certificate="e" * 64, seen=AGREED, server="nginx", machine="kvm"),
+            gates.tls(HTTP2, kernel=False, certificate=None, observed=AGREED, server="nginx", machine="kvm"),
+            gates.tls(HTTP2, kernel=False, certificate="e" * 64, observed=AGREED, server="nginx", machine="kvm"),
             Finding(Code.FINGERPRINT, machine="kvm", process="nginx", detail="TLS certificate: eeeeeeeeeeee -> d"),
         ),
         (
@@ -128,7 +128,7 @@ PRIMARY, CROSSCHECK = Role.PRIMARY, Role.CROSSCHECK
                 RESUMED,
                 kernel=False,
                 certificate=None,
-                seen={**AGREED, "alpn": "http/1.1", "resumption": True},
+                observed={**AGREED, "alpn": "http/1.1", "resumption": True},
                 server="nginx",
                 machine="kvm",
             ),
@@ -136,7 +136,7 @@ PRIMARY, CROSSCHECK = Role.PRIMARY, Role.CROSSCHECK
                 RESUMED,
                 kernel=False,
                 certificate=None,
-                seen={**AGREED, "protocol": "TLSv1.2", "alpn": "none"},
+                observed={**AGREED, "protocol": "TLSv1.2", "alpn": "none"},
                 server="nginx",
                 machine="kvm",
             ),

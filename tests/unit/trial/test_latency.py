@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vmtoll.trial.latency import Steady, steady
+from vmtoll.trial.latency import SteadyPart, steady_part
 
 USERS = 4
 
 
-def steady_part(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64]) -> Steady:
-    part = steady(sent_us, latencies_us, USERS)
+def steady_part_of(sent_us: NDArray[np.int64], latencies_us: NDArray[np.int64]) -> SteadyPart:
+    part = steady_part(sent_us, latencies_us, USERS)
     assert part is not None
     return part
 
@@ -23,7 +23,7 @@ def closed_loop(service_us: int, each: int) -> tuple[NDArray[np.int64], NDArray[
 
 def test_the_rate_of_a_closed_loop_is_that_while_all_users_are_at_work() -> None:
     sent_us, latencies_us = closed_loop(1000, 500)
-    part = steady_part(sent_us, latencies_us)
+    part = steady_part_of(sent_us, latencies_us)
     assert part.rps == pytest.approx(USERS / 1e-3, rel=0.01)
     assert part.in_flight == pytest.approx(USERS)
 
@@ -34,12 +34,12 @@ def test_the_end_of_a_short_load_is_not_fewer_users() -> None:
     sent_us = (service_us * np.tile(np.arange(3), USERS)).astype(np.int64)
     whole = service_us.sum() / (sent_us + service_us).max()
     assert whole < 0.85 * USERS
-    assert steady_part(sent_us, service_us).in_flight == pytest.approx(USERS)
+    assert steady_part_of(sent_us, service_us).in_flight == pytest.approx(USERS)
 
 
 def test_users_who_pause_are_fewer() -> None:
     sent_us, latencies_us = closed_loop(1000, 500)
-    part = steady_part(sent_us, np.minimum(latencies_us, 800))
+    part = steady_part_of(sent_us, np.minimum(latencies_us, 800))
     assert part.in_flight == pytest.approx(0.8 * USERS, rel=0.01)
 
 
@@ -50,7 +50,7 @@ def test_one_request_that_takes_seconds_costs_one_request(late_us: int) -> None:
     latencies_us[-1] = late_us
     whole_s = float((sent_us + latencies_us).max()) / 1e6
     assert len(sent_us) / whole_s < 1400
-    assert steady_part(sent_us, latencies_us).rps == pytest.approx(4000, rel=0.01)
+    assert steady_part_of(sent_us, latencies_us).rps == pytest.approx(4000, rel=0.01)
 
 
 def test_a_stall_in_the_middle_counts() -> None:
@@ -59,12 +59,12 @@ def test_a_stall_in_the_middle_counts() -> None:
     later = sent_us >= 250_000
     sent_us[later] += 400_000
     latencies_us[(sent_us >= 249_000) & ~later] += 400_000
-    assert steady_part(sent_us, latencies_us).rps == pytest.approx(2000 / 0.9, rel=0.02)
+    assert steady_part_of(sent_us, latencies_us).rps == pytest.approx(2000 / 0.9, rel=0.02)
 
 
 def test_no_such_rate_without_all_users() -> None:
     sent_us, latencies_us = closed_loop(1000, 500)
-    assert steady(sent_us, latencies_us, USERS + 1) is None
+    assert steady_part(sent_us, latencies_us, USERS + 1) is None
     one_user = np.arange(500, dtype=np.int64) * 2000
     sent_us = np.append(one_user, one_user[:1])
-    assert steady(sent_us, np.full(501, 1000), 2) is None, "two at once only for a moment"
+    assert steady_part(sent_us, np.full(501, 1000), 2) is None, "two at once only for a moment"

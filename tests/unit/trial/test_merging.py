@@ -13,10 +13,10 @@ from vmtoll.loadgen import ClosedLoad, OpenLoad, Output, ToolLoad, ToolResult
 from vmtoll.model.finding import Code, Role
 from vmtoll.trial import latency
 from vmtoll.trial.dealing import deal
-from vmtoll.trial.execution import Execution, joint
+from vmtoll.trial.execution import Execution, combine
 from vmtoll.trial.loads import ToolRun
-from vmtoll.trial.measurement import findings, measurement
-from vmtoll.trial.merging import Part, merged, on_our_clock, start_spread_s
+from vmtoll.trial.measurement import base_measurement, tool_findings
+from vmtoll.trial.merging import ClientPart, merge, on_our_clock, start_spread_s
 from vmtoll.trial.usage import Usage
 
 URLS = [f"http://metal/{n}" for n in range(40)]
@@ -98,13 +98,13 @@ def test_clocks_and_logs_come_to_one_axis() -> None:
     """The first logs since the epoch on a clock that is right, the second since its start on one five seconds ahead."""
     executions = [done("c1", 1_700_000_000.0, 2.0), done("c2", 1_700_000_005.25, 2.5, ahead_s=5.0)]
     results = [seen([NOW_US + 100_000, NOW_US + 900_000], [1000, 2000], 1.5), seen([3000, 500_000], [50, 60], 2.0)]
-    parts = [Part(e, on_our_clock(e, r)) for e, r in zip(executions, results, strict=True)]
+    parts = [ClientPart(e, on_our_clock(e, r)) for e, r in zip(executions, results, strict=True)]
     assert [part.begin_s for part in parts] == pytest.approx([1_700_000_000.1, 1_700_000_000.253])
     assert start_spread_s(parts) == pytest.approx(0.153)
     assert start_spread_s(parts[:1]) is None
-    whole = merged(parts)
+    whole = merge(parts)
     assert whole.elapsed_s == pytest.approx(2.153), "from c1's first request to c2's last response"
-    together = joint(executions)
+    together = combine(executions)
     assert together.wall_s == pytest.approx(2.75)
     assert (together.cpu_s, together.started_at_s) == (2.25, 1_700_000_000.0)
     assert whole.sent_us is not None and whole.latencies_us is not None
@@ -117,11 +117,11 @@ def test_counts_are_added_and_percentiles_are_of_all_latencies() -> None:
     rng = np.random.default_rng(5)
     logs = [rng.integers(100, 10**6, 1000) for _ in range(3)]
     parts = [
-        Part(done(f"c{n}", 1_700_000_000.0, 1.0, requests=1000 + n),
+        ClientPart(done(f"c{n}", 1_700_000_000.0, 1.0, requests=1000 + n),
              seen(range(NOW_US, NOW_US + 1000), log.tolist(), 1.0, failed=n))
         for n, log in enumerate(logs)
     ]  # fmt: skip
-    whole = merged(parts)
+    whole = merge(parts)
     assert (whole.transactions, whole.successful, whole.failed) == (3003, 3000, 3)
     assert whole.availability_pct == pytest.approx(100 * 3000 / 3003)
     assert whole.transferred_mb == 1.5
@@ -138,18 +138,18 @@ def test_a_single_user_is_no_limit_of_its_client(users: int, codes: list[Code]) 
     load = ClosedLoad(URLS, users, 10, keep_alive=True)
     execution = replace(done("c1", 100.0, 1.0), load=load, cpu_s=0.99, cpu_share=0.99)
     result, unread = ToolResult(10, 10, 0, 1.0), Usage({}, {}, None)
-    part, whole = Part(execution, result), joint([execution])
+    part, whole = ClientPart(execution, result), combine([execution])
     run = ToolRun(Role.PRIMARY, "h2load", load, whole, [part], result, unread, unread)
-    assert [finding.code for finding in findings(run)] == codes
-    assert measurement(run, 1.0).client_cpu_s == 0.99
+    assert [finding.code for finding in tool_findings(run)] == codes
+    assert base_measurement(run, 1.0).client_cpu_s == 0.99
 
 
 def test_a_value_missing_from_one_client_is_missing_in_the_sum() -> None:
     silent = ToolResult(10, 10, 0, 1.0, response_time_mean_ms=None)
     telling = ToolResult(10, 10, 0, 2.0, response_time_mean_ms=4.0, transferred_mb=1.0, longest_ms=9.0)
-    parts = [Part(done("x", 100.0, 2.0), one) for one in (silent, telling)]
-    whole = merged(parts)
+    parts = [ClientPart(done("x", 100.0, 2.0), one) for one in (silent, telling)]
+    whole = merge(parts)
     assert whole.response_time_mean_ms is whole.transferred_mb is whole.longest_ms is None
     assert whole.latencies_us is None
     assert whole.elapsed_s == 2.0
-    assert merged(parts[1:]) is telling, "one client's result is left as it is"
+    assert merge(parts[1:]) is telling, "one client's result is left as it is"

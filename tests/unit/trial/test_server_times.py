@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import pytest
 
-from vmtoll.trial.server_times import Histogram, ServerTimes, grown, parse
+from vmtoll.trial.server_times import Histogram, ServerTimes, growth, parse
 
 BOUNDS_S = ("0.000001000", "0.000001500", "0.000002000", "0.000003000", "+Inf")
 
@@ -54,7 +54,7 @@ def test_a_missing_or_damaged_page_gives_no_figures(damaged: str | None) -> None
 
 def test_counts_from_before_the_load_are_excluded() -> None:
     before, after = times([9, 9, 0, 0, 0], [9, 0, 0, 0, 0]), times([9, 9, 100, 0, 0], [9, 100, 0, 0, 0])
-    load = grown([before], [after])
+    load = growth([before], [after])
     assert load
     assert load.service.counts == (0, 0, 100, 0, 0)
     assert load.figures == pytest.approx(
@@ -67,19 +67,19 @@ def test_counts_from_before_the_load_are_excluded() -> None:
 
 def test_several_machines_are_one_histogram() -> None:
     empty = times([0] * 5, [0] * 5)
-    load = grown([empty, empty], [times([10, 0, 0, 0, 0], [1] * 5), times([0, 0, 0, 30, 0], [1] * 5)])
+    load = growth([empty, empty], [times([10, 0, 0, 0, 0], [1] * 5), times([0, 0, 0, 30, 0], [1] * 5)])
     assert load and load.service.counts == (10, 0, 0, 30, 0) and load.loop_lag.counts == (2,) * 5
 
 
 def test_a_silent_or_restarted_machine_gives_no_figure() -> None:
     less, more = times([1] * 5, [1] * 5), times([2] * 5, [2] * 5)
-    assert grown([less], [more])
-    assert grown([more], [less]) is None, "a server that was started again counts from zero"
+    assert growth([less], [more])
+    assert growth([more], [less]) is None, "a server that was started again counts from zero"
     for before, after in (([None], [more]), ([less], [None]), ([less, None], [more, None]), ([], [])):
-        assert grown(before, after) is None
+        assert growth(before, after) is None
     others = ServerTimes(*(Histogram((1.0, math.inf), (1, 1)) for _ in range(2)))
-    assert grown([less], [others]) is None
-    assert grown([less, others], [more, others]) is None, "other buckets cannot be added"
+    assert growth([less], [others]) is None
+    assert growth([less, others], [more, others]) is None, "other buckets cannot be added"
 
 
 def test_percentiles_of_a_histogram() -> None:
