@@ -23,7 +23,7 @@ from vmtoll.model.run import Manifest
 from vmtoll.model.site import Site
 from vmtoll.model.workload import ClosedWorkload, Workload, listed
 from vmtoll.paths import RESULTS
-from vmtoll.runner.run import Plan, on_machines, plan, run, unmeasured
+from vmtoll.runner.run import Plan, on_machines, plan, remaining_plan, run
 from vmtoll.shell import say
 from vmtoll.sites import load_site
 from vmtoll.spec.catalog import Registry
@@ -95,7 +95,7 @@ def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, 
     planned = plan(_again(published, registry, environments, blocks), resume=resume)
     if inventory:
         planned = on_machines(planned, inventory)
-    return unmeasured(planned, resume) if resume else planned
+    return remaining_plan(planned, resume) if resume else planned
 
 
 def _again(published: Manifest, registry: Registry, environments: set[str], blocks: int | None) -> Resolved:

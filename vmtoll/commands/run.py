@@ -26,7 +26,7 @@ from vmtoll.model.errors import UserError, WrongLinkError
 from vmtoll.model.experiment import Scale
 from vmtoll.model.until import Until
 from vmtoll.paths import RESULTS
-from vmtoll.runner.run import Plan, on_machines, plan, unmeasured
+from vmtoll.runner.run import Plan, on_machines, plan, remaining_plan
 from vmtoll.runner.run import run as measure
 from vmtoll.shell import say
 from vmtoll.spec.catalog import Registry
@@ -139,7 +139,7 @@ def _previewed(
     planned = _planned(experiment, inventory, scale, registry, until, resume)
     if inventory:
         planned = on_machines(planned, inventory, limit)
-    return unmeasured(planned, resume) if resume else planned
+    return remaining_plan(planned, resume) if resume else planned
 
 
 def schedule(planned: Plan) -> dict[str, object]:

@@ -10,7 +10,7 @@ MOST_ATTEMPTS = 2
 MOST_ROUNDS = 2
 
 
-def due(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[TrialSpec, int] | None:
+def next_attempt(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[TrialSpec, int] | None:
     """The next trial of a block and the number of its attempt; None when the block is done.
 
     `records`: those of the block, in the order in which they were appended. A trial that ended with one of
@@ -23,14 +23,14 @@ def due(block: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> tuple[Tri
         if Code.HOST_LOST in record.codes and len(rounds) < MOST_ROUNDS:
             rounds.append([])
     for spec in block:
-        if _is_due([record for record in rounds[-1] if record.key == spec.key]):
+        if _needs_attempt([record for record in rounds[-1] if record.key == spec.key]):
             return spec, 1 + sum(record.key == spec.key for record in records)
     return None
 
 
-def _is_due(attempts: Sequence[TrialRecord]) -> bool:
+def _needs_attempt(attempts: Sequence[TrialRecord]) -> bool:
     """Return whether a trial needs another attempt after those of this round."""
     if not attempts:
         return True
-    again = attempts[-1].codes & ACCIDENTS and Code.HOST_LOST not in attempts[-1].codes
-    return bool(again) and len(attempts) < MOST_ATTEMPTS
+    had_accident = attempts[-1].codes & ACCIDENTS and Code.HOST_LOST not in attempts[-1].codes
+    return bool(had_accident) and len(attempts) < MOST_ATTEMPTS

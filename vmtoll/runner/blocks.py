@@ -51,9 +51,9 @@ class FixedBlocks(Blocks):
 
     def left_s(self, number: int, done: int) -> float:
         self._ends_s.setdefault(done, time.monotonic())
-        took_s = [end_s - begin_s for begin_s, end_s in pairwise(self._ends_s.values())]
+        durations_s = [end_s - begin_s for begin_s, end_s in pairwise(self._ends_s.values())]
         # The median, because the first trials include one-time work such as measuring the capacity.
-        each_s = median(took_s) if took_s else self._expected_s / self.scheduled
+        each_s = median(durations_s) if durations_s else self._expected_s / self.scheduled
         return each_s * (self.scheduled - number + 1)
 
 
@@ -65,21 +65,21 @@ class BlocksUntil(Blocks):
 
     def __init__(self, session: Session, until: Until, judge: Judge, tell: Listener) -> None:
         self._session, self._until, self._judge, self._tell = session, until, judge, tell
-        self._began, self._before_s = time.monotonic(), self._manifest().measured_s or 0.0
-        self.total = self._next(0)
+        self._begin_s, self._earlier_s = time.monotonic(), self._manifest().measured_s or 0.0
+        self.total = self._next_look(0)
         self.scheduled = sum(len(self._trials(block)) for block in range(1, self.total + 1))
 
     def __iter__(self) -> Iterator[Sequence[TrialSpec]]:
         self.scheduled, block = 0, 0
-        self._plan(0, self._next(0))
+        self._schedule_until(0, self._next_look(0))
         if self._manifest().stopped:
             self._trim(self._manifest().looks[-1].blocks)
         while not self._manifest().stopped:
             block += 1
-            began_s = self.measured_s
+            begin_s = self.measured_s
             yield self._trials(block)
-            self._record(measured_s=self.measured_s)
-            self._end(block, self.measured_s - began_s)
+            self._update_manifest(measured_s=self.measured_s)
+            self._look_after(block, self.measured_s - begin_s)
 
     def left_s(self, number: int, done: int) -> float:
         return max(0.0, self._until.at_most_s - self.measured_s)
@@ -87,7 +87,7 @@ class BlocksUntil(Blocks):
     @property
     def measured_s(self) -> float:
         """Seconds spent on blocks by all processes that have measured this run."""
-        return self._before_s + time.monotonic() - self._began
+        return self._earlier_s + time.monotonic() - self._begin_s
 
     def _manifest(self) -> Manifest:
         manifest = self._session.store.manifest()
@@ -97,51 +97,51 @@ class BlocksUntil(Blocks):
             )
         return manifest
 
-    def _record(self, **update: object) -> None:
+    def _update_manifest(self, **update: object) -> None:
         self._session.store.write_manifest(self._manifest().model_copy(update=update))
 
-    def _next(self, blocks: int) -> int:
+    def _next_look(self, blocks: int) -> int:
         experiment = self._session.resolved.experiment
         return next_look(blocks, experiment.blocks, experiment.boot_blocks)
 
     def _trials(self, block: int) -> list[TrialSpec]:
         """The trials of a block, of only the scenarios that the last look before it left open."""
         trials = block_of(self._session.resolved, self._session.order_seed, block)
-        before = [look for look in self._manifest().looks if look.blocks < block]
-        if not before:
+        earlier_looks = [look for look in self._manifest().looks if look.blocks < block]
+        if not earlier_looks:
             return trials
-        open_scenarios = scenarios_of(before[-1])
+        open_scenarios = scenarios_of(earlier_looks[-1])
         return [trial for trial in trials if trial.scenario in open_scenarios]
 
-    def _plan(self, after: int, upto: int) -> None:
-        self.scheduled += sum(len(self._trials(block)) for block in range(after + 1, upto + 1))
-        self.total = upto
+    def _schedule_until(self, after: int, last: int) -> None:
+        self.scheduled += sum(len(self._trials(block)) for block in range(after + 1, last + 1))
+        self.total = last
 
-    def _end(self, block: int, block_s: float) -> None:
+    def _look_after(self, block: int, block_s: float) -> None:
         """Record the look after this block if it is due and not recorded yet; stop the run if the look says so."""
         looks = self._manifest().looks
         if looks and block <= looks[-1].blocks:
             if any(look.blocks == block for look in looks):
-                self._plan(block, self._next(block))
+                self._schedule_until(block, self._next_look(block))
             return
-        measured_s, first = self.measured_s, self._next(0)
-        over = block >= first and measured_s + block_s > self._until.at_most_s
-        if not over and block != self._next(block - 1):
+        measured_s, first = self.measured_s, self._next_look(0)
+        is_time_up = block >= first and measured_s + block_s > self._until.at_most_s
+        if not is_time_up and block != self._next_look(block - 1):
             return
         look = Look(
             blocks=block,
             measured_s=round(measured_s, 3),
-            share=share_of(looks, measured_s / self._until.at_most_s, last=over),
+            share=share_of(looks, measured_s / self._until.at_most_s, last=is_time_up),
         )
         look = with_counts(look, self._judge(self._session.store.run_dir, [*looks, look]))
-        stopped = _stop(look, over=over)
-        self._record(looks=[*looks, look], stopped=stopped)
+        stopped = _stop_reason(look, is_time_up=is_time_up)
+        self._update_manifest(looks=[*looks, look], stopped=stopped)
         if not stopped:
-            self._plan(block, self._next(block))
+            self._schedule_until(block, self._next_look(block))
         else:
             self._trim(block)
-        self._record(trials_planned=self.scheduled)
-        self._tell(LookEnded(look, None if stopped else self._next(block), stopped))
+        self._update_manifest(trials_planned=self.scheduled)
+        self._tell(LookEnded(look, None if stopped else self._next_look(block), stopped))
 
     def _trim(self, block: int) -> None:
         """Take the blocks after this one out of the plan: the run has stopped."""
@@ -166,7 +166,7 @@ def with_counts(look: Look, compared: Sequence[Compared]) -> Look:
     return look.model_copy(update=update)
 
 
-def _stop(look: Look, *, over: bool) -> Stop | None:
+def _stop_reason(look: Look, *, is_time_up: bool) -> Stop | None:
     if scenarios_of(look):
-        return Stop.TIME if over else None
+        return Stop.TIME if is_time_up else None
     return Stop.NARROW if look.narrow else Stop.DECIDED

@@ -11,30 +11,30 @@ from vmtoll.trial.capacity import Target, is_settled, targets, trials_of
 from vmtoll.trial.trial import Trial
 
 # Keys of web workloads that a capacity sets itself or does not have; it inherits all others.
-_NOT_TAKEN_OVER = {"tool", "crosscheck"}
+_NOT_INHERITED = {"tool", "crosscheck"}
 
 
-def ensure(session: Session, steps: TrialReporter) -> None:
+def ensure_capacities(session: Session, reporter: TrialReporter) -> None:
     """Measure the capacities that this trial's share refers to, unless they are known. Raises VmtollError when a
     machine does not come back.
     """
-    for target in targets(steps.spec, session.resolved):
-        while not is_settled(trials_of(target, session.store.capacities()), steps.spec.block):
-            trial = _trial(session, steps, target)
+    for target in targets(reporter.spec, session.resolved):
+        while not is_settled(trials_of(target, session.store.capacities()), reporter.spec.block):
+            trial = _next_trial(session, reporter, target)
             settle(session, trial.tell)
             session.store.append_capacity(trial.attempt())
 
 
-def _trial(session: Session, steps: TrialReporter, target: Target) -> Trial:
+def _next_trial(session: Session, reporter: TrialReporter, target: Target) -> Trial:
     """The next capacity trial of a target: a closed loop on the first machine alone."""
-    closed = closed_loop(session.resolved.workloads[target.workload])
+    workload = closed_loop(session.resolved.workloads[target.workload])
     number = len(trials_of(target, session.store.capacities())) + 1
-    scenario = replace(steps.spec.scenario, load=closed.loads[0])
-    spec = replace(steps.spec, arm=target.arm, scenario=scenario)
-    steps_of_attempt = replace(steps, spec=spec, attempt=number)
-    steps_of_attempt(Phase.CAPACITY, tool=closed.tool)
+    scenario = replace(reporter.spec.scenario, load=workload.loads[0])
+    spec = replace(reporter.spec, arm=target.arm, scenario=scenario)
+    attempt_reporter = replace(reporter, spec=spec, attempt=number)
+    attempt_reporter(Phase.CAPACITY, tool=workload.tool)
     name = f"capacity-{target.arm}-{target.server}-{target.workload}-{trial_name(spec.block, spec.order, number)}"
-    return Trial(session, steps_of_attempt, closed, name)
+    return Trial(session, attempt_reporter, workload, name)
 
 
 def closed_loop(workload: Workload) -> ClosedWorkload:
@@ -44,5 +44,5 @@ def closed_loop(workload: Workload) -> ClosedWorkload:
     """
     if isinstance(workload, MailWorkload) or workload.capacity is None:
         raise TypeError(f"{workload.name} takes no shares")
-    requests = workload.model_dump(include=set(WebWorkload.model_fields) - _NOT_TAKEN_OVER)
+    requests = workload.model_dump(include=set(WebWorkload.model_fields) - _NOT_INHERITED)
     return ClosedWorkload(**requests, **workload.capacity.model_dump())

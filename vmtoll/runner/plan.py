@@ -16,7 +16,7 @@ FIXED_COST_S = 1.5
 ASSUMED_RPS = 5000.0
 
 
-def cells(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
+def combinations(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
     """Every scenario on every arm once, the A/A control last. Each step of a sweep is a scenario of its own."""
     experiment, floor = resolved.experiment, resolved.experiment.noise_floor
     loads = [(name, load) for name in experiment.workloads for load in resolved.workloads[name].loads]
@@ -38,58 +38,58 @@ def cells(resolved: Resolved) -> list[tuple[Arm, Scenario]]:
 
 
 def schedule(resolved: Resolved, order_seed: int) -> list[TrialSpec]:
-    """The trials of all blocks, each with every cell once. The same seed gives the same order.
+    """The trials of all blocks, each with every arm and scenario once. The same seed gives the same order.
 
     Each block shuffles its scenarios and keeps the arms of a scenario together, so that slow drift affects them alike.
     Blocks come in pairs: the second reverses the first's order of arms (ABBA), so that of any two arms each comes first
     in half of the blocks.
     """
-    arms = _arms(resolved)
+    arms = _arms_by_scenario(resolved)
     return [
         trial
         for block in range(1, resolved.experiment.blocks + 1)
-        for trial in _drawn(resolved, arms, order_seed, block)
+        for trial in _draw_block(resolved, arms, order_seed, block)
     ]
 
 
 def block_of(resolved: Resolved, order_seed: int, block: int) -> list[TrialSpec]:
     """One block of the schedule, or one beyond its end."""
-    return _drawn(resolved, _arms(resolved), order_seed, block)
+    return _draw_block(resolved, _arms_by_scenario(resolved), order_seed, block)
 
 
-def _arms(resolved: Resolved) -> dict[Scenario, list[Arm]]:
+def _arms_by_scenario(resolved: Resolved) -> dict[Scenario, list[Arm]]:
     arms: dict[Scenario, list[Arm]] = {}
-    for arm, scenario in cells(resolved):
+    for arm, scenario in combinations(resolved):
         arms.setdefault(scenario, []).append(arm)
     return arms
 
 
-def _drawn(resolved: Resolved, arms: Mapping[Scenario, list[Arm]], order_seed: int, block: int) -> list[TrialSpec]:
-    drawn = [
+def _draw_block(resolved: Resolved, arms: Mapping[Scenario, list[Arm]], order_seed: int, block: int) -> list[TrialSpec]:
+    ordered = [
         (arm, scenario)
         for scenario in _shuffled(list(arms), f"{order_seed}:{block}")
         for arm in _balanced(arms[scenario], block, f"{order_seed}:{scenario.sort_key}")
     ]
     boot = resolved.experiment.boot_of(block)
-    return [TrialSpec(block, order, arm, scenario, boot) for order, (arm, scenario) in enumerate(drawn, start=1)]
+    return [TrialSpec(block, order, arm, scenario, boot) for order, (arm, scenario) in enumerate(ordered, start=1)]
 
 
 def _shuffled(items: Sequence[T], seed: str) -> list[T]:
-    drawn = list(items)
-    random.Random(seed).shuffle(drawn)
-    return drawn
+    shuffled = list(items)
+    random.Random(seed).shuffle(shuffled)
+    return shuffled
 
 
 def _balanced(arms: Sequence[Arm], block: int, seed: str) -> list[Arm]:
     """The arms of one scenario: shuffled for each pair of blocks, reversed in the second block."""
-    pair, second = divmod(block - 1, 2)
-    drawn = _shuffled(arms, f"{seed}:{pair}")
-    return drawn[::-1] if second else drawn
+    pair, is_second = divmod(block - 1, 2)
+    shuffled = _shuffled(arms, f"{seed}:{pair}")
+    return shuffled[::-1] if is_second else shuffled
 
 
 def expected_s(resolved: Resolved) -> float:
     """Expected wall clock of a whole run, in seconds; with `until`, up to the first look."""
-    experiment, matrix = resolved.experiment, cells(resolved)
+    experiment, matrix = resolved.experiment, combinations(resolved)
     trials_s = 0.0
     for _, scenario in matrix:
         workload = resolved.workloads[scenario.workload]

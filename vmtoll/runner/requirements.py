@@ -67,7 +67,7 @@ def without_absent(resolved: Resolved, inventory: Inventory) -> Resolved:
         return resolved
     environments = resolved.experiment.tuning_steps.environments
     absent = [
-        Skipped(environment=name, why=_why(resolved.needs.get(name, ())))
+        Skipped(environment=name, why=_why_absent(resolved.needs.get(name, ())))
         for name in environments
         if name not in inventory.machines
     ]
@@ -87,14 +87,14 @@ def without_unshipped(
     vmtoll asks machines for their release only if some release lacks a server of the experiment. Raises ExperimentError
     if no server is left, HostLostError, AgentError.
     """
-    not_in = {name: resolved.definitions[name].not_in for name in resolved.servers}
-    if not any(not_in.values()):
+    unshipped_suites = {name: resolved.definitions[name].not_in for name in resolved.servers}
+    if not any(unshipped_suites.values()):
         return resolved
     with ThreadPoolExecutor(16) as pool:
         releases = list(pool.map(lambda host: _release(host, release_of), inventory.under_test))
     unshipped = dict[str, str]()
     for release in filter(None, releases):
-        for server in (name for name, suites in not_in.items() if release.suite in suites):
+        for server in (name for name, suites in unshipped_suites.items() if release.suite in suites):
             unshipped.setdefault(server, release.name)
     skipped = [Skipped(server=server, why=f"not in {name}", release=name) for server, name in unshipped.items()]
     return resolved.without(skipped)
@@ -129,7 +129,7 @@ def without_kernel_tls(
     return resolved.without(skipped)
 
 
-def _why(needs: Sequence[str]) -> str:
+def _why_absent(needs: Sequence[str]) -> str:
     return "the inventory has no such guest" + (f"; it needs {', '.join(needs)}" if needs else "")
 
 
@@ -141,10 +141,10 @@ def _check_clients(resolved: Resolved, inventory: Inventory) -> None:
             "vmtoll_link": (other.vars.link, first.vars.link),
             "vmtoll_link_mbit": (other.vars.link_mbit, first.vars.link_mbit),
         }
-        for key, (its, firsts) in links.items():
-            if its != firsts:
+        for key, (own_value, first_value) in links.items():
+            if own_value != first_value:
                 raise InventoryError(
-                    f"{other.name}: {key} is {its!r}, that of {first.name} is {firsts!r}: "
+                    f"{other.name}: {key} is {own_value!r}, that of {first.name} is {first_value!r}: "
                     "one load needs one link; choose clients with --limit"
                 )
     for name, workload in resolved.workloads.items():

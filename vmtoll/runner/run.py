@@ -45,9 +45,9 @@ from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord, TrialSpec, last_attempts
 from vmtoll.model.until import Until
 from vmtoll.paths import PROJECT
-from vmtoll.runner.attempts import due
+from vmtoll.runner.attempts import next_attempt
 from vmtoll.runner.blocks import Blocks, BlocksUntil, FixedBlocks, Judge
-from vmtoll.runner.calibration import ensure
+from vmtoll.runner.calibration import ensure_capacities
 from vmtoll.runner.plan import expected_s, schedule
 from vmtoll.runner.requirements import (
     check_inventory,
@@ -55,7 +55,7 @@ from vmtoll.runner.requirements import (
     without_kernel_tls,
     without_unshipped,
 )
-from vmtoll.runner.search import decided
+from vmtoll.runner.search import with_searched_load
 from vmtoll.runs.folder import read_stopped
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
@@ -67,7 +67,7 @@ from vmtoll.trial import gates
 from vmtoll.trial.trial import Trial
 
 # How often vmtoll locks and compares the machines again after one of them was lost meanwhile.
-LOSSES = 2
+MAX_LOSSES = 2
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ def plan(
     order and, unless given here, its `until`. The order is drawn from `order_seed`, else the experiment's seed, else a
     random one.
     """
-    recorded = read_stopped(resume)[0] if resume else None
-    if recorded:
-        resolved = with_recorded_control(resolved, recorded)
-        until, order_seed = until or recorded.experiment.until, recorded.order_seed
-    return _plan(_with_until(resolved, until) if until else resolved, order_seed)
+    manifest = read_stopped(resume)[0] if resume else None
+    if manifest:
+        resolved = with_recorded_control(resolved, manifest)
+        until, order_seed = until or manifest.experiment.until, manifest.order_seed
+    return _make_plan(_with_until(resolved, until) if until else resolved, order_seed)
 
 
 def _with_until(resolved: Resolved, until: Until) -> Resolved:
@@ -114,39 +114,39 @@ def on_machines(planned: Plan, inventory_path: Path, limit: str | None = None) -
 
     Raises InventoryError, WrongLinkError, ExperimentError.
     """
-    inventory = _inventory(planned.resolved, inventory_path, limit)
+    inventory = _load_inventory(planned.resolved, inventory_path, limit)
     resolved = without_absent(planned.resolved, inventory)
     check_inventory(resolved, inventory, inventory_path)
-    return _plan(resolved, planned.order_seed)
+    return _make_plan(resolved, planned.order_seed)
 
 
-def unmeasured(planned: Plan, run_dir: Path) -> Plan:
+def remaining_plan(planned: Plan, run_dir: Path) -> Plan:
     """The trials left in the interrupted run that this plan resumes; with `until`, up to the first look.
 
     Does not change the run's folder. Raises ResultsError, ExperimentError, LoadError.
     """
-    recorded, records = read_stopped(run_dir)
-    if recorded is None:
+    manifest, records = read_stopped(run_dir)
+    if manifest is None:
         return planned
-    _check_same(run_dir, recorded, planned.resolved)
-    whole = _plan(replace(planned.resolved, skipped=recorded.skipped), recorded.order_seed)
-    of_block: dict[int, list[TrialRecord]] = {}
+    _check_same(run_dir, manifest, planned.resolved)
+    full_plan = _make_plan(replace(planned.resolved, skipped=manifest.skipped), manifest.order_seed)
+    records_by_block: dict[int, list[TrialRecord]] = {}
     for record in records:
-        of_block.setdefault(record.block, []).append(record)
-    trials = [trial for trial in whole.trials if due([trial], of_block.get(trial.block, []))]
-    if until := recorded.experiment.until:
-        return replace(whole, trials=trials, total_s=max(0.0, until.at_most_s - (recorded.measured_s or 0.0)))
-    return replace(whole, trials=trials, total_s=whole.total_s * len(trials) / len(whole.trials))
+        records_by_block.setdefault(record.block, []).append(record)
+    trials = [trial for trial in full_plan.trials if next_attempt([trial], records_by_block.get(trial.block, []))]
+    if until := manifest.experiment.until:
+        return replace(full_plan, trials=trials, total_s=max(0.0, until.at_most_s - (manifest.measured_s or 0.0)))
+    return replace(full_plan, trials=trials, total_s=full_plan.total_s * len(trials) / len(full_plan.trials))
 
 
-def _inventory(resolved: Resolved, path: Path, limit: str | None) -> Inventory:
+def _load_inventory(resolved: Resolved, path: Path, limit: str | None) -> Inventory:
     steps = resolved.experiment.tuning_steps
     baseline = resolved.experiment.baseline_arm.environment
     optional = [name for name in steps.environments if name != baseline] if steps else ()
     return load_inventory(path, resolved.experiment.environments, resolved.guests, limit, optional)
 
 
-def _plan(resolved: Resolved, order_seed: int | None) -> Plan:
+def _make_plan(resolved: Resolved, order_seed: int | None) -> Plan:
     experiment = resolved.experiment
     if order_seed is None:
         order_seed = experiment.seed if experiment.seed is not None else secrets.randbelow(2**31)
@@ -178,11 +178,11 @@ def run(
     resolved = planned.resolved
     if resolved.experiment.until and judge is None:
         raise ExperimentError(f"{resolved.file}: until: nothing here looks at a run while it is measured; remove it")
-    inventory = _inventory(resolved, inventory_path, limit)
+    inventory = _load_inventory(resolved, inventory_path, limit)
     for leave_out in (without_absent, without_unshipped, without_kernel_tls):
         resolved = leave_out(resolved, inventory)
     check_inventory(resolved, inventory, inventory_path)
-    planned = _plan(resolved, planned.order_seed)
+    planned = _make_plan(resolved, planned.order_seed)
     if resume is None:
         run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         store = Store.create(results_dir / resolved.experiment.name / run_id)
@@ -230,24 +230,24 @@ def run(
     return store.run_dir
 
 
-def with_recorded_control(resolved: Resolved, recorded: Manifest) -> Resolved:
+def with_recorded_control(resolved: Resolved, manifest: Manifest) -> Resolved:
     """The experiment without its A/A control if the run began without one and nothing else but `until` differs: earlier
     versions gave experiments without the key `noise_floor` no control.
     """
-    without = resolved.experiment.model_copy(update={"noise_floor": None, "until": recorded.experiment.until})
-    if without != recorded.experiment:
+    without = resolved.experiment.model_copy(update={"noise_floor": None, "until": manifest.experiment.until})
+    if without != manifest.experiment:
         return resolved
     return replace(resolved, experiment=resolved.experiment.model_copy(update={"noise_floor": None}))
 
 
 def _check_resumed(store: Store, resolved: Resolved, inventory: Inventory) -> None:
     """Raise VmtollError if the store holds a run of another experiment or inventory; without run.json do nothing."""
-    recorded = store.manifest()
-    if recorded is None:
+    manifest = store.manifest()
+    if manifest is None:
         return
-    _check_same(store.run_dir, recorded, resolved)
-    if recorded.skipped != list(resolved.skipped):
-        raise _changed(store.run_dir, resolved)
+    _check_same(store.run_dir, manifest, resolved)
+    if manifest.skipped != list(resolved.skipped):
+        raise _changed_error(store.run_dir, resolved)
     measured_on, hosts = sorted(store.hosts()), sorted(host.name for host in inventory.hosts())
     if measured_on != hosts:
         raise InventoryError(
@@ -256,25 +256,25 @@ def _check_resumed(store: Store, resolved: Resolved, inventory: Inventory) -> No
         )
 
 
-def _check_same(run_dir: Path, recorded: Manifest, resolved: Resolved) -> None:
+def _check_same(run_dir: Path, manifest: Manifest, resolved: Resolved) -> None:
     """Raise ResultsError if the run is complete, ExperimentError if it is of another experiment."""
-    if recorded.status == "complete":
+    if manifest.status == "complete":
         raise ResultsError(f"{run_dir}: the run is complete; leave out --resume to start another")
-    if not same_experiment(recorded, resolved):
-        raise _changed(run_dir, resolved)
+    if not same_experiment(manifest, resolved):
+        raise _changed_error(run_dir, resolved)
 
 
-def _changed(run_dir: Path, resolved: Resolved) -> ExperimentError:
+def _changed_error(run_dir: Path, resolved: Resolved) -> ExperimentError:
     return ExperimentError(
         f"{run_dir}: experiment {resolved.experiment.name}, or what it skips, has changed since the run began; "
         "restore it, or leave out --resume to start another run"
     )
 
 
-def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:
+def same_experiment(manifest: Manifest, resolved: Resolved) -> bool:
     """Return whether the experiment, its workloads and its site are the same as when the run began."""
-    resolved = with_recorded_control(resolved, recorded)
-    return (recorded.experiment, recorded.workloads, recorded.site) == (
+    resolved = with_recorded_control(resolved, manifest)
+    return (manifest.experiment, manifest.workloads, manifest.site) == (
         resolved.experiment,
         dict(resolved.workloads),
         resolved.site,
@@ -284,7 +284,7 @@ def same_experiment(recorded: Manifest, resolved: Resolved) -> bool:
 def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
     """Connect to every machine, lock and compare them; bring back a machine that is lost meanwhile.
 
-    Raises VmtollError when a machine does not answer, or machines are lost more than LOSSES times.
+    Raises VmtollError when a machine does not answer, or machines are lost more than MAX_LOSSES times.
     """
     total = len(planned.trials)
     for skip in session.resolved.skipped:
@@ -294,25 +294,27 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
         tell(MarginHidden(hidden, experiment.margin_pct, experiment.duration_s))
     tell(Connecting(total, planned.total_s, planned.resolved.experiment.baseline_arm.environment))
     kvm_hosts = [line for line in session.lines.values() if line.host.role == "kvm_host"]
-    lost = facts.unreachable(kvm_hosts)
-    if not lost:
+    complaints = facts.unreachable(kvm_hosts)
+    if not complaints:
         resume_left(session)
-    lost += facts.unreachable([line for line in session.lines.values() if line not in kvm_hosts])
-    if lost:
-        raise HostLostError(facts.as_lines(lost))
-    for losses_left in reversed(range(LOSSES + 1)):
+    complaints += facts.unreachable([line for line in session.lines.values() if line not in kvm_hosts])
+    if complaints:
+        raise HostLostError(facts.as_lines(complaints))
+    for losses_left in reversed(range(MAX_LOSSES + 1)):
         tell(ComparingMachines(total, planned.total_s))
         try:
-            _hold_and_compare(session, planned)
+            _lock_and_compare(session, planned)
         except HostLostError as error:
             if not losses_left:
-                raise VmtollError(f"{error}; machines were lost {LOSSES + 1} times before the first trial") from error
+                raise VmtollError(
+                    f"{error}; machines were lost {MAX_LOSSES + 1} times before the first trial"
+                ) from error
             restore(session, tell)
         else:
             return
 
 
-def _hold_and_compare(session: Session, planned: Plan) -> None:
+def _lock_and_compare(session: Session, planned: Plan) -> None:
     """Lock the machines, gather their facts, write run.json, hosts.json and private.json.
 
     Raises ResultsError when another run holds a machine, InventoryError, HostLostError, AgentError.
@@ -329,10 +331,10 @@ def _hold_and_compare(session: Session, planned: Plan) -> None:
     session.store.write_hosts(session.facts)
     session.store.write_json("private.json", facts.gather_private(session))
     if session.store.manifest() is None:
-        session.store.write_manifest(_manifest(session, planned, facts.disclosure(session)))
+        session.store.write_manifest(_new_manifest(session, planned, facts.disclosure(session)))
 
 
-def _manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Manifest:
+def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Manifest:
     inventory, resolved = session.inventory, session.resolved
     suts = {
         environment if number == 1 else f"{environment}-{number}": session.facts[host.name]
@@ -386,13 +388,13 @@ def _commit() -> str | None:
 
 
 def _point_latest(results_dir: Path, run_dir: Path) -> None:
-    latest, fresh = results_dir / "latest", results_dir / f".latest-{secrets.token_hex(4)}"
+    latest, new_link = results_dir / "latest", results_dir / f".latest-{secrets.token_hex(4)}"
     try:
         target = run_dir.resolve().relative_to(results_dir.resolve())
     except ValueError:
         return
-    fresh.symlink_to(target)
-    fresh.replace(latest)
+    new_link.symlink_to(target)
+    new_link.replace(latest)
 
 
 def _blocks(session: Session, planned: Plan, judge: Judge | None, tell: Listener) -> Blocks:
@@ -403,42 +405,42 @@ def _blocks(session: Session, planned: Plan, judge: Judge | None, tell: Listener
 
 
 def _measure(session: Session, blocks: Blocks, tell: Listener) -> None:
-    before, done_here, store = 0, 0, session.store
-    for of_block in blocks:
-        numbers = {trial.key: before + number for number, trial in enumerate(of_block, start=1)}
-        due_attempt, done_before = due(of_block, _of_block(store, of_block)), done_here
+    trials_before, trials_done, store = 0, 0, session.store
+    for block in blocks:
+        numbers = {trial.key: trials_before + number for number, trial in enumerate(block, start=1)}
+        due_attempt, done_before_block = next_attempt(block, _records_of_block(store, block)), trials_done
         while due_attempt:
             trial, attempt = due_attempt
             number, total = numbers[trial.key], blocks.scheduled
-            left_s = blocks.left_s(number, done_here)
-            spec = decided(trial, session.resolved, store.records())
-            steps = TrialReporter(tell, spec, attempt, number, total, blocks.total, left_s)
+            left_s = blocks.left_s(number, trials_done)
+            spec = with_searched_load(trial, session.resolved, store.records())
+            reporter = TrialReporter(tell, spec, attempt, number, total, blocks.total, left_s)
             if is_reboot_due(trial.boot, store.records()):
                 reboot(session, tell)
-            ensure(session, steps)
-            settle(session, steps)
-            record = Trial(session, steps).attempt()
+            ensure_capacities(session, reporter)
+            settle(session, reporter)
+            record = Trial(session, reporter).attempt()
             store.append(record)
-            done_here += 1
-            due_attempt = due(of_block, _of_block(store, of_block))
-            again = due_attempt is not None and due_attempt[0].key <= trial.key
-            tell(TrialEnded(record, number, total, blocks.left_s(number + 1, done_here), again))
-        before += len(of_block)
-        if done_here > done_before:
-            counts = Counter(record.validity for record in last_attempts(_of_block(store, of_block)))
-            tell(BlockEnded(of_block[0].block, blocks.total, counts, blocks.left_s(before + 1, done_here)))
+            trials_done += 1
+            due_attempt = next_attempt(block, _records_of_block(store, block))
+            is_repeated = due_attempt is not None and due_attempt[0].key <= trial.key
+            tell(TrialEnded(record, number, total, blocks.left_s(number + 1, trials_done), is_repeated))
+        trials_before += len(block)
+        if trials_done > done_before_block:
+            counts = Counter(record.validity for record in last_attempts(_records_of_block(store, block)))
+            tell(BlockEnded(block[0].block, blocks.total, counts, blocks.left_s(trials_before + 1, trials_done)))
 
 
-def _of_block(store: Store, of_block: Sequence[TrialSpec]) -> list[TrialRecord]:
+def _records_of_block(store: Store, block: Sequence[TrialSpec]) -> list[TrialRecord]:
     """The records of a block, in the order in which they were stored."""
-    blocks = {trial.block for trial in of_block}
-    return [record for record in store.records() if record.block in blocks]
+    numbers = {trial.block for trial in block}
+    return [record for record in store.records() if record.block in numbers]
 
 
 def _finish(session: Session, tell: Listener) -> None:
-    recorded = session.store.manifest()
-    if recorded is None:
+    manifest = session.store.manifest()
+    if manifest is None:
         raise ResultsError(f"{session.store.manifest_file} was deleted during the run; trials.jsonl keeps the trials")
     ended_at = datetime.now(UTC).isoformat(timespec="seconds")
-    session.store.write_manifest(recorded.model_copy(update={"ended_at": ended_at, "status": "complete"}))
+    session.store.write_manifest(manifest.model_copy(update={"ended_at": ended_at, "status": "complete"}))
     tell(RunEnded(session.store.run_dir, last_attempts(session.store.records())))

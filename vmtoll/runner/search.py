@@ -25,7 +25,7 @@ ALPHA_PER_LOOK = 0.05 / 2 / 2  # of one side
 
 
 @dataclass(frozen=True)
-class Tried:
+class StepTrial:
     """One trial. `margin`: log(deadline / p99 of all planned requests), positive if the deadline was met; None if the
     trial has no p99.
     """
@@ -35,23 +35,23 @@ class Tried:
     successful: int
 
     @property
-    def lost(self) -> float:
+    def loss(self) -> float:
         """Fraction of the trial's requests that failed."""
         return 1 - self.successful / self.requests if self.requests else 0.0
 
 
-def decided(spec: TrialSpec, resolved: Resolved, records: Iterable[TrialRecord]) -> TrialSpec:
+def with_searched_load(spec: TrialSpec, resolved: Resolved, records: Iterable[TrialRecord]) -> TrialSpec:
     """The trial with the load that the records before it call for, if its workload is a search; else unchanged."""
     workload = resolved.workloads[spec.scenario.workload]
     if not isinstance(workload, SearchWorkload):
         return spec
-    cell = (spec.arm, spec.scenario.server, spec.scenario.workload)
-    before = [
+    combination = (spec.arm, spec.scenario.server, spec.scenario.workload)
+    earlier_records = [
         record
         for record in records
-        if (record.arm, record.scenario.server, record.scenario.workload) == cell and record.key < spec.key
+        if (record.arm, record.scenario.server, record.scenario.workload) == combination and record.key < spec.key
     ]
-    return replace(spec, scenario=replace(spec.scenario, load=next_load(workload, before)))
+    return replace(spec, scenario=replace(spec.scenario, load=next_load(workload, earlier_records)))
 
 
 def steps_of(workload: SearchWorkload) -> list[Load]:
@@ -67,19 +67,19 @@ def next_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> Load:
 
     Each step is tried until it is decided; when no step is left between these two, they are tried in turn.
     """
-    steps, tried = steps_of(workload), _by_load(workload, records)
-    trials = [tried.get(step, []) for step in steps]
-    answers = [met(of_step, workload.availability_pct) for of_step in trials]
-    missed = next((index for index, answer in enumerate(answers) if answer is False), len(steps))
-    best = max((index for index in range(missed) if answers[index]), default=-1)
-    between = range(best + 1, missed)
-    if between:
-        return steps[next((index for index in between if trials[index]), (best + missed) // 2)]
+    steps, trials_by_load = steps_of(workload), _by_load(workload, records)
+    trials = [trials_by_load.get(step, []) for step in steps]
+    is_step_met = [is_met(step_trials, workload.availability_pct) for step_trials in trials]
+    missed = next((index for index, answer in enumerate(is_step_met) if answer is False), len(steps))
+    best = max((index for index in range(missed) if is_step_met[index]), default=-1)
+    open_steps = range(best + 1, missed)
+    if open_steps:
+        return steps[next((index for index in open_steps if trials[index]), (best + missed) // 2)]
     ends = [index for index in (best, missed) if 0 <= index < len(steps)]
     return steps[min(ends, key=lambda index: len(trials[index]))]
 
 
-def met(trials: Sequence[Tried], availability_pct: float) -> bool | None:
+def is_met(trials: Sequence[StepTrial], availability_pct: float) -> bool | None:
     """Return whether the trials of one step show that the objective is met; None while more trials may decide it.
 
     The p99 decides, unless the trials show that the availability is missed. A few failed requests in one trial leave
@@ -92,39 +92,42 @@ def met(trials: Sequence[Tried], availability_pct: float) -> bool | None:
     if 100 * _most_available(trials if len(trials) >= LAST_LOOK else trials[:FIRST_LOOK]) < availability_pct:
         return False
     if len(margins) >= FIRST_LOOK:
-        judged = margins if len(margins) >= LAST_LOOK else margins[:FIRST_LOOK]
-        t = T_AT[min(len(judged), LAST_LOOK)]
-        mean, half = statistics.mean(judged), t * statistics.stdev(judged) / math.sqrt(len(judged))
-        if abs(mean) > half:
+        judged_margins = margins if len(margins) >= LAST_LOOK else margins[:FIRST_LOOK]
+        t = T_AT[min(len(judged_margins), LAST_LOOK)]
+        mean, half_width = (
+            statistics.mean(judged_margins),
+            t * statistics.stdev(judged_margins) / math.sqrt(len(judged_margins)),
+        )
+        if abs(mean) > half_width:
             return mean > 0
     return None if len(trials) < LAST_LOOK else False
 
 
-def _most_available(trials: Sequence[Tried]) -> float:
+def _most_available(trials: Sequence[StepTrial]) -> float:
     """The highest availability that these trials leave possible, as a fraction: 1 − the lower bound on the fraction of
     trials that lose requests (Clopper and Pearson 1934, at 1.25% for each of two looks) × their mean loss.
     """
-    losses = [trial.lost for trial in trials if trial.lost > 0]
+    losses = [trial.loss for trial in trials if trial.loss > 0]
     if not losses:
         return 1.0
     fewest = float(betaincinv(len(losses), len(trials) - len(losses) + 1, ALPHA_PER_LOOK))
     return 1 - fewest * statistics.mean(losses)
 
 
-def _by_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> dict[Load, list[Tried]]:
+def _by_load(workload: SearchWorkload, records: Iterable[TrialRecord]) -> dict[Load, list[StepTrial]]:
     """Load → its trials in the order of the run, only the last attempt of each."""
-    tried: dict[Load, list[Tried]] = {}
+    trials_by_load: dict[Load, list[StepTrial]] = {}
     for record in last_attempts(list(records)):
-        tried.setdefault(record.scenario.load, []).append(_tried(workload, record))
-    return tried
+        trials_by_load.setdefault(record.scenario.load, []).append(_step_trial(workload, record))
+    return trials_by_load
 
 
-def _tried(workload: SearchWorkload, record: TrialRecord) -> Tried:
+def _step_trial(workload: SearchWorkload, record: TrialRecord) -> StepTrial:
     primary, limit_us = record.primary, 1000 * workload.deadline_ms
     p99_us = p99_of_planned_us(record) if may_count(record) else None
-    counted = primary is not None and primary.requests is not None and primary.successful is not None
-    return Tried(
+    has_counts = primary is not None and primary.requests is not None and primary.successful is not None
+    return StepTrial(
         margin=math.log(limit_us) - log_p99(p99_us, limit_us) if p99_us else None,
-        requests=primary.requests or 0 if primary and counted else 0,
-        successful=primary.successful or 0 if primary and counted else 0,
+        requests=primary.requests or 0 if primary and has_counts else 0,
+        successful=primary.successful or 0 if primary and has_counts else 0,
     )

@@ -9,7 +9,7 @@ import pytest
 from tests.support.measured import plan
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.trial import Arm, Scenario, TrialSpec
-from vmtoll.runner.plan import cells, schedule
+from vmtoll.runner.plan import combinations, schedule
 from vmtoll.spec.catalog import Registry
 from vmtoll.trial.capacity import targets
 
@@ -28,7 +28,7 @@ def cell_of(trial: TrialSpec) -> tuple[str, str]:
 
 def test_each_block_holds_every_scenario_once(project: Registry, rewrite: Rewrite) -> None:
     made = plan(rewrite(servers=["lighttz", "apache-prefork"], blocks=7), project, order_seed=3)
-    matrix = cells(made.resolved)
+    matrix = combinations(made.resolved)
     assert len(matrix) == 5, "two environments, two servers, one A/A control"
     assert [arm for arm, _ in matrix if arm.is_control] == [Arm("metal", 2)]
     assert len(made.trials) == 7 * 5

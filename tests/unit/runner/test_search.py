@@ -15,7 +15,7 @@ from vmtoll.model.finding import Code, Finding
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import TrialRecord
 from vmtoll.model.workload import SearchWorkload
-from vmtoll.runner.search import ALPHA_PER_LOOK, FIRST_LOOK, LAST_LOOK, T_AT, Tried, met, next_load, steps_of
+from vmtoll.runner.search import ALPHA_PER_LOOK, FIRST_LOOK, LAST_LOOK, T_AT, StepTrial, is_met, next_load, steps_of
 
 KEYS: dict[str, Any] = {
     "name": "search", "description": "a search", "site": "tiny", "tool": "vegeta", "keep_alive": True,
@@ -92,12 +92,14 @@ def test_only_the_last_attempt_of_a_trial_counts() -> None:
 
 def test_only_failures_that_are_shown_to_be_too_many_end_it() -> None:
     """A few in one trial leave the availability open; in each trial, or very many, they do not."""
-    flawless = [Tried(1.1, 1000, 1000), Tried(1.05, 1000, 1000)]
-    assert met([Tried(1.0, 1000, 999), *flawless], 99.9) is True
-    assert met([Tried(1.0, 1000, 990), *flawless], 99.9) is True, "0.3% of all, in one trial of three"
-    assert met([Tried(1.0, 1000, 990)] * 3, 99.9) is False, "1% in each"
-    assert met([Tried(1.0, 1000, 400), *flawless], 99.9) is False, "as rare as it may be, too many"
-    assert met([Tried(1.0, 1000, 1000)] * 3 + [Tried(1.1, 1000, 400)], 99.9) is True, "the next look is at six"
+    flawless = [StepTrial(1.1, 1000, 1000), StepTrial(1.05, 1000, 1000)]
+    assert is_met([StepTrial(1.0, 1000, 999), *flawless], 99.9) is True
+    assert is_met([StepTrial(1.0, 1000, 990), *flawless], 99.9) is True, "0.3% of all, in one trial of three"
+    assert is_met([StepTrial(1.0, 1000, 990)] * 3, 99.9) is False, "1% in each"
+    assert is_met([StepTrial(1.0, 1000, 400), *flawless], 99.9) is False, "as rare as it may be, too many"
+    assert is_met([StepTrial(1.0, 1000, 1000)] * 3 + [StepTrial(1.1, 1000, 400)], 99.9) is True, (
+        "the next look is at six"
+    )
     refused = [record(block, R400, 1.0, 1, 500, Finding(Code.FAILED_REQUESTS)) for block in (1, 2, 3)]
     assert next_load(WORKLOAD, refused) == R100
 
@@ -137,10 +139,10 @@ def test_a_step_that_was_missed_is_opened_again() -> None:
 
 
 def test_too_few_trials_give_no_result() -> None:
-    assert met([], 99.9) is None
-    assert met([Tried(3.0, 10, 10)] * 2, 99.9) is None
-    assert met([Tried(-3.0, 10, 10)] * 3, 99.9) is False
-    assert met([Tried(0.0, 10, 10)] * 3, 99.9) is None, "exactly at the deadline"
+    assert is_met([], 99.9) is None
+    assert is_met([StepTrial(3.0, 10, 10)] * 2, 99.9) is None
+    assert is_met([StepTrial(-3.0, 10, 10)] * 3, 99.9) is False
+    assert is_met([StepTrial(0.0, 10, 10)] * 3, 99.9) is None, "exactly at the deadline"
 
 
 @pytest.mark.parametrize("trials", [FIRST_LOOK, LAST_LOOK])

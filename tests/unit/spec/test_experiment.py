@@ -12,7 +12,7 @@ from vmtoll.model.errors import ExperimentError
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.workload import ClosedWorkload
 from vmtoll.paths import PROJECT
-from vmtoll.runner.plan import cells
+from vmtoll.runner.plan import combinations
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.spec.workload import file_of, load_workloads, names
@@ -274,8 +274,8 @@ def test_each_kind_of_workload_offers_its_loads(
     resolved = load(project.experiment_file("tiny"), project)
     loads = [Load(kind, value) for value in values]
     assert resolved.workloads["tiny"].loads == loads
-    assert {scenario.load for _, scenario in cells(resolved)} == set(loads)
-    assert len(cells(resolved)) == 3 * len(loads)
+    assert {scenario.load for _, scenario in combinations(resolved)} == set(loads)
+    assert len(combinations(resolved)) == 3 * len(loads)
 
 
 @pytest.mark.parametrize(

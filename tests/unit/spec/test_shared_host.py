@@ -10,7 +10,7 @@ import yaml
 from tests.support.machines import EXPERIMENT, WORKLOAD
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
-from vmtoll.runner.plan import FIXED_COST_S, cells, expected_s
+from vmtoll.runner.plan import FIXED_COST_S, combinations, expected_s
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 
@@ -55,7 +55,7 @@ def test_guests_and_neighbour_make_a_scenario_of_each_load(
 ) -> None:
     resolved = load(with_workload(project, change), project)
     assert resolved.workloads["tiny"].loads == loads
-    assert len(cells(resolved)) == 3 * len(loads), "metal, its A/A control, the guest"
+    assert len(combinations(resolved)) == 3 * len(loads), "metal, its A/A control, the guest"
     assert resolved.guests == guests
 
 

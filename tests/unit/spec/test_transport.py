@@ -14,7 +14,7 @@ from vmtoll.model.percentiles import fewest_requests
 from vmtoll.model.run import Skipped
 from vmtoll.model.transport import Transport
 from vmtoll.model.workload import ClosedWorkload
-from vmtoll.runner.plan import cells
+from vmtoll.runner.plan import combinations
 from vmtoll.sites import site_files
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
@@ -170,7 +170,7 @@ def test_a_server_that_can_do_some_of_the_workloads_skips_the_others(
     ]
     assert resolved.skipped[0].name == "lighttz, tiny-tls"
     assert resolved.servers == ["lighttz", "apache-prefork"]
-    assert {(str(arm), scenario.server, scenario.workload) for arm, scenario in cells(resolved)} == {
+    assert {(str(arm), scenario.server, scenario.workload) for arm, scenario in combinations(resolved)} == {
         *((arm, "lighttz", "tiny") for arm in ("metal", "metal#2", "metal-two")),
         *((arm, "apache-prefork", name) for arm in ("metal", "metal-two") for name in names[:2]),
     }

@@ -12,7 +12,7 @@ from vmtoll.model.experiment import TuningSteps
 from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Skipped
 from vmtoll.paths import PROJECT
-from vmtoll.runner.plan import cells
+from vmtoll.runner.plan import combinations
 from vmtoll.runner.requirements import without_absent
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
@@ -72,7 +72,7 @@ def test_a_missing_guest_is_skipped_and_its_needs_are_named(wide: Registry, rewr
     inventory = inventory_of("kvm-low", "kvm-other", optional=list(PROFILES))
     left = without_absent(resolved(rewrite, wide), inventory)
     assert left.environments == ["metal", "kvm-low", "kvm-other"]
-    assert {str(arm) for arm, _ in cells(left)} == {"metal", "metal#2", "kvm-low", "kvm-other"}
+    assert {str(arm) for arm, _ in combinations(left)} == {"metal", "metal#2", "kvm-low", "kvm-other"}
     why = "the inventory has no such guest; it needs kvm, hugepages"
     assert list(left.skipped) == [
         Skipped(environment="kvm-pages", why=why),
