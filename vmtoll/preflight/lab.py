@@ -58,7 +58,7 @@ class Lab:
         needed = {name for host in hosts for name in (host.vars.kvm_host, host.vars.container_host)}
         return [*hosts, *(host for host in self.by_role["kvm_host"] if not self.limited or host.name in needed)]
 
-    def answering(self, *roles: Role) -> list[Host]:
+    def answering_hosts(self, *roles: Role) -> list[Host]:
         """The machines that answer, of these roles or of any."""
         return [host for host in self.hosts if host.name in self.lines and (not roles or host.role in roles)]
 
@@ -66,8 +66,8 @@ class Lab:
         """Each client with each machine that it would send load to; if the inventory has cells, those in its own."""
         return [
             (client, sut)
-            for client in self.answering("client")
-            for sut in self.answering(*SUTS)
+            for client in self.answering_hosts("client")
+            for sut in self.answering_hosts(*SUTS)
             if self.machines.cell(client) == self.machines.cell(sut) and client.name != sut.name
         ]
 
@@ -93,13 +93,15 @@ class Lab:
         try:
             return json.loads(done["stdout"])
         except ValueError:
-            last = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
-            raise AgentError(f"{host.name}: the probe ended with {done['exit_status']} ({last})") from None
+            last_words = "no answer in time" if done["timed_out"] else " ".join(done["stderr"].split()[-20:])
+            raise AgentError(f"{host.name}: the probe ended with {done['exit_status']} ({last_words})") from None
 
-    def on_each(self, hosts: Iterable[Host], look: Callable[[Host], Iterable[CheckResult]]) -> Iterable[CheckResult]:
-        """Yield the results of `look` on each of these machines, run in parallel. A lost machine yields an error."""
+    def on_each(
+        self, hosts: Iterable[Host], check_host: Callable[[Host], Iterable[CheckResult]]
+    ) -> Iterable[CheckResult]:
+        """Yield the results of `check_host`, run in parallel on each of these machines. A lost one yields an error."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for results in pool.map(lambda host: guarded(host.name, lambda: look(host)), hosts):
+            for results in pool.map(lambda host: results_or_error(host.name, lambda: check_host(host)), hosts):
                 yield from results
 
     def close(self) -> None:
@@ -108,9 +110,9 @@ class Lab:
             list(pool.map(AgentLine.close, self.lines.values()))
 
 
-def guarded(name: str, look: Callable[[], Iterable[CheckResult]]) -> list[CheckResult]:
-    """Return the results of `look`; an error if the machine is lost meanwhile, or cannot answer."""
+def results_or_error(name: str, check: Callable[[], Iterable[CheckResult]]) -> list[CheckResult]:
+    """Return the results of `check`; an error if the machine is lost meanwhile, or cannot answer."""
     try:
-        return list(look())
+        return list(check())
     except VmtollError as error:
         return [fail(name, f"the check broke off: {error}", "Correct that and check again.")]

@@ -34,5 +34,5 @@ class Machine:
 )
 def test_known_releases_pass_and_others_are_untested(seen: dict[str, Any], level: str, advice: str) -> None:
     host = Host("metal", "metal", {}, "inventory")
-    (result,) = system._look(cast(Lab, Machine(**seen)), host)
+    (result,) = system._check_host(cast(Lab, Machine(**seen)), host)
     assert (result.level, result.advice) == (level, advice)

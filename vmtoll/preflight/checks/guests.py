@@ -16,10 +16,10 @@ def check(lab: Lab) -> Iterator[CheckResult]:
     for guest in lab.by_role["kvm_guest"]:
         if guest.vars.kvm_host is None:
             yield ok(guest.name, "its KVM host is not in the inventory: a run sees only the steal time of it")
-    yield from lab.on_each(lab.answering("kvm_host"), lambda host: _look(lab, host))
+    yield from lab.on_each(lab.answering_hosts("kvm_host"), lambda host: _check_host(lab, host))
 
 
-def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
+def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
     guests = [guest for guest in lab.by_role["kvm_guest"] if guest.vars.kvm_host == host.name]
     if not guests:
         return
@@ -36,7 +36,7 @@ def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
             yield fail(
                 guest.name, f"{host.name} has no domain {domain}", "Correct vmtoll_domain or vmtoll_libvirt_uri."
             )
-    yield from _needs(lab, host, [guest for guest in guests if guest.vars.profile], running)
+    yield from _check_needs(lab, host, [guest for guest in guests if guest.vars.profile], running)
 
 
 def _domains(lab: Lab, host: Host, *words: str) -> list[str]:
@@ -47,7 +47,7 @@ def _domains(lab: Lab, host: Host, *words: str) -> list[str]:
     return done["stdout"].split()
 
 
-def _needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence[str]) -> Iterator[CheckResult]:
+def _check_needs(lab: Lab, host: Host, guests: Sequence[Host], running: Sequence[str]) -> Iterator[CheckResult]:
     if not guests:
         return
     try:

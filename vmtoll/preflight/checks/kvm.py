@@ -31,25 +31,25 @@ class KvmAnswer(TypedDict):
 
 def check(lab: Lab) -> Iterator[CheckResult]:
     """Run probes/kvm.py, which boots a kernel with vmtoll/lab/accelerator.py."""
-    yield from lab.on_each(lab.answering("kvm_host"), lambda host: _look(lab, host))
+    yield from lab.on_each(lab.answering_hosts("kvm_host"), lambda host: _check_host(lab, host))
 
 
-def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
+def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
     embedded = host.is_local and host.vars.lab == "embedded"
     words = [f"{json.loads((LAB / 'built.json').read_text())['image']}/vmlinuz"] if embedded else []
     probe = (Path(__file__).parents[1] / "probes" / "kvm.py").read_text("utf-8")
     files = {"accelerator.py": inspect.getsource(accelerator), "kvm_host.py": inspect.getsource(kvm_host)}
-    seen = lab.script(host, probe, *words, limit_s=accelerator.OWN_PATIENCE_S + PATIENCE_S, files=files)
-    yield judge(host.name, seen, embedded=embedded)
+    answer = lab.script(host, probe, *words, limit_s=accelerator.OWN_PATIENCE_S + PATIENCE_S, files=files)
+    yield judge(host.name, answer, embedded=embedded)
 
 
-def judge(machine: str, seen: KvmAnswer, *, embedded: bool) -> CheckResult:
+def judge(machine: str, answer: KvmAnswer, *, embedded: bool) -> CheckResult:
     """Judge whether KVM works, by the probe's answer; the embedded lab can do without KVM."""
-    module = module_text(seen)
-    if seen["why"]:
+    module = module_text(answer)
+    if answer["why"]:
         level: Level = "warn" if embedded else "fail"
-        alone = "The lab's guests are emulated: compare their figures among themselves only."
-        why = f"KVM does not work: {seen['why']}{module}"
-        return CheckResult(machine, level, why, alone if embedded else seen["advice"])
-    booted = f", and boots {seen['booted']}" if seen["booted"] else "; no kernel was booted"
-    return ok(machine, f"KVM runs code{booted}{module}")
+        lab_advice = "The lab's guests are emulated: compare their figures among themselves only."
+        why = f"KVM does not work: {answer['why']}{module}"
+        return CheckResult(machine, level, why, lab_advice if embedded else answer["advice"])
+    boot_text = f", and boots {answer['booted']}" if answer["booted"] else "; no kernel was booted"
+    return ok(machine, f"KVM runs code{boot_text}{module}")

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TypedDict
 
 from vmtoll.model.inventory import Host
-from vmtoll.preflight.lab import Lab, guarded
+from vmtoll.preflight.lab import Lab, results_or_error
 from vmtoll.preflight.result import CheckResult, fail, ok, warn
 
 ORDER = 60
@@ -29,10 +29,10 @@ class Route(TypedDict):
 def check(lab: Lab) -> Iterator[CheckResult]:
     """Check from both ends: the route, the neighbour's hardware address, the MTU."""
     for client, sut in lab.pairs():
-        yield from guarded(f"{client.name}–{sut.name}", partial(_look, lab, client, sut))
+        yield from results_or_error(f"{client.name}–{sut.name}", partial(_check_pair, lab, client, sut))
 
 
-def _look(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
+def _check_pair(lab: Lab, client: Host, sut: Host) -> list[CheckResult]:
     pair = f"{client.name}–{sut.name}"
     outbound: Route = lab.probe(client, "network", sut.address)
     if outbound["error"]:

@@ -17,25 +17,27 @@ _OLDEST = (3, 9)
 
 def check(lab: Lab) -> Iterator[CheckResult]:
     """Try SSH, sudo and Python, then start the agent that all other checks use."""
-    yield from lab.on_each(lab.hosts, lambda host: _reach(lab, host))
+    yield from lab.on_each(lab.hosts, lambda host: _connect(lab, host))
 
 
-def _reach(lab: Lab, host: Host) -> Iterator[CheckResult]:
+def _connect(lab: Lab, host: Host) -> Iterator[CheckResult]:
     without_sudo = dataclasses.replace(host, variables={**host.variables, "ansible_become": False})
-    reach, become, python = without_sudo.argv()[:-1], host.argv()[:-1], host.argv()[-1]
-    if not host.is_local and (done := _run([*reach, "true"])).returncode:
-        matter, advice = diagnose_ssh(host, done.stderr)
-        made = "if it has not been made yet, `vmtoll provision` does it; else " if host.vars.profile else ""
-        yield fail(host.name, matter, _sentence(made + advice))
+    ssh_argv, become_argv, python = without_sudo.argv()[:-1], host.argv()[:-1], host.argv()[-1]
+    if not host.is_local and (done := _run([*ssh_argv, "true"])).returncode:
+        problem, advice = diagnose_ssh(host, done.stderr)
+        provision_hint = "if it has not been made yet, `vmtoll provision` does it; else " if host.vars.profile else ""
+        yield fail(host.name, problem, _sentence(provision_hint + advice))
         return
-    if become != reach and (done := _run([*become, "true"])).returncode:
-        yield fail(host.name, f"sudo does not work without a password: {_last(done)}", "Allow it: NOPASSWD in sudoers.")
+    if become_argv != ssh_argv and (done := _run([*become_argv, "true"])).returncode:
+        yield fail(
+            host.name, f"sudo does not work without a password: {_last_line(done)}", "Allow it: NOPASSWD in sudoers."
+        )
         return
-    question = "import os,sys;print(os.geteuid(),*sys.version_info[:2])"
-    done = _run([*become, python, "-c", question if host.is_local else f"'{question}'"])
+    program = "import os,sys;print(os.geteuid(),*sys.version_info[:2])"
+    done = _run([*become_argv, python, "-c", program if host.is_local else f"'{program}'"])
     if done.returncode:
         advice = "Install python3, or correct ansible_python_interpreter."
-        yield fail(host.name, f"{python} does not run: {_last(done)}", advice)
+        yield fail(host.name, f"{python} does not run: {_last_line(done)}", advice)
         return
     user, *version = (int(word) for word in done.stdout.split())
     release = ".".join(map(str, version))
@@ -64,7 +66,7 @@ def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         return subprocess.CompletedProcess(argv, 127, "", str(error))
 
 
-def _last(done: "subprocess.CompletedProcess[str]") -> str:
+def _last_line(done: "subprocess.CompletedProcess[str]") -> str:
     lines = done.stderr.strip().splitlines()
     return lines[-1] if lines else f"exit code {done.returncode}"
 

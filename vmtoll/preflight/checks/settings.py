@@ -21,24 +21,24 @@ class Settings(TypedDict):
 
 def check(lab: Lab) -> Iterator[CheckResult]:
     """Check metal and KVM hosts; containers and guests have their host's settings."""
-    hosts = [host for host in lab.answering("metal", "kvm_host") if not host.vars.container_host]
+    hosts = [host for host in lab.answering_hosts("metal", "kvm_host") if not host.vars.container_host]
     yield from lab.on_each(hosts, lambda host: [judge(host, lab.probe(host, "settings"))])
 
 
-def judge(host: Host, seen: Settings) -> CheckResult:
+def judge(host: Host, settings: Settings) -> CheckResult:
     """Return one result that names every setting that lets the speed vary."""
-    loose = []
-    governors = set(seen["governors"]) - {"performance"}
+    variable_settings = []
+    governors = set(settings["governors"]) - {"performance"}
     if governors:
-        loose.append(f"governor {', '.join(sorted(governors))}")
-    if seen["turbo"]:
-        loose.append("turbo on")
-    if seen["smt"] == "on":
-        loose.append("SMT on")
-    if seen["irqbalance"]:
-        loose.append("irqbalance runs")
-    if not loose:
-        governed = "" if seen["governors"] else "; its clock rate is not its own to govern"
-        return ok(host.name, f"no setting varies by itself{governed}")
-    tuned = "Run `vmtoll tune`." if host.vars.tuning else "Set vmtoll_tuning (docs/real-hosts.md), then tune."
-    return warn(host.name, ", ".join(loose), tuned)
+        variable_settings.append(f"governor {', '.join(sorted(governors))}")
+    if settings["turbo"]:
+        variable_settings.append("turbo on")
+    if settings["smt"] == "on":
+        variable_settings.append("SMT on")
+    if settings["irqbalance"]:
+        variable_settings.append("irqbalance runs")
+    if not variable_settings:
+        clock_text = "" if settings["governors"] else "; its clock rate is not its own to govern"
+        return ok(host.name, f"no setting varies by itself{clock_text}")
+    advice = "Run `vmtoll tune`." if host.vars.tuning else "Set vmtoll_tuning (docs/real-hosts.md), then tune."
+    return warn(host.name, ", ".join(variable_settings), advice)

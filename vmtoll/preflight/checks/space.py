@@ -17,17 +17,17 @@ _MEMORY_MIB = 256
 
 def check(lab: Lab) -> Iterator[CheckResult]:
     """Check free disk and memory of clients and systems under test."""
-    yield from lab.on_each(lab.answering("client", *SUTS), lambda host: _look(lab, host))
+    yield from lab.on_each(lab.answering_hosts("client", *SUTS), lambda host: _check_host(lab, host))
 
 
-def _look(lab: Lab, host: Host) -> Iterator[CheckResult]:
+def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
     needed = {"/var": _DISK_MIB, "/srv": _DISK_MIB, "/tmp": _DISK_MIB if host.role == "client" else _SUT_TMP_MIB}
-    seen = lab.probe(host, "space", *needed)
-    short = {folder: mib for folder, mib in seen["free_mib"].items() if mib < needed[folder]}
-    for folder, mib in short.items():
+    space = lab.probe(host, "space", *needed)
+    short_folders = {folder: mib for folder, mib in space["free_mib"].items() if mib < needed[folder]}
+    for folder, mib in short_folders.items():
         yield fail(host.name, f"{folder} has {mib} MiB left", f"Make room: {needed[folder]} MiB at least.")
-    if seen["memory_mib"] < _MEMORY_MIB:
-        observation = f"{seen['memory_mib']} MiB of memory are available"
+    if space["memory_mib"] < _MEMORY_MIB:
+        observation = f"{space['memory_mib']} MiB of memory are available"
         yield fail(host.name, observation, f"Stop something, or give it more: {_MEMORY_MIB} MiB at least.")
-    elif not short:
-        yield ok(host.name, f"{min(seen['free_mib'].values())} MiB of disk and {seen['memory_mib']} of memory free")
+    elif not short_folders:
+        yield ok(host.name, f"{min(space['free_mib'].values())} MiB of disk and {space['memory_mib']} of memory free")

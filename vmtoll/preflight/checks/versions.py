@@ -29,7 +29,7 @@ def check(lab: Lab) -> Iterator[CheckResult]:
     releases: dict[str, str] = {}
     packaged = {name for name in loadgen.names() if loadgen.get(name).package}
 
-    def look(host: Host) -> list[CheckResult]:
+    def gather(host: Host) -> list[CheckResult]:
         # "." is all sites: one digest over everything that the servers serve.
         facts = lab.lines[host.name].call("facts", _FACTS_LIMIT_S, **({"site": "."} if host.role in SUTS else {}))
         releases[host.name] = facts["release"]
@@ -39,11 +39,11 @@ def check(lab: Lab) -> Iterator[CheckResult]:
             packaged.update(_packaged(facts))
         return []
 
-    yield from lab.on_each(lab.answering("client", *SUTS), look)
+    yield from lab.on_each(lab.answering_hosts("client", *SUTS), gather)
     compiled = [name for name in loadgen.names() if name not in packaged]
     yield from judge_releases(releases)
-    for kind, seen in (("servers and sites", servers), ("load tools", programs)):
-        yield from judge(kind, seen, dict.fromkeys(servers, compiled), releases, packaged)
+    for kind, versions_by_machine in (("servers and sites", servers), ("load tools", programs)):
+        yield from judge(kind, versions_by_machine, dict.fromkeys(servers, compiled), releases, packaged)
 
 
 def judge_releases(releases: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -76,8 +76,8 @@ def _servers(facts: Mapping[str, Any]) -> Versions:
 def _tools(lab: Lab, host: Host, packages: Mapping[str, str]) -> Versions:
     names = {name: loadgen.get(name).package for name in loadgen.names()}
     versions = {name: packages[package] for name, package in names.items() if package and package in packages}
-    built = [f"/usr/local/bin/{name}" for name, package in names.items() if package is None]
-    for line in lab.run(host, ["sha256sum", *built])["stdout"].splitlines():
+    built_files = [f"/usr/local/bin/{name}" for name, package in names.items() if package is None]
+    for line in lab.run(host, ["sha256sum", *built_files])["stdout"].splitlines():
         digest, path = line.split()
         versions[path.rpartition("/")[2]] = digest[:12]
     return versions
@@ -85,19 +85,19 @@ def _tools(lab: Lab, host: Host, packages: Mapping[str, str]) -> Versions:
 
 def judge(
     kind: str,
-    seen: Mapping[str, Versions],
+    versions_by_machine: Mapping[str, Versions],
     may_lack: Mapping[str, Collection[str]] = MappingProxyType({}),
     releases: Mapping[str, str] = MappingProxyType({}),
     packaged: Collection[str] = (),
 ) -> Iterator[CheckResult]:
-    """Judge whether each item has the same version on all machines in `seen`; a packaged one, on all of a release.
+    """Judge whether each item has the same version on all machines; a packaged one, on all of a release.
 
     `may_lack`: machine → items; `releases`: machine → release.
     """
-    for machine in (machine for machine, versions in seen.items() if not versions):
+    for machine in (machine for machine, versions in versions_by_machine.items() if not versions):
         yield warn(machine, f"it has no {kind} yet", "`vmtoll provision` brings them.")
-    provisioned = {machine: versions for machine, versions in seen.items() if versions}
-    differ = False
+    provisioned = {machine: versions for machine, versions in versions_by_machine.items() if versions}
+    has_differences = False
     items = {
         (item, releases.get(machine) if item in packaged else None)
         for machine, versions in provisioned.items()
@@ -110,8 +110,8 @@ def judge(
             if release in (None, releases.get(machine)) and (item in versions or item not in may_lack.get(machine, ()))
         }
         if len(set(versions_of_item.values())) > 1:
-            differ = True
+            has_differences = True
             versions_text = ", ".join(f"{version} on {machine}" for machine, version in versions_of_item.items())
             yield fail("", f"{item} is {versions_text}", "Run `vmtoll provision` for all of them.")
-    if provisioned and not differ and len(set(map(releases.get, provisioned))) == 1:
+    if provisioned and not has_differences and len(set(map(releases.get, provisioned))) == 1:
         yield ok("", f"{kind} are the same on {', '.join(provisioned)}")

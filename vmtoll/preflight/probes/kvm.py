@@ -35,7 +35,7 @@ TASK_STATE = 0xD0000
 PROGRAM = b"\xb0V\xe6\x10\xf4"
 
 
-def runs_code() -> str:
+def why_no_code_runs() -> str:
     """Reason why no virtual processor runs code under KVM; empty if one does. Not tried except on x86-64.
 
     Raises OSError when KVM refuses a step.
@@ -68,13 +68,13 @@ def runs_code() -> str:
     return ""
 
 
-def in_the_way() -> tuple[str, str]:
+def obstacle() -> tuple[str, str]:
     """Return (why KVM does not work, what to do), both empty when code runs."""
     if not Path(DEVICE).exists():
         name = "kvm_amd" if "svm" in Path("/proc/cpuinfo").read_text() else "kvm_intel"
         return f"{DEVICE} does not exist", f"Turn on virtualization in the firmware, then `modprobe {name}`."
     try:
-        why = runs_code()
+        why = why_no_code_runs()
     except OSError as error:
         why = f"{DEVICE} exists, but {error.strerror}"
     return why, "Turn on virtualization in the firmware, or nested virtualization where this is a guest." if why else ""
@@ -83,11 +83,11 @@ def in_the_way() -> tuple[str, str]:
 def kernel() -> Path | None:
     """Return the kernel to boot: the one on the command line, else the last in /boot; None without QEMU or kernel."""
     kernels = sorted(Path("/boot").glob("vmlinuz-*"))
-    chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else kernels[-1] if kernels else None
-    return chosen if shutil.which("qemu-system-x86_64") else None
+    kernel_file = Path(sys.argv[1]) if len(sys.argv) > 1 else kernels[-1] if kernels else None
+    return kernel_file if shutil.which("qemu-system-x86_64") else None
 
 
-why, advice = in_the_way()
+why, advice = obstacle()
 to_boot = None if why else kernel()
 if to_boot:
     kind, words = probe(to_boot)

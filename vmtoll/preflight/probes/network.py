@@ -61,7 +61,7 @@ def neighbour(remote: str) -> str | None:
     return None
 
 
-def seen(name: str) -> dict[str, Any]:
+def describe_route(name: str) -> dict[str, Any]:
     """The route to a machine, by its name or address."""
     try:
         remote = socket.gethostbyname(name)
@@ -92,4 +92,4 @@ def seen(name: str) -> dict[str, Any]:
     }
 
 
-print(json.dumps(seen(sys.argv[1])))
+print(json.dumps(describe_route(sys.argv[1])))

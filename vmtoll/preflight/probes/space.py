@@ -11,8 +11,8 @@ def free_mib(folder: str) -> int:
     path = Path(folder)
     while not path.exists():
         path = path.parent
-    seen = os.statvfs(path)
-    return seen.f_bfree * seen.f_frsize >> 20
+    disk = os.statvfs(path)
+    return disk.f_bfree * disk.f_frsize >> 20
 
 
 memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
