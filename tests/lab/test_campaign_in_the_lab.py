@@ -27,7 +27,7 @@ from vmtoll.spec.machines import load_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-ELSEWHERE = str(PROJECT / "tests" / "support" / "elsewhere.py")
+RUN_IN_PROJECT = str(PROJECT / "tests" / "support" / "run_in_project.py")
 GUEST = Arm("kvm-default")
 EXPERIMENT = {
     "question": "does a campaign survive a reboot and the loss of a guest?",
@@ -99,7 +99,7 @@ def test_two_test_beds_at_once_a_machine_reboots_and_a_guest_is_pulled_down(mult
     registry = project_with(tmp_path / "project")
     asked = Campaign(
         folder, folder / "data", inventory, {"pulled": planned(registry)}, read_testbeds(inventory, "all:!client3"),
-        program=[sys.executable, ELSEWHERE, str(registry.root)],
+        program=[sys.executable, RUN_IN_PROJECT, str(registry.root)],
     )  # fmt: skip
     assert [bed.name for bed in asked.testbeds] == ["cell_a", "cell_b"]
     guest = load_inventory(inventory, ["kvm-default"], limit="cell_b").suts["kvm-default"]

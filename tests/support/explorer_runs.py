@@ -8,9 +8,9 @@ from tests.support.synthetic_run import Truth, make_run
 
 def add_run(results: Path, truth: Truth, experiment: str, run_id: str) -> Path:
     """Make a synthetic run at `results/<experiment>/<run_id>`; return its folder."""
-    made = make_run(results / "made", truth)
+    run_dir = make_run(results / "made", truth)
     target = results / experiment / run_id
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(made, target)
+    shutil.move(run_dir, target)
     shutil.rmtree(results / "made")
     return target

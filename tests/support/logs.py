@@ -87,14 +87,14 @@ def write(file: Path, lines: Sequence[Hit | str | bytes]) -> Path:
     return file
 
 
-def made(logs: list[Path], output: Path, **options: Any) -> tuple[dict[str, Any], sites.SiteFiles]:
+def make_workload(logs: list[Path], output: Path, **options: Any) -> tuple[dict[str, Any], sites.SiteFiles]:
     """Make a workload of logs; return its summary, and the manifest of the site."""
-    done = from_log(logs, output, Options(**options), lambda said: None)
-    assert [file.relative_to(output).as_posix() for file in done.files] == [
+    workload = from_log(logs, output, Options(**options), lambda said: None)
+    assert [file.relative_to(output).as_posix() for file in workload.files] == [
         "from-log.yml",
         "from-log-sweep.yml",
         "sites/from-log.yml",
         "from-log.summary.json",
     ]
-    assert json.loads(done.files[3].read_text()) == done.summary
-    return done.summary, sites.site_files(sites.load_site(done.files[2]))
+    assert json.loads(workload.files[3].read_text()) == workload.summary
+    return workload.summary, sites.site_files(sites.load_site(workload.files[2]))

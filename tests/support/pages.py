@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.support.explorer_runs import add_run
 from tests.support.published_run import claim, make_published
-from tests.support.synthetic_run import Row, Truth, closed, failed, found, limited, make_run, rate
-from tests.support.tuning_run import Tuning, make_tuning
+from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate, role_findings, with_findings
+from tests.support.tuning_run import TuningTruth, make_tuning
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import campaign_figures
@@ -53,13 +53,13 @@ def write_explorer(folder: Path) -> list[str]:
 def _troubled(row: Row) -> list[Row]:
     """Client-limited trials on metal and an invalid trial, so that every kind of table and note shows."""
     if row["arm"].environment == "metal":
-        return [found(row, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
-    return [failed(row, Code.WRONG_BODY, "first a.html")] if row["block"] == 1 else [row]
+        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
+    return [failed_trial(row, Code.WRONG_BODY, "first a.html")] if row["block"] == 1 else [row]
 
 
 def write_other_pages(folder: Path) -> list[str]:
     """Write pages on tuning steps, a campaign, published claims, and a notebook; return their addresses."""
-    steps = load_run(make_tuning(folder / "tuning", Tuning(guests=("kvm-2009", "kvm-default"), blocks=6)))
+    steps = load_run(make_tuning(folder / "tuning", TuningTruth(guests=("kvm-2009", "kvm-default"), blocks=6)))
     for bed, ratio in TESTBEDS.items():
         truth = Truth(
             {"nginx": ratio}, loads=(closed(), rate(1000)), histograms=True, blocks=3, seed=sum(map(ord, bed))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.support.synthetic_run import Row, Truth, found, make_run, rate
+from tests.support.synthetic_run import Row, Truth, make_run, rate, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.capacity.fleet import Plan
 from vmtoll.capacity.limits import NoteCode
@@ -54,6 +54,6 @@ def failing(from_rps: float, block: int | None, fraction: float) -> Any:
         if row["offered_rps"] < from_rps or (block is not None and row["block"] != block):
             return [row]
         failed = int(fraction * row["requests"])
-        return [found(row, Code.FAILED_REQUESTS) | {"successful": row["requests"] - failed, "failed": failed}]
+        return [with_findings(row, Code.FAILED_REQUESTS) | {"successful": row["requests"] - failed, "failed": failed}]
 
     return change

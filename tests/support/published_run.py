@@ -19,11 +19,11 @@ PAGES = {"page-4k.html": 4096, "page-100k.html": 102400, "hello.html": "<html></
 def claim(says: str = "it is so", metric: str = "throughput_rps", **keys: Any) -> dict[str, Any]:
     """A claim as run.json holds it; `of` and `over` default to nginx over lighttpd on metal."""
     base = {"server": "nginx", "environment": "metal", "workload": AB}
-    given = {"published": [], "within_pct": None, "at_least": None, "at_most": None} | keys
-    given["of"] = base | given.get("of", {})
-    if given["at_least"] is None and given["at_most"] is None:
-        given["over"] = given["of"] | given.get("over", {"server": "lighttpd"})
-    return {"says": says, "metric": metric, "over": None} | given
+    document = {"published": [], "within_pct": None, "at_least": None, "at_most": None} | keys
+    document["of"] = base | document.get("of", {})
+    if document["at_least"] is None and document["at_most"] is None:
+        document["over"] = document["of"] | document.get("over", {"server": "lighttpd"})
+    return {"says": says, "metric": metric, "over": None} | document
 
 
 def make_published(

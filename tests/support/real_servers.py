@@ -58,26 +58,26 @@ def install(name: str, root: Path, port: int, cache: Path) -> dict[str, Any]:
     for path, (content, mode) in files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(_moved(content.decode(), root).encode() if mode == 0o644 else content)
+        file.write_bytes(_rebased(content.decode(), root).encode() if mode == 0o644 else content)
         file.chmod(mode)
     (root / f"run/vmtoll-{name}").mkdir(parents=True, exist_ok=True)
     description = root / f"etc/vmtoll/servers/{name}.json"
     spec: dict[str, Any] = json.loads(description.read_text())
     del spec["unit"]
-    spec["command"] = shlex.split(_moved(definition.exec_start, root))
+    spec["command"] = shlex.split(_rebased(definition.exec_start, root))
     # Paths and ports differ between the machines of a test, so vmtoll compares a file that does not.
     spec["configs"] = [str(root / certificate.CERTIFICATE.lstrip("/"))]
     description.write_text(json.dumps(spec))
     return spec
 
 
-def _moved(text: str, root: Path) -> str:
+def _rebased(text: str, root: Path) -> str:
     for folder in ("/etc/vmtoll", "/srv/vmtoll", "/run/vmtoll-", "/var/log/vmtoll"):
         text = text.replace(folder, f"{root}{folder}")
     return text
 
 
-def waited_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
     """Wait until a condition holds; fail when it does not in time."""
     deadline = time.monotonic() + limit_s
     while not condition():

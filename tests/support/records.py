@@ -47,7 +47,7 @@ def assert_sound(records: Iterable[TrialRecord]) -> None:
         assert record.codes <= BUSY, record.findings
 
 
-def made(
+def make_record(
     block: int = 1,
     order: int = 1,
     attempt: int = 1,

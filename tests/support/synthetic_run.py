@@ -148,17 +148,17 @@ def record_of(row: Row) -> TrialRecord:
         client=ClientPlace(row.get("client", "remote")),
         clients=row.get("clients", 1),
         guests=row.get("guests", 1),
-        offered=Offered(**_of(row, Offered)),
+        offered=Offered(**_fields_of(row, Offered)),
         measurements=tuple(measured for measured in measurements if measured),
-        resources=Resources(**_of(row, Resources)),
-        conditions=Conditions(**_of(row, Conditions)),
-        counts=Counts(**_of(row, Counts)),
+        resources=Resources(**_fields_of(row, Resources)),
+        conditions=Conditions(**_fields_of(row, Conditions)),
+        counts=Counts(**_fields_of(row, Counts)),
         findings=tuple(row.get("findings", ())),
         fixed_cost_s=row.get("fixed_cost_s", 0.0),
     )
 
 
-def _of(row: Row, group: type, prefix: str = "") -> Row:
+def _fields_of(row: Row, group: type, prefix: str = "") -> Row:
     """The fields of a group that the row has."""
     return {f.name: row[prefix + f.name] for f in fields(group) if row.get(prefix + f.name) is not None}
 
@@ -166,13 +166,15 @@ def _of(row: Row, group: type, prefix: str = "") -> Row:
 def _measurement(row: Row, role: Role, prefix: str, histogram: str | None) -> Measurement | None:
     if not row.get(f"{prefix}tool"):
         return None
-    figures = {key: value for key, value in _of(row, Measurement, prefix).items() if key not in ("tool", "histogram")}
+    figures = {
+        key: value for key, value in _fields_of(row, Measurement, prefix).items() if key not in ("tool", "histogram")
+    }
     return Measurement(role=role, tool=row[f"{prefix}tool"], histogram=histogram, **figures) if figures else None
 
 
-def failed(row: Row, code: Code, detail: str = "") -> Row:
+def failed_trial(row: Row, code: Code, detail: str = "") -> Row:
     """The same trial as failed, with this finding: nothing was measured."""
-    keep = (
+    kept_keys = (
         "run_id",
         "block",
         "order",
@@ -185,15 +187,15 @@ def failed(row: Row, code: Code, detail: str = "") -> Row:
         "load",
         "started_at",
     )
-    return {key: row[key] for key in keep} | {"findings": (Finding(code, detail=detail),)}
+    return {key: row[key] for key in kept_keys} | {"findings": (Finding(code, detail=detail),)}
 
 
-def found(row: Row, *findings: Finding | Code) -> Row:
+def with_findings(row: Row, *findings: Finding | Code) -> Row:
     """The same trial with these findings; a code becomes a finding of the whole trial."""
     return row | {"findings": tuple(f if isinstance(f, Finding) else Finding(f) for f in findings)}
 
 
-def limited(code: Code, *roles: Role) -> tuple[Finding, ...]:
+def role_findings(code: Code, *roles: Role) -> tuple[Finding, ...]:
     """A finding with this code for each of these measurements."""
     return tuple(Finding(code, role=role) for role in roles)
 
@@ -262,8 +264,8 @@ def _open(rng: np.random.Generator, truth: Truth, row: Row, drift: float) -> Row
     }
     within = float(norm.cdf(np.log(DEADLINE_MS * 1000 / median_us) / SPREAD))
     requests = int(offered * SECONDS)
-    of_closed = ("crosscheck_service_time_", "response_time_", "longest", "shortest", "concurrency", "users")
-    return {key: value for key, value in row.items() if not key.startswith(of_closed)} | percentiles | {
+    closed_loop_columns = ("crosscheck_service_time_", "response_time_", "longest", "shortest", "concurrency", "users")
+    return {key: value for key, value in row.items() if not key.startswith(closed_loop_columns)} | percentiles | {
         "workload": SWEEP, "tool": "vegeta", "crosscheck_tool": "oha", "offered_rps": round(offered, 2),
         "requests": requests, "transactions": requests, "successful": requests, "failed": 0,
         "duration_s": round(requests / attained, 4), "throughput_rps": round(attained, 4),

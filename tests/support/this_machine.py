@@ -20,14 +20,14 @@ def free_port() -> int:
 def data(**hosts: dict[str, Any]) -> dict[str, Any]:
     """An inventory as ansible-inventory prints it, from each host's `group` and its variables."""
     tree: dict[str, Any] = {"_meta": {"hostvars": {}}}
-    for name, given in hosts.items():
-        variables = dict(given)
+    for name, host_data in hosts.items():
+        variables = dict(host_data)
         tree.setdefault(variables.pop("group"), {"hosts": []})["hosts"].append(name)
         tree["_meta"]["hostvars"][name] = variables
     return tree
 
 
-def here(tmp_path: Path, **more: dict[str, Any]) -> dict[str, Any]:
+def local_lab(tmp_path: Path, **more: dict[str, Any]) -> dict[str, Any]:
     """A client and a metal machine, both on this machine; `more`: host → further variables."""
     port, hosts = free_port(), dict[str, dict[str, Any]]()
     for name, group in (("client", "clients"), ("metal", "metal_hosts")):
@@ -45,7 +45,7 @@ def here(tmp_path: Path, **more: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def opened(tree: dict[str, Any]) -> Iterator[tuple[Lab, list[CheckResult]]]:
+def opened_lab(tree: dict[str, Any]) -> Iterator[tuple[Lab, list[CheckResult]]]:
     """Open the lab's connections; yield the lab, and the results of the check `reach`."""
     lab = Lab(Path("lab.yml"), tree)
     try:

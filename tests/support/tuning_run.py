@@ -19,7 +19,7 @@ STEPS = {
 
 
 @dataclass(frozen=True)
-class Level:
+class TrueFigures:
     """The truth of one environment: requests per second, µs of p99, µs of the host's CPU per request."""
 
     rps: float
@@ -28,18 +28,18 @@ class Level:
 
 
 LEVELS = {
-    "metal": Level(10_000, 900, 40),
-    "kvm-2009": Level(2_000, 6_000, 400),
-    "kvm-default": Level(6_000, 2_000, 120),
-    "kvm-step-pinned": Level(6_000, 2_000, 120),  # no effect
-    "kvm-tuned": Level(7_500, 1_500, 130),  # faster, and costs the host more CPU
-    "kvm-pinned": Level(6_000, 2_000, 120),
-    "kvm-halt-poll": Level(6_600, 1_600, 150),
+    "metal": TrueFigures(10_000, 900, 40),
+    "kvm-2009": TrueFigures(2_000, 6_000, 400),
+    "kvm-default": TrueFigures(6_000, 2_000, 120),
+    "kvm-step-pinned": TrueFigures(6_000, 2_000, 120),  # no effect
+    "kvm-tuned": TrueFigures(7_500, 1_500, 130),  # faster, and costs the host more CPU
+    "kvm-pinned": TrueFigures(6_000, 2_000, 120),
+    "kvm-halt-poll": TrueFigures(6_600, 1_600, 150),
 }
 
 
 @dataclass
-class Tuning:
+class TuningTruth:
     """Settings of a synthetic tuning run: profiles, number of blocks, noise (sd of a log figure)."""
 
     guests: tuple[str, ...] = tuple(name for name in LEVELS if name != "metal")
@@ -52,7 +52,7 @@ class Tuning:
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)  # environment → findings of its trials
 
 
-def make_tuning(parent: Path, tuning: Tuning) -> Path:
+def make_tuning(parent: Path, tuning: TuningTruth) -> Path:
     """Write the run, a closed loop and an open one; return its folder."""
     rng = np.random.default_rng(tuning.seed)
     drift = rng.normal(0, 0.05, tuning.blocks + 1)  # of each block, the same in all its trials

@@ -12,7 +12,7 @@ from vmtoll.model.verdict import Judged, Kind, Note, NoteCode, RunAnalysis, Verd
 GUEST = Arm("kvm-default")
 
 
-def judged(folder: Path, truth: Truth) -> RunAnalysis:
+def judge_run(folder: Path, truth: Truth) -> RunAnalysis:
     """The analysis of a synthetic run; checks that it survives JSON, and that no verdict contradicts its interval."""
     analysis = analyse(load_run(make_run(folder, truth)))
     assert to_json(from_json(to_json(analysis))) == to_json(analysis)
@@ -22,15 +22,15 @@ def judged(folder: Path, truth: Truth) -> RunAnalysis:
     return analysis
 
 
-def contradicts(judged: Judged) -> bool:
+def contradicts(judgement: Judged) -> bool:
     """Return whether the kind contradicts the interval that decided."""
-    estimate = judged.estimate
+    estimate = judgement.estimate
     if estimate is None or estimate.low is None or estimate.high is None:
-        return judged.kind in (Kind.FASTER, Kind.SLOWER) and not judged.by_every_block
+        return judgement.kind in (Kind.FASTER, Kind.SLOWER) and not judgement.by_every_block
     contains = estimate.low <= 1 <= estimate.high
-    within = 1 / (1 + judged.margin) <= estimate.low and estimate.high <= 1 + judged.margin
+    within = 1 / (1 + judgement.margin) <= estimate.low and estimate.high <= 1 + judgement.margin
     expected = {Kind.FASTER: not contains, Kind.SLOWER: not contains, Kind.EQUIVALENT: within, Kind.UNDECIDED: contains}
-    return not expected.get(judged.kind, True)
+    return not expected.get(judgement.kind, True)
 
 
 def verdict(
@@ -44,18 +44,18 @@ def verdict(
     return comparison.verdicts[metric]
 
 
-def notes(of: Verdict) -> dict[NoteCode, Note]:
+def notes(verdict: Verdict) -> dict[NoteCode, Note]:
     """The notes by code."""
-    return {note.code: note for note in of.notes}
+    return {note.code: note for note in verdict.notes}
 
 
-def ends(of: Judged) -> tuple[float, float, float]:
+def ends(judgement: Judged) -> tuple[float, float, float]:
     """low, ratio, high of a judgement with an interval."""
-    assert of.estimate is not None and of.estimate.low is not None and of.estimate.high is not None
-    return of.estimate.low, of.estimate.ratio, of.estimate.high
+    assert judgement.estimate is not None and judgement.estimate.low is not None and judgement.estimate.high is not None
+    return judgement.estimate.low, judgement.estimate.ratio, judgement.estimate.high
 
 
-def ratio(of: Judged) -> float:
+def ratio(judgement: Judged) -> float:
     """The measured ratio."""
-    assert of.estimate is not None
-    return of.estimate.ratio
+    assert judgement.estimate is not None
+    return judgement.estimate.ratio

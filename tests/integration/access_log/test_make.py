@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from benchmarks import access_log
-from tests.support.logs import BEGIN_S, Hit, day, made, write
+from tests.support.logs import BEGIN_S, Hit, day, make_workload, write
 from tests.support.measured import run
 from tests.support.records import assert_sound, primary, records_of
 from vmtoll import sites
@@ -49,7 +49,7 @@ def connections(hits: list[Hit], idle_s: int) -> list[int]:
 
 def test_the_truth_of_a_log_is_recovered(tmp_path: Path) -> None:
     hits = day(20_000)
-    seen, _ = made([write(tmp_path / "access.log", hits)], tmp_path / "out")
+    seen, _ = make_workload([write(tmp_path / "access.log", hits)], tmp_path / "out")
     assert (seen["lines"], seen["requests"], seen["malformed"]["lines"]) == (20_000, 20_000, 0)
     assert seen["not_modified_share"] == sum(hit.status == 304 for hit in hits) / 20_000
     assert seen["status"] == {str(k): n for k, n in sorted(Counter(hit.status for hit in hits).items())}
@@ -77,7 +77,7 @@ def test_the_truth_of_a_log_is_recovered(tmp_path: Path) -> None:
 
 def test_the_site_has_the_weights_and_sizes_of_the_log(tmp_path: Path) -> None:
     hits = day(20_000)
-    seen, manifest = made([write(tmp_path / "access.log", hits)], tmp_path / "out", lines=500)
+    seen, manifest = make_workload([write(tmp_path / "access.log", hits)], tmp_path / "out", lines=500)
     full = [hit for hit in hits if hit.method == "GET" and hit.status in {200, 206}]
     empty = [hit for hit in hits if hit.method != "POST" and (hit.status == 304 or hit.method == "HEAD")]
     empty = [hit for hit in empty if hit.status in {200, 206, 304}]
@@ -122,7 +122,7 @@ def test_a_log_of_http2_or_tls_gives_such_workloads(
     """One request of each client, so that connections are not used again but for HTTP/2."""
     versions = [version] * http2_lines + ["HTTP/1.1"] * (10 - http2_lines)
     hits = [Hit(BEGIN_S + n, client=f"192.0.2.{n}", version=version) for n, version in enumerate(versions)]
-    seen, _ = made([write(tmp_path / "access.log", hits)], project.root / "workloads", tls=tls)
+    seen, _ = make_workload([write(tmp_path / "access.log", hits)], project.root / "workloads", tls=tls)
     seen_share = {key: seen["connections"][f"http_{key}_share"] for key in ("2", "3")}
     assert seen_share == {"2": 0, "3": 0} | {version[5]: http2_lines / 10}
     for name in ("from-log", "from-log-sweep"):
@@ -132,7 +132,7 @@ def test_a_log_of_http2_or_tls_gives_such_workloads(
 
 def test_http2_that_a_plain_listener_refused_shows_no_tls(tmp_path: Path, project: Registry) -> None:
     preface = [Hit(BEGIN_S, path="*", method="PRI", version="HTTP/2.0", status=400) for _ in range(9)]
-    seen, _ = made([write(tmp_path / "a.log", [*preface, Hit(BEGIN_S)])], project.root / "workloads")
+    seen, _ = make_workload([write(tmp_path / "a.log", [*preface, Hit(BEGIN_S)])], project.root / "workloads")
     assert seen["connections"]["shows_tls"] is False
     assert load_workloads("from-log", project)["from-log"].transport.tls is False
 
@@ -153,7 +153,7 @@ def test_any_mix_is_drawn_to_the_line(lines: int) -> None:
 
 def test_a_short_log_is_kept_as_it_is(tmp_path: Path) -> None:
     hits = [Hit(BEGIN_S + i, path=f"/{i % 3}", body_bytes=100 * (i % 3 + 1)) for i in range(6)]
-    seen, manifest = made([write(tmp_path / "a.log", [*hits, Hit(BEGIN_S, status=304)])], tmp_path / "out")
+    seen, manifest = make_workload([write(tmp_path / "a.log", [*hits, Hit(BEGIN_S, status=304)])], tmp_path / "out")
     assert [(f["size_bytes"], f["weight"]) for f in manifest["files"]] == [(1, 1), (100, 2), (200, 2), (300, 2)]
     assert seen["site"]["lines"] == 7
 
@@ -164,7 +164,7 @@ def test_each_kind_of_a_log_is_that_kind_of_a_site(tmp_path: Path) -> None:
         "zip": "doc", "css": "css", "js": "js", "mjs": "js", "svg": "svg", "webp": "webp", "woff2": "woff2",
     }  # fmt: skip
     hits = [Hit(BEGIN_S, path=f"/a.{suffix}", body_bytes=1_000 + n) for n, suffix in enumerate(suffixes)]
-    seen, manifest = made([write(tmp_path / "a.log", hits)], tmp_path / "out")
+    seen, manifest = make_workload([write(tmp_path / "a.log", hits)], tmp_path / "out")
     assert [described.kind_of(file["path"]) for file in manifest["files"]] == list(suffixes.values())
     assert set(seen["body_bytes"]["kinds"]) == set(described.KINDS)
 
@@ -195,7 +195,7 @@ LARGE = {
 @pytest.mark.parametrize("lines", [7, 200, 1000, 4000])
 @pytest.mark.parametrize("hits", LARGE.values(), ids=LARGE)
 def test_the_site_keeps_the_bytes_of_the_log(tmp_path: Path, hits: list[Hit], lines: int) -> None:
-    summary, manifest = made([write(tmp_path / "a.log", hits)], tmp_path / "out", lines=lines)
+    summary, manifest = make_workload([write(tmp_path / "a.log", hits)], tmp_path / "out", lines=lines)
     site, mean = summary["site"], sum(hit.body_bytes for hit in hits) / len(hits)
     assert site["of"]["body_bytes_mean"] == pytest.approx(mean)
     assert site["of"]["cut"] == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.logs import BEGIN_S, Hit, day, made, write
+from tests.support.logs import BEGIN_S, Hit, day, make_workload, write
 from vmtoll.access_log import Options, from_log
 from vmtoll.access_log.read import database, read
 from vmtoll.model.errors import LogError
@@ -23,15 +23,15 @@ def outputs(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("packed", ["access.log.gz", "access.log.zst"])
 def test_packed_and_rotated_logs_are_as_one_plain(tmp_path: Path, packed: str) -> None:
     hits = day(3_000)
-    made([write(tmp_path / "plain.log", hits)], tmp_path / "plain")
-    made([write(tmp_path / packed, hits)], tmp_path / "packed")
+    make_workload([write(tmp_path / "plain.log", hits)], tmp_path / "plain")
+    make_workload([write(tmp_path / packed, hits)], tmp_path / "packed")
     assert outputs(tmp_path / "packed") == outputs(tmp_path / "plain")
     series = [
         write(tmp_path / "access.log", hits[2_000:]),
         write(tmp_path / "access.log.2.gz", hits[:500]),
         write(tmp_path / "odd [1]*.log.zst", hits[500:2_000]),
     ]
-    made([*series, series[0]], tmp_path / "rotated")
+    make_workload([*series, series[0]], tmp_path / "rotated")
     rotated, plain = outputs(tmp_path / "rotated"), outputs(tmp_path / "plain")
     summary = json.loads(rotated.pop("from-log.summary.json"))
     assert summary.pop("logs") == 3

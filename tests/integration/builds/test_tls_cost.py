@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.real_servers import free_ports, install, waited_for
+from tests.support.real_servers import free_ports, install, wait_for
 from vmtoll.agent.servers import listens
 from vmtoll.model.transport import tls_port
 
@@ -27,7 +27,7 @@ def nginx(readable_folder: Path, tmp_path: Path) -> Iterator[tuple[int, psutil.P
     with subprocess.Popen(spec["command"], stderr=subprocess.DEVNULL) as process:
         try:
             for each in (port, *spec["tls"]["ports"]):
-                waited_for(partial(listens, each))
+                wait_for(partial(listens, each))
             yield port, psutil.Process(process.pid)
         finally:
             process.terminate()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_servers import free_ports, install, waited_for
+from tests.support.real_servers import free_ports, install, wait_for
 from vmtoll.agent.servers import listens
 from vmtoll.model.transport import tls_port
 from vmtoll.model.workload import MOST_STREAMS
@@ -32,7 +32,7 @@ def port(
     with subprocess.Popen(spec["command"], stderr=subprocess.DEVNULL) as process:
         try:
             for each in (port, *spec["tls"]["ports"]):
-                waited_for(partial(listens, each))
+                wait_for(partial(listens, each))
             yield port
         finally:
             process.terminate()

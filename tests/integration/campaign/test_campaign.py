@@ -28,7 +28,7 @@ from vmtoll.model.finding import Role
 from vmtoll.model.trial import TrialRecord
 from vmtoll.spec.catalog import Registry
 
-ELSEWHERE = str(Path(__file__).parents[2] / "support" / "elsewhere.py")
+RUN_IN_PROJECT = str(Path(__file__).parents[2] / "support" / "run_in_project.py")
 
 Hosts = dict[str, dict[str, Any]]
 
@@ -79,7 +79,7 @@ def small(project: Registry) -> Registry:
 
 
 def campaign_of(project: Registry, inventory: Path, folder: Path, *, limit: str | None = None) -> Campaign:
-    program = [sys.executable, ELSEWHERE, str(project.root)]
+    program = [sys.executable, RUN_IN_PROJECT, str(project.root)]
     plans = {"tiny": plan(project.experiment_file("tiny"), project)}
     return Campaign(folder, folder / "data", inventory, plans, read_testbeds(inventory, limit), program=program)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import CONTROL, Row, Truth, failed, make_run
+from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.effects import Figures, campaign_figures
@@ -113,11 +113,11 @@ CASES: dict[str, tuple[Callable[[Row], list[Row]], Callable[[Judged], object]]] 
         lambda judged: any(effect.first_low is not None for effect in judged.effects),
     ),
     "lost": (
-        lambda row: [failed(row, Code.HOST_LOST)] if (row["block"], row["arm"]) == (4, BASELINE) else [row],
+        lambda row: [failed_trial(row, Code.HOST_LOST)] if (row["block"], row["arm"]) == (4, BASELINE) else [row],
         lambda judged: any(effect.mid is None for effect in judged.effects),
     ),
     "lost too often": (
-        lambda row: [failed(row, Code.HOST_LOST)] if row["block"] > 2 and row["arm"] == GUEST else slow(row, 1),
+        lambda row: [failed_trial(row, Code.HOST_LOST)] if row["block"] > 2 and row["arm"] == GUEST else slow(row, 1),
         lambda judged: judged.kind is Kind.FASTER and judged.open_high and judged.blocks == 2,
     ),
     "widened": (

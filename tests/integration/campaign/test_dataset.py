@@ -17,7 +17,7 @@ from statsmodels.stats.meta_analysis import combine_effects
 
 from benchmarks.campaign import BUCKETS, RUN_ROWS, TESTBEDS, make, measure
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import Row, Truth, closed, failed, found, limited, make_run, rate
+from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate, role_findings, with_findings
 from vmtoll.analysis.histograms import merged
 from vmtoll.analysis.run import frame_of, load_run
 from vmtoll.analysis.schema import fields, names
@@ -44,11 +44,11 @@ def refuse_one(row: Row) -> list[Row]:
     """Gates and failures: an invalid trial, one that was tried twice, one that the client limited."""
     place = row["block"], row["arm"], row["server"], row["load"]
     if place == (2, GUEST, "nginx", CLOSED):
-        return [failed(row, Code.FINGERPRINT)]
+        return [failed_trial(row, Code.FINGERPRINT)]
     if place == (3, BASELINE, "lighttz", CLOSED):
-        return [failed(row, Code.HOST_LOST), row | {"attempt": 2}]
+        return [failed_trial(row, Code.HOST_LOST), row | {"attempt": 2}]
     if place == (4, BASELINE, "nginx", CLOSED):
-        return [found(row, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
+        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
     return [row]
 
 
@@ -411,7 +411,7 @@ def test_no_verdict_when_both_sides_are_client_or_link_limited(
     tmp_path: Path, code: Code, roles: tuple[Role | None, ...]
 ) -> None:
     def limit_closed(row: Row) -> list[Row]:
-        return [row if row["load"].is_open else found(row, *(Finding(code, role=role) for role in roles))]
+        return [row if row["load"].is_open else with_findings(row, *(Finding(code, role=role) for role in roles))]
 
     for testbed in "abcde":
         partition(run_of(tmp_path, testbed, 0.8, change=limit_closed), tmp_path / "d", "slow-client", testbed)
@@ -427,7 +427,7 @@ def test_no_verdict_when_both_sides_are_client_or_link_limited(
 
 def test_the_crosscheck_counts_where_the_client_limited_the_tool(tmp_path: Path) -> None:
     def limit_primary(row: Row) -> list[Row]:
-        return [found(row, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
+        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
 
     for testbed in "abcde":
         partition(run_of(tmp_path, testbed, 0.8, change=limit_primary), tmp_path / "d", "slow-tool", testbed)
@@ -439,7 +439,7 @@ def test_test_beds_whose_runs_compared_different_tools_are_named(tmp_path: Path)
     """Each run chooses its measurement: the client limited the tool on two test beds."""
 
     def limit_primary(row: Row) -> list[Row]:
-        return [found(row, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
+        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
 
     for testbed in "abcde":
         change = limit_primary if testbed in "ab" else None

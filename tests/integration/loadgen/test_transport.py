@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_servers import free_ports, install, waited_for
+from tests.support.real_servers import free_ports, install, wait_for
 from vmtoll import loadgen
 from vmtoll.loadgen import ClosedLoad, OpenLoad, Output
 from vmtoll.model.transport import CIPHER, PROTOCOL, tls_port
@@ -43,7 +43,7 @@ class Logged:
         files = {name: (self.folder / name).read_bytes() for name in command.outputs if (self.folder / name).exists()}
         result = adapter.parse(load, Output(done.stdout, done.stderr, done.returncode, files))
         assert (result.transactions, result.successful, result.failed) == (load.requests, load.requests, 0)
-        waited_for(lambda: self.log.read_text().count("\n") >= known + load.requests)
+        wait_for(lambda: self.log.read_text().count("\n") >= known + load.requests)
         lines = [line.split() for line in self.log.read_text().splitlines()[known:]]
         assert len(lines) == load.requests
         assert {tuple(line[:2]) for line in lines} == {(PROTOCOL, CIPHER)}
@@ -65,7 +65,7 @@ def nginx(readable_folder: Path, tmp_path: Path, load_tools: None) -> Iterator[L
     work.mkdir()
     with subprocess.Popen(spec["command"], stderr=subprocess.DEVNULL) as process:
         try:
-            waited_for(log.exists)
+            wait_for(log.exists)
             yield Logged(port, log, work)
         finally:
             process.terminate()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.this_machine import free_port, here, opened
+from tests.support.this_machine import free_port, local_lab, opened_lab
 from vmtoll.guests import kvm_host
 from vmtoll.lab import accelerator
 from vmtoll.machines.connection import AgentLine
@@ -32,10 +32,10 @@ def by_machine(found: list[CheckResult]) -> dict[str, CheckResult]:
 
 def test_preflight_reports_unreachable_machines_and_checks_the_others(tmp_path: Path) -> None:
     closed, empty = free_port(), {"ansible_python_interpreter": "/nonexistent/python3"}
-    tree = here(tmp_path, client=empty)
+    tree = local_lab(tmp_path, client=empty)
     tree["metal_hosts"]["hosts"].append("gone")
     tree["_meta"]["hostvars"]["gone"] = {"ansible_host": "127.0.0.1", "ansible_port": closed}
-    with opened(tree) as (lab, found):
+    with opened_lab(tree) as (lab, found):
         said = by_machine(found)
         assert list(lab.lines) == ["metal"]
     assert said["metal"].level == "ok"
@@ -48,14 +48,14 @@ def test_an_old_python_is_named(tmp_path: Path) -> None:
     old = tmp_path / "python3"
     old.write_text("#!/bin/sh\necho 0 3 8\n")
     old.chmod(0o755)
-    with opened(here(tmp_path, metal={"ansible_python_interpreter": str(old)})) as (_, found):
+    with opened_lab(local_lab(tmp_path, metal={"ansible_python_interpreter": str(old)})) as (_, found):
         assert by_machine(found)["metal"].found == f"{old} is Python 3.8"
 
 
 def test_a_machine_that_is_measured_is_left_alone(tmp_path: Path) -> None:
-    tree = here(tmp_path)
+    tree = local_lab(tmp_path)
     lines = [AgentLine(host) for host in Lab(Path("lab.yml"), tree).hosts]
-    with opened(tree) as (lab, _):
+    with opened_lab(tree) as (lab, _):
         try:
             for line in lines:
                 line.open()
@@ -80,9 +80,9 @@ def test_clocks_of_one_machine_agree_and_one_that_is_ahead_is_found(tmp_path: Pa
     ahead = tmp_path / "python3"
     ahead.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
     ahead.chmod(0o755)
-    with opened(here(tmp_path)) as (lab, _):
+    with opened_lab(local_lab(tmp_path)) as (lab, _):
         assert [finding.level for finding in clock.check(lab)] == ["ok", "ok"]
-    with opened(here(tmp_path, metal={"ansible_python_interpreter": str(ahead)})) as (lab, _):
+    with opened_lab(local_lab(tmp_path, metal={"ansible_python_interpreter": str(ahead)})) as (lab, _):
         _, metal = clock.check(lab)
     assert metal.level == "fail"
     said = re.fullmatch(r"([0-9.]+) ms ahead of client \(± ([0-9.]+)\)", metal.found)
@@ -95,7 +95,7 @@ def test_clocks_of_one_machine_agree_and_one_that_is_ahead_is_found(tmp_path: Pa
 def test_one_machine_is_on_one_segment_with_itself_and_its_link_is_measured(tmp_path: Path) -> None:
     assert shutil.which("iperf3"), "packages.txt names it"
     said: list[str] = []
-    with opened(here(tmp_path)) as (lab, _):
+    with opened_lab(local_lab(tmp_path)) as (lab, _):
         lab.say = said.append
         (segment,) = network.check(lab)
         (speed,) = link.check(lab)
@@ -109,14 +109,14 @@ def test_one_machine_is_on_one_segment_with_itself_and_its_link_is_measured(tmp_
 
 
 def test_a_route_over_a_router_and_a_missing_route_are_distinguished(tmp_path: Path) -> None:
-    with opened(here(tmp_path)) as (lab, _):
+    with opened_lab(local_lab(tmp_path)) as (lab, _):
         nowhere = lab.probe(lab.hosts[0], "network", "255.255.255.255")
     assert nowhere["error"]
 
 
 def test_kvm_is_tested_by_running_a_guest(tmp_path: Path) -> None:
     """On whatever machine this runs: the sentence and the verdict belong together, and no device is no KVM."""
-    with opened(here(tmp_path)) as (lab, _):
+    with opened_lab(local_lab(tmp_path)) as (lab, _):
         text = (PROBES / "kvm.py").read_text().replace('"/dev/kvm"', f'"{tmp_path}/kvm"')
         files = {"accelerator.py": inspect.getsource(accelerator), "kvm_host.py": inspect.getsource(kvm_host)}
         none = lab.script(lab.hosts[1], text, files=files)
@@ -153,14 +153,14 @@ def test_a_guest_has_a_domain_and_its_host_what_the_profile_needs(tmp_path: Path
         "gone": {"vmtoll_domain": "nope"},
         "unmade": {"vmtoll_domain": "later", **sriov, "vmtoll_vf": "ffff:ff:1f.7"},
     }
-    tree = here(tmp_path)
+    tree = local_lab(tmp_path)
     tree["kvm_guests"] = {"hosts": list(domains)}
     tree["kvm_hosts"] = {"hosts": ["host"]}
     tree["_meta"]["hostvars"] |= {
         name: {"ansible_connection": "local", "vmtoll_kvm_host": "host", **said} for name, said in domains.items()
     }
     tree["_meta"]["hostvars"]["host"] = {"ansible_connection": "local", "vmtoll_libvirt_uri": "test:///default"}
-    with opened(tree) as (lab, _):
+    with opened_lab(tree) as (lab, _):
         found = list(guests.check(lab))
     levels = [(f.machine, f.level) for f in found]
     assert levels[:3] == [("well", "ok"), ("gone", "fail"), ("unmade", "warn")]
@@ -181,7 +181,7 @@ def test_a_check_is_a_file_and_one_that_breaks_is_a_finding(tmp_path: Path, monk
 
 
 def test_a_machine_lost_during_the_checks_is_a_finding(tmp_path: Path) -> None:
-    with opened(here(tmp_path)) as (lab, _):
+    with opened_lab(local_lab(tmp_path)) as (lab, _):
         lab.lines["metal"].give_up("pulled")
         said = by_machine(list(system.check(lab)))
         with pytest.raises(HostLostError):
@@ -192,7 +192,7 @@ def test_a_machine_lost_during_the_checks_is_a_finding(tmp_path: Path) -> None:
 
 def test_the_verb_prints_every_finding_and_its_exit_code_is_the_verdict(tmp_path: Path) -> None:
     path = tmp_path / "lab.yml"
-    tree, groups = here(tmp_path), {"clients": "client", "metal_hosts": "metal"}
+    tree, groups = local_lab(tmp_path), {"clients": "client", "metal_hosts": "metal"}
     variables = tree["_meta"]["hostvars"]
     variables["metal"]["vmtoll_enviroment"] = "metal"
     path.write_text(yaml.safe_dump({"all": {"children": {g: {"hosts": {h: variables[h]}} for g, h in groups.items()}}}))

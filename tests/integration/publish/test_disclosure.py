@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tests.support.synthetic_run import Truth, make_run
-from tests.support.this_machine import here, opened
+from tests.support.this_machine import local_lab, opened_lab
 from vmtoll.model.disclosure import NAMES
 from vmtoll.preflight.checks import disclosure
 from vmtoll.publish.bundle import open_run, publish
@@ -14,7 +14,7 @@ SECRET = "rack7-node12"
 
 def test_preflight_names_the_items_that_this_machine_does_not_disclose(tmp_path: Path) -> None:
     stated = {item: "stated" for item in NAMES if item != "switch"} | {"operator": "Jane Doe"}
-    with opened(here(tmp_path, metal={"vmtoll_disclosure": stated})) as (lab, _):
+    with opened_lab(local_lab(tmp_path, metal={"vmtoll_disclosure": stated})) as (lab, _):
         told = lab.lines["client"].call("disclosure", 180)
         results = {result.machine: result for result in disclosure.check(lab)}
     assert set(told) == set(NAMES) - {"switch"}

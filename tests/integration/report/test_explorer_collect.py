@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.committed_run import DEMO
 from tests.support.explorer_runs import add_run
-from tests.support.synthetic_run import Row, Truth, closed, found, limited, rate
+from tests.support.synthetic_run import Row, Truth, closed, rate, role_findings, with_findings
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import Arm
@@ -74,7 +74,7 @@ def test_the_committed_run_is_marked_emulated() -> None:
 
 def test_a_figure_is_the_crosschecks_where_the_clients_first_tool_was_saturated(tmp_path: Path) -> None:
     def saturated(row: Row) -> list[Row]:
-        return [found(row, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
+        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
 
     add_run(tmp_path, Truth(change=saturated), "web", "20260101T000000Z-aaaa")
     add_run(tmp_path, Truth(), "web", "20260102T000000Z-bbbb")

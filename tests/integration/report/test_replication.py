@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.published_run import claim, make_published
-from tests.support.synthetic_run import Row, Truth, failed, share
+from tests.support.synthetic_run import Row, Truth, failed_trial, share
 from vmtoll.analysis.published import (
     FIGURES,
     OURS,
@@ -224,7 +224,7 @@ def test_lowest_and_highest_trial_and_mean_of_three(tmp_path: Path) -> None:
 
 def test_rows_without_a_usable_trial_name_the_findings(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
-        return [failed(row, Code.TOOL_FAILED) if row["server"] == "nginx" else row]
+        return [failed_trial(row, Code.TOOL_FAILED) if row["server"] == "nginx" else row]
 
     known: dict[str, dict[str, Any]] = {"page-357": {"page": "page-357.html", "users": 1000}}
     run = make_published(tmp_path, Truth({"nginx": 0.9}, change=change), [], workloads=known, name="event-servers-2008")

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tests.support.published_run import AB, claim, make_published
-from tests.support.synthetic_run import Row, Truth, failed, found, share
+from tests.support.synthetic_run import Row, Truth, failed_trial, share, with_findings
 from vmtoll.analysis.claims import Ratio, count_outcomes, decide, estimate, judge_claims, ratio
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import SWEEPS, column_of, select, selection
@@ -176,7 +176,7 @@ def test_equal_sides_refute_a_difference(tmp_path: Path) -> None:
 
 
 def limited(row: Row, server: str, code: Code = Code.CLIENT_SATURATED, role: Role | None = Role.PRIMARY) -> list[Row]:
-    return [found(row, Finding(code, role=role)) if server in (row["server"], "") else row]
+    return [with_findings(row, Finding(code, role=role)) if server in (row["server"], "") else row]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_limited_level_proves_only_more(tmp_path: Path, keys: dict[str, Any], 
 
 
 def test_refused_trials_are_named(tmp_path: Path) -> None:
-    made_by = truth(change=lambda row: [failed(row, Code.WRONG_BODY) if row["server"] == "nginx" else row])
+    made_by = truth(change=lambda row: [failed_trial(row, Code.WRONG_BODY) if row["server"] == "nginx" else row])
     result = judge_one(tmp_path, claim(published=[2.0, 1.0]), made_by)
     (reason,) = result.reasons
     assert (result.outcome, reason.code, reason.values) == (INCONCLUSIVE, ReasonCode.NO_FIGURE, {"side": 0})
@@ -355,7 +355,7 @@ def test_a_rate_sweep_is_judged_by_its_peak(tmp_path: Path) -> None:
 
 def test_a_block_without_one_of_its_cells_is_left_out(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
-        return [failed(row, Code.TOOL_FAILED) if (row["server"], row["block"]) == ("nginx", 2) else row]
+        return [failed_trial(row, Code.TOOL_FAILED) if (row["server"], row["block"]) == ("nginx", 2) else row]
 
     run = make_published(tmp_path, truth(change=change), [])
     both, nginx = (
@@ -379,7 +379,7 @@ def test_a_lost_trial_counts_against_its_own_side(tmp_path: Path) -> None:
 
         def change(row: Row, server: str = server) -> list[Row]:
             lost = (row["server"], row["block"]) == (server, 2)
-            return [failed(row, Code.SERVER_FAILED) if lost else row]
+            return [failed_trial(row, Code.SERVER_FAILED) if lost else row]
 
         assert judge_one(tmp_path / server, claim(published=[2.0, 1.0]), truth(change=change)).outcome is outcome
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.support.records import BASELINE, made
+from tests.support.records import BASELINE, make_record
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.judge import Page
 from vmtoll.analysis.judged import evidence_of
@@ -68,7 +68,7 @@ def trial(rng: np.random.Generator, block: int, arm: Arm, load: Load, taken_s: f
     else:
         rate = 1000.0 * math.exp(rng.normal(0, NOISE)) * (1 - share)
         figures |= {"throughput_rps": rate, "requests": int(rate * T), "transactions": int(rate * T)}
-    record = made(block, 1 + (arm == GUEST), arm=arm, load=load, measured=figures)
+    record = make_record(block, 1 + (arm == GUEST), arm=arm, load=load, measured=figures)
     return replace(
         record, conditions=Conditions(background_cpu_pct=0.0),
         resources=Resources(server_cores=1, steal_pct=100 * share),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import CONTROL, Row, Truth, failed, found, rate
-from tests.support.verdicts import GUEST, ends, judged, notes, ratio, verdict
+from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, rate, with_findings
+from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.model.finding import FINDINGS, Code, Finding, Influence, Role, Validity
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import DIFFERENT, Because, Cause, Kind, NoteCode
@@ -43,7 +43,7 @@ def taken(share: float, blocks: range, arms: tuple[Arm, ...] = (GUEST,)) -> Trut
 def test_cpu_taken_from_one_side_makes_no_difference(tmp_path: Path, share: float) -> None:
     """Equal sides, below every gate and far above it, in one block or in all: never called different."""
     for number, blocks in enumerate((range(1, 3), range(1, 11))):
-        throughput = verdict(judged(tmp_path / str(number), taken(share, blocks)))
+        throughput = verdict(judge_run(tmp_path / str(number), taken(share, blocks)))
         assert throughput.kind not in DIFFERENT
         if share > 0.02 and len(blocks) > 2:
             assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
@@ -54,7 +54,7 @@ def test_cpu_taken_from_one_side_makes_no_difference(tmp_path: Path, share: floa
 
 def test_what_both_sides_went_through_is_a_condition(tmp_path: Path) -> None:
     """11% taken from all of them: nothing widens."""
-    throughput = verdict(judged(tmp_path, taken(0.11, range(1, 11), (BASELINE, CONTROL, GUEST))))
+    throughput = verdict(judge_run(tmp_path, taken(0.11, range(1, 11), (BASELINE, CONTROL, GUEST))))
     assert throughput.kind is Kind.EQUIVALENT
     assert all(doubt.size < 1.001 for doubt in throughput.doubts), "trials of unequal length lose unequal times"
 
@@ -65,17 +65,17 @@ def test_no_detail_of_a_disturbance_decides_on_ten_times(tmp_path: Path, blocks:
 
     def change(row: Row) -> list[Row]:
         hit = row["arm"] == GUEST and row["block"] <= blocks
-        return [found(row | {"steal_pct": 0.51}, Finding(Code.STEAL, 0.51, 0.5)) if hit else row]
+        return [with_findings(row | {"steal_pct": 0.51}, Finding(Code.STEAL, 0.51, 0.5)) if hit else row]
 
-    analysis = judged(tmp_path, Truth({"nginx": 0.1}, 10.0, 10.0, noise=0.02, change=change))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.1}, 10.0, 10.0, noise=0.02, change=change))
     kinds = {name: one.kind for name, one in analysis.comparisons[0].verdicts.items() if one.applies}
     assert kinds == dict.fromkeys(("throughput", "latency_p99", "cpu", "host_cpu"), Kind.SLOWER)
 
 
 def test_symptoms_stay_in(tmp_path: Path) -> None:
     """A guest that stalls is what was measured."""
-    truth = Truth({"nginx": 0.9}, change=lambda row: [found(row, Code.STALLED) if row["arm"] == GUEST else row])
-    throughput = verdict(judged(tmp_path, truth))
+    truth = Truth({"nginx": 0.9}, change=lambda row: [with_findings(row, Code.STALLED) if row["arm"] == GUEST else row])
+    throughput = verdict(judge_run(tmp_path, truth))
     assert (throughput.kind, throughput.compared.suspect, throughput.doubts) == (Kind.SLOWER, 6, ())
     assert throughput.compared.findings == {Code.STALLED: 6}
 
@@ -84,12 +84,12 @@ def test_times_that_were_moved_do_not_move_cpu(tmp_path: Path) -> None:
     """A clock that stepped by a second on the guest; a clock source that changed leaves nothing to compare."""
 
     def change(code: Code, row: Row) -> list[Row]:
-        return [found(row | {"clock_step_ms": 1000.0}, code) if row["arm"] == GUEST else row]
+        return [with_findings(row | {"clock_step_ms": 1000.0}, code) if row["arm"] == GUEST else row]
 
-    stepped = judged(tmp_path / "step", Truth({"nginx": 0.9}, change=lambda row: change(Code.CLOCK_STEPPED, row)))
+    stepped = judge_run(tmp_path / "step", Truth({"nginx": 0.9}, change=lambda row: change(Code.CLOCK_STEPPED, row)))
     assert verdict(stepped).because is Because.FINDINGS
     assert verdict(stepped, "cpu").kind is Kind.SLOWER
-    other = judged(tmp_path / "source", Truth({"nginx": 0.9}, change=lambda row: change(Code.CLOCK_SOURCE, row)))
+    other = judge_run(tmp_path / "source", Truth({"nginx": 0.9}, change=lambda row: change(Code.CLOCK_SOURCE, row)))
     assert verdict(other).because is Because.NOT_COMPARABLE
 
 
@@ -103,10 +103,10 @@ def test_users_that_are_not_in_flight_hand_over_to_the_crosscheck(tmp_path: Path
 
     def change(value: float) -> Truth:
         finding = Finding(Code.LITTLES_LAW, value, 10, Role.PRIMARY, "siege", "client")
-        return Truth({"nginx": 0.9}, change=lambda row: [found(row, finding)] if row["arm"] == GUEST else [row])
+        return Truth({"nginx": 0.9}, change=lambda row: [with_findings(row, finding)] if row["arm"] == GUEST else [row])
 
-    assert verdict(judged(tmp_path / "short", change(7.0))).role is Role.CROSSCHECK
-    assert verdict(judged(tmp_path / "over", change(11.0))).role is Role.PRIMARY
+    assert verdict(judge_run(tmp_path / "short", change(7.0))).role is Role.CROSSCHECK
+    assert verdict(judge_run(tmp_path / "over", change(11.0))).role is Role.PRIMARY
 
 
 # ---- failures, lost trials, second attempts
@@ -120,9 +120,9 @@ def test_one_failed_request_of_twenty_thousand_does_not_void_a_trial(tmp_path: P
     def change(row: Row) -> list[Row]:
         if row["arm"] != GUEST:
             return [row]
-        return [found(row | {"successful": 19_999, "failed": 1}, one)]
+        return [with_findings(row | {"successful": 19_999, "failed": 1}, one)]
 
-    throughput = verdict(judged(tmp_path, Truth({"nginx": 0.9}, change=change)))
+    throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.9}, change=change)))
     assert (throughput.kind, throughput.blocks, throughput.compared.lost) == (Kind.SLOWER, 6, 0)
     assert NoteCode.FAILED_REQUESTS in notes(throughput)
 
@@ -133,7 +133,7 @@ def losing(arm: Arm, blocks: int, of: int, *, again: bool = False, **keys: Any) 
     def change(row: Row) -> list[Row]:
         if row["arm"] != arm or row["block"] > blocks:
             return [row]
-        first = failed(row, Code.TOOL_FAILED, "cut off")
+        first = failed_trial(row, Code.TOOL_FAILED, "cut off")
         return [first, row | {"attempt": 2}] if again else [first]
 
     return equal(change=change, blocks=of, **keys)
@@ -143,7 +143,7 @@ def losing(arm: Arm, blocks: int, of: int, *, again: bool = False, **keys: Any) 
 @pytest.mark.parametrize(("blocks", "of"), [(1, 6), (1, 10), (4, 10), (8, 20)])
 def test_a_lost_trial_of_either_side_shows_no_equality(tmp_path: Path, arm: Arm, blocks: int, of: int) -> None:
     """The others are equal, and its slow trials may be the lost ones. (Metal's control is no substitute for metal.)"""
-    throughput = verdict(judged(tmp_path, losing(arm, blocks, of)))
+    throughput = verdict(judge_run(tmp_path, losing(arm, blocks, of)))
     assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
     lost = throughput.baseline.lost, throughput.compared.lost
     assert lost == ((blocks, 0) if arm == BASELINE else (0, blocks))
@@ -156,11 +156,11 @@ def test_lost_trials_do_not_hide_ten_times(tmp_path: Path, arm: Arm, lost: int) 
     """The guest is ten times as slow: what it lost counts against it, what metal lost as twice as bad as its worst."""
     for aa in (True, False):
         truth = losing(arm, lost, 6, servers={"nginx": 0.1}, noise=0.02, aa=aa)
-        assert verdict(judged(tmp_path / str(aa), truth)).kind is Kind.SLOWER
+        assert verdict(judge_run(tmp_path / str(aa), truth)).kind is Kind.SLOWER
 
 
 def test_second_attempts_are_not_free(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, losing(GUEST, 8, 8, again=True, drift=0.0))
+    analysis = judge_run(tmp_path, losing(GUEST, 8, 8, again=True, drift=0.0))
     throughput = verdict(analysis)
     assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
     assert (throughput.baseline.second_attempts, throughput.compared.second_attempts) == (0, 8)
@@ -177,7 +177,7 @@ def test_second_attempts_are_not_free(tmp_path: Path) -> None:
 def test_a_side_that_lost_trials_is_not_the_faster_one(tmp_path: Path) -> None:
     """Its slow trials may be the lost ones. To be slower it needs no lost trial."""
     kinds = {
-        server: verdict(judged(tmp_path / str(server), losing(GUEST, 4, 10, servers={"nginx": server}))).kind
+        server: verdict(judge_run(tmp_path / str(server), losing(GUEST, 4, 10, servers={"nginx": server}))).kind
         for server in (1.1, 0.9, 0.4)
     }  # fmt: skip
     assert kinds == {1.1: Kind.UNDECIDED, 0.9: Kind.SLOWER, 0.4: Kind.SLOWER}
@@ -194,10 +194,10 @@ def test_survivorship_is_never_read_as_equality(tmp_path: Path) -> None:
             continue  # nothing is lost, and nothing can be known
 
         def change(row: Row, slow: set[int] = slow) -> list[Row]:
-            return [failed(row, Code.TOOL_FAILED) if row["arm"] == GUEST and row["block"] in slow else row]
+            return [failed_trial(row, Code.TOOL_FAILED) if row["arm"] == GUEST and row["block"] in slow else row]
 
         truth = equal(change=change, blocks=10, seed=experiment, noise=0.002)
-        seen.add(verdict(judged(tmp_path / str(experiment), truth)).kind)
+        seen.add(verdict(judge_run(tmp_path / str(experiment), truth)).kind)
     assert seen == {Kind.UNDECIDED}
 
 
@@ -212,7 +212,7 @@ def test_the_control_is_a_second_replicate_of_its_side(tmp_path: Path) -> None:
         figures[row["arm"]].append(row["throughput_rps"])
         return [row]
 
-    throughput = verdict(judged(tmp_path, Truth({"nginx": 0.9}, noise=0.02, drift=0, blocks=10, change=change)))
+    throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.9}, noise=0.02, drift=0, blocks=10, change=change)))
     logs = {arm: np.log(values) for arm, values in figures.items()}
     expected = logs[GUEST] - (logs[BASELINE] + logs[CONTROL]) / 2
     assert [np.log(effect.mid or 0) for effect in throughput.effects] == pytest.approx(expected.tolist(), abs=1e-4)
@@ -230,7 +230,7 @@ def test_a_state_of_some_blocks_is_seen_as_noise(tmp_path: Path) -> None:
         slow = 0.7 if row["arm"] == GUEST and row["block"] in (4, 13) else 1.0
         return [row | {name: row[name] * slow for name in RATES}]
 
-    throughput = verdict(judged(tmp_path, equal(change=change, blocks=20)))
+    throughput = verdict(judge_run(tmp_path, equal(change=change, blocks=20)))
     assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.NOISE)
     assert throughput.blocks_range and throughput.blocks_range.low == pytest.approx(0.7, abs=0.01)
 
@@ -242,7 +242,7 @@ def test_a_slow_replicate_of_metal_does_not_make_the_guest_faster(tmp_path: Path
         slow = 0.6 if row["arm"] == CONTROL and row["block"] == 5 else 1.0
         return [row | {name: row[name] * slow for name in RATES}]
 
-    throughput = verdict(judged(tmp_path, equal(change=change, blocks=8, servers={"nginx": 1.004})))
+    throughput = verdict(judge_run(tmp_path, equal(change=change, blocks=8, servers={"nginx": 1.004})))
     assert throughput.kind is not Kind.FASTER
 
 
@@ -251,7 +251,7 @@ def test_blocks_that_hang_together_widen_the_interval(tmp_path: Path) -> None:
         slow = 0.97 if row["arm"] == GUEST and row["block"] > 6 else 1.0
         return [row | {name: row[name] * slow for name in RATES}]
 
-    throughput = verdict(judged(tmp_path, equal(change=change, blocks=12, noise=0.002)))
+    throughput = verdict(judge_run(tmp_path, equal(change=change, blocks=12, noise=0.002)))
     low, _, high = ends(throughput)
     independent = 2 * 2.201 * 0.0155 / np.sqrt(12)  # of six blocks at 0 and six at −3%
     assert np.log(high / low) > 1.4 * independent
@@ -271,7 +271,7 @@ def with_requests(guest: int, metal: int = 4000, **keys: Any) -> Truth:
 
 @pytest.mark.parametrize(("requests", "because"), [(99, Because.NO_FIGURE), (100, None), (367, None), (368, None)])
 def test_a_percentile_needs_a_hundred_requests(tmp_path: Path, requests: int, because: Because | None) -> None:
-    tail = verdict(judged(tmp_path, with_requests(requests, requests, latency_ratio=2.0)), "tail")
+    tail = verdict(judge_run(tmp_path, with_requests(requests, requests, latency_ratio=2.0)), "tail")
     assert tail.because is because
     assert because or tail.kind is Kind.SLOWER
 
@@ -282,32 +282,32 @@ def test_percentiles_out_of_order_are_none(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         return [row | {"response_time_p99_us": 0.5 * row["response_time_p50_us"]} if row["arm"] == GUEST else row]
 
-    tail = verdict(judged(tmp_path, Truth(loads=(rate(1000),), change=change)), "tail")
+    tail = verdict(judge_run(tmp_path, Truth(loads=(rate(1000),), change=change)), "tail")
     assert (tail.kind, tail.because, tail.compared.used) == (Kind.NOT_JUDGED, Because.NO_FIGURE, 0)
 
 
 def test_percentiles_of_unequally_many_requests_have_a_set(tmp_path: Path) -> None:
     """4,000 against 3,400 is fair; against 1,000 the p99 of the 4,000 may be its p90, which is 0.66 of it."""
-    near = verdict(judged(tmp_path / "near", with_requests(3400, latency_ratio=1.3)), "tail")
+    near = verdict(judge_run(tmp_path / "near", with_requests(3400, latency_ratio=1.3)), "tail")
     assert (near.kind, near.doubts) == (Kind.SLOWER, ())
-    fewer = verdict(judged(tmp_path / "fewer", with_requests(1000, latency_ratio=1.3)), "tail")
+    fewer = verdict(judge_run(tmp_path / "fewer", with_requests(1000, latency_ratio=1.3)), "tail")
     assert fewer.kind is Kind.SLOWER, "metal, of more requests, would only be quicker"
     assert fewer.open_high or ends(fewer)[2] > 1.7
-    more = verdict(judged(tmp_path / "more", with_requests(4000, 1000, latency_ratio=1.3)), "tail")
+    more = verdict(judge_run(tmp_path / "more", with_requests(4000, 1000, latency_ratio=1.3)), "tail")
     assert (more.kind, more.because) == (Kind.UNDECIDED, Because.FINDINGS)
     assert (more.doubts[0].cause, more.doubts[0].compared) == (Cause.UNEQUAL_REQUESTS, 6)
     logged = with_requests(4000, 1000, latency_ratio=1.3, histograms=True)
-    assert verdict(judged(tmp_path / "logged", logged), "tail").kind is Kind.SLOWER
+    assert verdict(judge_run(tmp_path / "logged", logged), "tail").kind is Kind.SLOWER
 
 
 def test_each_percentile_has_its_requests_and_its_interval(tmp_path: Path) -> None:
     truth = Truth(loads=(rate(1000),), histograms=True, noise=0.0001, drift=0.0)
-    tail = verdict(judged(tmp_path, truth), "tail")
+    tail = verdict(judge_run(tmp_path, truth), "tail")
     level = tail.baseline_percentile
     assert level is not None and level.low is not None and level.high is not None
     assert (level.requests, level.within) == (4000, True), "over trials there is next to no spread"
     assert level.low < level.value_us < level.high
-    noisy = verdict(judged(tmp_path / "noisy", Truth(loads=(rate(1000),), noise=0.3)), "tail").baseline_percentile
+    noisy = verdict(judge_run(tmp_path / "noisy", Truth(loads=(rate(1000),), noise=0.3)), "tail").baseline_percentile
     assert noisy is not None and not noisy.within
 
 
@@ -327,9 +327,9 @@ def booted(ratios: tuple[float, ...], blocks: int = 4) -> Truth:
 
 def test_boots_are_the_sample_if_there_are_several(tmp_path: Path) -> None:
     """3% slower in one boot of three: twelve blocks of one boot would be sure of a difference, three boots are not."""
-    throughput = verdict(judged(tmp_path / "differ", booted((0.97, 1.0, 1.0))))
+    throughput = verdict(judge_run(tmp_path / "differ", booted((0.97, 1.0, 1.0))))
     assert (throughput.kind, throughput.boots, throughput.blocks) == (Kind.UNDECIDED, 3, 12)
-    alike = verdict(judged(tmp_path / "alike", booted((0.9, 0.9, 0.9))))
+    alike = verdict(judge_run(tmp_path / "alike", booted((0.9, 0.9, 0.9))))
     assert (alike.kind, alike.boots) == (Kind.SLOWER, 3)
-    same = [verdict(judged(tmp_path / f"same-{n}", booted((1.0,) * n))).kind for n in (3, 4)]
+    same = [verdict(judge_run(tmp_path / f"same-{n}", booted((1.0,) * n))).kind for n in (3, 4)]
     assert same == [Kind.UNDECIDED, Kind.EQUIVALENT]

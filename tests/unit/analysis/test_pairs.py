@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.records import BASELINE, made
+from tests.support.records import BASELINE, make_record
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis import pairs
 from vmtoll.analysis.pairs import Bounds, Measure, Pairs, is_measured, is_ordered, less_limited, measure_of, pair
@@ -45,7 +45,7 @@ def trial(
     measured = {"duration_s": 10.0, "transactions": 4000, "requests": 4000} | {
         named.get(name, name): value for name, value in figures.items()
     }  # fmt: skip
-    record = made(
+    record = make_record(
         block, order or 1 + (arm != BASELINE) + 10 * (arm.replicate - 1), attempt, arm=arm,
         load=load or (OPEN if "p99" in figures else Load(LoadKind.CLOSED, 10)), measured=measured if figures else None,
         findings=tuple(f if isinstance(f, Finding) else Finding(f) for f in findings),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import CONTROL, Row, Truth, failed, make_run
+from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.model.columns import COLUMNS
 from vmtoll.model.errors import LoadError
@@ -32,7 +32,7 @@ def _edit(run_dir: Path, line: int, change: Any) -> None:
 
 def test_reads_every_attempt_and_counts_the_last(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
-        return [failed(row, Code.HOST_LOST, "gone"), row | {"attempt": 2}] if row["block"] == 1 else [row]
+        return [failed_trial(row, Code.HOST_LOST, "gone"), row | {"attempt": 2}] if row["block"] == 1 else [row]
 
     run = load_run(make_run(tmp_path, Truth(blocks=2, change=change)))
     assert (len(run.records), len(run.trials)) == (9, 6)

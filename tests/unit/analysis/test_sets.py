@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.records import made
+from tests.support.records import make_record
 from vmtoll.analysis.sets import (
     LOST,
     NONE,
@@ -51,7 +51,7 @@ VALUES = {RATE: 400.0, OPEN: 8000.0, CLOSED: 8000.0, MEAN: 1500.0, CPU: 2500.0, 
 def trial(*findings: Finding | Code, users: int | None = 10, **figures: Any) -> TrialRecord:
     """A trial of MEASURED; `figures` of its measurement, `users` None in an open loop of 400/s."""
     load = Load(LoadKind.RATE, 400) if users is None else Load(LoadKind.CLOSED, users)
-    record = made(load=load, measured=MEASURED | figures, findings=tuple(
+    record = make_record(load=load, measured=MEASURED | figures, findings=tuple(
         finding if isinstance(finding, Finding) else Finding(finding) for finding in findings
     ))  # fmt: skip
     offered = Offered(offered_rps=400.0) if users is None else Offered(users=users)

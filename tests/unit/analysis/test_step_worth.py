@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from tests.support.tuning_run import LEVELS, make_tuning
-from tests.support.tuning_run import Tuning as Measured
+from tests.support.tuning_run import TuningTruth as Measured
 from vmtoll.analysis.step_worth import tuning_runs, worth_of
 from vmtoll.guests.steps import gained
 from vmtoll.model.diagnosis import Tuning

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import CONTROL, Row, Truth, closed, failed, found, make_run, rate, share
-from tests.support.verdicts import GUEST, ends, judged, notes, ratio, verdict
+from tests.support.synthetic_run import CONTROL, Row, Truth, closed, failed_trial, make_run, rate, share, with_findings
+from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
@@ -24,7 +24,7 @@ PAGES = 40
 
 def test_the_tail_recovers_the_truth(tmp_path: Path) -> None:
     """At a quarter of the capacity the guest's p99 is 1.3 times metal's, and a little more for its own queue."""
-    analysis = judged(tmp_path, Truth({"nginx": 0.99}, latency_ratio=1.3, blocks=10, loads=(rate(1000),)))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.99}, latency_ratio=1.3, blocks=10, loads=(rate(1000),)))
     tail = verdict(analysis, "tail", rate(1000))
     assert (tail.kind, tail.tool, tail.role, tail.applies) == (Kind.SLOWER, "vegeta", Role.PRIMARY, True)
     assert ratio(tail) == pytest.approx(1.3, abs=0.02)
@@ -34,7 +34,7 @@ def test_the_tail_recovers_the_truth(tmp_path: Path) -> None:
 
 
 def test_each_load_has_the_metrics_that_it_can_have(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, Truth(loads=(closed(), rate(1000))))
+    analysis = judge_run(tmp_path, Truth(loads=(closed(), rate(1000))))
     applies = {
         comparison.scenario.load: {name for name, one in comparison.verdicts.items() if one.applies}
         for comparison in analysis.comparisons
@@ -54,7 +54,7 @@ def test_each_load_has_the_metrics_that_it_can_have(tmp_path: Path) -> None:
 
 def test_an_offered_rate_is_no_capacity(tmp_path: Path) -> None:
     """2,000/s offered to 4,000/s and 1,000/s of capacity: the guest attains half, and that is all that is known."""
-    analysis = judged(tmp_path, Truth({"nginx": 0.25}, drift=0.0, loads=(rate(500), rate(2000))))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.25}, drift=0.0, loads=(rate(500), rate(2000))))
     for rps, attained in ((500, 1.0), (2000, 0.5)):
         values = notes(verdict(analysis, "throughput", rate(rps)))[NoteCode.ATTAINED].values
         assert values == pytest.approx(
@@ -66,7 +66,7 @@ def test_an_offered_rate_is_no_capacity(tmp_path: Path) -> None:
 
 
 def test_a_share_has_the_rate_of_each_side(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, Truth({"nginx": 0.5}, drift=0.0, loads=(share(0.5),)))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.5}, drift=0.0, loads=(share(0.5),)))
     note = notes(verdict(analysis, "tail", share(0.5)))[NoteCode.OWN_RATES]
     assert note.values == pytest.approx({"baseline": 2000, "compared": 1000})
 
@@ -81,7 +81,7 @@ def test_the_noise_of_a_tail_is_that_of_the_worst_control_of_its_kind_of_loop(tm
         return [row | {"response_time_p99_us": row["response_time_p99_us"] * 1.5} if rough else row]
 
     loads = (closed(), rate(500), rate(3000))
-    analysis = judged(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, loads=loads, change=change))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, loads=loads, change=change))
     for server in ("nginx", "lighttz"):
         for load in (rate(500), rate(3000)):
             floor = verdict(analysis, "tail", load, server).noise_floor
@@ -93,7 +93,7 @@ def test_the_noise_of_a_tail_is_that_of_the_worst_control_of_its_kind_of_loop(tm
 def _found(code: Code, arms: tuple[Arm, ...], blocks: int, value: float = 0.0, **keys: Any) -> Truth:
     def change(row: Row) -> list[Row]:
         hit = row["arm"] in arms and row["block"] <= blocks
-        return [found(row, Finding(code, value, role=Role.PRIMARY)) if hit else row]
+        return [with_findings(row, Finding(code, value, role=Role.PRIMARY)) if hit else row]
 
     return Truth(loads=(rate(1000),), change=change, **keys)
 
@@ -102,14 +102,14 @@ def test_a_client_that_fell_behind_moves_a_tail_by_what_it_was_late(tmp_path: Pa
     """4,000 requests at 1,000/s: 99.99% reached is 0.4 ms late at most, of a p99 of 1.4 ms; 97% is 124 ms."""
     for reached, kind in ((0.9999, Kind.SLOWER), (0.97, Kind.UNDECIDED)):
         truth = _found(Code.RATE_NOT_REACHED, (GUEST,), 6, reached, latency_ratio=2.0)
-        tail = verdict(judged(tmp_path / str(reached), truth), "tail", rate(1000))
+        tail = verdict(judge_run(tmp_path / str(reached), truth), "tail", rate(1000))
         assert (tail.kind, tail.limited, tail.baseline.limited, tail.compared.limited) == (kind, 6, 0, 6)
         assert tail.doubts[0].cause is Code.RATE_NOT_REACHED
     assert tail.because is Because.FINDINGS
 
 
 def test_a_starved_client_makes_no_tail_of_the_server(tmp_path: Path) -> None:
-    tail = verdict(judged(tmp_path, _found(Code.CLIENT_STARVED, BOTH, 6)), "tail", rate(1000))
+    tail = verdict(judge_run(tmp_path, _found(Code.CLIENT_STARVED, BOTH, 6)), "tail", rate(1000))
     assert (tail.kind, tail.because) == (Kind.UNDECIDED, Because.LIMIT)
 
 
@@ -121,7 +121,7 @@ def _late(arms: tuple[Arm, ...], delay: float, *, blocks: int = 99, most: float 
             return [row]
         p99_us = row["response_time_p99_us"]
         late = {"lateness_p99_us": delay * p99_us} | ({"lateness_max_us": most * p99_us} if most else {})
-        return [found(row, Finding(Code.CLIENT_LATE, delay * p99_us, 0.1 * p99_us, Role.PRIMARY)) | late]
+        return [with_findings(row, Finding(Code.CLIENT_LATE, delay * p99_us, 0.1 * p99_us, Role.PRIMARY)) | late]
 
     return Truth(loads=(rate(1000),), change=change, **keys)
 
@@ -138,7 +138,7 @@ def test_the_largest_delay_of_a_late_client_is_a_bound(
 ) -> None:
     """Three times as slow: the slower side needed at least its p99 less the delay, the faster one at most its own."""
     truth = _late(arms, 0.2, most=most, latency_ratio=3.0)
-    tail = verdict(judged(tmp_path, truth), "tail", rate(1000))
+    tail = verdict(judge_run(tmp_path, truth), "tail", rate(1000))
     assert tail.kind is Kind.SLOWER
     assert ratio(tail) == pytest.approx(3.0, rel=0.05), "as measured"
     assert ends(tail)[0] == pytest.approx(nearer, rel=0.05)
@@ -153,10 +153,10 @@ def test_a_late_client_claims_nothing_of_equal_servers(tmp_path: Path) -> None:
         if row["arm"] != GUEST:
             return [row]
         slow = {"response_time_p99_us": 10_000.0, "response_time_p999_us": 20_000.0, "lateness_p99_us": 4000.0}
-        return [found(row | slow, Finding(Code.CLIENT_LATE, 4000.0, 1000.0, Role.PRIMARY))]
+        return [with_findings(row | slow, Finding(Code.CLIENT_LATE, 4000.0, 1000.0, Role.PRIMARY))]
 
     truth = Truth({"nginx": 1.0, "lighttz": 1.0}, 1.0, 1.0, loads=(rate(1000),), change=change)
-    analysis = judged(tmp_path, truth)
+    analysis = judge_run(tmp_path, truth)
     for server in truth.servers:
         tail = verdict(analysis, "tail", rate(1000), server)
         assert (tail.kind, tail.because) == (Kind.UNDECIDED, Because.FINDINGS)
@@ -166,7 +166,7 @@ def test_a_late_client_claims_nothing_of_equal_servers(tmp_path: Path) -> None:
 def test_a_late_client_shows_no_equal_tails(tmp_path: Path) -> None:
     alike: dict[str, Any] = {"servers": {"nginx": 1.0}, "latency_ratio": 1.0, "blocks": 9, "noise": 0.001}
     truths = (_late((), 0.2, **alike), _late((BASELINE, CONTROL), 0.2, most=0.3, **alike))
-    tails = [verdict(judged(tmp_path / str(n), truth), "tail", rate(1000)) for n, truth in enumerate(truths)]
+    tails = [verdict(judge_run(tmp_path / str(n), truth), "tail", rate(1000)) for n, truth in enumerate(truths)]
     assert [tail.kind for tail in tails] == [Kind.EQUIVALENT, Kind.UNDECIDED]
     assert tails[1].because is Because.FINDINGS
 
@@ -179,10 +179,10 @@ def test_equal_tails_near_the_gate_are_hardly_ever_called_different(tmp_path: Pa
         def change(row: Row) -> list[Row]:
             p99_us = 1000 * math.exp(rng.normal(0, 0.15))
             row = row | {"response_time_p99_us": p99_us, "lateness_p99_us": 95.0}
-            return [found(row, Finding(Code.CLIENT_LATE, 95.0, role=Role.PRIMARY)) if p99_us < 950 else row]
+            return [with_findings(row, Finding(Code.CLIENT_LATE, 95.0, role=Role.PRIMARY)) if p99_us < 950 else row]
 
         truth = Truth(loads=(rate(1000),), change=change, blocks=12, aa=False)
-        wrong += verdict(judged(tmp_path / str(page), truth), "tail", rate(1000)).kind in DIFFERENT
+        wrong += verdict(judge_run(tmp_path / str(page), truth), "tail", rate(1000)).kind in DIFFERENT
     assert wrong <= 0.05 * PAGES
 
 
@@ -191,9 +191,9 @@ def test_a_cross_check_that_disagrees_is_named(tmp_path: Path) -> None:
         off = 1.5 if row["arm"] == GUEST else 1.0
         return [row | {"crosscheck_response_time_p99_us": row["response_time_p99_us"] * off}]
 
-    agreed = verdict(judged(tmp_path / "a", Truth(loads=(rate(1000),))), "tail", rate(1000))
+    agreed = verdict(judge_run(tmp_path / "a", Truth(loads=(rate(1000),))), "tail", rate(1000))
     assert NoteCode.CROSSCHECK_DISAGREES not in notes(agreed)
-    tail = verdict(judged(tmp_path / "b", Truth(loads=(rate(1000),), change=change)), "tail", rate(1000))
+    tail = verdict(judge_run(tmp_path / "b", Truth(loads=(rate(1000),), change=change)), "tail", rate(1000))
     note = notes(tail)[NoteCode.CROSSCHECK_DISAGREES]
     assert note.subject == "oha"
     assert 1.8 < note.values["low"] < note.values["high"] < 1.95
@@ -207,7 +207,7 @@ def test_failed_requests_are_shown_with_the_p99(tmp_path: Path) -> None:
         lost = {"successful": 3760, "failed": 240, "findings": (Finding(Code.FAILED_REQUESTS, 240),)}
         return [row | lost if bad else row]
 
-    tail = verdict(judged(tmp_path, Truth(loads=(rate(1000),), change=change)), "tail", rate(1000))
+    tail = verdict(judge_run(tmp_path, Truth(loads=(rate(1000),), change=change)), "tail", rate(1000))
     guest = tail.compared_available
     assert guest is not None and tail.baseline_available is not None
     assert (guest.requests, guest.successful, guest.share) == (24000, 23760, 0.99)
@@ -231,7 +231,7 @@ def test_a_difference_that_does_not_survive_holm_is_none(tmp_path: Path) -> None
         return [row | {"throughput_rps": 5000.0 * (off if row["arm"] == GUEST else 1.0)}]
 
     alone, crowd = (
-        verdict(judged(tmp_path / name, Truth(chosen, 1.0, 1.0, noise=0.05, blocks=8, seed=2, change=change)))
+        verdict(judge_run(tmp_path / name, Truth(chosen, 1.0, 1.0, noise=0.05, blocks=8, seed=2, change=change)))
         for name, chosen in (("alone", {"nginx": 1.0}), ("crowd", servers))
     )
     assert (alone.tests.family, crowd.tests.family) == (4, 32)
@@ -240,7 +240,7 @@ def test_a_difference_that_does_not_survive_holm_is_none(tmp_path: Path) -> None
     assert crowd.tests.difference is not None and crowd.tests.difference_holm is not None
     assert crowd.tests.difference_holm == pytest.approx(crowd.tests.difference * 16, rel=0.6)
     crowded = Truth(servers, 1.0, 1.0, noise=0.05, blocks=5, seed=2, change=change)
-    fewer = verdict(judged(tmp_path / "fewer", crowded))
+    fewer = verdict(judge_run(tmp_path / "fewer", crowded))
     assert fewer.tests.difference is not None and fewer.tests.difference_holm is not None
     assert fewer.tests.difference < 0.05 < fewer.tests.difference_holm
     assert (fewer.kind, fewer.because) == (Kind.UNDECIDED, Because.NOISE)
@@ -251,9 +251,9 @@ def test_a_difference_that_does_not_survive_holm_is_none(tmp_path: Path) -> None
 def test_a_comparison_without_figures_takes_no_part_of_the_errors(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         bad = row["server"] == "lighttz" and row["arm"] == GUEST
-        return [failed(row, Code.SERVER_FAILED) if bad else row]
+        return [failed_trial(row, Code.SERVER_FAILED) if bad else row]
 
-    analysis = judged(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, change=change))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, change=change))
     lost = verdict(analysis, "throughput", closed(), "lighttz")
     assert (lost.kind, lost.because, lost.tests.weight, lost.tests.difference) == (
         Kind.NOT_JUDGED, Because.NO_FIGURE, None, None,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.synthetic_run import Truth, limited, make_run
-from tests.support.tuning_run import LEVELS, Tuning, make_tuning
+from tests.support.synthetic_run import Truth, make_run, role_findings
+from tests.support.tuning_run import LEVELS, TuningTruth, make_tuning
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.tuning_steps import tuning_steps
 from vmtoll.analysis.verdict import analyse
@@ -36,7 +36,7 @@ STEPS = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return load_run(make_tuning(tmp_path_factory.mktemp("tuning"), Tuning()))
+    return load_run(make_tuning(tmp_path_factory.mktemp("tuning"), TuningTruth()))
 
 
 def result_of(run: Run) -> TuningResult:
@@ -103,7 +103,7 @@ def test_steps_add_up_to_the_whole(run: Run) -> None:
 def test_intervals_cover_the_truth(tmp_path: Path) -> None:
     """Of 8 servers with 5 steps each: each interval has the level that Holm left to it."""
     servers = tuple(f"server-{n}" for n in range(8))
-    result = result_of(load_run(make_tuning(tmp_path, Tuning(servers=servers, blocks=6, noise=0.02))))
+    result = result_of(load_run(make_tuning(tmp_path, TuningTruth(servers=servers, blocks=6, noise=0.02))))
     covered = []
     for name, metric in ((name, metric) for one in result.scenarios for name, metric in one.metrics.items()):
         for step in metric.steps if name in TRUTH else ():
@@ -121,9 +121,9 @@ WHY = "the inventory has no such guest; it needs hugepages"
 @pytest.fixture(scope="module")
 def lacking(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A profile lacks, the guests are emulated, and of one guest the host counted exits all the same."""
-    guests = tuple(name for name in Tuning().guests if name != "kvm-step-pinned")
+    guests = tuple(name for name in TuningTruth().guests if name != "kvm-step-pinned")
     skipped = [{"environment": "kvm-step-pinned", "why": WHY}, {"server": "thttpd", "why": "no source"}]
-    tuning = Tuning(guests=guests, blocks=6, skipped=skipped, accelerator=Accelerator.TCG)
+    tuning = TuningTruth(guests=guests, blocks=6, skipped=skipped, accelerator=Accelerator.TCG)
     loaded = load_run(make_tuning(tmp_path_factory.mktemp("lacking"), tuning))
     (loaded.path / "telemetry").mkdir()
     trials = [trial for trial in loaded.trials if trial.arm == Arm("kvm-2009") and trial.scenario.load.is_open]
@@ -147,29 +147,31 @@ def test_a_profile_that_was_not_measured_is_skipped_and_named(lacking: Run) -> N
 
 
 def test_without_the_base_nothing_is_compared_with_it(tmp_path: Path) -> None:
-    guests = tuple(name for name in Tuning().guests if name != "kvm-default")
-    metrics = metrics_of(load_run(make_tuning(tmp_path, Tuning(guests=guests))))
+    guests = tuple(name for name in TuningTruth().guests if name != "kvm-default")
+    metrics = metrics_of(load_run(make_tuning(tmp_path, TuningTruth(guests=guests))))
     assert [named(step) for step in metrics["tail"].steps] == [
         (StepKind.CUMULATIVE, "kvm-2009", "kvm-step-pinned"), (StepKind.CUMULATIVE, "kvm-step-pinned", "kvm-tuned"),
     ]  # fmt: skip
 
 
 def test_two_blocks_decide_nothing_and_three_do(tmp_path: Path) -> None:
-    for step in metrics_of(load_run(make_tuning(tmp_path / "two", Tuning(blocks=2))))["throughput"].steps:
+    for step in metrics_of(load_run(make_tuning(tmp_path / "two", TuningTruth(blocks=2))))["throughput"].steps:
         assert (step.kind, step.because) == (Kind.UNDECIDED, Because.FEW_BLOCKS)
         assert step.gain is not None and step.gain.low is None
-    first = metrics_of(load_run(make_tuning(tmp_path / "three", Tuning(blocks=3, noise=0.002))))["throughput"].steps[0]
+    first = metrics_of(load_run(make_tuning(tmp_path / "three", TuningTruth(blocks=3, noise=0.002))))[
+        "throughput"
+    ].steps[0]
     assert first.kind is Kind.FASTER, "three times the rate"
 
 
 def test_a_client_at_its_limit_is_no_finding_of_the_guest(tmp_path: Path) -> None:
-    limit = limited(Code.CLIENT_SATURATED, Role.PRIMARY, Role.CROSSCHECK)
-    metrics = metrics_of(load_run(make_tuning(tmp_path, Tuning(findings={"kvm-tuned": limit}))))
+    limit = role_findings(Code.CLIENT_SATURATED, Role.PRIMARY, Role.CROSSCHECK)
+    metrics = metrics_of(load_run(make_tuning(tmp_path, TuningTruth(findings={"kvm-tuned": limit}))))
     step = metrics["throughput"].steps[2]
     assert (step.kind, step.is_at_least) == (Kind.FASTER, True)
     tail = metrics["tail"].steps[2]
     assert (tail.kind, tail.is_at_least) == (Kind.FASTER, True), "without the client's delay it would be shorter"
-    metrics = metrics_of(load_run(make_tuning(tmp_path / "slow", Tuning(findings={"kvm-2009": limit}))))
+    metrics = metrics_of(load_run(make_tuning(tmp_path / "slow", TuningTruth(findings={"kvm-2009": limit}))))
     step = metrics["throughput"].steps[0]
     assert (step.kind, step.because) == (Kind.UNDECIDED, Because.LIMIT)
 

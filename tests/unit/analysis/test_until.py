@@ -10,7 +10,7 @@ import pytest
 from benchmarks import until as bench
 from benchmarks import verdicts
 from benchmarks.verdicts import Noise, trials
-from tests.support.synthetic_run import Row, Truth, failed, found, make_run
+from tests.support.synthetic_run import Row, Truth, failed_trial, make_run, with_findings
 from tests.support.verdicts import GUEST, ends, verdict
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.until import compared, look_at
@@ -96,7 +96,7 @@ def test_what_more_blocks_may_decide_is_open(tmp_path: Path) -> None:
 
     def on_guest(*codes: Code, **figures: float) -> Callable[[Row], list[Row]]:
         roles = [Finding(code, role=role) for code in codes for role in Role]
-        return lambda row: [found(row, *roles) | figures if row["arm"] == GUEST else row]
+        return lambda row: [with_findings(row, *roles) | figures if row["arm"] == GUEST else row]
 
     reasons: dict[str, Because | None] = {}
     assert standing("noise") is standing("findings", on_guest(steal_pct=30.0), 0.8) is Standing.OPEN
@@ -104,7 +104,7 @@ def test_what_more_blocks_may_decide_is_open(tmp_path: Path) -> None:
     for name, code in (("limit", Code.CLIENT_SATURATED), ("unlike", Code.FINGERPRINT)):
         assert standing(name, on_guest(code)) is Standing.REFUSED
     assert (
-        standing("none", lambda row: [failed(row, Code.SERVER_FAILED) if row["arm"] == GUEST else row])
+        standing("none", lambda row: [failed_trial(row, Code.SERVER_FAILED) if row["arm"] == GUEST else row])
         is Standing.REFUSED
     )
     assert reasons == {

@@ -10,8 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import CONTROL, Row, Truth, closed, failed, found, limited, make_run, rate
-from tests.support.verdicts import GUEST, ends, judged, notes, ratio, verdict
+from tests.support.synthetic_run import (
+    CONTROL,
+    Row,
+    Truth,
+    closed,
+    failed_trial,
+    make_run,
+    rate,
+    role_findings,
+    with_findings,
+)
+from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse, keep
 from vmtoll.model.finding import Code, Finding, Role, Validity
@@ -22,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_recovers_the_truth(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, Truth({"nginx": 0.9}, latency_ratio=1.3, cpu_ratio=1.1, blocks=10))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.9}, latency_ratio=1.3, cpu_ratio=1.1, blocks=10))
     throughput = verdict(analysis)
     assert throughput.kind is Kind.SLOWER
     low, middle, high = ends(throughput)
@@ -47,11 +57,11 @@ def test_recovers_the_truth(tmp_path: Path) -> None:
 
 
 def test_the_guest_may_win(tmp_path: Path) -> None:
-    assert verdict(judged(tmp_path, Truth({"nginx": 1.06}))).kind is Kind.FASTER
+    assert verdict(judge_run(tmp_path, Truth({"nginx": 1.06}))).kind is Kind.FASTER
 
 
 def test_equivalent(tmp_path: Path) -> None:
-    throughput = verdict(judged(tmp_path, Truth({"nginx": 1.0}, noise=0.002, blocks=10)))
+    throughput = verdict(judge_run(tmp_path, Truth({"nginx": 1.0}, noise=0.002, blocks=10)))
     assert (throughput.kind, throughput.margin) == (Kind.EQUIVALENT, 0.02)
 
 
@@ -67,7 +77,7 @@ def test_equivalence_does_not_hide_a_certain_difference(tmp_path: Path) -> None:
 
 
 def test_undecided_estimates_how_many_more_blocks(tmp_path: Path) -> None:
-    throughput = verdict(judged(tmp_path, Truth({"nginx": 0.99}, noise=0.03)))
+    throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.99}, noise=0.03)))
     assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.NOISE)
     assert throughput.blocks_needed is not None and throughput.blocks_needed > 0
     assert throughput.detectable is not None and 0.03 < throughput.detectable < 0.5
@@ -88,7 +98,7 @@ def test_the_worst_of_sure_differences_is_no_less_sure(tmp_path: Path) -> None:
         return Truth({"nginx": 1.0, "lighttz": 1.0}, 1.0, 1.0, noise=0.02, change=change)
 
     for name, factors in (("ten", {}), ("wild", {4: 1000.0}), ("growing", {n: 10 * 1.1**n for n in range(1, 7)})):
-        analysis = judged(tmp_path / name, slower(factors, 10.0))
+        analysis = judge_run(tmp_path / name, slower(factors, 10.0))
         verdicts = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies]
         assert [v.kind for v in verdicts] == [Kind.SLOWER] * 8, name
         wild = [v for v in verdicts if v.by_every_block]
@@ -109,12 +119,12 @@ def test_a_control_that_differs_from_itself_widens_every_comparison_of_its_figur
         off = 1.1 if row["arm"] == CONTROL else 1.0
         return [row | {"throughput_rps": row["throughput_rps"] * off}]
 
-    little = verdict(judged(tmp_path / "little", Truth({"nginx": 0.96}, noise=0.001, change=change)))
+    little = verdict(judge_run(tmp_path / "little", Truth({"nginx": 0.96}, noise=0.001, change=change)))
     assert (little.kind, little.because) == (Kind.UNDECIDED, Because.FINDINGS)
     assert notes(little)[NoteCode.CONTROL_DIFFERS].values["size"] == pytest.approx(1.095, abs=0.006)
     assert little.doubts[0].cause is Cause.CONTROL and little.doubts[0].size == pytest.approx(1.095, abs=0.006)
     assert little.noise_floor == pytest.approx(0.1, abs=0.01)
-    large = verdict(judged(tmp_path / "large", Truth({"nginx": 0.4}, noise=0.001, change=change)))
+    large = verdict(judge_run(tmp_path / "large", Truth({"nginx": 0.4}, noise=0.001, change=change)))
     low, middle, high = ends(large)
     assert large.kind is Kind.SLOWER and middle == pytest.approx(0.4 / math.sqrt(1.1), abs=0.002)
     assert high / middle > 1.08 and middle / low > 1.08
@@ -124,14 +134,14 @@ def test_the_noise_of_a_control_is_that_of_every_server(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         return [] if row["arm"] == CONTROL and row["server"] != "nginx" else [row]
 
-    analysis = judged(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, change=change))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, change=change))
     own, borrowed = verdict(analysis), verdict(analysis, server="lighttz")
     assert own.noise_floor == borrowed.noise_floor is not None
     assert NoteCode.NO_CONTROL not in notes(own) and NoteCode.NO_CONTROL not in notes(borrowed)
 
 
 def test_no_control(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, Truth({"nginx": 0.9}, aa=False))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.9}, aa=False))
     assert analysis.noise_floor is None
     assert set(notes(verdict(analysis))) == {NoteCode.NO_CONTROL}
     assert verdict(analysis).kind is Kind.SLOWER
@@ -154,14 +164,14 @@ def test_the_control_of_a_guest_is_no_guest_and_shows_its_noise(tmp_path: Path) 
     assert throughput.tests.family == 4
     assert throughput.noise_floor == pytest.approx(0.1, abs=0.01)
     assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
-    without = verdict(judged(tmp_path / "without", Truth({"nginx": 0.96}, noise=0.001)))
+    without = verdict(judge_run(tmp_path / "without", Truth({"nginx": 0.96}, noise=0.001)))
     assert without.kind is Kind.SLOWER
     assert ratio(without) == pytest.approx(0.96, abs=0.002)
     assert ratio(throughput) == pytest.approx(0.96 * math.sqrt(1.1), abs=0.002)
 
 
 def test_the_control_of_a_guest_serves_where_the_baseline_has_none(tmp_path: Path) -> None:
-    throughput = verdict(judged(tmp_path, Truth({"nginx": 0.9}, aa=False, guest_control="kvm-default")))
+    throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.9}, aa=False, guest_control="kvm-default")))
     assert throughput.noise_floor is not None and 0 < throughput.noise_floor < 0.03
     assert (throughput.kind, NoteCode.NO_CONTROL in notes(throughput)) == (Kind.SLOWER, False)
 
@@ -172,9 +182,9 @@ def test_the_control_of_a_guest_serves_where_the_baseline_has_none(tmp_path: Pat
 def test_failed_trials_are_counted(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         bad = row["arm"] == GUEST and row["block"] <= 2
-        return [failed(row, Code.FAILED_REQUESTS)] if bad else [row]
+        return [failed_trial(row, Code.FAILED_REQUESTS)] if bad else [row]
 
-    analysis = judged(tmp_path, Truth({"nginx": 0.1}, blocks=8, change=change))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.1}, blocks=8, change=change))
     assert analysis.counts == {Validity.VALID: 22, Validity.SUSPECT: 0, Validity.INVALID: 2}
     assert (analysis.attempts, analysis.planned) == (24, 24)
     assert analysis.findings == {Code.FAILED_REQUESTS: 2}
@@ -191,9 +201,9 @@ def test_sides_that_are_not_the_same_thing_are_not_judged(tmp_path: Path) -> Non
     for number, code in enumerate((Code.FINGERPRINT, Code.SYSCTL)):
 
         def change(row: Row, code: Code = code) -> list[Row]:
-            return [found(row, code)] if row["arm"] == GUEST else [row]
+            return [with_findings(row, code)] if row["arm"] == GUEST else [row]
 
-        throughput = verdict(judged(tmp_path / str(number), Truth(change=change)))
+        throughput = verdict(judge_run(tmp_path / str(number), Truth(change=change)))
         assert (throughput.kind, throughput.because) == (Kind.NOT_JUDGED, Because.NOT_COMPARABLE)
         assert (throughput.applies, throughput.tests.family, throughput.estimate) == (True, 0, None)
         assert (throughput.compared.incomparable, throughput.compared.used) == (6, 0)
@@ -206,10 +216,10 @@ def test_a_doubt_is_not_why_a_trial_was_refused(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         why = {GUEST: Code.FINGERPRINT, BASELINE: Code.TOOL_FAILED}.get(row["arm"])
         if why and (row["arm"] == GUEST or row["block"] == 1):
-            return [found(failed(row, why), Code.BACKGROUND_CPU, why)]
+            return [with_findings(failed_trial(row, why), Code.BACKGROUND_CPU, why)]
         return [row]
 
-    analysis = judged(tmp_path, Truth(change=change))
+    analysis = judge_run(tmp_path, Truth(change=change))
     assert analysis.findings == {Code.BACKGROUND_CPU: 7, Code.FINGERPRINT: 6, Code.TOOL_FAILED: 1}
     throughput = verdict(analysis)
     assert throughput.because is Because.NOT_COMPARABLE
@@ -219,9 +229,9 @@ def test_a_doubt_is_not_why_a_trial_was_refused(tmp_path: Path) -> None:
 
 def test_only_the_last_attempt_counts_and_the_first_ones_are_known(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
-        return [failed(row, Code.HOST_LOST, "gone"), row | {"attempt": 2}]
+        return [failed_trial(row, Code.HOST_LOST, "gone"), row | {"attempt": 2}]
 
-    analysis = judged(tmp_path, Truth({"nginx": 0.2}, change=change))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.2}, change=change))
     assert analysis.counts == {Validity.VALID: 18, Validity.SUSPECT: 0, Validity.INVALID: 0}
     assert (analysis.attempts, analysis.planned) == (36, 18)
     assert verdict(analysis).kind is Kind.SLOWER
@@ -230,8 +240,8 @@ def test_only_the_last_attempt_counts_and_the_first_ones_are_known(tmp_path: Pat
 
 def test_a_guest_that_never_answered_is_not_called_unmeasured(tmp_path: Path) -> None:
     """All its trials were lost; or it answered nothing in all of them, which is the least that a figure can be."""
-    gone = judged(tmp_path / "gone", Truth(change=lambda row: [
-        failed(row, Code.SERVER_FAILED) if row["arm"] == GUEST else row
+    gone = judge_run(tmp_path / "gone", Truth(change=lambda row: [
+        failed_trial(row, Code.SERVER_FAILED) if row["arm"] == GUEST else row
     ]))  # fmt: skip
     lost = verdict(gone)
     assert (lost.kind, lost.because, lost.applies) == (Kind.NOT_JUDGED, Because.NO_FIGURE, True)
@@ -246,7 +256,7 @@ def test_a_guest_that_never_answered_is_not_called_unmeasured(tmp_path: Path) ->
         }
         return [row | silent] if row["arm"] == GUEST else [row]
 
-    silent = verdict(judged(tmp_path / "silent", Truth(change=nothing)))
+    silent = verdict(judge_run(tmp_path / "silent", Truth(change=nothing)))
     assert (silent.kind, silent.blocks) == (Kind.SLOWER, 6)
 
 
@@ -257,7 +267,7 @@ def test_a_block_in_which_a_side_did_nothing_is_its_worst(tmp_path: Path) -> Non
         silent = row["arm"] == GUEST and row["block"] == 2
         return [row | {"throughput_rps": 0.0, "transactions": 0} if silent else row]
 
-    throughput = verdict(judged(tmp_path, Truth({"nginx": 0.1}, noise=0.02, change=change)))
+    throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.1}, noise=0.02, change=change)))
     assert (throughput.kind, throughput.blocks, throughput.compared.lost) == (Kind.SLOWER, 6, 0)
     assert throughput.effects[1].mid is not None and throughput.effects[1].mid < 1e-3
 
@@ -269,7 +279,7 @@ def test_a_cpu_time_below_a_tick_is_the_cheapest_trial(tmp_path: Path) -> None:
         cheap = row["arm"] in (BASELINE, CONTROL) and row["block"] <= 2
         return [row | {"server_cpu_us_per_request": 0.0} if cheap else row]
 
-    cpu = verdict(judged(tmp_path, Truth(cpu_ratio=10.0, noise=0.02, change=change)), "cpu")
+    cpu = verdict(judge_run(tmp_path, Truth(cpu_ratio=10.0, noise=0.02, change=change)), "cpu")
     assert (cpu.kind, cpu.blocks) == (Kind.SLOWER, 6)
     assert all(effect.mid and effect.mid > 9 for effect in cpu.effects)
 
@@ -278,15 +288,15 @@ def test_a_cpu_time_below_a_tick_is_the_cheapest_trial(tmp_path: Path) -> None:
 
 
 def saturated(*roles: Role, arms: tuple[Arm, ...] = (BASELINE, CONTROL), server: float = 0.9) -> Truth:
-    return _limited(limited(Code.CLIENT_SATURATED, *roles), arms, server)
+    return _limited(role_findings(Code.CLIENT_SATURATED, *roles), arms, server)
 
 
 def _limited(findings: tuple[Finding, ...], arms: tuple[Arm, ...], server: float) -> Truth:
-    return Truth({"nginx": server}, change=lambda row: [found(row, *findings)] if row["arm"] in arms else [row])
+    return Truth({"nginx": server}, change=lambda row: [with_findings(row, *findings)] if row["arm"] in arms else [row])
 
 
 def test_a_saturated_client_hands_over_to_the_crosscheck(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, saturated(Role.PRIMARY))
+    analysis = judge_run(tmp_path, saturated(Role.PRIMARY))
     throughput = verdict(analysis)
     assert (throughput.tool, throughput.role, throughput.kind) == ("h2load", Role.CROSSCHECK, Kind.SLOWER)
     assert analysis.findings == {Code.CLIENT_SATURATED: 12}
@@ -295,7 +305,7 @@ def test_a_saturated_client_hands_over_to_the_crosscheck(tmp_path: Path) -> None
 
 def test_a_limited_faster_side_leaves_a_lower_bound(tmp_path: Path) -> None:
     """Metal would have answered more, the guest no more than it did: at least so much slower."""
-    analysis = judged(tmp_path, saturated(Role.PRIMARY, Role.CROSSCHECK, server=0.5))
+    analysis = judge_run(tmp_path, saturated(Role.PRIMARY, Role.CROSSCHECK, server=0.5))
     throughput = verdict(analysis)
     assert (throughput.kind, throughput.is_at_least, throughput.open_low, throughput.open_high) == (
         Kind.SLOWER, True, True, False,
@@ -312,7 +322,7 @@ def test_a_full_link_shows_nothing(tmp_path: Path) -> None:
     """Two full links are no evidence of equality: more blocks will not help."""
     truth = _limited((Finding(Code.LINK_BOUND),), (BASELINE, CONTROL, GUEST), 1.0)
     truth.link, truth.noise = "100mbit", 0.001
-    throughput = verdict(judged(tmp_path, truth))
+    throughput = verdict(judge_run(tmp_path, truth))
     assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.LIMIT)
     assert throughput.limited == 18
 
@@ -321,7 +331,7 @@ def test_a_full_link_shows_nothing(tmp_path: Path) -> None:
 def test_a_limit_may_hide_what_it_is_larger_than(tmp_path: Path, arms: tuple[Arm, ...]) -> None:
     """Half as slow, and the guest's client is at its limit: it may have been as fast. Nor do limits show equality."""
     for number, server in enumerate((0.55, 1.0)):
-        throughput = verdict(judged(tmp_path / str(number), saturated(*Role, arms=arms, server=server)))
+        throughput = verdict(judge_run(tmp_path / str(number), saturated(*Role, arms=arms, server=server)))
         if arms == (BASELINE,) and server < 1:
             assert throughput.kind is Kind.SLOWER
         else:
@@ -336,12 +346,12 @@ def test_a_limit_of_a_few_blocks_counts_in_them_alone(tmp_path: Path) -> None:
 
     def change(row: Row) -> list[Row]:
         hit = row["arm"] != GUEST or row["block"] == 3
-        return [found(row, *limited(Code.CLIENT_SATURATED, *Role)) if hit else row]
+        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, *Role)) if hit else row]
 
-    throughput = verdict(judged(tmp_path, Truth({"nginx": 0.1}, noise=0.02, change=change)))
+    throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.1}, noise=0.02, change=change)))
     assert (throughput.kind, throughput.compared.limited) == (Kind.UNDECIDED, 1)
     assert throughput.because is Because.LIMIT, "an open end in every block, on one side or the other"
-    many = verdict(judged(tmp_path / "many", Truth({"nginx": 0.1}, noise=0.02, blocks=20, change=change)))
+    many = verdict(judge_run(tmp_path / "many", Truth({"nginx": 0.1}, noise=0.02, blocks=20, change=change)))
     assert many.kind is Kind.SLOWER
 
 
@@ -355,11 +365,11 @@ def test_p99_without_a_crosscheck_is_the_tools_own(tmp_path: Path) -> None:
     """With a saturated client on both sides, neither throughput nor p99 says anything of the server."""
     for name, findings, expected in (
         ("free", (), (Kind.SLOWER, None)),
-        ("saturated", limited(Code.CLIENT_SATURATED, Role.PRIMARY), (Kind.UNDECIDED, Because.LIMIT)),
+        ("saturated", role_findings(Code.CLIENT_SATURATED, Role.PRIMARY), (Kind.UNDECIDED, Because.LIMIT)),
     ):
 
         def change(row: Row, findings: tuple[Finding, ...] = findings) -> list[Row]:
-            return [found(without_crosscheck(row), *findings)]
+            return [with_findings(without_crosscheck(row), *findings)]
 
         path = make_run(tmp_path / name, Truth({"nginx": 0.6}, change=change))
         meta = json.loads((path / "run.json").read_text())
@@ -376,7 +386,7 @@ def test_p99_without_a_crosscheck_is_the_tools_own(tmp_path: Path) -> None:
 
 
 def test_an_aborted_run_with_few_blocks(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, Truth({"nginx": 0.5}, blocks=2, status="running"))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.5}, blocks=2, status="running"))
     throughput = verdict(analysis)
     assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FEW_BLOCKS)
     assert throughput.blocks_needed is not None and throughput.blocks_needed >= 4
@@ -389,32 +399,32 @@ def test_an_aborted_run_with_few_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("blocks", [3, 5])
 def test_three_blocks_show_a_difference_and_no_equality(tmp_path: Path, blocks: int) -> None:
-    assert verdict(judged(tmp_path / "apart", Truth({"nginx": 0.5}, blocks=blocks))).kind is Kind.SLOWER
-    equal = verdict(judged(tmp_path / "equal", Truth({"nginx": 1.0}, noise=0.0001, blocks=blocks)))
+    assert verdict(judge_run(tmp_path / "apart", Truth({"nginx": 0.5}, blocks=blocks))).kind is Kind.SLOWER
+    equal = verdict(judge_run(tmp_path / "equal", Truth({"nginx": 1.0}, noise=0.0001, blocks=blocks)))
     assert (equal.kind, NoteCode.FEW_BLOCKS in notes(equal)) == (Kind.UNDECIDED, True)
 
 
 def test_no_trial_at_all(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, Truth(change=lambda row: [], status="running"))
+    analysis = judge_run(tmp_path, Truth(change=lambda row: [], status="running"))
     assert (analysis.comparisons, analysis.attempts, analysis.planned) == ((), 0, 18)
 
 
 def test_emulation_is_known(tmp_path: Path) -> None:
     servers = {"lighttz": 0.045, "nginx": 0.05, "lighttpd": 0.06, "apache-prefork": 0.11}
-    analysis = judged(tmp_path, Truth(servers, accelerator=Accelerator.TCG))
+    analysis = judge_run(tmp_path, Truth(servers, accelerator=Accelerator.TCG))
     assert analysis.emulated
     assert {comparison.accelerator for comparison in analysis.comparisons} == {Accelerator.TCG}
     assert math.isclose(ratio(verdict(analysis, server="lighttz")), 0.045, abs_tol=0.002)
 
 
 def test_each_guest_has_its_verdict(tmp_path: Path) -> None:
-    analysis = judged(tmp_path, Truth({"nginx": 0.9}, guests=("kvm-default", "kvm-tuned")))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.9}, guests=("kvm-default", "kvm-tuned")))
     assert [str(comparison.arm) for comparison in analysis.comparisons] == ["kvm-default", "kvm-tuned"]
 
 
 def test_differences_are_counted(tmp_path: Path) -> None:
     undeclared = [{"fact": "sysctls: net.core.somaxconn", "values": {"metal": "4096", "kvm-default": "128"}}]
-    assert judged(tmp_path, Truth({"nginx": 0.9}, undeclared=undeclared)).undeclared_differences == 1
+    assert judge_run(tmp_path, Truth({"nginx": 0.9}, undeclared=undeclared)).undeclared_differences == 1
 
 
 def test_an_analysis_is_kept_with_its_run(tmp_path: Path) -> None:
@@ -431,7 +441,7 @@ def test_a_figure_that_the_tool_never_yields_is_not_measured(tmp_path: Path) -> 
     def change(row: Row) -> list[Row]:
         return [{key: value for key, value in row.items() if not key.startswith("crosscheck_")}]
 
-    analysis = judged(tmp_path, Truth(change=change))
+    analysis = judge_run(tmp_path, Truth(change=change))
     p99 = verdict(analysis, "latency_p99")
     assert (p99.kind, p99.because, p99.applies) == (Kind.NOT_JUDGED, Because.NOT_MEASURED, False)
     assert verdict(analysis).tests.family == 3
@@ -439,7 +449,7 @@ def test_a_figure_that_the_tool_never_yields_is_not_measured(tmp_path: Path) -> 
 
 
 def test_a_figure_that_failed_trials_lack_is_not_called_unmeasured(tmp_path: Path) -> None:
-    p99 = verdict(judged(tmp_path, Truth(change=lambda row: [failed(row, Code.TOOL_FAILED)])), "latency_p99")
+    p99 = verdict(judge_run(tmp_path, Truth(change=lambda row: [failed_trial(row, Code.TOOL_FAILED)])), "latency_p99")
     assert (p99.kind, p99.because, p99.applies) == (Kind.NOT_JUDGED, Because.NO_FIGURE, True)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.support.planned import failing, planned, side, truth
-from tests.support.records import made
-from tests.support.synthetic_run import Row, found, make_run, rate
+from tests.support.records import make_record
+from tests.support.synthetic_run import Row, make_run, rate, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.capacity.estimate import Ends
 from vmtoll.capacity.limits import Binding, Binds, Note, NoteCode
@@ -45,7 +45,7 @@ def troubled(rps: float, blocks: int, p99_ms: float, lost: float) -> Callable[[R
         failed = max(1, int(lost * row["requests"]))
         slow = {f"response_time_{name}_us": 1000 * p99_ms for name in ("p99", "p999", "max")}
         return [
-            found(row, Code.FAILED_REQUESTS) | slow | {"successful": row["requests"] - failed, "failed": failed}
+            with_findings(row, Code.FAILED_REQUESTS) | slow | {"successful": row["requests"] - failed, "failed": failed}
         ]  # fmt: skip
 
     return change
@@ -72,7 +72,7 @@ def test_a_p99_of_failed_requests_is_beyond_any_objective(tmp_path: Path) -> Non
 
 def test_the_low_rate_needs_six_trials_with_a_p99(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
-        return [found(row, Code.WRONG_BODY)] if row["block"] > 2 and row["offered_rps"] > 1400 else [row]
+        return [with_findings(row, Code.WRONG_BODY)] if row["block"] > 2 and row["offered_rps"] > 1400 else [row]
 
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert (metal.carries_rps.low, metal.carries_rps.mid) == (1000, 3000)
@@ -97,7 +97,7 @@ def test_the_interval_of_a_clustered_availability_holds_the_truth_once_a_cluster
     for _ in range(150):
         struck = rng.random(6) < 0.05
         records = [
-            made(block=block, load=load, measured={"requests": 4000, "successful": 3800 if bad else 4000})
+            make_record(block=block, load=load, measured={"requests": 4000, "successful": 3800 if bad else 4000})
             for block, bad in enumerate(struck, start=1)
         ]
         known = available(records)

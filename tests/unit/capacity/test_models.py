@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed, found, limited, make_run
+from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed, make_run, role_findings, with_findings
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.erlang import RandomArrivals, beyond, random_arrivals, rate_within, waits
@@ -288,7 +288,7 @@ def test_client_limited_trials_are_no_level(tmp_path: Path) -> None:
         (row,) = lawful(row)
         if row["throughput_rps"] <= 6000:
             return [row]
-        return [found(row | {"throughput_rps": 3000}, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
+        return [with_findings(row | {"throughput_rps": 3000}, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
 
     loads = tuple(map(closed, (1, 2, 3, 4, 5, 6, 50, 100)))
     metal = over(load_run(make_run(tmp_path, Truth(loads=loads, change=change))), "metal")
@@ -310,7 +310,9 @@ def test_a_client_that_saturates_bends_no_law(tmp_path: Path, noise: float) -> N
             rps = 1000 * users / (1 + 0.03 * (users - 1)) * math.exp(rng.normal(0, noise))
             if rps <= 20_000:
                 return [row | {"throughput_rps": rps}]
-            return [found(row | {"throughput_rps": 20_000}, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
+            return [
+                with_findings(row | {"throughput_rps": 20_000}, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))
+            ]
 
         loads = tuple(map(closed, (1, 2, 4, 7, 10, 15, 20, 30, 40, 60)))
         run = load_run(make_run(tmp_path / str(seed), Truth(loads=loads, change=change, guests=(), aa=False)))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.planned import RATES, SLO, STEPS, failing, planned, recommended, sentence, side, truth
-from tests.support.synthetic_run import CLOSED_LOOP, SWEEP, Row, Truth, closed, found, make_run, rate, share
+from tests.support.synthetic_run import CLOSED_LOOP, SWEEP, Row, Truth, closed, make_run, rate, share, with_findings
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.estimate import End, Ends
@@ -187,7 +187,7 @@ def test_too_few_requests_are_named_before_the_client(tmp_path: Path) -> None:
     """A client that was late in every trial is not why 2,400 requests cannot show 99.9%."""
 
     def late(row: Row) -> list[Row]:
-        return [found(row, Code.CLIENT_LATE) | {"lateness_p99_us": 200}]
+        return [with_findings(row, Code.CLIENT_LATE) | {"lateness_p99_us": 200}]
 
     metal = side(planned(tmp_path, truth(loads=(rate(100), rate(200)), change=late)), "metal")
     assert metal.binds == Binding(Binds.TOO_FEW_REQUESTS, Part.AVAILABILITY)
@@ -219,7 +219,7 @@ def limited(**columns: Any) -> Any:
         if row["offered_rps"] < 2400:
             return [row]
         figures = {name: figure for name, figure in columns.items() if name != "code"}
-        row = found(row, columns["code"]) if "code" in columns else row
+        row = with_findings(row, columns["code"]) if "code" in columns else row
         return [row | {"response_time_p99_us": 9000} | figures]
 
     return change
@@ -375,7 +375,7 @@ def test_a_sweep_of_an_unknown_capacity_says_what_left_it_unknown(tmp_path: Path
     def unknown(row: Row) -> list[Row]:
         measured = [key for key in row if key.endswith("_rps")]
         refusal = Finding(Code.CAPACITY_UNKNOWN, detail="metal: client-saturated in 3 of 3 trials")
-        return [found(row, refusal) | dict.fromkeys(measured)]
+        return [with_findings(row, refusal) | dict.fromkeys(measured)]
 
     run = load_run(make_run(tmp_path, truth(change=unknown)))
     assert capacity(run, SLO).is_empty

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.support.records import made
+from tests.support.records import make_record
 from vmtoll.model.columns import COLUMNS, flat
 from vmtoll.model.finding import Role
 from vmtoll.model.trial import Conditions, Measurement, Resources, from_json
@@ -12,12 +12,12 @@ CONDITIONS = Conditions(background_cpu_pct=0.4, clock_step_ms=1.0)
 
 def test_each_column_is_there_once_and_each_row_is_in_their_order() -> None:
     assert len(COLUMNS) == len(set(COLUMNS))
-    assert list(flat(made())) == COLUMNS
+    assert list(flat(make_record())) == COLUMNS
 
 
 def test_conditions_of_a_cross_check_have_columns_of_their_own() -> None:
     record = replace(
-        made(measured={"background_cpu_pct": 0.4, "cpus": 2, "retransmitted_segments": 3}), conditions=CONDITIONS
+        make_record(measured={"background_cpu_pct": 0.4, "cpus": 2, "retransmitted_segments": 3}), conditions=CONDITIONS
     )
     crosscheck = Measurement(role=Role.CROSSCHECK, tool="oha", background_cpu_pct=5.0, steal_pct=0.2, cpus=2)
     row = flat(replace(record, measurements=(*record.measurements, crosscheck)))

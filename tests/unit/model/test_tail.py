@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.records import made
+from tests.support.records import make_record
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.tail import NEVER_US, log_p99, may_count, p99_of_planned_us
 from vmtoll.model.trial import Measurement, TrialRecord
@@ -22,7 +22,7 @@ def measured(latencies_us: np.ndarray, planned: int) -> Measurement:
 
 
 def with_primary(measurement: Measurement) -> TrialRecord:
-    return replace(made(), measurements=(measurement,))
+    return replace(make_record(), measurements=(measurement,))
 
 
 @pytest.mark.parametrize("failed", [0, 1, 10, 100, 150])
@@ -45,7 +45,7 @@ def test_it_is_infinite_where_more_than_one_in_a_hundred_failed() -> None:
 
 def test_no_tail_without_figures() -> None:
     unlogged = Measurement(role=Role.PRIMARY, tool="siege", requests=10, successful=10)
-    assert p99_of_planned_us(made()) is None
+    assert p99_of_planned_us(make_record()) is None
     assert p99_of_planned_us(with_primary(unlogged)) is None
     uncounted = Measurement(role=Role.PRIMARY, tool="vegeta", response_time_p99_us=5.0, failed=3)
     assert p99_of_planned_us(with_primary(uncounted)) is None
@@ -59,12 +59,12 @@ def test_all_of_fewer_than_100_requests_must_be_answered() -> None:
 
 
 def test_a_load_that_was_not_answered_in_time_is_infinitely_slow() -> None:
-    timed_out = made(findings=(Finding(Code.TIMED_OUT),))
+    timed_out = make_record(findings=(Finding(Code.TIMED_OUT),))
     assert may_count(timed_out)
     assert p99_of_planned_us(timed_out) == math.inf
 
 
 def test_failed_requests_alone_leave_a_trial_in() -> None:
     failures, lost = Finding(Code.FAILED_REQUESTS), Finding(Code.HOST_LOST)
-    assert may_count(made(findings=(failures, Finding(Code.STALLED))))
-    assert not may_count(made(findings=(failures, lost)))
+    assert may_count(make_record(findings=(failures, Finding(Code.STALLED))))
+    assert not may_count(make_record(findings=(failures, lost)))

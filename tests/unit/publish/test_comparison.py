@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.support.synthetic_run import Row, Truth, found, make_run
+from tests.support.synthetic_run import Row, Truth, make_run, with_findings
 from vmtoll.analysis.judge import in_ratio
 from vmtoll.analysis.run import load_run
 from vmtoll.model.agreement import RunComparison, Status, Why, to_json
@@ -286,7 +286,7 @@ def test_a_scenario_of_one_run_only(tmp_path: Path) -> None:
 
 def test_invalid_trials_are_no_evidence(tmp_path: Path) -> None:
     def spoil(row: Row) -> list[Row]:
-        return [found(row, Code.WRONG_BODY)]
+        return [with_findings(row, Code.WRONG_BODY)]
 
     result = _compare(tmp_path, QUIET, replace(QUIET, change=spoil))
     (scenario,) = result.scenarios

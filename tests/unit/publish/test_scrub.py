@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.synthetic_run import Row, Truth, failed, found, make_run
+from tests.support.synthetic_run import Row, Truth, failed_trial, make_run, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.model.finding import Code, Finding
 from vmtoll.publish.bundle import publish
@@ -42,16 +42,20 @@ DOMAIN = """<domain type='kvm' id='3' xmlns:qemu='http://libvirt.org/schemas/dom
 def _injected(row: Row) -> list[Row]:
     if row["order"] == 1:
         message = "ssh: mallory@blaster7.fra.corp.test port 22: no route to host 203.0.113.77"
-        return [failed(row, Code.HOST_LOST, message), row | {"attempt": 2}]
+        return [failed_trial(row, Code.HOST_LOST, message), row | {"attempt": 2}]
     if row["order"] == 2:
         detail = "of vm-vega (203.0.113.78, 52:54:00:ab:cd:ef) on hyper-rigel for mallory"
-        return [found(row, Finding(Code.STEAL, 3.0, 0.5, machine="vm-vega", detail=detail))]
+        return [with_findings(row, Finding(Code.STEAL, 3.0, 0.5, machine="vm-vega", detail=detail))]
     if row["order"] == 3:
         detail = "2001:db8:77::beef and fe80::5054:ff:feab:cdef, /home/mallory/.ssh/id_ed25519_lab"
         process = "backup-mallory (pid 77)"
-        return [found(row, Finding(Code.BACKGROUND_CPU, 9.0, 1.0, machine="db-altair", process=process, detail=detail))]
+        return [
+            with_findings(
+                row, Finding(Code.BACKGROUND_CPU, 9.0, 1.0, machine="db-altair", process=process, detail=detail)
+            )
+        ]
     if row["order"] == 4:
-        return [found(row, Finding(Code.LITTLES_LAW, 203, 52, tool="siege"))]
+        return [with_findings(row, Finding(Code.LITTLES_LAW, 203, 52, tool="siege"))]
     return [row]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import Row, Truth, closed, failed, make_run, rate
+from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.store import partition
@@ -27,9 +27,9 @@ def refuse_one(row: Row) -> list[Row]:
     """One trial is invalid, one was tried twice."""
     place = row["block"], row["arm"], row["server"], row["load"]
     if place == (2, GUEST, "nginx", closed()):
-        return [failed(row, Code.FINGERPRINT)]
+        return [failed_trial(row, Code.FINGERPRINT)]
     if place == (3, BASELINE, "nginx", closed()):
-        return [failed(row, Code.HOST_LOST), row | {"attempt": 2}]
+        return [failed_trial(row, Code.HOST_LOST), row | {"attempt": 2}]
     return [row]
 
 

@@ -17,11 +17,11 @@ from tests.support.synthetic_run import (
     Row,
     Truth,
     closed,
-    failed,
-    found,
+    failed_trial,
     make_run,
     rate,
     share,
+    with_findings,
 )
 from vmtoll.analysis.histograms import merged
 from vmtoll.analysis.run import Run, load_run
@@ -116,7 +116,7 @@ def _behind(rates: tuple[float, ...], code: Code, late_us: float = 1e6) -> Calla
         figures = {"goodput_rps": row["goodput_rps"] / 10}
         for percentile in ("p99", "p999"):
             figures |= {f"response_time_{percentile}_us": 1e6, f"lateness_{percentile}_us": late_us}
-        return [found(row, Finding(code, 0.8, 0.98, role=Role.PRIMARY)) | figures]
+        return [with_findings(row, Finding(code, 0.8, 0.98, role=Role.PRIMARY)) | figures]
 
     return change
 
@@ -186,7 +186,7 @@ def test_many_seconds_share_a_column() -> None:
 def test_findings_are_counted_by_arm_and_failures_by_side(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         if row["arm"] == GUEST and row["block"] <= 2:
-            return [failed(row, Code.TOOL_FAILED, "killed")]
+            return [failed_trial(row, Code.TOOL_FAILED, "killed")]
         return [row | {"failed": 200, "successful": 19800}] if row["arm"] == BASELINE else [row]
 
     broken = load_run(make_run(tmp_path, Truth(blocks=8, change=change)))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.synthetic_run import Row, Truth, closed, failed, found, limited, make_run, rate
+from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate, role_findings, with_findings
 from tests.unit.report.test_words import SIDES, is_text, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -62,7 +62,7 @@ def test_a_long_headline_counts(tmp_path: Path) -> None:
 
 
 def test_an_incomplete_run_without_figures_is_marked(tmp_path: Path) -> None:
-    truth = Truth(blocks=1, status="running", change=lambda row: [failed(row, Code.TOOL_FAILED, "killed")])
+    truth = Truth(blocks=1, status="running", change=lambda row: [failed_trial(row, Code.TOOL_FAILED, "killed")])
     text = headline(tmp_path, truth)
     assert text.startswith("Incomplete run (3 of 3 trials): this run compares no requests per second: metal gave no")
     assert "metal lost 2 of 2 trials" in text
@@ -71,7 +71,7 @@ def test_an_incomplete_run_without_figures_is_marked(tmp_path: Path) -> None:
 def test_limited_sides_are_open_upwards(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         on_metal = row["arm"] == Arm("metal")
-        return [found(row, *limited(Code.CLIENT_SATURATED, *Role)) if on_metal else row]
+        return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, *Role)) if on_metal else row]
 
     (comparison,) = analyse(load_run(make_run(tmp_path, Truth({"nginx": 0.5}, aa=False, change=change)))).comparisons
     judged = comparison.verdicts[THROUGHPUT.name]
@@ -125,7 +125,7 @@ def test_a_decided_answer_comes_first(tmp_path: Path) -> None:
     """Limited by the client in every block the throughput stays open, and the tail does not."""
 
     def change(row: Row) -> list[Row]:
-        return [row if row["load"].is_open else found(row, *limited(Code.CLIENT_SATURATED, *Role))]
+        return [row if row["load"].is_open else with_findings(row, *role_findings(Code.CLIENT_SATURATED, *Role))]
 
     truth = Truth({"nginx": 0.9}, loads=(closed(), rate(1000)), latency_ratio=2.0, noise=0.001, change=change)
     first, second, *_ = answers(tmp_path, truth)
@@ -135,7 +135,11 @@ def test_a_decided_answer_comes_first(tmp_path: Path) -> None:
 
 def test_terms_of_the_headline_are_explained(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
-        return [found(row, *limited(Code.CLIENT_SATURATED, *Role)) if row["arm"].environment == "metal" else row]
+        return [
+            with_findings(row, *role_findings(Code.CLIENT_SATURATED, *Role))
+            if row["arm"].environment == "metal"
+            else row
+        ]
 
     bounded = analyse(load_run(make_run(tmp_path / "bound", Truth({"nginx": 0.5}, change=change))))
     assert {"At least", "A/A difference"} <= {item.word for item in words.explanations(bounded)}

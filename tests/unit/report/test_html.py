@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from tests.support.synthetic_run import Row, Truth, failed, found, limited, make_run
+from tests.support.synthetic_run import Row, Truth, failed_trial, make_run, role_findings, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Role
@@ -62,9 +62,9 @@ def report_of(path: Path) -> Path:
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     def change(row: Row) -> list[Row]:
         if row["arm"] != Arm("kvm-default"):
-            return [found(row, *limited(Code.CLIENT_SATURATED, Role.PRIMARY))]
+            return [with_findings(row, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
         if row["server"] == "lighttpd" and row["block"] == 1:
-            return [failed(row, Code.WRONG_BODY, "<script>alert(1)</script>")]
+            return [failed_trial(row, Code.WRONG_BODY, "<script>alert(1)</script>")]
         return [row]
 
     truth = Truth(SERVERS, accelerator=Accelerator.TCG, histograms=True, change=change, latency_ratio=20, cpu_ratio=15)
@@ -176,7 +176,7 @@ def test_kvm_run_has_no_emulation_banner(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", ["running", "complete"])
 def test_a_run_without_any_figure_still_has_a_page(tmp_path: Path, status: str) -> None:
-    truth = Truth(change=lambda row: [failed(row, Code.TOOL_FAILED, "killed")], blocks=1, status=status)
+    truth = Truth(change=lambda row: [failed_trial(row, Code.TOOL_FAILED, "killed")], blocks=1, status=status)
     text = report_of(make_run(tmp_path, truth)).read_text(encoding="utf-8")
     assert "<svg" not in text.split('id="figures"')[1]
     assert ('class="banner incomplete"' in text) == (status == "running")

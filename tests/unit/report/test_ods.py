@@ -11,7 +11,7 @@ import pytest
 import python_calamine
 
 from benchmarks import ods as bench
-from tests.support.synthetic_run import Row, Truth, failed, make_run
+from tests.support.synthetic_run import Row, Truth, failed_trial, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
@@ -34,7 +34,7 @@ def _sheet(path: Path, name: str) -> list[list[Any]]:
 
 def test_trials_read_back_equal(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
-        return [failed(row, Code.TOOL_FAILED, "killed")] if row["order"] == 2 else [row]
+        return [failed_trial(row, Code.TOOL_FAILED, "killed")] if row["order"] == 2 else [row]
 
     run_dir = make_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.8}, change=change))
     path = _write(run_dir)

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from tests.support.synthetic_run import Truth, make_run
-from tests.support.tuning_run import LEVELS, STEPS, Tuning, make_tuning
+from tests.support.tuning_run import LEVELS, STEPS, TuningTruth, make_tuning
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.trial import Accelerator, Arm
@@ -22,15 +22,15 @@ WHY = "the inventory has no such guest; it needs hugepages"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return load_run(make_tuning(tmp_path_factory.mktemp("tuning"), Tuning()))
+    return load_run(make_tuning(tmp_path_factory.mktemp("tuning"), TuningTruth()))
 
 
 @pytest.fixture(scope="module")
 def section(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the report says of the steps of an emulated run that lacks a profile."""
-    guests = tuple(name for name in Tuning().guests if name != "kvm-step-pinned")
+    guests = tuple(name for name in TuningTruth().guests if name != "kvm-step-pinned")
     skipped = [{"environment": "kvm-step-pinned", "why": WHY}, {"server": "thttpd", "why": "no source"}]
-    tuning = Tuning(guests=guests, blocks=6, skipped=skipped, accelerator=Accelerator.TCG)
+    tuning = TuningTruth(guests=guests, blocks=6, skipped=skipped, accelerator=Accelerator.TCG)
     lacking = load_run(make_tuning(tmp_path_factory.mktemp("lacking"), tuning))
     (lacking.path / "telemetry").mkdir()
     for trial in lacking.trials:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.records import BASELINE, TWO_USERS, made
+from tests.support.records import BASELINE, TWO_USERS, make_record
 from vmtoll.loadgen.base import Output, raise_if_killed
 from vmtoll.model.errors import ToolTimeoutError
 from vmtoll.model.finding import ACCIDENTS, FINDINGS, Code, Finding, Validity
@@ -16,7 +16,7 @@ FIRST, SECOND, THIRD = BLOCK = [
 
 
 def ended(spec: TrialSpec, attempt: int = 1, *codes: Code) -> TrialRecord:
-    return made(spec.block, spec.order, attempt, arm=spec.arm, findings=tuple(Finding(code) for code in codes))
+    return make_record(spec.block, spec.order, attempt, arm=spec.arm, findings=tuple(Finding(code) for code in codes))
 
 
 def test_trials_are_due_in_their_order_and_once() -> None:

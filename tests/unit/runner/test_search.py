@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.support.records import made
+from tests.support.records import make_record
 from vmtoll.model.finding import Code, Finding
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import TrialRecord
@@ -31,9 +31,11 @@ def record(
 ) -> TrialRecord:
     """One attempt; without a p99 it is one that failed."""
     if p99_ms is None:
-        return made(block=block, load=load, attempt=attempt, findings=(Finding(Code.TOOL_FAILED),), measured=None)
+        return make_record(
+            block=block, load=load, attempt=attempt, findings=(Finding(Code.TOOL_FAILED),), measured=None
+        )
     measured = {"requests": 1000, "successful": successful, "response_time_p99_us": 1000 * p99_ms}
-    return made(block=block, load=load, attempt=attempt, findings=findings, measured=measured)
+    return make_record(block=block, load=load, attempt=attempt, findings=findings, measured=measured)
 
 
 def path(blocks: int, p99_ms: dict[Load, float], workload: SearchWorkload = WORKLOAD) -> list[Load]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from tests.support.records import made
+from tests.support.records import make_record
 from vmtoll.machines.facts import accelerator, differences
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError, ResultsError, ToolError
@@ -21,16 +21,16 @@ from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
 from vmtoll.trial import latency
 
-FIRST, SECOND = made(order=1), made(order=2)
+FIRST, SECOND = make_record(order=1), make_record(order=2)
 
 
 def test_records_come_back_as_written(tmp_path: Path) -> None:
     figures = {"duration_s": 0.1 + 0.2, "transactions": 3, "service_time_p99_us": 1 / 3}
     message = 'a, "b"\nc | µ'
     written = [
-        made(order=2, measured=figures, arm=Arm("kvm-default", 2)),
-        made(order=3, findings=(Finding(Code.TOOL_FAILED, detail=message), Finding(Code.STEAL, 0.7, 0.5))),
-        made(order=4, load=Load(LoadKind.SHARE, 0.7, 2, NeighbourLoad(LoadKind.RATE, 300.0))),
+        make_record(order=2, measured=figures, arm=Arm("kvm-default", 2)),
+        make_record(order=3, findings=(Finding(Code.TOOL_FAILED, detail=message), Finding(Code.STEAL, 0.7, 0.5))),
+        make_record(order=4, load=Load(LoadKind.SHARE, 0.7, 2, NeighbourLoad(LoadKind.RATE, 300.0))),
     ]
     store = Store.create(tmp_path / "run")
     for record in written:
@@ -172,11 +172,11 @@ def test_a_resumed_run_knows_the_rates_of_its_records() -> None:
         Measurement(role=Role.PRIMARY, tool="siege", throughput_rps=100.0),
         Measurement(role=Role.CROSSCHECK, tool="h2load", throughput_rps=900.0),
     )
-    first = replace(made(load=ten), measurements=both)
-    again = made(order=2, load=ten, arm=Arm("metal", 2), measured={"throughput_rps": 110.0})
-    failed = made(order=3, load=ten, findings=(Finding(Code.HOST_LOST),))
+    first = replace(make_record(load=ten), measurements=both)
+    again = make_record(order=2, load=ten, arm=Arm("metal", 2), measured={"throughput_rps": 110.0})
+    failed = make_record(order=3, load=ten, findings=(Finding(Code.HOST_LOST),))
     shared = replace(
-        made(order=4, load=Load(LoadKind.SHARE, 0.5), measured={"throughput_rps": 50.0}),
+        make_record(order=4, load=Load(LoadKind.SHARE, 0.5), measured={"throughput_rps": 50.0}),
         offered=Offered(offered_rps=50.0, capacity_rps=100.0, deadline_ms=5.0),
     )
     rates = Rates([first, again, failed, shared])
@@ -191,12 +191,12 @@ def test_a_resumed_run_knows_the_rates_of_its_records() -> None:
 def test_capacity_trials_survive_a_kill(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run")
     assert not store.capacities_file.exists(), "a run without shares has none"
-    store.append_capacity(made(measured={"throughput_rps": 100.0}))
+    store.append_capacity(make_record(measured={"throughput_rps": 100.0}))
     store.close()
     with store.capacities_file.open("ab") as handle:
         handle.write(b'{"run_id": "cut')
     again = Store(tmp_path / "run")
-    assert list(again.capacities()) == [made(measured={"throughput_rps": 100.0})]
+    assert list(again.capacities()) == [make_record(measured={"throughput_rps": 100.0})]
     assert list(again.records()) == []
     again.close()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.records import BASELINE, TWO_USERS, made
+from tests.support.records import BASELINE, TWO_USERS, make_record
 from vmtoll.model.errors import CapacityError
 from vmtoll.model.finding import Code, Finding
 from vmtoll.model.trial import Arm, TrialRecord
@@ -17,7 +17,7 @@ METAL, GUEST, CONTROL = (Target(arm, "lighttz", "tiny", None) for arm in (BASELI
 def trials(target: Target, *rates_rps: float, code: Code | None = None, block: int = 1) -> list[TrialRecord]:
     findings = (Finding(code),) if code else ()
     return [
-        made(block, arm=target.arm, load=TWO_USERS, findings=findings, measured={"throughput_rps": rate})
+        make_record(block, arm=target.arm, load=TWO_USERS, findings=findings, measured={"throughput_rps": rate})
         for rate in rates_rps
     ]
 

@@ -1,4 +1,4 @@
-"""`vmtoll run` on another project folder: python elsewhere.py FOLDER run EXPERIMENT …; it writes no report."""
+"""`vmtoll run` on another project folder: python run_in_project.py FOLDER run EXPERIMENT …; it writes no report."""
 
 import argparse
 from pathlib import Path
