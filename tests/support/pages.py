@@ -5,7 +5,16 @@ from pathlib import Path
 
 from tests.support.explorer_runs import add_run
 from tests.support.published_run import claim, make_published
-from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate, role_findings, with_findings
+from tests.support.synthetic_run import (
+    Row,
+    Truth,
+    closed_load,
+    failed_trial,
+    make_run,
+    rate_load,
+    role_findings,
+    with_findings,
+)
 from tests.support.tuning_run import TuningTruth, make_tuning
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -29,7 +38,7 @@ def write_explorer(folder: Path) -> list[str]:
     """Write the explorer with two runs, their reports and disclosures; return the addresses of its pages and views."""
     results = folder / "results"
     undeclared = [{"fact": "sysctls: net.core.somaxconn", "values": {"metal": "4096", "kvm-default": "128"}}]
-    loads = (closed(), rate(1000))
+    loads = (closed_load(), rate_load(1000))
     calm = Truth({"nginx": 0.9, "lighttz": 0.5}, histograms=True, loads=loads, latency_ratio=2.0)
     troubled = Truth(
         {"nginx": 0.05, "lighttz": 0.04}, accelerator=Accelerator.TCG, status="running", undeclared=undeclared,
@@ -62,7 +71,7 @@ def write_other_pages(folder: Path) -> list[str]:
     steps = load_run(make_tuning(folder / "tuning", TuningTruth(guests=("kvm-2009", "kvm-default"), blocks=6)))
     for bed, ratio in TESTBEDS.items():
         truth = Truth(
-            {"nginx": ratio}, loads=(closed(), rate(1000)), histograms=True, blocks=3, seed=sum(map(ord, bed))
+            {"nginx": ratio}, loads=(closed_load(), rate_load(1000)), histograms=True, blocks=3, seed=sum(map(ord, bed))
         )
         partition(make_run(folder / bed, truth), folder / "dataset", "spring", bed)
     claims = [claim(published=[3000.0, 1000.0]), claim("at least 5,000", at_least=5000.0, published=[6000.0])]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.support.synthetic_run import Row, Truth, make_run, rate, with_findings
+from tests.support.synthetic_run import Row, Truth, make_run, rate_load, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.capacity.fleet import Plan
 from vmtoll.capacity.limits import NoteCode
@@ -13,7 +13,7 @@ from vmtoll.model.finding import Code
 from vmtoll.report.capacity import sentences
 
 RATES = (500, 1000, 1500, 2000, 2500, 3000, 3500, 3900)
-STEPS = tuple(map(rate, RATES))
+STEPS = tuple(map(rate_load, RATES))
 SLO = Slo(5.0)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.synthetic_run import Row, Truth, closed, make_run
+from tests.support.synthetic_run import Row, Truth, closed_load, make_run
 from vmtoll.analysis.run import Run, load_run
 
 AB = "page-4k"
@@ -59,7 +59,7 @@ def make_published(
                 loads: list[Row] = [{}]
             else:
                 users = document["users"] if isinstance(document["users"], list) else [document["users"]]
-                loads = [{"load": closed(count), "users": count} for count in users]
+                loads = [{"load": closed_load(count), "users": count} for count in users]
             rows += [trial | load | (per_workload or {}).get(name, {}) for load in loads]
         # Each trial has its own position in the block.
         rows = [trial | {"order": 100 * row["order"] + index} for index, trial in enumerate(rows)]

@@ -41,17 +41,17 @@ CLOSED_LOOP, SWEEP = "siege-site", "sweep"
 CONTROL = Arm(METAL, 2)
 
 
-def closed(users: int = 10, **keys: Any) -> Load:
+def closed_load(users: int = 10, **keys: Any) -> Load:
     """A closed loop of this number of users."""
     return Load(LoadKind.CLOSED, users, **keys)
 
 
-def rate(rps: float, **keys: Any) -> Load:
+def rate_load(rps: float, **keys: Any) -> Load:
     """An open loop at this number of requests per second."""
     return Load(LoadKind.RATE, rps, **keys)
 
 
-def share(fraction: float, **keys: Any) -> Load:
+def share_load(fraction: float, **keys: Any) -> Load:
     """An open loop at this share of each side's capacity."""
     return Load(LoadKind.SHARE, fraction, **keys)
 
@@ -74,7 +74,7 @@ class Truth:
     link: str = "unshaped"
     status: str = "complete"
     histograms: bool = False
-    loads: tuple[Load, ...] = (closed(),)  # open loops are steps of the workload SWEEP
+    loads: tuple[Load, ...] = (closed_load(),)  # open loops are steps of the workload SWEEP
     open_capacity_rps: float = 4000.0  # metal's capacity in an open loop; the guest's is this times its ratio
     change: Callable[[Row], list[Row]] | None = None  # row → the rows (attempts) that take its place
     undeclared: list[dict[str, Any]] = field(default_factory=list)

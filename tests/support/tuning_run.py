@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.synthetic_run import Row, Truth, closed, make_run, rate
+from tests.support.synthetic_run import Row, Truth, closed_load, make_run, rate_load
 from vmtoll.model.finding import Finding
 from vmtoll.model.trial import Accelerator
 
@@ -76,7 +76,7 @@ def make_tuning(parent: Path, tuning: TuningTruth) -> Path:
 
     truth = Truth(
         dict.fromkeys(tuning.servers, 1.0), blocks=tuning.blocks, guests=tuning.guests, accelerator=tuning.accelerator,
-        change=change, loads=(closed(), rate(1000)), seed=tuning.seed,
+        change=change, loads=(closed_load(), rate_load(1000)), seed=tuning.seed,
     )  # fmt: skip
     path = make_run(parent, truth)
     document = json.loads((path / "run.json").read_text())

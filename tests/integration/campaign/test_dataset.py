@@ -17,7 +17,16 @@ from statsmodels.stats.meta_analysis import combine_effects
 
 from benchmarks.campaign import BUCKETS, RUN_ROWS, TESTBEDS, make, measure
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate, role_findings, with_findings
+from tests.support.synthetic_run import (
+    Row,
+    Truth,
+    closed_load,
+    failed_trial,
+    make_run,
+    rate_load,
+    role_findings,
+    with_findings,
+)
 from vmtoll.analysis.histograms import merged
 from vmtoll.analysis.run import frame_of, load_run
 from vmtoll.analysis.schema import fields, names
@@ -36,7 +45,7 @@ from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import Because, Estimate, Kind
 
 GUEST = Arm("kvm-default")
-CLOSED, OPEN = closed(10), rate(1000)
+CLOSED, OPEN = closed_load(10), rate_load(1000)
 RATIOS = (0.90, 0.88, 0.93, 0.86, 0.91)  # of the guest's throughput, test bed by test bed
 
 
@@ -200,7 +209,7 @@ def test_the_campaigns_effect_is_the_mean_of_its_testbeds(figures: Figures) -> N
 
 def bed_figures(testbed: str, mean: float, error: float, **keys: Any) -> BedFigures:
     figures: dict[str, Any] = {
-        "testbed": testbed, "experiment": "e", "scenario": Scenario("s", "w", rate(100)), "arm": GUEST,
+        "testbed": testbed, "experiment": "e", "scenario": Scenario("s", "w", rate_load(100)), "arm": GUEST,
         "accelerator": Accelerator.KVM, "hardware": Hardware.NATIVE,
         "metric": TAIL, "role": Role.PRIMARY, "tool": "t", "blocks": 6, "baseline": BASELINE,
         "mid": mean, "low": mean, "high": mean, "error": error,
@@ -210,7 +219,7 @@ def bed_figures(testbed: str, mean: float, error: float, **keys: Any) -> BedFigu
 
 def bed_control(testbed: str, mean: float, **keys: Any) -> BedControl:
     control: dict[str, Any] = {
-        "testbed": testbed, "experiment": "e", "scenario": Scenario("other", "w", rate(100)), "arm": BASELINE,
+        "testbed": testbed, "experiment": "e", "scenario": Scenario("other", "w", rate_load(100)), "arm": BASELINE,
         "accelerator": Accelerator.NONE, "hardware": Hardware.NATIVE, "metric": TAIL, "mid": mean,
     }  # fmt: skip
     return BedControl(**control | keys)

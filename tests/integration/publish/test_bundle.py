@@ -20,7 +20,7 @@ import yaml
 
 from tests.support.committed_run import DEMO
 from tests.support.published_run import claim, make_published
-from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate
+from tests.support.synthetic_run import Row, Truth, closed_load, failed_trial, make_run, rate_load
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.schema import FOLDER, names
 from vmtoll.analysis.verdict import analyse
@@ -70,7 +70,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return [failed_trial(row, Code.TOOL_FAILED, "killed")] if row["order"] == 2 else [row]
 
     folder = tmp_path_factory.mktemp("synthetic")
-    run_dir = make_run(folder, Truth(histograms=True, change=change, loads=(closed(), rate(2000)))).rename(
+    run_dir = make_run(folder, Truth(histograms=True, change=change, loads=(closed_load(), rate_load(2000)))).rename(
         folder / "run"
     )
     publish(run_dir, folder / "bundle")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.committed_run import DEMO
 from tests.support.explorer_runs import add_run
-from tests.support.synthetic_run import Row, Truth, closed, rate, role_findings, with_findings
+from tests.support.synthetic_run import Row, Truth, closed_load, rate_load, role_findings, with_findings
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import Arm
@@ -40,7 +40,7 @@ def test_an_open_loop_has_a_tail_and_no_verdict_on_throughput(tmp_path: Path) ->
         open_loop_guest = row["load"].is_open and row["arm"] == Arm("kvm-default")
         return [row | {"successful": row["requests"] * 99 // 100}] if open_loop_guest else [row]
 
-    add_run(tmp_path, Truth(loads=(closed(), rate(2000)), change=some_fail), "web", "20260101T000000Z-aaaa")
+    add_run(tmp_path, Truth(loads=(closed_load(), rate_load(2000)), change=some_fail), "web", "20260101T000000Z-aaaa")
     rows = {(r["tool"], r["environment"]): r for r in collect(tmp_path)[0]["rows"]}
     users, tail, metal = rows["siege", "kvm-default"], rows["vegeta", "kvm-default"], rows["vegeta", "metal"]
     assert tail["load"] == "2,000 req/s"

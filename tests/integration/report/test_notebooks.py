@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from tests.support.committed_run import DEMO
-from tests.support.synthetic_run import Truth, closed, make_run, share
+from tests.support.synthetic_run import Truth, closed_load, make_run, share_load
 from vmtoll.cli import main
 from vmtoll.model.errors import LoadError
 from vmtoll.model.hardware import Hardware
@@ -40,7 +40,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    truth = Truth({"nginx": 0.9}, loads=(closed(), share(0.3), share(0.7), share(1.1)), histograms=True)
+    truth = Truth(
+        {"nginx": 0.9}, loads=(closed_load(), share_load(0.3), share_load(0.7), share_load(1.1)), histograms=True
+    )
     return make_run(tmp_path_factory.mktemp("sweep"), truth)
 
 
@@ -82,7 +84,7 @@ def test_two_notebooks_may_run_at_once(demo: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("load", [closed(), share(0.7)])
+@pytest.mark.parametrize("load", [closed_load(), share_load(0.7)])
 def test_no_heading_is_empty(name: str, load: Load, tmp_path: Path) -> None:
     """Of a run of one kind of load, which some notebooks have little to say of; they say for what."""
     page = execute(name, make_run(tmp_path, Truth({"nginx": 0.9}, loads=(load,)))).read_text(encoding="utf-8")
@@ -159,7 +161,7 @@ def test_make_hands_parameters_on() -> None:
 
 
 def test_capacity_of_a_sweep_of_users_shows_its_law(tmp_path: Path) -> None:
-    users = Truth(loads=tuple(closed(n) for n in (1, 2, 5, 10, 20, 50)))
+    users = Truth(loads=tuple(closed_load(n) for n in (1, 2, 5, 10, 20, 50)))
     page = execute("capacity", make_run(tmp_path, users))
     check(page, ["the run has no rate sweep of a single machine", "contention σ", "Throughput over users (siege)"])
 

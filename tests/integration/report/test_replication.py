@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.published_run import claim, make_published
-from tests.support.synthetic_run import Row, Truth, failed_trial, share
+from tests.support.synthetic_run import Row, Truth, failed_trial, share_load
 from vmtoll.analysis.published import (
     FIGURES,
     OURS,
@@ -183,12 +183,14 @@ SWEEP = {
 
 
 def test_a_ramp_has_a_knee_and_a_peak(tmp_path: Path) -> None:
-    truth = Truth({"apache-prefork": 0.9, "lighttpd": 0.9}, loads=(share(0.3), share(0.7), share(1.1)), drift=0.0)
+    truth = Truth(
+        {"apache-prefork": 0.9, "lighttpd": 0.9}, loads=(share_load(0.3), share_load(0.7), share_load(1.1)), drift=0.0
+    )
     run = make_published(tmp_path, truth, [], workloads={"ramp": SWEEP}, name="rate-sweep-2006")
     result = replication(run)
     offered = [
         trial.offered.offered_rps
-        for trial in run.trials_of(Scenario("lighttpd", "ramp", share(0.7)), METAL)
+        for trial in run.trials_of(Scenario("lighttpd", "ramp", share_load(0.7)), METAL)
         if trial.offered.offered_rps
     ]
     knee = point_of(result, server="lighttpd-1-worker", metric="goodput_knee")

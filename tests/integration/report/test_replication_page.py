@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.report.test_replication import CLAIMS, SMALL, small_servers
 from tests.support.published_run import claim, make_published
-from tests.support.synthetic_run import Truth, share
+from tests.support.synthetic_run import Truth, share_load
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
@@ -38,7 +38,9 @@ def page(reported: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
     folder = results / "small-servers-2003" / reported.path.name
     shutil.copytree(reported.path, folder)
-    truth = Truth({"nginx": 0.9, "lighttpd": 0.8}, loads=(share(0.3), share(0.7), share(1.1)), status="running")
+    truth = Truth(
+        {"nginx": 0.9, "lighttpd": 0.8}, loads=(share_load(0.3), share_load(0.7), share_load(1.1)), status="running"
+    )
     peak = claim(metric="peak_goodput_rps", of={"workload": "ramp"}, published=[10000.0, 6000.0])
     ramp = {"kind": "ramp", "tool": "httperf", "deadline_ms": 5.0, "shares": [0.3, 0.7, 1.1]}
     ramp |= {"capacity": {"tool": "h2load", "users": 10}}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.synthetic_run import Truth, closed, make_run, rate
+from tests.support.synthetic_run import Truth, closed_load, make_run, rate_load
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.metric import HOST_CPU
@@ -82,7 +82,7 @@ def test_swapping_the_baseline_inverts_every_ratio_and_turns_every_verdict(tmp_p
     truth = Truth(
         {"nginx": float(drawn.uniform(0.2, 3.0))}, latency_ratio=float(drawn.uniform(0.3, 4.0)),
         noise=float(drawn.choice([0.004, 0.1, 0.6])), seed=seed, metal=metal, aa=False,
-        guests=("kvm-default",) if metal else TWO_GUESTS, loads=(rate(500),) if is_open else (closed(),),
+        guests=("kvm-default",) if metal else TWO_GUESTS, loads=(rate_load(500),) if is_open else (closed_load(),),
     )  # fmt: skip
     run = load_run(make_run(tmp_path, truth))
     first, second = (name for name in truth.environments)

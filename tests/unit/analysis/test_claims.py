@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tests.support.published_run import AB, claim, make_published
-from tests.support.synthetic_run import Row, Truth, failed_trial, share, with_findings
+from tests.support.synthetic_run import Row, Truth, failed_trial, share_load, with_findings
 from vmtoll.analysis.claims import Ratio, count_outcomes, decide, estimate, judge_claims, ratio
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.selection import SWEEPS, column_of, select, selection
@@ -333,7 +333,7 @@ def test_a_claim_may_name_the_users(tmp_path: Path) -> None:
 
 
 def test_a_rate_sweep_is_judged_by_its_peak(tmp_path: Path) -> None:
-    made_by = truth(loads=(share(0.3), share(0.7), share(1.1)))
+    made_by = truth(loads=(share_load(0.3), share_load(0.7), share_load(1.1)))
     one = claim(metric="peak_goodput_rps", of={"workload": "ramp"}, published=[10000.0, 6000.0])
     ramp = {
         "kind": "ramp", "tool": "httperf", "shares": [0.3, 0.7, 1.1], "deadline_ms": 50.0,
@@ -347,10 +347,10 @@ def test_a_rate_sweep_is_judged_by_its_peak(tmp_path: Path) -> None:
     peaks = [max(t.primary.goodput_rps or 0 for t in steps if t.primary) for steps in blocks.values()]
     assert result.levels[0].value == pytest.approx(np.median(peaks))
     assert result.outcome is CONFIRMED
-    (middle,) = [trial.offered.offered_rps for trial in blocks[1] if trial.scenario.load == share(0.7)]
+    (middle,) = [trial.offered.offered_rps for trial in blocks[1] if trial.scenario.load == share_load(0.7)]
     steps = {t.scenario.load: (t.offered.offered_rps or 0, t.primary.goodput_rps or 0) for t in blocks[1] if t.primary}
     assert SWEEPS["goodput_knee_rps"](list(steps.values())) == middle
-    assert SWEEPS["goodput_knee_rps"]([steps[share(1.1)]]) == 0
+    assert SWEEPS["goodput_knee_rps"]([steps[share_load(1.1)]]) == 0
 
 
 def test_a_block_without_one_of_its_cells_is_left_out(tmp_path: Path) -> None:

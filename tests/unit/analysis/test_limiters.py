@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.synthetic_run import Row, Truth, closed, make_run, rate, record_of
+from tests.support.synthetic_run import Row, Truth, closed_load, make_run, rate_load, record_of
 from vmtoll.analysis.limiters import limiter_of
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -46,25 +46,28 @@ def server(*, ran_us: float, waited_us: float) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("trial", "limiter"),
     [
-        (record(closed(), GUEST, Finding(Code.CLIENT_SATURATED, role=Role.PRIMARY), **BUSY), Limiter.CLIENT_CPU),
-        (record(closed(), GUEST, Finding(Code.CLIENT_SATURATED, role=Role.CROSSCHECK), **BUSY), Limiter.SERVER_CPU),
-        (record(closed(), GUEST, Finding(Code.LINK_BOUND), **BUSY), Limiter.LINK),
-        (record(closed(), **BUSY, host_cpu_s=11.0), Limiter.SERVER_CPU),
-        (record(closed(), **IDLE, host_cpu_s=9.0), Limiter.HOST_CPU),
-        (record(closed(), Arm("metal"), **IDLE, host_cpu_s=9.0), Limiter.CONNECTIONS),
-        (record(closed(), **IDLE, **vcpus(ran_us=1000, waited_us=1200)), Limiter.HOST_WAIT),
-        (record(closed(), **IDLE, **vcpus(ran_us=1000, waited_us=1100)), Limiter.CONNECTIONS),
-        (record(closed(), **BUSY, **vcpus(ran_us=1000, waited_us=1200)), Limiter.SERVER_CPU),
-        (record(rate(400), **IDLE, **vcpus(ran_us=1000, waited_us=1200)), Limiter.NOTHING),
-        (record(closed(), Arm("metal"), **IDLE, **server(ran_us=500, waited_us=1700)), Limiter.CPU_WAIT),
-        (record(closed(), Arm("metal"), **IDLE, **server(ran_us=500, waited_us=1600)), Limiter.CONNECTIONS),
-        (record(closed(), **IDLE), Limiter.CONNECTIONS),
-        (record(rate(400), **BUSY), Limiter.NOTHING),
-        (record(rate(400), **BUSY, throughput_rps=300.0), Limiter.SERVER_CPU),
-        (record(rate(400), GUEST, Finding(Code.LISTEN_DROPS), **IDLE, throughput_rps=300.0), Limiter.CONNECTIONS),
-        (record(rate(400), **IDLE, throughput_rps=300.0), None),
-        (record(closed(), server_cpu_us_per_request=2300.0), Limiter.SERVER_CPU),
-        (record(closed()), None),
+        (record(closed_load(), GUEST, Finding(Code.CLIENT_SATURATED, role=Role.PRIMARY), **BUSY), Limiter.CLIENT_CPU),
+        (
+            record(closed_load(), GUEST, Finding(Code.CLIENT_SATURATED, role=Role.CROSSCHECK), **BUSY),
+            Limiter.SERVER_CPU,
+        ),
+        (record(closed_load(), GUEST, Finding(Code.LINK_BOUND), **BUSY), Limiter.LINK),
+        (record(closed_load(), **BUSY, host_cpu_s=11.0), Limiter.SERVER_CPU),
+        (record(closed_load(), **IDLE, host_cpu_s=9.0), Limiter.HOST_CPU),
+        (record(closed_load(), Arm("metal"), **IDLE, host_cpu_s=9.0), Limiter.CONNECTIONS),
+        (record(closed_load(), **IDLE, **vcpus(ran_us=1000, waited_us=1200)), Limiter.HOST_WAIT),
+        (record(closed_load(), **IDLE, **vcpus(ran_us=1000, waited_us=1100)), Limiter.CONNECTIONS),
+        (record(closed_load(), **BUSY, **vcpus(ran_us=1000, waited_us=1200)), Limiter.SERVER_CPU),
+        (record(rate_load(400), **IDLE, **vcpus(ran_us=1000, waited_us=1200)), Limiter.NOTHING),
+        (record(closed_load(), Arm("metal"), **IDLE, **server(ran_us=500, waited_us=1700)), Limiter.CPU_WAIT),
+        (record(closed_load(), Arm("metal"), **IDLE, **server(ran_us=500, waited_us=1600)), Limiter.CONNECTIONS),
+        (record(closed_load(), **IDLE), Limiter.CONNECTIONS),
+        (record(rate_load(400), **BUSY), Limiter.NOTHING),
+        (record(rate_load(400), **BUSY, throughput_rps=300.0), Limiter.SERVER_CPU),
+        (record(rate_load(400), GUEST, Finding(Code.LISTEN_DROPS), **IDLE, throughput_rps=300.0), Limiter.CONNECTIONS),
+        (record(rate_load(400), **IDLE, throughput_rps=300.0), None),
+        (record(closed_load(), server_cpu_us_per_request=2300.0), Limiter.SERVER_CPU),
+        (record(closed_load()), None),
     ],
 )  # fmt: skip
 def test_the_first_that_applies(trial: TrialRecord, limiter: Limiter | None) -> None:
@@ -72,7 +75,7 @@ def test_the_first_that_applies(trial: TrialRecord, limiter: Limiter | None) -> 
 
 
 def test_a_server_fills_no_more_cores_than_it_has_workers() -> None:
-    trial = record(closed(), **BUSY, server_cores=4)
+    trial = record(closed_load(), **BUSY, server_cores=4)
     assert limiter_of(trial) is Limiter.CONNECTIONS
     assert limiter_of(trial, cores=1) is Limiter.SERVER_CPU
     unknown = replace(trial, resources=replace(trial.resources, server_cores=None))
@@ -89,7 +92,7 @@ def test_each_side_of_a_row_has_its_limiter(tmp_path: Path) -> None:
     (comparison,) = analyse(load_run(make_run(tmp_path, Truth({"nginx": 0.9}, change=change)))).comparisons
     cpu = comparison.verdicts["cpu"]
     assert cpu.role is Role.CROSSCHECK, "the client limited the primary tool"
-    (own,) = analyse(load_run(make_run(tmp_path / "open", Truth(loads=(rate(1000),))))).comparisons
+    (own,) = analyse(load_run(make_run(tmp_path / "open", Truth(loads=(rate_load(1000),))))).comparisons
     assert (own.verdicts["tail"].baseline_limiter, own.verdicts["tail"].compared_limiter) == (Limiter.NOTHING,) * 2
     assert words.limiters_text(own, words.sides_of([own])(own)) == "nothing (offered load)"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, rate, with_findings
+from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, rate_load, with_findings
 from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.model.finding import FINDINGS, Code, Finding, Influence, Role, Validity
 from vmtoll.model.trial import Arm
@@ -266,7 +266,7 @@ def with_requests(guest: int, metal: int = 4000, **keys: Any) -> Truth:
         n = guest if row["arm"] == GUEST else metal
         return [row | dict.fromkeys(("requests", "transactions", "successful"), n)]
 
-    return Truth(loads=(rate(1000),), change=change, **keys)
+    return Truth(loads=(rate_load(1000),), change=change, **keys)
 
 
 @pytest.mark.parametrize(("requests", "because"), [(99, Because.NO_FIGURE), (100, None), (367, None), (368, None)])
@@ -282,7 +282,7 @@ def test_percentiles_out_of_order_are_none(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         return [row | {"response_time_p99_us": 0.5 * row["response_time_p50_us"]} if row["arm"] == GUEST else row]
 
-    tail = verdict(judge_run(tmp_path, Truth(loads=(rate(1000),), change=change)), "tail")
+    tail = verdict(judge_run(tmp_path, Truth(loads=(rate_load(1000),), change=change)), "tail")
     assert (tail.kind, tail.because, tail.compared.used) == (Kind.NOT_JUDGED, Because.NO_FIGURE, 0)
 
 
@@ -301,13 +301,15 @@ def test_percentiles_of_unequally_many_requests_have_a_set(tmp_path: Path) -> No
 
 
 def test_each_percentile_has_its_requests_and_its_interval(tmp_path: Path) -> None:
-    truth = Truth(loads=(rate(1000),), histograms=True, noise=0.0001, drift=0.0)
+    truth = Truth(loads=(rate_load(1000),), histograms=True, noise=0.0001, drift=0.0)
     tail = verdict(judge_run(tmp_path, truth), "tail")
     level = tail.baseline_percentile
     assert level is not None and level.low is not None and level.high is not None
     assert (level.requests, level.within) == (4000, True), "over trials there is next to no spread"
     assert level.low < level.value_us < level.high
-    noisy = verdict(judge_run(tmp_path / "noisy", Truth(loads=(rate(1000),), noise=0.3)), "tail").baseline_percentile
+    noisy = verdict(
+        judge_run(tmp_path / "noisy", Truth(loads=(rate_load(1000),), noise=0.3)), "tail"
+    ).baseline_percentile
     assert noisy is not None and not noisy.within
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed, make_run, rate
+from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed_load, make_run, rate_load
 from vmtoll.analysis.neighbour_load import curves_of
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
@@ -20,7 +20,7 @@ TAKEN, LONGER = 0.5, 3.0
 
 def with_neighbour(fraction: float) -> Load:
     """Ten users, with a neighbour at this share of its capacity."""
-    return closed(neighbour=NeighbourLoad(LoadKind.SHARE, fraction))
+    return closed_load(neighbour=NeighbourLoad(LoadKind.SHARE, fraction))
 
 
 def disturbed(row: Row) -> list[Row]:
@@ -42,11 +42,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_a_load_knows_whether_it_has_its_machine_alone_and_its_place_in_order() -> None:
     busy = NeighbourLoad(LoadKind.RATE, 1)
-    loads = [closed(), closed(guests=1), with_neighbour(0), closed(guests=2), closed(neighbour=busy)]
+    loads = [
+        closed_load(),
+        closed_load(guests=1),
+        with_neighbour(0),
+        closed_load(guests=2),
+        closed_load(neighbour=busy),
+    ]
     assert [load.is_alone for load in loads] == [True, True, True, False, False]
-    assert {load.alone for load in loads} == {closed()}
+    assert {load.alone for load in loads} == {closed_load()}
     rising = [
-        closed(10), rate(20), rate(300, guests=1), rate(300, guests=2), rate(300, guests=10), rate(400, guests=1),
+        closed_load(10), rate_load(20), rate_load(300, guests=1), rate_load(300, guests=2), rate_load(300, guests=10),
+        rate_load(400, guests=1),
     ]  # fmt: skip
     assert sorted(rising[3:] + rising[:3], key=lambda load: load.sort_key) == rising
 
@@ -54,7 +61,7 @@ def test_a_load_knows_whether_it_has_its_machine_alone_and_its_place_in_order() 
 def test_a_neighbour_has_the_effect_that_it_was_given(run: Run) -> None:
     curves = {curve.arm.environment: curve for curve in curves_of(run)}
     guest, metal = curves["kvm-default"], curves["metal"]
-    assert (guest.load, guest.fields) == (closed(), ("throughput_rps", "service_time_p99_us"))
+    assert (guest.load, guest.fields) == (closed_load(), ("throughput_rps", "service_time_p99_us"))
     assert [step.load for step in guest.steps] == [NeighbourLoad(LoadKind.SHARE, value) for value in SHARES]
     assert [step.answered_rps for step in guest.steps] == [0.0, 450.0, 900.0]
     assert [step.answered_rps for step in metal.steps] == [None] * 3

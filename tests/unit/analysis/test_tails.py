@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import CONTROL, Row, Truth, closed, failed_trial, make_run, rate, share, with_findings
+from tests.support.synthetic_run import (
+    CONTROL,
+    Row,
+    Truth,
+    closed_load,
+    failed_trial,
+    make_run,
+    rate_load,
+    share_load,
+    with_findings,
+)
 from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -24,29 +34,29 @@ PAGES = 40
 
 def test_the_tail_recovers_the_truth(tmp_path: Path) -> None:
     """At a quarter of the capacity the guest's p99 is 1.3 times metal's, and a little more for its own queue."""
-    analysis = judge_run(tmp_path, Truth({"nginx": 0.99}, latency_ratio=1.3, blocks=10, loads=(rate(1000),)))
-    tail = verdict(analysis, "tail", rate(1000))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.99}, latency_ratio=1.3, blocks=10, loads=(rate_load(1000),)))
+    tail = verdict(analysis, "tail", rate_load(1000))
     assert (tail.kind, tail.tool, tail.role, tail.applies) == (Kind.SLOWER, "vegeta", Role.PRIMARY, True)
     assert ratio(tail) == pytest.approx(1.3, abs=0.02)
     assert tail.noise_floor is not None and 0 < tail.noise_floor < 0.03
-    assert ratio(verdict(analysis, "cpu", rate(1000))) == pytest.approx(1.1, abs=0.02)
+    assert ratio(verdict(analysis, "cpu", rate_load(1000))) == pytest.approx(1.1, abs=0.02)
     assert analysis.noise_floor == tail.noise_floor
 
 
 def test_each_load_has_the_metrics_that_it_can_have(tmp_path: Path) -> None:
-    analysis = judge_run(tmp_path, Truth(loads=(closed(), rate(1000))))
+    analysis = judge_run(tmp_path, Truth(loads=(closed_load(), rate_load(1000))))
     applies = {
         comparison.scenario.load: {name for name, one in comparison.verdicts.items() if one.applies}
         for comparison in analysis.comparisons
     }
     assert applies == {
-        closed(): {"throughput", "latency_p99", "cpu", "host_cpu"},
-        rate(1000): {"tail", "cpu", "host_cpu"},
+        closed_load(): {"throughput", "latency_p99", "cpu", "host_cpu"},
+        rate_load(1000): {"tail", "cpu", "host_cpu"},
     }
     for metric, load, because in (
-        ("tail", closed(), Because.CLOSED_LOOP_HAS_NO_TAIL),
-        ("throughput", rate(1000), Because.LOAD_SETS_THE_RATE),
-        ("latency_p99", rate(1000), Because.OPEN_LOOP_SEE_TAIL),
+        ("tail", closed_load(), Because.CLOSED_LOOP_HAS_NO_TAIL),
+        ("throughput", rate_load(1000), Because.LOAD_SETS_THE_RATE),
+        ("latency_p99", rate_load(1000), Because.OPEN_LOOP_SEE_TAIL),
     ):
         one = verdict(analysis, metric, load)
         assert (one.kind, one.because, one.blocks, one.estimate) == (Kind.NOT_JUDGED, because, 0, None)
@@ -54,9 +64,9 @@ def test_each_load_has_the_metrics_that_it_can_have(tmp_path: Path) -> None:
 
 def test_an_offered_rate_is_no_capacity(tmp_path: Path) -> None:
     """2,000/s offered to 4,000/s and 1,000/s of capacity: the guest attains half, and that is all that is known."""
-    analysis = judge_run(tmp_path, Truth({"nginx": 0.25}, drift=0.0, loads=(rate(500), rate(2000))))
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.25}, drift=0.0, loads=(rate_load(500), rate_load(2000))))
     for rps, attained in ((500, 1.0), (2000, 0.5)):
-        values = notes(verdict(analysis, "throughput", rate(rps)))[NoteCode.ATTAINED].values
+        values = notes(verdict(analysis, "throughput", rate_load(rps)))[NoteCode.ATTAINED].values
         assert values == pytest.approx(
             {
                 "baseline_offered": rps, "baseline_attained": 1.0,
@@ -66,8 +76,8 @@ def test_an_offered_rate_is_no_capacity(tmp_path: Path) -> None:
 
 
 def test_a_share_has_the_rate_of_each_side(tmp_path: Path) -> None:
-    analysis = judge_run(tmp_path, Truth({"nginx": 0.5}, drift=0.0, loads=(share(0.5),)))
-    note = notes(verdict(analysis, "tail", share(0.5)))[NoteCode.OWN_RATES]
+    analysis = judge_run(tmp_path, Truth({"nginx": 0.5}, drift=0.0, loads=(share_load(0.5),)))
+    note = notes(verdict(analysis, "tail", share_load(0.5)))[NoteCode.OWN_RATES]
     assert note.values == pytest.approx({"baseline": 2000, "compared": 1000})
 
 
@@ -77,16 +87,16 @@ def test_the_noise_of_a_tail_is_that_of_the_worst_control_of_its_kind_of_loop(tm
     def change(row: Row) -> list[Row]:
         if row["arm"] == CONTROL and row["server"] != "nginx":
             return []
-        rough = row["arm"] == CONTROL and row["load"] == rate(3000)
+        rough = row["arm"] == CONTROL and row["load"] == rate_load(3000)
         return [row | {"response_time_p99_us": row["response_time_p99_us"] * 1.5} if rough else row]
 
-    loads = (closed(), rate(500), rate(3000))
+    loads = (closed_load(), rate_load(500), rate_load(3000))
     analysis = judge_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, loads=loads, change=change))
     for server in ("nginx", "lighttz"):
-        for load in (rate(500), rate(3000)):
+        for load in (rate_load(500), rate_load(3000)):
             floor = verdict(analysis, "tail", load, server).noise_floor
             assert floor is not None and 0.45 < floor < 0.6
-        floor = verdict(analysis, "latency_p99", closed(), server).noise_floor
+        floor = verdict(analysis, "latency_p99", closed_load(), server).noise_floor
         assert floor is not None and floor < 0.03
 
 
@@ -95,21 +105,21 @@ def _found(code: Code, arms: tuple[Arm, ...], blocks: int, value: float = 0.0, *
         hit = row["arm"] in arms and row["block"] <= blocks
         return [with_findings(row, Finding(code, value, role=Role.PRIMARY)) if hit else row]
 
-    return Truth(loads=(rate(1000),), change=change, **keys)
+    return Truth(loads=(rate_load(1000),), change=change, **keys)
 
 
 def test_a_client_that_fell_behind_moves_a_tail_by_what_it_was_late(tmp_path: Path) -> None:
     """4,000 requests at 1,000/s: 99.99% reached is 0.4 ms late at most, of a p99 of 1.4 ms; 97% is 124 ms."""
     for reached, kind in ((0.9999, Kind.SLOWER), (0.97, Kind.UNDECIDED)):
         truth = _found(Code.RATE_NOT_REACHED, (GUEST,), 6, reached, latency_ratio=2.0)
-        tail = verdict(judge_run(tmp_path / str(reached), truth), "tail", rate(1000))
+        tail = verdict(judge_run(tmp_path / str(reached), truth), "tail", rate_load(1000))
         assert (tail.kind, tail.limited, tail.baseline.limited, tail.compared.limited) == (kind, 6, 0, 6)
         assert tail.doubts[0].cause is Code.RATE_NOT_REACHED
     assert tail.because is Because.FINDINGS
 
 
 def test_a_starved_client_makes_no_tail_of_the_server(tmp_path: Path) -> None:
-    tail = verdict(judge_run(tmp_path, _found(Code.CLIENT_STARVED, BOTH, 6)), "tail", rate(1000))
+    tail = verdict(judge_run(tmp_path, _found(Code.CLIENT_STARVED, BOTH, 6)), "tail", rate_load(1000))
     assert (tail.kind, tail.because) == (Kind.UNDECIDED, Because.LIMIT)
 
 
@@ -123,7 +133,7 @@ def _late(arms: tuple[Arm, ...], delay: float, *, blocks: int = 99, most: float 
         late = {"lateness_p99_us": delay * p99_us} | ({"lateness_max_us": most * p99_us} if most else {})
         return [with_findings(row, Finding(Code.CLIENT_LATE, delay * p99_us, 0.1 * p99_us, Role.PRIMARY)) | late]
 
-    return Truth(loads=(rate(1000),), change=change, **keys)
+    return Truth(loads=(rate_load(1000),), change=change, **keys)
 
 
 BOTH = (BASELINE, CONTROL, GUEST)
@@ -138,7 +148,7 @@ def test_the_largest_delay_of_a_late_client_is_a_bound(
 ) -> None:
     """Three times as slow: the slower side needed at least its p99 less the delay, the faster one at most its own."""
     truth = _late(arms, 0.2, most=most, latency_ratio=3.0)
-    tail = verdict(judge_run(tmp_path, truth), "tail", rate(1000))
+    tail = verdict(judge_run(tmp_path, truth), "tail", rate_load(1000))
     assert tail.kind is Kind.SLOWER
     assert ratio(tail) == pytest.approx(3.0, rel=0.05), "as measured"
     assert ends(tail)[0] == pytest.approx(nearer, rel=0.05)
@@ -155,10 +165,10 @@ def test_a_late_client_claims_nothing_of_equal_servers(tmp_path: Path) -> None:
         slow = {"response_time_p99_us": 10_000.0, "response_time_p999_us": 20_000.0, "lateness_p99_us": 4000.0}
         return [with_findings(row | slow, Finding(Code.CLIENT_LATE, 4000.0, 1000.0, Role.PRIMARY))]
 
-    truth = Truth({"nginx": 1.0, "lighttz": 1.0}, 1.0, 1.0, loads=(rate(1000),), change=change)
+    truth = Truth({"nginx": 1.0, "lighttz": 1.0}, 1.0, 1.0, loads=(rate_load(1000),), change=change)
     analysis = judge_run(tmp_path, truth)
     for server in truth.servers:
-        tail = verdict(analysis, "tail", rate(1000), server)
+        tail = verdict(analysis, "tail", rate_load(1000), server)
         assert (tail.kind, tail.because) == (Kind.UNDECIDED, Because.FINDINGS)
         assert tail.doubts[0].cause is Code.CLIENT_LATE
 
@@ -166,7 +176,7 @@ def test_a_late_client_claims_nothing_of_equal_servers(tmp_path: Path) -> None:
 def test_a_late_client_shows_no_equal_tails(tmp_path: Path) -> None:
     alike: dict[str, Any] = {"servers": {"nginx": 1.0}, "latency_ratio": 1.0, "blocks": 9, "noise": 0.001}
     truths = (_late((), 0.2, **alike), _late((BASELINE, CONTROL), 0.2, most=0.3, **alike))
-    tails = [verdict(judge_run(tmp_path / str(n), truth), "tail", rate(1000)) for n, truth in enumerate(truths)]
+    tails = [verdict(judge_run(tmp_path / str(n), truth), "tail", rate_load(1000)) for n, truth in enumerate(truths)]
     assert [tail.kind for tail in tails] == [Kind.EQUIVALENT, Kind.UNDECIDED]
     assert tails[1].because is Because.FINDINGS
 
@@ -181,8 +191,8 @@ def test_equal_tails_near_the_gate_are_hardly_ever_called_different(tmp_path: Pa
             row = row | {"response_time_p99_us": p99_us, "lateness_p99_us": 95.0}
             return [with_findings(row, Finding(Code.CLIENT_LATE, 95.0, role=Role.PRIMARY)) if p99_us < 950 else row]
 
-        truth = Truth(loads=(rate(1000),), change=change, blocks=12, aa=False)
-        wrong += verdict(judge_run(tmp_path / str(page), truth), "tail", rate(1000)).kind in DIFFERENT
+        truth = Truth(loads=(rate_load(1000),), change=change, blocks=12, aa=False)
+        wrong += verdict(judge_run(tmp_path / str(page), truth), "tail", rate_load(1000)).kind in DIFFERENT
     assert wrong <= 0.05 * PAGES
 
 
@@ -191,9 +201,9 @@ def test_a_cross_check_that_disagrees_is_named(tmp_path: Path) -> None:
         off = 1.5 if row["arm"] == GUEST else 1.0
         return [row | {"crosscheck_response_time_p99_us": row["response_time_p99_us"] * off}]
 
-    agreed = verdict(judge_run(tmp_path / "a", Truth(loads=(rate(1000),))), "tail", rate(1000))
+    agreed = verdict(judge_run(tmp_path / "a", Truth(loads=(rate_load(1000),))), "tail", rate_load(1000))
     assert NoteCode.CROSSCHECK_DISAGREES not in notes(agreed)
-    tail = verdict(judge_run(tmp_path / "b", Truth(loads=(rate(1000),), change=change)), "tail", rate(1000))
+    tail = verdict(judge_run(tmp_path / "b", Truth(loads=(rate_load(1000),), change=change)), "tail", rate_load(1000))
     note = notes(tail)[NoteCode.CROSSCHECK_DISAGREES]
     assert note.subject == "oha"
     assert 1.8 < note.values["low"] < note.values["high"] < 1.95
@@ -207,7 +217,7 @@ def test_failed_requests_are_shown_with_the_p99(tmp_path: Path) -> None:
         lost = {"successful": 3760, "failed": 240, "findings": (Finding(Code.FAILED_REQUESTS, 240),)}
         return [row | lost if bad else row]
 
-    tail = verdict(judge_run(tmp_path, Truth(loads=(rate(1000),), change=change)), "tail", rate(1000))
+    tail = verdict(judge_run(tmp_path, Truth(loads=(rate_load(1000),), change=change)), "tail", rate_load(1000))
     guest = tail.compared_available
     assert guest is not None and tail.baseline_available is not None
     assert (guest.requests, guest.successful, guest.share) == (24000, 23760, 0.99)
@@ -254,21 +264,21 @@ def test_a_comparison_without_figures_takes_no_part_of_the_errors(tmp_path: Path
         return [failed_trial(row, Code.SERVER_FAILED) if bad else row]
 
     analysis = judge_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, change=change))
-    lost = verdict(analysis, "throughput", closed(), "lighttz")
+    lost = verdict(analysis, "throughput", closed_load(), "lighttz")
     assert (lost.kind, lost.because, lost.tests.weight, lost.tests.difference) == (
         Kind.NOT_JUDGED, Because.NO_FIGURE, None, None,
     )  # fmt: skip
-    tests = verdict(analysis, "throughput", closed()).tests
+    tests = verdict(analysis, "throughput", closed_load()).tests
     assert (tests.family, tests.weight) == (4, 0.5)
-    assert verdict(analysis, "cpu", closed()).tests.weight == pytest.approx(1 / 6)
+    assert verdict(analysis, "cpu", closed_load()).tests.weight == pytest.approx(1 / 6)
 
 
 def test_the_experiment_may_set_the_margin(tmp_path: Path) -> None:
     path = make_run(tmp_path, Truth({"nginx": 0.96}, noise=0.002, blocks=10))
     analysis = analyse(load_run(path))
-    assert (analysis.margin, verdict(analysis, "throughput", closed()).kind) == (0.02, Kind.SLOWER)
+    assert (analysis.margin, verdict(analysis, "throughput", closed_load()).kind) == (0.02, Kind.SLOWER)
     document = json.loads((path / "run.json").read_text())
     document["experiment"]["margin_pct"] = 5.0
     (path / "run.json").write_text(json.dumps(document))
     analysis = analyse(load_run(path))
-    assert (analysis.margin, verdict(analysis, "throughput", closed()).kind) == (0.05, Kind.EQUIVALENT)
+    assert (analysis.margin, verdict(analysis, "throughput", closed_load()).kind) == (0.05, Kind.EQUIVALENT)

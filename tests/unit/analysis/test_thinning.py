@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import CONTROL, Truth, make_run, rate
+from tests.support.synthetic_run import CONTROL, Truth, make_run, rate_load
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.thinning import expected_percentile, latencies, rank_interval
 from vmtoll.analysis.verdict import analyse
@@ -66,7 +66,7 @@ def test_a_bundle_thins_as_its_run_does(tmp_path: Path) -> None:
         n = 500 if row["arm"] == Arm("kvm-default") else 2000
         return [row | dict.fromkeys(("requests", "transactions", "successful"), n)]
 
-    folder = make_run(tmp_path, Truth(loads=(rate(1000),), histograms=True, change=change))
+    folder = make_run(tmp_path, Truth(loads=(rate_load(1000),), histograms=True, change=change))
     run = load_run(folder)
     (scenario,) = run.scenarios
     trial = run.trials_of(scenario, BASELINE)[0]

@@ -14,10 +14,10 @@ from tests.support.synthetic_run import (
     CONTROL,
     Row,
     Truth,
-    closed,
+    closed_load,
     failed_trial,
     make_run,
-    rate,
+    rate_load,
     role_findings,
     with_findings,
 )
@@ -458,7 +458,7 @@ def test_the_time_of_an_analysis_grows_with_its_blocks(tmp_path: Path) -> None:
 
     Without the garbage collector, whose time is that of whatever else the process of the tests holds.
     """
-    truth = Truth({"nginx": 0.97, "lighttz": 1.0}, noise=0.05, blocks=10, loads=(closed(), rate(1000)))
+    truth = Truth({"nginx": 0.97, "lighttz": 1.0}, noise=0.05, blocks=10, loads=(closed_load(), rate_load(1000)))
     run = load_run(make_run(tmp_path, truth))
 
     def seconds(times: int) -> float:
@@ -473,7 +473,7 @@ def test_the_time_of_an_analysis_grows_with_its_blocks(tmp_path: Path) -> None:
             gc.enable()
         took = time.process_time() - begin
         assert sum(v.applies for c in analysis.comparisons for v in c.verdicts.values()) == 14
-        assert verdict(analysis, load=closed()).blocks == 10 * times
+        assert verdict(analysis, load=closed_load()).blocks == 10 * times
         return took
 
     assert min(seconds(100) for _ in range(2)) <= 12 * min(seconds(10) for _ in range(3))

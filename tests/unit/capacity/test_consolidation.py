@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.synthetic_run import SWEEP, Row, Truth, make_run, rate
+from tests.support.synthetic_run import SWEEP, Row, Truth, make_run, rate_load
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.consolidation import Consolidation, consolidations
@@ -43,7 +43,7 @@ def consolidated(row: Row) -> list[Row]:
 
 
 def made(folder: Path, counts: tuple[int, ...] = GUESTS, **keys: Any) -> Run:
-    loads = tuple(rate(rps, guests=count) for count in counts for rps in RATES)
+    loads = tuple(rate_load(rps, guests=count) for count in counts for rps in RATES)
     known: dict[str, Any] = {"change": consolidated, "open_capacity_rps": 50_000.0, **keys}
     return load_run(make_run(folder, Truth({"nginx": 0.95}, aa=False, loads=loads, **known)))
 

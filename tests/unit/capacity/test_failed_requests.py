@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.planned import failing, planned, side, truth
 from tests.support.records import make_record
-from tests.support.synthetic_run import Row, make_run, rate, with_findings
+from tests.support.synthetic_run import Row, make_run, rate_load, with_findings
 from vmtoll.analysis.run import load_run
 from vmtoll.capacity.estimate import Ends
 from vmtoll.capacity.limits import Binding, Binds, Note, NoteCode
@@ -93,7 +93,7 @@ def test_one_trial_with_failures_may_be_one_of_many(tmp_path: Path) -> None:
 def test_the_interval_of_a_clustered_availability_holds_the_truth_once_a_cluster_was_seen(tmp_path: Path) -> None:
     """5% of the trials lose 5% of their requests: 99.75%. Without a cluster no interval can know; the text says so."""
     rng, seen, held = np.random.default_rng(4), 0, 0
-    load = rate(1000)
+    load = rate_load(1000)
     for _ in range(150):
         struck = rng.random(6) < 0.05
         records = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed, make_run, role_findings, with_findings
+from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed_load, make_run, role_findings, with_findings
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.erlang import RandomArrivals, beyond, random_arrivals, rate_within, waits
@@ -175,17 +175,17 @@ def chart(run: Run) -> Chart:
 
 
 def test_the_law_over_users_of_a_run(tmp_path: Path) -> None:
-    run = load_run(make_run(tmp_path, Truth(loads=tuple(map(closed, USERS)), change=lawful)))
+    run = load_run(make_run(tmp_path, Truth(loads=tuple(map(closed_load, USERS)), change=lawful)))
     metal = over(run, "metal")
     assert (metal.law.alpha, metal.law.beta) == pytest.approx((0.05, 0.001))
     assert (metal.over, metal.workload, metal.tool, metal.users) == (Over.USERS, CLOSED_LOOP, "siege", None)
     assert len(metal.points) == 6 * len(USERS)
     assert scaling_text(metal) == "contention σ 5%, coherency κ 0.1%; peak of 9,038/s at 31 users"
-    short = Truth(loads=tuple(map(closed, (1, 2, 5, 10, 15, 20))), change=lawful)
+    short = Truth(loads=tuple(map(closed_load, (1, 2, 5, 10, 15, 20))), change=lawful)
     assert scaling_text(over(load_run(make_run(tmp_path / "b", short)), "metal")).endswith(
         "no peak up to 20 users; the law puts it beyond what was measured"
     )
-    few = Truth(loads=tuple(map(closed, USERS[:5])), change=lawful)
+    few = Truth(loads=tuple(map(closed_load, USERS[:5])), change=lawful)
     assert scalings(load_run(make_run(tmp_path / "c", few))) == []
 
 
@@ -196,7 +196,7 @@ def drifting(row: Row) -> list[Row]:
 
 
 def test_the_intervals_of_a_run_hold_the_truth(tmp_path: Path) -> None:
-    truth = Truth(loads=tuple(map(closed, USERS)), change=drifting, aa=False)
+    truth = Truth(loads=tuple(map(closed_load, USERS)), change=drifting, aa=False)
     for scaling in scalings(load_run(make_run(tmp_path, truth))):
         for interval, known in ((scaling.alpha_interval, 0.05), (scaling.beta_interval, 0.001)):
             assert interval is not None
@@ -290,7 +290,7 @@ def test_client_limited_trials_are_no_level(tmp_path: Path) -> None:
             return [row]
         return [with_findings(row | {"throughput_rps": 3000}, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))]
 
-    loads = tuple(map(closed, (1, 2, 3, 4, 5, 6, 50, 100)))
+    loads = tuple(map(closed_load, (1, 2, 3, 4, 5, 6, 50, 100)))
     metal = over(load_run(make_run(tmp_path, Truth(loads=loads, change=change))), "metal")
     assert metal.law.alpha == pytest.approx(0.05, rel=1e-3)
     assert metal.law.largest == 6
@@ -314,7 +314,7 @@ def test_a_client_that_saturates_bends_no_law(tmp_path: Path, noise: float) -> N
                 with_findings(row | {"throughput_rps": 20_000}, *role_findings(Code.CLIENT_SATURATED, Role.PRIMARY))
             ]
 
-        loads = tuple(map(closed, (1, 2, 4, 7, 10, 15, 20, 30, 40, 60)))
+        loads = tuple(map(closed_load, (1, 2, 4, 7, 10, 15, 20, 30, 40, 60)))
         run = load_run(make_run(tmp_path / str(seed), Truth(loads=loads, change=change, guests=(), aa=False)))
         (scaling,) = scalings(run)
         assert scaling.law.largest < 60
@@ -343,7 +343,7 @@ def test_users_of_two_workloads_are_two_scalings(tmp_path: Path) -> None:
         (row,) = lawful(row)
         return [row, row | {"workload": "other", "order": row["order"] + 1000}]
 
-    path = make_run(tmp_path, Truth(loads=tuple(map(closed, USERS)), change=change, aa=False))
+    path = make_run(tmp_path, Truth(loads=tuple(map(closed_load, USERS)), change=change, aa=False))
     manifest = json.loads((path / "run.json").read_text())
     manifest["workloads"]["other"] = manifest["workloads"][CLOSED_LOOP] | {"name": "other", "keep_alive": True}
     (path / "run.json").write_text(json.dumps(manifest))

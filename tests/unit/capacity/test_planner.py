@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from tests.support.planned import RATES, SLO, STEPS, failing, planned, recommended, sentence, side, truth
-from tests.support.synthetic_run import CLOSED_LOOP, SWEEP, Row, Truth, closed, make_run, rate, share, with_findings
+from tests.support.synthetic_run import (
+    CLOSED_LOOP,
+    SWEEP,
+    Row,
+    Truth,
+    closed_load,
+    make_run,
+    rate_load,
+    share_load,
+    with_findings,
+)
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.estimate import End, Ends
@@ -173,14 +183,14 @@ def test_one_block_shows_nothing(tmp_path: Path) -> None:
 
 def test_too_few_requests_show_no_availability(tmp_path: Path) -> None:
     """No request of 6 · 4 · 100 failed; by Wilson 99.84% are shown at best."""
-    metal = side(planned(tmp_path, truth(loads=(rate(100), rate(200)))), "metal")
+    metal = side(planned(tmp_path, truth(loads=(rate_load(100), rate_load(200)))), "metal")
     assert metal.carries_rps == Ends(None, 200, 200)
     assert metal.binds == Binding(Binds.TOO_FEW_REQUESTS, Part.AVAILABILITY)
     assert binding_text(metal.binds) == "too few requests to be sure of the availability"
     assert note_text(metal.notes[1]) == (
         "none of 2,400 requests at 100/s failed, but so few cannot show 99.9%: measure 15 s more, or ask for 99.84%"
     )
-    assert side(planned(tmp_path / "b", truth(loads=(rate(100), rate(200))), Slo(5, 99.5)), "metal").at_least
+    assert side(planned(tmp_path / "b", truth(loads=(rate_load(100), rate_load(200))), Slo(5, 99.5)), "metal").at_least
 
 
 def test_too_few_requests_are_named_before_the_client(tmp_path: Path) -> None:
@@ -189,7 +199,7 @@ def test_too_few_requests_are_named_before_the_client(tmp_path: Path) -> None:
     def late(row: Row) -> list[Row]:
         return [with_findings(row, Code.CLIENT_LATE) | {"lateness_p99_us": 200}]
 
-    metal = side(planned(tmp_path, truth(loads=(rate(100), rate(200)), change=late)), "metal")
+    metal = side(planned(tmp_path, truth(loads=(rate_load(100), rate_load(200)), change=late)), "metal")
     assert metal.binds == Binding(Binds.TOO_FEW_REQUESTS, Part.AVAILABILITY)
 
 
@@ -271,7 +281,7 @@ def test_local_client_is_reported(tmp_path: Path) -> None:
 
 
 def test_shares_are_rates(tmp_path: Path) -> None:
-    metal = side(planned(tmp_path, truth(loads=tuple(map(share, (0.25, 0.5, 0.75, 0.9))))), "metal")
+    metal = side(planned(tmp_path, truth(loads=tuple(map(share_load, (0.25, 0.5, 0.75, 0.9))))), "metal")
     assert metal.carries_rps.low == 3000
 
 
@@ -345,14 +355,14 @@ def test_a_result_of_a_search_holds_at_lower_rates(tmp_path: Path) -> None:
     def low(run: Run) -> float | None:
         return side(capacity(run, SLO), "metal").carries_rps.low
 
-    loads = (rate(100), *STEPS)
+    loads = (rate_load(100), *STEPS)
     assert low(load_run(make_run(tmp_path / "sweep", truth(loads=loads)))) is None
     assert low(searched(tmp_path / "search", truth(loads=loads))) == 3000
     assert low(searched(tmp_path / "missed", truth(loads=loads, change=failing(1900, None, 0.003)))) == 1500
 
 
 def test_a_search_is_not_compared_but_other_workloads_of_its_run_are(tmp_path: Path) -> None:
-    run = searched(tmp_path, truth(loads=(closed(), *STEPS), aa=True))
+    run = searched(tmp_path, truth(loads=(closed_load(), *STEPS), aa=True))
     analysis = analyse(run)
     assert analysis.searches == (SWEEP,)
     assert {comparison.scenario.workload for comparison in analysis.comparisons} == {CLOSED_LOOP}
@@ -362,7 +372,7 @@ def test_a_search_is_not_compared_but_other_workloads_of_its_run_are(tmp_path: P
     assert {row["workload"] for row in rows} == {CLOSED_LOOP, SWEEP}
 
 
-@pytest.mark.parametrize("load", [closed(), rate(1000)])
+@pytest.mark.parametrize("load", [closed_load(), rate_load(1000)])
 def test_a_run_without_a_sweep_gives_no_number(tmp_path: Path, load: Load) -> None:
     run = load_run(make_run(tmp_path, truth(loads=(load,))))
     assert default_slo(run) is None
@@ -429,7 +439,7 @@ def test_the_command(sweep: Path, tmp_path: Path, vmtoll: Callable[..., tuple[in
     content = json.loads(printed)
     assert text.splitlines()[0] == content["sentences"][0]
     assert content["slo"] == {"p99_ms": 5.0, "availability_pct": 99.9}
-    code, out, err = vmtoll(make_run(tmp_path, truth(loads=(closed(),))))
+    code, out, err = vmtoll(make_run(tmp_path, truth(loads=(closed_load(),))))
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "vmtoll run tails" in err
 
@@ -439,7 +449,7 @@ def test_the_report_of_a_sweep_has_a_section(tmp_path: Path) -> None:
     page = render(run, analyse(run))
     assert "Capacity of one" in page
     assert "p99 ≤ 50 ms, 99.9% available" in page  # the deadline of the sweep itself
-    other = load_run(make_run(tmp_path / "b", truth(loads=(closed(),))))
+    other = load_run(make_run(tmp_path / "b", truth(loads=(closed_load(),))))
     assert "Capacity of one" not in render(other, analyse(other))
 
 

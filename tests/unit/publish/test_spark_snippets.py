@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.records import BASELINE
-from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate
+from tests.support.synthetic_run import Row, Truth, closed_load, failed_trial, make_run, rate_load
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.campaign.store import partition
@@ -26,9 +26,9 @@ GUEST = Arm("kvm-default")
 def refuse_one(row: Row) -> list[Row]:
     """One trial is invalid, one was tried twice."""
     place = row["block"], row["arm"], row["server"], row["load"]
-    if place == (2, GUEST, "nginx", closed()):
+    if place == (2, GUEST, "nginx", closed_load()):
         return [failed_trial(row, Code.FINGERPRINT)]
-    if place == (3, BASELINE, "nginx", closed()):
+    if place == (3, BASELINE, "nginx", closed_load()):
         return [failed_trial(row, Code.HOST_LOST), row | {"attempt": 2}]
     return [row]
 
@@ -37,7 +37,7 @@ def refuse_one(row: Row) -> list[Row]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """Test bed → its run; the test beds' names would be numbers to who guesses types."""
     folder = tmp_path_factory.mktemp("runs")
-    loads = (closed(), rate(1000))
+    loads = (closed_load(), rate_load(1000))
     truths = {bed: Truth({"nginx": 0.9}, loads=loads, change=refuse_one, seed=int(bed)) for bed in ("07", "08")}
     return {bed: load_run(make_run(folder / bed, truth)) for bed, truth in truths.items()}
 

@@ -16,11 +16,11 @@ from tests.support.synthetic_run import (
     SWEEP,
     Row,
     Truth,
-    closed,
+    closed_load,
     failed_trial,
     make_run,
-    rate,
-    share,
+    rate_load,
+    share_load,
     with_findings,
 )
 from vmtoll.analysis.histograms import merged
@@ -40,7 +40,7 @@ from vmtoll.trial.latency import by_second
 
 pytestmark = pytest.mark.slow
 
-LOADS = (closed(), share(0.3), share(0.7), share(1.1))
+LOADS = (closed_load(), share_load(0.3), share_load(0.7), share_load(1.1))
 GUEST = Arm("kvm-default")
 SERVERS = {"lighttz": 0.9, "nginx": 0.5}
 
@@ -77,7 +77,7 @@ def test_a_sweep_is_one_group_and_its_ends_are_shown(run: Run) -> None:
 
 
 def test_percentiles_are_those_of_all_requests_merged(run: Run, drawn: dict[str, Chart]) -> None:
-    trials = usable(run, Scenario("nginx", SWEEP, share(0.3)), GUEST)
+    trials = usable(run, Scenario("nginx", SWEEP, share_load(0.3)), GUEST)
     histogram = merged(run.path, trials)
     assert histogram is not None
     assert histogram.get_total_count() == 2000 * len(trials)
@@ -101,7 +101,7 @@ def test_goodput_falls_where_the_deadline_is_missed(run: Run, drawn: dict[str, C
     best = re.search(r"lighttz on metal: at most ([\d,]+) good answers per second, of ([\d,]+) offered", chart.alt)
     assert best
     good, offered = (float(number.replace(",", "")) for number in best.groups())
-    seventy = usable(run, Scenario("lighttz", SWEEP, share(0.7)), BASELINE)
+    seventy = usable(run, Scenario("lighttz", SWEEP, share_load(0.7)), BASELINE)
     assert offered == pytest.approx(seventy["offered_rps"].median(), abs=1)
     assert good == pytest.approx(offered, rel=0.01)
     assert "p99" in drawn["knee-1"].title
@@ -137,7 +137,7 @@ def test_the_caption_explains_rates_that_end_before_the_knee(
     tmp_path: Path, change: Callable[[Row], list[Row]] | None, why: str | None, kept: str
 ) -> None:
     """A tool that is late because its server is overloaded does not end the sweep: its delay is below the server's."""
-    loads = tuple(map(rate, (400, 800, 1200)))
+    loads = tuple(map(rate_load, (400, 800, 1200)))
     sweep = load_run(make_run(tmp_path, Truth(blocks=2, loads=loads, change=change)))
     chart = dict(draw_all(sweep, analyse(sweep)))["goodput-1"]
     assert ("before the knee" in chart.caption) == (why is not None)
@@ -147,14 +147,14 @@ def test_the_caption_explains_rates_that_end_before_the_knee(
 
 
 def test_no_curve_without_a_sweep(tmp_path: Path) -> None:
-    single = load_run(make_run(tmp_path, Truth(loads=(rate(2000),), blocks=2)))
+    single = load_run(make_run(tmp_path, Truth(loads=(rate_load(2000),), blocks=2)))
     names = {name.rpartition("-")[0] for name, _ in draw_all(single, analyse(single))}
     assert names.isdisjoint({"goodput", "knee", "heat", "percentiles", "ecdf", "throughput"})
     assert "slopes" in names
 
 
 def test_a_stall_is_seen_in_its_second(tmp_path: Path) -> None:
-    path = make_run(tmp_path, Truth(blocks=2, histograms=True, loads=(rate(2000),), aa=False))
+    path = make_run(tmp_path, Truth(blocks=2, histograms=True, loads=(rate_load(2000),), aa=False))
     single = load_run(path)
     trials = single.trials_of(single.scenarios[0], BASELINE)
     counted = heat.by_second(single, trials)

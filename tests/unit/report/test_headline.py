@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.synthetic_run import Row, Truth, closed, failed_trial, make_run, rate, role_findings, with_findings
+from tests.support.synthetic_run import (
+    Row,
+    Truth,
+    closed_load,
+    failed_trial,
+    make_run,
+    rate_load,
+    role_findings,
+    with_findings,
+)
 from tests.unit.report.test_words import SIDES, is_text, verdict
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
@@ -40,7 +49,7 @@ def test_the_headline_puts_emulation_first(tmp_path: Path) -> None:
 
 
 def test_the_headline_has_throughput_and_tail(tmp_path: Path) -> None:
-    text = headline(tmp_path, Truth({"nginx": 0.5}, loads=(closed(), rate(1000)), latency_ratio=2.0))
+    text = headline(tmp_path, Truth({"nginx": 0.5}, loads=(closed_load(), rate_load(1000)), latency_ratio=2.0))
     assert " (nginx) fewer requests per second than metal. Under open load, p99 is " in text
 
 
@@ -94,7 +103,7 @@ def test_the_last_answer_is_the_cpu_of_a_request_on_its_host(tmp_path: Path) -> 
     "truth",
     [
         Truth({"nginx": 0.5}),
-        Truth({"nginx": 0.9, "lighttz": 1.1, "lighttpd": 1.0, "h2o": 1.2}, loads=(closed(), rate(1000))),
+        Truth({"nginx": 0.9, "lighttz": 1.1, "lighttpd": 1.0, "h2o": 1.2}, loads=(closed_load(), rate_load(1000))),
         Truth({"nginx": 0.05, "lighttz": 0.04}, accelerator=Accelerator.TCG, latency_ratio=30, cpu_ratio=20),
         Truth({"nginx": 0.9}, hardware=Hardware.EMULATED),
         Truth({"nginx": 1.0}, noise=0.0005),
@@ -127,7 +136,7 @@ def test_a_decided_answer_comes_first(tmp_path: Path) -> None:
     def change(row: Row) -> list[Row]:
         return [row if row["load"].is_open else with_findings(row, *role_findings(Code.CLIENT_SATURATED, *Role))]
 
-    truth = Truth({"nginx": 0.9}, loads=(closed(), rate(1000)), latency_ratio=2.0, noise=0.001, change=change)
+    truth = Truth({"nginx": 0.9}, loads=(closed_load(), rate_load(1000)), latency_ratio=2.0, noise=0.001, change=change)
     first, second, *_ = answers(tmp_path, truth)
     assert re.match(r"Under open load, p99 is [\d.]+× ", first)
     assert "the client, not the server, set the figure in every block" in second

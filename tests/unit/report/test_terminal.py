@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.synthetic_run import Truth, closed, make_run, share
+from tests.support.synthetic_run import Truth, closed_load, make_run, share_load
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
@@ -107,7 +107,7 @@ def headings_and_labels(text: str) -> list[str]:
 
 
 def test_a_label_has_what_tells_rows_apart_as_far_as_there_is_room(tmp_path: Path) -> None:
-    loads = (closed(10), closed(100))
+    loads = (closed_load(10), closed_load(100))
     one = text_of(made(tmp_path / "one", Truth({"nginx": 0.9}, loads=loads)))
     assert headings_and_labels(one)[:3] == ["requests per second · nginx", "10 users", "100 users"]
     two = text_of(made(tmp_path / "two", Truth({"nginx": 0.9, "lighttz": 0.9}, loads=loads)))
@@ -133,7 +133,7 @@ def test_several_guests_are_in_the_labels(tmp_path: Path) -> None:
 
 
 def test_each_figure_has_rows_where_it_says_something(tmp_path: Path) -> None:
-    analysis = analyse(made(tmp_path, Truth({"nginx": 0.9}, loads=(closed(), share(0.5)))))
+    analysis = analyse(made(tmp_path, Truth({"nginx": 0.9}, loads=(closed_load(), share_load(0.5)))))
     assert [v.metric.name for _, v in rows_of(analysis)] == [
         "throughput", "tail", "latency_p99", "host_cpu", "host_cpu"
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.synthetic_run import closed, rate, share
+from tests.support.synthetic_run import closed_load, rate_load, share_load
 from vmtoll.analysis.published import Point, figures
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code, Finding, Role
@@ -219,14 +219,14 @@ def test_a_ratio_with_its_interval() -> None:
 @pytest.mark.parametrize(
     ("load", "text"),
     [
-        (closed(10), "10 users"),
-        (closed(1), "1 user"),
-        (rate(2000), "2,000 req/s"),
-        (share(0.7), "70% of capacity"),
-        (rate(300, guests=2), "300 req/s, 2 guests"),
-        (closed(9, guests=1, neighbour=NeighbourLoad(LoadKind.SHARE, 0.5)),
+        (closed_load(10), "10 users"),
+        (closed_load(1), "1 user"),
+        (rate_load(2000), "2,000 req/s"),
+        (share_load(0.7), "70% of capacity"),
+        (rate_load(300, guests=2), "300 req/s, 2 guests"),
+        (closed_load(9, guests=1, neighbour=NeighbourLoad(LoadKind.SHARE, 0.5)),
          "9 users, 1 guest, neighbour at 50% of capacity"),
-        (rate(9, neighbour=NeighbourLoad(LoadKind.RATE, 1500)), "9 req/s, neighbour at 1,500 req/s"),
+        (rate_load(9, neighbour=NeighbourLoad(LoadKind.RATE, 1500)), "9 req/s, neighbour at 1,500 req/s"),
     ],
 )  # fmt: skip
 def test_a_load_in_words(load: Load, text: str) -> None:
@@ -239,11 +239,11 @@ def test_every_kind_of_load_has_words(kind: LoadKind) -> None:
 
 
 def test_labels_are_as_short_as_uniqueness_allows() -> None:
-    one, other = Scenario("nginx", "site", closed(10)), Scenario("lighttz", "site", closed(10))
+    one, other = Scenario("nginx", "site", closed_load(10)), Scenario("lighttz", "site", closed_load(10))
     assert list(words.labels_of([one, other]).values()) == ["nginx", "lighttz"]
-    heavy = Scenario("nginx", "site", closed(100))
+    heavy = Scenario("nginx", "site", closed_load(100))
     assert words.labels_of([one, other, heavy])[heavy] == "nginx · 100 users"
-    page = Scenario("nginx", "page", closed(10))
+    page = Scenario("nginx", "page", closed_load(10))
     assert words.labels_of([one, page])[page] == "nginx · page"
 
 
