@@ -139,24 +139,31 @@ def _background(
     surveys = {name: (old["survey"], new["survey"]) for name, (old, new) in names.readings(load).items()}
     namespaces = frozenset(str(surveys[name][1]["namespace"]) for name in names.contained)
 
-    def outside(name: str) -> BackgroundCpu | None:
+    def background_on_host(name: str) -> BackgroundCpu | None:
         """Background CPU that the host sees on the CPUs that a machine runs on; None without a host."""
         cpus = names.host_cpus(load, name)
         return None if cpus is None else background_cpu(*surveys[str(names.host)], cpus, namespaces)
 
-    inside = {name: background_cpu(*surveys[name], names.cpus(load, name)) for name in names.suts}
-    on_host = {name: seen for name in names.suts if (seen := outside(name))}
-    findings = [f for name, seen in inside.items() for f in gates.background_cpu(seen, load.tool, name)]
-    for name, seen in on_host.items():
-        findings += gates.background_cpu(seen, load.tool, str(names.host), name)
+    background_by_sut = {name: background_cpu(*surveys[name], names.cpus(load, name)) for name in names.suts}
+    host_background_by_sut = {name: background for name in names.suts if (background := background_on_host(name))}
+    findings = [
+        f for name, background in background_by_sut.items() for f in gates.background_cpu(background, load.tool, name)
+    ]
+    for name, background in host_background_by_sut.items():
+        findings += gates.background_cpu(background, load.tool, str(names.host), name)
     client_pct: float | None = None
     for name in [name for name in load.senders if name not in names.suts]:
-        client, around = background_cpu(*surveys[name]), outside(name)
-        worst = around if around and around.spent_s > client.spent_s else client
+        client, host_background = background_cpu(*surveys[name]), background_on_host(name)
+        worst = host_background if host_background and host_background.spent_s > client.spent_s else client
         client_pct = max(worst.share_pct, client_pct or 0.0)
         findings += gates.client_starved(worst, load.role, load.tool, str(name if worst is client else names.host))
     by_share = attrgetter("share_pct")
-    return client_pct, max(inside.values(), key=by_share), max(on_host.values(), key=by_share, default=None), findings
+    return (
+        client_pct,
+        max(background_by_sut.values(), key=by_share),
+        max(host_background_by_sut.values(), key=by_share, default=None),
+        findings,
+    )
 
 
 def _network(load: ObservedLoad, names: Names) -> tuple[float, dict[str, int], int, float, list[Finding]]:
