@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from benchmarks import verdicts, write_measured
 from benchmarks.verdicts import FOLDER, SERVERS, Floats, Noise, trials
-from vmtoll.model.until import Look, next_look, share_of
+from vmtoll.model.until import Look, look_share, next_look
 from vmtoll.model.verdict import DIFFERENT
 from vmtoll.statistics.student import Interval
 
@@ -92,7 +92,7 @@ def until(logs: Floats, half_width: float, shift: float = 0.0) -> Stopped:
         step = min(due - n, fits)
         n, spent = n + step, spent + step * cost
         last = spent + cost > MOST + 1e-9
-        share = share_of(looks, spent / MOST, last=last)
+        share = look_share(looks, spent / MOST, last=last)
         looks.append(Look(blocks=n, measured_s=spent, share=share))
         blocks[active], shares[active] = n, share
         page = judged(logs, blocks.repeat(figures), shares.repeat(figures), shift)

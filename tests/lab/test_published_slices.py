@@ -110,8 +110,8 @@ def test_a_slice_is_measured(as_it_was: Path, tmp_path: Path, name: str, keys: d
     _, records = measure(
         registry.experiment_file(name), as_it_was / "inventory.yml", tmp_path / "results", registry=registry
     )
-    offers = sum(len(workload.offers) for workload in resolved.workloads.values())
-    assert len(records) == offers * len(resolved.servers) * len(resolved.experiment.environments)
+    loads = sum(len(workload.single_machine_loads) for workload in resolved.workloads.values())
+    assert len(records) == loads * len(resolved.servers) * len(resolved.experiment.environments)
     for record in records:
         who = f"{record.scenario}, {record.arm}: {record.findings}"
         assert undisturbed(record) <= EXPECTED, who

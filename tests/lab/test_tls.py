@@ -8,7 +8,7 @@ import yaml
 
 from tests.lab.records import BY_CLIENT, BY_OPEN_CLIENT, measure, primary, undisturbed
 from vmtoll.model.finding import Code
-from vmtoll.model.release import of_name
+from vmtoll.model.release import release_of_name
 from vmtoll.model.transport import CIPHER, PROTOCOL
 from vmtoll.spec.server import read_server, read_servers
 
@@ -30,7 +30,7 @@ def experiment(path: Path, **keys: object) -> Path:
 def test_every_server_speaks_http2_on_metal(lab: Path, tmp_path: Path) -> None:
     written = experiment(tmp_path / "http2.yml", workloads=["site-http2-users-8"])
     folder, records = measure(written, lab / "inventory.yml", tmp_path / "results")
-    release = of_name(records[0].release)
+    release = release_of_name(records[0].release)
     assert release is not None
     shipped = [server for server in SERVERS if release.suite not in read_server(server).not_in]
     assert [record.scenario.server for record in sorted(records, key=lambda r: r.scenario.server)] == shipped

@@ -35,7 +35,7 @@ from scipy import special, stats
 
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import Metric
-from vmtoll.model.verdict import Because, Estimate, Kind, Region
+from vmtoll.model.verdict import Estimate, Kind, Region, VerdictReason
 from vmtoll.statistics.holm import Adjusted, holm
 from vmtoll.statistics.series import (
     INDEPENDENT,
@@ -87,7 +87,7 @@ class Evidence:
     share: float = 1.0  # fraction of ALPHA that this look may spend; 0 before the first look
     limited: bool = False  # the client or the link left an end open in every block
     capped: tuple[bool, bool] = (False, False)  # see Pairs
-    excluded: Because | None = None  # why the comparison is not judged
+    excluded: VerdictReason | None = None  # why the comparison is not judged
     fewest: tuple[int, int] = (MIN_BLOCKS, MIN_EQUIVALENT_BLOCKS)  # units for a difference, for equivalence
     independent: bool = False  # the units are not a series in time
 
@@ -135,7 +135,7 @@ class Judgement:
     """
 
     kind: Kind
-    because: Because | None = None
+    because: VerdictReason | None = None
     by_every_block: bool = False
     also_different: bool = False  # an equivalent pair that differs for sure
     estimate: float | None = None  # as measured
@@ -375,14 +375,14 @@ class Page:
         error = self._mid.error[index]
         return math.exp(float(np.log(error) @ self.rhos[index])) if np.isfinite(error).all() else None
 
-    def _because(self, index: int) -> Because:
+    def _because(self, index: int) -> VerdictReason:
         evidence = self.tested[index]
         if not evidence.share:
-            return Because.NO_LOOK_YET
+            return VerdictReason.NO_LOOK_YET
         if max(evidence.units(s).n for s in (evidence.bounds.low, evidence.bounds.high)) < evidence.fewest_units[0]:
-            return Because.FEW_BLOCKS
+            return VerdictReason.FEW_BLOCKS
         if evidence.limited:
-            return Because.LIMIT
+            return VerdictReason.LIMIT
         mid, rhos = _row(self._mid, index), self.rhos[[index]]
         p = 2 * min(float(above(mid, rhos)[0]), float(below(mid, rhos)[0]))
         limit = math.log1p(self.margin or 0.0)
@@ -391,7 +391,7 @@ class Page:
             p < self.difference[index].level or (self.margin and p_unequal < self.equivalence[index].level)
             or self._every_block(evidence, as_measured=True)
         )  # fmt: skip
-        return Because.FINDINGS if settled else Because.NOISE
+        return VerdictReason.FINDINGS if settled else VerdictReason.NOISE
 
     def _plan(self, index: int) -> tuple[int | None, float | None]:
         """(how many more blocks would show the margin, the least difference that these blocks could have shown, a

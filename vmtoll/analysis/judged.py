@@ -15,7 +15,6 @@ from vmtoll.model.metric import METRICS, Loop, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario
 from vmtoll.model.verdict import (
     DIFFERENT,
-    Because,
     BlockEffect,
     Cause,
     ControlEffects,
@@ -23,6 +22,7 @@ from vmtoll.model.verdict import (
     Kind,
     SideCounts,
     Tests,
+    VerdictReason,
 )
 
 
@@ -83,13 +83,13 @@ def evidence_of(run: Run, pairs: Pairs, metric: Metric, control: Control | None)
     )
 
 
-def _why_excluded(pairs: Pairs) -> Because | None:
+def _why_excluded(pairs: Pairs) -> VerdictReason | None:
     if not is_measured(pairs.sides):
-        return Because.NOT_MEASURED
+        return VerdictReason.NOT_MEASURED
     if pairs.n:
         return None
     incomparable = any(not outcome.comparable for side in pairs.sides for outcome in side.outcomes)
-    return Because.NOT_COMPARABLE if incomparable else Because.NO_FIGURE
+    return VerdictReason.NOT_COMPARABLE if incomparable else VerdictReason.NO_FIGURE
 
 
 def judged_fields(pairs: Pairs, evidence: Evidence, judgement: Judgement, page: Page) -> dict[str, Any]:

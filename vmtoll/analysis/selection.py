@@ -14,7 +14,7 @@ from vmtoll.analysis.run import Run, by_block
 from vmtoll.analysis.sets import Nature, Possible, Quantity
 from vmtoll.model.columns import CROSSCHECK, flat
 from vmtoll.model.experiment import ClaimSide
-from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role, Validity
+from vmtoll.model.finding import CLOSED_LOOP_LIMITS, OPEN_LOOP_LIMITS, Code, Role, Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.metric import is_answered
@@ -101,7 +101,7 @@ def select(run: Run, of: ClaimSide) -> list[TrialRecord]:
         and trial.scenario.server in servers
         and trial.arm.environment in environments
         and trial.scenario.workload in workloads
-        and (loads is None or trial.scenario.load.alone in loads)
+        and (loads is None or trial.scenario.load.on_one_machine in loads)
     ]
 
 
@@ -228,7 +228,7 @@ def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[C
     """
     if not (_is_time(metric) or _is_rate(metric)):
         return frozenset()
-    codes = OPEN_PACE_LIMITS if any(trial.scenario.load.is_open for trial in trials) else PACE_LIMITS
+    codes = OPEN_LOOP_LIMITS if any(trial.scenario.load.is_open for trial in trials) else CLOSED_LOOP_LIMITS
     return codes - {Code.LITTLES_LAW, *([Code.LINK_BOUND] if run.manifest.experiment.prescribes_link else [])}
 
 

@@ -12,9 +12,8 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.metric import Metric
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.model.until import Compared, Look, Standing
+from vmtoll.model.until import ComparisonState, Look, LookComparison
 from vmtoll.model.verdict import (
-    Because,
     ClaimResult,
     Estimate,
     Judged,
@@ -22,6 +21,7 @@ from vmtoll.model.verdict import (
     Outcome,
     ReasonCode,
     RunAnalysis,
+    VerdictReason,
 )
 from vmtoll.model.workload import listed
 
@@ -29,7 +29,7 @@ from vmtoll.model.workload import listed
 _FOR_WANT_OF_BLOCKS = frozenset({ReasonCode.INTERVAL, ReasonCode.LEVEL, ReasonCode.FEW_BLOCKS})
 
 
-def look_at(run_dir: Path, looks: Sequence[Look]) -> list[Compared]:
+def look_at(run_dir: Path, looks: Sequence[Look]) -> list[LookComparison]:
     """Judge a run that is still going on. `looks`: those that it has had, and the one that is due."""
     run = load_run(run_dir)
     manifest = run.manifest.model_copy(update={"looks": list(looks)})
@@ -37,40 +37,42 @@ def look_at(run_dir: Path, looks: Sequence[Look]) -> list[Compared]:
     return compared(run, analyse(run))
 
 
-def compared(run: Run, analysis: RunAnalysis) -> list[Compared]:
+def compared(run: Run, analysis: RunAnalysis) -> list[LookComparison]:
     """Every comparison of a run's analysis with its standing."""
     until = run.manifest.experiment.until
     enough_pct = until.half_width_pct if until else 0.0
     return [*_verdicts(analysis, enough_pct), *_steps(analysis, enough_pct), *_claims(run, analysis, enough_pct)]
 
 
-def _verdicts(analysis: RunAnalysis, enough_pct: float) -> Iterator[Compared]:
+def _verdicts(analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
             if verdict.applies:
                 yield _compared(verdict, enough_pct, verdict.metric, comparison.scenario, comparison.arms)
 
 
-def _steps(analysis: RunAnalysis, enough_pct: float) -> Iterator[Compared]:
+def _steps(analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
     for scenario in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
         for metric in scenario.metrics.values():
             for step in metric.steps:
                 yield _compared(step, enough_pct, metric.metric, scenario.scenario, [step.before, step.after])
 
 
-def _compared(judged: Judged, enough_pct: float, metric: Metric, scenario: Scenario, arms: list[Arm]) -> Compared:
+def _compared(judged: Judged, enough_pct: float, metric: Metric, scenario: Scenario, arms: list[Arm]) -> LookComparison:
     half_pct = None if judged.half_width is None else 100 * judged.half_width
     standing = _standing(judged, half_pct, enough_pct)
-    return Compared(standing=standing, metric=metric.name, scenarios=[scenario], arms=arms, half_width_pct=half_pct)
+    return LookComparison(
+        standing=standing, metric=metric.name, scenarios=[scenario], arms=arms, half_width_pct=half_pct
+    )
 
 
-def _standing(judged: Judged, half_pct: float | None, enough_pct: float) -> Standing:
-    """Standing of a judgement. What findings left open counts as open: more blocks may decide it."""
+def _standing(judged: Judged, half_pct: float | None, enough_pct: float) -> ComparisonState:
+    """State of a judged comparison. What findings left open counts as open: more blocks may decide it."""
     if judged.is_decided:
-        return Standing.DECIDED
-    if judged.kind is Kind.NOT_JUDGED or judged.because is Because.LIMIT:
-        return Standing.REFUSED
-    return Standing.NARROW if half_pct is not None and half_pct <= enough_pct else Standing.OPEN
+        return ComparisonState.DECIDED
+    if judged.kind is Kind.NOT_JUDGED or judged.because is VerdictReason.LIMIT:
+        return ComparisonState.REFUSED
+    return ComparisonState.NARROW if half_pct is not None and half_pct <= enough_pct else ComparisonState.OPEN
 
 
 def half_width_pct(estimate: Estimate | None) -> float | None:
@@ -88,12 +90,12 @@ def _half_width_of_claim_pct(claim: ClaimResult) -> float | None:
     return half_width_pct(claim.ratio)
 
 
-def _claims(run: Run, analysis: RunAnalysis, enough_pct: float) -> Iterator[Compared]:
+def _claims(run: Run, analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
     for claim in analysis.claims:
         scenarios = [s for s in run.scenarios if any(_names(side, s) for side in claim.sides)]
         half_pct = _half_width_of_claim_pct(claim)
-        yield Compared(
-            standing=_of_claim(claim, half_pct, enough_pct) if scenarios else Standing.REFUSED,
+        yield LookComparison(
+            standing=_of_claim(claim, half_pct, enough_pct) if scenarios else ComparisonState.REFUSED,
             metric=claim.metric,
             scenarios=scenarios,
             claim=claim.says,
@@ -101,12 +103,12 @@ def _claims(run: Run, analysis: RunAnalysis, enough_pct: float) -> Iterator[Comp
         )
 
 
-def _of_claim(claim: ClaimResult, half_pct: float | None, enough_pct: float) -> Standing:
+def _of_claim(claim: ClaimResult, half_pct: float | None, enough_pct: float) -> ComparisonState:
     if claim.outcome is not Outcome.INCONCLUSIVE:
-        return Standing.DECIDED
+        return ComparisonState.DECIDED
     if claim.limited or claim.reasons[0].code not in _FOR_WANT_OF_BLOCKS:
-        return Standing.REFUSED
-    return Standing.NARROW if half_pct is not None and half_pct <= enough_pct else Standing.OPEN
+        return ComparisonState.REFUSED
+    return ComparisonState.NARROW if half_pct is not None and half_pct <= enough_pct else ComparisonState.OPEN
 
 
 def _names(side: ClaimSide, scenario: Scenario) -> bool:
@@ -114,4 +116,4 @@ def _names(side: ClaimSide, scenario: Scenario) -> bool:
     servers, _, workloads = names_of(side)
     if scenario.server not in servers or scenario.workload not in workloads:
         return False
-    return side.users is None or scenario.load.alone.value in listed(side.users)
+    return side.users is None or scenario.load.on_one_machine.value in listed(side.users)

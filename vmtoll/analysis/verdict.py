@@ -23,7 +23,6 @@ from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, TAIL, THROUGHPUT, Metric, loop_of
 from vmtoll.model.trial import Arm, ClientPlace, Scenario, TrialRecord
 from vmtoll.model.verdict import (
-    Because,
     Comparison,
     ControlEffects,
     Kind,
@@ -31,6 +30,7 @@ from vmtoll.model.verdict import (
     NoteCode,
     RunAnalysis,
     Verdict,
+    VerdictReason,
     to_json,
 )
 from vmtoll.statistics.series import Floats
@@ -193,13 +193,13 @@ def _not_applicable(run: Run, metric: Metric, scenario: Scenario, arm: Arm, marg
     """The verdict of a metric that does not apply: not under this kind of load, or of a host that was not seen."""
     notes: tuple[Note, ...] = ()
     if loop_of(scenario.load) in metric.loops:
-        because = Because.HOST_NOT_SEEN
+        because = VerdictReason.HOST_NOT_SEEN
     elif metric is TAIL:
-        because = Because.CLOSED_LOOP_HAS_NO_TAIL
+        because = VerdictReason.CLOSED_LOOP_HAS_NO_TAIL
     elif metric is THROUGHPUT:
-        because, notes = Because.LOAD_SETS_THE_RATE, (_attained(run, scenario, arm),)
+        because, notes = VerdictReason.LOAD_SETS_THE_RATE, (_attained(run, scenario, arm),)
     else:
-        because = Because.OPEN_LOOP_SEE_TAIL
+        because = VerdictReason.OPEN_LOOP_SEE_TAIL
     return Verdict(metric=metric, kind=Kind.NOT_JUDGED, because=because, margin=margin, notes=notes)
 
 

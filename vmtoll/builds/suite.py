@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from vmtoll.model.release import RELEASES, Release, of_suite, of_system
+from vmtoll.model.release import RELEASES, Release, release_of_suite, release_of_system
 
 VARIABLE = "VMTOLL_SUITE"
 OS_RELEASE = Path("/etc/os-release")
@@ -15,7 +15,7 @@ def chosen(suite: str | None = None) -> Release:
     Raises UserError for an unknown suite.
     """
     requested = suite or os.environ.get(VARIABLE)
-    return of_suite(requested) if requested else RELEASES[0]
+    return release_of_suite(requested) if requested else RELEASES[0]
 
 
 def of_guests(suite: str | None = None, os_release: Path = OS_RELEASE) -> Release:
@@ -33,4 +33,4 @@ def of_this_machine(os_release: Path = OS_RELEASE) -> Release | None:
     """This machine's release; None when vmtoll does not know it."""
     fields = [line.partition("=") for line in os_release.read_text().splitlines()]
     system = {key: value.strip("\"'") for key, _, value in fields}
-    return of_system(system.get("ID", ""), system.get("VERSION_ID", ""))
+    return release_of_system(system.get("ID", ""), system.get("VERSION_ID", ""))

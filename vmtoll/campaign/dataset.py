@@ -18,7 +18,7 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Because, Doubt, Kind
+from vmtoll.model.verdict import Doubt, Kind, VerdictReason
 from vmtoll.model.verdict_columns import doubts_of
 
 HIVE = ("campaign", "testbed", "experiment")  # the keys in the folders' names, in order
@@ -135,7 +135,7 @@ class BedFigures:
     doubts: tuple[Doubt, ...] = ()
     runs: int = 1
     kind: Kind | None = None
-    because: Because | None = None
+    because: VerdictReason | None = None
     interval_low: float | None = None
     interval_high: float | None = None
     level: float | None = None
@@ -235,7 +235,7 @@ class Dataset:
                 role=Role(role) if (role := row.pop("role")) else None,
                 kind=Kind(kind) if (kind := row.pop("kind")) else None,
                 doubts=tuple(doubts_of(row.pop("doubts"))),
-                because=Because(because) if (because := row.pop("because")) else None,
+                because=VerdictReason(because) if (because := row.pop("because")) else None,
                 baseline=Arm(row.pop("baseline")),
                 **_typed(row),
             )

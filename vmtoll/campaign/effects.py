@@ -30,7 +30,7 @@ from vmtoll.model.finding import Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import METRICS, Loop, loop_of
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Because, Cause, Doubt, Estimate, Kind, SideCounts, Verdict
+from vmtoll.model.verdict import Cause, Doubt, Estimate, Kind, SideCounts, Verdict, VerdictReason
 from vmtoll.statistics.series import Series
 from vmtoll.statistics.student import Interval, Mean, half_width, mean_of
 from vmtoll.statistics.thresholds import MARGIN, MIN_TEST_BEDS
@@ -58,7 +58,7 @@ class BedEffect:
     mean_low: float | None = None
     mean_high: float | None = None
     kind: Kind | None = None
-    because: Because | None = None
+    because: VerdictReason | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +219,7 @@ def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
         apart=own + beyond,
         limited=all(row.all_limited for row in figures),
         capped=(open_low, open_high) if sign > 0 else (open_high, open_low),
-        excluded=None if low.n or high.n else first.because or Because.NO_FIGURE,
+        excluded=None if low.n or high.n else first.because or VerdictReason.NO_FIGURE,
         fewest=(MIN_TEST_BEDS, MIN_TEST_BEDS),
         independent=True,
     )

@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from vmtoll.campaign.dataset import Latency
 from vmtoll.campaign.effects import BedEffect, Effect, Figures
 from vmtoll.model.metric import TAIL, THROUGHPUT
-from vmtoll.model.verdict import Because, Kind
+from vmtoll.model.verdict import Kind, VerdictReason
 from vmtoll.report import page as pages
 from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, log_ticks, new_figure, row_axis, style
 from vmtoll.report.words import DASH, METRIC_LABELS, Sides, below_text, estimate_text, load_text, plural, verdict_text
@@ -48,7 +48,7 @@ def label(row: Effect | Latency) -> str:
 def text(effect: Effect) -> str:
     """The verdict in words, with `test bed` in place of a run's `block`."""
     verdict = effect.verdict
-    if verdict.because is Because.FEW_BLOCKS:
+    if verdict.because is VerdictReason.FEW_BLOCKS:
         return f"undecided ({plural(MIN_TEST_BEDS - verdict.blocks, 'more test bed')} needed)"
     return verdict_text(verdict, Sides(str(effect.arm), str(effect.baseline))).replace("block", "test bed")
 

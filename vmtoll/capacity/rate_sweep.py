@@ -16,7 +16,7 @@ from vmtoll.analysis.run import Run, frame_of
 from vmtoll.capacity.estimate import End, Ends, Estimate, geometric
 from vmtoll.capacity.isotonic import Pool, rising
 from vmtoll.capacity.objective import Part, Slo
-from vmtoll.model.finding import OPEN_PACE_LIMITS, Code, Role
+from vmtoll.model.finding import OPEN_LOOP_LIMITS, Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import NeighbourLoad
 from vmtoll.model.tail import log_p99, may_count, p99_of_planned_us
@@ -147,7 +147,7 @@ def _step(run: Run, records: Sequence[TrialRecord]) -> Step | None:
         return None
     used = [record for record in records if may_count(record)]
     p99s_us = {record.block: p99 for record in used if (p99 := _p99_us(run, record)) is not None}
-    codes = Counter(code for record in used for code in record.limits(Role.PRIMARY) & OPEN_PACE_LIMITS)
+    codes = Counter(code for record in used for code in record.limits(Role.PRIMARY) & OPEN_LOOP_LIMITS)
     trials = frame_of(used)
     return Step(
         rate_rps=min(offered), p99s_us=p99s_us, requests=int(trials["requests"].sum()), available=available(records),

@@ -197,7 +197,7 @@ def scalings(run: Run) -> list[Scaling]:
 def _is_level(trial: TrialRecord) -> bool:
     load, rps = trial.scenario.load, THROUGHPUT.value(trial, Role.PRIMARY) or 0
     is_used = trial.validity is not Validity.INVALID and not trial.arm.is_control
-    return is_used and load.kind is LoadKind.CLOSED and load.is_alone and rps > 0
+    return is_used and load.kind is LoadKind.CLOSED and load.is_single_machine and rps > 0
 
 
 def _unlimited(trials: list[tuple[TrialRecord, float]]) -> list[tuple[TrialRecord, float]]:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, RunArgument
-from vmtoll.model.document import plain
+from vmtoll.model.document import plain_message
 from vmtoll.model.errors import UserError
 
 describe("capacity", "vmtoll capacity results/latest --rate 2000 --p99-ms 50")
@@ -49,7 +49,7 @@ def capacity(
         )  # fmt: skip
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{first['loc'][0]}: {plain(first['msg'])} (got {first['input']})") from error
+        raise UserError(f"{first['loc'][0]}: {plain_message(first['msg'])} (got {first['input']})") from error
     run = load_run(folder)
     answer = planner.capacity(run, slo, demand)
     if answer.is_empty:

@@ -10,7 +10,7 @@ from rich.text import Text
 from vmtoll.commands.answer import print_json, print_text
 from vmtoll.files import write_durably
 from vmtoll.model.columns import to_csv
-from vmtoll.model.until import Compared, Look
+from vmtoll.model.until import Look, LookComparison
 
 if TYPE_CHECKING:
     from vmtoll.analysis.run import Run
@@ -86,7 +86,7 @@ def conclude_judged(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     return Conclusion(folder, folder / ANALYSIS, page, table, sheet, sentence(analysis), shown)
 
 
-def judge(folder: Path, looks: Sequence[Look]) -> list[Compared]:
+def judge(folder: Path, looks: Sequence[Look]) -> list[LookComparison]:
     """Compare the arms of an unfinished run, at a look. Raises LoadError."""
     from vmtoll.analysis.until import look_at  # noqa: PLC0415
 

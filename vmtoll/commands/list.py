@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption
-from vmtoll.model.release import Suite, of_suite
+from vmtoll.model.release import Suite, release_of_suite
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.server import read_server
 
@@ -28,5 +28,5 @@ def list_names(as_json: JsonOption = False) -> None:
 
 def _with_releases(server: str, not_in: Sequence[Suite]) -> str:
     """The server's name, with the releases of Debian that do not ship it."""
-    absent = [f"not in {of_suite(suite).name}" for suite in not_in]
+    absent = [f"not in {release_of_suite(suite).name}" for suite in not_in]
     return f"{server} ({', '.join(absent)})" if absent else server

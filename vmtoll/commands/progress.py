@@ -22,10 +22,10 @@ from vmtoll.model.event import (
     LookEnded,
     MachineStep,
     MarginHidden,
+    NotMeasured,
     NotPaused,
     Phase,
     RunEnded,
-    Skipped,
     TrialEnded,
     TrialStep,
 )
@@ -33,7 +33,7 @@ from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import Scenario, TrialRecord
-from vmtoll.model.until import Compared, Look, Stop
+from vmtoll.model.until import Look, LookComparison, Stop
 from vmtoll.shell import say
 
 
@@ -72,11 +72,18 @@ def lines_of(event: Event) -> list[str]:
 
 
 def _line_of(
-    event: Skipped | MarginHidden | NotPaused | Connecting | ComparingMachines | MachineStep | BlockEnded | LookEnded,
+    event: NotMeasured
+    | MarginHidden
+    | NotPaused
+    | Connecting
+    | ComparingMachines
+    | MachineStep
+    | BlockEnded
+    | LookEnded,
 ) -> str:
     """The log line of an event that always has one."""
     match event:
-        case Skipped(name, why):
+        case NotMeasured(name, why):
             line = f"skipped: {name}: {why}"
         case MarginHidden() | NotPaused():
             line = f"note: {_note(event)}"
@@ -171,7 +178,7 @@ def _look(look: Look, next_blocks: int | None, stopped: Stop | None) -> str:
     return f"{text}; {_STOPPED[stopped]}" if stopped else f"{text}; next look after {next_blocks} blocks"
 
 
-def _open(compared: Compared) -> str:
+def _open(compared: LookComparison) -> str:
     """`tail of nginx, sweep 0.5, on kvm-default ±4.1%`, or the words of a claim."""
     width = "" if compared.half_width_pct is None else f" ±{compared.half_width_pct:.3g}%"
     if compared.claim:
@@ -229,7 +236,7 @@ class Ratios:
     def add(self, record: TrialRecord) -> None:
         """Add an attempt. Skips what only the report shows: controls, spread loads, and percentiles of few requests."""
         scenario, environment = record.scenario, record.arm.environment
-        if record.arm.is_control or not scenario.load.is_alone:
+        if record.arm.is_control or not scenario.load.is_single_machine:
             return
         sides = self._figures.setdefault(scenario, {})
         figures = sides.setdefault(environment, {})

@@ -94,7 +94,9 @@ def guest(host: Host) -> Guest:
         described = Guest(name=host.name, **(defaults | given))
         described.ip()
     except ValidationError as error:
-        raise InventoryError(f"{host.source}: {host.name}: {next(iter(Guest.mistakes(error).values()))}") from error
+        raise InventoryError(
+            f"{host.source}: {host.name}: {next(iter(Guest.first_mistakes(error).values()))}"
+        ) from error
     except ValueError as error:
         raise InventoryError(f"{host.source}: {host.name}: vmtoll_address, vmtoll_prefix: {error}") from error
     return described

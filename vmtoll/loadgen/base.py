@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtoll.model.errors import ToolError, ToolTimeoutError
-from vmtoll.model.percentiles import falling, of_too_few
+from vmtoll.model.percentiles import columns_without_enough_requests, out_of_order_columns
 from vmtoll.model.transport import HttpVersion
 
 
@@ -179,9 +179,9 @@ def without_impossible_figures(result: ToolResult) -> ToolResult:
     numbers = {name: value for name in _AVERAGES if (value := getattr(result, name)) is not None}
     odd = {name for name, value in numbers.items() if not math.isfinite(value)}
     columns = {name: value for name, value in result.columns.items() if math.isfinite(value)}
-    few = of_too_few(columns, result.transactions)
+    few = columns_without_enough_requests(columns, result.transactions)
     columns = {name: value for name, value in columns.items() if name not in few}
-    wrong = falling(columns)
+    wrong = out_of_order_columns(columns)
     columns = {name: value for name, value in columns.items() if name not in wrong}
     dropped = result.dropped + len(odd) + len(result.columns) - len(columns)
     missing = {name: 0.0 if name == "elapsed_s" else None for name in odd}

@@ -11,12 +11,12 @@ from vmtoll.agent.facts import release
 from vmtoll.agent.protocol import Done, Facts
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session
-from vmtoll.model.disclosure import OPERATOR, Disclosed, Disclosure, merged
+from vmtoll.model.disclosure import OPERATOR, DisclosedText, Disclosure, disclosed_texts
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
 from vmtoll.model.facts import COMPARED
 from vmtoll.model.hardware import Hardware, hardware_of
 from vmtoll.model.inventory import Host, Inventory
-from vmtoll.model.run import Difference, Differences
+from vmtoll.model.run import Differences, MachineDifference
 from vmtoll.model.trial import Accelerator
 
 _FACTS_LIMIT_S = 180.0
@@ -173,7 +173,7 @@ def disclosure(session: Session) -> Disclosure:
 
 def merge_disclosure(hosts: Iterable[Host], reports: Mapping[str, Mapping[str, str]]) -> Disclosure:
     """The machines' reports and their vmtoll_tuning; what vmtoll_disclosure states overrides both."""
-    machines, operator, virtual = dict[str, dict[str, Disclosed]](), None, []
+    machines, operator, virtual = dict[str, dict[str, DisclosedText]](), None, []
     for host in hosts:
         statements = dict(host.vars.disclosure or {})
         operator = statements.pop(OPERATOR, None) or operator
@@ -181,7 +181,7 @@ def merge_disclosure(hosts: Iterable[Host], reports: Mapping[str, Mapping[str, s
         if host.vars.tuning:
             tuning_text = f"vmtoll tune: {json.dumps(host.vars.tuning.model_dump(exclude_none=True), sort_keys=True)}"
             report["not_default"] = "; ".join(filter(None, [report.get("not_default"), tuning_text]))
-        machines[host.name] = merged(report, statements)
+        machines[host.name] = disclosed_texts(report, statements)
         if host.role == "kvm_guest":
             virtual.append(host.name)
     return Disclosure(operator=operator, machines=machines, virtual=virtual)
@@ -311,9 +311,9 @@ def _names(session: Session, host: Host) -> list[str]:
     return sorted(texts - {""})
 
 
-def _compare(fact: str, values: dict[str, Any]) -> list[Difference]:
+def _compare(fact: str, values: dict[str, Any]) -> list[MachineDifference]:
     texts = {json.dumps(v, sort_keys=True) for v in values.values()}
-    return [] if len(texts) == 1 else [Difference(fact=fact, values=values)]
+    return [] if len(texts) == 1 else [MachineDifference(fact=fact, values=values)]
 
 
 def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) -> Differences:
@@ -322,7 +322,7 @@ def differences(suts: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
     `declared` facts that differ are listed by name, all other differences with their values. A fact that is a mapping
     is compared entry by entry, under names such as `packages: nginx-light`.
     """
-    undeclared: list[Difference] = []
+    undeclared: list[MachineDifference] = []
     passed: list[str] = []
     for fact in COMPARED:
         values = {environment: facts.get(fact) for environment, facts in suts.items()}

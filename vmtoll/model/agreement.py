@@ -23,7 +23,7 @@ class Status(StrEnum):
     NOT_COMPARABLE = "not-comparable"
 
 
-class Why(StrEnum):
+class AgreementReason(StrEnum):
     """Reason for a result's status."""
 
     SAME = "same"  # the change of the size lies within the tolerance
@@ -50,14 +50,14 @@ class Agreement:
     """
 
     status: Status
-    why: Why
+    why: AgreementReason
     change: Estimate | None = None
     tolerance: float | None = None
     blocks_needed: int | None = None
 
 
 @dataclass(frozen=True)
-class Difference:
+class RunDifference:
     """A fact that differs between the runs, with both values."""
 
     fact: str
@@ -86,9 +86,9 @@ class ScenarioResult:
     arm: Arm
     accelerator: Accelerator
     status: Status
-    why: Why
-    facts: tuple[Difference, ...] = ()
-    other_differences: tuple[Difference, ...] = ()
+    why: AgreementReason
+    facts: tuple[RunDifference, ...] = ()
+    other_differences: tuple[RunDifference, ...] = ()
     metrics: Mapping[str, MetricResult] = field(default_factory=dict)
     absolute: Mapping[str, Mapping[str, float]] | None = None
 

@@ -20,7 +20,7 @@ from vmtoll.model.trial import (
     Resources,
     Scenario,
     TrialRecord,
-    with_enough,
+    without_thin_percentiles,
 )
 
 CROSSCHECK = "crosscheck_"
@@ -77,12 +77,12 @@ _IDENTITY = (
     ("guests", "integer", "machines under test that shared the load; their CPU and memory are added up"),
     ("started_at", "datetime", "start of the measured load, UTC, ISO 8601"),
 )
-_OF_TRIAL = [figure for group in (Resources, Conditions, Counts) for figure in fields(group)]
-_OF_TOOL = [figure for figure in fields(Measurement) if figure.metadata]
+_TRIAL_FIGURES = [figure for group in (Resources, Conditions, Counts) for figure in fields(group)]
+_TOOL_FIGURES = [figure for figure in fields(Measurement) if figure.metadata]
 # Column prefix → role, figures. A figure that both the primary tool and the whole trial have is the same: one column.
 _FIGURES = {
-    "": (Role.PRIMARY, [f for f in _OF_TOOL if f.name not in {of_trial.name for of_trial in _OF_TRIAL}]),
-    CROSSCHECK: (Role.CROSSCHECK, _OF_TOOL),
+    "": (Role.PRIMARY, [f for f in _TOOL_FIGURES if f.name not in {of_trial.name for of_trial in _TRIAL_FIGURES}]),
+    CROSSCHECK: (Role.CROSSCHECK, _TOOL_FIGURES),
 }
 _UNITS = {"s": "s", "ms": "ms", "us": "µs", "rps": "1/s", "pct": "%", "kib": "KiB", "mb": "MB", "j": "J"}
 _TYPES = {"int | None": "integer", "float | None": "number", "str | None": "string"}
@@ -93,7 +93,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "accelerator": Accelerator, "hardware": Hardware, "load_kind": LoadKind, "neighbour_kind": LoadKind,
     "client": ClientPlace, "validity": Validity,
 }  # fmt: skip
-_LAST = (
+_LAST_COLUMNS = (
     ("fixed_cost_s", "number", "s", "wall clock of the trial less the time under load"),
     ("loaded_s", "number", "s", "wall clock of its loads: warm-up, measurements, a capacity measured for it"),
     ("validity", "string", "", "whether the trial may be used: valid, suspect or invalid"),
@@ -110,8 +110,8 @@ def table_schema() -> Schema:
         source = "cross-check: " if role is Role.CROSSCHECK else ""
         columns.append(_column(f"{prefix}tool", "string", "", f"{source}load tool"))
         columns += [_figure(figure, prefix, source) for figure in figures]
-    columns += [_figure(figure) for figure in _OF_TRIAL]
-    columns += [_column(*column) for column in _LAST]
+    columns += [_figure(figure) for figure in _TRIAL_FIGURES]
+    columns += [_column(*column) for column in _LAST_COLUMNS]
     return {
         "$schema": "https://datapackage.org/profiles/2.0/tableschema.json",
         "title": "trials.csv",
@@ -165,7 +165,7 @@ def flat(record: TrialRecord) -> dict[str, Cell]:
 
     None where nothing was measured, and for percentiles of too few requests.
     """
-    record = with_enough(record)
+    record = without_thin_percentiles(record)
     row: dict[str, Cell] = {
         "run_id": record.run_id, "block": record.block, "boot": record.boot, "order": record.order,
         "attempt": record.attempt, "environment": record.arm.environment, "replicate": record.arm.replicate,
@@ -176,9 +176,9 @@ def flat(record: TrialRecord) -> dict[str, Cell]:
     }  # fmt: skip
     row |= vars(record.offered)
     for prefix, (role, figures) in _FIGURES.items():
-        measured = record.measurement(role)
-        row[f"{prefix}tool"] = measured.tool if measured else None
-        row |= {prefix + figure.name: getattr(measured, figure.name, None) for figure in figures}
+        measurement = record.measurement(role)
+        row[f"{prefix}tool"] = measurement.tool if measurement else None
+        row |= {prefix + figure.name: getattr(measurement, figure.name, None) for figure in figures}
     row |= vars(record.resources) | vars(record.conditions) | vars(record.counts)
     codes = [f"{f.code}@crosscheck" if f.role is Role.CROSSCHECK else str(f.code) for f in record.findings]
     row |= {"fixed_cost_s": record.fixed_cost_s, "loaded_s": record.loaded_s, "validity": record.validity.value}

@@ -41,7 +41,7 @@ OPERATOR = "operator"  # who ran it: an item of the run, not of a machine
 NAMES = tuple(item.name for item in ITEMS)
 
 
-class Disclosed(Document):
+class DisclosedText(Document):
     """The text of one item, and who gave it: the machine itself or the inventory."""
 
     text: str = Field(min_length=1)
@@ -54,7 +54,7 @@ class Disclosure(Document):
     """
 
     operator: str | None = None
-    machines: dict[str, dict[str, Disclosed]]
+    machines: dict[str, dict[str, DisclosedText]]
     virtual: list[str] = Field(default_factory=list)
 
     def missing(self, machine: str) -> list[Item]:
@@ -69,9 +69,11 @@ def requested_items(virtual: bool) -> list[Item]:
     return [item for item in ITEMS if item.guest or not virtual]
 
 
-def merged(collected: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Disclosed]:
+def disclosed_texts(collected: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, DisclosedText]:
     """One machine's items; the inventory's statements override what the machine reported."""
-    items = {name: Disclosed(text=text, source="machine") for name, text in collected.items() if text and name in NAMES}
+    items = {
+        name: DisclosedText(text=text, source="machine") for name, text in collected.items() if text and name in NAMES
+    }
     return items | {
-        name: Disclosed(text=text, source="inventory") for name, text in stated.items() if text and name in NAMES
+        name: DisclosedText(text=text, source="inventory") for name, text in stated.items() if text and name in NAMES
     }

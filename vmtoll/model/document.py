@@ -9,7 +9,7 @@ class Document(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def plain(message: str) -> str:
+def plain_message(message: str) -> str:
     """Pydantic's message as part of a sentence; vmtoll's own messages unchanged."""
     without_prefix = message.removeprefix("Value error, ")
     if without_prefix != message:
@@ -25,5 +25,5 @@ def first_mistake(error: ValidationError) -> str:
     """
     first = min(error.errors(), key=lambda entry: entry["type"] != "value_error")
     key = ".".join(str(part) for part in first["loc"])
-    given = "" if first["type"] == "missing" else f" (got {first['input']!r})"
-    return f"{f'key {key}: ' if key else ''}{plain(first['msg'])}{given if len(given) < 80 else ''}"
+    value_text = "" if first["type"] == "missing" else f" (got {first['input']!r})"
+    return f"{f'key {key}: ' if key else ''}{plain_message(first['msg'])}{value_text if len(value_text) < 80 else ''}"

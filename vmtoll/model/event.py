@@ -32,7 +32,7 @@ class Absence(StrEnum):
 
 
 @dataclass(frozen=True)
-class Skipped:
+class NotMeasured:
     """A server, one of its workloads, or an environment that is not measured, and why."""
 
     name: str
@@ -149,7 +149,7 @@ class RunEnded:
 
 
 Event = (
-    Skipped
+    NotMeasured
     | MarginHidden
     | NotPaused
     | Connecting

@@ -44,7 +44,7 @@ class TuningSteps(Document):
             raise ValueError(f"single: {self.base} is the base, which cannot be compared with itself")
         return self
 
-    def named(self) -> list[tuple[str, list[str]]]:
+    def names_by_key(self) -> list[tuple[str, list[str]]]:
         """(key, environments that it names) for each key."""
         return [
             ("cumulative[]", self.cumulative),
@@ -55,7 +55,7 @@ class TuningSteps(Document):
     @property
     def environments(self) -> list[str]:
         """Environments of all steps, each once."""
-        return list(dict.fromkeys(name for _, names in self.named() for name in names))
+        return list(dict.fromkeys(name for _, names in self.names_by_key() for name in names))
 
 
 class ClaimSide(Document):

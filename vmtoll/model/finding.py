@@ -238,9 +238,9 @@ FINDINGS: dict[Code, FindingKind] = {
 
 # These findings make a closed-loop measurement client-limited or link-limited. Too few users in flight are the client's
 # fault: it pauses between two requests, or some of its users finish before the others.
-PACE_LIMITS = frozenset({Code.CLIENT_SATURATED, Code.LITTLES_LAW, Code.LINK_BOUND})
+CLOSED_LOOP_LIMITS = frozenset({Code.CLIENT_SATURATED, Code.LITTLES_LAW, Code.LINK_BOUND})
 # In an open loop a client that lags also changes the load, and its own delay is part of the response times.
-OPEN_PACE_LIMITS = PACE_LIMITS | {Code.CLIENT_STARVED, Code.RATE_NOT_REACHED, Code.CLIENT_LATE}
+OPEN_LOOP_LIMITS = CLOSED_LOOP_LIMITS | {Code.CLIENT_STARVED, Code.RATE_NOT_REACHED, Code.CLIENT_LATE}
 # vmtoll repeats a trial that ends with one of these: a failure, not a finding about the server. A load that timed out
 # is not one: the machine under test was too slow for it.
 ACCIDENTS = frozenset({Code.HOST_LOST, Code.TOOL_FAILED, Code.SERVER_FAILED})

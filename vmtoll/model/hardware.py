@@ -11,7 +11,7 @@ TCG_MODEL = "QEMU TCG CPU"  # model name of `-cpu max` under TCG: target/i386/tc
 # QEMU's name in DMI.
 _UNDECIDED = frozenset({"", "none", "qemu", "vm-other", "bochs", "uml"})
 # KVM's modules for the CPU's virtualization extensions → the CPU flag that each needs.
-_OWN_MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
+_KVM_MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
 
 
 class Hardware(StrEnum):
@@ -32,15 +32,15 @@ def hardware_of(facts: Facts) -> Hardware:
     A host is native only where the hypervisor bit was read and is off. Facts from before `hypervisor` was recorded
     can show only nested and emulated.
     """
-    seen = facts.get("hypervisor") or {}
-    signature, bit = seen.get("cpuid_signature", ""), seen.get("cpuid_bit")
-    bit = seen.get("cpuinfo_flag") if bit is None else bit
+    hypervisor = facts.get("hypervisor") or {}
+    signature, bit = hypervisor.get("cpuid_signature", ""), hypervisor.get("cpuid_bit")
+    bit = hypervisor.get("cpuinfo_flag") if bit is None else bit
     virtualization = facts.get("virtualization") or ""
     if signature == TCG_SIGNATURE or str(facts.get("cpu_model")).startswith(TCG_MODEL):
         return Hardware.EMULATED
     if (bit and signature) or virtualization not in _UNDECIDED:
         return Hardware.NESTED
-    if bit is False and virtualization == "none" and seen.get("dmi_sys_vendor") != "QEMU":
+    if bit is False and virtualization == "none" and hypervisor.get("dmi_sys_vendor") != "QEMU":
         return Hardware.NATIVE
     return Hardware.UNKNOWN
 
@@ -60,6 +60,6 @@ def foreign_kvm_module(facts: Mapping[str, Collection[str]]) -> str:
     built into the kernel has a folder there on any CPU, so a module counts only with its flag.
     """
     modules, flags = facts.get("kvm_modules", ()), facts.get("kvm_flags", ())
-    if any(module in modules and flag in flags for module, flag in _OWN_MODULES.items()):
+    if any(module in modules and flag in flags for module, flag in _KVM_MODULES.items()):
         return ""
-    return ", ".join(sorted(set(modules) - _OWN_MODULES.keys()))
+    return ", ".join(sorted(set(modules) - _KVM_MODULES.keys()))

@@ -25,16 +25,16 @@ from pydantic import (
 )
 
 from vmtoll.model.disclosure import NAMES, OPERATOR
-from vmtoll.model.document import plain
+from vmtoll.model.document import plain_message
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.release import SUITES
 
 Role = Literal["client", "metal", "kvm_guest", "kvm_host"]
 GuestAccelerator = Literal["kvm", "tcg"]
-_MADE = "guest with a profile"
+_GUEST_WITH_PROFILE = "guest with a profile"
 # ssh probes a silent machine every 2 s and gives up when the fourth probe gets no answer.
-_ALIVE_S, _QUESTIONS = 2, 4
-SILENT_S = _ALIVE_S * (_QUESTIONS + 1)
+_ALIVE_S, _ALIVE_PROBES = 2, 4
+SILENT_S = _ALIVE_S * (_ALIVE_PROBES + 1)
 
 
 def _variable(default: Any, hosts: str, text: str, unit: str = "", **limits: Any) -> Any:
@@ -52,7 +52,7 @@ class Variables(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _is_a_number_where_one_is_wanted(cls, value: Any, info: ValidationInfo) -> Any:
+    def _refuse_boolean_for_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse a boolean for a number: pydantic would read YAML's `yes` as 1."""
         kind = cls.model_fields[str(info.field_name)].annotation
         if isinstance(value, bool) and kind in (int, float, int | None, float | None):
@@ -63,35 +63,35 @@ class Variables(BaseModel):
     def read(cls, host: str, variables: Mapping[str, Any], source: str) -> Self:
         """Validate a host's variables; null counts as unset. Raises InventoryError naming source, host and variable."""
         try:
-            return cls._of(variables)
+            return cls._validated(variables)
         except ValidationError as error:
-            raise InventoryError(f"{source}: {host}: {next(iter(cls.mistakes(error).values()))}") from error
+            raise InventoryError(f"{source}: {host}: {next(iter(cls.first_mistakes(error).values()))}") from error
 
     @classmethod
-    def wrong(cls, variables: Mapping[str, Any]) -> dict[str, str]:
+    def invalid_variables(cls, variables: Mapping[str, Any]) -> dict[str, str]:
         """Each variable of a host that has a wrong value → what is wrong."""
         try:
-            cls._of(variables)
+            cls._validated(variables)
         except ValidationError as error:
-            return cls.mistakes(error)
+            return cls.first_mistakes(error)
         return {}
 
     @classmethod
-    def _of(cls, variables: Mapping[str, Any]) -> Self:
+    def _validated(cls, variables: Mapping[str, Any]) -> Self:
         given = {name: value for name, value in variables.items() if value is not None}
         prefixed = [name for name in given if name.startswith(cls.namespace)]
         return cls.model_validate({name.removeprefix(cls.namespace): given[name] for name in prefixed})
 
     @classmethod
-    def mistakes(cls, error: ValidationError) -> dict[str, str]:
+    def first_mistakes(cls, error: ValidationError) -> dict[str, str]:
         """Each wrong variable → its first mistake."""
-        wrong: dict[str, str] = {}
-        for each in error.errors():
-            name = cls.namespace + ".".join(map(str, each["loc"]))
-            missing, value = each["type"] == "missing", each["input"]
-            text = f"{name} is missing" if missing else f"{name} is {value!r}: {plain(each['msg'])}"
-            wrong.setdefault(cls.namespace + "".join(map(str, each["loc"][:1])), text)
-        return wrong
+        texts: dict[str, str] = {}
+        for entry in error.errors():
+            name = cls.namespace + ".".join(map(str, entry["loc"]))
+            missing, value = entry["type"] == "missing", entry["input"]
+            text = f"{name} is missing" if missing else f"{name} is {value!r}: {plain_message(entry['msg'])}"
+            texts.setdefault(cls.namespace + "".join(map(str, entry["loc"][:1])), text)
+        return texts
 
     @classmethod
     def names(cls) -> list[str]:
@@ -126,7 +126,7 @@ class Connection(Variables):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_ansibles_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _merge_ansible_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Merge the names of each variable: as in Ansible, the last one here that is set wins."""
         merged = dict(given)
         for name, names in {
@@ -139,7 +139,7 @@ class Connection(Variables):
 
     @field_validator("connection")
     @classmethod
-    def _is_ours(cls, connection: str) -> str:
+    def _check_connection(cls, connection: str) -> str:
         plain_name = connection.removeprefix("ansible.builtin.")
         if plain_name not in ("ssh", "smart", "local"):
             raise ValueError("vmtoll reaches machines by `ssh`, or `local`; give one of them")
@@ -147,7 +147,7 @@ class Connection(Variables):
 
     @field_validator("ssh_args", "ssh_common_args", "ssh_extra_args", "become_flags")
     @classmethod
-    def _are_words(cls, arguments: str) -> str:
+    def _check_arguments(cls, arguments: str) -> str:
         try:
             shlex.split(arguments)
         except ValueError as error:
@@ -156,15 +156,15 @@ class Connection(Variables):
 
     @field_validator("become_method", "become_user")
     @classmethod
-    def _becomes_root_by_sudo(cls, value: str, info: ValidationInfo) -> str:
-        ours = "root" if info.field_name == "become_user" else "sudo"
-        if value.removeprefix("ansible.builtin.") != ours:
-            raise ValueError(f"vmtoll knows `{ours}` alone; leave it out, or log in as root")
-        return ours
+    def _check_become(cls, value: str, info: ValidationInfo) -> str:
+        required = "root" if info.field_name == "become_user" else "sudo"
+        if value.removeprefix("ansible.builtin.") != required:
+            raise ValueError(f"vmtoll knows `{required}` alone; leave it out, or log in as root")
+        return required
 
     @field_validator("python_interpreter")
     @classmethod
-    def _is_found(cls, interpreter: str) -> str:
+    def _resolve_interpreter(cls, interpreter: str) -> str:
         """Replace Ansible's automatic choices by python3, Python's name on every system that vmtoll supports."""
         return "python3" if interpreter in ("auto", "auto_legacy", "auto_silent", "auto_legacy_silent") else interpreter
 
@@ -174,7 +174,7 @@ CPU_SET = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 Switch = Annotated[Literal["on", "off"], BeforeValidator(lambda value: {True: "on", False: "off"}.get(value, value))]
 
 
-class Tuning(BaseModel):
+class HostTuning(BaseModel):
     """Settings that `vmtoll tune` applies; the host checks that it has these values. YAML reads `on` and `off` as
     booleans.
     """
@@ -192,40 +192,47 @@ class Tuning(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_known_settings(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and (strange := sorted(set(map(str, given)) - set(cls.model_fields))):
-            raise ValueError(f"no setting {strange[0]!r}; there are: {', '.join(cls.model_fields)}")
+    def _check_settings(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and (unknown := sorted(set(map(str, given)) - set(cls.model_fields))):
+            raise ValueError(f"no setting {unknown[0]!r}; there are: {', '.join(cls.model_fields)}")
         return given
 
 
 class GuestVariables(Variables):
     """Inventory variables of a guest that vmtoll makes."""
 
-    state: Literal["present", "absent"] = _variable("present", _MADE, "whether `vmtoll provision` makes or removes it")
-    accelerator: GuestAccelerator = _variable("kvm", _MADE, "what runs the guest's code")
+    state: Literal["present", "absent"] = _variable(
+        "present", _GUEST_WITH_PROFILE, "whether `vmtoll provision` makes or removes it"
+    )
+    accelerator: GuestAccelerator = _variable("kvm", _GUEST_WITH_PROFILE, "what runs the guest's code")
     emulator_cpus: str = _variable(
-        "", _MADE, "CPUs of QEMU's other threads, where the profile pins; empty: `vmtoll_cpus`"
+        "", _GUEST_WITH_PROFILE, "CPUs of QEMU's other threads, where the profile pins; empty: `vmtoll_cpus`"
     )
-    vcpus: int = _variable(0, _MADE, "virtual CPUs; 0: as many as `vmtoll_cpus`", ge=0)
-    memory_mib: int | None = _variable(None, _MADE, "memory; unset: the profile's", "MiB", ge=128)
+    vcpus: int = _variable(0, _GUEST_WITH_PROFILE, "virtual CPUs; 0: as many as `vmtoll_cpus`", ge=0)
+    memory_mib: int | None = _variable(None, _GUEST_WITH_PROFILE, "memory; unset: the profile's", "MiB", ge=128)
     mac: str = _variable(
-        "", _MADE, "MAC address; empty: derived from the name", pattern=r"^(|[0-9a-f]{2}(:[0-9a-f]{2}){5})$"
+        "",
+        _GUEST_WITH_PROFILE,
+        "MAC address; empty: derived from the name",
+        pattern=r"^(|[0-9a-f]{2}(:[0-9a-f]{2}){5})$",
     )
-    bridge: str = _variable("br0", _MADE, "bridge on the KVM host")
-    uplink: str = _variable("", _MADE, "network card of the KVM host, for macvtap")
-    vf: str = _variable("", _MADE, "PCI address of the virtual function, for SR-IOV")
-    prefix: int | None = _variable(None, _MADE, "prefix length of the address; unset: DHCP", "bits", ge=1, le=128)
-    gateway: str = _variable("", _MADE, "router, where `vmtoll_prefix` is set")
+    bridge: str = _variable("br0", _GUEST_WITH_PROFILE, "bridge on the KVM host")
+    uplink: str = _variable("", _GUEST_WITH_PROFILE, "network card of the KVM host, for macvtap")
+    vf: str = _variable("", _GUEST_WITH_PROFILE, "PCI address of the virtual function, for SR-IOV")
+    prefix: int | None = _variable(
+        None, _GUEST_WITH_PROFILE, "prefix length of the address; unset: DHCP", "bits", ge=1, le=128
+    )
+    gateway: str = _variable("", _GUEST_WITH_PROFILE, "router, where `vmtoll_prefix` is set")
     disk_cache: Literal["default", "none", "writethrough", "writeback", "directsync", "unsafe"] = _variable(
-        "none", _MADE, "libvirt's cache mode of the disk"
+        "none", _GUEST_WITH_PROFILE, "libvirt's cache mode of the disk"
     )
     suite: str = _variable(
-        "", f"{_MADE}, the same", "release of Debian: `trixie` or `bookworm`; empty: the controller's own"
+        "", f"{_GUEST_WITH_PROFILE}, the same", "release of Debian: `trixie` or `bookworm`; empty: the controller's own"
     )
 
     @field_validator("suite")
     @classmethod
-    def _is_a_suite(cls, suite: str) -> str:
+    def _check_suite(cls, suite: str) -> str:
         if suite and suite not in SUITES:
             raise ValueError(f"not a release of Debian that vmtoll knows; give {' or '.join(SUITES)}")
         return suite
@@ -265,7 +272,7 @@ class HostVars(GuestVariables):
     )
     back_s: float = _variable(300.0, "all", "how long a run waits for a lost machine, as in a reboot", "s", ge=0)
     lab: Literal["embedded", "hosts"] = _variable("hosts", "all", "`embedded`: the lab that `vmtoll lab up` makes")
-    tuning: Tuning | None = _variable(
+    tuning: HostTuning | None = _variable(
         None, "metal, KVM host", "what `vmtoll tune` sets ([real-hosts.md](real-hosts.md#tuning)); unset: nothing"
     )
     disclosure: dict[str, str] | None = _variable(
@@ -275,27 +282,29 @@ class HostVars(GuestVariables):
     profile: str | None = _variable(
         None, "guest", "guest profile: `vmtoll provision` makes the guest; unset: the guest is yours"
     )
-    cpus: str | None = _variable(None, _MADE, "libvirt's set of the host's CPUs: `2-5,8` (required)", pattern=CPU_SET)
+    cpus: str | None = _variable(
+        None, _GUEST_WITH_PROFILE, "libvirt's set of the host's CPUs: `2-5,8` (required)", pattern=CPU_SET
+    )
     public_key: str | None = _variable(
         None,
-        _MADE,
+        _GUEST_WITH_PROFILE,
         "file on the controller: SSH key that root of the guest accepts; unset: the public half of"
         " `ansible_ssh_private_key_file`, or `~/.ssh/id_ed25519.pub`",
     )
 
     @field_validator("link")
     @classmethod
-    def _is_a_link(cls, link: str) -> str:
+    def _check_link(cls, link: str) -> str:
         if not re.fullmatch(r"unshaped|[1-9][0-9]*(mbit|gbit)", link):
             raise ValueError("not a link; give `unshaped`, or a rate such as `100mbit` or `1gbit`")
         return link
 
     @field_validator("disclosure")
     @classmethod
-    def _has_known_items(cls, stated: dict[str, str] | None) -> dict[str, str] | None:
+    def _check_items(cls, stated: dict[str, str] | None) -> dict[str, str] | None:
         allowed = (*NAMES, OPERATOR)
-        if strange := sorted(set(stated or {}) - set(allowed)):
-            raise ValueError(f"no item {strange[0]!r}; there are: {', '.join(allowed)}")
+        if unknown := sorted(set(stated or {}) - set(allowed)):
+            raise ValueError(f"no item {unknown[0]!r}; there are: {', '.join(allowed)}")
         return stated
 
     @classmethod
@@ -325,7 +334,7 @@ class Host:
 
     def mistakes(self) -> dict[str, str]:
         """Each variable with a wrong value → what is wrong."""
-        return HostVars.wrong(self.variables) | Connection.wrong(self.variables)
+        return HostVars.invalid_variables(self.variables) | Connection.invalid_variables(self.variables)
 
     def check(self) -> None:
         """Raise InventoryError for the first variable with a wrong value."""
@@ -367,21 +376,23 @@ class Host:
 
     def argv(self) -> list[str]:
         """The command line that starts Python on the machine, without Python's arguments."""
-        reach = self.ansible
+        connection = self.ansible
         if self.is_local:
-            return [sys.executable if reach.python_interpreter == "python3" else reach.python_interpreter]
-        argv = [reach.ssh_executable]
-        for arguments in (reach.ssh_args, reach.ssh_common_args, reach.ssh_extra_args):
+            return [sys.executable if connection.python_interpreter == "python3" else connection.python_interpreter]
+        argv = [connection.ssh_executable]
+        for arguments in (connection.ssh_args, connection.ssh_common_args, connection.ssh_extra_args):
             argv += shlex.split(arguments)
-        alive = (f"ServerAliveInterval={_ALIVE_S}", f"ServerAliveCountMax={_QUESTIONS}")
-        for option in ("BatchMode=yes", "ConnectTimeout=10", *alive):
+        alive_options = (f"ServerAliveInterval={_ALIVE_S}", f"ServerAliveCountMax={_ALIVE_PROBES}")
+        for option in ("BatchMode=yes", "ConnectTimeout=10", *alive_options):
             argv += ["-o", option]
         argv += ["-o", "ControlMaster=no", "-o", "ControlPath=none", "-T"]
-        argv += ["-p", str(reach.port)] if reach.port else []
-        argv += ["-i", str(Path(reach.ssh_private_key_file).expanduser())] if reach.ssh_private_key_file else []
-        argv += ["-l", reach.user] if reach.user else []
-        become = [reach.become_exe, "-n", *shlex.split(reach.become_flags)] if reach.become else []
-        return [*argv, self.ssh_host, *become, reach.python_interpreter]
+        argv += ["-p", str(connection.port)] if connection.port else []
+        argv += (
+            ["-i", str(Path(connection.ssh_private_key_file).expanduser())] if connection.ssh_private_key_file else []
+        )
+        argv += ["-l", connection.user] if connection.user else []
+        become = [connection.become_exe, "-n", *shlex.split(connection.become_flags)] if connection.become else []
+        return [*argv, self.ssh_host, *become, connection.python_interpreter]
 
 
 @dataclass(frozen=True)
@@ -424,8 +435,8 @@ class Inventory:
 
     def shares_kernel(self, machine: Host, host: Host) -> bool:
         """Return whether a container runs on the kernel of `host`, under whichever name the inventory has that host."""
-        named = self._container_host(machine)
-        return named is not None and named.argv() == host.argv()
+        container_host = self._container_host(machine)
+        return container_host is not None and container_host.argv() == host.argv()
 
     def _container_host(self, machine: Host) -> Host | None:
         return self.kvm_hosts.get(machine.vars.container_host or "")

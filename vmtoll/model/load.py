@@ -42,12 +42,12 @@ class Load:
         return self.kind is not LoadKind.CLOSED
 
     @property
-    def is_alone(self) -> bool:
+    def is_single_machine(self) -> bool:
         """Return whether one machine has the whole load and no neighbour has any."""
         return self.guests in (None, 1) and not (self.neighbour and self.neighbour.value)
 
     @property
-    def alone(self) -> "Load":
+    def on_one_machine(self) -> "Load":
         """The same load on one machine without a neighbour."""
         return replace(self, guests=None, neighbour=None)
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtoll.model.finding import OPEN_PACE_LIMITS, PACE_LIMITS, Code, Role
+from vmtoll.model.finding import CLOSED_LOOP_LIMITS, OPEN_LOOP_LIMITS, Code, Role
 from vmtoll.model.load import Load
 from vmtoll.model.trial import METAL, Measurement, TrialRecord
 
 # A request that the client gave up took CPU too: if fewer than this share were answered, CPU time per answer means
 # nothing. A ramp gives up every request that misses its deadline.
-ANSWERED = 0.9
+MIN_ANSWERED_SHARE = 0.9
 
 
 class Loop(StrEnum):
@@ -25,10 +25,10 @@ def loop_of(load: Load) -> Loop:
     return Loop.OPEN if load.is_open else Loop.CLOSED
 
 
-def is_answered(measured: Measurement) -> bool:
+def is_answered(measurement: Measurement) -> bool:
     """Return whether most requests of a measurement were answered, as far as is known."""
-    requests, answers = measured.requests, measured.transactions
-    return requests is None or answers is None or answers >= ANSWERED * requests
+    requests, answers = measurement.requests, measurement.transactions
+    return requests is None or answers is None or answers >= MIN_ANSWERED_SHARE * requests
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Metric:
 
     def value(self, record: TrialRecord, role: Role) -> float | None:
         """The figure of a trial's measurement of this role; None where it has none."""
-        measured = record.measurement(role)
-        return None if measured is None else self.of(measured, guest=record.arm.environment != METAL)
+        measurement = record.measurement(role)
+        return None if measurement is None else self.of(measurement, guest=record.arm.environment != METAL)
 
-    def of(self, measured: Measurement, *, guest: bool) -> float | None:
+    def of(self, measurement: Measurement, *, guest: bool) -> float | None:
         """The figure of one measurement; None where it has none."""
-        if self.is_per_answer and not is_answered(measured):
+        if self.is_per_answer and not is_answered(measurement):
             return None
-        value: float | None = getattr(measured, self.guest_field if guest and self.guest_field else self.field)
+        value: float | None = getattr(measurement, self.guest_field if guest and self.guest_field else self.field)
         return value
 
     def is_limited(self, record: TrialRecord, role: Role) -> bool:
@@ -69,13 +69,15 @@ class Metric:
         return bool(self.limits & record.limits(role))
 
 
-THROUGHPUT = Metric("throughput", "1/s", True, (Loop.CLOSED,), "throughput_rps", limits=PACE_LIMITS, is_primary=True)
+THROUGHPUT = Metric(
+    "throughput", "1/s", True, (Loop.CLOSED,), "throughput_rps", limits=CLOSED_LOOP_LIMITS, is_primary=True
+)
 TAIL = Metric(
-    "tail", "µs", False, (Loop.OPEN,), "response_time_p99_us", limits=OPEN_PACE_LIMITS,
+    "tail", "µs", False, (Loop.OPEN,), "response_time_p99_us", limits=OPEN_LOOP_LIMITS,
     percentile=0.99, is_primary=True,
 )  # fmt: skip
 LATENCY_P99 = Metric(
-    "latency_p99", "µs", False, (Loop.CLOSED,), "service_time_p99_us", limits=PACE_LIMITS, percentile=0.99
+    "latency_p99", "µs", False, (Loop.CLOSED,), "service_time_p99_us", limits=CLOSED_LOOP_LIMITS, percentile=0.99
 )
 CPU = Metric("cpu", "µs", False, (Loop.CLOSED, Loop.OPEN), "server_cpu_us_per_request", is_per_answer=True)
 HOST_CPU = Metric(

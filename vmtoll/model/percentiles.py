@@ -20,15 +20,17 @@ def fewest_requests(percentile: float) -> int:
 FEWEST = {name: fewest_requests(per_mille / 1000) for name, per_mille in PER_MILLE.items()}
 
 
-def of_too_few(figures: Mapping[str, object], requests: int) -> set[str]:
+def columns_without_enough_requests(figures: Mapping[str, object], requests: int) -> set[str]:
     """The columns `<kind>_<percentile>_us` that have a value but need more than `requests` requests."""
     if requests >= max(FEWEST.values()):
         return set()
-    given = {name: column[2] for name in figures if (column := _COLUMN.fullmatch(name)) and figures[name] is not None}
-    return {name for name, percentile in given.items() if requests < FEWEST[percentile]}
+    percentiles = {
+        name: column[2] for name in figures if (column := _COLUMN.fullmatch(name)) and figures[name] is not None
+    }
+    return {name for name, percentile in percentiles.items() if requests < FEWEST[percentile]}
 
 
-def falling(figures: Mapping[str, float]) -> set[str]:
+def out_of_order_columns(figures: Mapping[str, float]) -> set[str]:
     """All columns `<kind>_<percentile>_us` of each kind that has a percentile below a lower one, such as p99 < p90."""
     kinds: dict[str, dict[str, str]] = {}
     for name in figures:
@@ -36,7 +38,7 @@ def falling(figures: Mapping[str, float]) -> set[str]:
             kinds.setdefault(column[1], {})[column[2]] = name
     return {
         name
-        for of_kind in kinds.values()
-        for name in of_kind.values()
-        if any(low > high for low, high in pairwise(figures[of_kind[p]] for p in PER_MILLE if p in of_kind))
+        for column_of in kinds.values()
+        for name in column_of.values()
+        if any(low > high for low, high in pairwise(figures[column_of[p]] for p in PER_MILLE if p in column_of))
     }

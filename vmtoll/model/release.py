@@ -26,7 +26,7 @@ SUITES: tuple[Suite, ...] = get_args(Suite)
 NAMES = " or ".join(release.name for release in RELEASES)
 
 
-def of_suite(suite: str) -> Release:
+def release_of_suite(suite: str) -> Release:
     """The release of this suite. Raises UserError naming the known suites."""
     for release in RELEASES:
         if release.suite == suite:
@@ -34,11 +34,11 @@ def of_suite(suite: str) -> Release:
     raise UserError(f"suite: unknown suite {suite!r}; choose {' or '.join(SUITES)}")
 
 
-def of_system(distribution: str, version: str) -> Release | None:
+def release_of_system(distribution: str, version: str) -> Release | None:
     """The release with this ID and VERSION_ID of /etc/os-release; None for any other system."""
     return next((r for r in RELEASES if (distribution, version) == ("debian", r.version)), None)
 
 
-def of_name(name: str) -> Release | None:
+def release_of_name(name: str) -> Release | None:
     """The release with this name, such as `Debian 13` in facts; None for any other system."""
     return next((release for release in RELEASES if release.name == name), None)

@@ -16,7 +16,7 @@ from vmtoll.model.workload import SearchWorkload, Workload
 SCHEMA: Literal[2] = 2
 
 
-class Difference(Document):
+class MachineDifference(Document):
     """A fact in which the machines differ undeclared, with each environment's value."""
 
     fact: str
@@ -27,7 +27,7 @@ class Differences(Document):
     """`declared`: differing facts that the experiment declares; `undeclared`: the other differing facts."""
 
     declared: list[str] = Field(default_factory=list)
-    undeclared: list[Difference] = Field(default_factory=list)
+    undeclared: list[MachineDifference] = Field(default_factory=list)
 
 
 class Skipped(Document):

@@ -70,13 +70,13 @@ def _known_kinds(pages: dict[str, int | str | Page]) -> dict[str, int | str | Pa
 Pages = Annotated[dict[str, int | str | Page], AfterValidator(_known_kinds)]
 
 
-class _Site(Document):
+class _SiteBase(Document):
     name: str
     description: str = Field(description="what it stands for, one sentence")
     seed: int = Field(ge=0, description="of the sizes, kinds, weights and contents")
 
 
-class ListedSite(_Site):
+class ListedSite(_SiteBase):
     """Each file by its path, with its size in bytes (and weight) or its text; the path's suffix gives the kind."""
 
     pages: Pages = Field(
@@ -84,7 +84,7 @@ class ListedSite(_Site):
     )
 
 
-class DrawnSite(_Site):
+class DrawnSite(_SiteBase):
     """Files drawn from distributions of sizes, kinds and popularity; `pages` are served too, outside of the mix."""
 
     files: int = Field(ge=2, description="how many files are drawn")

@@ -33,14 +33,14 @@ def p99_of_planned_us(record: TrialRecord, at_rank: Callable[[int], float] | Non
     the function interpolates the logarithm of the time between two recorded percentiles, linearly over the normal
     quantile of the share: exact for lognormal times.
     """
-    measured = record.primary
+    measurement = record.primary
     if Code.TIMED_OUT in record.codes:
         return math.inf
-    if measured is None or (measured.response_time_p99_us is None and measured.response_time_max_us is None):
+    if measurement is None or (measurement.response_time_p99_us is None and measurement.response_time_max_us is None):
         return None
-    planned, successful = measured.requests, measured.successful
+    planned, successful = measurement.requests, measurement.successful
     if not planned or successful is None:
-        return measured.response_time_p99_us if measured.failed in (None, 0) else None
+        return measurement.response_time_p99_us if measurement.failed in (None, 0) else None
     rank = -(-99 * planned // 100)
     if successful < rank:
         return math.inf
@@ -49,9 +49,9 @@ def p99_of_planned_us(record: TrialRecord, at_rank: Callable[[int], float] | Non
     points = [
         (share, time_us)
         for share, time_us in (
-            (0.99, measured.response_time_p99_us),
-            (0.999, measured.response_time_p999_us),
-            (1.0, measured.response_time_max_us),
+            (0.99, measurement.response_time_p99_us),
+            (0.999, measurement.response_time_p999_us),
+            (1.0, measurement.response_time_max_us),
         )
         if time_us is not None
     ]
@@ -69,8 +69,8 @@ def _between(points: list[tuple[float, float]], share: float, requests: int) -> 
     for (low, low_us), (high, high_us) in pairwise(points):
         if share <= high:
             span = normal_quantile(high) - normal_quantile(low)
-            part = (normal_quantile(share) - normal_quantile(low)) / span if span > 0 else 1.0
-            return low_us * (high_us / low_us) ** min(max(part, 0.0), 1.0) if low_us > 0 else high_us
+            fraction = (normal_quantile(share) - normal_quantile(low)) / span if span > 0 else 1.0
+            return low_us * (high_us / low_us) ** min(max(fraction, 0.0), 1.0) if low_us > 0 else high_us
     return points[-1][1]
 
 

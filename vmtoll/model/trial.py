@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 from vmtoll.model.finding import ACCIDENTS, Code, Finding, Role, Validity, validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
-from vmtoll.model.percentiles import of_too_few
+from vmtoll.model.percentiles import columns_without_enough_requests
 
 METAL = "metal"
 
@@ -391,7 +391,7 @@ class TrialRecord:
 
     def measurement(self, role: Role) -> Measurement | None:
         """The measurement with this role; None where there is none."""
-        return next((measured for measured in self.measurements if measured.role is role), None)
+        return next((measurement for measurement in self.measurements if measurement.role is role), None)
 
     @property
     def primary(self) -> Measurement | None:
@@ -425,15 +425,17 @@ def from_json(line: bytes | str) -> TrialRecord:
     return _RECORD.validate_json(line)
 
 
-def with_enough(record: TrialRecord) -> TrialRecord:
+def without_thin_percentiles(record: TrialRecord) -> TrialRecord:
     """The record without percentiles of too few requests, which tools print and older records contain."""
-    return replace(record, measurements=tuple(map(_with_enough, record.measurements)))
+    return replace(record, measurements=tuple(map(_without_thin_percentiles, record.measurements)))
 
 
-def _with_enough(measured: Measurement) -> Measurement:
-    requests = measured.requests if measured.transactions is None else measured.transactions
-    left_out: dict[str, Any] = dict.fromkeys(of_too_few(vars(measured), requests) if requests is not None else ())
-    return replace(measured, **left_out) if left_out else measured
+def _without_thin_percentiles(measurement: Measurement) -> Measurement:
+    requests = measurement.requests if measurement.transactions is None else measurement.transactions
+    left_out: dict[str, Any] = dict.fromkeys(
+        columns_without_enough_requests(vars(measurement), requests) if requests is not None else ()
+    )
+    return replace(measurement, **left_out) if left_out else measurement
 
 
 def last_attempts(records: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -25,7 +25,7 @@ class Until(Document):
         return 60 * self.at_most_min
 
 
-class Standing(StrEnum):
+class ComparisonState(StrEnum):
     """State of a comparison at a look. NARROW: undecided, but its interval is narrow enough. REFUSED: more blocks
     cannot decide it, because it is client-limited or link-limited, or has nothing to compare.
     """
@@ -46,13 +46,13 @@ class Stop(StrEnum):
     TIME = "time"
 
 
-class Compared(Document):
+class LookComparison(Document):
     """A comparison at a look: a metric in a scenario, of `arms` (the baseline first), or a claim of the experiment.
 
     `half_width_pct`: half of its 95% interval, None without one. `scenarios`: the scenarios that it needs.
     """
 
-    standing: Standing
+    standing: ComparisonState
     metric: str
     scenarios: list[Scenario]
     arms: list[Arm] = Field(default_factory=list)
@@ -71,37 +71,37 @@ class Look(Document):
     decided: int = 0
     narrow: int = 0
     refused: int = 0
-    open: list[Compared] = Field(default_factory=list)
+    open: list[LookComparison] = Field(default_factory=list)
 
     @property
     def comparisons(self) -> int:
         return self.decided + self.narrow + self.refused + len(self.open)
 
 
-def next_look(blocks: int, first: int, boot: int = 1) -> int:
+def next_look(blocks: int, first: int, boot_blocks: int = 1) -> int:
     """Return the number of blocks at which the next look is due after `blocks` measured blocks: `first`, then half as
     many again each time. Looks come after whole pairs of blocks, which have both orders of the arms, and after whole
-    boots of `boot` blocks.
+    boots of `boot_blocks` blocks.
     """
     due = first
     while due <= blocks:
         due = 2 * ceil(GROWTH * due / 2)
-        due = boot * ceil(due / boot)
+        due = boot_blocks * ceil(due / boot_blocks)
     return due
 
 
-def spent(time: float) -> float:
+def spendable_fraction(time: float) -> float:
     """The fraction of the 5% that may be spent when the fraction `time` of the time is over: ln(1 + (e − 1) t), the
     Pocock-type spending function of Lan and DeMets (1983).
     """
     return log(1 + (e - 1) * min(max(time, 0.0), 1.0))
 
 
-def share_of(earlier: Sequence[Look], time: float, *, last: bool) -> float:
-    """Share of the 5% that a look may spend at the fraction `time` of the time: what `spent` adds since the earlier
-    looks; at the last look, all that is left.
+def look_share(earlier: Sequence[Look], time: float, *, last: bool) -> float:
+    """Share of the 5% that a look may spend at the fraction `time` of the time: what `spendable_fraction` adds
+    since the earlier looks; at the last look, all that is left.
 
     The shares of the looks add up to the 5%, so looks may depend on each other in any way and under any correction.
     """
-    before = sum(look.share for look in earlier)
-    return max(0.0, (1.0 if last else spent(time)) - before)
+    spent = sum(look.share for look in earlier)
+    return max(0.0, (1.0 if last else spendable_fraction(time)) - spent)

@@ -42,7 +42,7 @@ DIFFERENT = frozenset({Kind.FASTER, Kind.SLOWER})
 DECIDED = DIFFERENT | {Kind.EQUIVALENT}
 
 
-class Because(StrEnum):
+class VerdictReason(StrEnum):
     """Reason why a verdict is undecided, or why nothing is judged.
 
     Undecided. NO_LOOK_YET: a run with `until` has not looked yet. LIMIT: in every block the client or the link, not the
@@ -69,8 +69,8 @@ class Because(StrEnum):
 
 
 NOT_APPLICABLE = frozenset({
-    Because.NOT_MEASURED, Because.HOST_NOT_SEEN, Because.CLOSED_LOOP_HAS_NO_TAIL, Because.LOAD_SETS_THE_RATE,
-    Because.OPEN_LOOP_SEE_TAIL,
+    VerdictReason.NOT_MEASURED, VerdictReason.HOST_NOT_SEEN, VerdictReason.CLOSED_LOOP_HAS_NO_TAIL,
+    VerdictReason.LOAD_SETS_THE_RATE, VerdictReason.OPEN_LOOP_SEE_TAIL,
 })  # fmt: skip
 
 
@@ -266,7 +266,7 @@ class Judged:
     """
 
     kind: Kind
-    because: Because | None = None
+    because: VerdictReason | None = None
     by_every_block: bool = False
     also_different: bool = False
     estimate: Estimate | None = None

@@ -18,7 +18,6 @@ from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import (
-    Because,
     BlockEffect,
     Cause,
     ClaimResult,
@@ -28,6 +27,7 @@ from vmtoll.model.verdict import (
     Outcome,
     RunAnalysis,
     StepKind,
+    VerdictReason,
 )
 from vmtoll.model.workload import listed
 
@@ -36,7 +36,7 @@ WEIGHTS = tuple(f"weight_rho_{tenth}0" for tenth in range(10))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class ComparisonRow:
     """Two arms of a run in one scenario and metric. `tool`: the scenario's; `measured_by`: the tool that measured the
     figures; `step`: only for tuning steps; `verdict`: None for an A/A control, where `compared` is the second replicate
     of `baseline`.
@@ -57,30 +57,30 @@ class Compared:
     step: StepKind | None = None
 
 
-def comparisons(analysis: RunAnalysis) -> Iterator[Compared]:
+def comparisons(analysis: RunAnalysis) -> Iterator[ComparisonRow]:
     """All comparisons of a run to which the metric applies: arms with the baseline, tuning steps, A/A controls."""
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
             if verdict.applies:
-                yield Compared(
+                yield ComparisonRow(
                     run_id=analysis.run_id, scenario=comparison.scenario, tool=comparison.tool,
                     baseline=comparison.baseline, compared=comparison.arm, accelerator=comparison.accelerator,
                     hardware=comparison.hardware,
                     metric=verdict.metric, role=verdict.role, measured_by=verdict.tool, effects=verdict.effects,
                     verdict=verdict,
                 )  # fmt: skip
-    for tuned in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
-        for figure in tuned.metrics.values():
-            for step in figure.steps:
+    for step_scenario in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
+        for step_metric in step_scenario.metrics.values():
+            for step in step_metric.steps:
                 if step.applies:
-                    yield Compared(
-                        run_id=analysis.run_id, scenario=tuned.scenario, tool=tuned.tool, baseline=step.before,
-                        compared=step.after, accelerator=step.accelerator, hardware=step.hardware,
-                        metric=figure.metric, role=figure.role, measured_by=figure.tool, effects=step.effects,
-                        verdict=step, step=step.step,
+                    yield ComparisonRow(
+                        run_id=analysis.run_id, scenario=step_scenario.scenario, tool=step_scenario.tool,
+                        baseline=step.before, compared=step.after, accelerator=step.accelerator, hardware=step.hardware,
+                        metric=step_metric.metric, role=step_metric.role, measured_by=step_metric.tool,
+                        effects=step.effects, verdict=step, step=step.step,
                     )  # fmt: skip
     for control in analysis.controls:
-        yield Compared(
+        yield ComparisonRow(
             run_id=analysis.run_id, scenario=control.scenario, tool=control.tool,
             baseline=Arm(control.arm.environment), compared=control.arm, accelerator=control.accelerator,
             hardware=control.hardware, metric=control.metric, role=control.role, measured_by=control.measured_by,
@@ -88,21 +88,21 @@ def comparisons(analysis: RunAnalysis) -> Iterator[Compared]:
         )  # fmt: skip
 
 
-def verdict_rows(analysis: RunAnalysis, of_: Collection[Judged] | None = None) -> Iterator[dict[str, Cell]]:
-    """One row per verdict and tuning step; `of_`: only these."""
-    chosen = None if of_ is None else {id(verdict) for verdict in of_}
-    for compared in comparisons(analysis):
-        if compared.verdict and (chosen is None or id(compared.verdict) in chosen):
-            yield _identity(compared) | {name: of(compared.verdict) for name, *_, of in _VERDICT}
+def verdict_rows(analysis: RunAnalysis, only: Collection[Judged] | None = None) -> Iterator[dict[str, Cell]]:
+    """One row per verdict and tuning step; `only`: only these."""
+    only_ids = None if only is None else {id(verdict) for verdict in only}
+    for row in comparisons(analysis):
+        if row.verdict and (only_ids is None or id(row.verdict) in only_ids):
+            yield _identity(row) | {name: of(row.verdict) for name, *_, of in _VERDICT}
 
 
 def effect_rows(analysis: RunAnalysis) -> Iterator[dict[str, Cell]]:
     """One row per block of each verdict, tuning step and A/A control."""
-    for compared in comparisons(analysis):
-        verdict = compared.verdict
-        judged: dict[str, Cell] = {name: of(verdict) if verdict else None for name, *_, of in _LEVELS}
-        for effect in compared.effects:
-            yield _identity(compared) | {name: of(effect) for name, *_, of in _EFFECT} | judged
+    for row in comparisons(analysis):
+        verdict = row.verdict
+        levels: dict[str, Cell] = {name: of(verdict) if verdict else None for name, *_, of in _LEVELS}
+        for effect in row.effects:
+            yield _identity(row) | {name: of(effect) for name, *_, of in _EFFECT} | levels
 
 
 def claim_rows(analysis: RunAnalysis) -> Iterator[dict[str, Cell]]:
@@ -164,10 +164,8 @@ def _column(name: str, kind: str, unit: str, text: str, choices: Mapping[str, An
     return {"name": name, "type": kind, "unit": unit, "description": text, "constraints": constraints}
 
 
-def _identity(compared: Compared) -> dict[str, Cell]:
-    return {"run_id": compared.run_id, **flat_scenario(compared.scenario)} | {
-        name: _text(getattr(compared, name)) for name in _NAMES
-    }
+def _identity(row: ComparisonRow) -> dict[str, Cell]:
+    return {"run_id": row.run_id, **flat_scenario(row.scenario)} | {name: _text(getattr(row, name)) for name in _NAMES}
 
 
 def _text(value: object) -> str | None:
@@ -206,19 +204,19 @@ _Value = Callable[[Any], Cell]
 _Figure = tuple[str, str, str, str, _Value]
 
 
-def _number(name: str, text: str, of: str | _Value, unit: str = "1") -> _Figure:
-    return name, "number", unit, text, attrgetter(of) if isinstance(of, str) else of
+def _number(name: str, text: str, source: str | _Value, unit: str = "1") -> _Figure:
+    return name, "number", unit, text, attrgetter(source) if isinstance(source, str) else source
 
 
-def _count(name: str, text: str, of: str | _Value) -> _Figure:
-    return name, "integer", "1", text, attrgetter(of) if isinstance(of, str) else of
+def _count(name: str, text: str, source: str | _Value) -> _Figure:
+    return name, "integer", "1", text, attrgetter(source) if isinstance(source, str) else source
 
 
 def _truth(name: str, text: str) -> _Figure:
     return name, "boolean", "none", text, attrgetter(name)
 
 
-def _part(path: str) -> _Value:
+def _value_at(path: str) -> _Value:
     """A function that reads the value at a path of attributes; None where a part of the path is absent."""
 
     def value(item: Any) -> Cell:
@@ -229,8 +227,8 @@ def _part(path: str) -> _Value:
     return value
 
 
-def _words(name: str, text: str, of: _Value) -> _Figure:
-    return name, "string", "none", text, of
+def _words(name: str, text: str, source: _Value) -> _Figure:
+    return name, "string", "none", text, source
 
 
 def _doubts(verdict: Judged) -> str:
@@ -272,18 +270,18 @@ _COUNTS = (
 )
 
 
-def _of_side(side: str, whose: str) -> list[_Figure]:
+def _side_figures(side: str, whose: str) -> list[_Figure]:
     share = f"{side}_available"
     return [
         _number(f"{side}_mean", f"mean {whose} over the blocks in which both sides have a figure, in the metric's unit",
                 f"{side}.level", "of the metric"),
         *(_count(f"{side}_{name}", text.format(whose), f"{side}.{name}") for name, text in _COUNTS),
         _words(f"{side}_limiter", f"what kept most trials {whose} from answering more; nothing: the offered rate was"
-               " reached", _part(f"{side}_limiter")),
+               " reached", _value_at(f"{side}_limiter")),
         _number(f"{side}_availability", f"share of the requests {whose} that succeeded, all blocks together",
-                _part(f"{share}.share")),
-        _number(f"{side}_availability_low", "lower end of its 95% Wilson interval", _part(f"{share}.low")),
-        _number(f"{side}_availability_high", "upper end of its 95% Wilson interval", _part(f"{share}.high")),
+                _value_at(f"{share}.share")),
+        _number(f"{side}_availability_low", "lower end of its 95% Wilson interval", _value_at(f"{share}.low")),
+        _number(f"{side}_availability_high", "upper end of its 95% Wilson interval", _value_at(f"{share}.high")),
     ]  # fmt: skip
 
 
@@ -296,18 +294,18 @@ def _weight_of_rho(index: int) -> _Figure:
 
 _VERDICT: list[_Figure] = [
     _words("kind", "the compared side against its baseline: slower means fewer requests per second, or a higher time or"
-           " cost", _part("kind")),
-    _words("because", "why a verdict is undecided, or nothing is judged", _part("because")),
+           " cost", _value_at("kind")),
+    _words("because", "why a verdict is undecided, or nothing is judged", _value_at("because")),
     _truth("by_every_block", "decided because every block shows it; there is no interval then, but a range of blocks"),
     _truth("also_different", "equivalent within the margin, and different for sure"),
     _number("ratio", "mean ratio as measured: exp of the mean of ln(mid), weighed by autocorrelation",
-            _part("estimate.ratio")),
-    _number("low", "lower end of the interval that decided", _part("estimate.low")),
-    _number("high", "its upper end", _part("estimate.high")),
+            _value_at("estimate.ratio")),
+    _number("low", "lower end of the interval that decided", _value_at("estimate.low")),
+    _number("high", "its upper end", _value_at("estimate.high")),
     *_LEVELS,
     _number("range_low", "least ratio of any block; the end nearer to 1 of a decided verdict as far as findings allow",
-            _part("blocks_range.low")),
-    _number("range_high", "largest ratio of any block, likewise", _part("blocks_range.high")),
+            _value_at("blocks_range.low")),
+    _number("range_high", "largest ratio of any block, likewise", _value_at("blocks_range.high")),
     _truth("open_low", "a natural limit made the lower end; the true one may lie below"),
     _truth("open_high", "a natural limit made the upper end; the true one may lie above"),
     _number("mean_low", "mean ratio as low as findings and lost trials allow", "mean_low"),
@@ -334,7 +332,7 @@ _VERDICT: list[_Figure] = [
     _number("p_equivalence", "p of a difference beyond the margin", "tests.equivalence"),
     _number("p_equivalence_holm", "the same after Holm's correction", "tests.equivalence_holm"),
     _count("family", "comparisons in that family", "tests.family"),
-    *(figure for side, whose in _BOTH for figure in _of_side(side, whose)),
+    *(figure for side, whose in _BOTH for figure in _side_figures(side, whose)),
     _words("doubts", "what widens the end that counts against the verdict, the largest first, separated by spaces:"
            " code:factor that it can explain:trials of the baseline:trials of the compared side", _doubts),
     _words("notes", "codes of what to know with the verdict, separated by spaces",
@@ -364,13 +362,13 @@ def _side(index: int) -> _Value:
     def value(claim: ClaimResult) -> Cell:
         if index >= len(claim.sides):
             return None
-        named = claim.sides[index].model_dump(exclude_none=True)
-        return " ".join(f"{key}={'+'.join(map(str, listed(names)))}" for key, names in named.items())
+        names_by_key = claim.sides[index].model_dump(exclude_none=True)
+        return " ".join(f"{key}={'+'.join(map(str, listed(names)))}" for key, names in names_by_key.items())
 
     return value
 
 
-def _end(name: str) -> _Value:
+def _estimate_value(name: str) -> _Value:
     return lambda claim: getattr(claim.ratio or claim.level, name, None)
 
 
@@ -389,15 +387,15 @@ _CLAIM: list[_Figure] = [
     _words("unit", "of a claim about one side: of the level", attrgetter("unit")),
     _words("of", "whose figures: server, environment, workload, users; + between several", _side(0)),
     _words("over", "the side that it is compared with; empty of a claim about one side", _side(1)),
-    _words("outcome", "confirmed, refuted or inconclusive here", _part("outcome")),
+    _words("outcome", "confirmed, refuted or inconclusive here", _value_at("outcome")),
     _words("reasons", "codes of why, the one that decided first, separated by spaces",
            lambda claim: " ".join(dict.fromkeys(reason.code.value for reason in claim.reasons))),
     _words("published", "figures that the source printed, separated by spaces",
            lambda claim: " ".join(f"{value:g}" for value in claim.published)),
     _number("published_ratio", "their ratio", "published_ratio"),
-    _number("value", "ratio as measured, or level", _end("ratio")),
-    _number("low", "lower end of the interval of that", _end("low")),
-    _number("high", "its upper end", _end("high")),
+    _number("value", "ratio as measured, or level", _estimate_value("ratio")),
+    _number("low", "lower end of the interval of that", _estimate_value("low")),
+    _number("high", "its upper end", _estimate_value("high")),
     _number("level", "probability at which the interval was made: 0.05, or what a look may spend", "alpha"),
     _truth("limited", "in every block the client or the link set a figure"),
     _count("blocks", "blocks in which every side has a figure", "blocks"),
@@ -419,6 +417,6 @@ _TO_ONE = {
 }
 _CHOICES: dict[str, Any] = {
     "load_kind": LoadKind, "neighbour_kind": LoadKind, "step": StepKind, "accelerator": Accelerator,
-    "hardware": Hardware, "role": Role, "kind": Kind, "because": Because,
+    "hardware": Hardware, "role": Role, "kind": Kind, "because": VerdictReason,
     "baseline_limiter": Limiter, "compared_limiter": Limiter, "outcome": Outcome,
 }  # fmt: skip

@@ -24,7 +24,7 @@ def listed(value: Value | list[Value]) -> Sequence[Value]:
     return value if isinstance(value, list) else [value]
 
 
-def rises(values: Sequence[float]) -> bool:
+def is_rising(values: Sequence[float]) -> bool:
     """Return whether the list is not empty and each value is above the one before it."""
     return bool(values) and all(low < high for low, high in itertools.pairwise(values))
 
@@ -53,7 +53,7 @@ class Neighbour(Document):
         if (self.rate_rps is None) == (self.share is None):
             raise ValueError("give either rate_rps or share")
         values = [load.value for load in self.loads]
-        if not rises(values) or values[0] < 0:
+        if not is_rising(values) or values[0] < 0:
             raise ValueError("its loads must be 0 or more, in rising order")
         return self
 
@@ -123,14 +123,14 @@ class WorkloadBase(Document):
         return [self.tool, *([self.crosscheck] if self.crosscheck else [])]
 
     @property
-    def offers(self) -> list[Load]:
+    def single_machine_loads(self) -> list[Load]:
         """Its loads on one machine, without a neighbour."""
         raise NotImplementedError
 
     @property
     def loads(self) -> list[Load]:
         """All its loads; each is a scenario."""
-        return self.offers
+        return self.single_machine_loads
 
 
 class WebWorkload(WorkloadBase):
@@ -172,7 +172,7 @@ class SharedHostWorkload(WebWorkload):
 
     @model_validator(mode="after")
     def _guests_rise(self) -> Self:
-        if not rises(self._counts) or self._counts[0] < 1:
+        if not is_rising(self._counts) or self._counts[0] < 1:
             raise ValueError("guests: must be 1 or more, in rising order")
         return self
 
@@ -185,10 +185,10 @@ class SharedHostWorkload(WebWorkload):
         counts: Sequence[int | None] = [None] if self.guests is None else self._counts
         neighbours: Sequence[NeighbourLoad | None] = self.neighbour.loads if self.neighbour else [None]
         return [
-            Load(offer.kind, offer.value, count, neighbour)
+            Load(load.kind, load.value, count, neighbour)
             for count in counts
             for neighbour in neighbours
-            for offer in self.offers
+            for load in self.single_machine_loads
         ]
 
     @property
@@ -197,7 +197,7 @@ class SharedHostWorkload(WebWorkload):
         return max(self._counts) + (self.neighbour is not None)
 
     @property
-    def spread(self) -> bool:
+    def is_spread(self) -> bool:
         """Return whether any scenario sends to several guests."""
         return max(self._counts) > 1
 
@@ -233,7 +233,7 @@ class ClosedWorkload(SharedHostWorkload):
     @model_validator(mode="after")
     def _equal_shares(self) -> Self:
         users = listed(self.users)
-        if not rises(users) or users[0] < 1 or users[-1] > MOST_USERS:
+        if not is_rising(users) or users[0] < 1 or users[-1] > MOST_USERS:
             raise ValueError(f"users: must lie between 1 and {MOST_USERS} and rise")
         if self.neighbour_takes_shares != (self.capacity is not None):
             raise ValueError("capacity: neighbour.share needs it ({tool: h2load, users: 10}), nothing else does")
@@ -244,7 +244,7 @@ class ClosedWorkload(SharedHostWorkload):
         return self
 
     @property
-    def offers(self) -> list[Load]:
+    def single_machine_loads(self) -> list[Load]:
         return [Load(LoadKind.CLOSED, count) for count in listed(self.users)]
 
     @property
@@ -295,11 +295,11 @@ class RateWorkload(OpenLoopWorkload, SharedHostWorkload):
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
-        _one_of(self, "rate_rps", "share")
+        _check_rate_or_share(self, "rate_rps", "share")
         return self
 
     @property
-    def offers(self) -> list[Load]:
+    def single_machine_loads(self) -> list[Load]:
         return [Load(LoadKind.SHARE, self.share) if self.share else Load(LoadKind.RATE, self.rate_rps or 0)]
 
 
@@ -313,14 +313,14 @@ class SteppedWorkload(OpenLoopWorkload):
 
     @model_validator(mode="after")
     def _one_scale(self) -> Self:
-        _one_of(self, "rates_rps", "shares")
+        _check_rate_or_share(self, "rates_rps", "shares")
         steps = self.rates_rps or self.shares or []
-        if steps[0] <= 0 or not rises(steps):
+        if steps[0] <= 0 or not is_rising(steps):
             raise ValueError(f"{'shares' if self.shares else 'rates_rps'}: must be above 0 and rise from step to step")
         return self
 
     @property
-    def offers(self) -> list[Load]:
+    def single_machine_loads(self) -> list[Load]:
         if self.shares:
             return [Load(LoadKind.SHARE, share) for share in self.shares]
         return [Load(LoadKind.RATE, rate) for rate in self.rates_rps or []]
@@ -361,7 +361,7 @@ class SearchWorkload(OpenLoopWorkload):
 
     @model_validator(mode="after")
     def _one_bracket(self) -> Self:
-        _one_of(self, "between_rps", "between_shares")
+        _check_rate_or_share(self, "between_rps", "between_shares")
         low, high = self.between
         if not 0 < low < high:
             raise ValueError(f"{'between_rps' if self.between_rps else 'between_shares'}: must be above 0 and rise")
@@ -374,7 +374,7 @@ class SearchWorkload(OpenLoopWorkload):
         return low, high
 
     @property
-    def offers(self) -> list[Load]:
+    def single_machine_loads(self) -> list[Load]:
         return [Load(LoadKind.SEARCH, self.deadline_ms)]
 
 
@@ -411,7 +411,7 @@ class MailWorkload(WorkloadBase):
         return self
 
     @property
-    def offers(self) -> list[Load]:
+    def single_machine_loads(self) -> list[Load]:
         return [Load(LoadKind.CLOSED, self.users)]
 
     @property
@@ -432,7 +432,7 @@ def _check_streams(key: str, streams: int, http: HttpVersion) -> None:
         raise ValueError(f"{key}: {streams} need `http: '2'`; HTTP/1.1 has one request at a time on a connection")
 
 
-def _one_of(workload: OpenLoopWorkload, rate_key: str, share_key: str) -> None:
+def _check_rate_or_share(workload: OpenLoopWorkload, rate_key: str, share_key: str) -> None:
     rate, share = getattr(workload, rate_key), getattr(workload, share_key)
     if (rate is None) == (share is None):
         raise ValueError(f"give either {rate_key} or {share_key}")

@@ -12,7 +12,7 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.files import replacing
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError
-from vmtoll.model.trial import TrialRecord, to_json, with_enough
+from vmtoll.model.trial import TrialRecord, to_json, without_thin_percentiles
 from vmtoll.model.verdict_columns import claim_rows, effect_rows, verdict_rows
 from vmtoll.publish import intervals, package, scrub, tables
 from vmtoll.publish.authors import Author, author_of
@@ -121,5 +121,5 @@ def _scrubbed(run: Run, names: dict[str, str], authors: Sequence[Author]) -> Run
         run,
         manifest=scrub.manifest(run, scrubber, ", ".join(author.name for author in authors)),
         hosts={names[name]: scrub.facts(facts, scrubber, domains) for name, facts in run.hosts.items()},
-        records=tuple(scrub.record(with_enough(record), scrubber) for record in run.records),
+        records=tuple(scrub.record(without_thin_percentiles(record), scrubber) for record in run.records),
     )

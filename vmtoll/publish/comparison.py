@@ -15,17 +15,17 @@ from vmtoll.analysis.run import Run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.agreement import (
     Agreement,
-    Difference,
+    AgreementReason,
     MetricResult,
     RunComparison,
+    RunDifference,
     RunName,
     ScenarioResult,
     Status,
-    Why,
 )
 from vmtoll.model.facts import FACTS, Facts
 from vmtoll.model.finding import Validity
-from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord, with_enough
+from vmtoll.model.trial import Arm, Measurement, Scenario, TrialRecord, without_thin_percentiles
 from vmtoll.model.verdict import DECIDED, Comparison, Estimate, Kind, Verdict
 from vmtoll.statistics.student import Floats
 from vmtoll.statistics.thresholds import CONFIDENCE, MAX_BLOCKS
@@ -59,25 +59,27 @@ def agreement(
     - Faster in one run and slower in the other is never reproduced.
     """
     if published.kind not in DECIDED or published.estimate is None:
-        return Agreement(Status.NOT_COMPARABLE, Why.CLAIMS_NOTHING)
+        return Agreement(Status.NOT_COMPARABLE, AgreementReason.CLAIMS_NOTHING)
     if again.kind is Kind.NOT_JUDGED or again.estimate is None:
-        return Agreement(Status.NOT_COMPARABLE, Why.NO_RESULT)
+        return Agreement(Status.NOT_COMPARABLE, AgreementReason.NO_RESULT)
     allowed = _tolerance(published)
     change, interval = _change(published, again, between_run_sd)
     if same_trials:
         interval = (change, change)
     if {published.kind, again.kind} == {Kind.FASTER, Kind.SLOWER}:
-        status, why = Status.NOT_REPRODUCED, Why.CLAIM_CHANGED
+        status, why = Status.NOT_REPRODUCED, AgreementReason.CLAIM_CHANGED
     elif interval is None:
-        status, why = Status.INCONCLUSIVE, Why.NO_INTERVAL
+        status, why = Status.INCONCLUSIVE, AgreementReason.NO_INTERVAL
     else:
         status, why = _by_size(published, again, interval, allowed)
-    needed = _blocks_needed(published, again, allowed, between_run_sd) if why is Why.IMPRECISE else None
+    needed = _blocks_needed(published, again, allowed, between_run_sd) if why is AgreementReason.IMPRECISE else None
     ratio = Estimate(math.exp(change), *map(math.exp, interval or ()))
     return Agreement(status, why, ratio, math.expm1(allowed), needed)
 
 
-def _by_size(published: Verdict, again: Verdict, interval: tuple[float, float], allowed: float) -> tuple[Status, Why]:
+def _by_size(
+    published: Verdict, again: Verdict, interval: tuple[float, float], allowed: float
+) -> tuple[Status, AgreementReason]:
     """Judge the interval of the change, with the sign that makes values above zero a larger effect. If the published
     size has an open end, only the end that it claims counts.
     """
@@ -85,10 +87,10 @@ def _by_size(published: Verdict, again: Verdict, interval: tuple[float, float], 
     low, high = interval if decisive.estimate and decisive.estimate.ratio >= 1 else (-interval[1], -interval[0])
     is_open = published.is_at_least
     if (low > allowed and not is_open) or high < -allowed:
-        return Status.NOT_REPRODUCED, Why.BOUND_BROKEN if is_open else Why.SIZE_CHANGED
+        return Status.NOT_REPRODUCED, AgreementReason.BOUND_BROKEN if is_open else AgreementReason.SIZE_CHANGED
     if low >= -allowed and (high <= allowed or is_open):
-        return Status.REPRODUCED, Why.BOUND_HOLDS if is_open else Why.SAME
-    return Status.INCONCLUSIVE, Why.IMPRECISE
+        return Status.REPRODUCED, AgreementReason.BOUND_HOLDS if is_open else AgreementReason.SAME
+    return Status.INCONCLUSIVE, AgreementReason.IMPRECISE
 
 
 def _change(published: Verdict, again: Verdict, between_run_sd: float) -> tuple[float, tuple[float, float] | None]:
@@ -176,7 +178,10 @@ def compare_runs(published: Run, again: Run, between_run_sd: float = 0.0) -> Run
 def _figures(run: Run) -> list[tuple[str, list[Measurement]]]:
     """Measurements of each trial as in a bundle: without histograms, which it keeps elsewhere."""
     return [
-        (trial.name, [replace(measurement, histogram=None) for measurement in with_enough(trial).measurements])
+        (
+            trial.name,
+            [replace(measurement, histogram=None) for measurement in without_thin_percentiles(trial).measurements],
+        )
         for trial in run.trials
     ]
 
@@ -213,11 +218,11 @@ def _scenario(
         accelerator=comparison.accelerator,
     )  # fmt: skip
     if first is None or second is None:
-        why = Why.ONLY_IN_THE_FIRST if first else Why.ONLY_IN_THE_SECOND
+        why = AgreementReason.ONLY_IN_THE_FIRST if first else AgreementReason.ONLY_IN_THE_SECOND
         return result(status=Status.NOT_COMPARABLE, why=why)
     facts = _differences(_decisive(published, scenario, arms), _decisive(again, scenario, arms))
     others = _differences(_others(published, arms), _others(again, arms))
-    differ = Agreement(Status.NOT_COMPARABLE, Why.FACTS_DIFFER) if facts else None
+    differ = Agreement(Status.NOT_COMPARABLE, AgreementReason.FACTS_DIFFER) if facts else None
     metrics = {
         name: MetricResult(differ or agree(published_verdict, second_verdict), published_verdict, second_verdict)
         for name, published_verdict in first.verdicts.items()
@@ -243,20 +248,20 @@ def _others(run: Run, arms: Sequence[Arm]) -> Facts:
     return {f"{fact} on {side}": hosts.get(side.environment, {}).get(fact) for side in arms for fact in ALIKE}
 
 
-def _differences(first: Facts, second: Facts) -> tuple[Difference, ...]:
+def _differences(first: Facts, second: Facts) -> tuple[RunDifference, ...]:
     names = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
-    return tuple(Difference(name, first.get(name), second.get(name)) for name in names)
+    return tuple(RunDifference(name, first.get(name), second.get(name)) for name in names)
 
 
-def _overall(metrics: Mapping[str, MetricResult], facts: Sequence[Difference]) -> tuple[Status, Why]:
+def _overall(metrics: Mapping[str, MetricResult], facts: Sequence[RunDifference]) -> tuple[Status, AgreementReason]:
     """Not reproduced if any metric is not; reproduced if one is and no other contradicts it or leaves it open."""
     if facts:
-        return Status.NOT_COMPARABLE, Why.FACTS_DIFFER
+        return Status.NOT_COMPARABLE, AgreementReason.FACTS_DIFFER
     statuses = [result.agreement.status for result in metrics.values()]
     for status in (Status.NOT_REPRODUCED, Status.INCONCLUSIVE, Status.REPRODUCED, Status.IDENTICAL):
         if status in statuses:
-            return status, Why.METRICS
-    return Status.NOT_COMPARABLE, next((result.agreement.why for result in metrics.values()), Why.NO_FIGURE)
+            return status, AgreementReason.METRICS
+    return Status.NOT_COMPARABLE, next((result.agreement.why for result in metrics.values()), AgreementReason.NO_FIGURE)
 
 
 def _absolute(published: Run, again: Run, scenario: Scenario, arms: Sequence[Arm]) -> dict[str, dict[str, float]]:

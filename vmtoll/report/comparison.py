@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from vmtoll.model.agreement import Agreement, MetricResult, RunComparison, ScenarioResult, Status, Why
+from vmtoll.model.agreement import Agreement, AgreementReason, MetricResult, RunComparison, ScenarioResult, Status
 from vmtoll.report.words import Sides, labels_of, percent, plural, verdict_text
 
 STATUSES = {
@@ -27,7 +27,7 @@ def lines(result: RunComparison) -> Iterator[str]:
             sides = _sides(scenario)
             texts = " → ".join(dict.fromkeys(verdict_text(v, sides) for v in (metric.published, metric.again)))
             yield f"    {name}: {STATUSES[metric.agreement.status]}: {texts}{_ratios(metric, sides)}"
-            if metric.agreement.status is not scenario.status or metric.agreement.why is Why.IMPRECISE:
+            if metric.agreement.status is not scenario.status or metric.agreement.why is AgreementReason.IMPRECISE:
                 yield f"        {metric_reason(metric, sides)}"
         if scenario.other_differences and not scenario.facts:
             yield f"    other differences: {', '.join(fact.fact for fact in scenario.other_differences)}"
@@ -38,9 +38,9 @@ def lines(result: RunComparison) -> Iterator[str]:
 
 def scenario_reason(scenario: ScenarioResult) -> str:
     """Reason for a scenario's status."""
-    if scenario.why is Why.FACTS_DIFFER:
+    if scenario.why is AgreementReason.FACTS_DIFFER:
         return "; ".join(f"{fact.fact} differs" for fact in scenario.facts)
-    if scenario.why is Why.METRICS:
+    if scenario.why is AgreementReason.METRICS:
         return ", ".join(name for name, m in scenario.metrics.items() if m.agreement.status is scenario.status)
     first = next(iter(scenario.metrics.values()), None)
     return metric_reason(first, _sides(scenario)) if first else _WHY[scenario.why]
@@ -54,15 +54,15 @@ def metric_reason(result: MetricResult, sides: Sides) -> str:
     """Reason for a metric's status."""
     agreement = result.agreement
     match agreement.why:
-        case Why.CLAIMS_NOTHING:
+        case AgreementReason.CLAIMS_NOTHING:
             return f"{_WHY[agreement.why]}: {verdict_text(result.published, sides)}"
-        case Why.NO_RESULT:
+        case AgreementReason.NO_RESULT:
             return f"{_WHY[agreement.why]}: {verdict_text(result.again, sides)}"
-        case Why.SIZE_CHANGED:
+        case AgreementReason.SIZE_CHANGED:
             return (
                 f"the ratio {_quotient(sides)} changed {_change(agreement)}, tolerance {percent(agreement.tolerance)}"
             )
-        case Why.IMPRECISE:
+        case AgreementReason.IMPRECISE:
             start = f"the ratio {_quotient(sides)} changed {_change(agreement)} {_interval(agreement)}"
             return f"{start}, tolerance {percent(agreement.tolerance)}; {_needed(agreement)}"
         case why:
@@ -70,17 +70,17 @@ def metric_reason(result: MetricResult, sides: Sides) -> str:
 
 
 _WHY = {
-    Why.SAME: "the sizes agree",
-    Why.BOUND_HOLDS: "the size keeps the published bound",
-    Why.BOUND_BROKEN: "the size contradicts the bound",
-    Why.CLAIM_CHANGED: "the direction changed",
-    Why.NO_INTERVAL: "a run of a single block has no interval",
-    Why.CLAIMS_NOTHING: "the first run has no result to reproduce",
-    Why.NO_RESULT: "the second run has no result",
-    Why.FACTS_DIFFER: "facts differ",
-    Why.ONLY_IN_THE_FIRST: "only in the first run",
-    Why.ONLY_IN_THE_SECOND: "only in the second run",
-    Why.NO_FIGURE: "the first run has no figure to reproduce",
+    AgreementReason.SAME: "the sizes agree",
+    AgreementReason.BOUND_HOLDS: "the size keeps the published bound",
+    AgreementReason.BOUND_BROKEN: "the size contradicts the bound",
+    AgreementReason.CLAIM_CHANGED: "the direction changed",
+    AgreementReason.NO_INTERVAL: "a run of a single block has no interval",
+    AgreementReason.CLAIMS_NOTHING: "the first run has no result to reproduce",
+    AgreementReason.NO_RESULT: "the second run has no result",
+    AgreementReason.FACTS_DIFFER: "facts differ",
+    AgreementReason.ONLY_IN_THE_FIRST: "only in the first run",
+    AgreementReason.ONLY_IN_THE_SECOND: "only in the second run",
+    AgreementReason.NO_FIGURE: "the first run has no figure to reproduce",
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.disclosure import ITEMS, Disclosed, Disclosure, requested_items
+from vmtoll.model.disclosure import ITEMS, DisclosedText, Disclosure, requested_items
 from vmtoll.report.page import environment, write
 
 PAGE = "disclosure.html"
@@ -20,7 +20,9 @@ def block_of(run: Run) -> Disclosure:
         return run.manifest.disclosure
     machines = {
         name: {
-            item: Disclosed(text=str(facts[key]), source="machine") for item, key in _FACTS.items() if facts.get(key)
+            item: DisclosedText(text=str(facts[key]), source="machine")
+            for item, key in _FACTS.items()
+            if facts.get(key)
         }
         | _mitigations(facts.get("mitigations"))
         for name, facts in run.hosts.items()
@@ -29,11 +31,11 @@ def block_of(run: Run) -> Disclosure:
     return Disclosure(machines=machines, virtual=[n for n, f in run.hosts.items() if f.get("environment") in guests])
 
 
-def _mitigations(states: object) -> dict[str, Disclosed]:
+def _mitigations(states: object) -> dict[str, DisclosedText]:
     if not isinstance(states, Mapping) or not states:
         return {}
     affected = [f"{name}: {state}" for name, state in states.items() if state != "Not affected"]
-    return {"mitigations": Disclosed(text="; ".join(affected) or "not affected", source="machine")}
+    return {"mitigations": DisclosedText(text="; ".join(affected) or "not affected", source="machine")}
 
 
 def write_disclosure(run: Run, folder: Path) -> Path:

@@ -12,11 +12,11 @@ from vmtoll.model.errors import ResultsError
 from vmtoll.model.event import Listener, LookEnded
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import Scenario, TrialSpec
-from vmtoll.model.until import Compared, Look, Standing, Stop, Until, next_look, share_of
+from vmtoll.model.until import ComparisonState, Look, LookComparison, Stop, Until, look_share, next_look
 from vmtoll.runner.plan import block_of
 
 # Judges the comparisons of a run so far, from its folder and its looks, the one that is due included.
-Judge = Callable[[Path, Sequence[Look]], Sequence[Compared]]
+Judge = Callable[[Path, Sequence[Look]], Sequence[LookComparison]]
 
 
 class Blocks(ABC):
@@ -131,7 +131,7 @@ class BlocksUntil(Blocks):
         look = Look(
             blocks=block,
             measured_s=round(measured_s, 3),
-            share=share_of(looks, measured_s / self._until.at_most_s, last=is_time_up),
+            share=look_share(looks, measured_s / self._until.at_most_s, last=is_time_up),
         )
         look = with_counts(look, self._judge(self._session.store.run_dir, [*looks, look]))
         stopped = _stop_reason(look, is_time_up=is_time_up)
@@ -154,14 +154,14 @@ def scenarios_of(look: Look) -> frozenset[Scenario]:
     return frozenset(scenario for compared in look.open for scenario in compared.scenarios)
 
 
-def with_counts(look: Look, compared: Sequence[Compared]) -> Look:
+def with_counts(look: Look, compared: Sequence[LookComparison]) -> Look:
     """The look with the numbers of its comparisons by standing, and the open ones."""
-    count = {standing: sum(comparison.standing is standing for comparison in compared) for standing in Standing}
+    count = {standing: sum(comparison.standing is standing for comparison in compared) for standing in ComparisonState}
     update = {
-        "decided": count[Standing.DECIDED],
-        "narrow": count[Standing.NARROW],
-        "refused": count[Standing.REFUSED],
-        "open": [comparison for comparison in compared if comparison.standing is Standing.OPEN],
+        "decided": count[ComparisonState.DECIDED],
+        "narrow": count[ComparisonState.NARROW],
+        "refused": count[ComparisonState.REFUSED],
+        "open": [comparison for comparison in compared if comparison.standing is ComparisonState.OPEN],
     }
     return look.model_copy(update=update)
 

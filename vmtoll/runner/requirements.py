@@ -8,7 +8,7 @@ from pathlib import Path
 from vmtoll.machines import facts
 from vmtoll.model.errors import ExperimentError, HostLostError, InventoryError, WrongLinkError
 from vmtoll.model.inventory import Host, Inventory
-from vmtoll.model.release import Release, of_name
+from vmtoll.model.release import Release, release_of_name
 from vmtoll.model.run import Skipped
 from vmtoll.model.workload import ClosedWorkload, MailWorkload, listed, sends_alone
 from vmtoll.spec.experiment import Resolved
@@ -103,7 +103,7 @@ def without_unshipped(
 def _release(host: Host, release_of: Callable[[Host], str]) -> Release | None:
     """Release of a machine; None for an unknown system, and for a guest that an interrupted run left paused."""
     try:
-        return of_name(release_of(host))
+        return release_of_name(release_of(host))
     except HostLostError:
         if host.role != "kvm_guest":
             raise

@@ -35,8 +35,8 @@ from vmtoll.model.event import (
     Connecting,
     Listener,
     MarginHidden,
+    NotMeasured,
     RunEnded,
-    Skipped,
     TrialEnded,
 )
 from vmtoll.model.experiment import SMALLEST_BLOCKS, Experiment
@@ -288,7 +288,7 @@ def _prepare(session: Session, planned: Plan, tell: Listener) -> None:
     """
     total = len(planned.trials)
     for skip in session.resolved.skipped:
-        tell(Skipped(skip.name, skip.why))
+        tell(NotMeasured(skip.name, skip.why))
     experiment = session.resolved.experiment
     if (hidden := gates.hidden_pct(experiment.duration_s)) > experiment.margin_pct:
         tell(MarginHidden(hidden, experiment.margin_pct, experiment.duration_s))

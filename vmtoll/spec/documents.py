@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from vmtoll.model.document import plain
+from vmtoll.model.document import plain_message
 from vmtoll.model.errors import ExperimentError
 from vmtoll.spec.catalog import unknown
 
@@ -69,9 +69,9 @@ def mistake(path: Path, model: type[BaseModel], error: ValidationError) -> Exper
     elif first_error["type"] == "missing":
         text = f"{_key(location)}: is missing; keys: {', '.join(_allowed_keys(model, location))}"
     elif not location:
-        text = plain(first_error["msg"])
+        text = plain_message(first_error["msg"])
     else:
-        text = f"{_key(location)}: {first_error['input']!r}: {plain(first_error['msg'])}"
+        text = f"{_key(location)}: {first_error['input']!r}: {plain_message(first_error['msg'])}"
     more = error.error_count() - 1
     return ExperimentError(f"{path}: {text}" + (f" (and {more} more)" if more else ""))
 

@@ -151,7 +151,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
         check_names(path, "noise_floor.servers[]", "server", floor.servers, experiment.servers)
     if experiment.tuning_steps:
         guests = [environment for environment in experiment.environments if environment != METAL]
-        for key, steps in experiment.tuning_steps.named():
+        for key, steps in experiment.tuning_steps.names_by_key():
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
     workloads = _workloads(path, experiment, registry)
     experiment = experiment.model_copy(update={"workloads": list(workloads)})

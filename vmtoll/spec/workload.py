@@ -201,7 +201,7 @@ def _check_shared_host(path: Path, workload: _SharedHost, kind: str, tools: _Too
 
 def _contradiction(workload: _SharedHost) -> str:
     """Return which keys contradict each other, and why; empty when none do."""
-    if workload.client == "localhost" and (workload.spread or workload.neighbour):
+    if workload.client == "localhost" and (workload.is_spread or workload.neighbour):
         return "client: with `guests` or `neighbour` it must be remote: no guest stands for the others"
     if not workload.cold:
         return ""
@@ -217,7 +217,7 @@ def _contradiction(workload: _SharedHost) -> str:
 def _cannot_share_host(workload: _SharedHost, adapter: Adapter) -> str:
     """Reason why this tool cannot do the workload's guests or cold caches; empty when it can."""
     users = max(listed(workload.users)) if isinstance(workload, ClosedWorkload) else None
-    if workload.spread and (adapter.one_page or adapter.one_host):
+    if workload.is_spread and (adapter.one_page or adapter.one_host):
         return "sends all to the host of its first URL, so that no load can be spread over guests"
     if workload.cold and adapter.at_random:
         return "draws its URLs at random, so that it cannot ask for each file once"

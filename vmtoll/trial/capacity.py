@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from vmtoll.model.capacity import CapacityEstimate
 from vmtoll.model.errors import CapacityError
-from vmtoll.model.finding import FINDINGS, PACE_LIMITS, Code, Validity
+from vmtoll.model.finding import CLOSED_LOOP_LIMITS, FINDINGS, Code, Validity
 from vmtoll.model.trial import Arm, TrialRecord, TrialSpec
 from vmtoll.model.workload import MailWorkload, RampWorkload
 from vmtoll.spec.experiment import Resolved
@@ -23,7 +23,7 @@ from vmtoll.spec.experiment import Resolved
 # again, up to MOST_BLOCKS: what spoils the first minute of a run is often gone a minute later.
 TRIALS, MOST_TRIALS, MOST_BLOCKS = 3, 5, 3
 # Findings that mean that the client or the link limited the rate.
-LIMITING = PACE_LIMITS | {Code.CLIENT_STARVED}
+LIMITING = CLOSED_LOOP_LIMITS | {Code.CLIENT_STARVED}
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from tests.support.records import records_of
 from vmtoll.agent.facts import release
 from vmtoll.machines.facts import release_of
 from vmtoll.model.errors import ExperimentError, HostLostError
-from vmtoll.model.event import Event, Skipped
+from vmtoll.model.event import Event, NotMeasured
 from vmtoll.model.inventory import Host
-from vmtoll.model.release import RELEASES, of_name
+from vmtoll.model.release import RELEASES, release_of_name
 from vmtoll.runner import requirements
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
@@ -40,13 +40,13 @@ def test_a_machine_reports_its_release(project: Registry, inventory: Path) -> No
     assert release_of(load_inventory(inventory, ["metal"]).suts["metal"]) == HERE
 
 
-@pytest.mark.skipif(of_name(HERE) is None, reason="this machine is no release that vmtoll knows")
+@pytest.mark.skipif(release_of_name(HERE) is None, reason="this machine is no release that vmtoll knows")
 def test_a_server_that_the_release_lacks_is_skipped_by_name(
     project: Registry, inventory: Path, named: Path, tmp_path: Path
 ) -> None:
     events: list[Event] = []
     folder = run(named, inventory, tmp_path / "results", registry=project, listener=events.append)
-    assert Skipped("absent", f"not in {HERE}") in events
+    assert NotMeasured("absent", f"not in {HERE}") in events
     document = json.loads((folder / "run.json").read_text())
     assert document["skipped"] == [
         {"server": "absent", "environment": None, "workload": None, "why": f"not in {HERE}", "release": HERE}

@@ -15,7 +15,7 @@ from tests.support.measured import plan, run
 from tests.support.records import assert_sound, primary, records_of
 from vmtoll.builds import servers, sources
 from vmtoll.model.errors import ExperimentError, UserError
-from vmtoll.model.event import Event, Skipped
+from vmtoll.model.event import Event, NotMeasured
 from vmtoll.model.release import RELEASES
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.machines import load_inventory
@@ -152,7 +152,7 @@ def test_without_its_archive_it_is_skipped_with_a_sentence(
     events: list[Event] = []
     folder = run(named, inventory, tmp_path / "results", registry=project, listener=events.append)
     why = "source not available: tiny-httpd 0.1 is in no distribution; say in sources.yml where its archive is"
-    assert Skipped("tiny", why) in events
+    assert NotMeasured("tiny", why) in events
     assert json.loads((folder / "run.json").read_text())["skipped"] == [
         {"server": "tiny", "environment": None, "workload": None, "why": why, "release": None}
     ]

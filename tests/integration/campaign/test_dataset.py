@@ -42,7 +42,7 @@ from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
 from vmtoll.model.metric import CPU, TAIL, THROUGHPUT, loop_of
 from vmtoll.model.trial import Accelerator, Arm, Scenario
-from vmtoll.model.verdict import Because, Estimate, Kind
+from vmtoll.model.verdict import Estimate, Kind, VerdictReason
 
 GUEST = Arm("kvm-default")
 CLOSED, OPEN = closed_load(10), rate_load(1000)
@@ -258,7 +258,7 @@ def test_one_odd_host_of_four_claims_nothing(size: float) -> None:
     """Nor does the rule of every block, however large the difference."""
     rows = [bed_figures(f"c{n}", size + mean, 0.004) for n, mean in enumerate((0.0, 0.01, 0.0, -0.01))]
     (effect,) = across(rows, [], 0.02)
-    assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, Because.FEW_BLOCKS)
+    assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, VerdictReason.FEW_BLOCKS)
     assert effect.verdict.estimate == Estimate(pytest.approx(math.exp(size)))  # type: ignore[arg-type]
     assert effect.prediction is None
     assert text(effect) == "undecided (1 more test bed needed)"
@@ -275,12 +275,12 @@ def test_every_test_bed_counts_as_far_as_its_findings_allow(tmp_path: Path) -> N
     (alone,) = across(rows, [], 0.02)
     assert alone.verdict.kind is Kind.SLOWER
     (effect,) = across([*rows, *limited_rows], [], 0.02)
-    assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert (effect.verdict.blocks, effect.blocks, effect.verdict.limited) == (7, 42, 12)
     assert (effect.verdict.open_low, effect.verdict.open_high) == (False, True)
     assert math.log(estimate(effect).ratio) == pytest.approx(-0.22)
     (none,) = across([bed_figures(f"l{n}", 0.0, 0.004, high=0.5, all_limited=True, **keys) for n in range(5)], [], 0.02)
-    assert (none.verdict.kind, none.verdict.because) == (Kind.UNDECIDED, Because.LIMIT)
+    assert (none.verdict.kind, none.verdict.because) == (Kind.UNDECIDED, VerdictReason.LIMIT)
     page = write_page(
         Figures(
             campaign="c",
@@ -303,15 +303,15 @@ def test_a_test_bed_whose_guest_gave_no_figure_is_listed() -> None:
         "low": None,
         "high": None,
         "error": None,
-        "because": Because.NO_FIGURE,
+        "because": VerdictReason.NO_FIGURE,
         "blocks": 0,
     }
     rows = [bed_figures(f"c{n}", 0.2 + n / 1000, 0.004) for n in range(5)]
     (effect,) = across([*rows, replace(rows[0], testbed="c5", **none)], [], 0.02)
     assert (effect.verdict.kind, effect.verdict.blocks) == (Kind.SLOWER, 5)
-    assert (effect.by_testbed[-1].estimate, effect.by_testbed[-1].because) == (None, Because.NO_FIGURE)
+    assert (effect.by_testbed[-1].estimate, effect.by_testbed[-1].because) == (None, VerdictReason.NO_FIGURE)
     (effect,) = across([replace(row, **none) for row in rows], [], 0.02)
-    assert (effect.verdict.kind, effect.verdict.because) == (Kind.NOT_JUDGED, Because.NO_FIGURE)
+    assert (effect.verdict.kind, effect.verdict.because) == (Kind.NOT_JUDGED, VerdictReason.NO_FIGURE)
 
 
 def test_a_control_that_differs_from_itself_on_all_test_beds_widens_the_campaigns() -> None:
@@ -321,7 +321,7 @@ def test_a_control_that_differs_from_itself_on_all_test_beds_widens_the_campaign
     rows = [bed_figures(f"c{n}", mid, 0.001) for n, mid in enumerate(mids)]
     assert across(rows, [], 0.02)[0].verdict.kind is Kind.SLOWER
     (effect,) = across(rows, controls, 0.02)
-    assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert 0.04 < effect.verdict.widened < 0.051
     widened_rows = [
         replace(row, widened=0.03, low=mid - 0.03, high=mid + 0.03) for row, mid in zip(rows, mids, strict=True)
@@ -391,7 +391,7 @@ def test_guests_on_emulation_are_not_pooled_with_others(tmp_path: Path) -> None:
     assert figures.emulated is True
     kinds = {(one.accelerator, one.verdict.blocks, one.verdict.kind, one.verdict.because) for one in figures.effects}
     both = (Accelerator.KVM, Accelerator.TCG)
-    assert kinds == {(accelerator, 2, Kind.UNDECIDED, Because.FEW_BLOCKS) for accelerator in both}
+    assert kinds == {(accelerator, 2, Kind.UNDECIDED, VerdictReason.FEW_BLOCKS) for accelerator in both}
     assert text(figures.effects[0]) == "undecided (3 more test beds needed)"
 
 
@@ -426,7 +426,7 @@ def test_no_verdict_when_both_sides_are_client_or_link_limited(
         partition(run_of(tmp_path, testbed, 0.8, change=limit_closed), tmp_path / "d", "slow-client", testbed)
     figures = campaign_figures(str(tmp_path / "d"))
     verdict = entry(figures, "throughput", "nginx", CLOSED).verdict
-    assert (verdict.kind, verdict.because) == (Kind.UNDECIDED, Because.LIMIT)
+    assert (verdict.kind, verdict.because) == (Kind.UNDECIDED, VerdictReason.LIMIT)
     assert (verdict.limited, verdict.role) == (5 * 6 * 3, Role.CROSSCHECK)
     doubt = verdict.doubts[0]
     assert (doubt.cause, doubt.baseline, doubt.compared) == (code, 5 * 6 * 2, 5 * 6)

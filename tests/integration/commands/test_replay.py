@@ -10,7 +10,7 @@ import yaml
 from tests.support.measured import run
 from vmtoll.analysis.run import load_run
 from vmtoll.commands.replay import _possible, measure_again
-from vmtoll.model.agreement import Status, Why
+from vmtoll.model.agreement import AgreementReason, Status
 from vmtoll.model.errors import UserError
 from vmtoll.model.experiment import Claim
 from vmtoll.model.run import Differences, Manifest
@@ -40,7 +40,7 @@ def test_a_bundle_is_run_again(project: Registry, inventory: Path, tmp_path: Pat
     assert result.facts == ()
     # Two blocks claim nothing, and where nothing was claimed nothing can be reproduced.
     assert result.status is Status.NOT_COMPARABLE
-    assert {metric.agreement.why for metric in result.metrics.values()} == {Why.CLAIMS_NOTHING}
+    assert {metric.agreement.why for metric in result.metrics.values()} == {AgreementReason.CLAIMS_NOTHING}
     assert result.absolute and result.absolute["metal"]["throughput_rps"] > 0
 
 

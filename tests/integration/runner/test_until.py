@@ -13,7 +13,7 @@ from vmtoll.commands.conclude import conclude, judge
 from vmtoll.model.errors import ExperimentError
 from vmtoll.model.event import Event, LookEnded, TrialEnded
 from vmtoll.model.trial import Arm
-from vmtoll.model.until import Compared, Look, Standing, Stop, Until
+from vmtoll.model.until import ComparisonState, Look, LookComparison, Stop, Until
 from vmtoll.spec.catalog import Registry
 
 Rewrite = Callable[..., Path]
@@ -50,11 +50,11 @@ def test_a_killed_run_continues_to_its_next_look(
     """The process ends in block 8; the run that is resumed needs no --until, and looks after ten blocks."""
     results, experiment = tmp_path / "r", rewrite(blocks=2)
 
-    def look(folder: Path, looks: Sequence[Look]) -> list[Compared]:
+    def look(folder: Path, looks: Sequence[Look]) -> list[LookComparison]:
         scenario = load_run(folder).scenarios[0]
-        standing = Standing.OPEN if looks[-1].blocks < 10 else Standing.DECIDED
+        standing = ComparisonState.OPEN if looks[-1].blocks < 10 else ComparisonState.DECIDED
         arms = [BASELINE, Arm("metal-two")]
-        return [Compared(standing=standing, metric="throughput", scenarios=[scenario], arms=arms)]
+        return [LookComparison(standing=standing, metric="throughput", scenarios=[scenario], arms=arms)]
 
     def kill(event: Event) -> None:
         if isinstance(event, TrialEnded) and event.record.block == 8:

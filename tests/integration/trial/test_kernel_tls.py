@@ -13,7 +13,7 @@ from tests.support.measured import run
 from tests.support.records import records_of
 from vmtoll.machines.facts import kernel_has_tls
 from vmtoll.model.errors import ExperimentError
-from vmtoll.model.event import Event, Skipped
+from vmtoll.model.event import Event, NotMeasured
 from vmtoll.runner import requirements
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import Resolved, load
@@ -50,10 +50,10 @@ def test_where_a_kernel_has_no_tls_the_server_is_skipped_in_the_record(
     monkeypatch.setattr("vmtoll.runner.run.without_kernel_tls", only_metal)
     events: list[Event] = []
     folder = run(named, inventory, tmp_path / "results", registry=project, listener=events.append)
-    assert [event for event in events if isinstance(event, Skipped)] == [
-        Skipped("lighttz, tiny-tls", "does not speak TLS"),
-        Skipped("kernel, tiny", "is measured over TLS alone"),
-        Skipped("kernel", WHY),
+    assert [event for event in events if isinstance(event, NotMeasured)] == [
+        NotMeasured("lighttz, tiny-tls", "does not speak TLS"),
+        NotMeasured("kernel, tiny", "is measured over TLS alone"),
+        NotMeasured("kernel", WHY),
     ]
     assert json.loads((folder / "run.json").read_text())["skipped"][-1]["why"] == WHY
     assert {(r.scenario.server, r.scenario.workload) for r in records_of(folder)} == {("lighttz", "tiny")}

@@ -13,7 +13,7 @@ from tests.support.evidence import bounds, evidence
 from vmtoll.analysis.judge import Evidence, Judgement, Page, in_ratio, region, weights_of, widening
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT
-from vmtoll.model.verdict import DIFFERENT, Because, Estimate, Kind, Region
+from vmtoll.model.verdict import DIFFERENT, Estimate, Kind, Region, VerdictReason
 from vmtoll.statistics.series import INDEPENDENT, PRIOR, RHOS
 from vmtoll.statistics.student import Interval
 
@@ -82,10 +82,10 @@ def test_findings_are_judged_at_their_worst() -> None:
     low, _ = stats.t.interval(0.95, 5, logs.mean() - 0.05, stats.sem(logs))
     _, high = stats.t.interval(0.95, 5, logs.mean(), stats.sem(logs))
     assert (some.interval.low, some.interval.high) == pytest.approx((low, high))
-    assert (many.kind, many.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (many.kind, many.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert many.interval is not None and many.interval.low < 0 and many.interval.high > 0.4
     wide = alone(evidence(noise(3, 8), low=0.03, high=0.03))
-    assert (wide.kind, wide.because) == (Kind.UNDECIDED, Because.FINDINGS), "equal as measured"
+    assert (wide.kind, wide.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS), "equal as measured"
 
 
 def test_few_blocks() -> None:
@@ -94,10 +94,10 @@ def test_few_blocks() -> None:
     assert [alone(evidence(noise(4, n, 0.001))).kind for n in (5, 6)] == [Kind.UNDECIDED, Kind.EQUIVALENT]
     two = alone(evidence(noise(4, 2) + 0.2))
     assert (two.because, two.interval, two.blocks_range) == (
-        Because.FEW_BLOCKS, None, Interval(*sorted(noise(4, 2) + 0.2)),
+        VerdictReason.FEW_BLOCKS, None, Interval(*sorted(noise(4, 2) + 0.2)),
     )  # fmt: skip
     assert two.blocks_needed is not None and two.blocks_needed >= 4, "six in all show equality as well"
-    assert alone(evidence([0.2])).because is Because.FEW_BLOCKS
+    assert alone(evidence([0.2])).because is VerdictReason.FEW_BLOCKS
 
 
 def test_a_lost_trial_counts_in_the_series_that_it_counts_against() -> None:
@@ -130,11 +130,12 @@ def test_what_cannot_be_tested_has_no_part_in_the_family() -> None:
     """Of four comparisons two have no such figure: the two others share the 5%."""
     logs = noise(6, 6) + 0.011
     page = [evidence(logs), evidence(logs[::-1]), *(
-        evidence({}, metric=LATENCY_P99, excluded=because) for because in (Because.NOT_MEASURED, Because.NO_FIGURE)
+        evidence({}, metric=LATENCY_P99, excluded=because)
+        for because in (VerdictReason.NOT_MEASURED, VerdictReason.NO_FIGURE)
     )]  # fmt: skip
     found = judged(*page, margin=None)
     assert [each.kind for each in found[2:]] == [Kind.NOT_JUDGED] * 2
-    assert [each.because for each in found[2:]] == [Because.NOT_MEASURED, Because.NO_FIGURE]
+    assert [each.because for each in found[2:]] == [VerdictReason.NOT_MEASURED, VerdictReason.NO_FIGURE]
     assert found[:2] == judged(*page[:2], margin=None)
     assert found[0].difference is not None and found[0].difference.holm == pytest.approx(2 * found[0].difference.p)
 
@@ -223,7 +224,7 @@ def test_boots_are_the_units_if_there_are_several() -> None:
         values = np.concatenate([mean + noise(n, 4, 0.002) for n, mean in enumerate(means)])
         return evidence(values, boots={block: 1 + (block - 1) // 4 for block in range(1, 4 * len(means) + 1)})
 
-    assert alone(booted(0.2, 0.21)).because is Because.FEW_BLOCKS
+    assert alone(booted(0.2, 0.21)).because is VerdictReason.FEW_BLOCKS
     assert [alone(booted(*[0.2] * n)).kind for n in (3, 4)] == [Kind.FASTER] * 2
     assert [alone(booted(*[0.0] * n)).kind for n in (3, 4)] == [Kind.UNDECIDED, Kind.EQUIVALENT]
     apart = booted(0.06, 0.0, 0.0)
@@ -284,7 +285,9 @@ def test_every_block_means_whatever_the_findings_allow() -> None:
     logs = in_each(2.0, 6)
     assert alone(evidence(logs, low=1.2, noise=0.0)).by_every_block
     reached = alone(evidence(logs, low=1.4, noise=0.0))
-    assert (reached.kind, reached.because) == (Kind.UNDECIDED, Because.FINDINGS), "as measured, every block decides"
+    assert (reached.kind, reached.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS), (
+        "as measured, every block decides"
+    )
     range_ = alone(evidence(logs, low=1.2, noise=0.0)).blocks_range
     assert range_ is not None and (range_.low, range_.high) == pytest.approx((0.8, 62.0))
 
@@ -299,7 +302,7 @@ def test_a_lost_trial_among_every_block() -> None:
 def test_every_block_is_looked_for_at_looks_alone() -> None:
     assert alone(evidence(in_each(2.0, 6), noise=0.0, share=0.01)).by_every_block
     unseen = alone(evidence(in_each(2.0, 6), noise=0.0, share=0.0))
-    assert (unseen.kind, unseen.because) == (Kind.UNDECIDED, Because.NO_LOOK_YET)
+    assert (unseen.kind, unseen.because) == (Kind.UNDECIDED, VerdictReason.NO_LOOK_YET)
 
 
 def test_a_block_that_is_ever_worse_never_undoes_a_difference() -> None:
@@ -317,10 +320,10 @@ def test_a_block_that_is_ever_worse_never_undoes_a_difference() -> None:
 
 def test_reasons_why_nothing_is_decided() -> None:
     wide = noise(12, 6, 0.1) + 0.02
-    assert alone(evidence(wide)).because is Because.NOISE
-    assert alone(evidence(wide, limited=True)).because is Because.LIMIT
-    assert alone(evidence(wide[:2], limited=True)).because is Because.FEW_BLOCKS
-    assert alone(evidence(wide, share=0.0)).because is Because.NO_LOOK_YET
+    assert alone(evidence(wide)).because is VerdictReason.NOISE
+    assert alone(evidence(wide, limited=True)).because is VerdictReason.LIMIT
+    assert alone(evidence(wide[:2], limited=True)).because is VerdictReason.FEW_BLOCKS
+    assert alone(evidence(wide, share=0.0)).because is VerdictReason.NO_LOOK_YET
     assert alone(evidence(noise(12, 6) + 1.0, limited=True)).kind is Kind.FASTER, "the far side alone was limited"
 
 

@@ -11,7 +11,7 @@ from tests.support.synthetic_run import CONTROL, Row, Truth, failed_trial, rate_
 from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.model.finding import FINDINGS, Code, Finding, Influence, Role, Validity
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import DIFFERENT, Because, Cause, Kind, NoteCode
+from vmtoll.model.verdict import DIFFERENT, Cause, Kind, NoteCode, VerdictReason
 from vmtoll.trial.gates import failed_requests
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def test_cpu_taken_from_one_side_makes_no_difference(tmp_path: Path, share: floa
         throughput = verdict(judge_run(tmp_path / str(number), taken(share, blocks)))
         assert throughput.kind not in DIFFERENT
         if share > 0.02 and len(blocks) > 2:
-            assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
+            assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
             doubt = throughput.doubts[0]
             assert (doubt.cause, doubt.baseline, doubt.compared) == (Code.STEAL, 0, 10)
             assert 1.1 < doubt.size < 1.3
@@ -87,10 +87,10 @@ def test_times_that_were_moved_do_not_move_cpu(tmp_path: Path) -> None:
         return [with_findings(row | {"clock_step_ms": 1000.0}, code) if row["arm"] == GUEST else row]
 
     stepped = judge_run(tmp_path / "step", Truth({"nginx": 0.9}, change=lambda row: change(Code.CLOCK_STEPPED, row)))
-    assert verdict(stepped).because is Because.FINDINGS
+    assert verdict(stepped).because is VerdictReason.FINDINGS
     assert verdict(stepped, "cpu").kind is Kind.SLOWER
     other = judge_run(tmp_path / "source", Truth({"nginx": 0.9}, change=lambda row: change(Code.CLOCK_SOURCE, row)))
-    assert verdict(other).because is Because.NOT_COMPARABLE
+    assert verdict(other).because is VerdictReason.NOT_COMPARABLE
 
 
 def test_every_finding_has_its_influence() -> None:
@@ -144,7 +144,7 @@ def losing(arm: Arm, blocks: int, of: int, *, again: bool = False, **keys: Any) 
 def test_a_lost_trial_of_either_side_shows_no_equality(tmp_path: Path, arm: Arm, blocks: int, of: int) -> None:
     """The others are equal, and its slow trials may be the lost ones. (Metal's control is no substitute for metal.)"""
     throughput = verdict(judge_run(tmp_path, losing(arm, blocks, of)))
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     lost = throughput.baseline.lost, throughput.compared.lost
     assert lost == ((blocks, 0) if arm == BASELINE else (0, blocks))
     causes = {doubt.cause for doubt in throughput.doubts}
@@ -162,7 +162,7 @@ def test_lost_trials_do_not_hide_ten_times(tmp_path: Path, arm: Arm, lost: int) 
 def test_second_attempts_are_not_free(tmp_path: Path) -> None:
     analysis = judge_run(tmp_path, losing(GUEST, 8, 8, again=True, drift=0.0))
     throughput = verdict(analysis)
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert (throughput.baseline.second_attempts, throughput.compared.second_attempts) == (0, 8)
     doubt = throughput.doubts[0]
     assert (doubt.cause, doubt.baseline, doubt.compared) == (Cause.SECOND_ATTEMPTS, 0, 8)
@@ -231,7 +231,7 @@ def test_a_state_of_some_blocks_is_seen_as_noise(tmp_path: Path) -> None:
         return [row | {name: row[name] * slow for name in RATES}]
 
     throughput = verdict(judge_run(tmp_path, equal(change=change, blocks=20)))
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.NOISE)
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.NOISE)
     assert throughput.blocks_range and throughput.blocks_range.low == pytest.approx(0.7, abs=0.01)
 
 
@@ -269,8 +269,10 @@ def with_requests(guest: int, metal: int = 4000, **keys: Any) -> Truth:
     return Truth(loads=(rate_load(1000),), change=change, **keys)
 
 
-@pytest.mark.parametrize(("requests", "because"), [(99, Because.NO_FIGURE), (100, None), (367, None), (368, None)])
-def test_a_percentile_needs_a_hundred_requests(tmp_path: Path, requests: int, because: Because | None) -> None:
+@pytest.mark.parametrize(
+    ("requests", "because"), [(99, VerdictReason.NO_FIGURE), (100, None), (367, None), (368, None)]
+)
+def test_a_percentile_needs_a_hundred_requests(tmp_path: Path, requests: int, because: VerdictReason | None) -> None:
     tail = verdict(judge_run(tmp_path, with_requests(requests, requests, latency_ratio=2.0)), "tail")
     assert tail.because is because
     assert because or tail.kind is Kind.SLOWER
@@ -283,7 +285,7 @@ def test_percentiles_out_of_order_are_none(tmp_path: Path) -> None:
         return [row | {"response_time_p99_us": 0.5 * row["response_time_p50_us"]} if row["arm"] == GUEST else row]
 
     tail = verdict(judge_run(tmp_path, Truth(loads=(rate_load(1000),), change=change)), "tail")
-    assert (tail.kind, tail.because, tail.compared.used) == (Kind.NOT_JUDGED, Because.NO_FIGURE, 0)
+    assert (tail.kind, tail.because, tail.compared.used) == (Kind.NOT_JUDGED, VerdictReason.NO_FIGURE, 0)
 
 
 def test_percentiles_of_unequally_many_requests_have_a_set(tmp_path: Path) -> None:
@@ -294,7 +296,7 @@ def test_percentiles_of_unequally_many_requests_have_a_set(tmp_path: Path) -> No
     assert fewer.kind is Kind.SLOWER, "metal, of more requests, would only be quicker"
     assert fewer.open_high or ends(fewer)[2] > 1.7
     more = verdict(judge_run(tmp_path / "more", with_requests(4000, 1000, latency_ratio=1.3)), "tail")
-    assert (more.kind, more.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (more.kind, more.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert (more.doubts[0].cause, more.doubts[0].compared) == (Cause.UNEQUAL_REQUESTS, 6)
     logged = with_requests(4000, 1000, latency_ratio=1.3, histograms=True)
     assert verdict(judge_run(tmp_path / "logged", logged), "tail").kind is Kind.SLOWER

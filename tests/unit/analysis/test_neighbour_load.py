@@ -49,8 +49,8 @@ def test_a_load_knows_whether_it_has_its_machine_alone_and_its_place_in_order() 
         closed_load(guests=2),
         closed_load(neighbour=busy),
     ]
-    assert [load.is_alone for load in loads] == [True, True, True, False, False]
-    assert {load.alone for load in loads} == {closed_load()}
+    assert [load.is_single_machine for load in loads] == [True, True, True, False, False]
+    assert {load.on_one_machine for load in loads} == {closed_load()}
     rising = [
         closed_load(10), rate_load(20), rate_load(300, guests=1), rate_load(300, guests=2), rate_load(300, guests=10),
         rate_load(400, guests=1),

@@ -25,7 +25,7 @@ from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.trial import Arm
-from vmtoll.model.verdict import DIFFERENT, Because, Kind, NoteCode
+from vmtoll.model.verdict import DIFFERENT, Kind, NoteCode, VerdictReason
 
 pytestmark = pytest.mark.slow
 
@@ -54,9 +54,9 @@ def test_each_load_has_the_metrics_that_it_can_have(tmp_path: Path) -> None:
         rate_load(1000): {"tail", "cpu", "host_cpu"},
     }
     for metric, load, because in (
-        ("tail", closed_load(), Because.CLOSED_LOOP_HAS_NO_TAIL),
-        ("throughput", rate_load(1000), Because.LOAD_SETS_THE_RATE),
-        ("latency_p99", rate_load(1000), Because.OPEN_LOOP_SEE_TAIL),
+        ("tail", closed_load(), VerdictReason.CLOSED_LOOP_HAS_NO_TAIL),
+        ("throughput", rate_load(1000), VerdictReason.LOAD_SETS_THE_RATE),
+        ("latency_p99", rate_load(1000), VerdictReason.OPEN_LOOP_SEE_TAIL),
     ):
         one = verdict(analysis, metric, load)
         assert (one.kind, one.because, one.blocks, one.estimate) == (Kind.NOT_JUDGED, because, 0, None)
@@ -115,12 +115,12 @@ def test_a_client_that_fell_behind_moves_a_tail_by_what_it_was_late(tmp_path: Pa
         tail = verdict(judge_run(tmp_path / str(reached), truth), "tail", rate_load(1000))
         assert (tail.kind, tail.limited, tail.baseline.limited, tail.compared.limited) == (kind, 6, 0, 6)
         assert tail.doubts[0].cause is Code.RATE_NOT_REACHED
-    assert tail.because is Because.FINDINGS
+    assert tail.because is VerdictReason.FINDINGS
 
 
 def test_a_starved_client_makes_no_tail_of_the_server(tmp_path: Path) -> None:
     tail = verdict(judge_run(tmp_path, _found(Code.CLIENT_STARVED, BOTH, 6)), "tail", rate_load(1000))
-    assert (tail.kind, tail.because) == (Kind.UNDECIDED, Because.LIMIT)
+    assert (tail.kind, tail.because) == (Kind.UNDECIDED, VerdictReason.LIMIT)
 
 
 def _late(arms: tuple[Arm, ...], delay: float, *, blocks: int = 99, most: float | None = None, **keys: Any) -> Truth:
@@ -169,7 +169,7 @@ def test_a_late_client_claims_nothing_of_equal_servers(tmp_path: Path) -> None:
     analysis = judge_run(tmp_path, truth)
     for server in truth.servers:
         tail = verdict(analysis, "tail", rate_load(1000), server)
-        assert (tail.kind, tail.because) == (Kind.UNDECIDED, Because.FINDINGS)
+        assert (tail.kind, tail.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
         assert tail.doubts[0].cause is Code.CLIENT_LATE
 
 
@@ -178,7 +178,7 @@ def test_a_late_client_shows_no_equal_tails(tmp_path: Path) -> None:
     truths = (_late((), 0.2, **alike), _late((BASELINE, CONTROL), 0.2, most=0.3, **alike))
     tails = [verdict(judge_run(tmp_path / str(n), truth), "tail", rate_load(1000)) for n, truth in enumerate(truths)]
     assert [tail.kind for tail in tails] == [Kind.EQUIVALENT, Kind.UNDECIDED]
-    assert tails[1].because is Because.FINDINGS
+    assert tails[1].because is VerdictReason.FINDINGS
 
 
 def test_equal_tails_near_the_gate_are_hardly_ever_called_different(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_difference_that_does_not_survive_holm_is_none(tmp_path: Path) -> None
     fewer = verdict(judge_run(tmp_path / "fewer", crowded))
     assert fewer.tests.difference is not None and fewer.tests.difference_holm is not None
     assert fewer.tests.difference < 0.05 < fewer.tests.difference_holm
-    assert (fewer.kind, fewer.because) == (Kind.UNDECIDED, Because.NOISE)
+    assert (fewer.kind, fewer.because) == (Kind.UNDECIDED, VerdictReason.NOISE)
     assert fewer.confidence is not None and fewer.confidence > 0.99, "at the level at which Holm stopped"
     assert fewer.blocks_needed is not None and fewer.blocks_needed > 0
 
@@ -266,7 +266,7 @@ def test_a_comparison_without_figures_takes_no_part_of_the_errors(tmp_path: Path
     analysis = judge_run(tmp_path, Truth({"nginx": 0.9, "lighttz": 0.9}, change=change))
     lost = verdict(analysis, "throughput", closed_load(), "lighttz")
     assert (lost.kind, lost.because, lost.tests.weight, lost.tests.difference) == (
-        Kind.NOT_JUDGED, Because.NO_FIGURE, None, None,
+        Kind.NOT_JUDGED, VerdictReason.NO_FIGURE, None, None,
     )  # fmt: skip
     tests = verdict(analysis, "throughput", closed_load()).tests
     assert (tests.family, tests.weight) == (4, 0.5)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.model.verdict import Because
+from vmtoll.model.verdict import VerdictReason
 from vmtoll.report import words
 from vmtoll.report.html import render
 from vmtoll.report.terminal import rows_of, summary
@@ -22,7 +22,7 @@ def test_what_needs_the_host_is_not_seen(tmp_path: Path, *, metal: bool) -> None
     analysis = analyse(run)
     (comparison,) = analysis.comparisons
     verdict = comparison.verdicts["host_cpu"]
-    assert (verdict.because, verdict.applies) == (Because.HOST_NOT_SEEN, False)
+    assert (verdict.because, verdict.applies) == (VerdictReason.HOST_NOT_SEEN, False)
     assert comparison.verdicts["cpu"].blocks == 6
     text = str(summary(run, analysis, rows_of(analysis)))
     assert "server CPU per request" in text

@@ -14,12 +14,12 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import (
-    Because,
     Kind,
     StepKind,
     StepMetric,
     TuningResult,
     TuningStep,
+    VerdictReason,
     from_json,
     to_json,
 )
@@ -156,7 +156,7 @@ def test_without_the_base_nothing_is_compared_with_it(tmp_path: Path) -> None:
 
 def test_two_blocks_decide_nothing_and_three_do(tmp_path: Path) -> None:
     for step in metrics_of(load_run(make_tuning(tmp_path / "two", TuningTruth(blocks=2))))["throughput"].steps:
-        assert (step.kind, step.because) == (Kind.UNDECIDED, Because.FEW_BLOCKS)
+        assert (step.kind, step.because) == (Kind.UNDECIDED, VerdictReason.FEW_BLOCKS)
         assert step.gain is not None and step.gain.low is None
     first = metrics_of(load_run(make_tuning(tmp_path / "three", TuningTruth(blocks=3, noise=0.002))))[
         "throughput"
@@ -173,7 +173,7 @@ def test_a_client_at_its_limit_is_no_finding_of_the_guest(tmp_path: Path) -> Non
     assert (tail.kind, tail.is_at_least) == (Kind.FASTER, True), "without the client's delay it would be shorter"
     metrics = metrics_of(load_run(make_tuning(tmp_path / "slow", TuningTruth(findings={"kvm-2009": limit}))))
     step = metrics["throughput"].steps[0]
-    assert (step.kind, step.because) == (Kind.UNDECIDED, Because.LIMIT)
+    assert (step.kind, step.because) == (Kind.UNDECIDED, VerdictReason.LIMIT)
 
 
 def test_figures_of_the_host_are_shown_with_the_step(lacking: Run) -> None:

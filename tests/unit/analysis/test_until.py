@@ -16,8 +16,8 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.until import compared, look_at
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
-from vmtoll.model.until import Look, Standing
-from vmtoll.model.verdict import DIFFERENT, Because, Kind, Outcome
+from vmtoll.model.until import ComparisonState, Look
+from vmtoll.model.verdict import DIFFERENT, Kind, Outcome, VerdictReason
 from vmtoll.paths import PROJECT
 from vmtoll.report.html import render
 from vmtoll.report.words import ending_text, looks_text
@@ -77,16 +77,19 @@ def test_no_verdict_before_the_first_look_is_due(tmp_path: Path) -> None:
     run = run_of(tmp_path, truth, [look(6, 0.2)], claims=True, status="running")
     analysis = analyse(run)
     applying = [v for c in analysis.comparisons for v in c.verdicts.values() if v.applies]
-    assert {(v.kind, v.because) for v in applying} == {(Kind.UNDECIDED, Because.NO_LOOK_YET)}
+    assert {(v.kind, v.because) for v in applying} == {(Kind.UNDECIDED, VerdictReason.NO_LOOK_YET)}
     assert all(v.estimate and v.estimate.low is v.confidence is None for v in applying)
     assert analysis.claims[0].outcome is Outcome.INCONCLUSIVE
-    assert {each.standing for each in compared(run, analysis) if not each.claim} <= {Standing.OPEN, Standing.NARROW}
+    assert {each.standing for each in compared(run, analysis) if not each.claim} <= {
+        ComparisonState.OPEN,
+        ComparisonState.NARROW,
+    }
 
 
 def test_what_more_blocks_may_decide_is_open(tmp_path: Path) -> None:
     """Findings and noise and too few blocks are; a limit in every block, no figure, and unlike sides are refused."""
 
-    def standing(name: str, change: Callable[[Row], list[Row]] | None = None, ratio: float = 0.95) -> Standing:
+    def standing(name: str, change: Callable[[Row], list[Row]] | None = None, ratio: float = 0.95) -> ComparisonState:
         truth = Truth({"nginx": ratio}, noise=0.03, change=change)
         run = run_of(tmp_path / name, truth, [look(truth.blocks, 0.2)])
         analysis = analyse(run)
@@ -98,18 +101,19 @@ def test_what_more_blocks_may_decide_is_open(tmp_path: Path) -> None:
         roles = [Finding(code, role=role) for code in codes for role in Role]
         return lambda row: [with_findings(row, *roles) | figures if row["arm"] == GUEST else row]
 
-    reasons: dict[str, Because | None] = {}
-    assert standing("noise") is standing("findings", on_guest(steal_pct=30.0), 0.8) is Standing.OPEN
-    assert standing("few", lambda row: [row | {"boot": 1 + (row["block"] > 3)}]) is Standing.OPEN, "two boots"
+    reasons: dict[str, VerdictReason | None] = {}
+    assert standing("noise") is standing("findings", on_guest(steal_pct=30.0), 0.8) is ComparisonState.OPEN
+    assert standing("few", lambda row: [row | {"boot": 1 + (row["block"] > 3)}]) is ComparisonState.OPEN, "two boots"
     for name, code in (("limit", Code.CLIENT_SATURATED), ("unlike", Code.FINGERPRINT)):
-        assert standing(name, on_guest(code)) is Standing.REFUSED
+        assert standing(name, on_guest(code)) is ComparisonState.REFUSED
     assert (
         standing("none", lambda row: [failed_trial(row, Code.SERVER_FAILED) if row["arm"] == GUEST else row])
-        is Standing.REFUSED
+        is ComparisonState.REFUSED
     )
     assert reasons == {
-        "noise": Because.NOISE, "findings": Because.FINDINGS, "few": Because.FEW_BLOCKS, "limit": Because.LIMIT,
-        "unlike": Because.NOT_COMPARABLE, "none": Because.NO_FIGURE,
+        "noise": VerdictReason.NOISE, "findings": VerdictReason.FINDINGS,
+        "few": VerdictReason.FEW_BLOCKS, "limit": VerdictReason.LIMIT, "unlike": VerdictReason.NOT_COMPARABLE,
+        "none": VerdictReason.NO_FIGURE,
     }  # fmt: skip
 
 
@@ -118,11 +122,15 @@ def test_a_look_lists_the_open_comparisons(tmp_path: Path) -> None:
     run = run_of(tmp_path, Truth({"nginx": 1.0, "lighttpd": 0.1}, 1.0, 1.0, blocks=6, noise=0.06), [], claims=True)
     looked = look_at(run.path, [look(6, 0.2)])
     standing = {(each.scenarios[0].server, each.metric): each.standing for each in looked if not each.claim}
-    assert standing["lighttpd", "throughput"] is Standing.DECIDED
-    assert standing["nginx", "throughput"] is Standing.OPEN
+    assert standing["lighttpd", "throughput"] is ComparisonState.DECIDED
+    assert standing["nginx", "throughput"] is ComparisonState.OPEN
     claim = next(each for each in looked if each.claim)
-    assert (claim.claim, claim.standing, claim.scenarios[0].server) == ("the guest is slower", Standing.OPEN, "nginx")
-    widths = [each.half_width_pct for each in looked if each.standing is Standing.OPEN]
+    assert (claim.claim, claim.standing, claim.scenarios[0].server) == (
+        "the guest is slower",
+        ComparisonState.OPEN,
+        "nginx",
+    )
+    widths = [each.half_width_pct for each in looked if each.standing is ComparisonState.OPEN]
     assert all(width is not None and width > 2 for width in widths)
 
 
@@ -131,7 +139,7 @@ def test_an_interval_is_narrow_enough_without_being_decided(tmp_path: Path) -> N
     truth = Truth({"nginx": 0.985}, 1.0, 1.0, blocks=6, noise=0.004, drift=0.0)
     run = run_of(tmp_path, truth, [look(6, 0.01)])
     standing = {each.metric: each.standing for each in compared(run, analyse(run))}
-    assert standing["throughput"] is Standing.NARROW
+    assert standing["throughput"] is ComparisonState.NARROW
 
 
 def test_more_blocks_decide_a_claim(tmp_path: Path) -> None:
@@ -141,7 +149,7 @@ def test_more_blocks_decide_a_claim(tmp_path: Path) -> None:
     first = run_of(tmp_path / "few", few, [look(6, 0.1)], claims=True)
     last = run_of(tmp_path / "many", truth, [look(6, 0.1), look(36, 0.9)], claims=True)
     claims = [next(each for each in compared(run, analyse(run)) if each.claim) for run in (first, last)]
-    assert [claim.standing for claim in claims] == [Standing.OPEN, Standing.DECIDED]
+    assert [claim.standing for claim in claims] == [ComparisonState.OPEN, ComparisonState.DECIDED]
     assert analyse(last).claims[0].outcome is Outcome.CONFIRMED
 
 

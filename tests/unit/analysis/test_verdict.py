@@ -26,7 +26,7 @@ from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse, keep
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.trial import Accelerator, Arm
-from vmtoll.model.verdict import Because, Cause, Kind, NoteCode, from_json, to_json
+from vmtoll.model.verdict import Cause, Kind, NoteCode, VerdictReason, from_json, to_json
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_equivalence_does_not_hide_a_certain_difference(tmp_path: Path) -> None:
 
 def test_undecided_estimates_how_many_more_blocks(tmp_path: Path) -> None:
     throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.99}, noise=0.03)))
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.NOISE)
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.NOISE)
     assert throughput.blocks_needed is not None and throughput.blocks_needed > 0
     assert throughput.detectable is not None and 0.03 < throughput.detectable < 0.5
 
@@ -120,7 +120,7 @@ def test_a_control_that_differs_from_itself_widens_every_comparison_of_its_figur
         return [row | {"throughput_rps": row["throughput_rps"] * off}]
 
     little = verdict(judge_run(tmp_path / "little", Truth({"nginx": 0.96}, noise=0.001, change=change)))
-    assert (little.kind, little.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (little.kind, little.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert notes(little)[NoteCode.CONTROL_DIFFERS].values["size"] == pytest.approx(1.095, abs=0.006)
     assert little.doubts[0].cause is Cause.CONTROL and little.doubts[0].size == pytest.approx(1.095, abs=0.006)
     assert little.noise_floor == pytest.approx(0.1, abs=0.01)
@@ -163,7 +163,7 @@ def test_the_control_of_a_guest_is_no_guest_and_shows_its_noise(tmp_path: Path) 
     assert [comparison.arm for comparison in analyse(run).comparisons] == [GUEST]
     assert throughput.tests.family == 4
     assert throughput.noise_floor == pytest.approx(0.1, abs=0.01)
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FINDINGS)
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     without = verdict(judge_run(tmp_path / "without", Truth({"nginx": 0.96}, noise=0.001)))
     assert without.kind is Kind.SLOWER
     assert ratio(without) == pytest.approx(0.96, abs=0.002)
@@ -204,7 +204,7 @@ def test_sides_that_are_not_the_same_thing_are_not_judged(tmp_path: Path) -> Non
             return [with_findings(row, code)] if row["arm"] == GUEST else [row]
 
         throughput = verdict(judge_run(tmp_path / str(number), Truth(change=change)))
-        assert (throughput.kind, throughput.because) == (Kind.NOT_JUDGED, Because.NOT_COMPARABLE)
+        assert (throughput.kind, throughput.because) == (Kind.NOT_JUDGED, VerdictReason.NOT_COMPARABLE)
         assert (throughput.applies, throughput.tests.family, throughput.estimate) == (True, 0, None)
         assert (throughput.compared.incomparable, throughput.compared.used) == (6, 0)
         assert throughput.compared.excluded_by == {code: 6}
@@ -222,7 +222,7 @@ def test_a_doubt_is_not_why_a_trial_was_refused(tmp_path: Path) -> None:
     analysis = judge_run(tmp_path, Truth(change=change))
     assert analysis.findings == {Code.BACKGROUND_CPU: 7, Code.FINGERPRINT: 6, Code.TOOL_FAILED: 1}
     throughput = verdict(analysis)
-    assert throughput.because is Because.NOT_COMPARABLE
+    assert throughput.because is VerdictReason.NOT_COMPARABLE
     assert throughput.compared.excluded_by == {Code.FINGERPRINT: 6}
     assert throughput.baseline.excluded_by == {Code.TOOL_FAILED: 1}
 
@@ -244,7 +244,7 @@ def test_a_guest_that_never_answered_is_not_called_unmeasured(tmp_path: Path) ->
         failed_trial(row, Code.SERVER_FAILED) if row["arm"] == GUEST else row
     ]))  # fmt: skip
     lost = verdict(gone)
-    assert (lost.kind, lost.because, lost.applies) == (Kind.NOT_JUDGED, Because.NO_FIGURE, True)
+    assert (lost.kind, lost.because, lost.applies) == (Kind.NOT_JUDGED, VerdictReason.NO_FIGURE, True)
     assert (lost.compared.lost, lost.compared.trials) == (6, 6)
 
     def nothing(row: Row) -> list[Row]:
@@ -323,7 +323,7 @@ def test_a_full_link_shows_nothing(tmp_path: Path) -> None:
     truth = _limited((Finding(Code.LINK_BOUND),), (BASELINE, CONTROL, GUEST), 1.0)
     truth.link, truth.noise = "100mbit", 0.001
     throughput = verdict(judge_run(tmp_path, truth))
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.LIMIT)
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.LIMIT)
     assert throughput.limited == 18
 
 
@@ -335,7 +335,7 @@ def test_a_limit_may_hide_what_it_is_larger_than(tmp_path: Path, arms: tuple[Arm
         if arms == (BASELINE,) and server < 1:
             assert throughput.kind is Kind.SLOWER
         else:
-            assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.LIMIT)
+            assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.LIMIT)
             assert throughput.doubts[0].cause is Code.CLIENT_SATURATED
             counts = throughput.doubts[0].baseline, throughput.doubts[0].compared
             assert counts == (6 * sum(arm != GUEST for arm in arms), 6 * (GUEST in arms))
@@ -350,7 +350,7 @@ def test_a_limit_of_a_few_blocks_counts_in_them_alone(tmp_path: Path) -> None:
 
     throughput = verdict(judge_run(tmp_path, Truth({"nginx": 0.1}, noise=0.02, change=change)))
     assert (throughput.kind, throughput.compared.limited) == (Kind.UNDECIDED, 1)
-    assert throughput.because is Because.LIMIT, "an open end in every block, on one side or the other"
+    assert throughput.because is VerdictReason.LIMIT, "an open end in every block, on one side or the other"
     many = verdict(judge_run(tmp_path / "many", Truth({"nginx": 0.1}, noise=0.02, blocks=20, change=change)))
     assert many.kind is Kind.SLOWER
 
@@ -365,7 +365,7 @@ def test_p99_without_a_crosscheck_is_the_tools_own(tmp_path: Path) -> None:
     """With a saturated client on both sides, neither throughput nor p99 says anything of the server."""
     for name, findings, expected in (
         ("free", (), (Kind.SLOWER, None)),
-        ("saturated", role_findings(Code.CLIENT_SATURATED, Role.PRIMARY), (Kind.UNDECIDED, Because.LIMIT)),
+        ("saturated", role_findings(Code.CLIENT_SATURATED, Role.PRIMARY), (Kind.UNDECIDED, VerdictReason.LIMIT)),
     ):
 
         def change(row: Row, findings: tuple[Finding, ...] = findings) -> list[Row]:
@@ -388,7 +388,7 @@ def test_p99_without_a_crosscheck_is_the_tools_own(tmp_path: Path) -> None:
 def test_an_aborted_run_with_few_blocks(tmp_path: Path) -> None:
     analysis = judge_run(tmp_path, Truth({"nginx": 0.5}, blocks=2, status="running"))
     throughput = verdict(analysis)
-    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, Because.FEW_BLOCKS)
+    assert (throughput.kind, throughput.because) == (Kind.UNDECIDED, VerdictReason.FEW_BLOCKS)
     assert throughput.blocks_needed is not None and throughput.blocks_needed >= 4
     assert throughput.estimate is not None and throughput.estimate.low is throughput.confidence is None
     assert ratio(throughput) == pytest.approx(0.5, abs=0.02)
@@ -443,14 +443,14 @@ def test_a_figure_that_the_tool_never_yields_is_not_measured(tmp_path: Path) -> 
 
     analysis = judge_run(tmp_path, Truth(change=change))
     p99 = verdict(analysis, "latency_p99")
-    assert (p99.kind, p99.because, p99.applies) == (Kind.NOT_JUDGED, Because.NOT_MEASURED, False)
+    assert (p99.kind, p99.because, p99.applies) == (Kind.NOT_JUDGED, VerdictReason.NOT_MEASURED, False)
     assert verdict(analysis).tests.family == 3
     assert verdict(analysis, "cpu").tests.weight == pytest.approx(1 / 4)
 
 
 def test_a_figure_that_failed_trials_lack_is_not_called_unmeasured(tmp_path: Path) -> None:
     p99 = verdict(judge_run(tmp_path, Truth(change=lambda row: [failed_trial(row, Code.TOOL_FAILED)])), "latency_p99")
-    assert (p99.kind, p99.because, p99.applies) == (Kind.NOT_JUDGED, Because.NO_FIGURE, True)
+    assert (p99.kind, p99.because, p99.applies) == (Kind.NOT_JUDGED, VerdictReason.NO_FIGURE, True)
 
 
 def test_the_time_of_an_analysis_grows_with_its_blocks(tmp_path: Path) -> None:

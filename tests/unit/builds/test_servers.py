@@ -13,13 +13,13 @@ import pytest
 
 from vmtoll.builds import certificate, servers
 from vmtoll.model.errors import ExperimentError, UserError
-from vmtoll.model.release import Release, of_suite
+from vmtoll.model.release import Release, release_of_suite
 from vmtoll.paths import PLAYBOOKS
 from vmtoll.spec.server import FOLDER, ServerDefinition, read_server, read_servers
 
 pytestmark = pytest.mark.slow
 
-BOOKWORM, TRIXIE = of_suite("bookworm"), of_suite("trixie")
+BOOKWORM, TRIXIE = release_of_suite("bookworm"), release_of_suite("trixie")
 
 
 @pytest.fixture

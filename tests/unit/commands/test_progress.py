@@ -18,16 +18,16 @@ from vmtoll.model.event import (
     Event,
     LookEnded,
     MachineStep,
+    NotMeasured,
     Phase,
     RunEnded,
-    Skipped,
     TrialEnded,
     TrialStep,
 )
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import Accelerator, Arm, ClientPlace, Measurement, Scenario, TrialRecord, TrialSpec
-from vmtoll.model.until import Compared, Look, Standing, Stop
+from vmtoll.model.until import ComparisonState, Look, LookComparison, Stop
 
 CONNECTING = Connecting(6, 240.0, "metal")
 SPEC = TrialSpec(1, 2, Arm("kvm-default", 2), Scenario("nginx", "site-rate", Load(LoadKind.RATE, 300)))
@@ -39,10 +39,12 @@ RECORD = TrialRecord(
 LOOK = Look(
     blocks=6, measured_s=90.0, share=0.2, decided=1, narrow=1, refused=1,
     open=[
-        Compared(standing=Standing.OPEN, metric="throughput", scenarios=[SPEC.scenario], claim="the guest is slower"),
-        Compared(
-            standing=Standing.OPEN, metric="tail", scenarios=[SPEC.scenario], arms=[BASELINE, Arm("kvm-default")],
-            half_width_pct=4.25,
+        LookComparison(
+            standing=ComparisonState.OPEN, metric="throughput", scenarios=[SPEC.scenario], claim="the guest is slower"
+        ),
+        LookComparison(
+            standing=ComparisonState.OPEN, metric="tail", scenarios=[SPEC.scenario],
+            arms=[BASELINE, Arm("kvm-default")], half_width_pct=4.25,
         ),
     ],
 )  # fmt: skip
@@ -63,7 +65,7 @@ BLOCK = BlockEnded(1, 6, {Validity.VALID: 8, Validity.SUSPECT: 2}, 240.0)
 @pytest.mark.parametrize(
     ("event", "lines"),
     [
-        (Skipped("httpd-2003", "its archive cannot be had"), ["skipped: httpd-2003: its archive cannot be had"]),
+        (NotMeasured("httpd-2003", "its archive cannot be had"), ["skipped: httpd-2003: its archive cannot be had"]),
         (CONNECTING, ["connect: reaching the machines, 4 min left"]),
         (ComparingMachines(6, 60.0), ["facts: comparing the machines, 60 s left"]),
         (TrialEnded(RECORD, 2, 6, 40.0), []),

@@ -2,16 +2,16 @@
 
 import pytest
 
-from vmtoll.model.disclosure import Disclosed, Disclosure, merged, requested_items
+from vmtoll.model.disclosure import DisclosedText, Disclosure, disclosed_texts, requested_items
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import HostVars
 
 
 def test_the_inventory_overrides_the_machines_answers() -> None:
-    items = merged({"cpu": "seen", "nic": "seen", "memory": ""}, {"cpu": "stated", "switch": "stated"})
+    items = disclosed_texts({"cpu": "seen", "nic": "seen", "memory": ""}, {"cpu": "stated", "switch": "stated"})
     assert items == {
-        "cpu": Disclosed(text="stated", source="inventory"), "nic": Disclosed(text="seen", source="machine"),
-        "switch": Disclosed(text="stated", source="inventory"),
+        "cpu": DisclosedText(text="stated", source="inventory"), "nic": DisclosedText(text="seen", source="machine"),
+        "switch": DisclosedText(text="stated", source="inventory"),
     }  # fmt: skip
 
 
@@ -22,7 +22,7 @@ def test_a_guest_is_not_asked_for_the_hardware_below_it() -> None:
 
 
 def test_undisclosed_items_are_missing() -> None:
-    told = {item.name: Disclosed(text="x", source="machine") for item in requested_items(True)}
+    told = {item.name: DisclosedText(text="x", source="machine") for item in requested_items(True)}
     block = Disclosure(machines={"metal": told, "guest": told}, virtual=["guest"])
     assert [item.name for item in block.missing("metal")] == [
         "firmware",

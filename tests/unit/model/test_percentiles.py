@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll.model.percentiles import FEWEST, PER_MILLE, falling, fewest_requests, of_too_few
-from vmtoll.model.trial import from_json, with_enough
+from vmtoll.model.percentiles import (
+    FEWEST,
+    PER_MILLE,
+    columns_without_enough_requests,
+    fewest_requests,
+    out_of_order_columns,
+)
+from vmtoll.model.trial import from_json, without_thin_percentiles
 from vmtoll.paths import PROJECT
 
 LINES = sorted((PROJECT / "results").glob("*/*/trials.jsonl"))
@@ -22,15 +28,15 @@ def test_each_percentile_has_the_requests_that_it_needs() -> None:
     """So that it is not just the largest value."""
     assert FEWEST == {"p50": 2, "p90": 10, "p99": 100, "p999": 1000}
     figures = {f"service_time_{name}_us": 5.0 for name in PER_MILLE} | {"service_time_mean_us": 9.0, "p99_us": 1.0}
-    assert of_too_few(figures, 1) == {f"service_time_{name}_us" for name in PER_MILLE}
-    assert of_too_few(figures, 99) == {"service_time_p99_us", "service_time_p999_us"}
-    assert of_too_few(figures, 1000) == set()
+    assert columns_without_enough_requests(figures, 1) == {f"service_time_{name}_us" for name in PER_MILLE}
+    assert columns_without_enough_requests(figures, 99) == {"service_time_p99_us", "service_time_p999_us"}
+    assert columns_without_enough_requests(figures, 1000) == set()
 
 
 def test_a_kind_that_does_not_rise_has_none() -> None:
     """Another kind keeps its own."""
     figures = {"service_time_p50_us": 9.0, "service_time_p99_us": 8.0, "response_time_p50_us": 1.0, "failed": 0.0}
-    assert falling(figures) == {"service_time_p50_us", "service_time_p99_us"}
+    assert out_of_order_columns(figures) == {"service_time_p50_us", "service_time_p99_us"}
 
 
 @pytest.mark.parametrize("file", LINES, ids=lambda file: file.parts[-3])
@@ -38,9 +44,13 @@ def test_tables_and_bundles_of_committed_records_are_without_them(file: Path) ->
     """Some of these records were made before the rule was."""
     for line in file.read_text().splitlines():
         for read, written in zip(
-            with_enough(from_json(line)).measurements, json.loads(line)["measurements"], strict=True
+            without_thin_percentiles(from_json(line)).measurements, json.loads(line)["measurements"], strict=True
         ):
             figures = {name: value for name, value in vars(read).items() if isinstance(value, float)}
-            assert of_too_few(figures, read.transactions or 0) == falling(figures) == set()
+            assert (
+                columns_without_enough_requests(figures, read.transactions or 0)
+                == out_of_order_columns(figures)
+                == set()
+            )
             left_out = {name for name, value in written.items() if value is not None and getattr(read, name) is None}
-            assert left_out == of_too_few(written, written.get("transactions") or 0)
+            assert left_out == columns_without_enough_requests(written, written.get("transactions") or 0)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from vmtoll.model.experiment import Experiment
-from vmtoll.model.until import Look, Until, next_look, share_of, spent
+from vmtoll.model.until import Look, Until, look_share, next_look, spendable_fraction
 
 UNTIL = Until(half_width_pct=2, at_most_min=60)
 
@@ -32,17 +32,17 @@ def test_a_look_between_two_others_does_not_move_the_next_one() -> None:
 def test_the_shares_of_all_looks_are_the_whole_and_early_ones_are_small() -> None:
     looks: list[Look] = []
     for blocks, time in ((6, 0.1), (10, 10 / 60), (16, 16 / 60), (28, 28 / 60), (60, 1.0)):
-        looks.append(Look(blocks=blocks, measured_s=0, share=share_of(looks, time, last=blocks == 60)))
+        looks.append(Look(blocks=blocks, measured_s=0, share=look_share(looks, time, last=blocks == 60)))
     assert math.fsum(look.share for look in looks) == pytest.approx(1)
     assert [round(0.05 * look.share, 4) for look in looks] == [0.0079, 0.0047, 0.0063, 0.0106, 0.0206]
 
 
 def test_the_last_look_has_all_that_is_left() -> None:
-    first = Look(blocks=6, measured_s=0, share=share_of([], 0.3, last=False))
-    assert first.share == pytest.approx(spent(0.3))
-    assert share_of([first], 0.5, last=True) == pytest.approx(1 - spent(0.3))
-    assert share_of([], 0.9, last=True) == 1, "a single look is a fixed design"
-    assert share_of([first], 0.2, last=False) == 0, "a clock that went back spends nothing"
+    first = Look(blocks=6, measured_s=0, share=look_share([], 0.3, last=False))
+    assert first.share == pytest.approx(spendable_fraction(0.3))
+    assert look_share([first], 0.5, last=True) == pytest.approx(1 - spendable_fraction(0.3))
+    assert look_share([], 0.9, last=True) == 1, "a single look is a fixed design"
+    assert look_share([first], 0.2, last=False) == 0, "a clock that went back spends nothing"
 
 
 def experiment(**keys: object) -> Experiment:

@@ -14,7 +14,7 @@ from scipy import stats
 from tests.support.synthetic_run import Row, Truth, make_run, with_findings
 from vmtoll.analysis.judge import in_ratio
 from vmtoll.analysis.run import load_run
-from vmtoll.model.agreement import RunComparison, Status, Why, to_json
+from vmtoll.model.agreement import AgreementReason, RunComparison, Status, to_json
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import THROUGHPUT
@@ -81,7 +81,7 @@ def test_the_blocks_that_are_asked_for_are_enough() -> None:
     first = _verdict(rng.normal(-0.05, 0.005, 40))
     second = _verdict(np.array([-0.08, -0.05, -0.02] * 2))
     result = agreement(first, second)
-    assert (result.status, result.why) == (Status.INCONCLUSIVE, Why.IMPRECISE)
+    assert (result.status, result.why) == (Status.INCONCLUSIVE, AgreementReason.IMPRECISE)
     assert result.blocks_needed is not None
     total, sd = result.blocks_needed + second.blocks, float(np.std([-0.08, -0.05, -0.02] * 2, ddof=1))
     assert first.estimate is not None
@@ -111,7 +111,7 @@ def test_a_change_beyond_the_tolerance_is_not_reproduced() -> None:
     first = _verdict(NEAR - 0.10)
     assert agreement(first, _verdict(NEAR - 0.115)).status is Status.REPRODUCED, "1.5%, within the margin of 2%"
     result = agreement(first, _verdict(NEAR - 0.14))
-    assert (result.status, result.why) == (Status.NOT_REPRODUCED, Why.SIZE_CHANGED)
+    assert (result.status, result.why) == (Status.NOT_REPRODUCED, AgreementReason.SIZE_CHANGED)
     assert result.tolerance == pytest.approx(0.02)
     assert agreement(replace(first, margin=0.05), _verdict(NEAR - 0.14)).status is Status.REPRODUCED
     floor = replace(first, noise_floor=0.05)
@@ -125,34 +125,34 @@ def test_the_size_decides_and_not_the_kind() -> None:
     equal = _verdict(NEAR + math.log(1.015), Kind.EQUIVALENT)
     for first, second in ((faster, equal), (equal, faster), (faster, replace(equal, kind=Kind.UNDECIDED))):
         result = agreement(first, second)
-        assert (result.status, result.why) == (Status.REPRODUCED, Why.SAME)
+        assert (result.status, result.why) == (Status.REPRODUCED, AgreementReason.SAME)
     slower = _verdict(NEAR - 0.001, Kind.SLOWER, margin=0.1)
     opposite = agreement(replace(faster, margin=0.1), slower)
-    assert (opposite.status, opposite.why) == (Status.NOT_REPRODUCED, Why.CLAIM_CHANGED)
+    assert (opposite.status, opposite.why) == (Status.NOT_REPRODUCED, AgreementReason.CLAIM_CHANGED)
 
 
 def test_no_claim_without_a_result_or_an_interval() -> None:
     claim, none = _verdict(NEAR - 0.03), _verdict(NEAR - 0.03, Kind.UNDECIDED)
     for second, status, why in (
-        (_verdict(NEAR - 0.02, Kind.NOT_JUDGED), Status.NOT_COMPARABLE, Why.NO_RESULT),
-        (_verdict([-0.03]), Status.INCONCLUSIVE, Why.NO_INTERVAL),
-        (claim, Status.REPRODUCED, Why.SAME),
+        (_verdict(NEAR - 0.02, Kind.NOT_JUDGED), Status.NOT_COMPARABLE, AgreementReason.NO_RESULT),
+        (_verdict([-0.03]), Status.INCONCLUSIVE, AgreementReason.NO_INTERVAL),
+        (claim, Status.REPRODUCED, AgreementReason.SAME),
     ):
         result = agreement(claim, second)
         assert (result.status, result.why) == (status, why)
-    assert agreement(none, claim).why is Why.CLAIMS_NOTHING
+    assert agreement(none, claim).why is AgreementReason.CLAIMS_NOTHING
 
 
 @pytest.mark.parametrize("kind", [Kind.FASTER, Kind.SLOWER])
 @pytest.mark.parametrize(
     ("again", "status", "why"),
     [
-        (1.031, Status.NOT_REPRODUCED, Why.BOUND_BROKEN),
-        (30.0, Status.REPRODUCED, Why.BOUND_HOLDS),
-        (21.9, Status.REPRODUCED, Why.BOUND_HOLDS),
+        (1.031, Status.NOT_REPRODUCED, AgreementReason.BOUND_BROKEN),
+        (30.0, Status.REPRODUCED, AgreementReason.BOUND_HOLDS),
+        (21.9, Status.REPRODUCED, AgreementReason.BOUND_HOLDS),
     ],
 )
-def test_an_open_end_is_refuted_from_its_side(kind: Kind, again: float, status: Status, why: Why) -> None:
+def test_an_open_end_is_refuted_from_its_side(kind: Kind, again: float, status: Status, why: AgreementReason) -> None:
     """Published: at least 22 times."""
     sign = 1 if kind is Kind.FASTER else -1
     open_end = "open_high" if kind is Kind.FASTER else "open_low"
@@ -165,13 +165,13 @@ def test_what_findings_allow_widens_the_change() -> None:
     first = _verdict(NEAR - 0.10)
     assert agreement(first, _verdict(NEAR - 0.14)).status is Status.NOT_REPRODUCED
     effects = tuple(BlockEffect(block, 1, 0.80, 0.87, 0.95) for block in range(1, 7))
-    assert agreement(first, _verdict(NEAR - 0.14, effects=effects)).why is Why.IMPRECISE
+    assert agreement(first, _verdict(NEAR - 0.14, effects=effects)).why is AgreementReason.IMPRECISE
 
 
 def test_a_wide_interval_across_a_bound_is_inconclusive() -> None:
     first = _verdict(NEAR + math.log(1.1), Kind.FASTER, open_high=True)
     second = _verdict(np.array([-0.2, 0.0, 0.2] * 2) + math.log(1.1), Kind.UNDECIDED)
-    assert agreement(first, second).why is Why.IMPRECISE
+    assert agreement(first, second).why is AgreementReason.IMPRECISE
 
 
 def _compare(tmp_path: Path, first: Truth, second: Truth, edit: Callable[[Path], None] | None = None) -> RunComparison:
@@ -195,7 +195,7 @@ def test_the_same_truth_is_reproduced(tmp_path: Path) -> None:
 def test_another_truth_is_not(tmp_path: Path) -> None:
     result = _compare(tmp_path, QUIET, replace(QUIET, seed=2, servers={"nginx": 0.7}))
     (scenario,) = result.scenarios
-    assert (scenario.status, scenario.why) == (Status.NOT_REPRODUCED, Why.METRICS)
+    assert (scenario.status, scenario.why) == (Status.NOT_REPRODUCED, AgreementReason.METRICS)
     by_status = {name: metric.agreement.status for name, metric in scenario.metrics.items()}
     assert [name for name, status in by_status.items() if status is Status.NOT_REPRODUCED] == ["throughput"]
     assert by_status["cpu"] is Status.REPRODUCED
@@ -233,7 +233,7 @@ def _set(document: str, *path: str, value: Any) -> Callable[[Path], None]:
 def test_the_fact_that_differs_is_named(tmp_path: Path, edit: Callable[[Path], None], fact: str) -> None:
     result = _compare(tmp_path, QUIET, QUIET, edit)
     (scenario,) = result.scenarios
-    assert (scenario.status, scenario.why) == (Status.NOT_COMPARABLE, Why.FACTS_DIFFER)
+    assert (scenario.status, scenario.why) == (Status.NOT_COMPARABLE, AgreementReason.FACTS_DIFFER)
     assert [one.fact for one in scenario.facts] == [fact]
     assert f"not comparable ({fact} differs)" in next(lines(result))
     assert {one.agreement.status for one in scenario.metrics.values()} == {Status.NOT_COMPARABLE}
@@ -280,7 +280,10 @@ def test_noise_is_inconclusive_and_the_blocks_needed_are_given(tmp_path: Path) -
 def test_a_scenario_of_one_run_only(tmp_path: Path) -> None:
     result = _compare(tmp_path, replace(QUIET, servers={"nginx": 0.9, "lighttz": 0.8}), QUIET)
     by_server = {scenario.scenario.server: scenario for scenario in result.scenarios}
-    assert (by_server["lighttz"].status, by_server["lighttz"].why) == (Status.NOT_COMPARABLE, Why.ONLY_IN_THE_FIRST)
+    assert (by_server["lighttz"].status, by_server["lighttz"].why) == (
+        Status.NOT_COMPARABLE,
+        AgreementReason.ONLY_IN_THE_FIRST,
+    )
     assert any(line.endswith("not comparable (only in the first run)") for line in lines(result))
 
 
@@ -290,5 +293,5 @@ def test_invalid_trials_are_no_evidence(tmp_path: Path) -> None:
 
     result = _compare(tmp_path, QUIET, replace(QUIET, change=spoil))
     (scenario,) = result.scenarios
-    assert (scenario.status, scenario.why) == (Status.NOT_COMPARABLE, Why.NO_RESULT)
+    assert (scenario.status, scenario.why) == (Status.NOT_COMPARABLE, AgreementReason.NO_RESULT)
     assert "the second run has no result: not judged" in next(lines(result))

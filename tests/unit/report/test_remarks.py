@@ -9,7 +9,7 @@ from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
-from vmtoll.model.verdict import Because, Cause, Comparison, Doubt, Estimate, Kind, Note, NoteCode, Verdict
+from vmtoll.model.verdict import Cause, Comparison, Doubt, Estimate, Kind, Note, NoteCode, Verdict, VerdictReason
 from vmtoll.report.words import MOST_REMARKS, remarks
 
 
@@ -42,7 +42,7 @@ def test_what_explains_next_to_nothing_is_left_out(measured: tuple[Run, Comparis
 
 
 def test_a_verdict_that_findings_keep_open_is_named(measured: tuple[Run, Comparison]) -> None:
-    open_one = {"kind": Kind.UNDECIDED, "because": Because.FINDINGS, "doubts": (Doubt(Code.STEAL, 3, 3, 2.5),)}
+    open_one = {"kind": Kind.UNDECIDED, "because": VerdictReason.FINDINGS, "doubts": (Doubt(Code.STEAL, 3, 3, 2.5),)}
     assert remarks_on(measured, open_one, {}) == [
         "steal (6 trials) can explain all of a difference (nginx)",
         "1 of 2 undecided: only findings and lost trials leave them open",
@@ -52,22 +52,22 @@ def test_a_verdict_that_findings_keep_open_is_named(measured: tuple[Run, Compari
 @pytest.mark.parametrize(
     ("because", "needed", "why"),
     [
-        (Because.NO_LOOK_YET, None, "the run has had no look at them yet"),
-        (Because.FEW_BLOCKS, None, "a verdict needs 3 blocks or more"),
-        (Because.LIMIT, None, "the client or the link, not the server, set the figure"),
-        (Because.NOISE, 4, "4 more blocks would show a difference of 2%"),
-        (Because.NOISE, None, "these blocks differ too much from each other"),
+        (VerdictReason.NO_LOOK_YET, None, "the run has had no look at them yet"),
+        (VerdictReason.FEW_BLOCKS, None, "a verdict needs 3 blocks or more"),
+        (VerdictReason.LIMIT, None, "the client or the link, not the server, set the figure"),
+        (VerdictReason.NOISE, 4, "4 more blocks would show a difference of 2%"),
+        (VerdictReason.NOISE, None, "these blocks differ too much from each other"),
     ],
 )
 def test_each_reason_to_be_undecided_has_a_line(
-    measured: tuple[Run, Comparison], because: Because, needed: int | None, why: str
+    measured: tuple[Run, Comparison], because: VerdictReason, needed: int | None, why: str
 ) -> None:
     change = {"kind": Kind.UNDECIDED, "because": because, "blocks_needed": needed}
     assert remarks_on(measured, change) == [f"1 of 1 undecided: {why}"]
 
 
 def test_a_run_by_boots_needs_boots(measured: tuple[Run, Comparison]) -> None:
-    change = {"kind": Kind.UNDECIDED, "because": Because.FEW_BLOCKS, "boots": 2}
+    change = {"kind": Kind.UNDECIDED, "because": VerdictReason.FEW_BLOCKS, "boots": 2}
     assert remarks_on(measured, change) == ["1 of 1 undecided: a verdict needs 3 boots or more"]
 
 
@@ -76,8 +76,8 @@ def test_at_most_five_lines_are_left(measured: tuple[Run, Comparison]) -> None:
     few = Note(NoteCode.FEW_BLOCKS, {"blocks": 6})
     rows: list[dict[str, Any]] = [
         {"doubts": tuple(Doubt(code, 1, 1, 1.1) for code in codes), "notes": (few,)},
-        {"kind": Kind.NOT_JUDGED, "because": Because.NO_FIGURE},
-        {"kind": Kind.UNDECIDED, "because": Because.LIMIT},
+        {"kind": Kind.NOT_JUDGED, "because": VerdictReason.NO_FIGURE},
+        {"kind": Kind.UNDECIDED, "because": VerdictReason.LIMIT},
     ]
     lines = remarks_on(measured, *rows)
     assert len(lines) == MOST_REMARKS

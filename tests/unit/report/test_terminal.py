@@ -12,7 +12,7 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code
 from vmtoll.model.metric import METRICS
-from vmtoll.model.verdict import Because, Doubt, Estimate, Kind, SideCounts, Verdict
+from vmtoll.model.verdict import Doubt, Estimate, Kind, SideCounts, Verdict, VerdictReason
 from vmtoll.paths import PROJECT
 from vmtoll.report import words
 from vmtoll.report.terminal import WIDTH, rows_of, summary
@@ -82,14 +82,14 @@ def test_a_run_is_an_answer_a_table_and_remarks(tmp_path: Path) -> None:
         "latency_p99": [
             {"levels": (1171.0, 980.4), "kind": Kind.FASTER, "estimate": Estimate(0.837, 0.801, 0.874)},
             {"levels": (1190.0, 29_400.0), "kind": Kind.UNDECIDED, "estimate": Estimate(24.7, 2e-5, 2e5),
-             "because": Because.LIMIT},
-            {"levels": None, "kind": Kind.NOT_JUDGED, "estimate": None, "because": Because.NO_FIGURE},
+             "because": VerdictReason.LIMIT},
+            {"levels": None, "kind": Kind.NOT_JUDGED, "estimate": None, "because": VerdictReason.NO_FIGURE},
         ],
         "host_cpu": [
             {"levels": (52.7, 84.5), "kind": Kind.SLOWER, "estimate": Estimate(1.603, 1.592, 1.615)},
             {"levels": (41.1, 981.2), "kind": Kind.SLOWER, "estimate": Estimate(23.9, 17.0, 32.0), "open_high": True},
             {"levels": (44.6, 44.8), "kind": Kind.UNDECIDED, "estimate": Estimate(1.004, 0.97, 1.05),
-             "because": Because.NOISE, "blocks_needed": 14},
+             "because": VerdictReason.NOISE, "blocks_needed": 14},
         ],
     }  # fmt: skip
     comparisons = [

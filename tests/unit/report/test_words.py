@@ -11,7 +11,6 @@ from vmtoll.model.load import Load, LoadKind, NeighbourLoad
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT, Metric
 from vmtoll.model.trial import Accelerator, Arm, Scenario
 from vmtoll.model.verdict import (
-    Because,
     Cause,
     ClaimResult,
     Doubt,
@@ -32,6 +31,7 @@ from vmtoll.model.verdict import (
     StepKind,
     TuningStep,
     Verdict,
+    VerdictReason,
 )
 from vmtoll.report import words
 from vmtoll.trial import gates
@@ -108,10 +108,11 @@ def test_a_finding_names_where_what_and_the_limit(finding: Finding, text: str) -
     assert words.finding_text(finding) == text
 
 
-@pytest.mark.parametrize("because", Because)
-def test_every_reason_of_a_verdict_has_words(because: Because) -> None:
+@pytest.mark.parametrize("because", VerdictReason)
+def test_every_reason_of_a_verdict_has_words(because: VerdictReason) -> None:
     undecided = because in (
-        Because.NO_LOOK_YET, Because.FEW_BLOCKS, Because.LIMIT, Because.FINDINGS, Because.NOISE,
+        VerdictReason.NO_LOOK_YET, VerdictReason.FEW_BLOCKS, VerdictReason.LIMIT, VerdictReason.FINDINGS,
+        VerdictReason.NOISE,
     )  # fmt: skip
     judged = verdict(THROUGHPUT, Kind.UNDECIDED if undecided else Kind.NOT_JUDGED, 0.98, because=because)
     assert is_text(words.verdict_text(judged, SIDES))
@@ -120,7 +121,7 @@ def test_every_reason_of_a_verdict_has_words(because: Because) -> None:
 
 def test_the_answered_rate_is_shown_for_a_load_that_sets_the_rate() -> None:
     note = Note(NoteCode.ATTAINED, VALUES)
-    one = verdict(THROUGHPUT, Kind.NOT_JUDGED, because=Because.LOAD_SETS_THE_RATE, notes=(note,))
+    one = verdict(THROUGHPUT, Kind.NOT_JUDGED, because=VerdictReason.LOAD_SETS_THE_RATE, notes=(note,))
     assert words.because_text(one, SIDES) == "the load sets the rate; the guest answered 90% of 1,500/s"
 
 
@@ -167,26 +168,26 @@ RETRIED = Doubt(Cause.SECOND_ATTEMPTS, 2, 0, 1.1)
          "equal within 2% (−0.6 to +0.7%); a state rarer than 39.3% of trials would have been missed"),
         (verdict(THROUGHPUT, Kind.EQUIVALENT, 0.99, estimate=Estimate(0.99, 0.987, 0.995), also_different=True),
          "slower by 1% (0.5 to 1.3%), within the margin of 2%"),
-        (verdict(THROUGHPUT, Kind.UNDECIDED, 0.98, because=Because.NOISE, blocks_needed=36, detectable=0.07,
+        (verdict(THROUGHPUT, Kind.UNDECIDED, 0.98, because=VerdictReason.NOISE, blocks_needed=36, detectable=0.07,
                  estimate=Estimate(0.98, 0.94, 1.03)),
          "0.98× undecided (−6 to +3%); differences below 7% would not have been seen; 36 more blocks show 2%"),
-        (verdict(TAIL, Kind.UNDECIDED, 5.0, because=Because.NOISE, noise_floor=4.1, estimate=Estimate(5.0, 0.5, 50.0),
-                 blocks_range=Estimate(5.0, 2.2, 16.0), blocks_needed=4),
+        (verdict(TAIL, Kind.UNDECIDED, 5.0, because=VerdictReason.NOISE, noise_floor=4.1,
+                 estimate=Estimate(5.0, 0.5, 50.0), blocks_range=Estimate(5.0, 2.2, 16.0), blocks_needed=4),
          "longer in all 6 blocks (2.2 to 16×); not shown beyond chance: the A/A control differed from itself by up to"
          " 5.1×; 4 more blocks show 2%"),
-        (verdict(THROUGHPUT, Kind.UNDECIDED, 0.77, because=Because.FINDINGS, doubts=(STEAL, RETRIED),
+        (verdict(THROUGHPUT, Kind.UNDECIDED, 0.77, because=VerdictReason.FINDINGS, doubts=(STEAL, RETRIED),
                  estimate=Estimate(0.77, 0.5, 1.1)),
          "0.77× undecided (−50 to +10%); 0.77× if nothing had disturbed; open because of steal on the guest (3 trials),"
          " second attempts: 2 on metal"),
-        (verdict(THROUGHPUT, Kind.UNDECIDED, 0.996, because=Because.LIMIT, estimate=Estimate(0.996, 0.5, 2.0),
+        (verdict(THROUGHPUT, Kind.UNDECIDED, 0.996, because=VerdictReason.LIMIT, estimate=Estimate(0.996, 0.5, 2.0),
                  doubts=(Doubt(Code.LINK_BOUND, 6, 6, 2.0),)),
          "0.996× undecided (−50 to +100%); the link, not the server, set the figure in every block"),
-        (verdict(THROUGHPUT, Kind.UNDECIDED, 0.1, because=Because.FEW_BLOCKS, blocks=2, estimate=Estimate(0.1),
+        (verdict(THROUGHPUT, Kind.UNDECIDED, 0.1, because=VerdictReason.FEW_BLOCKS, blocks=2, estimate=Estimate(0.1),
                  blocks_range=Estimate(0.1, 0.09, 0.111)),
          "slower in both blocks (9.0 to 11×); a verdict needs 3 blocks"),
-        (verdict(THROUGHPUT, Kind.NOT_JUDGED, because=Because.NO_FIGURE, compared=SideCounts(trials=6)),
+        (verdict(THROUGHPUT, Kind.NOT_JUDGED, because=VerdictReason.NO_FIGURE, compared=SideCounts(trials=6)),
          "not judged: the guest gave no figure in 6 of 6 trials"),
-        (verdict(TAIL, Kind.NOT_JUDGED, because=Because.NOT_MEASURED, tool="siege"),
+        (verdict(TAIL, Kind.NOT_JUDGED, because=VerdictReason.NOT_MEASURED, tool="siege"),
          "not measured (siege prints no percentiles)"),
     ],
 )  # fmt: skip
@@ -279,9 +280,9 @@ def step(kind: Kind, gain: float | None, **keys: object) -> TuningStep:
         (step(Kind.FASTER, 340.0, open_high=True, estimate=Estimate(1.04, 1.03, 1.1)), THROUGHPUT,
          "gains at least 340 req/s (4.2%)"),
         (step(Kind.SLOWER, -12.0), TAIL, "costs 12 µs"),
-        (step(Kind.UNDECIDED, 1.0, because=Because.NOISE, blocks_needed=3, detectable=0.5), TAIL,
+        (step(Kind.UNDECIDED, 1.0, because=VerdictReason.NOISE, blocks_needed=3, detectable=0.5), TAIL,
          "undecided (differences below 50% would not have been seen; 3 more blocks show 2%)"),
-        (step(Kind.NOT_JUDGED, None, because=Because.NO_FIGURE), TAIL,
+        (step(Kind.NOT_JUDGED, None, because=VerdictReason.NO_FIGURE), TAIL,
          "not judged: a gave no figure in 0 of 0 trials and b gave no figure in 0 of 0 trials"),
     ],
 )  # fmt: skip
@@ -289,8 +290,8 @@ def test_a_step_in_words(one: TuningStep, metric: Metric, text: str) -> None:
     assert words.step_text(one, metric) == text
 
 
-@pytest.mark.parametrize("because", Because)
-def test_every_reason_of_a_step_has_words(because: Because) -> None:
+@pytest.mark.parametrize("because", VerdictReason)
+def test_every_reason_of_a_step_has_words(because: VerdictReason) -> None:
     assert is_text(words.step_text(step(Kind.NOT_JUDGED, None, because=because), TAIL))
 
 

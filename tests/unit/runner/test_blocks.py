@@ -16,7 +16,7 @@ from vmtoll.model.event import Event, LookEnded
 from vmtoll.model.inventory import Inventory
 from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.model.until import Compared, Look, Standing, Stop, Until
+from vmtoll.model.until import ComparisonState, Look, LookComparison, Stop, Until
 from vmtoll.runner.blocks import BlocksUntil, FixedBlocks
 from vmtoll.runner.run import Plan
 from vmtoll.runs.store import Store
@@ -26,7 +26,7 @@ Rewrite = Callable[..., Path]
 HOUR = Until(half_width_pct=2, at_most_min=60)
 NO_TIME = Until(half_width_pct=2, at_most_min=1e-9)
 OPENED: list[Store] = []
-Script = dict[int, list[tuple[str, Standing]]]  # blocks → workload and standing of each comparison
+Script = dict[int, list[tuple[str, ComparisonState]]]  # blocks → workload and standing of each comparison
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def blocks_of(
     scenarios = {trial.scenario.workload: trial.scenario for trial in planned.trials}
     asked: list[list[Look]] = []
 
-    def judge(folder: Path, looks: Sequence[Look]) -> list[Compared]:
+    def judge(folder: Path, looks: Sequence[Look]) -> list[LookComparison]:
         assert folder == run_dir
         asked.append(list(looks))
         return [compared(scenarios[workload], standing) for workload, standing in script[looks[-1].blocks]]
@@ -79,9 +79,9 @@ def blocks_of(
     return BlocksUntil(session_of(planned, run_dir, until), until, judge, events.append), events, asked
 
 
-def compared(scenario: Scenario, standing: Standing) -> Compared:
+def compared(scenario: Scenario, standing: ComparisonState) -> LookComparison:
     arms = [BASELINE, Arm("metal-two")]
-    return Compared(standing=standing, metric="throughput", scenarios=[scenario], arms=arms, half_width_pct=3.0)
+    return LookComparison(standing=standing, metric="throughput", scenarios=[scenario], arms=arms, half_width_pct=3.0)
 
 
 def manifest_of(run_dir: Path) -> Manifest:
@@ -91,8 +91,8 @@ def manifest_of(run_dir: Path) -> Manifest:
 def test_a_scenario_that_is_known_is_measured_no_more(planned: Plan, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     script = {
-        6: [("tiny", Standing.OPEN), ("other", Standing.DECIDED)],
-        10: [("tiny", Standing.NARROW), ("other", Standing.DECIDED)],
+        6: [("tiny", ComparisonState.OPEN), ("other", ComparisonState.DECIDED)],
+        10: [("tiny", ComparisonState.NARROW), ("other", ComparisonState.DECIDED)],
     }
     blocks, events, asked = blocks_of(planned, run_dir, script)
     assert blocks.scheduled == 6 * 6
@@ -121,7 +121,7 @@ def test_the_time_left_is_not_that_of_what_is_done_once(planned: Plan, monkeypat
 
 
 def test_a_run_stops_when_every_comparison_is_decided(planned: Plan, tmp_path: Path) -> None:
-    script = {6: [("tiny", Standing.DECIDED), ("other", Standing.REFUSED)]}
+    script = {6: [("tiny", ComparisonState.DECIDED), ("other", ComparisonState.REFUSED)]}
     blocks, _, _ = blocks_of(planned, tmp_path / "run", script)
     assert len(list(blocks)) == 6
     assert manifest_of(tmp_path / "run").stopped is Stop.DECIDED
@@ -129,7 +129,7 @@ def test_a_run_stops_when_every_comparison_is_decided(planned: Plan, tmp_path: P
 
 def test_the_time_ends_a_run_after_its_first_blocks(planned: Plan, tmp_path: Path) -> None:
     """Six blocks are measured in any case; their look may spend all of the 5%, as in a fixed design."""
-    blocks, _, _ = blocks_of(planned, tmp_path / "run", {6: [("tiny", Standing.OPEN)]}, NO_TIME)
+    blocks, _, _ = blocks_of(planned, tmp_path / "run", {6: [("tiny", ComparisonState.OPEN)]}, NO_TIME)
     assert len(list(blocks)) == 6
     recorded = manifest_of(tmp_path / "run")
     assert (recorded.stopped, [look.share for look in recorded.looks]) == (Stop.TIME, [1])
@@ -140,7 +140,7 @@ def test_the_time_is_that_of_all_processes(planned: Plan, tmp_path: Path) -> Non
     session_of(planned, run_dir, HOUR).store.close()
     recorded = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps(recorded | {"measured_s": 3599.999999}))
-    blocks, _, _ = blocks_of(planned, run_dir, {6: [("tiny", Standing.OPEN)]})
+    blocks, _, _ = blocks_of(planned, run_dir, {6: [("tiny", ComparisonState.OPEN)]})
     assert blocks.left_s(1, 0) < 1e-3
     assert len(list(blocks)) == 6
     assert manifest_of(run_dir).stopped is Stop.TIME
@@ -149,12 +149,12 @@ def test_the_time_is_that_of_all_processes(planned: Plan, tmp_path: Path) -> Non
 def test_a_run_that_is_resumed_finds_its_looks(planned: Plan, tmp_path: Path) -> None:
     """Killed in block 8: the look after six is not repeated, and blocks 7 and 8 are those of the first process."""
     run_dir = tmp_path / "run"
-    first = {6: [("tiny", Standing.OPEN), ("other", Standing.DECIDED)]}
+    first = {6: [("tiny", ComparisonState.OPEN), ("other", ComparisonState.DECIDED)]}
     blocks, _, _ = blocks_of(planned, run_dir, first)
     iterator = iter(blocks)
     before = [list(next(iterator)) for _ in range(8)]
     blocks._session.store.close()
-    second, events, asked = blocks_of(planned, run_dir, {10: [("tiny", Standing.DECIDED)]})
+    second, events, asked = blocks_of(planned, run_dir, {10: [("tiny", ComparisonState.DECIDED)]})
     again = [list(trials) for trials in second]
     assert again[:8] == before
     assert len(again) == 10
@@ -165,21 +165,21 @@ def test_a_run_that_is_resumed_finds_its_looks(planned: Plan, tmp_path: Path) ->
 
 def test_a_run_that_is_resumed_after_several_looks_has_planned_as_many_trials(planned: Plan, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    script = {blocks: [("tiny", Standing.OPEN), ("other", Standing.OPEN)] for blocks in (6, 10)}
+    script = {blocks: [("tiny", ComparisonState.OPEN), ("other", ComparisonState.OPEN)] for blocks in (6, 10)}
     blocks, _, _ = blocks_of(planned, run_dir, script)
     iterator = iter(blocks)
     for _ in range(12):
         next(iterator)
     planned_then = blocks.scheduled
     blocks._session.store.close()
-    again, _, _ = blocks_of(planned, run_dir, {16: [("tiny", Standing.DECIDED)]})
+    again, _, _ = blocks_of(planned, run_dir, {16: [("tiny", ComparisonState.DECIDED)]})
     assert len(list(again)) == 16
     assert again.scheduled == planned_then == 16 * 6
 
 
 def test_a_run_that_was_killed_at_its_end_measures_no_more(planned: Plan, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    blocks, _, _ = blocks_of(planned, run_dir, {6: [("tiny", Standing.DECIDED)]})
+    blocks, _, _ = blocks_of(planned, run_dir, {6: [("tiny", ComparisonState.DECIDED)]})
     assert len(list(blocks)) == 6
     blocks._session.store.close()
     again, events, _ = blocks_of(planned, run_dir, {})

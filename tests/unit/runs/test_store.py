@@ -15,7 +15,7 @@ from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import LoadError, ResultsError, ToolError
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.load import Load, LoadKind, NeighbourLoad
-from vmtoll.model.run import Difference, Differences
+from vmtoll.model.run import Differences, MachineDifference
 from vmtoll.model.trial import Accelerator, Arm, Measurement, Offered, to_json
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
@@ -241,8 +241,8 @@ def test_only_declared_differences_pass() -> None:
     found = differences({"metal": metal, "kvm-default": guest}, ["memory_kib", "kernel"])
     assert found.declared == ["memory_kib"]
     assert found.undeclared == [
-        Difference(fact="sysctls: b", values={"metal": "2", "kvm-default": "3"}),
-        Difference(fact="packages: nginx", values={"metal": "1", "kvm-default": None}),
+        MachineDifference(fact="sysctls: b", values={"metal": "2", "kvm-default": "3"}),
+        MachineDifference(fact="packages: nginx", values={"metal": "1", "kvm-default": None}),
     ]
     assert differences({"metal": metal, "kvm-default": metal}, []) == Differences()
 

@@ -215,7 +215,7 @@ def test_servers_that_can_do_none_of_the_workloads_for_several_reasons_leave_not
 def test_resumed_handshakes_suffice_for_a_p99(scale: Scale) -> None:
     registry = Registry()
     resolved = load(registry.experiment_file("tls-handshakes"), registry, scale)
-    (rate,) = resolved.workloads["tls-resumed"].offers
+    (rate,) = resolved.workloads["tls-resumed"].single_machine_loads
     assert rate.value * resolved.experiment.duration_s >= fewest_requests(0.99)
 
 
@@ -225,8 +225,8 @@ def test_half_a_gigabit_of_the_large_files_suffices_for_a_p99(workload: str) -> 
     resolved = load(registry.experiment_file("tls-bulk"), registry, "full")
     loaded = resolved.workloads[workload]
     (file,) = [file for file in site_files(resolved.site)["files"] if file["path"] == loaded.page]
-    requests = loaded.offers[0].value * 1e9 / 8 / file["size_bytes"] * resolved.experiment.duration_s
-    assert loaded.offers[0].value == 0.5 and requests > 2 * fewest_requests(0.99)
+    requests = loaded.single_machine_loads[0].value * 1e9 / 8 / file["size_bytes"] * resolved.experiment.duration_s
+    assert loaded.single_machine_loads[0].value == 0.5 and requests > 2 * fewest_requests(0.99)
 
 
 @pytest.mark.parametrize("scale", ["small", "full"])

@@ -37,7 +37,7 @@ def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
         yield fail(host.name, f"{name} was not started by systemd", "Boot it with systemd: servers are its units.")
     elif systemd < _OLDEST_SYSTEMD:
         yield fail(host.name, f"systemd is {systemd}", f"Install a system with systemd {_OLDEST_SYSTEMD} or newer.")
-    elif release.of_system(system["id"], system["version"]) is None:
+    elif release.release_of_system(system["id"], system["version"]) is None:
         yield warn(host.name, f"{name}, systemd {systemd}", f"vmtoll is written for {release.NAMES}; this is untested.")
     else:
         yield ok(host.name, f"{name}, systemd {systemd}")

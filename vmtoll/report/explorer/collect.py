@@ -13,7 +13,7 @@ from vmtoll.model.finding import Role, Validity
 from vmtoll.model.load import LoadKind
 from vmtoll.model.metric import METRICS, THROUGHPUT, Metric
 from vmtoll.model.trial import METAL, Arm, Scenario, TrialRecord
-from vmtoll.model.verdict import Because, Comparison, Kind, RunAnalysis, Verdict
+from vmtoll.model.verdict import Comparison, Kind, RunAnalysis, Verdict, VerdictReason
 from vmtoll.report import words
 from vmtoll.report.explorer.machines import environment_of, platform
 from vmtoll.runs.folder import runs_in
@@ -174,6 +174,6 @@ def _verdicts(comparison: Comparison, sides: words.Sides) -> Entry:
         for name, verdict in comparison.verdicts.items()
         if verdict.blocks
         or verdict.baseline.lost + verdict.compared.lost
-        or verdict.because is Because.NOT_MEASURED
+        or verdict.because is VerdictReason.NOT_MEASURED
         or (name == THROUGHPUT.name and not verdict.applies)
     }

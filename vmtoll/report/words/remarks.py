@@ -8,7 +8,7 @@ from itertools import chain
 from vmtoll.analysis.equality import OPEN, equality
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Code
-from vmtoll.model.verdict import DIFFERENT, Because, Cause, Comparison, Doubt, Kind, NoteCode, Verdict
+from vmtoll.model.verdict import DIFFERENT, Cause, Comparison, Doubt, Kind, NoteCode, Verdict, VerdictReason
 from vmtoll.report.words.terms import percent, plural
 from vmtoll.report.words.verdicts import FINDINGS_LIMIT, Naming, because_text, note_text, sides_of
 from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
@@ -51,7 +51,7 @@ def _explained(verdict: Verdict, doubt: Doubt) -> float:
 
     It is 0 unless the sides differ or findings leave the verdict open.
     """
-    if verdict.estimate is None or not (verdict.kind in DIFFERENT or verdict.because is Because.FINDINGS):
+    if verdict.estimate is None or not (verdict.kind in DIFFERENT or verdict.because is VerdictReason.FINDINGS):
         return 0.0
     seen = abs(math.log(verdict.estimate.ratio))
     return min(1.0, math.log(doubt.size) / seen) if seen else 1.0
@@ -82,21 +82,21 @@ def _undecided(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{count} of {len(rows)} undecided: {_why([v for v in verdicts if v.because is because])}"
 
 
-_WHY: dict[Because | None, str] = {
-    Because.NO_LOOK_YET: "the run has had no look at them yet",
-    Because.LIMIT: "the client or the link, not the server, set the figure",
-    Because.FINDINGS: "only findings and lost trials leave them open",
+_WHY: dict[VerdictReason | None, str] = {
+    VerdictReason.NO_LOOK_YET: "the run has had no look at them yet",
+    VerdictReason.LIMIT: "the client or the link, not the server, set the figure",
+    VerdictReason.FINDINGS: "only findings and lost trials leave them open",
 }
 
 
 def _why(verdicts: Sequence[Verdict]) -> str:
     """Why these verdicts, all with the same `because`, are undecided."""
     first = verdicts[0]
-    if first.because is Because.FEW_BLOCKS:
+    if first.because is VerdictReason.FEW_BLOCKS:
         units = f"{MIN_BOOTS} boots" if first.boots > 1 else f"{MIN_BLOCKS} blocks"
         return f"a verdict needs {units} or more"
     needed = [verdict.blocks_needed for verdict in verdicts if verdict.blocks_needed]
-    if first.because is Because.NOISE and len(needed) == len(verdicts):
+    if first.because is VerdictReason.NOISE and len(needed) == len(verdicts):
         return f"{plural(max(needed), 'more block')} would show a difference of {percent(first.margin)}"
     return _WHY.get(first.because, "these blocks differ too much from each other")
 

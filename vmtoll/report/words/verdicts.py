@@ -10,7 +10,6 @@ from vmtoll.model.trial import METAL, Accelerator, Arm
 from vmtoll.model.verdict import (
     DIFFERENT,
     NOT_APPLICABLE,
-    Because,
     Cause,
     Comparison,
     Doubt,
@@ -24,6 +23,7 @@ from vmtoll.model.verdict import (
     TrialShare,
     TuningStep,
     Verdict,
+    VerdictReason,
 )
 from vmtoll.report.words.terms import LIMITERS, METRIC_LABELS, number, percent, plural
 from vmtoll.statistics.thresholds import ALPHA, MARGIN, MIN_BLOCKS, RATE_REACHED
@@ -78,7 +78,7 @@ def verdict_text(verdict: Verdict, sides: Sides) -> str:
 def verdict_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     """The line of `verdict_text` in two parts: what a page emphasizes, and the rest, which may be empty."""
     if verdict.kind is Kind.NOT_JUDGED:
-        if verdict.because is Because.NOT_MEASURED:
+        if verdict.because is VerdictReason.NOT_MEASURED:
             return "not measured", f" ({because_text(verdict, sides)})"
         lead = "not applicable" if verdict.because in NOT_APPLICABLE else "not judged"
         return lead, f": {because_text(verdict, sides)}"
@@ -123,7 +123,7 @@ def _undecided(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     """What the blocks show, and why that does not decide."""
     why = undecided_text(verdict, sides)
     blocks, size = verdict.blocks_range, ratio_text(verdict.estimate)
-    if verdict.because is Because.NO_LOOK_YET:
+    if verdict.because is VerdictReason.NO_LOOK_YET:
         return "no look yet", f": {why}"
     if blocks and shows_in_all_blocks(verdict):
         ends = " to ".join(dict.fromkeys(_factors(blocks)))
@@ -168,15 +168,15 @@ def _sized(value: float) -> str:
 def undecided_text(judged: Judged, sides: Sides) -> str:
     """Why a comparison is undecided, and what would decide it."""
     match judged.because:
-        case Because.NO_LOOK_YET:
+        case VerdictReason.NO_LOOK_YET:
             return "this run decides at its looks, and has not had one"
-        case Because.FEW_BLOCKS:
+        case VerdictReason.FEW_BLOCKS:
             return f"a verdict needs {max(MIN_BLOCKS, judged.blocks + 1) if judged.boots > 1 else MIN_BLOCKS}" + (
                 " boots" if judged.boots > 1 else " blocks"
             )
-        case Because.LIMIT:
+        case VerdictReason.LIMIT:
             return f"{_limited_text(judged)}, not the server, set the figure in every block"
-        case Because.FINDINGS:
+        case VerdictReason.FINDINGS:
             size = ratio_text(judged.estimate)
             return f"{size} if nothing had disturbed; open because of {doubts_text(judged, sides)}"
     seen = judged.detectable
@@ -411,14 +411,14 @@ def _no_throughput(judged: Judged, sides: Sides) -> str:
     return "; ".join(["the load sets the rate", *reached])
 
 
-_BECAUSE: dict[Because, Callable[[Judged, Sides], str]] = {
-    Because.NO_FIGURE: _no_figure,
-    Because.NOT_COMPARABLE: _not_comparable,
-    Because.NOT_MEASURED: _not_measured,
-    Because.HOST_NOT_SEEN: lambda *_: "not seen: the host belongs to others",
-    Because.CLOSED_LOOP_HAS_NO_TAIL: lambda *_: "a closed loop hides stalls, so it has no tail",
-    Because.LOAD_SETS_THE_RATE: _no_throughput,
-    Because.OPEN_LOOP_SEE_TAIL: lambda *_: "an open loop is judged by its tail",
+_BECAUSE: dict[VerdictReason, Callable[[Judged, Sides], str]] = {
+    VerdictReason.NO_FIGURE: _no_figure,
+    VerdictReason.NOT_COMPARABLE: _not_comparable,
+    VerdictReason.NOT_MEASURED: _not_measured,
+    VerdictReason.HOST_NOT_SEEN: lambda *_: "not seen: the host belongs to others",
+    VerdictReason.CLOSED_LOOP_HAS_NO_TAIL: lambda *_: "a closed loop hides stalls, so it has no tail",
+    VerdictReason.LOAD_SETS_THE_RATE: _no_throughput,
+    VerdictReason.OPEN_LOOP_SEE_TAIL: lambda *_: "an open loop is judged by its tail",
 }
 
 
