@@ -22,13 +22,13 @@ def avoid_emulated_avx2(cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
 
 def main() -> NoReturn:
     """Load the commands and run the one that the user typed."""
-    heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # False where a shell ignores ^C
-    if heeds:
+    handles_interrupt = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # False where a shell ignores ^C
+    if handles_interrupt:
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
     avoid_emulated_avx2()
     from vmtoll.cli import main as run  # noqa: PLC0415 (takes half a second)
 
-    if heeds:
+    if handles_interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     run()
 

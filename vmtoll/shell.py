@@ -40,23 +40,23 @@ def run(argv: Sequence[str | Path], *, log: Path | None = None, cwd: Path | None
         output, printed = "", log.read_text(errors="replace")
     if done.returncode != 0:
         if not log and "\n" in printed.strip():
-            log = _kept(printed, Path(command[0]).name)
-        raise UserError(_failure(f"`{' '.join(command)}` {_end(done.returncode)}", _last(printed), log))
+            log = _save_output(printed, Path(command[0]).name)
+        raise UserError(_failure(f"`{' '.join(command)}` {_exit_text(done.returncode)}", _last_line(printed), log))
     return output
 
 
-def _end(status: int) -> str:
+def _exit_text(status: int) -> str:
     return f"failed (exit code {status})" if status > 0 else f"was ended by signal {-status}"
 
 
-def _last(printed: str) -> str:
+def _last_line(printed: str) -> str:
     """The last line that a program printed, without make's own lines."""
     lines = printed.strip().splitlines() or [""]
     line = next((line for line in reversed(lines) if not line.startswith("make")), lines[-1])
     return " ".join(line.split()).rstrip(".")
 
 
-def _kept(printed: str, name: str) -> Path | None:
+def _save_output(printed: str, name: str) -> Path | None:
     """Write a program's output to a temporary file; return the file, None if writing fails (full disk)."""
     try:
         with tempfile.NamedTemporaryFile("w", prefix=f"vmtoll-{name}-", suffix=".log", delete=False) as stream:
@@ -73,7 +73,7 @@ def _failure(program: str, cause: str, log: Path | None) -> str:
 LONGEST = 300  # characters of a task's message in an error
 
 
-class Change(TypedDict):
+class AnsibleChange(TypedDict):
     """A task that changed a machine."""
 
     task: str
@@ -81,7 +81,7 @@ class Change(TypedDict):
     diff: NotRequired[list[object]]  # with --diff
 
 
-Changes = dict[str, list[Change]]  # by machine; one that was not changed has an empty list
+Changes = dict[str, list[AnsibleChange]]  # by machine; one that was not changed has an empty list
 
 
 class _Failure(TypedDict):
@@ -90,7 +90,7 @@ class _Failure(TypedDict):
     message: str
 
 
-class _Recorded(TypedDict):
+class _PlayRecord(TypedDict):
     """The file that playbooks/plugins/callback/changes.py writes."""
 
     machines: Changes
@@ -113,14 +113,14 @@ def play(
     command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, PLAYBOOKS / playbook, *options]
     enabled = [name for name in (os.environ.get("ANSIBLE_CALLBACKS_ENABLED"), "changes") if name]
     with tempfile.TemporaryDirectory(prefix="vmtoll-play-") as folder:
-        record = Path(folder) / "changes.json"
+        record_file = Path(folder) / "changes.json"
         done = subprocess.run(
             [str(word) for word in command],
             env=os.environ
             | {
                 "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
                 "ANSIBLE_CALLBACKS_ENABLED": ",".join(enabled),
-                "VMTOLL_CHANGES_FILE": str(record),
+                "VMTOLL_CHANGES_FILE": str(record_file),
                 # A killed play leaves its shared connections behind; a later play must not reuse one to a dead machine.
                 "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh",
             },
@@ -130,20 +130,20 @@ def play(
             errors="replace",
             check=False,
         )
-        recorded: _Recorded = json.loads(record.read_text("utf-8")) if record.exists() else _NOTHING
+        record: _PlayRecord = json.loads(record_file.read_text("utf-8")) if record_file.exists() else _EMPTY_RECORD
     if done.returncode != 0:
-        failed = next(iter(recorded["failures"]), None)
+        failed = next(iter(record["failures"]), None)
         program = ": ".join([Path(playbook).name, *([failed["machine"], failed["task"]] if failed else [])])
-        cause = " ".join(failed["message"].split())[:LONGEST].rstrip(".") if failed else _end(done.returncode)
+        cause = " ".join(failed["message"].split())[:LONGEST].rstrip(".") if failed else _exit_text(done.returncode)
         if done.stdout is None:
             raise UserError(f"{program}: {cause}; see Ansible's output above")
-        raise UserError(_failure(program, cause, _kept(done.stdout, Path(playbook).stem)))
+        raise UserError(_failure(program, cause, _save_output(done.stdout, Path(playbook).stem)))
     if changes is not None:
-        for machine, of_machine in recorded["machines"].items():
-            changes.setdefault(machine, []).extend(of_machine)
+        for machine, machine_changes in record["machines"].items():
+            changes.setdefault(machine, []).extend(machine_changes)
 
 
-_NOTHING: _Recorded = {"machines": {}, "failures": []}
+_EMPTY_RECORD: _PlayRecord = {"machines": {}, "failures": []}
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class StoredRun:
 def read(folder: Path) -> StoredRun:
     """Read a run, ended or not; changes nothing in its folder. Raises LoadError."""
     manifest = read_manifest(folder)
-    records = each_once(folder / TRIALS, read_records(folder / TRIALS, ended=manifest.status == "complete"))
+    records = without_duplicates(folder / TRIALS, read_records(folder / TRIALS, ended=manifest.status == "complete"))
     ordered = sorted(records, key=lambda record: (record.key, record.attempt))
     return StoredRun(folder, manifest, read_hosts(folder), tuple(ordered))
 
@@ -126,12 +126,12 @@ def parse_records(file: Path, data: bytes) -> Iterator[TrialRecord]:
             record = from_json(line)
         except ValidationError as error:
             raise LoadError(f"{file}: line {number}, {first_mistake(error)}") from None
-        if excess := _excess(record):
-            raise LoadError(f"{file}: line {number}, {excess}; leave the trial out or correct it")
+        if impossible := _impossible_count(record):
+            raise LoadError(f"{file}: line {number}, {impossible}; leave the trial out or correct it")
         yield record
 
 
-def each_once(file: Path, records: Iterable[TrialRecord]) -> Iterator[TrialRecord]:
+def without_duplicates(file: Path, records: Iterable[TrialRecord]) -> Iterator[TrialRecord]:
     """Yield the records of a file, one per line. Raises LoadError when an attempt at a trial appears twice."""
     seen: set[tuple[int, int, int]] = set()
     for number, record in enumerate(records, start=1):
@@ -150,11 +150,11 @@ def _read(file: Path) -> bytes:
         raise LoadError(f"{file}: {cause_of(error)}") from None
 
 
-def _excess(record: TrialRecord) -> str:
+def _impossible_count(record: TrialRecord) -> str:
     """Describe a count of the record that exceeds its number of requests; empty when none does."""
-    for measured in record.measurements:
+    for measurement in record.measurements:
         for name in ("successful", "failed"):
-            count = getattr(measured, name)
-            if None not in (count, measured.requests) and count > measured.requests:
-                return f"key {measured.role.value}.{name}: {count}, more than the {measured.requests} of requests"
+            count = getattr(measurement, name)
+            if None not in (count, measurement.requests) and count > measurement.requests:
+                return f"key {measurement.role.value}.{name}: {count}, more than the {measurement.requests} of requests"
     return ""

@@ -26,17 +26,17 @@ class Rates:
     def __init__(self, records: Iterable[TrialRecord] = ()) -> None:
         self._rates: dict[tuple[Endpoint, Load, str], float] = {}
         for record in records:
-            self._learn(record)
+            self._remember_closed_loops(record)
 
-    def _learn(self, record: TrialRecord) -> None:
+    def _remember_closed_loops(self, record: TrialRecord) -> None:
         if record.offered.users:
-            for measured in record.measurements:
-                if measured.throughput_rps:
-                    self.keep(record.arm, record.scenario, measured.tool, measured.throughput_rps)
+            for measurement in record.measurements:
+                if measurement.throughput_rps:
+                    self.remember(record.arm, record.scenario, measurement.tool, measurement.throughput_rps)
 
     def of(self, arm: Arm, scenario: Scenario, tool: str) -> float | None:
         """Rate in requests per second that the tool got in the last closed loop of this load; None without one."""
         return self._rates.get((Endpoint.of(arm, scenario), scenario.load, tool))
 
-    def keep(self, arm: Arm, scenario: Scenario, tool: str, rate_rps: float) -> None:
+    def remember(self, arm: Arm, scenario: Scenario, tool: str, rate_rps: float) -> None:
         self._rates[Endpoint.of(arm, scenario), scenario.load, tool] = rate_rps

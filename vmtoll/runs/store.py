@@ -22,7 +22,7 @@ from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, to_json
 from vmtoll.runs.folder import HOSTS, MANIFEST, TABLE, TRIALS, parse_records, read_hosts, read_manifest, whole_lines
 
-_OF_A_RUN = {".lock", MANIFEST, TRIALS, TABLE}  # each run's folder has at least one of these
+_RUN_FILES = {".lock", MANIFEST, TRIALS, TABLE}  # each run's folder has at least one of these
 
 
 class Store:
@@ -35,7 +35,7 @@ class Store:
         if not run_dir.is_dir():
             raise ResultsError(f"{run_dir}: no such folder; give results/<experiment>/<run-id>")
         names = {entry.name for entry in run_dir.iterdir()}
-        if names and not names & _OF_A_RUN:
+        if names and not names & _RUN_FILES:
             raise ResultsError(f"{run_dir}: no run in this folder; give results/<experiment>/<run-id>")
         self.run_dir = run_dir
         self.trials_file, self.table_file = run_dir / TRIALS, run_dir / TABLE
@@ -123,7 +123,7 @@ class Store:
         for folder, kind in (("histograms", "hdr"), ("histograms", "csv"), ("samples", "csv"), ("telemetry", "json")):
             (self.run_dir / folder / f"{name}.{kind}").unlink(missing_ok=True)
 
-    def keep(self, relative: str, data: bytes) -> None:
+    def write_file(self, relative: str, data: bytes) -> None:
         """Write one file of a trial durably."""
         path = self.run_dir / relative
         path.parent.mkdir(parents=True, exist_ok=True)

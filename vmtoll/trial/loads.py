@@ -205,7 +205,7 @@ class LoadDriver:
         return self.session.rates.of(self.arm, self.scenario, tool)
 
     def keep_rate(self, tool: str, rate_rps: float) -> None:
-        self.session.rates.keep(self.arm, self.scenario, tool, rate_rps)
+        self.session.rates.remember(self.arm, self.scenario, tool, rate_rps)
 
     def measure(self, role: Role, tool: str, load: ToolLoad, expected_s: float | None) -> ToolRun:
         """Send a measured load under observation, with cold caches if the workload asks for them.
@@ -235,9 +235,9 @@ class LoadDriver:
         for execution in joint.parts:
             file_name = f"raw/{self.name}/{execution.client}/{name}" if has_several else f"raw/{self.name}/{name}"
             for kind, text in (("stdout", execution.output.stdout), ("stderr", execution.output.stderr)):
-                self.session.store.keep(f"{file_name}.{kind}", text.encode())
+                self.session.store.write_file(f"{file_name}.{kind}", text.encode())
             for file, data in execution.packed.items():
-                self.session.store.keep(f"{file_name}.{file}.gz", data)
+                self.session.store.write_file(f"{file_name}.{file}.gz", data)
         for execution, result in zip(joint.parts, parse_results(tool, joint), strict=True):
             parts.append(ClientPart(execution, on_our_clock(execution, result) if has_several else result))
         return parts

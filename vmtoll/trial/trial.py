@@ -234,7 +234,7 @@ class Trial:
         """Stop and store the samples; return the observations of each load, and the findings."""
         sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
         table, observations, findings = self.watch.stop(sources)
-        self.session.store.keep(f"samples/{self.name}.csv", table)
+        self.session.store.write_file(f"samples/{self.name}.csv", table)
         # A cold workload is slow at the start on purpose.
         expected_code = Code.WARMUP_DRIFT if self.driver.is_cold else None
         return observations, [finding for finding in findings if finding.code is not expected_code]
@@ -247,10 +247,10 @@ class Trial:
         logged = [result.latencies_us for result in tool_results if result.latencies_us is not None]
         sent = [result.sent_us for result in tool_results if result.sent_us is not None]
         lines = [latency.histogram(latencies_us) + b"\n" for latencies_us in logged]
-        self.session.store.keep(f"histograms/{self.name}.hdr", b"".join(lines))
+        self.session.store.write_file(f"histograms/{self.name}.hdr", b"".join(lines))
         if sent:
             by_second = latency.by_second(np.concatenate(sent), np.concatenate(logged))
-            self.session.store.keep(f"histograms/{self.name}.csv", by_second)
+            self.session.store.write_file(f"histograms/{self.name}.csv", by_second)
 
     def _keep_telemetry(self, results: TrialResults) -> None:
         """Store the KVM host's figures on the guests during each tool's load."""
@@ -259,4 +259,6 @@ class Trial:
         }
         document = {role: asdict(figures) for role, figures in telemetry_by_role.items() if figures}
         if document:
-            self.session.store.keep(f"telemetry/{self.name}.json", json.dumps(document, indent=1).encode() + b"\n")
+            self.session.store.write_file(
+                f"telemetry/{self.name}.json", json.dumps(document, indent=1).encode() + b"\n"
+            )

@@ -158,8 +158,8 @@ def test_one_process_holds_a_run(tmp_path: Path) -> None:
 
 def test_leftovers_of_a_killed_attempt_are_removed(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run")
-    store.keep("raw/b001-o001-a1/siege.stdout", b"x")
-    store.keep("histograms/b001-o001-a1.hdr", b"x")
+    store.write_file("raw/b001-o001-a1/siege.stdout", b"x")
+    store.write_file("histograms/b001-o001-a1.hdr", b"x")
     store.clear_trial("b001-o001-a1")
     store.close()
     assert not list((tmp_path / "run").rglob("*a1*"))
