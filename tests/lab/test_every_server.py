@@ -18,7 +18,7 @@ def at_hand() -> dict[str, str]:
     """Each server of pages that can be measured here, with its program. Mail and kernel TLS have tests of their own."""
     registry = Registry()
     servers = {name: read_server(name) for name in registry.servers()}
-    skipped, suite = sources.look(registry, servers).skipped, chosen().suite
+    skipped, suite = sources.find_sources(registry, servers).skipped, chosen().suite
     plain = [s for s in servers.values() if s.serves == "pages" and not (s.tls and s.tls.kernel)]
     return {s.name: s.binary for s in plain if s.name not in skipped and suite not in s.not_in}
 

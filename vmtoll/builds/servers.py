@@ -19,7 +19,7 @@ from vmtoll.model.transport import CIPHER, GROUP, PROTOCOL, tls_port
 from vmtoll.paths import CACHE, PROJECT, SERVER_BUILDS
 from vmtoll.shell import run
 from vmtoll.spec.server import FOLDER, ServerDefinition, Tls, read_servers
-from vmtoll.spec.sources import at_hand
+from vmtoll.spec.sources import read_archives
 
 SOURCES = PROJECT
 ROOT = "/srv/vmtoll/sites"
@@ -77,7 +77,7 @@ def archive(policy: Policy, release: Release) -> Path:
     sources.yml or a server.yml.
     """
     files: dict[str, tuple[bytes, int]] = certificate.files(CACHE)
-    archives = at_hand(SOURCES)
+    archives = read_archives(SOURCES)
     every = of_release(release)
     for server in every:
         if server.source and server.name not in archives:

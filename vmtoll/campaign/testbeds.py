@@ -8,7 +8,7 @@ from typing import Any
 from vmtoll.model.errors import UserError
 from vmtoll.spec.groups import GROUPS
 from vmtoll.spec.inventory import members, read_inventory
-from vmtoll.spec.inventory_faults import checked
+from vmtoll.spec.inventory_faults import read_valid_inventory
 
 GROUP = "cells"
 WHOLE = "whole"  # the only test bed of an inventory that names none
@@ -30,7 +30,7 @@ def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
     A `limit` keeps only the machines that it matches. Test beds without a client are left out. Raises UserError when
     two test beds share a machine, or none is left; InventoryError.
     """
-    data = checked(inventory)
+    data = read_valid_inventory(inventory)
     everyone = _everyone(data)
     matched = set(everyone if limit is None else _everyone(read_inventory(inventory, limit)))
     groups = {name: members(data, name) for name in sorted(data.get(GROUP, {}).get("children", []))}

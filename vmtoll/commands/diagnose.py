@@ -23,7 +23,7 @@ from vmtoll.model.inventory import Host
 from vmtoll.paths import INVENTORY, RESULTS
 from vmtoll.spec.catalog import unknown
 from vmtoll.spec.inventory import hosts_by_role
-from vmtoll.spec.inventory_faults import checked
+from vmtoll.spec.inventory_faults import read_valid_inventory
 
 _LIMIT_S = 60.0
 
@@ -90,7 +90,7 @@ def _host(guest: str | None, inventory: Path | None, kvm_host: str | None) -> tu
         if kvm_host:
             raise UserError(f"--on {kvm_host} needs --inventory: give the inventory that contains this host")
         return Host("localhost", "kvm_host", {"ansible_connection": "local"}), guest
-    by_role = hosts_by_role(checked(inventory), str(inventory))
+    by_role = hosts_by_role(read_valid_inventory(inventory), str(inventory))
     hosts = {host.name: host for host in by_role["kvm_host"]}
     known = next((host for host in by_role["kvm_guest"] if host.name == guest), None)
     name = kvm_host or (known.vars.kvm_host if known else None) or (next(iter(hosts)) if len(hosts) == 1 else None)

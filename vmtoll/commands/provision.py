@@ -14,7 +14,7 @@ from vmtoll.machines.changed import active_units, ask_all
 from vmtoll.model.errors import HostLostError
 from vmtoll.provisioning.unprovision import Undone
 from vmtoll.shell import Changes
-from vmtoll.spec.inventory_faults import checked
+from vmtoll.spec.inventory_faults import read_valid_inventory
 
 describe("provision", "vmtoll provision --inventory hosts.yml --check")
 
@@ -46,7 +46,7 @@ def _ask(inventory: Path, limit: str | None) -> None:
     """Ask before vmtoll changes machines for the first time. Raises UserError without consent, HostLostError for a
     machine that does not answer.
     """
-    undone = Undone.of(checked(inventory, limit), inventory, limit)
+    undone = Undone.of(read_valid_inventory(inventory, limit), inventory, limit)
     changed, silent = ask_all(undone.machines)
     if silent:
         raise HostLostError("; ".join(silent))

@@ -13,7 +13,7 @@ from vmtoll.model.errors import UserError
 from vmtoll.provisioning.unprovision import Undone
 from vmtoll.provisioning.unprovision import unprovision as restore
 from vmtoll.shell import Changes
-from vmtoll.spec.inventory_faults import checked
+from vmtoll.spec.inventory_faults import read_valid_inventory
 
 describe(
     "status", "vmtoll status --inventory hosts.yml", "vmtoll status -i hosts.yml --json",
@@ -28,7 +28,7 @@ def status(inventory: InventoryOption = None, limit: LimitOption = None, as_json
     guests, servers that run. `vmtoll unprovision` restores all of it.
     """
     path = inventory or embedded.require()
-    undone = Undone.of(checked(path, limit), path, limit)
+    undone = Undone.of(read_valid_inventory(path, limit), path, limit)
     changed, silent = ask_all(undone.machines)
     if as_json:
         print_json({"machines": changed, "silent": silent})
@@ -87,7 +87,7 @@ def unprovision(
     """
     if inventory is None:
         raise UserError("the machines of the embedded lab go with it: vmtoll lab down; else give an --inventory")
-    undone = Undone.of(checked(inventory, limit), inventory, limit)
+    undone = Undone.of(read_valid_inventory(inventory, limit), inventory, limit)
     if not undone.machines:
         raise UserError(f"{inventory}: no machine to restore; give an --inventory with hosts")
     names = ", ".join(host.name for host in undone.machines)

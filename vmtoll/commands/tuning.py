@@ -12,7 +12,7 @@ from vmtoll.model.errors import UserError
 from vmtoll.model.inventory import Host
 from vmtoll.shell import Changes, play
 from vmtoll.spec.inventory import members, names_in
-from vmtoll.spec.inventory_faults import checked
+from vmtoll.spec.inventory_faults import read_valid_inventory
 
 describe("tune", "vmtoll tune --inventory hosts.yml --check")
 
@@ -56,7 +56,7 @@ def untune(
 
 def _hosts(path: Path, limit: str | None) -> list[Host]:
     """The hosts that tune.yml runs on, of any group."""
-    data = checked(path, limit, purpose="hosts")
+    data = read_valid_inventory(path, limit, purpose="hosts")
     named, variables = names_in(limit or "all"), data["_meta"]["hostvars"]
     added = set() if named & {"kvm_hosts", "all"} else {*members(data, "kvm_hosts")} - named
     hosts = [name for name in members(data, "all") if name not in added]

@@ -68,7 +68,7 @@ class Lab:
             (client, sut)
             for client in self.answering_hosts("client")
             for sut in self.answering_hosts(*SUTS)
-            if self.machines.cell(client) == self.machines.cell(sut) and client.name != sut.name
+            if self.machines.test_bed(client) == self.machines.test_bed(sut) and client.name != sut.name
         ]
 
     def run(

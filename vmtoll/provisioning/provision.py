@@ -12,7 +12,7 @@ from vmtoll.model.release import Release
 from vmtoll.provisioning.guests import make_guests
 from vmtoll.shell import Changes, play
 from vmtoll.spec.inventory import hosts_by_role, joined
-from vmtoll.spec.inventory_faults import checked
+from vmtoll.spec.inventory_faults import read_valid_inventory
 
 
 def provision(
@@ -29,7 +29,7 @@ def provision(
     First makes the guests that the inventory describes by a profile, of this release (default: release_of_guests).
     `changes`: as in shell.play.
     """
-    data = checked(inventory, limit)
+    data = read_valid_inventory(inventory, limit)
     by_role = hosts_by_role(data, str(inventory))
     # Guests with a profile may not exist yet.
     check_reachable({host.name: host for hosts in by_role.values() for host in hosts if not host.vars.profile}.values())

@@ -60,7 +60,7 @@ from vmtoll.runs.folder import read_stopped
 from vmtoll.runs.rates import Rates
 from vmtoll.runs.store import Store
 from vmtoll.sites import site_files
-from vmtoll.spec.documents import mistake
+from vmtoll.spec.documents import validation_error
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.machines import load_inventory
 from vmtoll.trial import gates
@@ -105,7 +105,7 @@ def _with_until(resolved: Resolved, until: Until) -> Resolved:
     try:
         experiment = Experiment.model_validate(keys | {"until": until, "blocks": blocks})
     except ValidationError as error:
-        raise mistake(resolved.file, Experiment, error) from None
+        raise validation_error(resolved.file, Experiment, error) from None
     return replace(resolved, experiment=experiment)
 
 

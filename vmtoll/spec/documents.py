@@ -31,13 +31,13 @@ def read(path: Path) -> Keys:
     return data
 
 
-def laid_over(base: Keys, keys: Keys) -> Keys:
+def merge(base: Keys, keys: Keys) -> Keys:
     """Return `base`, overridden by these keys; mappings are merged key by key."""
-    merged = dict(base)
+    result = dict(base)
     for key, value in keys.items():
-        below = merged.get(key)
-        merged[key] = laid_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged
+        base_value = result.get(key)
+        result[key] = merge(base_value, value) if isinstance(base_value, dict) and isinstance(value, dict) else value
+    return result
 
 
 def _key(location: tuple[int | str, ...]) -> str:
@@ -48,16 +48,16 @@ def _key(location: tuple[int | str, ...]) -> str:
 
 
 def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    here: Any = model
+    current: Any = model
     for part in location[:-1]:
-        field = here.model_fields.get(part) if isinstance(part, str) else None
+        field = current.model_fields.get(part) if isinstance(part, str) else None
         if field is not None:
             candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
-            here = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), here)
-    return [name for name in here.model_fields if name != "name"]
+            current = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), current)
+    return [name for name in current.model_fields if name != "name"]
 
 
-def mistake(path: Path, model: type[BaseModel], error: ValidationError) -> ExperimentError:
+def validation_error(path: Path, model: type[BaseModel], error: ValidationError) -> ExperimentError:
     """Return an error that names the first mistake in a document, with its file and key."""
     # A misspelt key is also a missing one: name the misspelling.
     first_error = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")

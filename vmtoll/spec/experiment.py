@@ -17,7 +17,7 @@ from vmtoll.model.workload import ClosedWorkload, MailWorkload, SharedHostWorklo
 from vmtoll.sites import load_site, site_files
 from vmtoll.spec import sources
 from vmtoll.spec.catalog import Registry, unknown
-from vmtoll.spec.documents import Keys, check_names, mistake, read
+from vmtoll.spec.documents import Keys, check_names, read, validation_error
 from vmtoll.spec.server import ServerDefinition, read_server, read_servers
 from vmtoll.spec.workload import file_of, load_workloads
 from vmtoll.spec.workload import names as workload_names
@@ -57,8 +57,8 @@ def _check_users(path: Path, key: str, users: int | list[int], workloads: Sequen
         counts = listed(workload.users) if isinstance(workload, ClosedWorkload | MailWorkload) else []
         for count in listed(users):
             if count not in counts:
-                has = f"has {', '.join(map(str, counts))}" if counts else "is no closed loop"
-                raise ExperimentError(f"{path}: {key}: {count}: the workload {workload.name} {has}")
+                users_text = f"has {', '.join(map(str, counts))}" if counts else "is no closed loop"
+                raise ExperimentError(f"{path}: {key}: {count}: the workload {workload.name} {users_text}")
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ class Resolved:
 
     def without(self, skipped: Iterable[Skipped]) -> "Resolved":
         """The experiment that skips these, too. Raises ExperimentError when no server is left."""
-        fewer = replace(self, skipped=(*self.skipped, *skipped))
-        if not fewer.servers:
-            whys = "; ".join(f"{skip.name}: {skip.why}" for skip in fewer.skipped if skip.server)
-            raise ExperimentError(f"{self.file}: servers: none is left to measure: {whys}")
-        return fewer
+        remaining = replace(self, skipped=(*self.skipped, *skipped))
+        if not remaining.servers:
+            reasons = "; ".join(f"{skip.name}: {skip.why}" for skip in remaining.skipped if skip.server)
+            raise ExperimentError(f"{self.file}: servers: none is left to measure: {reasons}")
+        return remaining
 
     @property
     def guests(self) -> int:
@@ -139,7 +139,7 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
     try:
         experiment = Experiment(name=path.stem, **data)
     except ValidationError as error:
-        raise mistake(path, Experiment, error) from None
+        raise validation_error(path, Experiment, error) from None
     check_names(path, "environments[]", "environment", experiment.environments, registry.environments())
     if experiment.baseline:
         check_names(path, "baseline", "environment of this experiment", [experiment.baseline], experiment.environments)
@@ -155,9 +155,9 @@ def load(path: Path, registry: Registry | None = None, scale: Scale | None = Non
             check_names(path, f"tuning_steps.{key}", "environment", steps, guests)
     workloads = _workloads(path, experiment, registry)
     experiment = experiment.model_copy(update={"workloads": list(workloads)})
-    names = {kind: _at_any_scale(document, f"{kind}s") for kind in ("server", "environment", "workload")}
-    at_any_scale = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
-    check_claims(path, experiment.claims, names["server"], names["environment"], at_any_scale)
+    names = {kind: _names_at_all_scales(document, f"{kind}s") for kind in ("server", "environment", "workload")}
+    workloads_at_all_scales = {k: w for name in names["workload"] for k, w in load_workloads(name, registry).items()}
+    check_claims(path, experiment.claims, names["server"], names["environment"], workloads_at_all_scales)
     sites = sorted({w.site for w in workloads.values()})
     if len(sites) > 1:
         raise ExperimentError(f"{path}: workloads: they use the sites {', '.join(sites)}; a run uses one")
@@ -183,22 +183,22 @@ def resolve(
     """
     definitions = {name: read_server(name, registry.servers_folder()) for name in experiment.servers}
     _check_kinds(path, definitions, workloads, registry)
-    built = sources.look(registry, definitions)
+    server_sources = sources.find_sources(registry, definitions)
     steps = experiment.tuning_steps.environments if experiment.tuning_steps else ()
     resolved = Resolved(
         path, experiment, workloads, site, definitions,
-        sources=built.versions, needs={name: _needs(registry, name) for name in steps},
+        sources=server_sources.versions, needs={name: _needs(registry, name) for name in steps},
     )  # fmt: skip
-    not_at_hand = [Skipped(server=server, why=why) for server, why in built.skipped.items()]
-    others = [definition for server, definition in definitions.items() if server not in built.skipped]
-    return resolved.without([*not_at_hand, *_out_of_reach(others, workloads)])
+    without_source = [Skipped(server=server, why=why) for server, why in server_sources.skipped.items()]
+    available = [definition for server, definition in definitions.items() if server not in server_sources.skipped]
+    return resolved.without([*without_source, *_unsupported_transports(available, workloads)])
 
 
 def _needs(registry: Registry, profile: str) -> list[str]:
     """Requirements on the host of a profile and of the profiles that it builds on."""
     document = read(registry.guest_file(profile))
-    made_of = [need for part in document.get("of", []) for need in _needs(registry, part)]
-    return list(dict.fromkeys([*made_of, *document.get("needs", [])]))
+    inherited = [need for part in document.get("of", []) for need in _needs(registry, part)]
+    return list(dict.fromkeys([*inherited, *document.get("needs", [])]))
 
 
 def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[str, Workload]:
@@ -208,8 +208,8 @@ def _workloads(path: Path, experiment: Experiment, registry: Registry) -> dict[s
         variants = load_workloads(name, registry)
         if not variants:
             raise ExperimentError(f"{path}: workloads[{i}]: {unknown('workload', name, workload_names(registry))}")
-        if twice := next((variant for variant in variants if variant in workloads), None):
-            raise ExperimentError(f"{path}: workloads[{i}]: {twice!r} is named twice")
+        if duplicate := next((variant for variant in variants if variant in workloads), None):
+            raise ExperimentError(f"{path}: workloads[{i}]: {duplicate!r} is named twice")
         workloads |= variants
     check_names(path, "users", "workload", list(experiment.users), list(workloads))
     for name, users in experiment.users.items():
@@ -227,36 +227,38 @@ def _check_kinds(
     for server, definition in servers.items():
         serves = definition.serves
         for name, workload in workloads.items():
-            asks = "mail" if isinstance(workload, MailWorkload) else "pages"
-            if asks != serves:
-                raise ExperimentError(f"{path}: servers: {server} serves {serves}, the workload {name} is for {asks}")
+            requested = "mail" if isinstance(workload, MailWorkload) else "pages"
+            if requested != serves:
+                raise ExperimentError(
+                    f"{path}: servers: {server} serves {serves}, the workload {name} is for {requested}"
+                )
             page = f"{workload.site}/{workload.page}"
             if workload.method == "POST" and definition.uploads != page:
-                able = [s.name for s in read_servers(registry.servers_folder()) if s.uploads == page]
+                readers = [s.name for s in read_servers(registry.servers_folder()) if s.uploads == page]
                 raise ExperimentError(
                     f"{path}: servers: {server} reads no bodies sent to {page}, as the workload {name} does; "
-                    f"allowed: {', '.join(able) or 'none'}"
+                    f"allowed: {', '.join(readers) or 'none'}"
                 )
 
 
-def _out_of_reach(servers: Sequence[ServerDefinition], workloads: Mapping[str, Workload]) -> list[Skipped]:
+def _unsupported_transports(servers: Sequence[ServerDefinition], workloads: Mapping[str, Workload]) -> list[Skipped]:
     """The servers, or single scenarios of a server, to skip: it cannot serve a workload's transport or streams."""
     skipped = []
     for definition in servers:
         reasons = {
             name: why
             for name, workload in workloads.items()
-            if (why := definition.cannot(workload.transport, workload.most_streams))
+            if (why := definition.why_unsupported(workload.transport, workload.most_streams))
         }
-        skipped += skips(definition.name, reasons, workloads)
+        skipped += skipped_parts(definition.name, reasons, workloads)
     return skipped
 
 
-def skips(server: str, reasons: Mapping[str, str], workloads: Iterable[str]) -> list[Skipped]:
+def skipped_parts(server: str, reasons: Mapping[str, str], workloads: Iterable[str]) -> list[Skipped]:
     """Return the server to skip, if all workloads share one reason; else its workloads. `reasons`: workload → why."""
-    whys = set(reasons.values())
-    if set(reasons) == set(workloads) and len(whys) == 1:
-        return [Skipped(server=server, why=whys.pop())]
+    distinct_reasons = set(reasons.values())
+    if set(reasons) == set(workloads) and len(distinct_reasons) == 1:
+        return [Skipped(server=server, why=distinct_reasons.pop())]
     return [Skipped(server=server, workload=name, why=why) for name, why in reasons.items()]
 
 
@@ -271,14 +273,14 @@ def _at_scale(path: Path, data: Keys, scale: Scale | None) -> Keys:
     if not isinstance(scales, dict) or not all(isinstance(keys, dict) for keys in scales.values()):
         raise ExperimentError(f"{path}: scales: must be a mapping of {' and '.join(scale_names)} to keys and values")
     check_names(path, "scales", "scale", list(scales), scale_names)
-    chosen = scale or "small"
-    if chosen not in scales:
-        raise ExperimentError(f"{path}: scales.{chosen}: is missing; there is: {', '.join(scales) or 'none'}")
+    chosen_scale = scale or "small"
+    if chosen_scale not in scales:
+        raise ExperimentError(f"{path}: scales.{chosen_scale}: is missing; there is: {', '.join(scales) or 'none'}")
     kept = {key: value for key, value in data.items() if key != "scales"}
-    return {**kept, **scales[chosen], "scale": chosen}
+    return {**kept, **scales[chosen_scale], "scale": chosen_scale}
 
 
-def _at_any_scale(document: Keys, key: str) -> list[str]:
+def _names_at_all_scales(document: Keys, key: str) -> list[str]:
     """Names under this key at all scales: a claim on what only the other scale measures is inconclusive at this one."""
     lists = [document.get(key, []), *(keys.get(key, []) for keys in document.get("scales", {}).values())]
     return list(dict.fromkeys(name for names in lists for name in names))

@@ -9,12 +9,12 @@ GROUPS: tuple[tuple[str, Role], ...] = (
     ("kvm_hosts", "kvm_host"),
 )
 # All groups, with the parents of the machines under test and of the test beds.
-OURS = frozenset((*(group for group, _ in GROUPS), "suts", "cells"))
+KNOWN_GROUPS = frozenset((*(group for group, _ in GROUPS), "suts", "cells"))
 
 
 def nearest(name: str) -> str | None:
     """The group that differs from a name by case alone, or by at most two letters; None without one."""
-    return next((ours for ours in sorted(OURS) if is_within(name.lower(), ours, 2)), None)
+    return next((group for group in sorted(KNOWN_GROUPS) if is_within(name.lower(), group, 2)), None)
 
 
 def is_within(name: str, other: str, edits: int) -> bool:
@@ -22,7 +22,7 @@ def is_within(name: str, other: str, edits: int) -> bool:
     row = list(range(len(other) + 1))
     for number, letter in enumerate(name, start=1):
         previous, row[0] = row[0], number
-        for place, opposite in enumerate(other, start=1):
-            cheapest = min(row[place] + 1, row[place - 1] + 1, previous + (letter != opposite))
-            previous, row[place] = row[place], cheapest
+        for column, other_letter in enumerate(other, start=1):
+            cheapest = min(row[column] + 1, row[column - 1] + 1, previous + (letter != other_letter))
+            previous, row[column] = row[column], cheapest
     return row[-1] <= edits

@@ -14,7 +14,7 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Role
 from vmtoll.runs.folder import MANIFEST
 from vmtoll.spec import inventory_files
-from vmtoll.spec.groups import GROUPS, OURS, is_within
+from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within
 from vmtoll.spec.templates import evaluate
 
 # Ansible's warning about a part of a group that it skips.
@@ -73,13 +73,13 @@ def read_inventory(path: Path, limit: str | None = None) -> dict[str, Any]:
     for skipped in _SKIPPED.finditer(" ".join(done.stderr.split())):
         group = skipped["whole"] or skipped["group"]
         is_misspelt = skipped["key"] and any(is_within(skipped["key"], part, 1) for part in _PARTS)
-        if group == "all" or group in OURS or is_misspelt:  # not a key or group of another tool
+        if group == "all" or group in KNOWN_GROUPS or is_misspelt:  # not a key or group of another tool
             raise InventoryError(
                 f"{path}: Ansible skips {skipped[0].removeprefix('Skipping ')}; a group has `hosts`, `children` and "
                 "`vars`, each a mapping"
             )
-    if named := sorted(unmatched - {"kvm_hosts"}):
-        raise InventoryError(f"{path}: --limit {limit}: no machine or group matches {named[0]!r}; correct it")
+    if unmatched_names := sorted(unmatched - {"kvm_hosts"}):
+        raise InventoryError(f"{path}: --limit {limit}: no machine or group matches {unmatched_names[0]!r}; correct it")
     data = json.loads(done.stdout)
     if not isinstance(data, dict):
         raise InventoryError(f"{path}: ansible-inventory printed no mapping")
@@ -104,8 +104,8 @@ def _cause(stderr: str, path: Path) -> str:
     line = re.search(rf"^Origin: {re.escape(str(source.resolve()))}:(\d+)", stderr, re.MULTILINE)
     location = f"line {line[1]}: " if line else ""
     detail = f" ({location}{cause.removeprefix('Failed to parse inventory: ').rstrip('.')})" if cause else ""
-    of_folder = f"{source.name}: " if path.is_dir() else ""
-    return f"{of_folder}Ansible finds no inventory in it{detail}; correct it, or give another --inventory"
+    file_prefix = f"{source.name}: " if path.is_dir() else ""
+    return f"{file_prefix}Ansible finds no inventory in it{detail}; correct it, or give another --inventory"
 
 
 def members(data: Mapping[str, Any], group: str) -> list[str]:
@@ -129,4 +129,4 @@ def hosts_by_role(data: Mapping[str, Any], source: str = "inventory") -> dict[Ro
 def environments_of(inventory: Path) -> set[str]:
     """The values of vmtoll_environment in an inventory. Raises InventoryError."""
     hosts = read_inventory(inventory).get("_meta", {}).get("hostvars", {})
-    return {str(facts["vmtoll_environment"]) for facts in hosts.values() if "vmtoll_environment" in facts}
+    return {str(variables["vmtoll_environment"]) for variables in hosts.values() if "vmtoll_environment" in variables}

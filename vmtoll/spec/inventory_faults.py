@@ -17,16 +17,16 @@ from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Connection, Host, HostVars, Role
 from vmtoll.model.trial import METAL
 from vmtoll.spec.catalog import Registry, unknown
-from vmtoll.spec.groups import GROUPS, OURS, is_within, nearest
+from vmtoll.spec.groups import GROUPS, KNOWN_GROUPS, is_within, nearest
 from vmtoll.spec.inventory import hosts_by_role, members, read_inventory
 
 # Why a command reads the inventory. `load`: to measure its machines. `machines`: to change or inspect them. `hosts`: to
 # change or inspect any hosts, whatever their group.
 Purpose = Literal["load", "machines", "hosts"]
 SUTS: tuple[Role, ...] = ("metal", "kvm_guest")
-_SHORT = {"suts", "cells"}
+_SHORT_GROUPS = {"suts", "cells"}
 # Ansible's own groups.
-_EVERYONE = {"_meta", "all", "ungrouped"}
+_ANSIBLE_GROUPS = {"_meta", "all", "ungrouped"}
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Fault:
     """
 
     machine: str
-    found: str
+    observation: str
     advice: str
     is_error: bool = True
 
     def __str__(self) -> str:
-        place = f"{self.machine}: " if self.machine else ""
-        return f"{place}{self.found}; {self.advice[:1].lower()}{self.advice[1:]}"
+        prefix = f"{self.machine}: " if self.machine else ""
+        return f"{prefix}{self.observation}; {self.advice[:1].lower()}{self.advice[1:]}"
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,23 @@ class InventoryData:
     @cached_property
     def mistakes(self) -> dict[str, dict[str, str]]:
         """Machine → variable with a wrong value → what is wrong with it."""
-        hosts = (host for of_role in self._named.values() for host in of_role)
+        hosts = (host for role_hosts in self._hosts_by_role.values() for host in role_hosts)
         return {host.name: wrong for host in hosts if (wrong := host.mistakes())}
 
     @cached_property
     def by_role(self) -> dict[Role, list[Host]]:
         """The machines, without the variables that have a wrong value."""
-        return {role: [self._readable(host) for host in hosts] for role, hosts in self._named.items()}
+        return {
+            role: [self._without_wrong_variables(host) for host in hosts] for role, hosts in self._hosts_by_role.items()
+        }
 
-    def _readable(self, host: Host) -> Host:
+    def _without_wrong_variables(self, host: Host) -> Host:
         wrong = self.mistakes.get(host.name, {})
-        right = {k: v for k, v in host.variables.items() if not {k, k.replace("ansible_ssh_", "ansible_")} & set(wrong)}
-        return replace(host, variables=right) if wrong else host
+        valid = {k: v for k, v in host.variables.items() if not {k, k.replace("ansible_ssh_", "ansible_")} & set(wrong)}
+        return replace(host, variables=valid) if wrong else host
 
     @cached_property
-    def _named(self) -> dict[Role, list[Host]]:
+    def _hosts_by_role(self) -> dict[Role, list[Host]]:
         return hosts_by_role(self.data, str(self.path))
 
     @property
@@ -84,35 +86,35 @@ class InventoryData:
         hosts: Mapping[str, Mapping[str, Any]] = self.data.get("_meta", {}).get("hostvars", {})
         return hosts
 
-    def cell(self, host: Host) -> str:
+    def test_bed(self, host: Host) -> str:
         """The machine's child group of `cells`; empty where there are none."""
-        return self._cells.get(host.name, "")
+        return self._test_beds.get(host.name, "")
 
     @cached_property
-    def _cells(self) -> dict[str, str]:
-        cells = self.data.get("cells", {}).get("children", [])
-        return {host: cell for cell in reversed(cells) for host in members(self.data, cell)}
+    def _test_beds(self) -> dict[str, str]:
+        test_beds = self.data.get("cells", {}).get("children", [])
+        return {host: test_bed for test_bed in reversed(test_beds) for host in members(self.data, test_bed)}
 
 
-def checked(path: Path, limit: str | None = None, *, purpose: Purpose = "machines") -> dict[str, Any]:
+def read_valid_inventory(path: Path, limit: str | None = None, *, purpose: Purpose = "machines") -> dict[str, Any]:
     """Return the output of `ansible-inventory --list` of an inventory without errors, as read_inventory does.
 
     Raises InventoryError with one line for each error.
     """
     data = read_inventory(path, limit)
-    refuse(InventoryData(data, path), limited=limit is not None, purpose=purpose)
+    check_inventory(InventoryData(data, path), limited=limit is not None, purpose=purpose)
     return data
 
 
-def refuse(machines: InventoryData, known: Collection[str] = (), *, limited: bool, purpose: Purpose) -> None:
+def check_inventory(machines: InventoryData, known: Collection[str] = (), *, limited: bool, purpose: Purpose) -> None:
     """Raise InventoryError with one line for each error of an inventory; see faults."""
-    wrong = [fault for fault in faults(machines, known, limited=limited, purpose=purpose) if fault.is_error]
-    if not wrong:
+    errors = [fault for fault in faults(machines, known, limited=limited, purpose=purpose) if fault.is_error]
+    if not errors:
         return
-    if len(wrong) == 1:
-        raise InventoryError(f"{machines.path}: {wrong[0]}")
-    lines = "".join(f"\n  {fault}" for fault in wrong)
-    raise InventoryError(f"{machines.path}: {len(wrong)} errors; nothing was started:{lines}")
+    if len(errors) == 1:
+        raise InventoryError(f"{machines.path}: {errors[0]}")
+    lines = "".join(f"\n  {fault}" for fault in errors)
+    raise InventoryError(f"{machines.path}: {len(errors)} errors; nothing was started:{lines}")
 
 
 def faults(
@@ -122,67 +124,78 @@ def faults(
 
     `known`: environments besides those that vmtoll ships. `limited`: a --limit has chosen some of its machines.
     """
-    yield from _values(machines)
+    yield from _wrong_values(machines)
     others = [
         *(_groups(machines, limited=limited, for_load=purpose == "load") if purpose != "hosts" else ()),
-        *_labels(machines, known, for_load=purpose == "load"), *_guests(machines), *_shared(machines), *_same(machines),
-        *(_families(machines) if purpose == "load" else ()), *_link(machines), *_typos(machines),
+        *_environments(machines, known, for_load=purpose == "load"), *_guests(machines),
+        *_duplicate_endpoints(machines), *_differing_variables(machines),
+        *(_ipv6_load_addresses(machines) if purpose == "load" else ()), *_link(machines), *_unknown_variables(machines),
     ]  # fmt: skip
-    yield from (fault for fault in others if not _follows(fault, machines))
+    yield from (fault for fault in others if not _is_reported_already(fault, machines))
 
 
-def _values(machines: InventoryData) -> Iterator[Fault]:
-    having = defaultdict[str, list[str]](list)
+def _wrong_values(machines: InventoryData) -> Iterator[Fault]:
+    hosts_by_mistake = defaultdict[str, list[str]](list)
     for host, wrong in machines.mistakes.items():
         for mistake in wrong.values():
-            having[mistake].append(host)
-    for mistake, hosts in having.items():
+            hosts_by_mistake[mistake].append(host)
+    for mistake, hosts in hosts_by_mistake.items():
         yield Fault(", ".join(hosts), mistake, "Correct it in the inventory")
 
 
-def _follows(fault: Fault, machines: InventoryData) -> bool:
+def _is_reported_already(fault: Fault, machines: InventoryData) -> bool:
     """Return whether a fault concerns a variable whose wrong value is reported already."""
-    words = set(re.split(r"[^\w.-]+", f"{fault.machine} {fault.found}"))
+    words = set(re.split(r"[^\w.-]+", f"{fault.machine} {fault.observation}"))
     return any(host in words and not words.isdisjoint(wrong) for host, wrong in machines.mistakes.items())
 
 
 def _groups(machines: InventoryData, *, limited: bool, for_load: bool) -> Iterator[Fault]:
-    ours = {name for group, _ in GROUPS for name in members(machines.data, group)}
-    own = _own_variables(machines.variables)
-    children = {child for group in OURS for child in machines.data.get(group, {}).get("children", [])}
-    lost: set[str] = set()
+    grouped_hosts = {name for group, _ in GROUPS for name in members(machines.data, group)}
+    own_variables = _own_variables(machines.variables)
+    children = {child for group in KNOWN_GROUPS for child in machines.data.get(group, {}).get("children", [])}
+    misspelt_hosts: set[str] = set()
     for name in machines.data:
-        close = None if name in _EVERYONE | OURS | children else nearest(name)
-        if close and _is_misspelt(machines.data, name, close, ours, own):
-            lost.update(members(machines.data, name))
-            other = f" next to `{close}`" if close in machines.data else f", and no group `{close}`"
-            yield Fault("", f"unknown group `{name}`{other}", f"Call it {close}, or something else")
-    for host, given in own.items():
-        if host not in ours | lost and given:
+        nearest_group = None if name in _ANSIBLE_GROUPS | KNOWN_GROUPS | children else nearest(name)
+        if nearest_group and _is_misspelt(machines.data, name, nearest_group, grouped_hosts, own_variables):
+            misspelt_hosts.update(members(machines.data, name))
+            other = (
+                f" next to `{nearest_group}`" if nearest_group in machines.data else f", and no group `{nearest_group}`"
+            )
+            yield Fault("", f"unknown group `{name}`{other}", f"Call it {nearest_group}, or something else")
+    for host, variables in own_variables.items():
+        if host not in grouped_hosts | misspelt_hosts and variables:
             groups = ", ".join(f"`{group}`" for group, _ in GROUPS)
-            yield Fault(host, f"it has {given[0]}, and is in none of our groups", f"Add it to one of {groups}")
+            yield Fault(host, f"it has {variables[0]}, and is in none of our groups", f"Add it to one of {groups}")
     if limited:
         return
-    if not ours:
+    if not grouped_hosts:
         yield Fault("", "no machine is in any of our groups", "docs/inventory.md says how they are called")
     elif for_load and not machines.by_role["client"]:
         yield Fault("", "the group `clients` is empty", "Name the machine there that sends the load")
-    if ours and for_load and not machines.suts:
+    if grouped_hosts and for_load and not machines.suts:
         yield Fault("", "the groups `metal_hosts` and `kvm_guests` are empty", "Name the machines to be measured")
 
 
 def _is_misspelt(
-    data: Mapping[str, Any], name: str, close: str, ours: Set[str], own: Mapping[str, Sequence[str]]
+    data: Mapping[str, Any],
+    name: str,
+    nearest_group: str,
+    grouped_hosts: Set[str],
+    own_variables: Mapping[str, Sequence[str]],
 ) -> bool:
     """Return whether a group whose name is close to one of ours is that one, misspelled. Short names need evidence,
     because `dell` is close to `cells`: a child that is ours, or a host with a variable of ours.
 
-    `ours`: the hosts of our groups. `own`: each host's own variables vmtoll_….
+    `grouped_hosts`: the hosts of our groups. `own_variables`: each host's own variables vmtoll_….
     """
     hosts = members(data, name)
-    if close in _SHORT and (len(name) == len(close) or not is_within(name.lower(), close, 1)):
-        return bool(OURS.intersection(data[name].get("children", ()))) or any(own.get(host) for host in hosts)
-    return close not in data or not ours >= set(hosts)
+    if nearest_group in _SHORT_GROUPS and (
+        len(name) == len(nearest_group) or not is_within(name.lower(), nearest_group, 1)
+    ):
+        return bool(KNOWN_GROUPS.intersection(data[name].get("children", ()))) or any(
+            own_variables.get(host) for host in hosts
+        )
+    return nearest_group not in data or not grouped_hosts >= set(hosts)
 
 
 def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -199,12 +212,12 @@ def _own_variables(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list
     }
 
 
-def _labels(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Fault]:
+def _environments(machines: InventoryData, known: Collection[str], *, for_load: bool) -> Iterator[Fault]:
     """Yield environments that contradict the group, are unknown or missing, and machines that share one."""
     shipped = Registry().environments()
     guests = [name for name in shipped if name != METAL]
     names = sorted({*shipped, *known})
-    sharing = defaultdict[tuple[str, str], list[Host]](list)
+    hosts_by_environment = defaultdict[tuple[str, str], list[Host]](list)
     for host in machines.suts:
         label = host.vars.environment
         if label is None:
@@ -212,21 +225,21 @@ def _labels(machines: InventoryData, known: Collection[str], *, for_load: bool) 
                 yield Fault(host.name, "vmtoll_environment is not set", "Set it: metal, or the name of a guest profile")
         elif label not in names:
             is_misspelt = any(is_within(label.lower(), name, 2) for name in names)
-            found = unknown("vmtoll_environment", label, names)
-            yield Fault(host.name, found, "Correct it in the inventory", is_misspelt)
+            observation = unknown("vmtoll_environment", label, names)
+            yield Fault(host.name, observation, "Correct it in the inventory", is_misspelt)
         elif host.role == "kvm_guest" and label == METAL:
-            found = "it is in the group `kvm_guests`, and vmtoll_environment is metal"
-            yield Fault(host.name, found, "A machine is what its group says: correct one of both")
+            observation = "it is in the group `kvm_guests`, and vmtoll_environment is metal"
+            yield Fault(host.name, observation, "A machine is what its group says: correct one of both")
         elif host.role == "metal" and label in guests and not host.vars.container_host:
-            found = f"it is in the group `metal_hosts`, and vmtoll_environment is the guest profile {label}"
-            yield Fault(host.name, found, "A machine is what its group says: correct one of both")
+            observation = f"it is in the group `metal_hosts`, and vmtoll_environment is the guest profile {label}"
+            yield Fault(host.name, observation, "A machine is what its group says: correct one of both")
         else:
-            sharing[machines.cell(host), label].append(host)
-    for (_, label), hosts in sharing.items():
+            hosts_by_environment[machines.test_bed(host), label].append(host)
+    for (_, label), hosts in hosts_by_environment.items():
         if len({host.vars.kvm_host or host.name for host in hosts}) > 1:
-            together = ", ".join(host.name for host in hosts)
+            names_text = ", ".join(host.name for host in hosts)
             yield Fault(
-                "", f"{together} are all {label}", "Choose one with --limit, or make each part of a cell", False
+                "", f"{names_text} are all {label}", "Choose one with --limit, or make each part of a cell", False
             )
 
 
@@ -239,8 +252,8 @@ def _profile(guest: Host) -> Iterator[Fault]:
     if profile not in guests:
         yield Fault(guest.name, unknown("vmtoll_profile", profile, guests), "Correct it in the inventory")
     elif environment is not None and environment != profile:
-        found = f"vmtoll_environment is {environment!r} and vmtoll_profile {profile!r}"
-        yield Fault(guest.name, found, "Make them the same")
+        observation = f"vmtoll_environment is {environment!r} and vmtoll_profile {profile!r}"
+        yield Fault(guest.name, observation, "Make them the same")
     if guest.vars.cpus is None:
         yield Fault(guest.name, "vmtoll_cpus is not set", "Set it: the CPUs of its KVM host that it may use")
 
@@ -254,41 +267,41 @@ def _at_its_address(guest: Host, machines: InventoryData) -> str:
     """The KVM host or metal machine that has the guest's address and port for SSH; empty if none has."""
     if guest.root != "/":
         return ""
-    called = {"the KVM host": machines.by_role["kvm_host"], "the metal machine": machines.by_role["metal"]}
-    for words, others in called.items():
+    machines_by_label = {"the KVM host": machines.by_role["kvm_host"], "the metal machine": machines.by_role["metal"]}
+    for label, others in machines_by_label.items():
         for other in others:
             if other.root == "/" and _endpoint(other) == _endpoint(guest):
-                return f"{'its KVM host' if other.name == guest.vars.kvm_host else words} {other.name}"
+                return f"{'its KVM host' if other.name == guest.vars.kvm_host else label} {other.name}"
     return ""
 
 
 def _guests(machines: InventoryData) -> Iterator[Fault]:
     kvm_hosts = {host.name for host in machines.by_role["kvm_host"]}
     for guest in machines.by_role["kvm_guest"]:
-        both = {"vmtoll_kvm_host": guest.vars.kvm_host, "vmtoll_domain": guest.vars.domain}
-        lacking = [name for name, value in both.items() if value is None]
-        if guest.vars.profile or len(lacking) < len(both):
+        host_variables = {"vmtoll_kvm_host": guest.vars.kvm_host, "vmtoll_domain": guest.vars.domain}
+        unset = [name for name, value in host_variables.items() if value is None]
+        if guest.vars.profile or len(unset) < len(host_variables):
             advice = "Set it" if guest.vars.profile else "Set both, or omit both where you cannot access its host"
-            yield from (Fault(guest.name, f"{name} is not set", advice) for name in lacking)
+            yield from (Fault(guest.name, f"{name} is not set", advice) for name in unset)
         yield from _profile(guest)
         if guest.vars.kvm_host == guest.name:
             yield Fault(guest.name, "vmtoll_kvm_host is the guest itself", "Name the machine that it runs on")
         elif other := _at_its_address(guest, machines):
-            found = f"its address {guest.ssh_host} is that of {other}"
-            yield Fault(guest.name, found, "Correct ansible_host of one of them, or its group")
+            observation = f"its address {guest.ssh_host} is that of {other}"
+            yield Fault(guest.name, observation, "Correct ansible_host of one of them, or its group")
     for metal in machines.by_role["metal"]:
-        if given := [name for name in ("domain", "profile") if getattr(metal.vars, name)]:
-            found = f"it is in the group `metal_hosts`, and vmtoll_{given[0]} says that it is a guest"
-            yield Fault(metal.name, found, "A machine is what its group says: correct one of both")
+        if guest_variables := [name for name in ("domain", "profile") if getattr(metal.vars, name)]:
+            observation = f"it is in the group `metal_hosts`, and vmtoll_{guest_variables[0]} says that it is a guest"
+            yield Fault(metal.name, observation, "A machine is what its group says: correct one of both")
     for host in (host for hosts in machines.by_role.values() for host in hosts):
         named = (("vmtoll_kvm_host", host.vars.kvm_host), ("vmtoll_container_host", host.vars.container_host))
         for name, value in named:
             if value is not None and value not in kvm_hosts:
-                found = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
-                yield Fault(host.name, found, "Add it there, or correct the name")
+                observation = f"{name} is {value!r}, which is not in the group `kvm_hosts`"
+                yield Fault(host.name, observation, "Add it there, or correct the name")
 
 
-def _shared(machines: InventoryData) -> Iterator[Fault]:
+def _duplicate_endpoints(machines: InventoryData) -> Iterator[Fault]:
     """Yield guests that share a domain, and machines under test that share the address and port of the load."""
     domains = defaultdict[object, list[str]](list)
     loads = defaultdict[object, list[str]](list)
@@ -296,7 +309,7 @@ def _shared(machines: InventoryData) -> Iterator[Fault]:
         if host.role == "kvm_guest" and host.vars.domain and host.vars.kvm_host:
             domains[host.vars.kvm_host, host.vars.domain].append(host.name)
         if host.vars.address and host.root == "/":
-            loads[machines.cell(host), host.vars.address, host.port].append(host.name)
+            loads[machines.test_bed(host), host.vars.address, host.port].append(host.name)
     for hosts in domains.values():
         if len(hosts) > 1:
             yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_domain", "Give each guest its own")
@@ -305,12 +318,12 @@ def _shared(machines: InventoryData) -> Iterator[Fault]:
             yield Fault("", f"{' and '.join(hosts)} have the same vmtoll_address", "Give each machine its own")
 
 
-def _same(machines: InventoryData) -> Iterator[Fault]:
+def _differing_variables(machines: InventoryData) -> Iterator[Fault]:
     """Yield variables that must be the same on all machines under test, and are not. Two machines at one address need
     different ports, so only one of them counts.
     """
-    apart = {host.ssh_host: host for host in machines.suts}.values()
-    ports = {host.vars.http_port: host.name for host in apart}
+    one_per_address = {host.ssh_host: host for host in machines.suts}.values()
+    ports = {host.vars.http_port: host.name for host in one_per_address}
     workers = {host.vars.workers: host.name for host in machines.suts}
     for name, values in (("vmtoll_http_port", ports), ("vmtoll_workers", workers)):
         if len(values) > 1:
@@ -318,12 +331,12 @@ def _same(machines: InventoryData) -> Iterator[Fault]:
             yield Fault("", f"{name} is {text}", "Set it once, under `all` or `suts`")
 
 
-def _families(machines: InventoryData) -> Iterator[Fault]:
+def _ipv6_load_addresses(machines: InventoryData) -> Iterator[Fault]:
     """Yield machines whose load would go to an IPv6 address: SSH may use IPv6, but the servers listen on IPv4."""
     for host in machines.suts:
         if ":" in host.address:
-            found = f"load would go to {host.address}, and vmtoll's servers listen on IPv4 only"
-            yield Fault(host.name, found, "Set vmtoll_address to an IPv4 address of it, or a name that has one")
+            observation = f"load would go to {host.address}, and vmtoll's servers listen on IPv4 only"
+            yield Fault(host.name, observation, "Set vmtoll_address to an IPv4 address of it, or a name that has one")
 
 
 def _link(machines: InventoryData) -> Iterator[Fault]:
@@ -336,8 +349,8 @@ def _link(machines: InventoryData) -> Iterator[Fault]:
         rate_mbit = int(rate[1]) * (1000 if rate[2] == "gbit" else 1) if rate else None
         if rate_mbit is not None and client.vars.link_mbit != rate_mbit:
             line = "not set" if client.vars.link_mbit is None else f"{client.vars.link_mbit:g}"
-            found = f"vmtoll_link is {client.vars.link}, and vmtoll_link_mbit is {line}"
-            yield Fault(client.name, found, f"Set vmtoll_link_mbit: {rate_mbit}")
+            observation = f"vmtoll_link is {client.vars.link}, and vmtoll_link_mbit is {line}"
+            yield Fault(client.name, observation, f"Set vmtoll_link_mbit: {rate_mbit}")
 
 
 _PASSWORDS = frozenset({
@@ -346,20 +359,20 @@ _PASSWORDS = frozenset({
 })  # fmt: skip
 
 
-def _typos(machines: InventoryData) -> Iterator[Fault]:
-    having = defaultdict[str, list[str]](list)
+def _unknown_variables(machines: InventoryData) -> Iterator[Fault]:
+    hosts_by_variable = defaultdict[str, list[str]](list)
     for host, variables in machines.variables.items():
         for name in variables:
-            having[name].append(host)
-    for name in HostVars.unknown(having):
+            hosts_by_variable[name].append(host)
+    for name in HostVars.unknown(hosts_by_variable):
         close = difflib.get_close_matches(name, HostVars.names(), n=1)
         advice = f"Did you mean {close[0]}?" if close else "Remove it; docs/inventory.md lists all variables"
-        yield Fault(", ".join(having[name]), f"unknown variable {name}", advice)
-    for name in sorted(_PASSWORDS.intersection(having)):
-        found = f"{name} is set, and vmtoll logs in by keys and becomes root by a sudo that asks for no password"
-        yield Fault(", ".join(having[name]), found, "Remove it, with a key of yours on the machine")
-    for name, hosts in having.items():
-        if name.startswith("ansible_") and name not in (known := _of_ansible()) and not _is_interpreter(name):
+        yield Fault(", ".join(hosts_by_variable[name]), f"unknown variable {name}", advice)
+    for name in sorted(_PASSWORDS.intersection(hosts_by_variable)):
+        observation = f"{name} is set, and vmtoll logs in by keys and becomes root by a sudo that asks for no password"
+        yield Fault(", ".join(hosts_by_variable[name]), observation, "Remove it, with a key of yours on the machine")
+    for name, hosts in hosts_by_variable.items():
+        if name.startswith("ansible_") and name not in (known := _ansible_variables()) and not _is_interpreter(name):
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             advice = f"Did you mean {close[0]}?" if close else "Remove it, or leave it to whom it belongs"
             yield Fault(", ".join(hosts), f"neither Ansible's connection nor vmtoll reads {name}", advice, False)
@@ -371,16 +384,16 @@ def _is_interpreter(name: str) -> bool:
 
 
 @cache
-def _of_ansible() -> Sequence[str]:
+def _ansible_variables() -> Sequence[str]:
     """The variables that Ansible has for its connection, become, shell and strategy plugins and its configuration, and
     those of a connection that vmtoll reads.
     """
     spec = importlib.util.find_spec("ansible")
-    found: set[str] = set()
+    names: set[str] = set()
     for location in (spec and spec.submodule_search_locations) or ():
         root = Path(location)
         folders = [root / "plugins" / kind for kind in ("connection", "become", "shell", "doc_fragments", "strategy")]
         for file in [root / "config" / "base.yml", *(file for folder in folders for file in folder.glob("*.py"))]:
-            found.update(re.findall(r"\bname: '?(ansible_\w+)", file.read_text("utf-8")))
-        found.update(re.findall(r"'(ansible_\w+)'", (root / "constants.py").read_text("utf-8")))
-    return sorted(found.union(Connection.names()))
+            names.update(re.findall(r"\bname: '?(ansible_\w+)", file.read_text("utf-8")))
+        names.update(re.findall(r"'(ansible_\w+)'", (root / "constants.py").read_text("utf-8")))
+    return sorted(names.union(Connection.names()))

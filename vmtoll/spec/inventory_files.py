@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from vmtoll.model.errors import InventoryError
-from vmtoll.spec.groups import OURS, nearest
+from vmtoll.spec.groups import KNOWN_GROUPS, nearest
 
 _YAML = {".yml", ".yaml", ".json"}
-_PASSED_OVER = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".pyo")  # Ansible ignores these in a folder
+_IGNORED_SUFFIXES = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".pyo")  # Ansible ignores these in a folder
 _NAMESPACE = "vmtoll_"
 
 
@@ -38,12 +38,12 @@ def refuse_unused_variables(path: Path, data: Mapping[str, Any]) -> None:
     for kind, file in _variable_files(path):
         name = file.relative_to(_folder(path) / kind).parts[0]
         name = name.removesuffix(Path(name).suffix) if Path(name).suffix in _YAML else name
-        is_misspelt = kind == "group_vars" and name not in OURS and nearest(name)
+        is_misspelt = kind == "group_vars" and name not in KNOWN_GROUPS and nearest(name)
         is_mistake = name not in names[kind] and (path.is_dir() or is_misspelt)
         if is_mistake and _NAMESPACE in file.read_text("utf-8", errors="replace"):
-            what = "group" if kind == "group_vars" else "host"
+            noun = "group" if kind == "group_vars" else "host"
             raise InventoryError(
-                f"{file}: no {what} {name!r} is in the inventory; correct the file's name, or remove it"
+                f"{file}: no {noun} {name!r} is in the inventory; correct the file's name, or remove it"
             )
 
 
@@ -54,8 +54,8 @@ def _folder(path: Path) -> Path:
 def _sources(path: Path) -> list[Path]:
     """The readable files of hosts and groups, without programs."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    shown = [file for file in files if not file.name.startswith(".") and not file.name.endswith(_PASSED_OVER)]
-    return [file for file in shown if file.is_file() and os.access(file, os.R_OK) and not os.access(file, os.X_OK)]
+    visible = [file for file in files if not file.name.startswith(".") and not file.name.endswith(_IGNORED_SUFFIXES)]
+    return [file for file in visible if file.is_file() and os.access(file, os.R_OK) and not os.access(file, os.X_OK)]
 
 
 def _variable_files(path: Path) -> Iterator[tuple[str, Path]]:

@@ -7,7 +7,7 @@ from typing import Any
 from vmtoll.model.errors import InventoryError
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.spec.inventory import hosts_by_role, read_inventory
-from vmtoll.spec.inventory_faults import InventoryData, refuse
+from vmtoll.spec.inventory_faults import InventoryData, check_inventory
 
 
 def from_data(
@@ -67,6 +67,6 @@ def load_inventory(
 ) -> Inventory:
     """Read the inventory and find the machines of these environments; see from_data. Raises InventoryError."""
     data = read_inventory(path, limit)
-    refuse(InventoryData(data, path), environments, limited=limit is not None, purpose="load")
+    check_inventory(InventoryData(data, path), environments, limited=limit is not None, purpose="load")
     source = f"{path} with --limit {limit}" if limit else str(path)
     return from_data(data, environments, source, guests, optional)

@@ -138,21 +138,21 @@ def own_keys(section: Section, sections: Mapping[str, Section]) -> list[str]:
 
 def _page(title: str, introduction: str, sections: Mapping[str, Section]) -> Iterator[str]:
     yield from (f"# {title}", "", introduction)
-    listed: dict[str, _Schema] = {}
+    definitions: dict[str, _Schema] = {}
     for heading, section in sections.items():
         schema = section.model.model_json_schema()
         keys = {key: schema["properties"][key] for key in own_keys(section, sections)}
         yield from ("", f"## {heading}", "")
         yield from _table(keys, schema.get("required", []))
-        links = (f"[{_called(example)}](../../{example})" for example in section.examples)
+        links = (f"[{_example_name(example)}](../../{example})" for example in section.examples)
         yield from ("", f"Example{'s' * (len(section.examples) > 1)}: {', '.join(links)}.")
-        listed |= {name: part for name, part in schema.get("$defs", {}).items() if "properties" in part}
-    for name, part in listed.items():
+        definitions |= {name: part for name, part in schema.get("$defs", {}).items() if "properties" in part}
+    for name, part in definitions.items():
         yield from ("", f"## {name}", "", " ".join(part.get("description", "").split()), "")
         yield from _table(part["properties"], part.get("required", []))
 
 
-def _called(example: str) -> str:
+def _example_name(example: str) -> str:
     """Name of an example: that of its file or, for a server, of its folder."""
     path = Path(example)
     return path.parent.name if path.name == "server.yml" else path.name

@@ -16,7 +16,7 @@ from vmtoll.model.release import Suite
 from vmtoll.model.transport import HttpVersion, Transport
 from vmtoll.paths import SERVER_BUILDS
 from vmtoll.spec.catalog import unknown
-from vmtoll.spec.documents import Keys, laid_over, mistake, read
+from vmtoll.spec.documents import Keys, merge, read, validation_error
 
 # On the machines under test: parent of the folders with the servers' configurations.
 FOLDER = "/etc/vmtoll/servers"
@@ -56,7 +56,7 @@ class Tls(Document):
     )
     kernel: bool = Field(default=False, description="the kernel encrypts (kTLS); measured over TLS alone")
 
-    def cannot(self, transport: Transport, streams: int = 1) -> str:
+    def why_unsupported(self, transport: Transport, streams: int = 1) -> str:
         """Reason why it cannot use this transport, with this number of streams on a connection; empty if it can."""
         if transport.http not in self.http:
             return f"does not speak HTTP/{transport.http} over TLS"
@@ -109,11 +109,11 @@ class ServerDefinition(Document):
         """
         return self.tls is not None and self.tls.kernel
 
-    def cannot(self, transport: Transport, streams: int = 1) -> str:
+    def why_unsupported(self, transport: Transport, streams: int = 1) -> str:
         """Reason why it cannot use this transport, with this number of streams on a connection; empty if it can."""
         if not transport.tls:
             return "is measured over TLS alone" if self.kernel_tls else ""
-        return self.tls.cannot(transport, streams) if self.tls else "does not speak TLS"
+        return self.tls.why_unsupported(transport, streams) if self.tls else "does not speak TLS"
 
     @property
     def document(self) -> Keys:
@@ -123,7 +123,7 @@ class ServerDefinition(Document):
 
 def read_server(name: str, folder: Path = SERVER_BUILDS) -> ServerDefinition:
     """The server of this name. Raises ExperimentError naming file and key."""
-    document = _filled(_document(name, folder), {"{name}": name, "{folder}": f"{FOLDER}/{name}"})
+    document = _fill_placeholders(_document(name, folder), {"{name}": name, "{folder}": f"{FOLDER}/{name}"})
     return ServerDefinition(name=name, **document)
 
 
@@ -151,20 +151,20 @@ def _document(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Keys:
         inherited["templates"] = [
             template if template.startswith("../") else f"../{parent}/{template}" for template in inherited["templates"]
         ]
-        document = laid_over(inherited, document)
+        document = merge(inherited, document)
     try:
         ServerDefinition(name=name, **document)
     except ValidationError as error:
-        raise mistake(path, ServerDefinition, error) from None
+        raise validation_error(path, ServerDefinition, error) from None
     return document
 
 
-def _filled(value: Any, placeholders: dict[str, str]) -> Any:
+def _fill_placeholders(value: Any, placeholders: dict[str, str]) -> Any:
     """Return the value with the placeholders in all its texts replaced."""
     if isinstance(value, dict):
-        return {key: _filled(entry, placeholders) for key, entry in value.items()}
+        return {key: _fill_placeholders(entry, placeholders) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_filled(entry, placeholders) for entry in value]
+        return [_fill_placeholders(entry, placeholders) for entry in value]
     if isinstance(value, str):
         for placeholder, text in placeholders.items():
             value = value.replace(placeholder, text)

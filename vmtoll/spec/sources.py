@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from vmtoll.model.document import Document
 from vmtoll.spec.catalog import Registry
-from vmtoll.spec.documents import mistake, read
+from vmtoll.spec.documents import read, validation_error
 from vmtoll.spec.server import ServerDefinition
 
 FILE = "sources.yml"
@@ -25,7 +25,7 @@ class Archive(Document):
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 
-def at_hand(root: Path) -> dict[str, Archive]:
+def read_archives(root: Path) -> dict[str, Archive]:
     """The user's archives by server; none without sources.yml. Raises ExperimentError naming file and key."""
     file = root / FILE
     if not file.exists():
@@ -35,7 +35,7 @@ def at_hand(root: Path) -> dict[str, Archive]:
         try:
             archives[server] = Archive.model_validate(data)
         except ValidationError as error:
-            raise mistake(file, Archive, error) from None
+            raise validation_error(file, Archive, error) from None
     return archives
 
 
@@ -49,9 +49,9 @@ class Sources:
     skipped: dict[str, str]
 
 
-def look(registry: Registry, servers: Mapping[str, ServerDefinition]) -> Sources:
+def find_sources(registry: Registry, servers: Mapping[str, ServerDefinition]) -> Sources:
     """Look up the sources of these servers. Raises ExperimentError."""
-    archives, sources = at_hand(registry.root), Sources({}, {})
+    archives, sources = read_archives(registry.root), Sources({}, {})
     for server, definition in servers.items():
         source = definition.source
         if not source:

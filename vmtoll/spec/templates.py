@@ -16,7 +16,7 @@ import yaml
 from vmtoll.model.errors import InventoryError
 
 _TEMPLATE = re.compile(r"{{|{%")
-_OURS = ("ansible_", "vmtoll_")
+_PREFIXES = ("ansible_", "vmtoll_")
 # What the play prints for a template that uses an undefined variable.
 _UNDEFINED = "vmtoll: undefined"
 _ANSWER = re.compile(r"vmtoll<([A-Za-z0-9+/=]+)>")
@@ -29,16 +29,16 @@ def evaluate(path: Path, data: Mapping[str, Any], limit_s: float = 120.0) -> Non
     to no machine. Raises InventoryError for a template without a value until a machine is asked, such as one of facts.
     """
     hosts: Mapping[str, dict[str, Any]] = data.get("_meta", {}).get("hostvars", {})
-    asked = {
+    names_by_host = {
         host: names
         for host, variables in hosts.items()
-        if (names := [name for name, value in variables.items() if name.startswith(_OURS) and _is_template(value)])
+        if (names := [name for name, value in variables.items() if name.startswith(_PREFIXES) and _is_template(value)])
     }
-    if not asked:
+    if not names_by_host:
         return
     with tempfile.TemporaryDirectory(prefix="vmtoll-templates-") as folder:
         play = Path(folder, "play.yml")
-        play.write_text(yaml.safe_dump(_play(asked)), encoding="utf-8")
+        play.write_text(yaml.safe_dump(_play(names_by_host)), encoding="utf-8")
         environment = {
             **os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_LOCALHOST_WARNING": "false",
@@ -49,9 +49,9 @@ def evaluate(path: Path, data: Mapping[str, Any], limit_s: float = 120.0) -> Non
         )  # fmt: skip
     answers = [json.loads(base64.b64decode(text)) for text in _ANSWER.findall(done.stdout)]
     values = {answer["host"]: answer["values"] for answer in answers}
-    for host, names in asked.items():
+    for host, names in names_by_host.items():
         if host not in values:
-            raise InventoryError(f"{path}: {host}: {_complaint(done.stdout + done.stderr, host)}")
+            raise InventoryError(f"{path}: {host}: {_error_text(done.stdout + done.stderr, host)}")
         for name in names:
             if (value := values[host][name]) == _UNDEFINED:
                 raise InventoryError(f"{path}: {host}: {name} is {hosts[host][name]!r}, which {_WITHOUT_VALUE}")
@@ -69,23 +69,23 @@ def _is_template(value: Any) -> bool:
     return any(map(_is_template, value)) if isinstance(value, list) else bool(_TEMPLATE.search(str(value)))
 
 
-def _play(asked: Mapping[str, list[str]]) -> list[dict[str, Any]]:
+def _play(names_by_host: Mapping[str, list[str]]) -> list[dict[str, Any]]:
     """A play that prints each host's values without a connection, as text that no callback of Ansible's breaks up."""
     values = (
-        "{% set values = {} %}{% for name in asked[inventory_hostname] %}"
+        "{% set values = {} %}{% for name in names_by_host[inventory_hostname] %}"
         "{% set _ = values.update({name: lookup('ansible.builtin.vars', name, default=undefined_value)"
         " | default(undefined_value)}) %}{% endfor %}"
         "{{ 'vmtoll<' ~ ({'host': inventory_hostname, 'values': values} | to_json | b64encode) ~ '>' }}"
     )
-    variables = {"asked": dict(asked), "undefined_value": _UNDEFINED}
+    variables = {"names_by_host": dict(names_by_host), "undefined_value": _UNDEFINED}
     task = {"ansible.builtin.debug": {"msg": values}}
-    return [{"hosts": list(asked), "gather_facts": False, "vars": variables, "tasks": [task]}]
+    return [{"hosts": list(names_by_host), "gather_facts": False, "vars": variables, "tasks": [task]}]
 
 
-def _complaint(printed: str, host: str) -> str:
+def _error_text(printed: str, host: str) -> str:
     """Ansible's error about a host whose values it could not print, and the way out."""
-    said = re.search(rf"^fatal: \[{re.escape(host)}\].*?=> (\{{.*\}})$", printed, re.MULTILINE)
-    cause = str(json.loads(said[1]).get("msg", "")) if said else ""
+    failure = re.search(rf"^fatal: \[{re.escape(host)}\].*?=> (\{{.*\}})$", printed, re.MULTILINE)
+    cause = str(json.loads(failure[1]).get("msg", "")) if failure else ""
     if not cause:
         error = re.search(r"^\[?ERROR\]?: (.*)$", printed, re.MULTILINE)
         cause = error[1] if error else "Ansible cannot evaluate its templates"

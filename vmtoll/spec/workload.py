@@ -30,7 +30,7 @@ from vmtoll.model.workload import (
     listed,
 )
 from vmtoll.spec.catalog import Registry, unknown
-from vmtoll.spec.documents import Keys, check_names, mistake, read
+from vmtoll.spec.documents import Keys, check_names, read, validation_error
 
 _SharedHost = ClosedWorkload | RateWorkload | SweepWorkload
 _SUFFIX = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -66,8 +66,8 @@ def load_workloads(name: str, registry: Registry) -> dict[str, Workload]:
     if not (path := file_of(name, registry)):
         return {}
     documents = _documents(path)
-    chosen = list(documents) if name == path.stem else [name]
-    return {variant: _load(path, variant, documents[variant], registry) for variant in chosen}
+    variants = list(documents) if name == path.stem else [name]
+    return {variant: _load(path, variant, documents[variant], registry) for variant in variants}
 
 
 def _documents(path: Path) -> dict[str, Keys]:
@@ -84,14 +84,14 @@ def _documents(path: Path) -> dict[str, Keys]:
         if not isinstance(keys, dict) or not all(isinstance(key, str) for key in keys):
             raise ExperimentError(f"{path}: variants[{i}].{suffix}: must be a mapping of keys to values")
     documents: dict[str, Keys] = {}
-    for chosen in itertools.product(*(axis.items() for axis in axes)):
-        name = "-".join([path.stem, *(suffix for suffix, _ in chosen)])
+    for combination in itertools.product(*(axis.items() for axis in axes)):
+        name = "-".join([path.stem, *(suffix for suffix, _ in combination)])
         if name in documents or path.with_stem(name).exists():
             raise ExperimentError(f"{path}: variants: there are two workloads {name}; rename one")
         document = dict(data)
-        for _, keys in chosen:
+        for _, keys in combination:
             document |= keys
-        parts = [keys["description"] for keys in (data, *(keys for _, keys in chosen)) if "description" in keys]
+        parts = [keys["description"] for keys in (data, *(keys for _, keys in combination)) if "description" in keys]
         documents[name] = document | ({"description": ", ".join(map(str, parts))} if parts else {})
     return documents
 
@@ -101,12 +101,16 @@ def _load(path: Path, name: str, data: Keys, registry: Registry) -> Workload:
     if kind not in KINDS:
         raise ExperimentError(f"{path}: kind: {unknown('kind', kind, list(KINDS))}")
     model, tools = KINDS[kind], _Tools(path, registry)
-    if kind in _AT_RANDOM and "arrivals" not in data and tools.schedule(data.get("tool"), data.get("crosscheck")):
+    if (
+        kind in _RANDOM_BY_DEFAULT
+        and "arrivals" not in data
+        and tools.schedule(data.get("tool"), data.get("crosscheck"))
+    ):
         data = data | {"arrivals": "poisson"}
     try:
         workload = model(name=name, **data)
     except ValidationError as error:
-        raise mistake(path, model, error) from None
+        raise validation_error(path, model, error) from None
     check_names(path, "site", "site", [workload.site], registry.sites())
     tools.check("tool", workload.tool, workload, kind)
     if workload.crosscheck:
@@ -119,7 +123,7 @@ def _load(path: Path, name: str, data: Keys, registry: Registry) -> Workload:
 
 
 # Kinds whose arrivals are random by default, if their tools can send at random.
-_AT_RANDOM = ("rate", "sweep", "search")
+_RANDOM_BY_DEFAULT = ("rate", "sweep", "search")
 
 
 class _Tools:
@@ -131,10 +135,10 @@ class _Tools:
 
     def schedule(self, *names: object) -> bool:
         """Return whether each of these tools sends by a schedule; ignores None."""
-        able = {name for name, adapter in self.adapters.items() if adapter.schedules}
-        return all(name in able for name in names if name is not None)
+        scheduling = {name for name, adapter in self.adapters.items() if adapter.schedules}
+        return all(name in scheduling for name in names if name is not None)
 
-    def refuse(self, key: str, name: str, why: str, able: Callable[[Adapter], bool]) -> ExperimentError:
+    def refusal(self, key: str, name: str, why: str, able: Callable[[Adapter], bool]) -> ExperimentError:
         """Return an error that says why this tool cannot do it, and which tools can."""
         allowed = ", ".join(other for other, adapter in self.adapters.items() if able(adapter))
         return ExperimentError(f"{self.path}: {key}: {name} {why}; allowed: {allowed or 'none'}")
@@ -146,27 +150,29 @@ class _Tools:
         if isinstance(workload, MailWorkload):
             protocol = workload.protocol
             if protocol not in adapter.mail_protocols:
-                raise self.refuse(key, name, f"does not speak {protocol}", lambda a: protocol in a.mail_protocols)
+                raise self.refusal(key, name, f"does not speak {protocol}", lambda a: protocol in a.mail_protocols)
             return
         if adapter.mail_protocols:
-            raise self.refuse(key, name, "is for `kind: mail`", lambda a: not a.mail_protocols)
+            raise self.refusal(key, name, "is for `kind: mail`", lambda a: not a.mail_protocols)
         if kind == "ramp" and not adapter.open_loop:
-            raise self.refuse(key, name, "knows users only, not rates", lambda a: a.open_loop)
+            raise self.refusal(key, name, "knows users only, not rates", lambda a: a.open_loop)
         if kind in {"rate", "sweep", "search"} and adapter.refused_for_tails:
             why = f"is refused for tails: {adapter.refused_for_tails}"
-            raise self.refuse(key, name, why, lambda a: not a.refused_for_tails)
+            raise self.refusal(key, name, why, lambda a: not a.refused_for_tails)
         if kind == "closed" and not adapter.closed_loop:
-            raise self.refuse(key, name, "knows rates only, not users", lambda a: a.closed_loop)
+            raise self.refusal(key, name, "knows rates only, not users", lambda a: a.closed_loop)
         at_random = isinstance(workload, OpenWorkload) and workload.arrivals == "poisson"
         if at_random and key in ("tool", "crosscheck") and not adapter.schedules:
             why = "sends at even intervals alone, which is `arrivals: constant`"
-            raise self.refuse(key, name, why, lambda a: a.schedules)
+            raise self.refusal(key, name, why, lambda a: a.schedules)
         if not workload.keep_alive and not adapter.can_close:
             raise ExperimentError(f"{self.path}: {key}: {name} cannot do keep_alive: false")
         if why := _cannot_reach(workload.transport, adapter):
-            raise self.refuse(key, name, why, lambda a: not _cannot_reach(workload.transport, a) and _does(a, kind))
+            raise self.refusal(
+                key, name, why, lambda a: not _cannot_reach(workload.transport, a) and _can_send(a, kind)
+            )
         if workload.method == "POST" and not adapter.sends_bodies:
-            raise self.refuse(key, name, "sends no bodies", lambda a: a.sends_bodies)
+            raise self.refusal(key, name, "sends no bodies", lambda a: a.sends_bodies)
         if adapter.one_page and workload.page is None:
             raise ExperimentError(
                 f"{self.path}: page: {name} asks for one page only; name a file of the site {workload.site}"
@@ -187,16 +193,16 @@ def _cannot_reach(transport: Transport, adapter: Adapter) -> str:
 
 def _check_shared_host(path: Path, workload: _SharedHost, kind: str, tools: _Tools) -> None:
     """Raise ExperimentError unless guests, neighbour and cold caches fit the rest of the workload and its tools."""
-    if wrong := _contradiction(workload):
-        raise ExperimentError(f"{path}: {wrong}")
+    if contradiction := _contradiction(workload):
+        raise ExperimentError(f"{path}: {contradiction}")
     for key, name in (("tool", workload.tool), ("crosscheck", workload.crosscheck)):
         if name and (why := _cannot_share_host(workload, tools.adapters[name])):
-            raise tools.refuse(key, name, why, lambda a: not _cannot_share_host(workload, a) and _does(a, kind))
+            raise tools.refusal(key, name, why, lambda a: not _cannot_share_host(workload, a) and _can_send(a, kind))
     if workload.neighbour:
         name = workload.neighbour.tool
         tools.check("neighbour.tool", name, workload, "rate")
         if not tools.adapters[name].interruptible:
-            raise tools.refuse("neighbour.tool", name, "cannot be ended while it sends", lambda a: a.interruptible)
+            raise tools.refusal("neighbour.tool", name, "cannot be ended while it sends", lambda a: a.interruptible)
 
 
 def _contradiction(workload: _SharedHost) -> str:
@@ -226,7 +232,7 @@ def _cannot_share_host(workload: _SharedHost, adapter: Adapter) -> str:
     return ""
 
 
-def _does(adapter: Adapter, kind: str) -> bool:
+def _can_send(adapter: Adapter, kind: str) -> bool:
     if adapter.mail_protocols:
         return False
     return adapter.closed_loop if kind == "closed" else not adapter.refused_for_tails

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.this_machine import data
 from vmtoll.model.errors import InventoryError
-from vmtoll.spec.inventory_faults import InventoryData, Purpose, faults, refuse
+from vmtoll.spec.inventory_faults import InventoryData, Purpose, check_inventory, faults
 
 GOOD: dict[str, dict[str, Any]] = {
     "load": {"group": "clients"},
@@ -30,7 +30,7 @@ def changed(host: str, **variables: Any) -> dict[str, Any]:
 def found(hosts: dict[str, Any], purpose: Purpose = "load") -> list[tuple[str, str]]:
     """(machine, what is wrong) of each error."""
     machines = InventoryData(data(**hosts), Path("lab.yml"))
-    return [(fault.machine, fault.found) for fault in faults(machines, purpose=purpose) if fault.is_error]
+    return [(fault.machine, fault.observation) for fault in faults(machines, purpose=purpose) if fault.is_error]
 
 
 def test_a_good_inventory_has_no_faults() -> None:
@@ -157,7 +157,7 @@ def test_short_names_of_others_are_left_in_peace_unless_they_hold_what_is_ours()
     assert found({**GOOD, "a": {"group": "dell"}, "b": {"group": "sets"}}) == []
     parent = data(**GOOD) | {"sutz": {"children": ["metal_hosts", "kvm_guests"]}}
     (fault,) = faults(InventoryData(parent, Path("lab.yml")))
-    assert fault.found == "unknown group `sutz`, and no group `suts`"
+    assert fault.observation == "unknown group `sutz`, and no group `suts`"
 
 
 SECOND = GOOD["small"] | {"vmtoll_environment": "kvm-tuned", "ansible_host": "small2"}
@@ -191,7 +191,7 @@ def test_every_command_judges_names_and_values(hosts: dict[str, Any], said: str)
 
 def test_a_name_of_ones_own_for_an_environment_is_a_warning() -> None:
     (fault,) = faults(InventoryData(data(**changed("big", vmtoll_environment="rack-7")), Path("lab.yml")))
-    assert (fault.is_error, "rack-7" in fault.found) == (False, True)
+    assert (fault.is_error, "rack-7" in fault.observation) == (False, True)
     assert list(faults(InventoryData(data(**changed("big", vmtoll_environment="rack-7")), Path("x")), ["rack-7"])) == []
 
 
@@ -222,7 +222,7 @@ def test_every_error_is_told_at_once_with_file_host_and_key() -> None:
         "big": GOOD["big"] | {"vmtoll_worker": 4},
     }
     with pytest.raises(InventoryError) as told:
-        refuse(InventoryData(data(**wrong), Path("lab.yml")), limited=False, purpose="load")
+        check_inventory(InventoryData(data(**wrong), Path("lab.yml")), limited=False, purpose="load")
     first, *lines = str(told.value).splitlines()
     assert first == "lab.yml: 4 errors; nothing was started:"
     for start in ("load: vmtoll_back_s is 'soon'", "load: vmtoll_link is 'fast': not a link; give `unshaped`",
@@ -232,7 +232,9 @@ def test_every_error_is_told_at_once_with_file_host_and_key() -> None:
 
 def test_one_error_is_one_line() -> None:
     with pytest.raises(InventoryError, match=r"^lab\.yml: big: unknown variable vmtoll_worker; did you mean") as told:
-        refuse(InventoryData(data(**changed("big", vmtoll_worker=4)), Path("lab.yml")), limited=False, purpose="load")
+        check_inventory(
+            InventoryData(data(**changed("big", vmtoll_worker=4)), Path("lab.yml")), limited=False, purpose="load"
+        )
     assert "\n" not in str(told.value)
 
 
@@ -243,7 +245,7 @@ def test_a_variable_that_neither_ansible_nor_we_read_is_a_warning() -> None:
     assert list(faults(InventoryData(data(**changed("big", ansible_perl_interpreter="/p")), Path("lab.yml")))) == []
     (fault,) = faults(InventoryData(data(**hosts), Path("lab.yml")))
     assert (fault.machine, fault.is_error) == ("big", False)
-    assert "ansible_usr" in fault.found and "ansible_user" in fault.advice
+    assert "ansible_usr" in fault.observation and "ansible_user" in fault.advice
 
 
 def test_what_is_not_to_be_measured_needs_neither_clients_nor_environments() -> None:

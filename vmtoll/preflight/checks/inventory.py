@@ -12,7 +12,7 @@ ORDER = 10
 def check(lab: Lab) -> Iterator[CheckResult]:
     """Check values, groups, environments, guests' variables, variables that must be the same, unknown variables."""
     wrong = [
-        (fail if fault.is_error else warn)(fault.machine, fault.found, _sentence(fault.advice))
+        (fail if fault.is_error else warn)(fault.machine, fault.observation, _sentence(fault.advice))
         for fault in faults(lab.machines, limited=lab.limited)
     ]
     yield from wrong
