@@ -21,7 +21,7 @@ from vmtoll.commands.capacity import capacity
 from vmtoll.commands.compare import compare
 from vmtoll.commands.demo import demo
 from vmtoll.commands.diagnose import diagnose
-from vmtoll.commands.help import OWN_EXITS, Command, Group, describe, epilog
+from vmtoll.commands.help import OWN_EXITS, CliCommand, CommandGroup, describe, epilog
 from vmtoll.commands.list import list_names
 from vmtoll.commands.notebook import notebook
 from vmtoll.commands.preflight import preflight
@@ -39,7 +39,7 @@ from vmtoll.model.errors import RunInterruptedError, VmtollError
 MISUSED, INTERRUPTED, UNREAD = 2, 130, 141  # exit codes; the last two as for a program that SIGINT or SIGPIPE ends
 
 
-class _Program(Group):
+class _Program(CommandGroup):
     """The program itself: lists commands in the order of the panels, where Typer would put groups last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -97,7 +97,7 @@ for _panel, _commands in _PANELS.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, name=_name, rich_help_panel=_panel)
         else:
-            app.command(_name, cls=Command, rich_help_panel=_panel, epilog=epilog(_name))(_command)
+            app.command(_name, cls=CliCommand, rich_help_panel=_panel, epilog=epilog(_name))(_command)
 
 
 def _typed() -> object:

@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.conclude import conclude_judged, judge, judged
+from vmtoll.commands.conclude import judge, load_and_analyse, write_conclusion
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import InventoryOption, JsonOption, LimitOption, ResultsOption, ResumeOption, UntilOption
 from vmtoll.commands.progress import Progress
@@ -123,7 +123,7 @@ def ab(
         else:
             print_plan(planned, resumed=resume is not None)
         return
-    say(what_it_takes(planned))
+    say(cost_text(planned))
     _write(file, keys)
     machines = inventory or _lab(planned, link)
     with Progress() as progress:
@@ -153,7 +153,7 @@ def _check_time(planned: Plan, at_most_min: float | None) -> None:
         )
 
 
-def what_it_takes(planned: Plan) -> str:
+def cost_text(planned: Plan) -> str:
     """`54 trials, about 9 minutes, in the order of 1.2 million requests to nginx: 10 users`; with `until` "at most"."""
     from vmtoll.report.words import load_text, plural  # noqa: PLC0415 (loads pandas)
 
@@ -163,14 +163,14 @@ def what_it_takes(planned: Plan) -> str:
         load, workload = trial.scenario.load, planned.resolved.workloads[trial.scenario.workload]
         crosscheck_s = experiment.crosscheck_s if workload.crosscheck else 0.0
         seconds = experiment.warmup_s + experiment.duration_s + crosscheck_s
-        counted = workload.count(experiment.scale) if isinstance(workload, ClosedWorkload) else None
-        requests += counted or seconds * (load.value if load.kind.value == "rate" else ASSUMED_RPS)
+        request_count = workload.count(experiment.scale) if isinstance(workload, ClosedWorkload) else None
+        requests += request_count or seconds * (load.value if load.kind.value == "rate" else ASSUMED_RPS)
     loads = sorted({trial.scenario.load for trial in planned.trials}, key=lambda load: load.sort_key)
     minutes = plural(math.ceil(planned.total_s / 60), "minute")
-    begin = "at most" if experiment.until else "about"
+    qualifier = "at most" if experiment.until else "about"
     amount = f"{requests / 1e6:.1f} million" if requests >= 1e6 else f"{requests:,.0f}"
     return (
-        f"{len(planned.trials)} trials, {begin} {minutes}, in the order of {amount} requests to "
+        f"{len(planned.trials)} trials, {qualifier} {minutes}, in the order of {amount} requests to "
         f"{', '.join(experiment.servers)}: {', '.join(map(load_text, loads))}"
     )
 
@@ -188,9 +188,9 @@ def _lab(planned: Plan, link: str) -> Path:
 def _answer(folder: Path, metrics: Sequence[str], junit: Path | None, *, as_json: bool) -> Exit:
     from vmtoll.model.verdict_columns import verdict_rows  # noqa: PLC0415
 
-    run, analysis = judged(folder)
-    conclusion = conclude_judged(run, analysis)
-    rows = list(counted(analysis, metrics))
+    run, analysis = load_and_analyse(folder)
+    conclusion = write_conclusion(run, analysis)
+    rows = list(counted_verdicts(analysis, metrics))
     code = exit_of([verdict for _, verdict in rows])
     if junit:
         write_durably(junit, junit_report(run, analysis, rows))
@@ -199,18 +199,18 @@ def _answer(folder: Path, metrics: Sequence[str], junit: Path | None, *, as_json
         print_json(conclusion.document() | {"exit": code, "verdicts": verdicts})
     else:
         conclusion.show()
-        print(f"exit {code}: {_MEANS[code]}")
+        print(f"exit {code}: {_EXIT_TEXTS[code]}")
     return code
 
 
-_MEANS = {
+_EXIT_TEXTS = {
     Exit.NOT_WORSE: "not worse",
     Exit.WORSE: "worse",
     Exit.UNDECIDED: "undecided",
 }
 
 
-def counted(analysis: "RunAnalysis", metrics: Sequence[str]) -> Iterator[tuple["Comparison", "Verdict"]]:
+def counted_verdicts(analysis: "RunAnalysis", metrics: Sequence[str]) -> Iterator[tuple["Comparison", "Verdict"]]:
     """The verdicts that decide the exit code: those of these metrics, by default the primary ones, where they apply."""
     for comparison in analysis.comparisons:
         for name, verdict in comparison.verdicts.items():

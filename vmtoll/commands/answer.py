@@ -41,5 +41,5 @@ def print_text(text: Text, file: TextIO | None = None) -> None:
 
 def answer_changes(changes: Changes, *, check: bool) -> None:
     """Print what a playbook changed on each machine (with --check: would change) as one object."""
-    machines = [{"name": name, "changes": of_machine} for name, of_machine in sorted(changes.items())]
+    machines = [{"name": name, "changes": machine_changes} for name, machine_changes in sorted(changes.items())]
     print_json({"check": check, "machines": machines})

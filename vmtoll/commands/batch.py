@@ -31,10 +31,12 @@ def plans(scale: Scale, registry: Registry | None = None, until: Until | None = 
     """Name → plan of every experiment with claims; `until` applies to all of them. Raises ExperimentError."""
     registry = registry or Registry()
     experiments = [load(registry.experiment_file(name), registry, scale) for name in registry.experiments()]
-    return {each.experiment.name: plan(each, until=until) for each in experiments if each.experiment.claims}
+    return {
+        resolved.experiment.name: plan(resolved, until=until) for resolved in experiments if resolved.experiment.claims
+    }
 
 
-class _Recorded(Document):
+class _BatchRecord(Document):
     """Content of a batch's file."""
 
     done: bool
@@ -47,9 +49,9 @@ class Batch:
     def __init__(self, results: Path, scale: Scale) -> None:
         self.results, self.file = results, results / f"all-{scale}.json"
         self.runs: dict[str, str] = {}
-        recorded = _read(self.file) if self.file.exists() else _Recorded(done=True, runs={})
-        if not recorded.done:
-            self.runs = dict(recorded.runs)
+        record = _read(self.file) if self.file.exists() else _BatchRecord(done=True, runs={})
+        if not record.done:
+            self.runs = dict(record.runs)
 
     def finished(self, resolved: Resolved) -> Path | None:
         """The experiment's run of this batch, if the experiment has not changed."""
@@ -62,11 +64,11 @@ class Batch:
         folders = reversed(runs_of(self.results / resolved.experiment.name))
         return next((folder for folder in folders if _is_run_of(folder, resolved, "running")), None)
 
-    def keep(self, folder: Path) -> None:
+    def record_run(self, folder: Path) -> None:
         self.runs[folder.parent.name] = folder.name
         self._write(done=False)
 
-    def end(self) -> None:
+    def mark_done(self) -> None:
         """Mark the batch as done, so that the next one starts over."""
         self._write(done=True)
 
@@ -75,7 +77,7 @@ class Batch:
         write_durably(self.file, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def newest(results: Path) -> list[Path]:
+def newest_runs(results: Path) -> list[Path]:
     """The runs of the newest batch. Raises UserError when there is none."""
     files = sorted(results.glob("all-*.json"), key=lambda file: file.stat().st_mtime)
     if not files:
@@ -83,15 +85,15 @@ def newest(results: Path) -> list[Path]:
     return [results / name / run_id for name, run_id in _read(files[-1]).runs.items()]
 
 
-def _read(file: Path) -> _Recorded:
+def _read(file: Path) -> _BatchRecord:
     try:
-        return _Recorded.model_validate_json(file.read_bytes())
+        return _BatchRecord.model_validate_json(file.read_bytes())
     except ValidationError:
         raise UserError(f"{file}: not the record of a batch; remove it, and run `vmtoll run all` again") from None
 
 
 @dataclass(frozen=True)
-class Readers:
+class PageWriters:
     """Functions that write the report of a run, and the page over all runs."""
 
     report: Callable[[Path], Conclusion] = conclude
@@ -104,7 +106,7 @@ def run_all(
     results: Path,
     registry: Registry | None = None,
     limit: str | None = None,
-    readers: Readers = Readers(),
+    writers: PageWriters = PageWriters(),
     until: Until | None = None,
     *,
     as_json: bool = False,
@@ -116,19 +118,22 @@ def run_all(
     the embedded lab and sets its link to the rate that each experiment names.
     """
     registry = registry or Registry()
-    todo, batch = plans(scale, registry, until), Batch(results, scale)
-    left = {name: planned for name, planned in todo.items() if not batch.finished(planned.resolved)}
+    all_plans, batch = plans(scale, registry, until), Batch(results, scale)
+    pending = {name: planned for name, planned in all_plans.items() if not batch.finished(planned.resolved)}
     if batch.runs:
         say(f"resuming {batch.file}; without that file all experiments would be measured")
-    say(f"{len(left)} of {len(todo)} experiments to measure, about {_minutes(left.values())} minutes")
+    say(f"{len(pending)} of {len(all_plans)} experiments to measure, about {_minutes(pending.values())} minutes")
     results.mkdir(parents=True, exist_ok=True)
-    if left and not inventory:
-        embedded.up(next(iter(left.values())).resolved.experiment.link, say)
+    if pending and not inventory:
+        embedded.up(next(iter(pending.values())).resolved.experiment.link, say)
     failed, outcomes = list[str](), list[dict[str, object]]()
-    for n, (name, planned) in enumerate(todo.items(), start=1):
-        say(f"experiment {n} of {len(todo)}: {name}" + (f", about {_minutes([planned])} minutes" * (name in left)))
+    for n, (name, planned) in enumerate(all_plans.items(), start=1):
+        say(
+            f"experiment {n} of {len(all_plans)}: {name}"
+            + (f", about {_minutes([planned])} minutes" * (name in pending))
+        )
         try:
-            conclusion = readers.report(_measured(planned, batch, inventory, limit))
+            conclusion = writers.report(_measure_if_needed(planned, batch, inventory, limit))
             if as_json:
                 outcomes.append({"experiment": name, "status": "complete", **conclusion.document()})
             else:
@@ -140,15 +145,18 @@ def run_all(
             say(f"failed: {name}: {error}")
             failed.append(name)
             outcomes.append({"experiment": name, "status": "failed", "why": str(error)})
-    page = readers.page([batch.results / name / run_id for name, run_id in batch.runs.items()], results / PAGE)
+    page = writers.page([batch.results / name / run_id for name, run_id in batch.runs.items()], results / PAGE)
     if as_json:
         print_json({"experiments": outcomes, "page": page})
     else:
         print(f"page:   {page}")
     if failed:
-        say(f"{len(failed)} of {len(todo)} experiments failed: {', '.join(failed)}; the same command tries them again")
+        say(
+            f"{len(failed)} of {len(all_plans)} experiments failed: {', '.join(failed)}; "
+            "the same command tries them again"
+        )
         return 1
-    batch.end()
+    batch.mark_done()
     return 0
 
 
@@ -156,22 +164,22 @@ def _minutes(plans: Iterable[Plan]) -> str:
     return f"{sum(planned.total_s for planned in plans) / 60:.0f}"
 
 
-def _measured(planned: Plan, batch: Batch, inventory: Path | None, limit: str | None) -> Path:
+def _measure_if_needed(planned: Plan, batch: Batch, inventory: Path | None, limit: str | None) -> Path:
     """The run of one experiment; measured or resumed if the batch has none."""
     folder = batch.finished(planned.resolved)
     if folder is None:
-        if killed := batch.unfinished(planned.resolved):
-            planned = plan(planned.resolved, resume=killed)
+        if unfinished := batch.unfinished(planned.resolved):
+            planned = plan(planned.resolved, resume=unfinished)
         machines = inventory or embedded.ready(planned.resolved, say)
         with Progress() as progress:
-            folder = measure(planned, machines, batch.results, killed, listener=progress, limit=limit, judge=judge)
-        batch.keep(folder)
+            folder = measure(planned, machines, batch.results, unfinished, listener=progress, limit=limit, judge=judge)
+        batch.record_run(folder)
     return folder
 
 
 def _is_run_of(folder: Path, resolved: Resolved, status: Literal["running", "complete"]) -> bool:
     try:
-        recorded = read_manifest(folder)
+        manifest = read_manifest(folder)
     except LoadError:
         return False
-    return recorded.status == status and same_experiment(recorded, resolved)
+    return manifest.status == status and same_experiment(manifest, resolved)

@@ -55,10 +55,10 @@ def conclude(folder: Path) -> Conclusion:
 
     Raises LoadError.
     """
-    return conclude_judged(*judged(folder))
+    return write_conclusion(*load_and_analyse(folder))
 
 
-def judged(folder: Path) -> "tuple[Run, RunAnalysis]":
+def load_and_analyse(folder: Path) -> "tuple[Run, RunAnalysis]":
     """A run and its analysis; writes nothing. Raises LoadError."""
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
     from vmtoll.analysis.verdict import analyse  # noqa: PLC0415
@@ -67,7 +67,7 @@ def judged(folder: Path) -> "tuple[Run, RunAnalysis]":
     return run, analyse(run)
 
 
-def conclude_judged(run: "Run", analysis: "RunAnalysis") -> Conclusion:
+def write_conclusion(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     """Save the analysis of a run, and write its pages and tables."""
     from vmtoll.analysis.verdict import ANALYSIS, keep  # noqa: PLC0415
     from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
@@ -82,8 +82,8 @@ def conclude_judged(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     write_durably(table, to_csv(run.records))
     page, sheet = write_report(run, analysis), write_ods(run, analysis)
     write_disclosure(run, folder)
-    shown = summary(run, analysis, rows_of(analysis))
-    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, sentence(analysis), shown)
+    summary_text = summary(run, analysis, rows_of(analysis))
+    return Conclusion(folder, folder / ANALYSIS, page, table, sheet, sentence(analysis), summary_text)
 
 
 def judge(folder: Path, looks: Sequence[Look]) -> list[LookComparison]:

@@ -37,4 +37,6 @@ def _load_s(folder: Path) -> float:
     """Total duration of the measurements of a run, in s."""
     from vmtoll.analysis.run import load_run  # noqa: PLC0415
 
-    return sum(measured.duration_s or 0.0 for trial in load_run(folder).records for measured in trial.measurements)
+    return sum(
+        measurement.duration_s or 0.0 for trial in load_run(folder).records for measurement in trial.measurements
+    )

@@ -57,7 +57,7 @@ def _without_values(params: list[Any]) -> list[Any]:
     return params
 
 
-class Command(TyperCommand):
+class CliCommand(TyperCommand):
     """Typer's command, with vmtoll's help."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -71,7 +71,7 @@ class Command(TyperCommand):
         return (self.help or "").partition("\n")[0]
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Typer's group of commands, with vmtoll's help."""
 
     def get_params(self, ctx: Any) -> list[Any]:

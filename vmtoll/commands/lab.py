@@ -8,14 +8,14 @@ import typer
 from vmtoll.builds import image, machine_disk, tools
 from vmtoll.builds.suite import chosen
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.help import Command, Group, describe
+from vmtoll.commands.help import CliCommand, CommandGroup, describe
 from vmtoll.commands.options import JsonOption, SuiteOption
 from vmtoll.lab import embedded
 from vmtoll.lab import topology as topologies
 from vmtoll.shell import say
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="The embedded lab on this machine: clients, metal and guests.",
     epilog=describe("lab", "vmtoll lab up", "vmtoll lab status", "vmtoll lab down"),
     no_args_is_help=True,
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 @app.command(
     "up",
-    cls=Command,
+    cls=CliCommand,
     epilog=describe("lab up", "vmtoll lab up --link 1gbit", "vmtoll lab up --guests kvm-2009,kvm-default"),
 )
 def up(
@@ -47,7 +47,7 @@ def up(
         print_json(embedded.status())
 
 
-@app.command("image", cls=Command, epilog=describe("lab image", "vmtoll lab image --suite bookworm"))
+@app.command("image", cls=CliCommand, epilog=describe("lab image", "vmtoll lab image --suite bookworm"))
 def build_image(
     machines: Annotated[bool, typer.Option("--machines", help="Also build the disk for virtual machines.")] = False,
     suite: SuiteOption = None,
@@ -64,7 +64,7 @@ def build_image(
         print_json({"image": folder, "suite": release.suite})
 
 
-@app.command("down", cls=Command, epilog=describe("lab down", "vmtoll lab down"))
+@app.command("down", cls=CliCommand, epilog=describe("lab down", "vmtoll lab down"))
 def down() -> None:
     """Remove the lab with all its namespaces, mounts, domains, processes and routes."""
     embedded.need_root()
@@ -73,7 +73,7 @@ def down() -> None:
 
 @app.command(
     "status",
-    cls=Command,
+    cls=CliCommand,
     epilog=describe("lab status", "vmtoll lab status", "vmtoll lab status --json", exits={1: "the lab is not up"}),
 )
 def status(as_json: JsonOption = False) -> None:

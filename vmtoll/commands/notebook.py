@@ -17,7 +17,7 @@ describe("notebook", "vmtoll notebook capacity results/latest --set RATE_RPS=500
 def notebook(
     name: Annotated[str, typer.Argument(help="Name of a notebook: metal_vs_kvm, tails, capacity, replication.")],
     folder: RunArgument,
-    chosen: Annotated[
+    settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Override a notebook parameter (repeatable)."),
     ] = None,
@@ -32,7 +32,7 @@ def notebook(
     from vmtoll.report.notebook import execute  # noqa: PLC0415 (loads the analysis)
 
     check_writable(output or folder, "write elsewhere: --output FOLDER")
-    page = execute(name, folder, dict(map(_parameter, chosen or [])), output)
+    page = execute(name, folder, dict(map(_parameter, settings or [])), output)
     answer({"notebook": page}, as_json=as_json)
 
 

@@ -23,18 +23,18 @@ def preflight(inventory: InventoryOption = None, limit: LimitOption = None, as_j
     no run uses.
     """
     lab = Lab.read(inventory or embedded.require(), limit, say)
-    seen: list[tuple[str, CheckResult]] = []
+    results_by_check: list[tuple[str, CheckResult]] = []
     try:
         for name, result in results(lab):
-            seen.append((name, result))
+            results_by_check.append((name, result))
             if not as_json:
                 print(_line(name, result), flush=True)
     finally:
         lab.close()
-    levels = Counter(result.level for _, result in seen)
+    levels = Counter(result.level for _, result in results_by_check)
     if as_json:
-        listed = [{"check": name, **asdict(result)} for name, result in seen]
-        print_json({"fit": not levels["fail"], "findings": listed})
+        findings = [{"check": name, **asdict(result)} for name, result in results_by_check]
+        print_json({"fit": not levels["fail"], "findings": findings})
     else:
         print(summary(levels))
     raise SystemExit(1 if levels["fail"] else 0)

@@ -45,7 +45,7 @@ def time_left(seconds: float | None) -> str:
 
 
 # Event → its stage, and what vmtoll does in it.
-_BEFORE: dict[type[Event], tuple[str, str]] = {
+_STAGES: dict[type[Event], tuple[str, str]] = {
     Connecting: ("connect", "reaching the machines"),
     ComparingMachines: ("facts", "comparing the machines"),
 }
@@ -62,8 +62,8 @@ def lines_of(event: Event) -> list[str]:
         case BlockEnded(block, blocks) if block < blocks and block % math.ceil(blocks / MOST_BLOCKS):
             return []
         case TrialStep():
-            first = event.phase is Phase.CAPACITY and event.attempt == 1
-            return [f"capacity: {_step(event)}"] if first else []
+            is_first_capacity = event.phase is Phase.CAPACITY and event.attempt == 1
+            return [f"capacity: {_step(event)}"] if is_first_capacity else []
         case TrialEnded(record, number, trials, _, again):
             return [f"trial {number} of {trials}: {_failure(record, again=again)}"] if record.accidents else []
         case RunEnded(run_dir, records):
@@ -88,7 +88,7 @@ def _line_of(
         case MarginHidden() | NotPaused():
             line = f"note: {_note(event)}"
         case Connecting() | ComparingMachines():
-            line = f"{': '.join(_BEFORE[type(event)])}, {time_left(event.total_s)}"
+            line = f"{': '.join(_STAGES[type(event)])}, {time_left(event.total_s)}"
         case MachineStep():
             line = f"machine: {_absence(event)}"
         case BlockEnded(block, blocks, validity, left_s):
@@ -121,15 +121,15 @@ LONGEST_TEXT = 200  # characters of a finding in the summary: a program's messag
 def summary(records: Sequence[TrialRecord]) -> Iterator[str]:
     """Yield the number of trials by validity, then a line for each finding code, the most frequent first."""
     trials = f"{len(records)} trial{'s' * (len(records) != 1)}"
-    spent = [(record.loaded_s, record.fixed_cost_s) for record in records if record.loaded_s is not None]
-    loaded_s, fixed_s = (sum(seconds) for seconds in zip(*spent, strict=True)) if spent else (0.0, 0.0)
+    durations = [(record.loaded_s, record.fixed_cost_s) for record in records if record.loaded_s is not None]
+    loaded_s, fixed_s = (sum(seconds) for seconds in zip(*durations, strict=True)) if durations else (0.0, 0.0)
     under_load = f"; {loaded_s / (loaded_s + fixed_s):.0%} of their time under load" if loaded_s else ""
     yield f"{trials}: {_counts(Counter(record.validity for record in records))}{under_load}"
-    with_code: dict[Code, list[TrialRecord]] = {}
+    records_by_code: dict[Code, list[TrialRecord]] = {}
     for record in records:
         for code in record.codes:
-            with_code.setdefault(code, []).append(record)
-    for code, flagged in sorted(with_code.items(), key=lambda item: (-len(item[1]), item[0])):
+            records_by_code.setdefault(code, []).append(record)
+    for code, flagged in sorted(records_by_code.items(), key=lambda item: (-len(item[1]), item[0])):
         environments = _environments(flagged)
         yield f"finding: {code.value}: {len(flagged)} of {trials} ({environments}); worst {_worst(code, flagged)}"
 
@@ -146,8 +146,8 @@ def _worst(code: Code, records: Sequence[TrialRecord]) -> str:
     """`on kvm-default: metal: background processes used 2.6% CPU (limit 1%)`: the finding farthest from its limit."""
     from vmtoll.report.words import finding_text  # noqa: PLC0415 (loads pandas; the measuring is over)
 
-    seen = [(record, finding) for record in records for finding in record.findings if finding.code is code]
-    record, finding = max(seen, key=lambda pair: _distance(pair[1]))
+    candidates = [(record, finding) for record in records for finding in record.findings if finding.code is code]
+    record, finding = max(candidates, key=lambda pair: _distance(pair[1]))
     text = " ".join(finding_text(finding).split())
     return f"on {record.arm.environment}: {text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + '…'}"
 
@@ -171,21 +171,23 @@ def _look(look: Look, next_blocks: int | None, stopped: Stop | None) -> str:
     """`after 6 blocks 3 of 8 comparisons are open (tail of nginx, sweep 0.5, on kvm-default ±4.1%; …); next look after
     10 blocks`.
     """
-    left = [_open(compared) for compared in sorted(look.open, key=lambda c: -(c.half_width_pct or math.inf))]
-    more = f"; {len(left) - MOST_OPEN} more" if len(left) > MOST_OPEN else ""
-    named = f" ({'; '.join(left[:MOST_OPEN])}{more})" if left else ""
-    text = f"after {look.blocks} blocks {len(left)} of {look.comparisons} comparisons are open{named}"
+    open_texts = [
+        _comparison_text(comparison) for comparison in sorted(look.open, key=lambda c: -(c.half_width_pct or math.inf))
+    ]
+    more = f"; {len(open_texts) - MOST_OPEN} more" if len(open_texts) > MOST_OPEN else ""
+    named = f" ({'; '.join(open_texts[:MOST_OPEN])}{more})" if open_texts else ""
+    text = f"after {look.blocks} blocks {len(open_texts)} of {look.comparisons} comparisons are open{named}"
     return f"{text}; {_STOPPED[stopped]}" if stopped else f"{text}; next look after {next_blocks} blocks"
 
 
-def _open(compared: LookComparison) -> str:
+def _comparison_text(comparison: LookComparison) -> str:
     """`tail of nginx, sweep 0.5, on kvm-default ±4.1%`, or the words of a claim."""
-    width = "" if compared.half_width_pct is None else f" ±{compared.half_width_pct:.3g}%"
-    if compared.claim:
-        return f"“{compared.claim}”{width}"
-    scenario = compared.scenarios[0]
-    of = f"{scenario.server}, {scenario.workload} {scenario.load.value:g}"
-    return f"{compared.metric} of {of}, on {compared.arms[-1]}{width}"
+    width = "" if comparison.half_width_pct is None else f" ±{comparison.half_width_pct:.3g}%"
+    if comparison.claim:
+        return f"“{comparison.claim}”{width}"
+    scenario = comparison.scenarios[0]
+    scenario_text = f"{scenario.server}, {scenario.workload} {scenario.load.value:g}"
+    return f"{comparison.metric} of {scenario_text}, on {comparison.arms[-1]}{width}"
 
 
 def _absence(event: MachineStep) -> str:
@@ -243,28 +245,31 @@ class Ratios:
         figures.pop(record.block, None)
         if record.validity is not Validity.INVALID and (figure := _figure(record)):
             figures[record.block] = figure
-        first = sides.get(self._baseline, {})
-        for changed in [name for name in sides if environment in (name, self._baseline) and name != self._baseline]:
-            logs = [math.log(sides[changed][block] / first[block]) for block in first.keys() & sides[changed].keys()]
-            self._ratios.pop((scenario, changed), None)
+        baseline_figures = sides.get(self._baseline, {})
+        for compared in [name for name in sides if environment in (name, self._baseline) and name != self._baseline]:
+            logs = [
+                math.log(sides[compared][block] / baseline_figures[block])
+                for block in baseline_figures.keys() & sides[compared].keys()
+            ]
+            self._ratios.pop((scenario, compared), None)
             if logs:
-                self._ratios[scenario, changed] = math.exp(fmean(logs))
+                self._ratios[scenario, compared] = math.exp(fmean(logs))
 
     def __str__(self) -> str:
         """`so far, untested: nginx, site-rate at 300/s, on kvm-default: p99 1.8 × metal`; the first few."""
-        listed = sorted(self._ratios.items(), key=lambda item: (item[0][0].sort_key, item[0][1]))
+        ratios = sorted(self._ratios.items(), key=lambda item: (item[0][0].sort_key, item[0][1]))
         texts = [
             f"{scenario.server}, {scenario.workload} {_load(scenario.load)}, on {environment}: "
             f"{'p99' if scenario.load.is_open else 'throughput'} {_two_digits(ratio)} × {self._baseline}"
-            for (scenario, environment), ratio in listed
+            for (scenario, environment), ratio in ratios
         ]
         more = f"; {len(texts) - MOST_RATIOS} more" if len(texts) > MOST_RATIOS else ""
         return f"so far, untested: {'; '.join(texts[:MOST_RATIOS])}{more}" if texts else ""
 
 
 def _figure(record: TrialRecord) -> float | None:
-    metric, measured = TAIL if record.scenario.load.is_open else THROUGHPUT, record.primary
-    if measured is None or (metric is TAIL and (measured.requests or 0) < FEWEST_REQUESTS):
+    metric, measurement = TAIL if record.scenario.load.is_open else THROUGHPUT, record.primary
+    if measurement is None or (metric is TAIL and (measurement.requests or 0) < FEWEST_REQUESTS):
         return None
     return metric.value(record, Role.PRIMARY)
 
@@ -295,7 +300,12 @@ class Display:
         )
         self._bar = Bar(*columns, auto_refresh=False)
         self._task = self._bar.add_task("connect", total=None, left="")
-        self._now, self._open, self._counts, self._so_far = "", "", "", ""  # set here: another thread draws them
+        self._step_text, self._look_text, self._counts_text, self._ratios_text = (
+            "",
+            "",
+            "",
+            "",
+        )  # set here: another thread draws them
         self._validity: dict[tuple[int, int], Validity] = {}
         self._ratios = Ratios("")
         # A refresh a second: the display shares the machine with the load generator.
@@ -305,30 +315,36 @@ class Display:
         """Process an event; the next refresh shows it."""
         match event:
             case Connecting() | ComparingMachines():
-                stage, self._now = _BEFORE[type(event)]
+                stage, self._step_text = _STAGES[type(event)]
                 self._bar.update(self._task, description=stage, total=event.trials, left=time_left(event.total_s))
                 if isinstance(event, Connecting):
                     self._ratios = Ratios(event.baseline)
             case MachineStep():
-                self._now = _absence(event)
+                self._step_text = _absence(event)
             case TrialStep():
-                self._now, done = _step(event), event.number - 1
+                self._step_text, done = _step(event), event.number - 1
                 block = f"block {event.spec.block} of {event.blocks}"
                 left = time_left(event.left_s)
                 self._bar.update(self._task, description=block, completed=done, total=event.trials, left=left)
             case TrialEnded(record, number, trials, left_s):
                 self._validity[record.key] = record.validity
                 self._ratios.add(record)
-                self._counts = _counts(Counter(self._validity.values()))
-                self._so_far = str(self._ratios)
+                self._counts_text = _counts(Counter(self._validity.values()))
+                self._ratios_text = str(self._ratios)
                 self._bar.update(self._task, completed=number, total=trials, left=time_left(left_s))
             case LookEnded(look):
-                self._open = f"; {len(look.open)} of {look.comparisons} comparisons open after {look.blocks} blocks"
+                self._look_text = (
+                    f"; {len(look.open)} of {look.comparisons} comparisons open after {look.blocks} blocks"
+                )
             case _:
                 pass
 
     def __rich__(self) -> Group:
-        lines = [self._now, f"{self._counts}{self._open}" if self._counts else "", *filter(None, [self._so_far])]
+        lines = [
+            self._step_text,
+            f"{self._counts_text}{self._look_text}" if self._counts_text else "",
+            *filter(None, [self._ratios_text]),
+        ]
         return Group(self._bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
 
 
@@ -336,7 +352,7 @@ class Progress:
     """Listener that shows the events of a run: a live display on a terminal (`console`, or stderr), else lines."""
 
     # The live display shows these events itself.
-    _FOR_LOGS = (Connecting, ComparingMachines, BlockEnded)
+    _LOG_ONLY = (Connecting, ComparingMachines, BlockEnded)
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
@@ -358,6 +374,6 @@ class Progress:
                 say(line)
             return
         self.display.show(event)
-        if not isinstance(event, self._FOR_LOGS):
+        if not isinstance(event, self._LOG_ONLY):
             for line in lines_of(event):
                 self._console.print(f"vmtoll: {line}", markup=False, highlight=False, soft_wrap=True)

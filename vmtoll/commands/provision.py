@@ -46,18 +46,19 @@ def _ask(inventory: Path, limit: str | None) -> None:
     """Ask before vmtoll changes machines for the first time. Raises UserError without consent, HostLostError for a
     machine that does not answer.
     """
-    undone = Undone.of(read_valid_inventory(inventory, limit), inventory, limit)
-    changed, silent = ask_all(undone.machines)
-    if silent:
-        raise HostLostError("; ".join(silent))
-    new = [host for host in undone.machines if not changed[host.name]["provisioned"]]
-    if not new:
+    undo_plan = Undone.of(read_valid_inventory(inventory, limit), inventory, limit)
+    changed, unreachable = ask_all(undo_plan.machines)
+    if unreachable:
+        raise HostLostError("; ".join(unreachable))
+    new_hosts = [host for host in undo_plan.machines if not changed[host.name]["provisioned"]]
+    if not new_hosts:
         return
     units = sorted({*loadgen.masked_units(), *(unit for server in definitions() for unit in server.mask)})
-    serving = [f"{unit} on {name}" for name, active in active_units(new, units).items() for unit in active]
+    serving = [f"{unit} on {name}" for name, active in active_units(new_hosts, units).items() for unit in active]
     active = f"; of these run now: {', '.join(serving)}" if serving else ""
+    names = ", ".join(host.name for host in new_hosts)
     ask(
-        f"vmtoll provision changes {', '.join(host.name for host in new)} for the first time: it installs web servers "
+        f"vmtoll provision changes {names} for the first time: it installs web servers "
         f"and load tools, sets kernel parameters, and masks {len(units)} units of the distribution, which do not start "
         f"again{active}. `vmtoll unprovision` restores all of it",
         yes=False,

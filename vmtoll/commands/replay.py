@@ -61,9 +61,9 @@ def replay(
     if not inventory:
         embedded.equip(published.manifest.workloads.values(), say)
     with Progress() as progress:
-        again = measure_again(published.manifest, machines, results, blocks=blocks, resume=resume, listener=progress)
-    conclude(again).show(file=sys.stderr)
-    raise SystemExit(compare.show(published, open_run(again), between_runs_pct, as_json=as_json))
+        new_run = measure_again(published.manifest, machines, results, blocks=blocks, resume=resume, listener=progress)
+    conclude(new_run).show(file=sys.stderr)
+    raise SystemExit(compare.show(published, open_run(new_run), between_runs_pct, as_json=as_json))
 
 
 def measure_again(
@@ -81,7 +81,7 @@ def measure_again(
     Environments, servers and tools that the machines or this checkout lack are left out. Raises UserError if nothing is
     left or the site differs, and VmtollError as every run does.
     """
-    resolved = _again(published, registry or Registry(), environments_of(inventory), blocks)
+    resolved = _resolved_here(published, registry or Registry(), environments_of(inventory), blocks)
     return run(plan(resolved, resume=resume), inventory, results, resume, listener=listener, judge=judge)
 
 
@@ -92,33 +92,33 @@ def preview(published: Manifest, inventory: Path | None, *, blocks: int | None, 
     """
     registry = Registry()
     environments = environments_of(inventory) if inventory else set(registry.environments())
-    planned = plan(_again(published, registry, environments, blocks), resume=resume)
+    planned = plan(_resolved_here(published, registry, environments, blocks), resume=resume)
     if inventory:
         planned = on_machines(planned, inventory)
     return remaining_plan(planned, resume) if resume else planned
 
 
-def _again(published: Manifest, registry: Registry, environments: set[str], blocks: int | None) -> Resolved:
+def _resolved_here(published: Manifest, registry: Registry, environments: set[str], blocks: int | None) -> Resolved:
     """The part of the published experiment that can run here, resolved. Raises UserError."""
-    possible = _possible(published, registry, environments)
-    experiment = possible.experiment
-    for name in (experiment.name, published.site.name, *possible.workloads):
+    available = _available_part(published, registry, environments)
+    experiment = available.experiment
+    for name in (experiment.name, published.site.name, *available.workloads):
         _check_name(name)
     if blocks is not None:
         purpose = "smoke" if blocks < SMALLEST_BLOCKS else experiment.purpose
         experiment = experiment.model_copy(update={"blocks": blocks, "purpose": purpose, "until": None})
     _check_site(published.site, registry)
     file = registry.experiment_file(experiment.name)
-    return resolve(file, experiment, possible.workloads, published.site, registry)
+    return resolve(file, experiment, available.workloads, published.site, registry)
 
 
-def _possible(published: Manifest, registry: Registry, environments: set[str]) -> Manifest:
+def _available_part(published: Manifest, registry: Registry, environments: set[str]) -> Manifest:
     """The manifest without what these machines and this checkout lack."""
     experiment, tools = published.experiment, set(registry.tools())
     workloads = {name: workload for name, workload in published.workloads.items() if tools.issuperset(workload.tools)}
-    known = environments & set(registry.environments())
+    known_environments = environments & set(registry.environments())
     kept = {
-        "environments": [name for name in experiment.environments if name in known],
+        "environments": [name for name in experiment.environments if name in known_environments],
         "servers": [name for name in experiment.servers if name in registry.servers()],
         "workloads": [name for name in experiment.workloads if name in workloads],
     }
@@ -131,8 +131,8 @@ def _possible(published: Manifest, registry: Registry, environments: set[str]) -
             )
     others = {
         "users": {name: users for name, users in experiment.users.items() if name in workloads},
-        "noise_floor": _noise_floor(experiment.noise_floor, kept["servers"], known),
-        "tuning_steps": _tuning_steps(experiment.tuning_steps, known),
+        "noise_floor": _noise_floor(experiment.noise_floor, kept["servers"], known_environments),
+        "tuning_steps": _tuning_steps(experiment.tuning_steps, known_environments),
         "claims": [claim for claim in experiment.claims if _is_about(claim, kept, workloads)],
     }
     experiment = experiment.model_copy(update=kept | others)
@@ -140,8 +140,10 @@ def _possible(published: Manifest, registry: Registry, environments: set[str]) -
 
 
 def _noise_floor(floor: NoiseFloor | None, servers: Collection[str], known: Collection[str]) -> NoiseFloor | None:
-    left = [server for server in floor.servers if server in servers and floor.environment in known] if floor else []
-    return NoiseFloor(environment=floor.environment, servers=left) if floor and left else None
+    available = (
+        [server for server in floor.servers if server in servers and floor.environment in known] if floor else []
+    )
+    return NoiseFloor(environment=floor.environment, servers=available) if floor and available else None
 
 
 def _tuning_steps(steps: TuningSteps | None, known: Collection[str]) -> TuningSteps | None:
@@ -175,10 +177,10 @@ def _check_site(site: Site, registry: Registry) -> None:
     """Raise UserError unless the site of this checkout, which the machines serve, is the published one."""
     file = registry.site_file(site.name)
     try:
-        here = load_site(file).model_copy(update={"description": site.description})
+        local_site = load_site(file).model_copy(update={"description": site.description})
     except SiteError:
-        here = None
-    if here != site:
+        local_site = None
+    if local_site != site:
         raise UserError(
             f"{file} differs from the published site; write `site` of the bundle's run.json "
             "there (without its name) and provision the machines again"

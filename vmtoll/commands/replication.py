@@ -26,4 +26,4 @@ def replication(
     as_json: JsonOption = False,
 ) -> None:
     """Write the page over published claims again: confirmed, refuted or inconclusive here."""
-    answer({"page": replication_page(folders or batch.newest(results), output)}, as_json=as_json)
+    answer({"page": replication_page(folders or batch.newest_runs(results), output)}, as_json=as_json)

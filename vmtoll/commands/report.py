@@ -19,10 +19,10 @@ def report(folder: RunArgument, output: RunOutputOption = None, as_json: JsonOpt
     from vmtoll.publish.seal import check_writable  # noqa: PLC0415
 
     check_writable(output or folder, "write elsewhere: --output FOLDER")
-    conclude(_copied(folder, output) if output else folder).show(as_json=as_json)
+    conclude(_copy_run(folder, output) if output else folder).show(as_json=as_json)
 
 
-def _copied(folder: Path, output: Path) -> Path:
+def _copy_run(folder: Path, output: Path) -> Path:
     """Copy a run, or what a bundle has of one, to a new folder; returns it. Raises LoadError for a damaged bundle."""
     from vmtoll.files import replacing  # noqa: PLC0415
     from vmtoll.publish.bundle import open_run  # noqa: PLC0415 (loads the analysis)

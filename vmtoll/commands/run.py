@@ -72,7 +72,7 @@ def run(
         if resume:
             raise UserError("--resume cannot be combined with `run all`, which resumes automatically")
         if dry_run:
-            previews = _previewed_batch(batch.plans(size, until=until), inventory, limit)
+            previews = _preview_batch(batch.plans(size, until=until), inventory, limit)
             if as_json:
                 print_json(_schedules(previews))
             else:
@@ -83,7 +83,7 @@ def run(
         raise SystemExit(batch.run_all(size, inventory, results, limit=limit, until=until, as_json=as_json))
     if dry_run:
         registry = Registry()
-        preview = _previewed(experiment, inventory, registry, limit=limit, scale=scale, resume=resume, until=until)
+        preview = _preview(experiment, inventory, registry, limit=limit, scale=scale, resume=resume, until=until)
         if as_json:
             print_json(schedule(preview))
         else:
@@ -125,7 +125,7 @@ def _planned(
     return plan(resolved, until=until, resume=resume)
 
 
-def _previewed(
+def _preview(
     experiment: str,
     inventory: Path | None,
     registry: Registry,
@@ -175,7 +175,7 @@ def print_plan(planned: Plan, *, resumed: bool) -> None:
     print(f"{size}; {_RESUMED if resumed else _DRAWN}")
 
 
-def _previewed_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str | None) -> dict[str, Plan | str]:
+def _preview_batch(plans: Mapping[str, Plan], inventory: Path | None, limit: str | None) -> dict[str, Plan | str]:
     """The plan of each experiment of `run all`; the reason instead where it would skip one (a wrong link)."""
     previews = dict[str, Plan | str]()
     for name, planned in plans.items():

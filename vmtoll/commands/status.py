@@ -28,21 +28,21 @@ def status(inventory: InventoryOption = None, limit: LimitOption = None, as_json
     guests, servers that run. `vmtoll unprovision` restores all of it.
     """
     path = inventory or embedded.require()
-    undone = Undone.of(read_valid_inventory(path, limit), path, limit)
-    changed, silent = ask_all(undone.machines)
+    undo_plan = Undone.of(read_valid_inventory(path, limit), path, limit)
+    changed, unreachable = ask_all(undo_plan.machines)
     if as_json:
-        print_json({"machines": changed, "silent": silent})
+        print_json({"machines": changed, "silent": unreachable})
     else:
         width = max(map(len, changed), default=0)
         for machine in sorted(changed):
             for line in sentences(changed[machine]) or ["nothing"]:
                 print(f"{machine:{width}}  {line}")
-        for sentence in silent:
+        for sentence in unreachable:
             print(f"not known: {sentence}")
         if any(map(sentences, changed.values())):
             option = f" --inventory {inventory}" if inventory else ""
             print(f"`vmtoll unprovision{option}` restores all of it.")
-    raise SystemExit(1 if silent else 0)
+    raise SystemExit(1 if unreachable else 0)
 
 
 def sentences(changed: MachineChanges) -> list[str]:
@@ -53,11 +53,11 @@ def sentences(changed: MachineChanges) -> list[str]:
 def _sentences(changed: MachineChanges) -> Iterator[str]:
     if changed["held_by"]:
         yield f"in use by {changed['held_by']}"
-    if done := changed["provisioned"]:
+    if record := changed["provisioned"]:
         counts = (("packages", "package"), ("files", "file"), ("sysctls", "kernel parameter"))
-        parts = [f"{len(done[key])} {noun}{'s' * (len(done[key]) != 1)}" for key, noun in counts if done[key]]  # type: ignore[literal-required]
-        masked = f"; masked while active: {', '.join(done['units'])}" if done["units"] else ""
-        yield f"provisioned since {done['since']}: {', '.join(parts)}{masked}"
+        parts = [f"{len(record[key])} {noun}{'s' * (len(record[key]) != 1)}" for key, noun in counts if record[key]]  # type: ignore[literal-required]
+        masked = f"; masked while active: {', '.join(record['units'])}" if record["units"] else ""
+        yield f"provisioned since {record['since']}: {', '.join(parts)}{masked}"
     if changed["tuned"]:
         yield f"tuned: {', '.join(changed['tuned'])}"
     if changed["guests"]:
@@ -87,15 +87,15 @@ def unprovision(
     """
     if inventory is None:
         raise UserError("the machines of the embedded lab go with it: vmtoll lab down; else give an --inventory")
-    undone = Undone.of(read_valid_inventory(inventory, limit), inventory, limit)
-    if not undone.machines:
+    undo_plan = Undone.of(read_valid_inventory(inventory, limit), inventory, limit)
+    if not undo_plan.machines:
         raise UserError(f"{inventory}: no machine to restore; give an --inventory with hosts")
-    names = ", ".join(host.name for host in undone.machines)
-    guests = ", ".join(vm.name for vm in undone.guests)
-    gone = f", and removes the guests {guests} with their disks" if guests else ""
+    names = ", ".join(host.name for host in undo_plan.machines)
+    guests = ", ".join(vm.name for vm in undo_plan.guests)
+    guests_text = f", and removes the guests {guests} with their disks" if guests else ""
     if not check:
-        ask(f"vmtoll restores {names} to what they were before they were provisioned and tuned{gone}", yes=yes)
+        ask(f"vmtoll restores {names} to what they were before they were provisioned and tuned{guests_text}", yes=yes)
     changes: Changes | None = {} if as_json else None
-    restore(undone, check=check, changes=changes)
+    restore(undo_plan, check=check, changes=changes)
     if changes is not None:
         answer_changes(changes, check=check)

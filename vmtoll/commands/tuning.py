@@ -58,8 +58,8 @@ def _hosts(path: Path, limit: str | None) -> list[Host]:
     """The hosts that tune.yml runs on, of any group."""
     data = read_valid_inventory(path, limit, purpose="hosts")
     named, variables = names_in(limit or "all"), data["_meta"]["hostvars"]
-    added = set() if named & {"kvm_hosts", "all"} else {*members(data, "kvm_hosts")} - named
-    hosts = [name for name in members(data, "all") if name not in added]
+    added_kvm_hosts = set() if named & {"kvm_hosts", "all"} else {*members(data, "kvm_hosts")} - named
+    hosts = [name for name in members(data, "all") if name not in added_kvm_hosts]
     return [Host(name, "kvm_host", variables.get(name, {}), str(path)) for name in hosts]
 
 

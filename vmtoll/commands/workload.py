@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmtoll.commands.answer import print_json
-from vmtoll.commands.help import Command, Group, describe
+from vmtoll.commands.help import CliCommand, CommandGroup, describe
 from vmtoll.commands.options import JsonOption, outside_bundles
 from vmtoll.shell import say
 
 if TYPE_CHECKING:
     from vmtoll.access_log.traffic import Summary
 
-MALFORMED_TOLD = 0.01  # share of the lines above which vmtoll warns
-_MANY = 100  # requests in a minute from which on half of them never fall within 10 s by chance
+MALFORMED_WARNING = 0.01  # share of the lines above which vmtoll warns
+_FEWEST_FOR_BURST = 100  # requests in a minute from which on half of them never fall within 10 s by chance
 _HEADERS_RIGHT_TO_BYTES = 70  # error of the headers' size if no answer to HEAD shows it: vmtoll/access_log/headers.py
 _SMALL_BYTES = 25_000  # mean body; headers are a hundredth of it: 248 to 259 bytes with Debian 12's Apache
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Create workloads from access logs.",
     epilog=describe("workload", "vmtoll workload from-log access.log --output workloads"),
     no_args_is_help=True,
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 @app.command(
     "from-log",
-    cls=Command,
+    cls=CliCommand,
     epilog=describe("workload from-log", "vmtoll workload from-log access.log.gz --output workloads --name shop"),
 )
 def from_log(
@@ -72,11 +72,11 @@ def from_log(
     options = access_log.Options(
         name=name, lines=lines, idle_s=idle_s, largest_bytes=largest, tls=tls, deadline_ms=deadline_ms
     )
-    made = access_log.from_log(logs, output, options, say)
+    workload = access_log.from_log(logs, output, options, say)
     if as_json:
-        print_json(made.summary)
+        print_json(workload.summary)
         return
-    print("\n".join([*_lines(made.summary), *(f"wrote: {file}" for file in made.files)]))
+    print("\n".join([*_lines(workload.summary), *(f"wrote: {file}" for file in workload.files)]))
     if deadline_ms is None:
         print(
             f"next: set deadline_ms ({access_log.DEADLINE_MS:g} ms) in {name}.yml and {name}-sweep.yml to the "
@@ -88,26 +88,31 @@ def from_log(
     )
 
 
-def _lines(seen: "Summary") -> Iterator[str]:
-    malformed, site, connections, body = seen["malformed"], seen["site"], seen["connections"], seen["body_bytes"]
-    yield f"lines:        {seen['lines']:,}, of which {malformed['lines']:,} malformed{_where(seen)}"
-    if malformed["share"] > MALFORMED_TOLD:
+def _lines(summary: "Summary") -> Iterator[str]:
+    malformed, site, connections, body = (
+        summary["malformed"],
+        summary["site"],
+        summary["connections"],
+        summary["body_bytes"],
+    )
+    yield f"lines:        {summary['lines']:,}, of which {malformed['lines']:,} malformed{_first_malformed(summary)}"
+    if malformed["share"] > MALFORMED_WARNING:
         shapes = ", ".join(f"{line['shape']!r}" for line in malformed["first"])
         yield (
             f"warning:      {malformed['share']:.1%} of the lines are malformed, so rates and mix lack them; they "
             f"have the shapes {shapes}"
         )
-    shares = (f"{name} {n / seen['requests']:.1%}" for name, n in seen["formats"].items())
-    yield f"format:       {', '.join(shares) if len(seen['formats']) > 1 else next(iter(seen['formats']))}"
-    yield f"time:         {seen['first_at']} to {seen['last_at']}, {_covered(seen)}"
-    second, minute = seen["peak_second"], seen["peak_minute"]
+    shares = (f"{name} {n / summary['requests']:.1%}" for name, n in summary["formats"].items())
+    yield f"format:       {', '.join(shares) if len(summary['formats']) > 1 else next(iter(summary['formats']))}"
+    yield f"time:         {summary['first_at']} to {summary['last_at']}, {_covered(summary)}"
+    second, minute = summary["peak_second"], summary["peak_minute"]
     busiest = f"the busiest minute {minute['rate_rps']:.4g} (60 s from {minute['start']}), " if minute else ""
     yield (
-        f"rate:         {seen['rate_mean_rps']:.3g} requests/s on average; {busiest}the busiest second "
+        f"rate:         {summary['rate_mean_rps']:.3g} requests/s on average; {busiest}the busiest second "
         f"{second['requests']} ({second['start']})"
     )
-    yield from _plan(seen)
-    yield from _by_hour(seen["hours"])
+    yield from _plan(summary)
+    yield from _by_hour(summary["hours"])
     yield (
         f"connections:  {connections['requests_per_connection_mean']:.3g} requests each on average (median "
         f"{connections['requests_per_connection_p50']}, 90% up to {connections['requests_per_connection_p90']}); "
@@ -116,15 +121,15 @@ def _lines(seen: "Summary") -> Iterator[str]:
     for version in (2, 3):
         if share := connections[f"http_{version}_share"]:
             yield f"HTTP/{version}:       {share:.1%} of the requests"
-    yield f"304s:         {seen['not_modified_share']:.1%} of the requests"
-    if headers := seen["headers"]:
+    yield f"304s:         {summary['not_modified_share']:.1%} of the requests"
+    if headers := summary["headers"]:
         estimated = headers["full_bytes"] != headers["bodiless_bytes"]
         yield (
             f"headers:      the log counts them with the bodies ({headers['bodiless_bytes']:,} bytes of an answer "
             f"without a body); vmtoll took {headers['full_bytes']:,} bytes off each answer with one"
             f"{f', right to {_HEADERS_RIGHT_TO_BYTES} bytes: small bodies are uncertain' if estimated else ''}"
         )
-    if body["answers"] and (unknown := seen["headers_unknown"]) and body["mean"] < _SMALL_BYTES:
+    if body["answers"] and (unknown := summary["headers_unknown"]) and body["mean"] < _SMALL_BYTES:
         shown = "no answer 304 or 204, and none to HEAD, shows"
         yield (
             f"note:         this format counts headers with the bodies, and {shown} how large they are"
@@ -135,18 +140,18 @@ def _lines(seen: "Summary") -> Iterator[str]:
     if body["answers"]:
         sizes = ", ".join(f"p{p} {body[f'p{p}']:,}" for p in (10, 50, 90, 99))
         yield f"bodies:       {sizes}, largest {body['p100']:,} bytes"
-    of = site["of"]
+    log = site["of"]
     yield (
-        f"site:         {site['files']} files, {site['total_bytes'] / 1e6:.1f} MB, for {of['objects']:,} files of the "
+        f"site:         {site['files']} files, {site['total_bytes'] / 1e6:.1f} MB, for {log['objects']:,} files of the "
         f"log; {site['lines']} lines{' (more would not fit)' if site['has_fewer_lines'] else ''}, each for "
-        f"{of['requests'] / site['lines']:,.1f} requests; mean body "
-        f"{site['body_bytes_mean']:,.0f} bytes, in the log {of['body_bytes_mean']:,.0f}"
+        f"{log['requests'] / site['lines']:,.1f} requests; mean body "
+        f"{site['body_bytes_mean']:,.0f} bytes, in the log {log['body_bytes_mean']:,.0f}"
     )
-    left = ", ".join(f"{n:,} {why.replace('_', ' ')}" for why, n in of["left_out"].items())
-    cut = f"; {of['cut']:,} bodies cut to the largest size allowed" if of["cut"] else ""
-    yield f"stands for:   {of['share']:.1%} of the lines{f' (left out: {left})' if left else ''}{cut}"
+    left = ", ".join(f"{n:,} {why.replace('_', ' ')}" for why, n in log["left_out"].items())
+    cut = f"; {log['cut']:,} bodies cut to the largest size allowed" if log["cut"] else ""
+    yield f"stands for:   {log['share']:.1%} of the lines{f' (left out: {left})' if left else ''}{cut}"
     if misjudged := site["misjudged"]:
-        share = site["body_bytes_mean"] / of["body_bytes_mean"]
+        share = site["body_bytes_mean"] / log["body_bytes_mean"]
         yield (
             f"warning:      the mean body is {share:.0%} of the log's, so this site misjudges links: "
             f"{misjudged['link_mbit'] / 1000:g} Gbit/s carries {misjudged['log_rps']:,.3g} requests/s of the log, but "
@@ -155,21 +160,21 @@ def _lines(seen: "Summary") -> Iterator[str]:
         )
 
 
-def _covered(seen: "Summary") -> str:
-    parts = f" in {seen['parts']} separate parts" if seen["parts"] > 1 else ""
-    return f"{seen['covered_s']:,} s{parts}"
+def _covered(summary: "Summary") -> str:
+    parts = f" in {summary['parts']} separate parts" if summary["parts"] > 1 else ""
+    return f"{summary['covered_s']:,} s{parts}"
 
 
-def _plan(seen: "Summary") -> Iterator[str]:
+def _plan(summary: "Summary") -> Iterator[str]:
     """The rate to plan for, and what it leaves out."""
-    plan, second, ten = seen["plan"], seen["peak_second"], seen["peak_ten_s"]
-    if seen["peak_minute"] is None:
+    plan, second, ten = summary["plan"], summary["peak_second"], summary["peak_ten_s"]
+    if summary["peak_minute"] is None:
         yield (
-            f"warning:      the log covers {_covered(seen)}, and no whole minute; the workload has its mean rate, "
+            f"warning:      the log covers {_covered(summary)}, and no whole minute; the workload has its mean rate, "
             "not a peak; give a log that covers the busiest hour of a week"
         )
         return
-    if ten["requests"] > plan["requests"] / 2 and plan["requests"] >= _MANY:
+    if ten["requests"] > plan["requests"] / 2 and plan["requests"] >= _FEWEST_FOR_BURST:
         share = ten["requests"] / plan["requests"]
         yield (
             f"warning:      {share:.0%} of the busiest minute's requests came within 10 s, "
@@ -182,11 +187,11 @@ def _plan(seen: "Summary") -> Iterator[str]:
     )
 
 
-def _where(seen: "Summary") -> str:
+def _first_malformed(summary: "Summary") -> str:
     """The first malformed lines, by file (its position among the arguments) and line."""
-    first = seen["malformed"]["first"]
-    named = ", ".join(f"line {m['line']}" + (f" of log {m['log']}" if seen["logs"] > 1 else "") for m in first)
-    return f" ({'first: ' if seen['malformed']['lines'] > len(first) else ''}{named})" if first else ""
+    first = summary["malformed"]["first"]
+    named = ", ".join(f"line {m['line']}" + (f" of log {m['log']}" if summary["logs"] > 1 else "") for m in first)
+    return f" ({'first: ' if summary['malformed']['lines'] > len(first) else ''}{named})" if first else ""
 
 
 def _by_hour(hours: "Sequence[Summary]") -> Iterator[str]:

@@ -30,7 +30,7 @@ KEYS: dict[str, Any] = {
 
 
 # Without report and page, which take longer than these runs; the first test here has them.
-UNREAD = batch.Readers(
+UNREAD = batch.PageWriters(
     report=lambda folder: f"report of {folder}",  # type: ignore[arg-type,return-value]
     page=lambda folders, output: output,
 )
@@ -60,7 +60,7 @@ def test_a_batch_measures_what_makes_a_claim_and_skips_what_has_no_machines(
     said = capsys.readouterr()
     assert "experiment 1 of 2: alpha" in said.err
     assert "beta.yml: link: 10gbit, but in" in said.err
-    (folder,) = batch.newest(results)
+    (folder,) = batch.newest_runs(results)
     assert recorded(results) == {"done": True, "runs": {"alpha": folder.name}}
     assert (folder / "analysis.json").exists()
     assert (folder / "report.html").exists()
@@ -95,14 +95,14 @@ def test_an_interrupted_batch_repeats_nothing_and_goes_on_inside_of_a_run(
             raise KilledError
 
     alpha = run(three.experiment_file("alpha"), inventory, results, registry=three, scale="small")
-    batch.Batch(results, "small").keep(alpha)
+    batch.Batch(results, "small").record_run(alpha)
     with pytest.raises(KilledError):
         run(beta, inventory, results, registry=three, scale="small", listener=killed)
     (half,) = (results / "beta").iterdir()
     assert json.loads((half / "run.json").read_text())["status"] == "running"
 
-    assert batch.run_all("small", inventory, results, three, readers=UNREAD) == 0
-    assert batch.newest(results) == [alpha, half]
+    assert batch.run_all("small", inventory, results, three, writers=UNREAD) == 0
+    assert batch.newest_runs(results) == [alpha, half]
     assert list((results / "alpha").iterdir()) == [alpha]
     names = [record.name for record in records_of(half)]
     assert len(names) == len(set(names)) == 6
@@ -116,19 +116,19 @@ def test_an_experiment_that_fails_does_not_stop_the_others_and_is_tried_again(
     good = alpha.read_text()
     (three.root / "vm-images/guests/kvm-none.yml").write_text("description: no machine has it\n")
     alpha.write_text(yaml.safe_dump(yaml.safe_load(good) | {"environments": ["metal", "metal-two", "kvm-none"]}))
-    assert batch.run_all("small", inventory, results, three, readers=UNREAD) == 1
+    assert batch.run_all("small", inventory, results, three, writers=UNREAD) == 1
     assert "failed: alpha: " in (said := capsys.readouterr().err)
     assert "1 of 2 experiments failed: alpha" in said
-    (first,) = batch.newest(results)
+    (first,) = batch.newest_runs(results)
     assert first.parent.name == "beta"
 
     alpha.write_text(good)
-    assert batch.run_all("small", inventory, results, three, readers=UNREAD) == 0
-    assert [folder.parent.name for folder in batch.newest(results)] == ["beta", "alpha"]
-    assert first in batch.newest(results)
+    assert batch.run_all("small", inventory, results, three, writers=UNREAD) == 0
+    assert [folder.parent.name for folder in batch.newest_runs(results)] == ["beta", "alpha"]
+    assert first in batch.newest_runs(results)
     assert batch.Batch(results, "small").runs == {}, "the next batch begins anew"
 
 
 def test_without_a_batch_there_is_no_page(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="begin with `vmtoll run all`"):
-        batch.newest(tmp_path)
+        batch.newest_runs(tmp_path)

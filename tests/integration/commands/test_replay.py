@@ -9,7 +9,7 @@ import yaml
 
 from tests.support.measured import run
 from vmtoll.analysis.run import load_run
-from vmtoll.commands.replay import _possible, measure_again
+from vmtoll.commands.replay import _available_part, measure_again
 from vmtoll.model.agreement import AgreementReason, Status
 from vmtoll.model.errors import UserError
 from vmtoll.model.experiment import Claim
@@ -88,7 +88,7 @@ def test_a_claim_about_what_is_not_here_is_left_out(published: Manifest, project
         for over in ({"environment": "metal-two"}, {"server": "thttpd"}, {"users": 3}, {"workload": "other"})
     )
     more = changed(published, claims=[here, *elsewhere])
-    left = _possible(more, project, {"metal", "metal-two"})
+    left = _available_part(more, project, {"metal", "metal-two"})
     assert left.experiment.claims == [here]
 
 

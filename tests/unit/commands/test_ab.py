@@ -9,7 +9,7 @@ from tests.support.synthetic_run import Row, Truth, make_run
 from vmtoll import cli
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.commands.ab import Exit, counted, exit_of, junit_report
+from vmtoll.commands.ab import Exit, counted_verdicts, exit_of, junit_report
 from vmtoll.model.metric import CPU, THROUGHPUT
 from vmtoll.model.verdict import Kind, Verdict
 
@@ -35,7 +35,7 @@ def test_worse_goes_before_undecided(kinds: list[Kind], code: Exit) -> None:
 def test_the_main_figure_of_each_load_counts_or_those_that_are_named(tmp_path: Path) -> None:
     """The guest serves more and uses more CPU."""
     analysis = analyse(load_run(make_run(tmp_path, Truth({"nginx": 1.3}, cpu_ratio=1.5))))
-    main, cpu = ([v for _, v in counted(analysis, names)] for names in ((), (CPU.name,)))
+    main, cpu = ([v for _, v in counted_verdicts(analysis, names)] for names in ((), (CPU.name,)))
     assert [one.metric for one in main] == [THROUGHPUT]
     assert (exit_of(main), exit_of(cpu)) == (Exit.NOT_WORSE, Exit.WORSE)
 
@@ -47,7 +47,7 @@ def test_the_junit_report_has_a_case_for_each_verdict(tmp_path: Path) -> None:
 
     run = load_run(make_run(tmp_path, Truth({"nginx": 1.0, "lighttz": 1.0}, noise=0.05, change=change)))
     analysis = analyse(run)
-    suite = ElementTree.fromstring(junit_report(run, analysis, list(counted(analysis, ()))))
+    suite = ElementTree.fromstring(junit_report(run, analysis, list(counted_verdicts(analysis, ()))))
     assert {name: suite.get(name) for name in ("tests", "failures", "skipped")} == {
         "tests": "2", "failures": "1", "skipped": "1",
     }  # fmt: skip
@@ -97,7 +97,7 @@ def test_a_defect_is_no_verdict(
 def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from vmtoll.commands.ab import what_it_takes  # noqa: PLC0415
+    from vmtoll.commands.ab import cost_text  # noqa: PLC0415
     from vmtoll.runner.run import plan  # noqa: PLC0415
     from vmtoll.spec.catalog import Registry  # noqa: PLC0415
     from vmtoll.spec.experiment import load  # noqa: PLC0415
@@ -105,7 +105,7 @@ def test_what_it_takes_is_said_and_a_dry_run_writes_nothing(
     assert exit_code(monkeypatch, tmp_path, "ab", "kvm-2009", "kvm-default", "--dry-run") == 0
     assert "24 trials, about 2.0 minutes" in capsys.readouterr().out
     assert list(tmp_path.rglob("*.yml")) == []
-    text = what_it_takes(plan(load(Registry().experiment_file("demo"))))
+    text = cost_text(plan(load(Registry().experiment_file("demo"))))
     assert text.startswith(
         "80 trials, about 4 minutes, in the order of 380,000 requests to lighttz, nginx: 1 user, 65%"
     )
