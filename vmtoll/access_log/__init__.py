@@ -6,7 +6,7 @@ referrers, agents) only as hashes, with a new salt each time. It is in a tempora
 that DuckDB rejects, and is removed afterwards. No output has any of these texts or hashes.
 """
 
-from vmtoll.access_log.make import DEADLINE_MS, Made, Options, from_log
+from vmtoll.access_log.make import DEADLINE_MS, Options, WrittenWorkload, from_log
 from vmtoll.model.errors import LogError
 
-__all__ = ["DEADLINE_MS", "LogError", "Made", "Options", "from_log"]
+__all__ = ["DEADLINE_MS", "LogError", "Options", "WrittenWorkload", "from_log"]

@@ -59,7 +59,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class File:
+class DrawnFile:
     """A file of the site and how many lines of the URL list name it."""
 
     kind: Kind
@@ -67,7 +67,7 @@ class File:
     weight: int
 
 
-def draw(entries: Sequence[Entry], lines: int) -> list[File]:
+def draw(entries: Sequence[Entry], lines: int) -> list[DrawnFile]:
     """Files whose weights add up to `lines`, in the order of their sizes.
 
     A popular path becomes a file of its own size, with a line for each `1/lines` of all requests. Its remainder, less
@@ -84,7 +84,7 @@ def draw(entries: Sequence[Entry], lines: int) -> list[File]:
     return sorted([*popular, *_pooled(pool, total)], key=lambda file: file.size_bytes)
 
 
-def _pooled(pool: Sequence[tuple[Kind, float, int]], line: int) -> Iterator[File]:
+def _pooled(pool: Sequence[tuple[Kind, float, int]], line: int) -> Iterator[DrawnFile]:
     """Yield a file for each stretch of length `line` of a pool: (kind, mean size, length), in the order of sizes."""
     filled, size = 0, 0.0  # of the current stretch
     for kind, mean_bytes, length in pool:
@@ -98,12 +98,12 @@ def _pooled(pool: Sequence[tuple[Kind, float, int]], line: int) -> Iterator[File
         size = filled * mean_bytes
 
 
-def _file(kind: Kind, size_bytes: float, weight: int) -> File:
+def _file(kind: Kind, size_bytes: float, weight: int) -> DrawnFile:
     size = max(1, round(size_bytes))
-    return File(kind if size >= SMALLEST[kind] else "html", size, weight)
+    return DrawnFile(kind if size >= SMALLEST[kind] else "html", size, weight)
 
 
-class Objects:
+class LogFiles:
     """The files of a log, by path and power of two of their size, with bodies cut to `largest_bytes`.
 
     `requests`: number that the site represents. `mean_bytes`: mean of their bodies, after the cut.

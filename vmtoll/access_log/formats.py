@@ -35,17 +35,17 @@ def quoted(text: str) -> str:
 class Format:
     """One format of a line, parsed by a regex or by JSON paths (`keys`; the first path that the line has counts).
 
-    `head`: `client` holds everything before the time, including prefixes of containers and syslog. `lacks`: fields that
-    a workload needs and this format does not have. `agent`: SQL for the agent if the regex has no such group.
-    `only_if`: SQL, false for lines of another format that the regex matches too. `counts_headers`: its sizes include
-    the headers.
+    `client_is_prefix`: `client` holds everything before the time, including prefixes of containers and syslog.
+    `missing_fields`: fields that a workload needs and this format does not have. `agent`: SQL for the agent if the
+    regex has no such group. `only_if`: SQL, false for lines of another format that the regex matches too.
+    `counts_headers`: its sizes include the headers.
     """
 
     name: str
     regex: str = ""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    head: bool = False
-    lacks: str = ""
+    client_is_prefix: bool = False
+    missing_fields: str = ""
     agent: str = "''"
     only_if: str = "true"
     counts_headers: bool = False
@@ -71,9 +71,9 @@ def w3c(fields: str, name: str, heading: int = 0) -> Format:
         else:
             patterns.append(rf'(?:"[^"]*"|{_W3C_OTHER})')
     names = {group: w3c_field for w3c_field, group in reversed(_W3C_FIELDS.items())}
-    lacks = ", ".join(names[group] for group in _W3C_NEEDED if group not in seen)
+    missing_fields = ", ".join(names[group] for group in _W3C_NEEDED if group not in seen)
     regex = r"^" + r"[ \t]".join(patterns) + r"(?:[ \t\r]|$)"
-    return Format(name, regex, lacks=lacks, only_if=f"heading = {heading}", counts_headers=True)
+    return Format(name, regex, missing_fields=missing_fields, only_if=f"heading = {heading}", counts_headers=True)
 
 
 _QUOTED = r'"(?P<request>(?:[^"\\]|\\.)*)"'
@@ -92,7 +92,7 @@ ENVOY = Format(
 CLF = Format(
     "common or combined",
     rf'^(?P<client>[^\[]*)\[(?P<time>[^\]]+)\] {_QUOTED} {_ANSWER}',
-    head=True, agent="split_part(text, '\"', 6)",
+    client_is_prefix=True, agent="split_part(text, '\"', 6)",
     only_if=f"CASE WHEN ends_with(m.answer, ' -') THEN NOT regexp_matches(text, {quoted(ENVOY.regex)}) ELSE true END",
 )  # fmt: skip
 # Matches lines of some other formats too, so it comes last. Of several times it takes the last one before the request,
@@ -101,7 +101,7 @@ LOOSE = Format(
     "common with more fields",
     rf'^(?P<client>(?:.*[^0-9A-Za-z])?)\[?(?P<time>{_CLF_TIME}|{_ISO_TIME})\]?(?P<between>.*?) ?'
     rf'"(?P<request>[A-Z]+ .*?|[^"]*)" {_ANSWER}',
-    head=True, agent="regexp_extract(text, '\"([^\"]*)\"[^\"]*$', 1)",
+    client_is_prefix=True, agent="regexp_extract(text, '\"([^\"]*)\"[^\"]*$', 1)",
 )  # fmt: skip
 FORMATS = (
     CLF,
@@ -155,7 +155,7 @@ _JSON = "text[position('{' IN text):]"
 _NGINX_JSON = rf"regexp_replace({_JSON}, '\\x([0-9A-Fa-f]{{2}})', '\\u00\1', 'g')"
 
 
-def parsed(source: str, formats: Sequence[Format]) -> str:
+def parse_sql(source: str, formats: Sequence[Format]) -> str:
     """Return SQL that parses `source` (columns filename, number, line, heading).
 
     It gives filename, number, text, `format` (the position in `formats`, null if none fits) and these parts as texts:
@@ -175,78 +175,79 @@ def parsed(source: str, formats: Sequence[Format]) -> str:
     """
 
 
-def _other(each: Format, position: int) -> str:
+def _other(line_format: Format, position: int) -> str:
     """SQL of a struct of the parts, null if the format does not fit; with the lambda, the regex runs once."""
-    parts = ", ".join(f"{part} := {sql}" for part, sql in _parts(each).items())
-    struct = f"CASE WHEN m.time <> '' AND {each.only_if} THEN struct_pack(format := {position}, {parts}) END"
-    return f"list_transform([{_match(each)}], lambda m: {struct})[1]"
+    parts = ", ".join(f"{part} := {sql}" for part, sql in _parts(line_format).items())
+    struct = f"CASE WHEN m.time <> '' AND {line_format.only_if} THEN struct_pack(format := {position}, {parts}) END"
+    return f"list_transform([{_match(line_format)}], lambda m: {struct})[1]"
 
 
-def _parts(each: Format) -> dict[str, str]:
+def _parts(line_format: Format) -> dict[str, str]:
     """SQL of each part; all are empty if the format lacks fields."""
-    return {part: "''" if each.lacks else of(each) for part, of in _PARTS.items()}
+    return {part: "''" if line_format.missing_fields else of(line_format) for part, of in _PARTS.items()}
 
 
-def _match(each: Format) -> str:
+def _match(line_format: Format) -> str:
     """SQL of a struct with the groups of a line; its `time` is empty or null if the format does not fit.
 
     JSON fits with a time and a request or path.
     """
-    if each.lacks:
-        return f"struct_pack(time := if(regexp_matches(text, {quoted(each.regex)}), '-', ''))"
-    if each.regex:
-        return f"regexp_extract(text, {quoted(each.regex)}, {each.groups})"
-    paths = [path for alternatives in each.keys.values() for path in alternatives]
+    if line_format.missing_fields:
+        return f"struct_pack(time := if(regexp_matches(text, {quoted(line_format.regex)}), '-', ''))"
+    if line_format.regex:
+        return f"regexp_extract(text, {quoted(line_format.regex)}, {line_format.groups})"
+    paths = [path for alternatives in line_format.keys.values() for path in alternatives]
     parts = {
         group: f"coalesce({', '.join(f'v[{paths.index(path) + 1}]' for path in alternatives)}, '')"
-        for group, alternatives in each.keys.items()
+        for group, alternatives in line_format.keys.items()
     }
     wanted = " || ".join(parts[group] for group in ("request", "path") if group in parts)
     parts["time"] = f"if({wanted} = '', '', {parts['time']})"
     struct = f"struct_pack({', '.join(f'{group} := {value}' for group, value in parts.items())})"
-    of_text = "TRY(json_extract_string({}, [" + ", ".join(map(quoted, paths)) + "]))"
-    values = f"coalesce({of_text.format(_JSON)}, {of_text.format(_NGINX_JSON)})"
+    json_values = "TRY(json_extract_string({}, [" + ", ".join(map(quoted, paths)) + "]))"
+    values = f"coalesce({json_values.format(_JSON)}, {json_values.format(_NGINX_JSON)})"
     return f"CASE WHEN {_IS_JSON} THEN list_transform([{values}], lambda v: {struct})[1] END"
 
 
-def _client(each: Format) -> str:
+def _client(line_format: Format) -> str:
     """SQL of the text that identifies a client.
 
-    With `head`: what precedes identity and user. It is only the addresses if a time precedes them too, or if the format
-    has text between time and request (the addresses there included).
+    With `client_is_prefix`: what precedes identity and user. It is only the addresses if a time precedes
+    them too, or if the format has text between time and request (the addresses there included).
     """
-    if not each.head:
-        client = "m.client" if "client" in each.groups else "''"
-        return client if each.regex else f"regexp_replace({client}, {quoted(_PORT)}, '\\1')"
-    head = "m.client || m.between" if "between" in each.groups else "m.client"
-    addresses = f"array_to_string(regexp_extract_all({head}, {quoted(_ADDRESS)}), ' ')"
-    if "between" in each.groups:
+    if not line_format.client_is_prefix:
+        client = "m.client" if "client" in line_format.groups else "''"
+        return client if line_format.regex else f"regexp_replace({client}, {quoted(_PORT)}, '\\1')"
+    prefix = "m.client || m.between" if "between" in line_format.groups else "m.client"
+    addresses = f"array_to_string(regexp_extract_all({prefix}, {quoted(_ADDRESS)}), ' ')"
+    if "between" in line_format.groups:
         return addresses
     return (
-        f"CASE WHEN contains({head}, ':') AND regexp_matches({head}, '[0-9]:[0-9][0-9]:[0-9][0-9]') THEN {addresses} "
-        f"WHEN ends_with({head}, ' - - ') THEN {head} ELSE regexp_replace({head}, '[^ ]+ [^ ]+ $', '- - ') END"
+        f"CASE WHEN contains({prefix}, ':') AND regexp_matches({prefix}, '[0-9]:[0-9][0-9]:[0-9][0-9]') "
+        f"THEN {addresses} "
+        f"WHEN ends_with({prefix}, ' - - ') THEN {prefix} ELSE regexp_replace({prefix}, '[^ ]+ [^ ]+ $', '- - ') END"
     )
 
 
-def _time(each: Format) -> str:
-    return "m.date || ' ' || m.time" if "date" in each.groups else "m.time"
+def _time(line_format: Format) -> str:
+    return "m.date || ' ' || m.time" if "date" in line_format.groups else "m.time"
 
 
-def _request(each: Format) -> str:
+def _request(line_format: Format) -> str:
     """SQL of method, path and version; HTTP/1.1 where the format has no version."""
-    if "method" not in each.groups:
+    if "method" not in line_format.groups:
         return "m.request"
-    version = "if(m.version IN ('', '-'), 'HTTP/1.1', m.version)" if "version" in each.groups else "'HTTP/1.1'"
+    version = "if(m.version IN ('', '-'), 'HTTP/1.1', m.version)" if "version" in line_format.groups else "'HTTP/1.1'"
     pieces = f"m.method || ' ' || m.path || ' ' || {version}"
-    return f"if(m.request <> '', m.request, {pieces})" if "request" in each.groups else pieces
+    return f"if(m.request <> '', m.request, {pieces})" if "request" in line_format.groups else pieces
 
 
-def _answer(each: Format) -> str:
-    return "m.answer" if "answer" in each.groups else "m.status || ' ' || m.bytes"
+def _answer(line_format: Format) -> str:
+    return "m.answer" if "answer" in line_format.groups else "m.status || ' ' || m.bytes"
 
 
-def _agent(each: Format) -> str:
-    return "m.agent" if "agent" in each.groups else each.agent
+def _agent(line_format: Format) -> str:
+    return "m.agent" if "agent" in line_format.groups else line_format.agent
 
 
 _PARTS = {"client": _client, "time": _time, "request": _request, "answer": _answer, "agent": _agent}

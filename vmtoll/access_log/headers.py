@@ -35,37 +35,37 @@ _SMALLEST = """
 SELECT quantile_disc(body_bytes, 0.05) FROM answers
 WHERE method = 'GET' AND status = 200 AND body_bytes > 0 AND list_contains($files, filename)
 """
-_HEAD = 0  # used as the status of an answer to HEAD
-_ALIKE = 3  # headers of one server differ by less than this factor, sizes of files by more
+_HEAD_STATUS = 0  # used as the status of an answer to HEAD
+_SIMILAR_FACTOR = 3  # headers of one server differ by less than this factor, sizes of files by more
 
 
 @dataclass(frozen=True)
 class _Size:
     """A size logged for `n` answers without a body.
 
-    `as_sent`: for how many of them a GET of the same object was logged with this size or a smaller one; `below_sent`:
-    with larger ones only. Neither counts an object without a GET.
+    `at_least_get`: for how many of them a GET of the same object was logged with this size or a smaller one;
+    `below_get`: with larger ones only. Neither counts an object without a GET.
     """
 
     status: int
     size_bytes: int
     n: int
-    as_sent: int
-    below_sent: int
+    at_least_get: int
+    below_get: int
 
 
 @dataclass(frozen=True)
 class Headers:
-    """Headers in the sizes of a log. `taken_off`: their sizes; None if the log does not count them.
+    """Headers in the sizes of a log. `summary`: their sizes; None if the log does not count them.
 
     `are_unknown`: no answer without a body shows whether sizes include headers, or how large the headers are.
     """
 
-    taken_off: Summary | None
+    summary: Summary | None
     are_unknown: bool = False
 
 
-def take_off(db: duckdb.DuckDBPyConnection) -> Headers:
+def subtract_headers(db: duckdb.DuckDBPyConnection) -> Headers:
     """Subtract the headers from the sizes in `answers`, if a log counts them.
 
     Answers 304 and 204, and those to HEAD, have no body. If most of them in a file have a size, it is the size of their
@@ -75,18 +75,18 @@ def take_off(db: duckdb.DuckDBPyConnection) -> Headers:
     because some servers leave out less. At least 19 of 20 logged answers with a body are as large as this or larger.
     """
     sizes = _sizes(db)
-    counting = {name for name, each in sizes.items() if _counts_headers(each)}
+    counting = {name for name, file_sizes in sizes.items() if _counts_headers(file_sizes)}
     if not counting:
-        return Headers(None, are_unknown=not any(map(_shows, sizes.values())))
+        return Headers(None, are_unknown=not any(map(_is_informative, sizes.values())))
     pooled = [size for name in counting for size in sizes[name] if size.size_bytes]
     names = [name for (name,) in db.execute("SELECT DISTINCT filename FROM answers").fetchall()]
     if _counts_headers([size for each in sizes.values() for size in each]):
-        counting |= {name for name in names if not _shows(sizes.get(name, ()))}
-    bodiless = _median(pooled, 304) or _median(pooled, 204) or _median(pooled, _HEAD)
+        counting |= {name for name in names if not _is_informative(sizes.get(name, ()))}
+    bodiless = _median(pooled, 304) or _median(pooled, 204) or _median(pooled, _HEAD_STATUS)
     (smallest,) = one_row(db, _SMALLEST, files=sorted(counting))
     estimate = bodiless + MORE_THAN_A_304_BYTES
-    heads = [size for size in pooled if size.status == _HEAD]
-    full = _full(heads, smallest or math.inf) or min(estimate, smallest or estimate)
+    heads = [size for size in pooled if size.status == _HEAD_STATUS]
+    full = _full_header_bytes(heads, smallest or math.inf) or min(estimate, smallest or estimate)
     db.execute("ALTER TABLE answers RENAME TO logged")
     files = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(counting))
     db.execute(f"""
@@ -106,17 +106,17 @@ def _sizes(db: duckdb.DuckDBPyConnection) -> dict[str, list[_Size]]:
     return sizes
 
 
-def _shows(sizes: Sequence[_Size]) -> bool:
+def _is_informative(sizes: Sequence[_Size]) -> bool:
     """Return whether these answers show if sizes include headers."""
-    return any(size.status != _HEAD or size.as_sent for size in sizes)
+    return any(size.status != _HEAD_STATUS or size.at_least_get for size in sizes)
 
 
-def _full(heads: Sequence[_Size], most: float) -> int:
+def _full_header_bytes(heads: Sequence[_Size], most: float) -> int:
     """The median header size of answers to HEAD, if possible of objects that were also sent; 0 if there is none, or if
     it exceeds `most` bytes.
     """
-    compared = [replace(size, n=size.below_sent) for size in heads if size.below_sent]
-    full = _quantile(compared or [size for size in heads if not size.as_sent], 0.5)
+    compared = [replace(size, n=size.below_get) for size in heads if size.below_get]
+    full = _quantile(compared or [size for size in heads if not size.at_least_get], 0.5)
     return full if full <= most else 0
 
 
@@ -125,16 +125,16 @@ def _counts_headers(sizes: Sequence[_Size]) -> bool:
 
     HEAD alone needs a GET of the same object to compare with: many servers log the size that a GET would have.
     """
-    answers = [size for size in sizes if size.status != _HEAD]
+    answers = [size for size in sizes if size.status != _HEAD_STATUS]
     is_head = not answers
     answers = answers or list(sizes)
     sized = [size for size in answers if size.size_bytes]
     if 2 * sum(size.n for size in sized) <= sum(size.n for size in answers):
         return False
-    as_sent, below = sum(size.as_sent for size in sized), sum(size.below_sent for size in sized)
-    if as_sent + below:
-        return below > as_sent
-    return not is_head and _quantile(sized, 0.9) < _ALIKE * _quantile(sized, 0.1)
+    at_least_get, below = sum(size.at_least_get for size in sized), sum(size.below_get for size in sized)
+    if at_least_get + below:
+        return below > at_least_get
+    return not is_head and _quantile(sized, 0.9) < _SIMILAR_FACTOR * _quantile(sized, 0.1)
 
 
 def _median(sizes: Sequence[_Size], status: int) -> int:
@@ -145,9 +145,9 @@ def _median(sizes: Sequence[_Size], status: int) -> int:
 def _quantile(sizes: Sequence[_Size], share: float) -> int:
     """The size that this share of the answers does not exceed, 0 without any."""
     total = sum(size.n for size in sizes)
-    seen = 0
+    counted = 0
     for size in sorted(sizes, key=attrgetter("size_bytes")):
-        seen += size.n
-        if seen >= share * total:
+        counted += size.n
+        if counted >= share * total:
             return size.size_bytes
     return 0

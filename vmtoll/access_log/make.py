@@ -11,8 +11,8 @@ from pathlib import Path
 import duckdb
 import yaml
 
-from vmtoll.access_log.files import File, Objects, draw
-from vmtoll.access_log.headers import take_off
+from vmtoll.access_log.files import DrawnFile, LogFiles, draw
+from vmtoll.access_log.headers import subtract_headers
 from vmtoll.access_log.read import Lines, database, read
 from vmtoll.access_log.traffic import ANSWERED, Summary, one_row, traffic
 from vmtoll.files import write_durably
@@ -47,45 +47,47 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Made:
+class WrittenWorkload:
     """The files that were written, and the summary that the last of them holds."""
 
     files: Sequence[Path]
     summary: Summary
 
 
-def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callable[[str], None]) -> Made:
+def from_log(
+    logs: Sequence[Path], output: Path, options: Options, report_progress: Callable[[str], None]
+) -> WrittenWorkload:
     """Write OUTPUT/<name>.yml, <name>-sweep.yml, sites/<name>.yml and <name>.summary.json.
 
-    The logs are one series, in any order. `tell` gets the progress. The same lines give the same bytes. Raises LogError
-    for logs without usable lines, a name in use, and files that cannot be read or written.
+    The logs are one series, in any order. `report_progress` gets the progress. The same lines give the same bytes.
+    Raises LogError for logs without usable lines, a name in use, and files that cannot be read or written.
     """
-    files = _free(output, options.name)
+    files = _output_files(output, options.name)
     logs = list(dict.fromkeys(log.resolve() for log in logs))
     with database() as db:
-        lines = read(db, logs, tell)
-        tell(f"{lines.total:,} lines read; counting")
-        headers = take_off(db)
-        seen = traffic(db, options.idle_s)
+        lines = read(db, logs, report_progress)
+        report_progress(f"{lines.total:,} lines read; counting")
+        headers = subtract_headers(db)
+        log_summary = traffic(db, options.idle_s)
         (unsized,) = one_row(db, f"SELECT count(*) FROM answers WHERE {ANSWERED} AND body_bytes = 0")
-        if unsized and not seen["body_bytes"]["answers"]:
+        if unsized and not log_summary["body_bytes"]["answers"]:
             raise LogError(
                 f"{', '.join(map(str, logs))}: none of {unsized:,} answers to GET requests has a size; let the server "
                 "log the octets of bodies, and give a log from then on"
             )
-        site = _site_of(db, options.lines, options.largest_bytes or seen["body_bytes"].get("p100", 1))
+        site = _draw_site(db, options.lines, options.largest_bytes or log_summary["body_bytes"].get("p100", 1))
         if site.deviates and options.largest_bytes:
-            uncut = _site_of(db, options.lines, seen["body_bytes"]["p100"])
-            site = replace(site, is_kept_uncut=not uncut.deviates)
+            uncut_site = _draw_site(db, options.lines, log_summary["body_bytes"]["p100"])
+            site = replace(site, is_kept_uncut=not uncut_site.deviates)
     if not site.facts["requests"]:
         raise LogError(
-            f"{', '.join(map(str, logs))}: none of {seen['requests']:,} requests is a GET that was answered with a "
-            "file (200, 206 or 304); there is nothing to make a site of"
+            f"{', '.join(map(str, logs))}: none of {log_summary['requests']:,} requests is a GET that was answered "
+            "with a file (200, 206 or 304); there is nothing to make a site of"
         )
     unknown = ("by-format" if lines.counts_headers else "maybe") if headers.are_unknown else None
-    seen |= {"headers": headers.taken_off, "headers_unknown": unknown}
-    summary = _summary(len(logs), lines, seen, site, options)
-    texts = [*_workloads(summary, options), _site(site.files, summary), json.dumps(summary, indent=1) + "\n"]
+    log_summary |= {"headers": headers.summary, "headers_unknown": unknown}
+    summary = _summary(len(logs), lines, log_summary, site, options)
+    texts = [*_workload_texts(summary, options), _site_text(site.files, summary), json.dumps(summary, indent=1) + "\n"]
     try:
         (output / "sites").mkdir(parents=True, exist_ok=True)
         for file, text in zip(files, texts, strict=True):
@@ -97,18 +99,18 @@ def from_log(logs: Sequence[Path], output: Path, options: Options, tell: Callabl
         if isinstance(error, OSError):
             raise LogError(f"{error.filename}: {error.strerror}") from None
         raise
-    return Made(files, summary)
+    return WrittenWorkload(files, summary)
 
 
 @dataclass(frozen=True)
-class _Site:
-    """The files that were drawn, and the summary of the log (Objects.facts).
+class _LogSite:
+    """The files that were drawn, and the summary of the log (LogFiles.facts).
 
     `has_fewer_lines`: the requested number would not fit. `is_kept_uncut`: without the user's cut, the site would have
     the log's mean body.
     """
 
-    files: Sequence[File]
+    files: Sequence[DrawnFile]
     facts: Summary
     has_fewer_lines: bool = False
     is_kept_uncut: bool = False
@@ -144,31 +146,31 @@ class _Site:
         }  # fmt: skip
 
 
-def _site_of(db: duckdb.DuckDBPyConnection, lines: int, largest: int) -> _Site:
+def _draw_site(db: duckdb.DuckDBPyConnection, lines: int, largest: int) -> _LogSite:
     """Draw a site with the mean of the log's bodies, cut to `largest` bytes: with `lines` lines, or as many as fit.
 
     Cuts bodies further only if a file of their mean size would not fit.
     """
-    objects = Objects(db, largest)
-    if objects.mean_bytes + _ROUNDED_UP_BYTES > LARGEST_SITE_BYTES:
-        objects = Objects(db, LARGEST_SITE_BYTES - _ROUNDED_UP_BYTES)
-    facts = objects.facts()
-    if not objects.requests:
-        return _Site([], facts)
+    log_files = LogFiles(db, largest)
+    if log_files.mean_bytes + _ROUNDED_UP_BYTES > LARGEST_SITE_BYTES:
+        log_files = LogFiles(db, LARGEST_SITE_BYTES - _ROUNDED_UP_BYTES)
+    facts = log_files.facts()
+    if not log_files.requests:
+        return _LogSite([], facts)
 
-    def drawn(lines: int) -> _Site:
-        return _Site(draw(objects.entries(lines), lines), facts)
+    def site_with(lines: int) -> _LogSite:
+        return _LogSite(draw(log_files.entries(lines), lines), facts)
 
-    most = min(lines, objects.requests)
-    site = drawn(most)
+    most = min(lines, log_files.requests)
+    site = site_with(most)
     if site.total_bytes <= LARGEST_SITE_BYTES:
         return site
     # Each file has a line or more, so a site is at most as large as its lines times their mean.
-    fewest = int(LARGEST_SITE_BYTES / (objects.mean_bytes + _ROUNDED_UP_BYTES))
-    site = drawn(fewest)
+    fewest = int(LARGEST_SITE_BYTES / (log_files.mean_bytes + _ROUNDED_UP_BYTES))
+    site = site_with(fewest)
     while most > max(fewest + 1, fewest * _LINES_WITHIN):
         middle = max(fewest + 1, math.isqrt(fewest * most))
-        attempt = drawn(middle)
+        attempt = site_with(middle)
         if attempt.total_bytes <= LARGEST_SITE_BYTES:
             fewest, site = middle, attempt
         else:
@@ -176,33 +178,33 @@ def _site_of(db: duckdb.DuckDBPyConnection, lines: int, largest: int) -> _Site:
     return replace(site, has_fewer_lines=True)
 
 
-def _free(output: Path, name: str) -> list[Path]:
+def _output_files(output: Path, name: str) -> list[Path]:
     """Paths of the files to write. Raises LogError if one exists: vmtoll overwrites nothing."""
     if not _NAME.fullmatch(name):
         raise LogError(f"--name {name}: give lower-case letters, digits and hyphens, for it becomes a file's name")
     files = [output / f for f in (f"{name}.yml", f"{name}-sweep.yml", f"sites/{name}.yml", f"{name}.summary.json")]
-    if taken := next((file for file in files if file.exists()), None):
-        raise LogError(f"{taken} exists; remove it, or give another --name")
+    if existing := next((file for file in files if file.exists()), None):
+        raise LogError(f"{existing} exists; remove it, or give another --name")
     return files
 
 
-def _summary(logs: int, lines: Lines, seen: Summary, site: _Site, options: Options) -> Summary:
+def _summary(logs: int, lines: Lines, log_summary: Summary, site: _LogSite, options: Options) -> Summary:
     malformed = {
         "lines": lines.malformed, "share": lines.malformed / lines.total,
         "first": [line._asdict() for line in lines.first_malformed],
     }  # fmt: skip
-    described = {
+    site_summary = {
         "files": len(site.files), "lines": site.lines, "has_fewer_lines": site.has_fewer_lines,
         "total_bytes": site.total_bytes, "body_bytes_mean": site.mean_bytes, "mean_body_deviates": site.deviates,
         "misjudged": site.misjudged, "of": {**site.facts, "share": site.facts["requests"] / lines.total},
     }  # fmt: skip
     return {
         "name": options.name, "logs": logs, "lines": lines.total,
-        "formats": lines.formats, "malformed": malformed, **seen, "site": described,
+        "formats": lines.formats, "malformed": malformed, **log_summary, "site": site_summary,
     }  # fmt: skip
 
 
-def _workloads(summary: Summary, options: Options) -> Iterator[str]:
+def _workload_texts(summary: Summary, options: Options) -> Iterator[str]:
     """YAML of a workload at the peak rate, and of a sweep up to the closed-loop rate of ten users (`vmtoll capacity`).
 
     An answer over HTTP/2 or 3 shows that the listener speaks TLS. If at least half of the requests came that way, the
@@ -228,12 +230,12 @@ def _workloads(summary: Summary, options: Options) -> Iterator[str]:
         )
 
 
-def _site(drawn: Sequence[File], summary: Summary) -> str:
+def _site_text(files: Sequence[DrawnFile], summary: Summary) -> str:
     requests = summary["site"]["of"]["requests"]
-    head = {"description": f"{len(drawn)} files with the sizes and weights of {requests} requests", "seed": 1}
+    head = {"description": f"{len(files)} files with the sizes and weights of {requests} requests", "seed": 1}
     pages = "".join(
         f"  f{number:04d}.{_SUFFIX.get(f.kind, f.kind)}: {{size_bytes: {f.size_bytes}, weight: {f.weight}}}\n"
-        for number, f in enumerate(drawn, start=1)
+        for number, f in enumerate(files, start=1)
     )
     return f"# Made of an access log; the names are made up.\n{_yaml(head)}pages:\n{pages}"
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from vmtoll.access_log.formats import FORMATS, LOOSE, Format, parsed, quoted, w3c
+from vmtoll.access_log.formats import FORMATS, LOOSE, Format, parse_sql, quoted, w3c
 from vmtoll.access_log.rows import (
     ENCODINGS,
     FILES,
@@ -25,8 +25,8 @@ from vmtoll.access_log.rows import (
     REJECTED,
     SAMPLE,
     SHOWN,
-    numbered,
-    rows,
+    heading_sql,
+    rows_sql,
 )
 from vmtoll.access_log.traffic import one_row
 from vmtoll.files import first_line
@@ -34,7 +34,7 @@ from vmtoll.model.errors import LogError
 
 MEMORY_LIMIT_MB = 200  # of DuckDB; it writes the rest to the temporary folder
 THREADS = 2
-_TELL_EVERY_S = 5.0
+_REPORT_EVERY_S = 5.0
 
 _BEGIN_BYTES = 65_536  # of a file, to recognize text
 _SHORT_BYTES = 20  # a longer line without zeros is text
@@ -86,7 +86,7 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
             yield connection
 
 
-def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[str], None]) -> Lines:
+def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], report_progress: Callable[[str], None]) -> Lines:
     """Make the table `answers`: one row per line; `at_s` is null if the line is malformed.
 
     The rows of a file are consecutive and in order, but rejected lines come last, with their number.
@@ -96,17 +96,17 @@ def read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[s
     for file in files:
         _check(file)
     with tempfile.TemporaryDirectory(prefix="vmtoll-log-") as folder:
-        whole = {file: _with_whole_lines(file, Path(folder, str(n))) for n, file in enumerate(files)}
+        readable = {file: _with_whole_lines(file, Path(folder, str(n))) for n, file in enumerate(files)}
         try:
-            return _read(db, list(whole.values()), tell)
+            return _read(db, list(readable.values()), report_progress)
         except LogError as error:
             text = str(error)
-            for file, copied in whole.items():
-                text = text.replace(str(copied), str(file))
+            for file, copy in readable.items():
+                text = text.replace(str(copy), str(file))
             raise LogError(text) from None
 
 
-def _with_whole_lines(file: Path, copied: Path) -> Path:
+def _with_whole_lines(file: Path, copy: Path) -> Path:
     """The file, or a copy with a blank for each CR inside a line: DuckDB takes a CR for the end of a line.
 
     In a file without LF, CR does end the lines. Compressed files are taken as they are.
@@ -116,31 +116,33 @@ def _with_whole_lines(file: Path, copied: Path) -> Path:
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as octets:
         if octets.find(b"\r") < 0 or octets.find(b"\n") < 0 or not _CR_INSIDE.search(octets):
             return file
-        with copied.open("wb") as to:
+        with copy.open("wb") as target:
             end = 0
             for match in _CR_INSIDE.finditer(octets):
-                to.write(octets[end : match.start()])
-                to.write(b" ")
+                target.write(octets[end : match.start()])
+                target.write(b" ")
                 end = match.end()
-            to.write(octets[end:])
-    return copied
+            target.write(octets[end:])
+    return copy
 
 
-def _read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], tell: Callable[[str], None]) -> Lines:
-    headed, headings = _headings(db, files)
-    formats = _formats(db, files, headed, headings)
-    tell(f"reading {len(files)} file{'s' * (len(files) > 1)}, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB")
-    with _told(db, tell), _explained():
+def _read(db: duckdb.DuckDBPyConnection, files: Sequence[Path], report_progress: Callable[[str], None]) -> Lines:
+    w3c_formats, headings = _headings(db, files)
+    formats = _formats(db, files, w3c_formats, headings)
+    report_progress(
+        f"reading {len(files)} file{'s' * (len(files) > 1)}, {sum(f.stat().st_size for f in files) / 1e6:.0f} MB"
+    )
+    with _reporting_progress(db, report_progress), _duckdb_errors_as_log_errors():
         values: dict[str, object] = {"salt": secrets.randbits(63)}
-        given = values | {"files": [_pattern(file) for file in files]} | _given(headings)
+        parameters = values | {"files": [_pattern(file) for file in files]} | _heading_parameters(headings)
         for encoding in ENCODINGS:
             with suppress(duckdb.InvalidInputException) if encoding != ENCODINGS[-1] else nullcontext():
-                lines = numbered(FILES, bool(headings))
-                db.execute(f"CREATE TABLE answers AS {rows(lines, formats)}", given | {"encoding": encoding})
+                lines = heading_sql(FILES, bool(headings))
+                db.execute(f"CREATE TABLE answers AS {rows_sql(lines, formats)}", parameters | {"encoding": encoding})
                 break
         db.execute(REJECTED)
-        db.execute(f"INSERT INTO answers {rows(_rejected(headings), formats)}", values)
-    with _explained():
+        db.execute(f"INSERT INTO answers {rows_sql(_rejected_sql(headings), formats)}", values)
+    with _duckdb_errors_as_log_errors():
         return _count(db, files, formats)
 
 
@@ -154,19 +156,19 @@ class _Heading:
 
 def _headings(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> tuple[list[Format], list[_Heading]]:
     """Return the format of each heading number, and all headings in order."""
-    with _explained():
+    with _duckdb_errors_as_log_errors():
         lines = db.execute(HEADINGS, {"files": [_pattern(file) for file in files]}).fetchall()
     numbers: dict[str, int] = {}
     headings = [_Heading(file, numbers.setdefault(fields.strip(), len(numbers) + 1)) for file, fields in lines]
     return [w3c(fields, "W3C extended", number) for fields, number in numbers.items()], headings
 
 
-def _given(headings: Sequence[_Heading]) -> dict[str, object]:
+def _heading_parameters(headings: Sequence[_Heading]) -> dict[str, object]:
     """The query parameters of `rows.numbered`."""
     return {"headings": [asdict(heading) for heading in headings]} if headings else {}
 
 
-def _rejected(headings: Sequence[_Heading]) -> str:
+def _rejected_sql(headings: Sequence[_Heading]) -> str:
     """SQL of the rejected lines, with the heading of their file; 0, for unknown, if it has none or different ones."""
     numbers: dict[str, set[int]] = {}
     for heading in headings:
@@ -178,27 +180,27 @@ def _rejected(headings: Sequence[_Heading]) -> str:
 
 
 def _formats(
-    db: duckdb.DuckDBPyConnection, files: Sequence[Path], headed: Sequence[Format], headings: Sequence[_Heading]
+    db: duckdb.DuckDBPyConnection, files: Sequence[Path], w3c_formats: Sequence[Format], headings: Sequence[_Heading]
 ) -> list[Format]:
     """Return the formats that a line may have, those most frequent in the files' first lines first.
 
     Raises LogError for a file whose lines lack what a workload needs.
     """
-    formats, counted = [*headed, *FORMATS], Counter[int]()
+    formats, counted = [*w3c_formats, *FORMATS], Counter[int]()
     for file in files:
-        own = [heading for heading in headings if heading.file == str(file)]
-        values = {"files": [_pattern(file)], "lines": _SAMPLE_LINES} | _given(own)
+        file_headings = [heading for heading in headings if heading.file == str(file)]
+        values = {"files": [_pattern(file)], "lines": _SAMPLE_LINES} | _heading_parameters(file_headings)
         query = (
-            f"SELECT format, count(*) FROM ({parsed(f'({numbered(SAMPLE, bool(own))})', formats)}) "
+            f"SELECT format, count(*) FROM ({parse_sql(f'({heading_sql(SAMPLE, bool(file_headings))})', formats)}) "
             "WHERE format IS NOT NULL GROUP BY ALL"
         )
-        with _explained():
+        with _duckdb_errors_as_log_errors():
             in_file = Counter(dict(db.execute(query, values).fetchall()))
-        most = formats[max(in_file, key=in_file.__getitem__, default=0)]
-        if in_file and most.lacks:
+        commonest = formats[max(in_file, key=in_file.__getitem__, default=0)]
+        if in_file and commonest.missing_fields:
             raise LogError(
-                f"{file}: {most.lacks}: missing from its lines ({most.name}); {NEEDED}: let the server log it, and "
-                "give a log from then on"
+                f"{file}: {commonest.missing_fields}: missing from its lines ({commonest.name}); {NEEDED}: let the "
+                "server log it, and give a log from then on"
             )
         counted += in_file
     order = sorted(range(len(formats)), key=lambda position: (formats[position] is LOOSE, -counted[position]))
@@ -252,7 +254,7 @@ def _count(db: duckdb.DuckDBPyConnection, files: Sequence[Path], formats: Sequen
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _duckdb_errors_as_log_errors() -> Iterator[None]:
     """Raise DuckDB's errors as LogError, with the first line only: others may quote the log."""
     try:
         yield
@@ -263,20 +265,20 @@ def _explained() -> Iterator[None]:
 
 
 @contextmanager
-def _told(db: duckdb.DuckDBPyConnection, tell: Callable[[str], None]) -> Iterator[None]:
+def _reporting_progress(db: duckdb.DuckDBPyConnection, report_progress: Callable[[str], None]) -> Iterator[None]:
     """Report the progress of the query in this block every few seconds."""
-    done = threading.Event()
+    ended = threading.Event()
 
     def watch() -> None:
         begin = time.monotonic()
-        while not done.wait(_TELL_EVERY_S):
+        while not ended.wait(_REPORT_EVERY_S):
             share = db.query_progress()
-            tell(f"reading: {max(share, 0):.0f}% after {time.monotonic() - begin:.0f} s")
+            report_progress(f"reading: {max(share, 0):.0f}% after {time.monotonic() - begin:.0f} s")
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
         yield
     finally:
-        done.set()
+        ended.set()
         watcher.join()

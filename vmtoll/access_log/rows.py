@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vmtoll.access_log.formats import Format, parsed
+from vmtoll.access_log.formats import Format, parse_sql
 
 SHOWN = 3  # malformed lines that are shown
 # Kind of file → its suffixes; every other suffix, and none, is a page.
@@ -38,7 +38,7 @@ FROM {_READ_CSV % "filename = true, ignore_errors = true"} WHERE {_IS_HEADING}
 """
 
 
-def numbered(lines: str, has_headings: bool) -> str:
+def heading_sql(lines: str, has_headings: bool) -> str:
     """SQL that adds the column `heading` to lines: the number of the last heading above them, 0 if there is none.
 
     The query parameter `$headings` lists file and number of each heading in all lines; there is none without headings.
@@ -118,9 +118,9 @@ FROM named
 """
 
 
-def rows(source: str, formats: Sequence[Format]) -> str:
+def rows_sql(source: str, formats: Sequence[Format]) -> str:
     """Return SQL of the rows of `answers` for the lines of `source` (columns filename, number, line, heading)."""
-    return _ROWS.replace("$parsed", parsed(f"({source})", formats))
+    return _ROWS.replace("$parsed", parse_sql(f"({source})", formats))
 
 
 # File, number and shape of the first malformed lines of each file. The number is the row's position among the file's

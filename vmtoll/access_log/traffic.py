@@ -29,17 +29,17 @@ def traffic(db: duckdb.DuckDBPyConnection, idle_s: int) -> Summary:
     requests, first_s, last_s, unchanged = one_row(
         db, "SELECT count(*), min(at_s), max(at_s), count(*) FILTER (status = 304) FROM answers WHERE at_s IS NOT NULL"
     )
-    covered = _covered(db)
-    begin, end = covered[0][0], covered[-1][1]
-    covered_s = _seconds(sum(upto - since for since, upto in covered))
-    minute = _peak(db, MINUTE_S, covered)
-    whole = {"start": _time(first_s), "window_s": covered_s, "requests": requests, "rate_rps": requests / covered_s}
+    parts = _covered_parts(db)
+    begin, end = parts[0][0], parts[-1][1]
+    covered_s = _seconds(sum(end - begin for begin, end in parts))
+    minute = _peak(db, MINUTE_S, parts)
+    whole_log = {"start": _time(first_s), "window_s": covered_s, "requests": requests, "rate_rps": requests / covered_s}
     return {
         "requests": requests, "first_at": _time(first_s), "last_at": _time(last_s), "covered_s": covered_s,
-        "parts": len(covered), "rate_mean_rps": requests / covered_s,
+        "parts": len(parts), "rate_mean_rps": requests / covered_s,
         "peak_second": _peak(db, 1, [(begin, max(end, begin + _PER_S))]),
-        "peak_ten_s": _peak(db, 10, covered), "peak_minute": minute, "plan": minute or whole,
-        "hours": list(_hours(db, covered)),
+        "peak_ten_s": _peak(db, 10, parts), "peak_minute": minute, "plan": minute or whole_log,
+        "hours": list(_hours(db, parts)),
         "status": {str(status): n for status, n in db.execute(_STATUSES).fetchall()},
         "not_modified_share": unchanged / requests, "connections": connections(db, idle_s), "body_bytes": _bodies(db),
     }  # fmt: skip
@@ -55,7 +55,7 @@ SELECT min(slot), max(slot), bool_and(slot % {_PER_S} = 0), coalesce(max(silence
 """
 
 
-def _covered(db: duckdb.DuckDBPyConnection) -> _Parts:
+def _covered_parts(db: duckdb.DuckDBPyConnection) -> _Parts:
     """The parts of time that the log covers: each file covers the time from its first request to its last.
 
     Files that overlap are one part. So are files that follow each other within twice the longest silence inside a file:
@@ -126,33 +126,33 @@ def _runs(db: duckdb.DuckDBPyConnection, idle_s: int) -> Iterator[int]:
     while len(chunk := reader.fetch_df_chunk(50)):
         client = np.concatenate(([np.uint64(last_client)], chunk["client"].to_numpy(np.uint64)))
         at_s = np.concatenate(([last_s], chunk["at_s"].to_numpy(np.int64)))
-        fresh = (client[1:] != client[:-1]) | (np.diff(at_s) > idle_s)
+        is_new_run = (client[1:] != client[:-1]) | (np.diff(at_s) > idle_s)
         ends = np.concatenate(([0], np.cumsum(chunk["n"].to_numpy(np.int64))))
-        upto = ends[:-1][fresh]  # requests of this chunk before each new run
-        if open_n and len(upto):
-            yield open_n + int(upto[0])
+        requests_before = ends[:-1][is_new_run]  # requests of this chunk before each new run
+        if open_n and len(requests_before):
+            yield open_n + int(requests_before[0])
             open_n = 0
-        yield from np.diff(upto).tolist()
-        open_n += int(ends[-1] - (upto[-1] if len(upto) else 0))
+        yield from np.diff(requests_before).tolist()
+        open_n += int(ends[-1] - (requests_before[-1] if len(requests_before) else 0))
         last_client, last_s = int(client[-1]), int(at_s[-1])
     if open_n:
         yield open_n
 
 
-def _hours(db: duckdb.DuckDBPyConnection, covered: _Parts) -> Iterator[Summary]:
+def _hours(db: duckdb.DuckDBPyConnection, parts: _Parts) -> Iterator[Summary]:
     """Each clock hour with a request; its rate is over the part of the hour that the log covers."""
     query = f"SELECT at_s // {HOUR_S} AS hour, count(*) FROM answers WHERE at_s IS NOT NULL GROUP BY hour ORDER BY hour"
     for hour, n in db.execute(query).fetchall():
         start, end = hour * HOUR_S * _PER_S, (hour + 1) * HOUR_S * _PER_S
-        covered_s = _seconds(sum(max(0, min(end, upto) - max(start, since)) for since, upto in covered))
+        covered_s = _seconds(sum(max(0, min(end, part_end) - max(start, part_begin)) for part_begin, part_end in parts))
         yield {"start": _time(hour * HOUR_S), "requests": n, "covered_s": covered_s, "rate_rps": n / covered_s}
 
 
-def _peak(db: duckdb.DuckDBPyConnection, window_s: int, covered: _Parts) -> Summary | None:
+def _peak(db: duckdb.DuckDBPyConnection, window_s: int, parts: _Parts) -> Summary | None:
     """The busiest window of `window_s` seconds that the log covers completely; None if there is none."""
     window = window_s * _PER_S
-    whole = [(begin, end) for begin, end in covered if end - begin >= window]
-    if not whole:
+    long_parts = [(begin, end) for begin, end in parts if end - begin >= window]
+    if not long_parts:
         return None
     query = f"""
         WITH parts AS (SELECT unnest($begins) AS since, unnest($ends) AS upto),
@@ -163,7 +163,7 @@ def _peak(db: duckdb.DuckDBPyConnection, window_s: int, covered: _Parts) -> Summ
         FROM slots JOIN parts ON slot >= since AND slot < upto
         ORDER BY most DESC, slot LIMIT 1
     """
-    values = {"begins": [begin for begin, _ in whole], "ends": [end for _, end in whole]}
+    values = {"begins": [begin for begin, _ in long_parts], "ends": [end for _, end in long_parts]}
     start, end, n = one_row(db, query, **values)
     start = min(start, end - window)  # the log would cover a later window only in part
     return {"start": _time(start / _PER_S), "window_s": window_s, "requests": int(n), "rate_rps": int(n) / window_s}
