@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vmtoll.model.errors import UserError
 
 _ORCID = re.compile(r"(.*?)\s*<(?:https://orcid\.org/)?([0-9]{4}-[0-9]{4}-[0-9]{4}-[0-9]{3}[0-9X])>")
-_HOW = 'give "Given Family <0000-0002-1825-0097>", "Family, Given" or "{Organization}"; the ORCID may be left out'
+_FORMS = 'give "Given Family <0000-0002-1825-0097>", "Family, Given" or "{Organization}"; the ORCID may be left out'
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Author:
         """Contributor of the Data Package standard, version 2."""
         family = " ".join(filter(None, (self.particle, self.family)))
         person = {"givenName": self.given, "familyName": family} if self.given or self.particle else {}
-        described = {"title": self.name, **person, "path": self.url, "roles": ["author"]}
-        return {key: value for key, value in described.items() if value}
+        contributor = {"title": self.name, **person, "path": self.url, "roles": ["author"]}
+        return {key: value for key, value in contributor.items() if value}
 
 
 def author_of(text: str) -> Author:
@@ -53,15 +53,15 @@ def author_of(text: str) -> Author:
     match = _ORCID.fullmatch(text.strip())
     name, orcid = match.groups() if match else (text.strip(), "")
     if not name or "<" in name or ">" in name:
-        raise UserError(f"--author {text!r}: no name, or no ORCID in <>; {_HOW}")
+        raise UserError(f"--author {text!r}: no name, or no ORCID in <>; {_FORMS}")
     is_organization = name.startswith("{") and name.endswith("}")
     parts = [name[1:-1]] if is_organization else name.split(",")
     if len(parts) > 2 or not all(re.search(r"\w", part) for part in parts) or not parts[0].isprintable():
-        raise UserError(f"--author {text!r}: not a name; {_HOW}")
+        raise UserError(f"--author {text!r}: not a name; {_FORMS}")
     if "{" in parts[0] or "}" in parts[-1]:
-        raise UserError(f"--author {text!r}: unbalanced braces; {_HOW}")
+        raise UserError(f"--author {text!r}: unbalanced braces; {_FORMS}")
     if orcid and orcid[-1] != _check_digit(orcid):
-        raise UserError(f"--author {text!r}: the ORCID's last digit does not fit the others; {_HOW}")
+        raise UserError(f"--author {text!r}: the ORCID's last digit does not fit the others; {_FORMS}")
     if is_organization:
         return Author(name[1:-1].strip(), orcid=orcid)
     if "," in name:

@@ -36,17 +36,17 @@ def publish(
     nothing behind. Replaces an earlier bundle and refuses any other folder that is not empty. `authors`: see
     `author_of`. Raises LoadError, and UserError for an author.
     """
-    named = [author_of(text) for text in authors]
+    author_records = [author_of(text) for text in authors]
     output = output.resolve()
     check_writable(output.parent, "choose another --output")
     if (run_dir / SUMS).exists():
         raise LoadError(f"{run_dir}: a bundle already; give a run, results/<experiment>/<run-id>")
     run = load_run(run_dir)
     run.require_complete()
-    _may_write(output)
+    _check_replaceable(output)
     with replacing(output) as draft:
         draft.mkdir(parents=True)
-        _fill(draft, run, named, say)
+        _fill(draft, run, author_records, say)
         say("checking every row against its schema")
         package.validate(draft)
         seal(draft)
@@ -64,7 +64,7 @@ def open_bundle(folder: Path) -> Run:
     return load_run(folder)
 
 
-def _may_write(output: Path) -> None:
+def _check_replaceable(output: Path) -> None:
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     if not (output / SUMS).is_file():
@@ -80,7 +80,7 @@ def _fill(folder: Path, run: Run, authors: Sequence[Author], say: Callable[[str]
         say(f"{run.path} has no {scrub.PRIVATE}: read the texts, no user and no host name is known for certain")
     names = scrub.roles(run.hosts)
     say(f"trials: {len(run.records)}, machines: {len(names)}")
-    clean = _scrubbed(run, names, authors)
+    clean = _scrub_run(run, names, authors)
     analysis = analyse(clean)
     (folder / TRIALS).write_bytes(b"".join(to_json(_without_histograms(record)) + b"\n" for record in clean.records))
     (folder / "trials.csv").write_bytes(to_csv(clean.records))
@@ -113,7 +113,7 @@ def _without_histograms(record: TrialRecord) -> TrialRecord:
     )
 
 
-def _scrubbed(run: Run, names: dict[str, str], authors: Sequence[Author]) -> Run:
+def _scrub_run(run: Run, names: dict[str, str], authors: Sequence[Author]) -> Run:
     """The run without names, so that nothing derived from it has any. The authors become its operator."""
     scrubber = scrub.scrubber_of(run)
     domains = scrub.domains(run, scrubber)

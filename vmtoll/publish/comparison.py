@@ -30,7 +30,7 @@ from vmtoll.model.verdict import DECIDED, Comparison, Estimate, Kind, Verdict
 from vmtoll.statistics.student import Floats
 from vmtoll.statistics.thresholds import CONFIDENCE, MAX_BLOCKS
 
-SHARE = 0.1  # how far two effects may differ, as a share of the published one
+TOLERANCE_SHARE = 0.1  # how far two effects may differ, as a share of the published one
 POWER = 0.8
 
 
@@ -62,7 +62,7 @@ def agreement(
         return Agreement(Status.NOT_COMPARABLE, AgreementReason.CLAIMS_NOTHING)
     if again.kind is Kind.NOT_JUDGED or again.estimate is None:
         return Agreement(Status.NOT_COMPARABLE, AgreementReason.NO_RESULT)
-    allowed = _tolerance(published)
+    tolerance = _tolerance(published)
     change, interval = _change(published, again, between_run_sd)
     if same_trials:
         interval = (change, change)
@@ -71,14 +71,14 @@ def agreement(
     elif interval is None:
         status, why = Status.INCONCLUSIVE, AgreementReason.NO_INTERVAL
     else:
-        status, why = _by_size(published, again, interval, allowed)
-    needed = _blocks_needed(published, again, allowed, between_run_sd) if why is AgreementReason.IMPRECISE else None
+        status, why = _status_by_size(published, again, interval, tolerance)
+    needed = _blocks_needed(published, again, tolerance, between_run_sd) if why is AgreementReason.IMPRECISE else None
     ratio = Estimate(math.exp(change), *map(math.exp, interval or ()))
-    return Agreement(status, why, ratio, math.expm1(allowed), needed)
+    return Agreement(status, why, ratio, math.expm1(tolerance), needed)
 
 
-def _by_size(
-    published: Verdict, again: Verdict, interval: tuple[float, float], allowed: float
+def _status_by_size(
+    published: Verdict, again: Verdict, interval: tuple[float, float], tolerance: float
 ) -> tuple[Status, AgreementReason]:
     """Judge the interval of the change, with the sign that makes values above zero a larger effect. If the published
     size has an open end, only the end that it claims counts.
@@ -86,9 +86,9 @@ def _by_size(
     decisive = published if published.kind is not Kind.EQUIVALENT else again
     low, high = interval if decisive.estimate and decisive.estimate.ratio >= 1 else (-interval[1], -interval[0])
     is_open = published.is_at_least
-    if (low > allowed and not is_open) or high < -allowed:
+    if (low > tolerance and not is_open) or high < -tolerance:
         return Status.NOT_REPRODUCED, AgreementReason.BOUND_BROKEN if is_open else AgreementReason.SIZE_CHANGED
-    if low >= -allowed and (high <= allowed or is_open):
+    if low >= -tolerance and (high <= tolerance or is_open):
         return Status.REPRODUCED, AgreementReason.BOUND_HOLDS if is_open else AgreementReason.SAME
     return Status.INCONCLUSIVE, AgreementReason.IMPRECISE
 
@@ -124,8 +124,8 @@ def _welch(a: float, blocks: int, b: Floats, blocks_again: Floats, between_run_s
     return np.sqrt(a + b + between), np.clip((a + b + between) ** 2 / denominator, 1.0, 1e9)
 
 
-def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_run_sd: float) -> int | None:
-    """Number of further blocks after which the second run's interval lies within ±allowed with 80% power, if nothing
+def _blocks_needed(published: Verdict, again: Verdict, tolerance: float, between_run_sd: float) -> int | None:
+    """Number of further blocks after which the second run's interval lies within ±tolerance with 80% power, if nothing
     has changed. By two one-sided tests, each missed with half of 20% (Phillips 1990); None above 1,000 blocks in all.
     """
     a, b = _squared_error(published), _squared_error(again)
@@ -134,7 +134,7 @@ def _blocks_needed(published: Verdict, again: Verdict, allowed: float, between_r
     blocks = np.arange(again.blocks + 1, MAX_BLOCKS + 1, dtype=float)
     error, freedom = _welch(a, published.blocks, b * again.blocks / blocks, blocks, between_run_sd)
     quantiles = special.stdtrit(freedom, (1 + CONFIDENCE) / 2) + special.stdtrit(freedom, (1 + POWER) / 2)
-    enough = blocks[quantiles * error <= allowed]
+    enough = blocks[quantiles * error <= tolerance]
     return int(enough[0]) - again.blocks if enough.size else None
 
 
@@ -146,11 +146,13 @@ def _squared_error(verdict: Verdict) -> float | None:
 def _tolerance(published: Verdict) -> float:
     """Tolerance as a difference of logarithms."""
     effect = abs(math.log(published.estimate.ratio)) if published.estimate else 0.0
-    return max(math.log1p(published.margin), SHARE * effect)
+    return max(math.log1p(published.margin), TOLERANCE_SHARE * effect)
 
 
 # Further facts that must match before absolute figures may be compared.
-ALIKE = [fact.name for fact in FACTS if fact.boot and fact.name not in ("cmdline", "cpu_model")] + ["sysctls"]
+ABSOLUTE_FIGURE_FACTS = [fact.name for fact in FACTS if fact.boot and fact.name not in ("cmdline", "cpu_model")] + [
+    "sysctls"
+]
 FIGURES = ("throughput_rps", "response_time_p99_us", "service_time_p99_us", "server_cpu_us_per_request")
 
 
@@ -164,9 +166,9 @@ def compare_runs(published: Run, again: Run, between_run_sd: float = 0.0) -> Run
     is_same_run = same_trials and published.manifest.run_id == again.manifest.run_id
 
     def agree(verdict: Verdict, other: Verdict) -> Agreement:
-        agreed = judge(verdict, other)
-        is_copy = is_same_run and agreed.status is Status.REPRODUCED
-        return replace(agreed, status=Status.IDENTICAL) if is_copy else agreed
+        result = judge(verdict, other)
+        is_copy = is_same_run and result.status is Status.REPRODUCED
+        return replace(result, status=Status.IDENTICAL) if is_copy else result
 
     scenarios = tuple(
         _scenario(published, again, first.get(key), second.get(key), agree) for key in dict.fromkeys([*first, *second])
@@ -200,7 +202,10 @@ def _name(run: Run) -> RunName:
 
 
 def _comparisons(run: Run) -> dict[tuple[Scenario, Arm, Arm], Comparison]:
-    return {(each.scenario, each.baseline, each.arm): each for each in analyse(run).comparisons}
+    return {
+        (comparison.scenario, comparison.baseline, comparison.arm): comparison
+        for comparison in analyse(run).comparisons
+    }
 
 
 def _scenario(
@@ -220,11 +225,11 @@ def _scenario(
     if first is None or second is None:
         why = AgreementReason.ONLY_IN_THE_FIRST if first else AgreementReason.ONLY_IN_THE_SECOND
         return result(status=Status.NOT_COMPARABLE, why=why)
-    facts = _differences(_decisive(published, scenario, arms), _decisive(again, scenario, arms))
-    others = _differences(_others(published, arms), _others(again, arms))
-    differ = Agreement(Status.NOT_COMPARABLE, AgreementReason.FACTS_DIFFER) if facts else None
+    facts = _differences(_decisive_facts(published, scenario, arms), _decisive_facts(again, scenario, arms))
+    others = _differences(_other_facts(published, arms), _other_facts(again, arms))
+    incomparable = Agreement(Status.NOT_COMPARABLE, AgreementReason.FACTS_DIFFER) if facts else None
     metrics = {
-        name: MetricResult(differ or agree(published_verdict, second_verdict), published_verdict, second_verdict)
+        name: MetricResult(incomparable or agree(published_verdict, second_verdict), published_verdict, second_verdict)
         for name, published_verdict in first.verdicts.items()
         if (second_verdict := second.verdicts.get(name)) and published_verdict.applies and published_verdict.blocks
     }
@@ -235,7 +240,7 @@ def _scenario(
     )  # fmt: skip
 
 
-def _decisive(run: Run, scenario: Scenario, arms: Sequence[Arm]) -> Facts:
+def _decisive_facts(run: Run, scenario: Scenario, arms: Sequence[Arm]) -> Facts:
     facts = premises(run, scenario, arms[-1])
     for side in arms:
         premise = machine(run, scenario.server, side)
@@ -243,9 +248,13 @@ def _decisive(run: Run, scenario: Scenario, arms: Sequence[Arm]) -> Facts:
     return facts
 
 
-def _others(run: Run, arms: Sequence[Arm]) -> Facts:
+def _other_facts(run: Run, arms: Sequence[Arm]) -> Facts:
     hosts = {facts.get("environment"): facts for facts in run.hosts.values()}
-    return {f"{fact} on {side}": hosts.get(side.environment, {}).get(fact) for side in arms for fact in ALIKE}
+    return {
+        f"{fact} on {side}": hosts.get(side.environment, {}).get(fact)
+        for side in arms
+        for fact in ABSOLUTE_FIGURE_FACTS
+    }
 
 
 def _differences(first: Facts, second: Facts) -> tuple[RunDifference, ...]:

@@ -51,10 +51,10 @@ def bundles(results: Path, more: Iterable[Path] = ()) -> list[Path]:
     contributed = results / FOLDER
     folders = sorted(path for path in contributed.iterdir() if path.is_dir()) if contributed.is_dir() else []
     for folder in more:
-        inside = [folder] if _is_bundle(folder) else sorted(p for p in folder.iterdir() if _is_bundle(p))
-        if not inside:
+        found_bundles = [folder] if _is_bundle(folder) else sorted(p for p in folder.iterdir() if _is_bundle(p))
+        if not found_bundles:
             raise LoadError(f"{folder}: no bundle (a folder with {SUMS}); name the folder that `vmtoll publish` wrote")
-        folders += inside
+        folders += found_bundles
     return list(dict.fromkeys(path.resolve() for path in folders))
 
 
@@ -66,19 +66,19 @@ def admit(folders: Sequence[Path], run_ids: Iterable[str] = ()) -> tuple[list[Co
     """The bundles that pass the check, and a sentence for each other one. `run_ids`: runs that the site has already, so
     that none counts twice.
     """
-    admitted, refused, seen = list[Contribution](), list[str](), dict.fromkeys(run_ids, "a run of this folder")
+    admitted, refused, run_places = list[Contribution](), list[str](), dict.fromkeys(run_ids, "a run of this folder")
     names: dict[str, Path] = {}
     for folder in folders:
         try:
             run = check(folder)
-            if other := seen.get(run.manifest.run_id):
+            if other := run_places.get(run.manifest.run_id):
                 raise LoadError(f"{folder}: run {run.manifest.run_id} is {other} already; remove either")
-            if same := names.get(folder.name):
-                raise LoadError(f"{folder}: has the name of {same}; rename either")
+            if namesake := names.get(folder.name):
+                raise LoadError(f"{folder}: has the name of {namesake}; rename either")
         except LoadError as error:
             refused.append(str(error))
             continue
-        seen[run.manifest.run_id], names[folder.name] = str(folder), folder
+        run_places[run.manifest.run_id], names[folder.name] = str(folder), folder
         admitted.append(Contribution(folder, run))
     return admitted, refused
 
@@ -95,7 +95,7 @@ def check(folder: Path) -> Run:
     verify(folder)
     _verify_package(folder)
     run = load_run(folder)
-    _complete(folder, run)
+    _check_complete(folder, run)
     for file, text in leaks(folder, run):
         raise LoadError(f"{folder / file}: {text!r} may name a machine or a person; publish the run again")
     return run
@@ -117,7 +117,7 @@ def _verify_package(folder: Path) -> None:
         raise LoadError(f"{file}: licenses: {licences} is not an open licence, such as {LICENCE['name']}")
 
 
-def _complete(folder: Path, run: Run) -> None:
+def _check_complete(folder: Path, run: Run) -> None:
     manifest = run.manifest
     if manifest.status != "complete":
         raise LoadError(f"{folder / MANIFEST}: status is {manifest.status}; finish the run and publish it again")

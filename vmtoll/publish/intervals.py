@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 KEY = "server workload load_kind load_value load_guests neighbour_kind neighbour_value baseline compared step metric"
 
 
-def fits(blocks: Sequence[int], values: Floats, floor: float) -> tuple[Floats, Floats]:
+def mean_and_error(blocks: Sequence[int], values: Floats, floor: float) -> tuple[Floats, Floats]:
     """The mean and its standard error at each ρ, by the transformation of Prais and Winsten."""
     phi = RHOS[:, None] ** np.diff(blocks)
     root = np.sqrt(1 - phi**2)
@@ -33,7 +33,7 @@ def limit(
     units: Sequence[int], values: Floats, weights: Floats, level: float, side: int, floor: float = 0.002
 ) -> float:
     """The lower (side −1) or upper (side 1) limit of a mean, at half of the level."""
-    mean, error = fits(units, values, floor)
+    mean, error = mean_and_error(units, values, floor)
     freedom, half = len(units) - 1, level / 2
     ends = (mean - side * stats.t.ppf(half, freedom) * error)[weights > 0]
     return float(
@@ -49,7 +49,7 @@ def weights_of(row: Row) -> Floats:
     return np.array([float(row[f"weight_rho_{tenth}0"]) for tenth in range(10)])
 
 
-def end(effects: Sequence[Row], verdict: Row, name: str, side: int) -> float:
+def interval_end(effects: Sequence[Row], verdict: Row, name: str, side: int) -> float:
     """One end of the interval, a log: the limit of lows (side −1) or highs (side 1). A boot's mean is one block."""
     unit = "boot" if int(verdict["boots"]) > 1 else "block"
     units = sorted({int(effect[unit]) for effect in effects if effect[name]})
@@ -72,8 +72,8 @@ def recompute(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
     for verdict in (row for row in verdicts if row["low"]):
         blocks = [effect for effect in effects if all(effect[name] == verdict[name] for name in KEY.split())]
         parts = ["", "first_"] if any(e["first_low"] for e in blocks) else [""]  # for skewed blocks, the hull of both
-        low = min(end(blocks, verdict, f"{part}low", -1) for part in parts)
-        yield verdict, np.exp(low), np.exp(max(end(blocks, verdict, f"{part}high", 1) for part in parts))
+        low = min(interval_end(blocks, verdict, f"{part}low", -1) for part in parts)
+        yield verdict, np.exp(low), np.exp(max(interval_end(blocks, verdict, f"{part}high", 1) for part in parts))
 
 
 def recompute_claims(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
@@ -86,17 +86,19 @@ def recompute_claims(bundle: str | Path) -> Iterator[tuple[Row, float, float]]:
             rows = [(int(block[0]), float(block[column])) for block in blocks if block[column]]
             units, values = [number for number, _ in rows], log([value for _, value in rows])
             # Counts have no floor of noise: if all blocks have the same count, it is both ends of the interval.
-            same = not floor and len({block[i] for block in blocks for i in (1, 3)}) == 1
+            is_constant = not floor and len({block[i] for block in blocks for i in (1, 3)}) == 1
             level = float(claim["level"])
-            ends.append(values[0] if same else limit(units, values, weights_of(claim), level, side, floor))
+            ends.append(values[0] if is_constant else limit(units, values, weights_of(claim), level, side, floor))
         low, high = (float(exp(end)) if floor else max(0.0, end) for end in ends)
         yield claim, low, high
 
 
 if __name__ == "__main__":
     for row, low, high in recompute(sys.argv[1]):
-        of_load = " ".join(filter(None, (row["workload"], row["load_kind"], row["load_value"])))
+        load_text = " ".join(filter(None, (row["workload"], row["load_kind"], row["load_value"])))
         sides = f"{row['compared']} ÷ {row['baseline']}"
-        print(f"{row['server']:16} {of_load:28} {sides:28} {row['metric']:12} {row['kind']:10} {low:.6g} to {high:.6g}")
+        print(
+            f"{row['server']:16} {load_text:28} {sides:28} {row['metric']:12} {row['kind']:10} {low:.6g} to {high:.6g}"
+        )
     for row, low, high in recompute_claims(sys.argv[1]):
         print(f"{row['outcome']:12} {low:.6g} to {high:.6g} {row['unit'] if not row['over'] else ''} {row['says']}")

@@ -45,19 +45,19 @@ _DOCUMENTS = (
 
 def write(folder: Path, run: Run, analysis: RunAnalysis, authors: Sequence[Author]) -> None:
     """Write the four documents into a folder that holds the tables already. `run` is scrubbed."""
-    described = _datapackage(folder, run, analysis, authors)
-    text = json.dumps(described, indent=1, ensure_ascii=False)
+    datapackage = _datapackage(folder, run, analysis, authors)
+    text = json.dumps(datapackage, indent=1, ensure_ascii=False)
     (folder / PACKAGE).write_text(text + "\n", encoding="utf-8")
     (folder / "CITATION.cff").write_text(_citation(run, analysis, authors), encoding="utf-8")
     pages = Environment(
         loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-    words = {"manifest": run.manifest, "analysis": analysis, "licence": LICENCE, "title": _title(run)}
-    words |= {"answer": sentence(analysis), "resources": described["resources"]}
-    words |= {"suts": suts(run), "machine_facts": HOST_FACTS}
-    words |= {"kvm_hardware": [KVM_HARDWARE[kind] for kind in analysis.kvm_hardware if kind in KVM_HARDWARE]}
+    variables = {"manifest": run.manifest, "analysis": analysis, "licence": LICENCE, "title": _title(run)}
+    variables |= {"answer": sentence(analysis), "resources": datapackage["resources"]}
+    variables |= {"suts": suts(run), "machine_facts": HOST_FACTS}
+    variables |= {"kvm_hardware": [KVM_HARDWARE[kind] for kind in analysis.kvm_hardware if kind in KVM_HARDWARE]}
     for name in ("README.md", "LICENSE"):
-        (folder / name).write_text(pages.get_template(f"bundle-{name}.j2").render(words), encoding="utf-8")
+        (folder / name).write_text(pages.get_template(f"bundle-{name}.j2").render(variables), encoding="utf-8")
 
 
 def validate(folder: Path) -> None:

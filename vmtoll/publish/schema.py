@@ -8,7 +8,7 @@ from vmtoll.analysis.schema import FOLDER, OF_THE_MODEL
 from vmtoll.model.finding import FINDINGS
 
 
-def generated() -> dict[str, bytes]:
+def generated_files() -> dict[str, bytes]:
     """File name → content: the columns of trials, verdicts, effects and claims, and what each finding code means."""
     findings = {code.value: asdict(kind) for code, kind in FINDINGS.items()}
     tables = {f"{name}.json": _json(schema()) for name, schema in OF_THE_MODEL.items()}
@@ -32,5 +32,5 @@ def _text(value: object) -> str:
 
 
 if __name__ == "__main__":
-    for name, text in generated().items():
+    for name, text in generated_files().items():
         (FOLDER / name).write_bytes(text)

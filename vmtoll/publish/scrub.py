@@ -31,7 +31,7 @@ ORDINARY = frozenset({
 # The values of these keys are versions and digests, which may look like addresses: only known names are removed.
 VERBATIM = frozenset({"packages", "version", "versions", "commit", "binary_sha256", "config_sha256", "content_digest"})
 
-PART = 6  # letters; names that are as long or longer are also removed within words
+SHORTEST_WITHIN_WORDS = 6  # letters; names that are as long or longer are also removed within words
 
 _REST = r"[^\s\"'<>,;|]*"  # of a path
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
@@ -70,7 +70,7 @@ class Scrubber:
         """A JSON value with every text in it scrubbed, keys too; versions and digests stay as they are."""
         if isinstance(value, dict):
             return {
-                self.text(key): _each_text(item, self.names) if key in VERBATIM else self.tree(item)
+                self.text(key): _change_texts(item, self.names) if key in VERBATIM else self.tree(item)
                 for key, item in value.items()
             }
         if isinstance(value, list):
@@ -84,20 +84,26 @@ class Scrubber:
 
     @cached_property
     def _replacements(self) -> dict[str, str]:
-        stay = ORDINARY | {word.lower() for word in self.vocabulary}
-        return {name.lower(): word for name, word in self.known.items() if len(name) > 1 and name.lower() not in stay}
+        words_to_keep = ORDINARY | {word.lower() for word in self.vocabulary}
+        return {
+            name.lower(): word
+            for name, word in self.known.items()
+            if len(name) > 1 and name.lower() not in words_to_keep
+        }
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
         """Matches the longest names first. A short name must be a word of its own, a long one may be part of a word."""
         words = [re.escape(name) for name in sorted(self._replacements, key=len, reverse=True)]
-        alone = [word if len(word) >= PART else rf"(?<![a-z0-9]){word}(?![a-z0-9])" for word in words]
-        return re.compile("|".join(alone), re.I)
+        patterns = [
+            word if len(word) >= SHORTEST_WITHIN_WORDS else rf"(?<![a-z0-9]){word}(?![a-z0-9])" for word in words
+        ]
+        return re.compile("|".join(patterns), re.I)
 
 
-def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+def _change_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
-        return {key: _each_text(item, change) for key, item in value.items()}
+        return {key: _change_texts(item, change) for key, item in value.items()}
     return change(value) if isinstance(value, str) else value
 
 
@@ -116,12 +122,12 @@ _FULL_HOST_NAME = re.compile(r"([a-z][a-z0-9-]*)(?:\.[a-z0-9-]+)+", re.I)
 def roles(hosts: dict[str, Facts]) -> dict[str, str]:
     """Inventory name → `client`, the environment's name (`metal`, `kvm-default`), `kvm-host-1`, …"""
     names: dict[str, str] = {}
-    seen: Counter[str] = Counter()
+    machines_by_role: Counter[str] = Counter()
     for name, facts in hosts.items():
         role = str(facts.get("environment") or str(facts.get("role", "machine")).replace("_", "-"))
-        seen[role] += 1
-        numbered = role == "kvm-host" or seen[role] > 1
-        names[name] = f"{role}-{seen[role]}" if numbered else role
+        machines_by_role[role] += 1
+        needs_number = role == "kvm-host" or machines_by_role[role] > 1
+        names[name] = f"{role}-{machines_by_role[role]}" if needs_number else role
     return names
 
 

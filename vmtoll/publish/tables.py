@@ -24,7 +24,13 @@ from vmtoll.model.trial import TrialRecord
 from vmtoll.statistics.ranks import nearest_rank
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100)
-_WHY_NOT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT)  # DuckDB reports these as text only
+_WRITE_ERRNOS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.ENOENT,
+)  # DuckDB reports these as text only
 TRIAL = ("run_id", "block", "order", "attempt")
 
 
@@ -41,18 +47,21 @@ def percentiles(run: Run) -> Iterator[dict[str, Cell]]:
     """One row for each attempt with a histogram, and each percentile that it has enough requests for."""
     for row, histogram in histograms(run):
         values, counts = buckets(histogram)
-        upto = np.cumsum(counts)
-        requests = int(upto[-1]) if len(values) else 0
+        cumulative = np.cumsum(counts)
+        requests = int(cumulative[-1]) if len(values) else 0
         for percentile in (each for each in PERCENTILES if requests >= fewest_requests(each / 100)):
-            yield row | {"percentile": percentile, "latency_us": int(nearest_rank(values, upto, percentile / 100))}
+            yield row | {
+                "percentile": percentile,
+                "latency_us": int(nearest_rank(values, cumulative, percentile / 100)),
+            }
 
 
 def histograms(run: Run) -> Iterator[tuple[dict[str, Cell], HdrHistogram]]:
     """Yield (the trial's key and kind of latency, histogram) for every measurement that has one."""
     for record in run.records:
-        for measured in record.measurements:
-            if measured.histogram and (run.path / measured.histogram).exists():
-                yield _key(record), read_histogram(run.path / measured.histogram)
+        for measurement in record.measurements:
+            if measurement.histogram and (run.path / measurement.histogram).exists():
+                yield _key(record), read_histogram(run.path / measurement.histogram)
 
 
 def _key(record: TrialRecord) -> dict[str, Cell]:
@@ -81,10 +90,10 @@ def write_trials(run: Run, path: Path) -> None:
 
 def write_rows(rows: Iterable[Mapping[str, Cell]], table: str, path: Path) -> None:
     """Write rows as Parquet, with the columns of a table's schema; an empty text is NULL."""
-    listed = list(rows)
+    row_list = list(rows)
     types = {str(field["name"]): _DTYPES[field["type"]] for field in fields(table)}
     columns = {
-        name: pd.Series([None if row[name] == "" else row[name] for row in listed], dtype=dtype)
+        name: pd.Series([None if row[name] == "" else row[name] for row in row_list], dtype=dtype)
         for name, dtype in types.items()
     }
     _write(pd.DataFrame(columns), table, path)
@@ -138,8 +147,8 @@ def _view(name: str, run: Run, table: str, folder: Path) -> str:
         empty = ", ".join(f'NULL::{TYPES[f["type"]]} AS "{f["name"]}"' for f in fields(table))
         return f"CREATE VIEW {name} AS SELECT {empty}, NULL AS file WHERE false"
     heading = files[0].read_text(encoding="utf-8").partition("\n")[0].split(",")
-    if strange := sorted(set(heading) - {str(field["name"]) for field in columns}):
-        raise LoadError(f"{files[0]}: column {strange[0]} is not in results/schema/{table}.json: describe it there")
+    if unknown := sorted(set(heading) - {str(field["name"]) for field in columns}):
+        raise LoadError(f"{files[0]}: column {unknown[0]} is not in results/schema/{table}.json: describe it there")
     kinds = {str(field["name"]): TYPES[field["type"]] for field in columns}
     types = {column: kinds[column] for column in heading}
     absent = "".join(f', NULL::{kind} AS "{column}"' for column, kind in kinds.items() if column not in heading)
@@ -161,7 +170,7 @@ def _copy(database: duckdb.DuckDBPyConnection, table: str, source: str, path: Pa
         database.execute(copy)
     except duckdb.IOException as error:
         text = str(error)
-        code = next((code for code in _WHY_NOT if os.strerror(code) in text), None)
+        code = next((code for code in _WRITE_ERRNOS if os.strerror(code) in text), None)
         if code is None:
             raise ResultsError(f"{path}: DuckDB cannot write it: {first_line(error)}") from error
         raise OSError(code, os.strerror(code), str(path)) from error
