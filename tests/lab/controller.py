@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vmtoll.builds import image, machine_disk
-from vmtoll.builds.suite import of_guests
+from vmtoll.builds.suite import guest_release
 from vmtoll.paths import CACHE, PROJECT
 from vmtoll.shell import run, say
 
@@ -27,7 +27,7 @@ RECIPE = {
 def disk(folder: Path) -> Path:
     """A disk with a clone of the project where it is here, its environment, its tools and the lab's image."""
     folder.mkdir(parents=True, exist_ok=True)
-    lab_image, clone = image.ensure(say, of_guests()), folder / "clone"
+    lab_image, clone = image.ensure(say, guest_release()), folder / "clone"
     run(["git", "clone", "--quiet", PROJECT, clone])
     run(["cp", "--archive", PROJECT / ".venv", clone / ".venv"])
     caches = [*(CACHE / name for name in ("tools", "sites", "tls")), *CACHE.glob("servers-*.tar"), lab_image]
@@ -40,7 +40,7 @@ def disk(folder: Path) -> Path:
 @contextmanager
 def booted(folder: Path, memory_mib: int = 8192) -> Iterator[list[str]]:
     """The machine, emulated, with SSH on a port of the loopback; the words before a command that it shall run."""
-    made, lab_image, key = disk(folder), image.ensure(say, of_guests()), folder / "key"
+    made, lab_image, key = disk(folder), image.ensure(say, guest_release()), folder / "key"
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

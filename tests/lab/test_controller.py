@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.lab.controller import booted
-from vmtoll.builds.suite import of_guests
+from vmtoll.builds.suite import guest_release
 from vmtoll.paths import PROJECT
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -45,7 +45,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 def test_the_demo_runs_and_leaves_nothing(controller: Run) -> None:
     assert controller("cat /proc/1/comm; stat -fc %T /sys/fs/cgroup").split() == ["systemd", "cgroup2fs"]
     before = controller(STATE)
-    assert "report.html" in controller(f"cd {PROJECT} && make demo SUITE={of_guests().suite} 2>&1")
+    assert "report.html" in controller(f"cd {PROJECT} && make demo SUITE={guest_release().suite} 2>&1")
     run = json.loads(controller(f"cat {PROJECT}/results/latest/run.json"))
     assert run["accelerators"]["kvm-default"] == "kvm"
     scopes = set(controller(STATE).splitlines()) - set(before.splitlines())

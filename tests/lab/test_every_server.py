@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.lab.records import BY_CLIENT, measure, number, primary, undisturbed
-from vmtoll.builds.suite import chosen
+from vmtoll.builds.suite import lab_release
 from vmtoll.spec import sources
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.server import read_server
@@ -18,7 +18,7 @@ def at_hand() -> dict[str, str]:
     """Each server of pages that can be measured here, with its program. Mail and kernel TLS have tests of their own."""
     registry = Registry()
     servers = {name: read_server(name) for name in registry.servers()}
-    skipped, suite = sources.find_sources(registry, servers).skipped, chosen().suite
+    skipped, suite = sources.find_sources(registry, servers).skipped, lab_release().suite
     plain = [s for s in servers.values() if s.serves == "pages" and not (s.tls and s.tls.kernel)]
     return {s.name: s.binary for s in plain if s.name not in skipped and suite not in s.not_in}
 

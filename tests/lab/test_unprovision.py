@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from tests.lab.the_lab import VMTOLL
-from vmtoll.builds.booted_tree import Machine, booted
-from vmtoll.builds.suite import of_guests
+from vmtoll.builds.booted_tree import BootedMachine, booted
+from vmtoll.builds.suite import guest_release
 from vmtoll.paths import VM_IMAGES
 from vmtoll.shell import run
 
@@ -35,7 +35,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Debian that serves."""
     tree = tmp_path_factory.mktemp("unprovision") / "root"
     include = [*yaml.safe_load((VM_IMAGES / "image.yml").read_text())["include"], *USERS, "zip"]
-    suite = of_guests().suite
+    suite = guest_release().suite
     run(["mmdebstrap", "--variant=minbase", f"--include={','.join(include)}", suite, tree], log=tree.parent / "log")
     (tree / "etc/nginx/sites-enabled/default").unlink()
     (tree / "etc/nginx/conf.d/mine.conf").write_text("server { listen 127.0.0.1:18080; }\n")
@@ -46,13 +46,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def machine(root: Path) -> Iterator[Machine]:
+def machine(root: Path) -> Iterator[BootedMachine]:
     """The machine, booted."""
     with booted(root, root.parent, "unprovisioned", ("clients", "metal_hosts")) as there:
         data = yaml.safe_load(there.inventory.read_text())
         data["all"]["hosts"]["unprovisioned"]["vmtoll_environment"] = "metal"
         there.inventory.write_text(yaml.safe_dump(data))
-        run([*there.reach, "apt-get", "update", "-q"])
+        run([*there.ssh_command, "apt-get", "update", "-q"])
         yield there
 
 
@@ -76,7 +76,7 @@ def files(root: Path) -> dict[str, tuple[object, ...]]:
     return seen
 
 
-def state(machine: Machine) -> set[str]:
+def state(machine: BootedMachine) -> set[str]:
     """Packages, marks and units of the machine, a line each."""
     asked = {
         "packages": "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n'",
@@ -84,7 +84,7 @@ def state(machine: Machine) -> set[str]:
         "units": "systemctl list-unit-files --no-legend --no-pager --plain",
         "active": "systemctl list-units --type=service --state=active --no-legend --no-pager --plain -o json",
     }
-    told = {name: run([*machine.reach, command]) for name, command in asked.items()}
+    told = {name: run([*machine.ssh_command, command]) for name, command in asked.items()}
     told["active"] = "\n".join(unit["unit"] for unit in json.loads(told["active"]))
     return {f"{name}: {' '.join(line.split())}" for name, lines in told.items() for line in lines.splitlines()}
 
@@ -95,7 +95,7 @@ def vmtoll(*words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_machine_is_restored_as_it_was(machine: Machine, root: Path) -> None:
+def test_a_machine_is_restored_as_it_was(machine: BootedMachine, root: Path) -> None:
     before, files_before = state(machine), files(root)
     assert "active: nginx.service" in before
     assert vmtoll("status", "-i", machine.inventory).stdout == "unprovisioned  nothing\n"
@@ -118,13 +118,13 @@ def test_a_machine_is_restored_as_it_was(machine: Machine, root: Path) -> None:
     assert not {"siege", "nginx-light"} & set(changed["provisioned"]["packages"])
     # Who has agreed once is not asked again; what the user installs meanwhile stays.
     assert vmtoll("provision", "-i", machine.inventory).returncode == 0
-    run([*machine.reach, "apt-get", "install", "-qy", "tree"])
+    run([*machine.ssh_command, "apt-get", "install", "-qy", "tree"])
 
     restored = vmtoll("unprovision", "-i", machine.inventory, "--yes", "--json")
     assert restored.returncode == 0, restored.stderr[-3000:]
     assert "remove package lighttpd" in restored.stdout
     assert vmtoll("status", "-i", machine.inventory).stdout == "unprovisioned  nothing\n"
-    run([*machine.reach, "apt-get", "purge", "-qy", "tree"])
+    run([*machine.ssh_command, "apt-get", "purge", "-qy", "tree"])
     after, files_after = state(machine), files(root)
     assert after ^ before == set()
     differing = sorted(
@@ -135,7 +135,7 @@ def test_a_machine_is_restored_as_it_was(machine: Machine, root: Path) -> None:
     assert again == {"check": False, "machines": [{"name": "unprovisioned", "changes": []}]}
 
 
-def test_a_question_is_asked_on_a_terminal_and_no_is_an_answer(machine: Machine, root: Path) -> None:
+def test_a_question_is_asked_on_a_terminal_and_no_is_an_answer(machine: BootedMachine, root: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [VMTOLL, "provision", "-i", machine.inventory], stdin=theirs, stderr=subprocess.PIPE, text=True

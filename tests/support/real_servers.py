@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from vmtoll.builds import certificate, servers
-from vmtoll.builds.suite import of_guests
+from vmtoll.builds.suite import guest_release
 from vmtoll.spec.server import read_server
 
 
@@ -54,7 +54,7 @@ def install(name: str, root: Path, port: int, cache: Path) -> dict[str, Any]:
     The description has no unit: the agent starts the command.
     """
     definition = read_server(name)
-    files = certificate.files(cache) | servers._files(definition, servers.Policy(port=port), of_guests())
+    files = certificate.files(cache) | servers._files(definition, servers.Policy(port=port), guest_release())
     for path, (content, mode) in files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

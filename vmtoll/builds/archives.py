@@ -36,7 +36,7 @@ def _archive(description: Path) -> dict[str, str]:
     return {"name": name, "digest": digest, "archive": str(archive)}
 
 
-class OfSuite(TypedDict):
+class SuiteServers(TypedDict):
     """The servers of one release as Ansible needs them, the archive of their files, and the files' paths on the SUT."""
 
     servers: list[dict[str, Any]]
@@ -44,10 +44,10 @@ class OfSuite(TypedDict):
     files: list[str]
 
 
-class Variables(TypedDict):
+class ProvisioningVariables(TypedDict):
     """The extra variables that site.yml needs. `web_servers_newest`: the suite to use for an unknown release."""
 
-    web_servers_by_suite: dict[str, OfSuite]
+    web_servers_by_suite: dict[str, SuiteServers]
     web_servers_newest: str
     site_content_sites: list[dict[str, str]]
     load_tools_binaries: list[dict[str, str]]
@@ -55,10 +55,10 @@ class Variables(TypedDict):
     load_tools_masked_units: list[str]
 
 
-def variables(policy: servers.Policy, releases: Sequence[Release] = RELEASES) -> Variables:
+def variables(policy: servers.Policy, releases: Sequence[Release] = RELEASES) -> ProvisioningVariables:
     """Return the extra variables that site.yml needs for machines of these releases, the newest first."""
     return {
-        "web_servers_by_suite": {release.suite: _of_suite(policy, release) for release in releases},
+        "web_servers_by_suite": {release.suite: _suite_servers(policy, release) for release in releases},
         "web_servers_newest": releases[0].suite,
         "site_content_sites": site_archives(),
         "load_tools_binaries": tools.binaries(),
@@ -67,7 +67,7 @@ def variables(policy: servers.Policy, releases: Sequence[Release] = RELEASES) ->
     }
 
 
-def _of_suite(policy: servers.Policy, release: Release) -> OfSuite:
+def _suite_servers(policy: servers.Policy, release: Release) -> SuiteServers:
     archive = servers.archive(policy, release)
     with tarfile.open(archive) as tar:
         files = [f"/{name}" for name in tar.getnames()]

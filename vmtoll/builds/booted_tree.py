@@ -17,15 +17,15 @@ BOOT_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A booted machine. `reach`: the ssh command line to put before a command; `inventory`: its Ansible inventory."""
+class BootedMachine:
+    """A booted machine. `ssh_command`: the command line to put before a command; `inventory`: its Ansible inventory."""
 
-    reach: Sequence[str | Path]
+    ssh_command: Sequence[str | Path]
     inventory: Path
 
 
 @contextmanager
-def booted(root: Path, folder: Path, name: str, groups: Sequence[str]) -> Iterator[Machine]:
+def booted(root: Path, folder: Path, name: str, groups: Sequence[str]) -> Iterator[BootedMachine]:
     """Boot a tree that has systemd and an SSH server, as a machine of these groups. `folder`: for its keys and console.
 
     Raises UserError if the machine does not answer.
@@ -35,8 +35,8 @@ def booted(root: Path, folder: Path, name: str, groups: Sequence[str]) -> Iterat
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    listening = root / "etc/ssh/sshd_config.d/00-vmtoll-port.conf"
-    listening.write_text(f"Port {port}\nListenAddress 127.0.0.1\nPasswordAuthentication no\n")
+    port_config = root / "etc/ssh/sshd_config.d/00-vmtoll-port.conf"
+    port_config.write_text(f"Port {port}\nListenAddress 127.0.0.1\nPasswordAuthentication no\n")
     host_key = (root / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2]
     known_hosts.write_text(f"[127.0.0.1]:{port} {' '.join(host_key)}\n")
     ssh_options = f"-o UserKnownHostsFile={known_hosts} -o IdentitiesOnly=yes"
@@ -64,9 +64,9 @@ def booted(root: Path, folder: Path, name: str, groups: Sequence[str]) -> Iterat
         start_new_session=True,
     )
     try:
-        reach: list[str | Path] = ["ssh", *ssh_options.split(), "-i", key, "-p", str(port), "root@127.0.0.1"]
-        _wait_for_ssh(reach, machine, console)
-        yield Machine(reach, inventory)
+        ssh_command: list[str | Path] = ["ssh", *ssh_options.split(), "-i", key, "-p", str(port), "root@127.0.0.1"]
+        _wait_for_ssh(ssh_command, machine, console)
+        yield BootedMachine(ssh_command, inventory)
     finally:
         machine.terminate()  # systemd-nspawn powers its machine off
         try:
@@ -74,13 +74,13 @@ def booted(root: Path, folder: Path, name: str, groups: Sequence[str]) -> Iterat
         except subprocess.TimeoutExpired:
             machine.kill()
             machine.wait()
-    for file in (listening, key, key.with_suffix(".pub"), inventory, known_hosts):
+    for file in (port_config, key, key.with_suffix(".pub"), inventory, known_hosts):
         file.unlink(missing_ok=True)
 
 
-def _wait_for_ssh(reach: list[str | Path], machine: "subprocess.Popen[bytes]", console: Path) -> None:
+def _wait_for_ssh(ssh_command: list[str | Path], machine: "subprocess.Popen[bytes]", console: Path) -> None:
     deadline = time.monotonic() + BOOT_TIMEOUT_S
-    while subprocess.run([*map(str, reach), "true"], capture_output=True, check=False).returncode != 0:
+    while subprocess.run([*map(str, ssh_command), "true"], capture_output=True, check=False).returncode != 0:
         if machine.poll() is not None or time.monotonic() > deadline:
             last = console.read_text(errors="replace").strip().rpartition("\n")[2]
             raise UserError(f"the machine of {console.parent} does not answer: {last!r}; see {console}")

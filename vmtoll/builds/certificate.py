@@ -16,11 +16,11 @@ def files(cache: Path) -> dict[str, tuple[bytes, int]]:
     Creates them once, in `cache`. Raises UserError when openssl fails.
     """
     folder = cache / "tls"
-    made = {name: folder / Path(name).name for name in (CERTIFICATE, KEY)}
-    if not all(path.exists() for path in made.values()):
+    paths = {name: folder / Path(name).name for name in (CERTIFICATE, KEY)}
+    if not all(path.exists() for path in paths.values()):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _make(made[CERTIFICATE], made[KEY], cache / "logs" / "certificate.log")
-    return {CERTIFICATE: (made[CERTIFICATE].read_bytes(), 0o644), KEY: (made[KEY].read_bytes(), 0o640)}
+        _make(paths[CERTIFICATE], paths[KEY], cache / "logs" / "certificate.log")
+    return {CERTIFICATE: (paths[CERTIFICATE].read_bytes(), 0o644), KEY: (paths[KEY].read_bytes(), 0o640)}
 
 
 def _make(certificate: Path, key: Path, log: Path) -> None:

@@ -21,7 +21,7 @@ DISK = "guest.qcow2"
 # address on their bridges, which systemd derives from it.
 DBUS_ID = "var/lib/dbus/machine-id"
 # Parts of playbooks/ that run around the machines, not in them.
-_AROUND = {"embedded_lab", "kvm_guest", "host_tuning", "__pycache__"}
+_NOT_IN_IMAGE = {"embedded_lab", "kvm_guest", "host_tuning", "__pycache__"}
 
 Say = Callable[[str], None]
 
@@ -40,7 +40,7 @@ def ensure(say: Say, release: Release) -> Path:
             say(f"image {key} is in the cache")
             return folder
         _build(folder, release, variables, say)
-        _forget_old_images()
+        _remove_old_images()
         return folder
 
 
@@ -52,30 +52,30 @@ def make_disk(root: Path, disk: Path, size_gib: int, log: Path) -> None:
     raw.unlink()
 
 
-def recipe(playbooks: Path) -> list[Path]:
+def recipe_files(playbooks: Path) -> list[Path]:
     """The files that decide what is in the image, without a linter's cache in the same folder."""
     files = [VM_IMAGES / "image.yml", Path(__file__), playbooks / "image.yml", playbooks / "site.yml"]
     files += [file for folder in ("group_vars", "roles") for file in (playbooks / folder).rglob("*")]
     return sorted(
-        file for file in files if file.is_file() and file.suffix != ".md" and not _AROUND.intersection(file.parts)
+        file for file in files if file.is_file() and file.suffix != ".md" and not _NOT_IN_IMAGE.intersection(file.parts)
     )
 
 
-def image_key(variables: archives.Variables, release: Release) -> str:
+def image_key(variables: archives.ProvisioningVariables, release: Release) -> str:
     """Digest of the release, the recipe, and everything that site.yml would do or copy in the image."""
     digest = hashlib.sha256(f"{release.suite}\n".encode())
-    of_release = variables["web_servers_by_suite"][release.suite]
-    for file in recipe(PLAYBOOKS):
+    release_servers = variables["web_servers_by_suite"][release.suite]
+    for file in recipe_files(PLAYBOOKS):
         digest.update(f"{file.relative_to(PROJECT)}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
-    digest.update(Path(of_release["archive"]).read_bytes())
-    digest.update(json.dumps(of_release["servers"], sort_keys=True).encode())
+    digest.update(Path(release_servers["archive"]).read_bytes())
+    digest.update(json.dumps(release_servers["servers"], sort_keys=True).encode())
     for site in variables["site_content_sites"]:
         digest.update(f"{site['name']} {site['digest']}\n".encode())
     digest.update(json.dumps([variables["load_tools_packages"], variables["load_tools_masked_units"]]).encode())
     return digest.hexdigest()[:16]
 
 
-def _build(folder: Path, release: Release, variables: archives.Variables, say: Say) -> None:
+def _build(folder: Path, release: Release, variables: archives.ProvisioningVariables, say: Say) -> None:
     recipe = yaml.safe_load((VM_IMAGES / "image.yml").read_text())
     partial = IMAGES / f".partial-{folder.name}"
     shutil.rmtree(partial, ignore_errors=True)
@@ -107,18 +107,18 @@ def _build(folder: Path, release: Release, variables: archives.Variables, say: S
     partial.rename(folder)
 
 
-def _provision(partial: Path, root: Path, variables: archives.Variables) -> None:
+def _provision(partial: Path, root: Path, variables: archives.ProvisioningVariables) -> None:
     """Boot the tree with this machine's network; run image.yml and site.yml against it over SSH, as on every host.
 
     The lab's machines get the compiled load tools later (`embedded.equip`), because compiling takes minutes.
     """
     with booted(root, partial, "image", ("lab_machines", "clients", "metal_hosts")) as machine:
-        run([*machine.reach, "apt-get", "update", "-q"])
+        run([*machine.ssh_command, "apt-get", "update", "-q"])
         extra = partial / "variables.json"
         extra.write_text(json.dumps(variables | {"load_tools_binaries": []}))
         play("image.yml", inventory=machine.inventory, quiet=True)
         play("site.yml", "-e", f"@{extra}", inventory=machine.inventory, quiet=True)
-        run([*machine.reach, "apt-get", "clean"])
+        run([*machine.ssh_command, "apt-get", "clean"])
     extra.unlink()
 
 
@@ -139,7 +139,7 @@ def _strip(root: Path) -> None:
     (root / "etc/machine-id").write_text("")
 
 
-def _forget_old_images() -> None:
+def _remove_old_images() -> None:
     folders = [folder for folder in IMAGES.iterdir() if not folder.name.startswith(".")]
     folders.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
     built = LAB / "built.json"

@@ -29,9 +29,9 @@ def ensure(image: Path, say: Say) -> Path:
             for old in image.glob("machine-*.qcow2"):
                 old.unlink()
             images = Path("var/lib/libvirt/images/vmtoll") / image.name
-            carried = {image / name: images / name for name in ("guest.qcow2", "vmlinuz", "initrd.img")}
-            carried |= {Path(tool["binary"]): Path("usr/local/bin", tool["name"]) for tool in tools.binaries()}
-            build(image, disk, yaml.safe_load(RECIPE.read_text()), carried)
+            files = {image / name: images / name for name in ("guest.qcow2", "vmlinuz", "initrd.img")}
+            files |= {Path(tool["binary"]): Path("usr/local/bin", tool["name"]) for tool in tools.binaries()}
+            build(image, disk, yaml.safe_load(RECIPE.read_text()), files)
     return disk
 
 
@@ -42,10 +42,10 @@ def _name() -> str:
     return f"machine-{digest.hexdigest()[:8]}.qcow2"
 
 
-def build(image: Path, disk: Path, recipe: Mapping[str, Any], carried: Mapping[Path, Path]) -> None:
+def build(image: Path, disk: Path, recipe: Mapping[str, Any], files: Mapping[Path, Path]) -> None:
     """Make a disk of the image's root filesystem, a recipe's packages, and files or folders of this machine.
 
-    `carried`: file or folder → its path in the new root. Raises UserError with the command that failed.
+    `files`: file or folder → its path in the new root. Raises UserError with the command that failed.
     """
     log, work = CACHE / "logs" / f"image-{image.name}.log", IMAGES / f".partial-machine-{image.name}"
     root = work / "root"
@@ -72,12 +72,12 @@ def build(image: Path, disk: Path, recipe: Mapping[str, Any], carried: Mapping[P
         ):
             path.unlink(missing_ok=True)
         (root / "etc/machine-id").write_text("")
-        for source, target in carried.items():
+        for source, target in files.items():
             (root / target).parent.mkdir(parents=True, exist_ok=True)
             run(["cp", "--archive", source, root / target])
-        made = work / disk.name
-        make_disk(root, made, recipe["disk_gib"], log)
-        made.rename(disk)
+        partial = work / disk.name
+        make_disk(root, partial, recipe["disk_gib"], log)
+        partial.rename(disk)
     finally:
         _remove(work)
 

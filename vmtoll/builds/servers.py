@@ -58,14 +58,14 @@ def definitions() -> list[ServerDefinition]:
     return read_servers(SERVER_BUILDS)
 
 
-def of_release(release: Release) -> list[ServerDefinition]:
+def servers_of_release(release: Release) -> list[ServerDefinition]:
     """Return the servers that a release can have: all except those whose `not_in` names it."""
     return [server for server in definitions() if release.suite not in server.not_in]
 
 
 def catalog(release: Release) -> list[dict[str, Any]]:
     """Return the servers of a release as Ansible needs them: the keys of each server.yml and its folder's name."""
-    return [server.document for server in of_release(release)]
+    return [server.document for server in servers_of_release(release)]
 
 
 def archive(policy: Policy, release: Release) -> Path:
@@ -78,8 +78,8 @@ def archive(policy: Policy, release: Release) -> Path:
     """
     files: dict[str, tuple[bytes, int]] = certificate.files(CACHE)
     archives = read_archives(SOURCES)
-    every = of_release(release)
-    for server in every:
+    servers = servers_of_release(release)
+    for server in servers:
         if server.source and server.name not in archives:
             continue  # an experiment that names this server skips it and says why
         files |= _files(server, policy, release)
@@ -94,7 +94,7 @@ def archive(policy: Policy, release: Release) -> Path:
             entry.size, entry.mode, entry.uname = len(content), mode, "root"
             entry.gname = certificate.GROUP if name == certificate.KEY else "root"
             tar.addfile(entry, io.BytesIO(content))
-        for unit in sorted({unit for server in every for unit in server.mask}):
+        for unit in sorted({unit for server in servers for unit in server.mask}):
             entry = tarfile.TarInfo(f"{UNITS}/{unit}".lstrip("/"))
             entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, "/dev/null", 0o777
             entry.uname = entry.gname = "root"
@@ -111,9 +111,9 @@ def _files(server: ServerDefinition, policy: Policy, release: Release) -> dict[s
         content = _render(SERVER_BUILDS / name / f"{template}.j2", server, policy, release)
         files[f"{FOLDER}/{name}/{Path(template).name}"] = (content, 0o644)
     if server.build:
-        files[server.binary] = (_compiled(server), 0o755)
-    brought = [*files, *([server.binary] if server.source else [])]
-    return files | {f"{FOLDER}/{name}.json": (_description(server, policy, brought), 0o644)}
+        files[server.binary] = (_compile(server), 0o755)
+    file_paths = [*files, *([server.binary] if server.source else [])]
+    return files | {f"{FOLDER}/{name}.json": (_description(server, policy, file_paths), 0o644)}
 
 
 def _render(template: Path, server: ServerDefinition, policy: Policy, release: Release) -> bytes:
@@ -175,7 +175,7 @@ def _workers(server: ServerDefinition, policy: Policy) -> int:
     return server.workers or policy.workers
 
 
-def _compiled(server: ServerDefinition) -> bytes:
+def _compile(server: ServerDefinition) -> bytes:
     folder: Path = SERVER_BUILDS / server.name
     run(["make", "-s", "-C", folder, str(server.build)], log=CACHE / "logs" / f"build-{server.name}.log")
     return (folder / str(server.build)).read_bytes()

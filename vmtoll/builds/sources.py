@@ -17,33 +17,33 @@ def binary(name: str, source: Source, archive: Archive) -> bytes:
     Caches it under a key of archive and recipe. Raises UserError naming the server when the archive is missing, differs
     from the one in `sources.yml`, or does not build.
     """
-    kept = CACHE / "sources" / f"{name}-{_key(archive, source)}"
-    content = _checked(name, archive)
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
+    cached = CACHE / "sources" / f"{name}-{_key(archive, source)}"
+    content = _checked_path(name, archive)
+    if not cached.exists():
+        cached.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f"vmtoll-{name}-") as folder:
-            made = _built(Path(folder), name, source, content)
-            partial = kept.with_suffix(".partial")
-            partial.write_bytes(made.read_bytes())
-            partial.rename(kept)
-    return kept.read_bytes()
+            program = _build(Path(folder), name, source, content)
+            partial = cached.with_suffix(".partial")
+            partial.write_bytes(program.read_bytes())
+            partial.rename(cached)
+    return cached.read_bytes()
 
 
 def _key(archive: Archive, source: Source) -> str:
     return hashlib.sha256(f"{archive.sha256} {sorted(source.model_dump().items())}".encode()).hexdigest()[:16]
 
 
-def _checked(name: str, archive: Archive) -> Path:
+def _checked_path(name: str, archive: Archive) -> Path:
     path = Path(archive.path).expanduser()
     if not path.is_file():
         raise UserError(f"{FILE}: {name}.path: no file {path}")
-    seen = hashlib.sha256(path.read_bytes()).hexdigest()
-    if seen != archive.sha256:
-        raise UserError(f"{FILE}: {name}.sha256: {path} has {seen}; it is another archive than the one you named")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != archive.sha256:
+        raise UserError(f"{FILE}: {name}.sha256: {path} has {digest}; it is another archive than the one you named")
     return path
 
 
-def _built(folder: Path, name: str, source: Source, archive: Path) -> Path:
+def _build(folder: Path, name: str, source: Source, archive: Path) -> Path:
     """Unpack into `folder` and build there, or in the archive's single top folder; return the built program."""
     try:
         run(["tar", "-xf", archive, "-C", folder])
@@ -54,7 +54,7 @@ def _built(folder: Path, name: str, source: Source, archive: Path) -> Path:
     log = CACHE / "logs" / f"build-{name}.log"
     log.unlink(missing_ok=True)
     run(["sh", "-ec", source.make], log=log, cwd=tree)
-    made: Path = tree / source.makes
-    if not made.is_file():
+    program: Path = tree / source.makes
+    if not program.is_file():
         raise UserError(f"server-builds/{name}/server.yml: source.makes: the build made no {source.makes}; see {log}")
-    return made
+    return program

@@ -9,7 +9,7 @@ VARIABLE = "VMTOLL_SUITE"
 OS_RELEASE = Path("/etc/os-release")
 
 
-def chosen(suite: str | None = None) -> Release:
+def lab_release(suite: str | None = None) -> Release:
     """The release of the embedded lab's machines: this suite's, else the variable VMTOLL_SUITE's, else the newest.
 
     Raises UserError for an unknown suite.
@@ -18,18 +18,18 @@ def chosen(suite: str | None = None) -> Release:
     return release_of_suite(requested) if requested else RELEASES[0]
 
 
-def of_guests(suite: str | None = None, os_release: Path = OS_RELEASE) -> Release:
+def guest_release(suite: str | None = None, os_release: Path = OS_RELEASE) -> Release:
     """The release of an inventory's guests: this suite's, else VMTOLL_SUITE's, else this machine's, else the newest.
 
     Metal and guest get the packages of their own releases; only machines of the same release are comparable. Raises
     UserError for an unknown suite.
     """
     if suite or os.environ.get(VARIABLE):
-        return chosen(suite)
-    return of_this_machine(os_release) or RELEASES[0]
+        return lab_release(suite)
+    return release_of_this_machine(os_release) or RELEASES[0]
 
 
-def of_this_machine(os_release: Path = OS_RELEASE) -> Release | None:
+def release_of_this_machine(os_release: Path = OS_RELEASE) -> Release | None:
     """This machine's release; None when vmtoll does not know it."""
     fields = [line.partition("=") for line in os_release.read_text().splitlines()]
     system = {key: value.strip("\"'") for key, _, value in fields}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vmtoll.builds.suite import chosen
+from vmtoll.builds.suite import lab_release
 from vmtoll.commands.conclude import conclude
 from vmtoll.commands.help import describe
 from vmtoll.commands.options import JsonOption, ResultsOption, SuiteOption
@@ -23,7 +23,7 @@ def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None, as_json: J
     resolved = load(Registry().experiment_file("demo"))
     stages = Stages()
     with stages.stage("lab and load tools"):
-        embedded.up(resolved.experiment.link, say, release=chosen(suite))
+        embedded.up(resolved.experiment.link, say, release=lab_release(suite))
     with stages.stage("measuring"):
         folder = run_one("demo", None, results)
     with stages.stage("report"):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vmtoll.builds import image, machine_disk, tools
-from vmtoll.builds.suite import chosen
+from vmtoll.builds.suite import lab_release
 from vmtoll.commands.answer import print_json
 from vmtoll.commands.help import CliCommand, CommandGroup, describe
 from vmtoll.commands.options import JsonOption, SuiteOption
@@ -42,7 +42,7 @@ def up(
     """
     shape = topologies.shape(topology, [name.strip() for name in guests.split(",") if name.strip()])
     embedded.need_root()
-    embedded.up(link, say, shape, chosen(suite))
+    embedded.up(link, say, shape, lab_release(suite))
     if as_json:
         print_json(embedded.status())
 
@@ -55,7 +55,7 @@ def build_image(
 ) -> None:
     """Build the machines' image into the cache, if it is not there; `up` does it as well."""
     embedded.need_root()
-    release = chosen(suite)
+    release = lab_release(suite)
     folder = image.ensure(say, release)
     if machines:
         tools.build()

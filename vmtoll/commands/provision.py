@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vmtoll import loadgen
 from vmtoll.builds.servers import definitions
-from vmtoll.builds.suite import of_guests
+from vmtoll.builds.suite import guest_release
 from vmtoll.commands.answer import answer_changes
 from vmtoll.commands.consent import ask
 from vmtoll.commands.help import describe
@@ -35,7 +35,7 @@ def provision(
     """
     if inventory and not (yes or check):
         _ask(inventory, limit)
-    release = of_guests(suite) if suite and inventory else None
+    release = guest_release(suite) if suite and inventory else None
     changes: Changes | None = {} if as_json else None
     embedded.provision(inventory, ["--check", "--diff"] if check else [], limit, release, changes=changes)
     if changes is not None:

@@ -212,8 +212,8 @@ def provision(
 
 
 def _own_release() -> Release:
-    """The release of the lab that is up; without a lab, the default of suite.chosen."""
-    return suite.chosen(str(_built().get("suite", "")))
+    """The release of the lab that is up; without a lab, the default of suite.lab_release."""
+    return suite.lab_release(str(_built().get("suite", "")))
 
 
 def require() -> Path:

@@ -43,8 +43,8 @@ def provision(
 
 
 def release_of_guests(inventory: dict[str, Any], path: Path) -> Release:
-    """The release that an inventory sets for its guests, else that of suite.of_guests. Raises UserError."""
-    return suite.of_guests(_uniform(inventory, path, "suite"))
+    """The release that an inventory sets for its guests, else that of suite.guest_release. Raises UserError."""
+    return suite.guest_release(_uniform(inventory, path, "suite"))
 
 
 def _policy(inventory: dict[str, Any], path: Path) -> servers.Policy:

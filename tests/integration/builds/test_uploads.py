@@ -22,7 +22,7 @@ import pytest
 from tests.support.machines import LIGHTTZ
 from tests.support.real_servers import free_ports
 from vmtoll.builds import certificate, servers
-from vmtoll.builds.suite import of_guests
+from vmtoll.builds.suite import guest_release
 from vmtoll.model.release import RELEASES
 from vmtoll.sites import SITES_DIR, build
 from vmtoll.spec import server as spec
@@ -112,7 +112,7 @@ def _configure(definition: ServerDefinition, port: int, folder: Path) -> None:
     for path, (content, _) in certificate.files(folder / "cache").items():
         (keys / Path(path).name).write_bytes(content)
     moved = {f"/run/vmtoll-{definition.name}": str(runtime), str(Path(certificate.CERTIFICATE).parent): str(keys)}
-    for path, (content, _) in servers._files(definition, servers.Policy(port=port), of_guests()).items():
+    for path, (content, _) in servers._files(definition, servers.Policy(port=port), guest_release()).items():
         if path.startswith(str(folder)):
             text = content.decode()
             for where, there in moved.items():

@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.conftest import run_there
 from tests.lab.the_lab import LAB, VMTOLL, Ssh
-from vmtoll.builds.suite import chosen
+from vmtoll.builds.suite import lab_release
 from vmtoll.lab.topology import SSH_S
 from vmtoll.paths import PROJECT
 from vmtoll.provisioning.guests import make_guests
@@ -66,7 +66,7 @@ def restore() -> list[str]:
         wait_until_it_answers(name)
     if silent:
         print(f"{', '.join(silent)} did not answer: their guests are started")
-        make_guests(read_inventory(INVENTORY), INVENTORY, [], chosen(), quiet=True)
+        make_guests(read_inventory(INVENTORY), INVENTORY, [], lab_release(), quiet=True)
     return lost
 
 

@@ -10,7 +10,7 @@ import yaml
 from tests.lab.kvm.guests import SEEN, Seen, domain_of, look
 from tests.lab.kvm.machines import restore
 from tests.lab.the_lab import LAB, Ssh
-from vmtoll.builds.suite import chosen
+from vmtoll.builds.suite import lab_release
 from vmtoll.guests import profiles
 from vmtoll.provisioning.guests import make_guests
 from vmtoll.spec.inventory import read_inventory
@@ -66,7 +66,7 @@ def host(machines: Ssh) -> Iterator[Ssh]:
     machines("host", "sysctl -w vm.compact_memory=1 vm.nr_hugepages=520")
     yield machines
     machines("host", "sysctl -w vm.nr_hugepages=0; systemctl stop dev-hugepages.mount; ip link del up0")
-    make_guests(read_inventory(LAB / "inventory.yml"), LAB / "inventory.yml", [], chosen(), quiet=True)
+    make_guests(read_inventory(LAB / "inventory.yml"), LAB / "inventory.yml", [], lab_release(), quiet=True)
 
 
 def of_one_guest(folder: Path, profile: str, state: str = "present") -> Path:
@@ -87,10 +87,10 @@ def seen_anew(host: Ssh, folder: Path, profile: str) -> Seen:
     """Make a guest of this profile, look at it, remove it."""
     there, gone = of_one_guest(folder, profile), of_one_guest(folder, profile, "absent")
     try:
-        make_guests(read_inventory(there), there, [], chosen(), quiet=True)
+        make_guests(read_inventory(there), there, [], lab_release(), quiet=True)
         return look(host, NAME, ADDRESS)
     finally:
-        make_guests(read_inventory(gone), gone, [], chosen(), quiet=True)
+        make_guests(read_inventory(gone), gone, [], lab_release(), quiet=True)
         assert NAME not in host("host", "virsh -c qemu:///system list --all --name")
 
 

@@ -16,7 +16,7 @@ from tests.lab.records import number, primary
 from tests.lab.the_lab import Ssh
 from tests.support.records import BASELINE
 from vmtoll.builds import tools
-from vmtoll.builds.suite import chosen
+from vmtoll.builds.suite import lab_release
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.trial import Accelerator
 from vmtoll.provisioning.guests import make_guests
@@ -99,6 +99,6 @@ def test_what_the_virtual_cpus_wait_is_the_guests_steal(machines: Ssh) -> None:
 def test_the_guest_is_left_as_it_is_when_it_is_provisioned_again(machines: Ssh) -> None:
     """`vmtoll lab up` has provisioned it by the same function."""
     boot, changes = machines("guest", "cat /proc/sys/kernel/random/boot_id"), Changes()
-    make_guests(read_inventory(INVENTORY), INVENTORY, [], chosen(), quiet=True, changes=changes)
+    make_guests(read_inventory(INVENTORY), INVENTORY, [], lab_release(), quiet=True, changes=changes)
     assert changes == {"host": [], "guest": []}
     assert machines("guest", "cat /proc/sys/kernel/random/boot_id") == boot

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vmtoll.builds import archives
-from vmtoll.builds.image import image_key, recipe
+from vmtoll.builds.image import image_key, recipe_files
 from vmtoll.model.release import RELEASES
 from vmtoll.paths import PLAYBOOKS
 
@@ -13,13 +13,13 @@ def test_only_what_is_tracked_decides_what_is_in_the_image(tmp_path: Path) -> No
     for name in ("image.yml", "site.yml", "roles/machine/tasks/main.yml", "group_vars/all.yml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    before = recipe(tmp_path)
+    before = recipe_files(tmp_path)
     for name in (".ruff_cache/0.1/1", ".ansible/x.yml", "roles/machine/README.md", "roles/kvm_guest/tasks/main.yml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert recipe(tmp_path) == before
+    assert recipe_files(tmp_path) == before
     assert {"image.yml", "site.yml", "main.yml", "all.yml"} <= {file.name for file in before}
-    assert [file for file in recipe(PLAYBOOKS) if "web_servers" in file.parts]
+    assert [file for file in recipe_files(PLAYBOOKS) if "web_servers" in file.parts]
 
 
 def test_the_release_is_part_of_the_images_key(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_the_release_is_part_of_the_images_key(tmp_path: Path) -> None:
     keys = set()
     for release in RELEASES:
         archive = str(tmp_path / "servers.tar")
-        variables: archives.Variables = {
+        variables: archives.ProvisioningVariables = {
             "web_servers_by_suite": {release.suite: {"servers": [], "archive": archive, "files": []}},
             "web_servers_newest": release.suite,
             "site_content_sites": [],

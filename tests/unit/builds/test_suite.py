@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtoll.builds.suite import VARIABLE, chosen, of_guests
+from vmtoll.builds.suite import VARIABLE, guest_release, lab_release
 from vmtoll.model.errors import UserError
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux {0}"\nNAME="Debian GNU/Linux"\nVERSION_ID="{0}"\nID=debian\n'
@@ -29,12 +29,12 @@ def test_guests_of_an_inventory_default_to_the_machines_own_else_the_newest(
     os_release: Path, text: str, suite: str
 ) -> None:
     os_release.write_text(text)
-    assert of_guests(os_release=os_release).suite == suite
+    assert guest_release(os_release=os_release).suite == suite
 
 
 @pytest.mark.usefixtures("os_release")
 def test_the_labs_machines_default_to_the_newest() -> None:
-    assert chosen().suite == "trixie"
+    assert lab_release().suite == "trixie"
 
 
 def test_an_option_comes_before_the_variable_and_that_before_the_machine(
@@ -42,9 +42,9 @@ def test_an_option_comes_before_the_variable_and_that_before_the_machine(
 ) -> None:
     os_release.write_text(DEBIAN.format(13))
     monkeypatch.setenv(VARIABLE, "bookworm")
-    assert chosen().suite == of_guests(os_release=os_release).suite == "bookworm"
-    assert chosen("trixie").suite == of_guests("trixie", os_release).suite == "trixie"
+    assert lab_release().suite == guest_release(os_release=os_release).suite == "bookworm"
+    assert lab_release("trixie").suite == guest_release("trixie", os_release).suite == "trixie"
     monkeypatch.setenv(VARIABLE, "sid")
-    for choose in (chosen, of_guests):
+    for choose in (lab_release, guest_release):
         with pytest.raises(UserError, match="unknown suite 'sid'"):
             choose()
