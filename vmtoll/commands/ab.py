@@ -177,12 +177,12 @@ def cost_text(planned: Plan) -> str:
 
 def _lab(planned: Plan, link: str) -> Path:
     """Bring up the embedded lab with the plan's environments, unless it has them; return its inventory."""
-    embedded.need_root()
+    embedded.require_root()
     environments = planned.resolved.environments
     if not embedded.status()["up"] or not set(environments) <= environments_of(embedded.require()):
         guests = [name for name in environments if name != METAL]
         embedded.up(link, say, topology.shape(profiles=guests))
-    return embedded.ready(planned.resolved, say)
+    return embedded.prepare(planned.resolved, say)
 
 
 def _answer(folder: Path, metrics: Sequence[str], junit: Path | None, *, as_json: bool) -> Exit:

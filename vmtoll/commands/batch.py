@@ -170,7 +170,7 @@ def _measure_if_needed(planned: Plan, batch: Batch, inventory: Path | None, limi
     if folder is None:
         if unfinished := batch.unfinished(planned.resolved):
             planned = plan(planned.resolved, resume=unfinished)
-        machines = inventory or embedded.ready(planned.resolved, say)
+        machines = inventory or embedded.prepare(planned.resolved, say)
         with Progress() as progress:
             folder = measure(planned, machines, batch.results, unfinished, listener=progress, limit=limit, judge=judge)
         batch.record_run(folder)

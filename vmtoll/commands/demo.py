@@ -19,7 +19,7 @@ describe("demo", "vmtoll demo", "vmtoll demo --suite bookworm")
 
 def demo(results: ResultsOption = RESULTS, suite: SuiteOption = None, as_json: JsonOption = False) -> None:
     """Bring the embedded lab up, run the experiment `demo`, write its report."""
-    embedded.need_root()
+    embedded.require_root()
     resolved = load(Registry().experiment_file("demo"))
     stages = Stages()
     with stages.stage("lab and load tools"):

@@ -41,7 +41,7 @@ def up(
     A lab with another topology is replaced.
     """
     shape = topologies.shape(topology, [name.strip() for name in guests.split(",") if name.strip()])
-    embedded.need_root()
+    embedded.require_root()
     embedded.up(link, say, shape, lab_release(suite))
     if as_json:
         print_json(embedded.status())
@@ -54,7 +54,7 @@ def build_image(
     as_json: JsonOption = False,
 ) -> None:
     """Build the machines' image into the cache, if it is not there; `up` does it as well."""
-    embedded.need_root()
+    embedded.require_root()
     release = lab_release(suite)
     folder = image.ensure(say, release)
     if machines:
@@ -67,7 +67,7 @@ def build_image(
 @app.command("down", cls=CliCommand, epilog=describe("lab down", "vmtoll lab down"))
 def down() -> None:
     """Remove the lab with all its namespaces, mounts, domains, processes and routes."""
-    embedded.need_root()
+    embedded.require_root()
     embedded.down(say)
 
 

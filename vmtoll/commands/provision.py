@@ -12,7 +12,7 @@ from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, Li
 from vmtoll.lab import embedded
 from vmtoll.machines.changed import active_units, ask_all
 from vmtoll.model.errors import HostLostError
-from vmtoll.provisioning.unprovision import Undone
+from vmtoll.provisioning.unprovision import UndoPlan
 from vmtoll.shell import Changes
 from vmtoll.spec.inventory_faults import read_valid_inventory
 
@@ -46,7 +46,7 @@ def _ask(inventory: Path, limit: str | None) -> None:
     """Ask before vmtoll changes machines for the first time. Raises UserError without consent, HostLostError for a
     machine that does not answer.
     """
-    undo_plan = Undone.of(read_valid_inventory(inventory, limit), inventory, limit)
+    undo_plan = UndoPlan.of(read_valid_inventory(inventory, limit), inventory, limit)
     changed, unreachable = ask_all(undo_plan.machines)
     if unreachable:
         raise HostLostError("; ".join(unreachable))

@@ -79,7 +79,7 @@ def run(
                 print(_batch_text(previews))
             return
         if not inventory:
-            embedded.need_root()
+            embedded.require_root()
         raise SystemExit(batch.run_all(size, inventory, results, limit=limit, until=until, as_json=as_json))
     if dry_run:
         registry = Registry()
@@ -106,7 +106,7 @@ def run_one(
 ) -> Path:
     """Measure one experiment of a registry, in the embedded lab if there is no inventory; return the run's folder."""
     planned = _planned(experiment, inventory, scale, registry or Registry(), until, resume)
-    machines = inventory or embedded.ready(planned.resolved, say)
+    machines = inventory or embedded.prepare(planned.resolved, say)
     with Progress() as progress:
         return measure(planned, machines, results, resume, listener=progress, limit=limit, judge=judge)
 

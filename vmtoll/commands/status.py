@@ -10,7 +10,7 @@ from vmtoll.commands.options import CheckOption, InventoryOption, JsonOption, Li
 from vmtoll.lab import embedded
 from vmtoll.machines.changed import ask_all
 from vmtoll.model.errors import UserError
-from vmtoll.provisioning.unprovision import Undone
+from vmtoll.provisioning.unprovision import UndoPlan
 from vmtoll.provisioning.unprovision import unprovision as restore
 from vmtoll.shell import Changes
 from vmtoll.spec.inventory_faults import read_valid_inventory
@@ -28,7 +28,7 @@ def status(inventory: InventoryOption = None, limit: LimitOption = None, as_json
     guests, servers that run. `vmtoll unprovision` restores all of it.
     """
     path = inventory or embedded.require()
-    undo_plan = Undone.of(read_valid_inventory(path, limit), path, limit)
+    undo_plan = UndoPlan.of(read_valid_inventory(path, limit), path, limit)
     changed, unreachable = ask_all(undo_plan.machines)
     if as_json:
         print_json({"machines": changed, "silent": unreachable})
@@ -87,7 +87,7 @@ def unprovision(
     """
     if inventory is None:
         raise UserError("the machines of the embedded lab go with it: vmtoll lab down; else give an --inventory")
-    undo_plan = Undone.of(read_valid_inventory(inventory, limit), inventory, limit)
+    undo_plan = UndoPlan.of(read_valid_inventory(inventory, limit), inventory, limit)
     if not undo_plan.machines:
         raise UserError(f"{inventory}: no machine to restore; give an --inventory with hosts")
     names = ", ".join(host.name for host in undo_plan.machines)

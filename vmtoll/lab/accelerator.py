@@ -10,7 +10,7 @@ from typing import Literal
 BANNER = b"Linux version"
 # KVM's own modules → the CPU flag that each needs. A module that is built into the kernel is listed on any CPU.
 MODULES = {"kvm_intel": "vmx", "kvm_amd": "svm"}
-OWN_PATIENCE_S = 150.0  # with one of them; the host may be slow: itself emulated, and busy
+KVM_PATIENCE_S = 150.0  # with one of them; the host may be slow: itself emulated, and busy
 PATIENCE_S = 8.0  # with another module, which may never boot a kernel
 
 Accelerator = Literal["kvm", "tcg"]
@@ -20,7 +20,7 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, s
     """Return the accelerator that boots `kernel`, and one sentence that says why."""
     if not device.exists():
         return "tcg", f"{device} does not exist"
-    patience_s = OWN_PATIENCE_S if _is_own() else PATIENCE_S
+    patience_s = KVM_PATIENCE_S if _has_kvm_module() else PATIENCE_S
     argv = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none"]
     argv += ["-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
     argv += ["-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"]
@@ -34,7 +34,7 @@ def probe(kernel: Path, device: Path = Path("/dev/kvm")) -> tuple[Accelerator, s
     return "tcg", f"{device} exists, but the image's kernel printed no banner under KVM within {patience_s:g} s"
 
 
-def _is_own() -> bool:
+def _has_kvm_module() -> bool:
     """Return whether one of KVM's own modules provides /dev/kvm."""
     flags = re.findall(r"\b(?:vmx|svm)\b", Path("/proc/cpuinfo").read_text())
     return any(flag in flags and Path("/sys/module", module).exists() for module, flag in MODULES.items())

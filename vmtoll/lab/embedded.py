@@ -18,7 +18,7 @@ from vmtoll.model.release import Release
 from vmtoll.model.workload import Workload
 from vmtoll.paths import INVENTORY, LAB
 from vmtoll.provisioning import provision as provisioning
-from vmtoll.provisioning.guests import for_role, host_key, make_guests
+from vmtoll.provisioning.guests import host_key, make_guests, role_entry
 from vmtoll.shell import Changes, lock, play
 from vmtoll.spec.experiment import Resolved
 from vmtoll.spec.inventory import read_inventory
@@ -27,13 +27,13 @@ Say = Callable[[str], None]
 LINK = re.compile(r"unshaped|[1-9][0-9]*(mbit|gbit)")
 
 
-def need_root() -> None:
+def require_root() -> None:
     """Raise UserError unless this is root."""
     if os.geteuid() != 0:
         raise UserError("the embedded lab needs root, for namespaces and mounts; run vmtoll as root or by sudo")
 
 
-def up(link: str, say: Say, shape: topology.Shape | None = None, release: Release | None = None) -> None:
+def up(link: str, say: Say, shape: topology.LabShape | None = None, release: Release | None = None) -> None:
     """Bring up a lab (default: the topology `single`) of a release, with the clients' links at `link`.
 
     If a lab of this shape, release and image is up and answers, only its link changes; any other lab is replaced. The
@@ -53,7 +53,7 @@ def up(link: str, say: Say, shape: topology.Shape | None = None, release: Releas
                 requested = shape.record() | {"suite": release.suite, "image": str(folder), "disk": disk}
                 _build(link, shape, release, requested, say)
                 compiling.result()
-                _bring({"clients": [tool["name"] for tool in tools.binaries()]}, say)
+                _copy_missing_tools({"clients": [tool["name"] for tool in tools.binaries()]}, say)
         except VmtollError:
             if not compiling.done():
                 say("the lab did not come up; why follows when the load tools are compiled")
@@ -61,10 +61,10 @@ def up(link: str, say: Say, shape: topology.Shape | None = None, release: Releas
     say(f"the lab is up, its link {link}")
 
 
-def _build(link: str, shape: topology.Shape, release: Release, requested: dict[str, object], say: Say) -> None:
+def _build(link: str, shape: topology.LabShape, release: Release, requested: dict[str, object], say: Say) -> None:
     """Build the requested lab, or only set the link if the running lab's record has everything that is requested."""
-    built, folder, disk = _built(), Path(str(requested["image"])), requested["disk"]
-    if all(built.get(key) == value for key, value in requested.items()) and not _silent_machines():
+    record, folder, disk = _read_record(), Path(str(requested["image"])), requested["disk"]
+    if all(record.get(key) == value for key, value in requested.items()) and not _silent_machines():
         _set_link(link)
         return
     if LAB.exists():
@@ -84,11 +84,11 @@ def _build(link: str, shape: topology.Shape, release: Release, requested: dict[s
         say("making the guests inside of the KVM hosts")
         make_guests(read_inventory(INVENTORY), INVENTORY, [], release, quiet=True)
     (LAB / "variables.json").write_text(json.dumps(variables))
-    carried = [_copied("clients", tool) for tool in tools.binaries()] if shape.inventory else []
-    _record(requested | {"link": link, "tools": carried})
+    tool_entries = [_tool_entry("clients", tool) for tool in tools.binaries()] if shape.inventory else []
+    _write_record(requested | {"link": link, "tools": tool_entries})
 
 
-def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str, object]:
+def _guests_and_cpus(shape: topology.LabShape, kind: GuestAccelerator) -> dict[str, object]:
     """The role's variables for the guests and for the CPU that all systems under test share: the last one.
 
     In a lab of virtual machines these share all CPUs. Raises UserError when this machine lacks what the guests need,
@@ -97,10 +97,10 @@ def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str,
     cpus = len(os.sched_getaffinity(0))
     if shape.inventory:
         machines = shape.described_guests(kind, f"0-{cpus - 1}")
-        described = [for_role(machine, "machines") for machine in machines]
+        role_entries = [role_entry(machine, "machines") for machine in machines]
         return {
             "embedded_lab_guests": [
-                {**named, **guest_variables} for named, guest_variables in zip(shape.guests, described, strict=True)
+                {**guest, **guest_variables} for guest, guest_variables in zip(shape.guests, role_entries, strict=True)
             ],
             "embedded_lab_trusted_key": f"{host_key()}.pub",
         }
@@ -111,12 +111,12 @@ def _guests_and_cpus(shape: topology.Shape, kind: GuestAccelerator) -> dict[str,
         "embedded_lab_cpus": cpus,
         "embedded_lab_sut_cpus": str(cpus - 1),
         "embedded_lab_guests": [
-            {**named, **for_role(guest)} for named, guest in zip(shape.guests, guests, strict=True)
+            {**variables, **role_entry(guest)} for variables, guest in zip(shape.guests, guests, strict=True)
         ],
     }
 
 
-def ready(resolved: Resolved, say: Say) -> Path:
+def prepare(resolved: Resolved, say: Say) -> Path:
     """Give the running lab the link and the load tools of an experiment; return the lab's inventory.
 
     Raises UserError when no lab is up, or a tool cannot be built.
@@ -140,39 +140,43 @@ def equip(workloads: Iterable[Workload], say: Say) -> None:
         group = "suts" if workload.client == "localhost" else "clients"
         wanted.setdefault(group, set()).update(compiled.intersection(workload.tools))
     with lock("lab"):
-        _bring(wanted, say)
+        _copy_missing_tools(wanted, say)
 
 
-def _bring(wanted: Mapping[str, Collection[str]], say: Say) -> None:
+def _copy_missing_tools(wanted: Mapping[str, Collection[str]], say: Say) -> None:
     """Copy compiled load tools that are missing to groups of the lab's inventory. `wanted`: group → names of tools."""
     compiled = {tool["name"]: tool for tool in tools.binaries()}
     for group, names in wanted.items():
-        missing = [compiled[name] for name in sorted(names) if _copied(group, compiled[name]) not in _copied_tools()]
+        missing = [
+            compiled[name] for name in sorted(names) if _tool_entry(group, compiled[name]) not in _recorded_tools()
+        ]
         if missing:
             tools.build([tool["name"] for tool in missing])
             say(f"copying {', '.join(tool['name'] for tool in missing)} to the lab's {group}")
             variables = json.dumps({"load_tools_binaries": missing})
             play("load_tools.yml", "-e", variables, "--limit", group, inventory=INVENTORY, quiet=True)
-            _record(_built() | {"tools": [*_copied_tools(), *(_copied(group, tool) for tool in missing)]})
+            _write_record(
+                _read_record() | {"tools": [*_recorded_tools(), *(_tool_entry(group, tool) for tool in missing)]}
+            )
 
 
-def _copied(group: str, tool: Mapping[str, str]) -> str:
+def _tool_entry(group: str, tool: Mapping[str, str]) -> str:
     """Entry of the lab's record that says that this group of its inventory has this build of a tool."""
     return f"{group} {tool['name']}-{tool['key']}"
 
 
 def _set_link(link: str) -> bool:
     """Change the link, in seconds and without rebuilding the lab; return whether it changed."""
-    built = _built()
-    if built.get("link") == link:
+    record = _read_record()
+    if record.get("link") == link:
         return False
     if not (LAB / "variables.json").exists():
         raise UserError("the embedded lab was built by an earlier vmtoll; rebuild it as root with `vmtoll lab up`")
     variables = json.loads((LAB / "variables.json").read_text())
     _check_link(link, virtual=bool(variables["embedded_lab_inventory"]))
-    _record(built | {"link": "unknown"})  # while it changes
+    _write_record(record | {"link": "unknown"})  # while it changes
     _play("link", embedded_lab_link=link, **variables)
-    _record(built | {"link": link})
+    _write_record(record | {"link": link})
     return True
 
 
@@ -191,9 +195,9 @@ def down(say: Say) -> None:
 
 def status() -> dict[str, object]:
     """Return the lab's state: `up`, its record (image, shape, link, …), and `silent_machines`, which do not answer."""
-    built = _built()
-    silent = _silent_machines() if built else []
-    return {"up": bool(built) and not silent, **built, "silent_machines": silent}
+    record = _read_record()
+    silent = _silent_machines() if record else []
+    return {"up": bool(record) and not silent, **record, "silent_machines": silent}
 
 
 def provision(
@@ -205,15 +209,15 @@ def provision(
     changes: Changes | None = None,
 ) -> None:
     """Provision the machines of an inventory (default: the embedded lab's); as provisioning.provision."""
-    carried = provisioning.provision(inventory or require(), options, limit, release, changes=changes)
+    provisioned_tools = provisioning.provision(inventory or require(), options, limit, release, changes=changes)
     if inventory is None and limit is None and not options:
-        copied = [_copied(group, tool) for group in ("clients", "suts") for tool in carried]
-        _record(_built() | {"tools": copied})
+        tool_entries = [_tool_entry(group, tool) for group in ("clients", "suts") for tool in provisioned_tools]
+        _write_record(_read_record() | {"tools": tool_entries})
 
 
 def _own_release() -> Release:
     """The release of the lab that is up; without a lab, the default of suite.lab_release."""
-    return suite.lab_release(str(_built().get("suite", "")))
+    return suite.lab_release(str(_read_record().get("suite", "")))
 
 
 def require() -> Path:
@@ -226,15 +230,15 @@ def require() -> Path:
 
 
 def _play(state: str, **variables: Any) -> None:
-    everything = {"embedded_lab_state": state, "embedded_lab_folder": str(LAB), **variables}
-    play("lab.yml", "-e", json.dumps(everything), quiet=True)
+    all_variables = {"embedded_lab_state": state, "embedded_lab_folder": str(LAB), **variables}
+    play("lab.yml", "-e", json.dumps(all_variables), quiet=True)
 
 
-def _record(built: dict[str, object]) -> None:
-    (LAB / "built.json").write_text(json.dumps(built))
+def _write_record(record: dict[str, object]) -> None:
+    (LAB / "built.json").write_text(json.dumps(record))
 
 
-def _built() -> dict[str, object]:
+def _read_record() -> dict[str, object]:
     try:
         content: dict[str, object] = json.loads((LAB / "built.json").read_text())
         return content
@@ -242,16 +246,18 @@ def _built() -> dict[str, object]:
         return {}
 
 
-def _copied_tools() -> list[str]:
+def _recorded_tools() -> list[str]:
     """Entries of the lab's record for the compiled load tools that its machines have."""
-    entries = _built().get("tools", [])
+    entries = _read_record().get("tools", [])
     return entries if isinstance(entries, list) else []
 
 
 def _silent_machines() -> list[str]:
     config = LAB / "ssh_config"
     names = [line.split()[1] for line in config.read_text().splitlines() if re.fullmatch(r"Host [a-z0-9-]+", line)]
-    reach = ["ssh", "-n", "-F", str(config), "-o", f"ConnectTimeout={topology.SSH_S}"]
+    ssh_command = ["ssh", "-n", "-F", str(config), "-o", f"ConnectTimeout={topology.SSH_S}"]
     return [
-        name for name in names if subprocess.run([*reach, name, "true"], capture_output=True, check=False).returncode
+        name
+        for name in names
+        if subprocess.run([*ssh_command, name, "true"], capture_output=True, check=False).returncode
     ]

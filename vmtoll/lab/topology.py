@@ -26,8 +26,8 @@ _QEMU_MIB = 300
 _MACHINE_MIB = 100
 # Memory of a virtual machine of the lab, without the guests inside of it. Somewhat less than half of it is /tmp, where
 # preflight requires 512 MiB of a client.
-_OWN_MIB = 1280
-_THIS = "this-machine"
+_VIRTUAL_MACHINE_MIB = 1280
+_THIS_MACHINE = "this-machine"
 # Seconds that a run waits for a virtual machine or a guest inside of it: on two busy cores a boot takes minutes.
 _BACK_S = 1800
 # Seconds that SSH may take to connect: emulated CPUs exchange its keys, doubly emulated ones in a guest.
@@ -35,11 +35,11 @@ SSH_S = 90
 
 
 @dataclass(frozen=True)
-class Shape:
+class LabShape:
     """The machines of a lab, as the role embedded_lab needs them.
 
     `machines`: containers, {name, group, address, host}; `guests` of this machine: {name, profile, kvm_host, address,
-    mac}; `cells`: test bed → names of its machines. A lab of virtual machines has no containers: its machines are
+    mac}; `test_beds`: test bed → names of its machines. A lab of virtual machines has no containers: its machines are
     `guests`, and `inventory` is its whole inventory, with the guests inside of its KVM hosts.
     """
 
@@ -47,7 +47,7 @@ class Shape:
     machines: Sequence[Mapping[str, str]]
     guests: Sequence[Mapping[str, Any]]
     kvm_hosts: Sequence[str]
-    cells: Mapping[str, Sequence[str]]
+    test_beds: Mapping[str, Sequence[str]]
     inventory: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -57,10 +57,12 @@ class Shape:
 
     def variables(self, release: Release) -> dict[str, object]:
         """Variables of the role embedded_lab. Guests inside of virtual machines get the machines' release."""
-        parts = ("machines", "guests", "kvm_hosts", "cells")
-        everywhere = self.inventory.get("all", {}).get("vars", {}) | {"vmtoll_suite": release.suite}
-        return {f"embedded_lab_{part}": getattr(self, part) for part in parts} | {
-            "embedded_lab_inventory": {"all": self.inventory["all"] | {"vars": everywhere}} if self.inventory else {},
+        parts = {
+            "machines": self.machines, "guests": self.guests, "kvm_hosts": self.kvm_hosts, "cells": self.test_beds,
+        }  # fmt: skip
+        all_vars = self.inventory.get("all", {}).get("vars", {}) | {"vmtoll_suite": release.suite}
+        return {f"embedded_lab_{name}": part for name, part in parts.items()} | {
+            "embedded_lab_inventory": {"all": self.inventory["all"] | {"vars": all_vars}} if self.inventory else {},
             "embedded_lab_bridge": BRIDGE,
             "embedded_lab_uplink": UPLINK,
             "embedded_lab_prefix": _PREFIX,
@@ -84,8 +86,8 @@ class Shape:
         """The topology and each guest's profile; vmtoll rebuilds a lab whose record differs."""
         guests = {guest["name"]: guest["profile"] for guest in self.guests}
         if self.inventory:
-            inside = self.inventory["all"]["children"]["suts"]["children"]["kvm_guests"]["hosts"]
-            guests |= {name: variables["vmtoll_profile"] for name, variables in inside.items()}
+            inner_guests = self.inventory["all"]["children"]["suts"]["children"]["kvm_guests"]["hosts"]
+            guests |= {name: variables["vmtoll_profile"] for name, variables in inner_guests.items()}
         return {"topology": self.topology, "guests": guests}
 
     def memory_mib(self) -> int:
@@ -94,57 +96,59 @@ class Shape:
         return guests + len(self.machines) * _MACHINE_MIB
 
 
-def shape(topology: str = "single", profiles: Sequence[str] = ()) -> Shape:
+def shape(topology: str = "single", profiles: Sequence[str] = ()) -> LabShape:
     """The shape of a topology; `profiles`, if any, replace its guests, all on its first KVM host.
 
     Raises UserError when there is no such topology or profile.
     """
-    _known("topology", [topology], TOPOLOGIES)
-    _known("guest profile", profiles, VM_IMAGES / "guests")
-    described: dict[str, Any] = yaml.safe_load((TOPOLOGIES / f"{topology}.yml").read_text())
-    kvm_hosts = list(described["guests"])
-    on_hosts = {kvm_hosts[0]: _named(profiles)} if profiles else described["guests"]
-    if "machines" in described:
-        return _virtual(topology, described, on_hosts)
+    _check_known("topology", [topology], TOPOLOGIES)
+    _check_known("guest profile", profiles, VM_IMAGES / "guests")
+    description: dict[str, Any] = yaml.safe_load((TOPOLOGIES / f"{topology}.yml").read_text())
+    kvm_hosts = list(description["guests"])
+    on_hosts = {kvm_hosts[0]: _profile_by_guest(profiles)} if profiles else description["guests"]
+    if "machines" in description:
+        return _virtual_shape(topology, description, on_hosts)
     host_of = {name: host for host, guests in on_hosts.items() for name in guests}
-    cells = {
-        cell: [*members, *(name for name, host in host_of.items() if host in members)]
-        for cell, members in described.get("cells", {}).items()
+    test_beds = {
+        test_bed: [*members, *(name for name, host in host_of.items() if host in members)]
+        for test_bed, members in description.get("cells", {}).items()
     }
     # A container shares this machine's kernel; its host is the KVM host of its own test bed, a name for this machine.
-    for members in cells.values():
+    for members in test_beds.values():
         kvm_host = next(host for host in kvm_hosts if host in members)
         host_of |= {name: kvm_host for name in members if name not in host_of}
     machines = [
         {"name": name, "group": group, "address": address, "host": host_of.get(name, kvm_hosts[0])}
         for group in ("clients", "metal_hosts")
-        for name, address in _addresses(group, described[group])
+        for name, address in _addresses(group, description[group])
     ]
     profile_of = {name: profile for guests in on_hosts.values() for name, profile in guests.items()}
     guests = [
         {"name": name, "profile": profile_of[name], "kvm_host": host_of[name], "address": address, "mac": _mac(address)}
         for name, address in _addresses("guests", profile_of)
     ]
-    return Shape(topology, machines, guests, kvm_hosts, cells)
+    return LabShape(topology, machines, guests, kvm_hosts, test_beds)
 
 
-def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str, Mapping[str, str]]) -> Shape:
+def _virtual_shape(
+    topology: str, description: Mapping[str, Any], on_hosts: Mapping[str, Mapping[str, str]]
+) -> LabShape:
     """A lab of virtual machines, each with its own kernel: its machines are guests of this machine, in an ordinary
     inventory.
 
     `metal_hosts`: metal host → the virtual machine that it is. Provisioning makes the guests inside of the KVM hosts.
     Each machine has one virtual CPU: under emulation (QEMU 7.2), guests that start at the same moment on two CPUs hang.
     """
-    machine_of = dict(described["metal_hosts"])
-    names = {"clients": described["clients"], "metal_hosts": machine_of.values()}
+    machine_of = dict(description["metal_hosts"])
+    names = {"clients": description["clients"], "metal_hosts": machine_of.values()}
     addresses = {name: address for group, names in names.items() for name, address in _addresses(group, names)}
-    inside = {name: (host, profile) for host, guests in on_hosts.items() for name, profile in guests.items()}
+    inner_guests = {name: (host, profile) for host, guests in on_hosts.items() for name, profile in guests.items()}
     guests = {
         name: {
             "ansible_host": address,
-            "vmtoll_environment": inside[name][1],
-            "vmtoll_profile": inside[name][1],
-            "vmtoll_kvm_host": inside[name][0],
+            "vmtoll_environment": inner_guests[name][1],
+            "vmtoll_profile": inner_guests[name][1],
+            "vmtoll_kvm_host": inner_guests[name][0],
             "vmtoll_domain": name,
             "vmtoll_cpus": "0",
             "vmtoll_mac": _mac(address),
@@ -152,28 +156,30 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
             "vmtoll_gateway": _SWITCH_ADDRESS,
             "vmtoll_disk_cache": "unsafe",
         }
-        for name, address in _addresses("guests", inside)
+        for name, address in _addresses("guests", inner_guests)
     }
     machines = []
     for name, address in addresses.items():
-        carried = [_memory_mib({"profile": profile}) + _QEMU_MIB for host, profile in inside.values() if host == name]
+        guest_memory = [
+            _memory_mib({"profile": profile}) + _QEMU_MIB for host, profile in inner_guests.values() if host == name
+        ]
         machines.append(
             {
                 "name": name,
-                "profile": described["machines"][name],
-                "kvm_host": _THIS,
+                "profile": description["machines"][name],
+                "kvm_host": _THIS_MACHINE,
                 "address": address,
                 "mac": _mac(address),
-                "memory_mib": _OWN_MIB * (2 if carried else 1) + sum(carried),
+                "memory_mib": _VIRTUAL_MACHINE_MIB * (2 if guest_memory else 1) + sum(guest_memory),
                 "vcpus": 1,
             }
         )
-    cells = {
-        cell: [*members, *(name for name, (host, _) in inside.items() if host in members)]
-        for cell, members in described.get("cells", {}).items()
+    test_beds = {
+        test_bed: [*members, *(name for name, (host, _) in inner_guests.items() if host in members)]
+        for test_bed, members in description.get("cells", {}).items()
     }
     children: dict[str, Any] = {
-        "clients": {"hosts": {name: {"ansible_host": addresses[name]} for name in described["clients"]}},
+        "clients": {"hosts": {name: {"ansible_host": addresses[name]} for name in description["clients"]}},
         "kvm_hosts": {"hosts": {name: {"ansible_host": addresses[name]} for name in on_hosts}},
         "suts": {
             "vars": {"vmtoll_workers": 1},
@@ -188,9 +194,9 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
             },
         },
     }
-    if cells:
-        children["cells"] = {"children": {cell: {"hosts": dict.fromkeys(members)} for cell, members in cells.items()}}
-    everywhere = {
+    if test_beds:
+        children["cells"] = {"children": {bed: {"hosts": dict.fromkeys(members)} for bed, members in test_beds.items()}}
+    all_vars = {
         "ansible_user": "root",
         "ansible_ssh_private_key_file": str(LAB / "key"),
         "ansible_ssh_common_args": f"-F {LAB}/ssh_config -o ConnectTimeout={SSH_S}",
@@ -201,10 +207,10 @@ def _virtual(topology: str, described: Mapping[str, Any], on_hosts: Mapping[str,
         "vmtoll_link": "unshaped",
         "vmtoll_http_port": 8080,
     }
-    return Shape(topology, [], machines, [], {}, {"all": {"vars": everywhere, "children": children}})
+    return LabShape(topology, [], machines, [], {}, {"all": {"vars": all_vars, "children": children}})
 
 
-def check_memory(lab: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
+def check_memory(lab: LabShape, meminfo: Path = Path("/proc/meminfo")) -> None:
     """Raise UserError when this machine has too little memory available for the lab."""
     fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
     free_mib, need_mib = int(fields["MemAvailable"].split()[0]) // 1024, lab.memory_mib()
@@ -215,20 +221,20 @@ def check_memory(lab: Shape, meminfo: Path = Path("/proc/meminfo")) -> None:
         )
 
 
-def _known(kind: str, names: Iterable[str], folder: Path) -> None:
+def _check_known(kind: str, names: Iterable[str], folder: Path) -> None:
     allowed = sorted(file.stem for file in folder.glob("*.yml"))
     for name in names:
         if name not in allowed:
             raise UserError(unknown(kind, name, allowed))
 
 
-def _named(profiles: Sequence[str]) -> dict[str, str]:
+def _profile_by_guest(profiles: Sequence[str]) -> dict[str, str]:
     """Guest → profile; a guest is named after its profile, further ones of it with the suffixes -2, -3, …"""
-    named: dict[str, str] = {}
+    profiles_by_guest: dict[str, str] = {}
     for n, profile in enumerate(profiles):
-        before = profiles[:n].count(profile)
-        named[f"{profile}-{before + 1}" if before else profile] = profile
-    return named
+        count = profiles[:n].count(profile)
+        profiles_by_guest[f"{profile}-{count + 1}" if count else profile] = profile
+    return profiles_by_guest
 
 
 def _addresses(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:

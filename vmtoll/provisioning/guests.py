@@ -18,7 +18,7 @@ from vmtoll.shell import Changes, play, run, say
 from vmtoll.spec.inventory import hosts_by_role
 
 
-def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
+def guests_with_profile(data: Mapping[str, Any], source: Path) -> list[Guest]:
     """The guests of an inventory (`ansible-inventory --list`) that have a profile.
 
     Raises InventoryError for a guest that is not fully described, UserError if its profile or KVM host does not exist.
@@ -32,12 +32,12 @@ def described(data: Mapping[str, Any], source: Path) -> list[Guest]:
     return guests
 
 
-def for_role(described: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
+def role_entry(vm: Guest, kind: profiles.Kind = "guests") -> dict[str, str]:
     """An element of the role's kvm_guest_list. A guest to remove gets no XML: its profile may no longer fit it."""
     xml = ""
-    if described.state == "present":
-        xml = render(profiles.load(described.profile, kind=kind), described, files_of_role(described.name))
-    return described.model_dump(include={"name", "state", "domain", "public_key"}) | {"xml": xml}
+    if vm.state == "present":
+        xml = render(profiles.load(vm.profile, kind=kind), vm, files_of_role(vm.name))
+    return vm.model_dump(include={"name", "state", "domain", "public_key"}) | {"xml": xml}
 
 
 def make_guests(
@@ -54,7 +54,7 @@ def make_guests(
 
     Raises UserError, before it changes anything, if a KVM host lacks what its guests need.
     """
-    guests = described(data, inventory)
+    guests = guests_with_profile(data, inventory)
     present = [vm for vm in guests if vm.state == "present"]
     for vm in present:
         if not Path(vm.public_key).expanduser().exists():
@@ -68,14 +68,14 @@ def make_guests(
                 f"{inventory}: the image of {present[0].name} is made as root; run vmtoll as root or by sudo"
             )
         _check_needs(present, inventory)
-    lists = {host: [for_role(vm) for vm in guests if vm.kvm_host == host] for host in _kvm_hosts(guests)}
+    lists = {host: [role_entry(vm) for vm in guests if vm.kvm_host == host] for host in _kvm_hosts(guests)}
     variables: dict[str, object] = {"kvm_guest_lists": lists}
     if present:
         variables |= {"kvm_guest_image_source": str(image.ensure(say, release)), "kvm_guest_host_key": str(host_key())}
     if guests:
-        narrowed = ",".join([*lists, *(vm.name for vm in present)])
+        pattern = ",".join([*lists, *(vm.name for vm in present)])
         play(
-            "guests.yml", "-e", json.dumps(variables), "--limit", narrowed, *options,
+            "guests.yml", "-e", json.dumps(variables), "--limit", pattern, *options,
             inventory=inventory, quiet=quiet, changes=changes,
         )  # fmt: skip
     return [vm.name for vm in guests if vm.state == "absent"]
@@ -87,7 +87,7 @@ def _kvm_hosts(guests: Sequence[Guest]) -> list[str]:
 
 def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
     """Raise UserError naming everything that the KVM hosts lack."""
-    lacks: list[str] = []
+    missing: list[str] = []
     with tempfile.TemporaryDirectory(prefix="vmtoll-kvm-hosts-") as folder:
         variables = {"kvm_guest_probe": str(needs.PROBE), "kvm_guest_facts_folder": folder}
         hosts = _kvm_hosts(guests)
@@ -95,11 +95,11 @@ def _check_needs(guests: Sequence[Guest], inventory: Path) -> None:
             "kvm-hosts.yml", "-e", json.dumps(variables), "--limit", ",".join(hosts), inventory=inventory, quiet=True
         )  # fmt: skip
         for host in hosts:
-            seen = json.loads((Path(folder) / f"{host}.json").read_text())
+            report = json.loads((Path(folder) / f"{host}.json").read_text())
             guests_of_host = [vm for vm in guests if vm.kvm_host == host]
-            lacks += [f"{host}: {lack}" for lack in needs.lacking(guests_of_host, seen["facts"], seen["running"])]
-    if lacks:
-        raise UserError("; ".join(lacks))
+            missing += [f"{host}: {lack}" for lack in needs.lacking(guests_of_host, report["facts"], report["running"])]
+    if missing:
+        raise UserError("; ".join(missing))
 
 
 def host_key() -> Path:

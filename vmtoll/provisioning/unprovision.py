@@ -10,13 +10,13 @@ from typing import Any
 from vmtoll.guests.inventory import Guest
 from vmtoll.machines.changed import check_reachable, lock_machines
 from vmtoll.model.inventory import Host
-from vmtoll.provisioning.guests import described, for_role
+from vmtoll.provisioning.guests import guests_with_profile, role_entry
 from vmtoll.shell import Changes, play, say
 from vmtoll.spec.inventory import hosts_by_role, joined, names_in
 
 
 @dataclass(frozen=True)
-class Undone:
+class UndoPlan:
     """What to undo: machines to restore and guests to remove. `guests`: all have state `absent`."""
 
     machines: Sequence[Host]
@@ -26,19 +26,19 @@ class Undone:
     inventory: Path
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], inventory: Path, limit: str | None) -> "Undone":
+    def of(cls, data: Mapping[str, Any], inventory: Path, limit: str | None) -> "UndoPlan":
         """What to undo in an inventory, or on its machines that `limit` matches; `data` has every KVM host even so.
 
-        Raises UserError and InventoryError as guests.described.
+        Raises UserError and InventoryError as guests_with_profile.
         """
         by_role = hosts_by_role(data, str(inventory))
-        guests = [vm.model_copy(update={"state": "absent"}) for vm in described(data, inventory)]
-        named = {*names_in(limit or ""), *(vm.kvm_host for vm in guests)}
+        guests = [vm.model_copy(update={"state": "absent"}) for vm in guests_with_profile(data, inventory)]
+        named_hosts = {*names_in(limit or ""), *(vm.kvm_host for vm in guests)}
         machines = {
             host.name: host
             for role, hosts in by_role.items()
             for host in hosts
-            if not host.vars.profile and (role != "kvm_host" or not limit or host.name in named)
+            if not host.vars.profile and (role != "kvm_host" or not limit or host.name in named_hosts)
         }
         return cls(
             machines=list(machines.values()),
@@ -52,13 +52,13 @@ class Undone:
         """The extra variables of unprovision.yml."""
         hosts = dict.fromkeys(vm.kvm_host for vm in self.guests)
         return {
-            "kvm_guest_lists": {host: [for_role(vm) for vm in self.guests if vm.kvm_host == host] for host in hosts},
+            "kvm_guest_lists": {host: [role_entry(vm) for vm in self.guests if vm.kvm_host == host] for host in hosts},
             "kvm_guest_addresses": list(self.addresses),
             "unprovision_machines": self.pattern,
         }
 
 
-def unprovision(undone: Undone, *, check: bool, changes: Changes | None = None) -> None:
+def unprovision(undo_plan: UndoPlan, *, check: bool, changes: Changes | None = None) -> None:
     """Restore what `provision` and `tune` changed, remove the guests that vmtoll made, end what a killed run left.
 
     With `check`, only print what would change. Raises UserError if a run is using a machine or a machine could not be
@@ -66,10 +66,10 @@ def unprovision(undone: Undone, *, check: bool, changes: Changes | None = None) 
     """
     with ExitStack() as stack:
         if check:
-            check_reachable(undone.machines)
+            check_reachable(undo_plan.machines)
         else:
-            for what in stack.enter_context(lock_machines(undone.machines, "vmtoll unprovision")):
-                say(what)
+            for message in stack.enter_context(lock_machines(undo_plan.machines, "vmtoll unprovision")):
+                say(message)
         options = ["--diff", *(["--check"] if check else [])]
-        variables = json.dumps(undone.variables())
-        play("unprovision.yml", "-e", variables, *options, inventory=undone.inventory, changes=changes)
+        variables = json.dumps(undo_plan.variables())
+        play("unprovision.yml", "-e", variables, *options, inventory=undo_plan.inventory, changes=changes)

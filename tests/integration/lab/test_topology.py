@@ -12,7 +12,7 @@ from vmtoll.guests.inventory import Guest, guest
 from vmtoll.lab import topology
 from vmtoll.model.errors import InventoryError, UserError
 from vmtoll.model.release import RELEASES
-from vmtoll.provisioning.guests import for_role
+from vmtoll.provisioning.guests import role_entry
 from vmtoll.shell import play
 from vmtoll.spec.machines import load_inventory
 
@@ -24,7 +24,7 @@ RENDER = """
 """
 
 
-def rendered(folder: Path, shape: topology.Shape) -> Path:
+def rendered(folder: Path, shape: topology.LabShape) -> Path:
     """The inventory that the role writes for a shape."""
     playbook = folder / "render.yml"
     playbook.write_text(RENDER)
@@ -53,8 +53,8 @@ def test_other_guests_are_called_after_their_profiles() -> None:
     ]
     assert {g["kvm_host"] for g in shape.guests} == {"kvm-host1"}
     assert len({g["mac"] for g in shape.guests}) == 3
-    assert shape.cells["cell_a"][-3:] == ["kvm-default", "kvm-2009", "kvm-default-2"]
-    assert shape.cells["cell_b"] == ["client2", "metal2", "kvm-host2"]
+    assert shape.test_beds["cell_a"][-3:] == ["kvm-default", "kvm-2009", "kvm-default-2"]
+    assert shape.test_beds["cell_b"] == ["client2", "metal2", "kvm-host2"]
 
 
 @pytest.mark.parametrize("file", sorted(topology.TOPOLOGIES.glob("*.yml")), ids=lambda file: file.stem)
@@ -64,7 +64,7 @@ def test_every_topology_has_unique_names_and_addresses(file: Path) -> None:
     names = [machine["name"] for machine in everybody] + list(shape.kvm_hosts)
     assert len(set(names)) == len(names)
     assert len({machine["address"] for machine in everybody}) == len(everybody)
-    assert {name for members in shape.cells.values() for name in members} <= set(names)
+    assert {name for members in shape.test_beds.values() for name in members} <= set(names)
     assert all(len(f"sw-{machine['name']}") <= 15 for machine in shape.machines), "a name of an interface is short"
     assert yaml.safe_load(file.read_text())["description"]
 
@@ -152,4 +152,4 @@ def test_a_kvm_host_has_memory_for_all_its_guests() -> None:
 
 
 def domain(described: Guest) -> ET.Element:
-    return ET.fromstring(for_role(described, "machines")["xml"])
+    return ET.fromstring(role_entry(described, "machines")["xml"])

@@ -9,7 +9,7 @@ from vmtoll.guests import needs, profiles
 from vmtoll.guests.domain import Files, render
 from vmtoll.guests.inventory import Guest
 from vmtoll.paths import PLAYBOOKS
-from vmtoll.provisioning.guests import for_role
+from vmtoll.provisioning.guests import role_entry
 from vmtoll.shell import play
 
 HERE = "- hosts: localhost\n  connection: local\n"
@@ -29,7 +29,7 @@ def test_the_role_writes_the_domain_that_vmtoll_renders(tmp_path: Path) -> None:
     (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA me\n")
     described = Guest(name="one", profile="kvm-tuned", cpus="2-5", domain="dom", public_key=str(tmp_path / "key.pub"))
     variables = {
-        "kvm_guest": for_role(described),
+        "kvm_guest": role_entry(described),
         "kvm_guest_image": "/images/abc",
         "kvm_guest_folder": str(tmp_path),
         "kvm_guest_console_folder": "/consoles",

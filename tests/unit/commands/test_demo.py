@@ -25,7 +25,7 @@ def lab_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def step(name: str) -> Any:
         return lambda *_, **__: steps.append(name)
 
-    for name in ("need_root", "up"):
+    for name in ("require_root", "up"):
         monkeypatch.setattr(embedded, name, step(name))
     monkeypatch.setattr(command, "run_one", measured)
     return steps
@@ -35,7 +35,7 @@ def test_stdout_is_one_json_object_that_names_the_files(
     tmp_path: Path, lab_steps: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.demo(results=tmp_path, as_json=True)
-    assert lab_steps == ["need_root", "up", "run demo"]
+    assert lab_steps == ["require_root", "up", "run demo"]
     written = json.loads(capsys.readouterr().out)
     assert list(written) == ["run", "analysis", "report", "table", "spreadsheet", "answer"]
     assert all(Path(written[key]).exists() for key in ("run", "analysis", "report", "table", "spreadsheet"))

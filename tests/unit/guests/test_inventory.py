@@ -9,7 +9,7 @@ from vmtoll.guests.inventory import Guest
 from vmtoll.guests.inventory import guest as guest_of
 from vmtoll.model.errors import InventoryError, VmtollError
 from vmtoll.model.inventory import Host
-from vmtoll.provisioning.guests import described
+from vmtoll.provisioning.guests import guests_with_profile
 
 SAID: dict[str, Any] = {
     "ansible_host": "192.0.2.31",
@@ -72,7 +72,7 @@ def test_numbers_may_be_texts_and_one_cpu_a_number() -> None:
 )
 def test_a_mistake_is_named_with_host_and_variable(variables: dict[str, Any], said: str) -> None:
     with pytest.raises(VmtollError, match=said):
-        described(inventory(**variables), Path("inv.yml"))
+        guests_with_profile(inventory(**variables), Path("inv.yml"))
 
 
 def test_cpus_are_required() -> None:
@@ -82,4 +82,4 @@ def test_cpus_are_required() -> None:
 
 
 def test_a_guest_that_the_user_made_is_left_alone() -> None:
-    assert [one.name for one in described(inventory(), Path("inv.yml"))] == ["guest1"]
+    assert [one.name for one in guests_with_profile(inventory(), Path("inv.yml"))] == ["guest1"]

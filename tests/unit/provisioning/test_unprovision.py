@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vmtoll.provisioning.unprovision import Undone
+from vmtoll.provisioning.unprovision import UndoPlan
 from vmtoll.spec.inventory import read_inventory
 
 INVENTORY = """
@@ -19,10 +19,10 @@ all:
 """
 
 
-def undone(tmp_path: Path, limit: str | None = None) -> Undone:
+def undone(tmp_path: Path, limit: str | None = None) -> UndoPlan:
     path = tmp_path / "hosts.yml"
     path.write_text(INVENTORY)
-    return Undone.of(read_inventory(path, limit), path, limit)
+    return UndoPlan.of(read_inventory(path, limit), path, limit)
 
 
 def test_machines_are_restored_and_guests_that_were_made_removed(tmp_path: Path) -> None:

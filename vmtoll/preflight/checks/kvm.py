@@ -39,7 +39,7 @@ def _check_host(lab: Lab, host: Host) -> Iterator[CheckResult]:
     words = [f"{json.loads((LAB / 'built.json').read_text())['image']}/vmlinuz"] if embedded else []
     probe = (Path(__file__).parents[1] / "probes" / "kvm.py").read_text("utf-8")
     files = {"accelerator.py": inspect.getsource(accelerator), "kvm_host.py": inspect.getsource(kvm_host)}
-    answer = lab.script(host, probe, *words, limit_s=accelerator.OWN_PATIENCE_S + PATIENCE_S, files=files)
+    answer = lab.script(host, probe, *words, limit_s=accelerator.KVM_PATIENCE_S + PATIENCE_S, files=files)
     yield judge(host.name, answer, embedded=embedded)
 
 
