@@ -43,7 +43,7 @@ IRQS = "proc/irq/[0-9]*/smp_affinity_list"
 UNIT, PROFILE = "irqbalance.service", "tuned-profile"
 
 
-class LackError(Exception):
+class UnsupportedSettingError(Exception):
     """A setting that this host cannot do, in one sentence with the way out."""
 
 
@@ -103,7 +103,7 @@ def cpus(text: str) -> set[int]:
     return {cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)}
 
 
-# One function for each setting: the value of each key. Raises LackError.
+# One function for each setting: the value of each key. Raises UnsupportedSettingError.
 
 
 def irqbalance(host: Host, value: str) -> dict[str, str]:
@@ -113,9 +113,9 @@ def irqbalance(host: Host, value: str) -> dict[str, str]:
 def tuned_profile(host: Host, value: str) -> dict[str, str]:
     profiles = re.findall(r"^- (\S+)", _output("tuned-adm", "list", "profiles"), re.M)
     if not profiles:
-        raise LackError("tuned_profile: tuned does not answer; install it with `apt-get install tuned`")
+        raise UnsupportedSettingError("tuned_profile: tuned does not answer; install it with `apt-get install tuned`")
     if value not in profiles:
-        raise LackError(f"tuned_profile: tuned has no profile {value}; it has {', '.join(profiles)}")
+        raise UnsupportedSettingError(f"tuned_profile: tuned has no profile {value}; it has {', '.join(profiles)}")
     return {PROFILE: value}
 
 
@@ -123,7 +123,7 @@ def smt(host: Host, value: str) -> dict[str, str]:
     key = f"{CPU}/smt/control"
     now = host.read(key) or "missing"
     if now not in ("on", "off"):
-        raise LackError(f"smt: it cannot be switched here (smt/control is {now}); leave it out")
+        raise UnsupportedSettingError(f"smt: it cannot be switched here (smt/control is {now}); leave it out")
     return {key: value}
 
 
@@ -131,26 +131,30 @@ def turbo(host: Host, value: str) -> dict[str, str]:
     for key, off, on in ((f"{CPU}/intel_pstate/no_turbo", "1", "0"), (f"{CPU}/cpufreq/boost", "0", "1")):
         if host.read(key) is not None:
             return {key: off if value == "off" else on}
-    raise LackError("turbo: this host does not govern it (neither intel_pstate nor boost is in /sys); leave it out")
+    raise UnsupportedSettingError(
+        "turbo: this host does not govern it (neither intel_pstate nor boost is in /sys); leave it out"
+    )
 
 
 def governor(host: Host, value: str) -> dict[str, str]:
     keys = host.files(f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")
     if not keys:
-        raise LackError("governor: this host does not govern its clock rate (no cpufreq in /sys); leave it out")
+        raise UnsupportedSettingError(
+            "governor: this host does not govern its clock rate (no cpufreq in /sys); leave it out"
+        )
     for key in keys:
         available = (host.read(f"{Path(key).parent}/scaling_available_governors") or "").split()
         if value not in available:
-            raise LackError(f"governor: there is no {value} here; there are: {', '.join(available)}")
+            raise UnsupportedSettingError(f"governor: there is no {value} here; there are: {', '.join(available)}")
     return dict.fromkeys(keys, value)
 
 
 def irq_affinity(host: Host, value: str) -> dict[str, str]:
     present, keys = host.read(f"{CPU}/present") or "0", host.files(IRQS)
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value) or not cpus(value) <= cpus(present):
-        raise LackError(f"irq_affinity: {value} is no list of CPUs of this host, which has {present}")
+        raise UnsupportedSettingError(f"irq_affinity: {value} is no list of CPUs of this host, which has {present}")
     if not keys:
-        raise LackError("irq_affinity: there are no interrupts to move here; leave it out")
+        raise UnsupportedSettingError("irq_affinity: there are no interrupts to move here; leave it out")
     # Equal sets stay as the kernel writes them.
     return {key: now if now and cpus(now) == cpus(value) else value for key in keys for now in [host.read(key)]}
 
@@ -165,13 +169,13 @@ def hugepages_2m(host: Host, value: int) -> dict[str, str]:
 
 
 def halt_poll_ns(host: Host, value: int) -> dict[str, str]:
-    lack = "halt_poll_ns: the module kvm is not loaded; `modprobe kvm_intel` or `kvm_amd`"
-    return _number(host, "sys/module/kvm/parameters/halt_poll_ns", value, lack)
+    reason = "halt_poll_ns: the module kvm is not loaded; `modprobe kvm_intel` or `kvm_amd`"
+    return _number(host, "sys/module/kvm/parameters/halt_poll_ns", value, reason)
 
 
-def _number(host: Host, key: str, value: int, lack: str) -> dict[str, str]:
+def _number(host: Host, key: str, value: int, reason: str) -> dict[str, str]:
     if host.read(key) is None:
-        raise LackError(f"{lack}; or leave it out")
+        raise UnsupportedSettingError(f"{reason}; or leave it out")
     return {key: str(value)}
 
 
@@ -182,7 +186,7 @@ SETTINGS = {
 
 
 class Tuning:
-    """One run of the module. `was`: setting → key → value before the first change."""
+    """One run of the module. `original`: setting → key → value before the first change."""
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module, self.check = module, module.check_mode
@@ -193,62 +197,62 @@ class Tuning:
         self.failed: list[str] = []
         self.boot = self.host.read(BOOT)
         recorded = json.loads(self.record.read_text()) if self.record.exists() else {}
-        self.was = recorded.get("was", {})
-        self.fixed = set(recorded.get("fixed", []))  # interrupts that cannot be moved
+        self.original = recorded.get("was", {})
+        self.immovable_irqs = set(recorded.get("fixed", []))  # interrupts that cannot be moved
         if recorded and recorded["boot"] != self.boot:  # a reboot has undone the rest
-            self.was = {name: values for name, values in self.was.items() if name == "tuned_profile"}
-            self.fixed = set()
+            self.original = {name: values for name, values in self.original.items() if name == "tuned_profile"}
+            self.immovable_irqs = set()
 
     def tune(self, settings: dict[str, object]) -> None:
-        targets, lacks = {}, []
+        targets, unsupported = {}, []
         for name in (name for name in SETTINGS if settings.get(name) is not None):
             try:
                 targets[name] = SETTINGS[name](self.host, settings[name])
-            except LackError as lack:
-                lacks.append(str(lack))
-        if lacks:
-            reasons = ". ".join(lacks)
+            except UnsupportedSettingError as error:
+                unsupported.append(str(error))
+        if unsupported:
+            reasons = ". ".join(unsupported)
             self.module.fail_json(msg=f"Nothing was changed; this host cannot do all of vmtoll_tuning: {reasons}.")
         now = {name: {key: self.host.read(key) for key in values} for name, values in targets.items()}
         if "smt" in targets:  # the kernel moves the interrupts of a CPU that goes offline
             now.setdefault("irq_affinity", {key: self.host.read(key) for key in self.host.files(IRQS)})
-        self.was = {name: {**now.get(name, {}), **self.was.get(name, {})} for name in [*now, *self.was]}
+        self.original = {name: {**now.get(name, {}), **self.original.get(name, {})} for name in [*now, *self.original]}
         if any(now[name][key] != value for name in targets for key, value in targets[name].items()):
             self.save()
         for name in targets:
             for key, value in SETTINGS[name](self.host, settings[name]).items():  # again: CPUs may be offline now
-                self.put(name, key, value)
-        if self.fixed:
+                self.set_value(name, key, value)
+        if self.immovable_irqs:
             self.save()
-        if self.fixed.issuperset(targets.get("irq_affinity", ["none asked for"])):
+        if self.immovable_irqs.issuperset(targets.get("irq_affinity", ["none asked for"])):
             self.failed.append("irq_affinity: no interrupt of this host can be moved; leave it out")
 
     def restore(self) -> None:
         last = "irqbalance"  # it would move the interrupts that are being restored
-        for name in sorted(self.was, key=lambda name: (name == last, list(SETTINGS).index(name))):
-            for key, value in self.was[name].items():
-                self.put(name, key, value)
+        for name in sorted(self.original, key=lambda name: (name == last, list(SETTINGS).index(name))):
+            for key, value in self.original[name].items():
+                self.set_value(name, key, value)
         if self.record.exists() and not self.failed and not self.check:
             self.record.unlink()
 
-    def put(self, name: str, key: str, value: str) -> None:
+    def set_value(self, name: str, key: str, value: str) -> None:
         """Set the value of one existing key, unless it has that value already, and check that the value took."""
         now = self.host.read(key)
-        if now in (None, value) or key in self.fixed:
+        if now in (None, value) or key in self.immovable_irqs:
             return
         if not self.check:
             try:
                 self.host.write(key, value)
             except (OSError, subprocess.CalledProcessError) as error:
                 if name == "irq_affinity":  # for example, the timer of each CPU
-                    self.fixed.add(key)
+                    self.immovable_irqs.add(key)
                 else:
                     self.failed.append(f"{name}: {key} does not take {value}: {error}")
                 return
-            got = self.host.read(key)
-            if got != value:
+            value_now = self.host.read(key)
+            if value_now != value:
                 hint = "; right after a reboot, or with guests that use them stopped" if name == "hugepages_2m" else ""
-                self.failed.append(f"{name}: {key} is {got} and not {value}{hint}")
+                self.failed.append(f"{name}: {key} is {value_now} and not {value}{hint}")
         self.before[key], self.after[key] = str(now), value
 
     def save(self) -> None:
@@ -258,7 +262,7 @@ class Tuning:
         self.record.parent.mkdir(parents=True, exist_ok=True)
         partial = self.record.with_suffix(".partial")
         with partial.open("w") as file:
-            json.dump({"boot": self.boot, "was": self.was, "fixed": sorted(self.fixed)}, file, indent=1)
+            json.dump({"boot": self.boot, "was": self.original, "fixed": sorted(self.immovable_irqs)}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(self.record)
@@ -285,7 +289,7 @@ def main() -> None:
     else:
         tuning.restore()
     diff = {"before": _lines(tuning.before), "after": _lines(tuning.after)}
-    result = {"changed": bool(tuning.before), "diff": diff, "fixed": sorted(tuning.fixed)}
+    result = {"changed": bool(tuning.before), "diff": diff, "fixed": sorted(tuning.immovable_irqs)}
     if tuning.failed:
         module.fail_json(msg=f"Not all of it took: {'. '.join(tuning.failed)}.", **result)
     module.exit_json(**result)

@@ -83,13 +83,13 @@ class Guest:
             self._make(state)
             state = "shut off"
         if state != "running":
-            self._ask(f"start {self.name}", ("start", "resume"), so_already=("already",))
+            self._virsh(f"start {self.name}", ("start", "resume"), harmless_errors=("already",))
 
     def absent(self) -> None:
         """Stop and undefine the guest, and remove its files. Raises GuestError, OSError."""
         if self._state():
-            verbs, gone = ("destroy", "undefine"), ("domain is not running", "failed to get domain")
-            self._ask(f"remove {self.name}", verbs, so_already=gone)
+            verbs, harmless = ("destroy", "undefine"), ("domain is not running", "failed to get domain")
+            self._virsh(f"remove {self.name}", verbs, harmless_errors=harmless)
         for file in self.files.values():
             if file.exists():
                 self.done.append(f"remove {file}")
@@ -133,7 +133,7 @@ class Guest:
         except FileNotFoundError:
             return True
 
-    def _ask(self, what: str, verbs: tuple[str, str], so_already: tuple[str, ...]) -> None:
+    def _virsh(self, step: str, verbs: tuple[str, str], harmless_errors: tuple[str, ...]) -> None:
         """Run these verbs of virsh on the guest. If it is in that state already, that is no error and no change."""
         changed = self.check
         for verb in () if self.check else verbs:
@@ -141,10 +141,10 @@ class Guest:
                 run([*self.virsh, verb, self.name])
                 changed = True
             except GuestError as error:
-                if not any(words in str(error) for words in so_already):
+                if not any(words in str(error) for words in harmless_errors):
                     raise
         if changed:
-            self.done.append(what)
+            self.done.append(step)
 
 
 def run(argv: list[str], stdin: str = "") -> str:

@@ -85,14 +85,14 @@ def succeeds(*argv: str) -> bool:
 def packages() -> dict[str, str]:
     """Package → its state: "manual", "automatic", or "config-files" if only its configuration is left."""
     automatic = set(output("apt-mark", "showauto").split())
-    kinds = {}
+    states = {}
     for line in output("dpkg-query", "-W", "-f", "${db:Status-Abbrev}\t${Package}\n").splitlines():
         status, name = line.split("\t")
         if status.startswith("ii"):
-            kinds[name] = "automatic" if name in automatic else "manual"
+            states[name] = "automatic" if name in automatic else "manual"
         elif status.startswith("rc"):
-            kinds.setdefault(name, "config-files")
-    return kinds
+            states.setdefault(name, "config-files")
+    return states
 
 
 def simulated(*words: str) -> set[str]:
@@ -132,7 +132,7 @@ class Journal:
                 record["packages"].setdefault(name, now.get(name, "absent"))
         for path in planned["files"]:
             if path not in record["files"]:
-                record["files"][path] = self._saved(path)
+                record["files"][path] = self._save_copy(path)
                 self._note_folders(Path(path).parents)
         for path in planned["trees"]:
             if path not in record["trees"] and not self.at(path).exists():
@@ -160,7 +160,7 @@ class Journal:
         for name, value in self.record["sysctls"].items():
             parameter = self._parameter(name)
             if parameter.exists() and parameter.read_text().strip() != value:
-                self._do(f"set {name} to {value!r}", lambda to=parameter, value=value: to.write_text(value + "\n"))
+                self._apply(f"set {name} to {value!r}", lambda to=parameter, value=value: to.write_text(value + "\n"))
         if not self.failed and not self.check:
             shutil.rmtree(self.saved, ignore_errors=True)
             if self.path.exists():
@@ -172,7 +172,7 @@ class Journal:
         for path, saved in self.record["files"].items():
             unit = self.at(path)
             if path.startswith(UNITS) and saved is None and unit.is_file() and not unit.is_symlink():
-                self._do("", lambda name=unit.name: output("systemctl", "stop", name))
+                self._apply("", lambda name=unit.name: output("systemctl", "stop", name))
 
     def _remove_folders(self) -> None:
         for path in self.record["trees"]:
@@ -182,19 +182,19 @@ class Journal:
                     "them; use the one that does"
                 )
             elif self.at(path).exists():
-                self._do(f"remove {path}", lambda path=path: shutil.rmtree(self.at(path)))
+                self._apply(f"remove {path}", lambda path=path: shutil.rmtree(self.at(path)))
         for path in sorted(self.record["folders"], key=len, reverse=True):
             if self.at(path).is_dir() and not any(self.at(path).iterdir()):
-                self._do(f"remove {path}", lambda path=path: self.at(path).rmdir())
+                self._apply(f"remove {path}", lambda path=path: self.at(path).rmdir())
 
     def _start_units(self) -> None:
         """Start the units that ran before they were masked."""
         if not self._is_booted():
             return
-        self._do("", lambda: output("systemctl", "daemon-reload"))
+        self._apply("", lambda: output("systemctl", "daemon-reload"))
         for unit in self.record["units"]:
             if not succeeds("systemctl", "is-active", "--quiet", unit):
-                self._do(f"start {unit}", lambda unit=unit: output("systemctl", "start", unit))
+                self._apply(f"start {unit}", lambda unit=unit: output("systemctl", "start", unit))
 
     def _is_booted(self) -> bool:
         return (self.root / "run/systemd/system").is_dir()
@@ -205,7 +205,7 @@ class Journal:
     def _runs_unmasked(self, unit: str) -> bool:
         return self._is_booted() and succeeds("systemctl", "is-active", "--quiet", unit)
 
-    def _saved(self, path: str) -> str | None:
+    def _save_copy(self, path: str) -> str | None:
         """Copy a file or link; return the copy's name, or None if there is nothing to copy."""
         if not os.path.lexists(self.at(path)):
             return None
@@ -225,10 +225,10 @@ class Journal:
         now = self.at(path)
         if saved is None:
             if os.path.lexists(now):
-                self._do(f"remove {path}", now.unlink)
+                self._apply(f"remove {path}", now.unlink)
         elif not self._is_as_saved(now, self.saved / saved):
             copy = ("cp", "--archive", "--remove-destination", str(self.saved / saved), str(now))
-            self._do(f"write {path} as it was", lambda: output(*copy))
+            self._apply(f"write {path} as it was", lambda: output(*copy))
 
     @staticmethod
     def _is_as_saved(now: Path, saved: Path) -> bool:
@@ -236,37 +236,43 @@ class Journal:
             return now.is_symlink() and saved.is_symlink() and now.readlink() == saved.readlink()
         if not now.exists():
             return False
-        one, other = now.stat(), saved.stat()
-        alike = (one.st_mode, one.st_uid, one.st_gid) == (other.st_mode, other.st_uid, other.st_gid)
+        stat, saved_stat = now.stat(), saved.stat()
+        alike = (stat.st_mode, stat.st_uid, stat.st_gid) == (saved_stat.st_mode, saved_stat.st_uid, saved_stat.st_gid)
         return alike and now.read_bytes() == saved.read_bytes()
 
     def _restore_packages(self) -> None:
         """Remove what provisioning installed, except dependencies of packages that the user installed since then."""
-        was = self.record["packages"]
-        now = packages() if was else {}
-        ours = [name for name in sorted(was) if was[name] in ("absent", "config-files") and name in now]
-        ours = [name for name in ours if now[name] != "config-files" or was[name] == "absent"]
-        if "libvirt-daemon-system" in ours and (domains := self._domains()):
+        states_before = self.record["packages"]
+        now = packages() if states_before else {}
+        installed_by_vmtoll = [
+            name for name in sorted(states_before) if states_before[name] in ("absent", "config-files") and name in now
+        ]
+        installed_by_vmtoll = [
+            name for name in installed_by_vmtoll if now[name] != "config-files" or states_before[name] == "absent"
+        ]
+        if "libvirt-daemon-system" in installed_by_vmtoll and (domains := self._domains()):
             self.failed.append(
                 f"packages: libvirt has the domains {', '.join(domains)}, which are not of this inventory; "
                 "remove them first"
             )
             return
         if self.check:
-            self.done += [f"remove package {name}" for name in ours]
+            self.done += [f"remove package {name}" for name in installed_by_vmtoll]
             return
         try:
-            if ours:
-                output("apt-mark", "auto", *ours)
+            if installed_by_vmtoll:
+                output("apt-mark", "auto", *installed_by_vmtoll)
                 unneeded = self._unneeded()
                 if others := simulated("purge", *unneeded) - unneeded:
                     self.failed.append(f"packages: {', '.join(sorted(others))} would go too; remove them first")
                     return
-                configured = {name for name in unneeded if was.get(name) == "config-files"}
+                configured = {name for name in unneeded if states_before.get(name) == "config-files"}
                 for verb, names in (("purge", unneeded - configured), ("remove", configured)):
                     output(*APT, "--yes", verb, *sorted(names))
                 self.done += [f"remove package {name}" for name in sorted(unneeded)]
-            if automatic := [name for name, kind in sorted(was.items()) if kind == "automatic" and name in now]:
+            if automatic := [
+                name for name, kind in sorted(states_before.items()) if kind == "automatic" and name in now
+            ]:
                 output("apt-mark", "auto", *automatic)
         except subprocess.CalledProcessError as error:
             self.failed.append(f"packages: {' '.join(map(str, error.cmd))}: {_last(error.stdout)}")
@@ -295,15 +301,15 @@ class Journal:
         except (OSError, subprocess.CalledProcessError):
             return []
 
-    def _do(self, what: str, change: object) -> None:
+    def _apply(self, step: str, change: object) -> None:
         """Make one change, and note it or its error."""
         try:
             if not self.check:
                 change()
-            self.done += [what] if what else []
+            self.done += [step] if step else []
         except (OSError, subprocess.CalledProcessError) as error:
             detail = _last(error.stdout) if isinstance(error, subprocess.CalledProcessError) else str(error)
-            self.failed.append(f"{what}: {detail}")
+            self.failed.append(f"{step}: {detail}")
 
     def _save(self) -> None:
         """Write the record as a whole, before anything changes."""
