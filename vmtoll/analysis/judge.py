@@ -46,10 +46,10 @@ from vmtoll.statistics.series import (
     above,
     autocorrelation,
     below,
+    critical_distance,
     fit,
     is_skewed,
     lower_limit,
-    reach,
     upper_limit,
 )
 from vmtoll.statistics.student import Interval
@@ -437,7 +437,9 @@ def _row(fits: Fits, index: int) -> Fits:
 
 def _least_shown(sd: Floats, freedom: int, rhos: Floats, blocks: int, level: float) -> float:
     """The least difference that this number of blocks shows with 80% power at `level`."""
-    return reach(sd, freedom, rhos, blocks, level / 2) + reach(sd, freedom, rhos, blocks, 1 - POWER)
+    return critical_distance(sd, freedom, rhos, blocks, level / 2) + critical_distance(
+        sd, freedom, rhos, blocks, 1 - POWER
+    )
 
 
 def _finite(limits: Interval | None, bounds: Bounds, kind: Kind) -> Interval | None:

@@ -31,19 +31,19 @@ def holm(
     it falls below ALPHA with a probability of at most ALPHA.
     """
     weight_of = weights or [1.0] * len(p_values)
-    spent = shares or [1.0] * len(p_values)
+    share_of = shares or [1.0] * len(p_values)
 
     def scaled(index: int) -> float:
-        return p_values[index] / spent[index] / weight_of[index] if spent[index] else math.inf
+        return p_values[index] / share_of[index] / weight_of[index] if share_of[index] else math.inf
 
     adjusted: dict[int, Adjusted] = {}
-    left, stopped_at, highest = math.fsum(weight_of), 0.0, 0.0
+    weight_left, stopped_at, highest = math.fsum(weight_of), 0.0, 0.0
     for index in sorted(range(len(p_values)), key=lambda i: (scaled(i), i)):
-        left = max(left, weight_of[index])  # rounding errors may leave less
-        highest = max(highest, min(1.0, scaled(index) * left))
+        weight_left = max(weight_left, weight_of[index])  # rounding errors may leave less
+        highest = max(highest, min(1.0, scaled(index) * weight_left))
         rejects = highest < ALPHA
-        stopped_at = stopped_at if rejects or stopped_at else left
-        level = ALPHA * weight_of[index] / (stopped_at or left) * spent[index]
+        stopped_at = stopped_at if rejects or stopped_at else weight_left
+        level = ALPHA * weight_of[index] / (stopped_at or weight_left) * share_of[index]
         adjusted[index] = Adjusted(p_values[index], highest, min(level, ALPHA), rejects)
-        left -= weight_of[index]
+        weight_left -= weight_of[index]
     return [adjusted[index] for index in range(len(p_values))]

@@ -39,29 +39,29 @@ class Growth:
         return self.ratio > RATIO and self.p < P
 
 
-def growth(sent: ArrayLike, latencies_us: ArrayLike, counts: ArrayLike | None = None) -> Growth | None:
+def growth(send_times: ArrayLike, latencies_us: ArrayLike, counts: ArrayLike | None = None) -> Growth | None:
     """Return the growth of response times over the send time. `counts`: number of requests with each send time and
-    latency, by default one each. `sent`: in any unit; with `counts`, in whole seconds. None if fewer than five spans of
-    time have requests.
+    latency, by default one each. `send_times`: in any unit; with `counts`, in whole seconds. None if fewer than five
+    spans of time have requests.
     """
-    when, times = np.asarray(sent, dtype=float), np.asarray(latencies_us, dtype=float)
-    weights = np.ones(len(when)) if counts is None else np.asarray(counts, dtype=float)
-    if not len(when):
+    instants, latencies = np.asarray(send_times, dtype=float), np.asarray(latencies_us, dtype=float)
+    weights = np.ones(len(instants)) if counts is None else np.asarray(counts, dtype=float)
+    if not len(instants):
         return None
-    # With counts, `sent` is the start of a second: the last second ends one unit later.
-    units = np.unique(when)
+    # With counts, `send_times` is the start of a second: the last second ends one unit later.
+    units = np.unique(instants)
     step = 1.0 if counts is not None else 0.0
     length = float(units[-1] - units[0]) + step
     if length <= 0:
         return None
-    position = (when - units[0]) / length
+    position = (instants - units[0]) / length
     spans = min(SPANS, len(units))
     span = np.minimum((position * spans).astype(int), spans - 1)
-    held = [span == index for index in range(spans) if (span == index).any()]
-    if len(held) < FEWEST_SPANS:
+    span_masks = [span == index for index in range(spans) if (span == index).any()]
+    if len(span_masks) < FEWEST_SPANS:
         return None
-    medians = [_percentile(times[mask], weights[mask], 0.5) for mask in held]
-    first, last = (_percentile(times[mask], weights[mask], 0.99) for mask in (position < 1 / 3, position >= 2 / 3))
+    medians = [_percentile(latencies[mask], weights[mask], 0.5) for mask in span_masks]
+    first, last = (_percentile(latencies[mask], weights[mask], 0.99) for mask in (position < 1 / 3, position >= 2 / 3))
     return Growth(last / max(first, 1.0), _p_of_order(medians))
 
 

@@ -16,11 +16,11 @@ def rank_of(share: float, total: int) -> int:
     return max(1, math.ceil(round(share * total, 9)))
 
 
-def nearest_rank(values: Floats, upto: Floats, share: float) -> float:
-    """The percentile of counted values. `values`: ascending; `upto`: for each value, how many are at most that."""
-    return value_at(values, upto, rank_of(share, int(upto[-1])))
+def nearest_rank(values: Floats, cumulative_counts: Floats, share: float) -> float:
+    """The percentile of counted values, which ascend. `cumulative_counts`: how many are at most each of them."""
+    return value_at(values, cumulative_counts, rank_of(share, int(cumulative_counts[-1])))
 
 
-def value_at(values: Floats, upto: Floats, rank: int) -> float:
+def value_at(values: Floats, cumulative_counts: Floats, rank: int) -> float:
     """The value at a rank, from 1, among counted values."""
-    return float(values[np.searchsorted(upto, rank)])
+    return float(values[np.searchsorted(cumulative_counts, rank)])

@@ -91,8 +91,8 @@ def fit(series: Sequence[Series], floor: float = SPREAD_FLOOR) -> Fits:
         if n == 1:
             continue
         squares = ((z - mean[rows][:, :, None] * w) ** 2).sum(axis=2)
-        least = np.maximum(squares, (n - 1) * max(floor, 1e-12) ** 2)
-        error[rows] = np.sqrt(least / (n - 1) / weight)
+        floored_squares = np.maximum(squares, (n - 1) * max(floor, 1e-12) ** 2)
+        error[rows] = np.sqrt(floored_squares / (n - 1) / weight)
         freedom[rows], varies[rows] = n - 1, squares[:, 0] > _NO_SPREAD
         log_squares = np.log(np.maximum(squares, _NO_SPREAD))
         likelihood[rows] = -(log_root + np.log(weight) + (n - 1) * log_squares) / 2
@@ -103,8 +103,8 @@ def autocorrelation(series: Sequence[Series]) -> Floats:
     """The weights of RHOS for a page of these series, which sum to 1; PRIOR unless a series of three or more blocks
     varies.
 
-    Series of one server move together, so they count as fewer independent ones (`_worth`). No test decides whether
-    blocks are correlated at all: a page of one comparison leaves it open and gets wide intervals.
+    Series of one server move together, so they count as fewer independent ones (`_effective_series`). No test decides
+    whether blocks are correlated at all: a page of one comparison leaves it open and gets wide intervals.
     """
     usable = [each for each in series if each.n > 2]
     fits = fit(usable)
@@ -112,15 +112,15 @@ def autocorrelation(series: Sequence[Series]) -> Floats:
     if not usable:
         return PRIOR
     total = fits.likelihood[fits.varies].sum(axis=0)
-    log_weights = np.log(PRIOR) + _worth(usable, int(total.argmax())) / len(usable) * (total - total.max())
+    log_weights = np.log(PRIOR) + _effective_series(usable, int(total.argmax())) / len(usable) * (total - total.max())
     weights = np.exp(log_weights - log_weights.max())
     return np.asarray(weights / weights.sum())
 
 
-def _worth(series: Sequence[Series], rho: int) -> float:
+def _effective_series(series: Sequence[Series], rho_index: int) -> float:
     """The number of independent series that these are worth: K / (1 + (K − 1) · excess). The excess is the mean squared
-    correlation of their whitened residuals at RHOS[`rho`] beyond that of independent series, 1 / (n − 1), scaled to 1
-    for identical series.
+    correlation of their whitened residuals at RHOS[`rho_index`] beyond that of independent series, 1 / (n − 1), scaled
+    to 1 for identical series.
     """
     count = len(series)
     blocks = {block: column for column, block in enumerate(sorted({b for each in series for b in each.blocks}))}
@@ -128,7 +128,7 @@ def _worth(series: Sequence[Series], rho: int) -> float:
     for row, each in enumerate(series):
         columns = [blocks[block] for block in each.blocks]
         z, w, _ = _whitened(np.array([each.values]), each.blocks)
-        z_row, w_row = z[0, rho], w[rho]
+        z_row, w_row = z[0, rho_index], w[rho_index]
         residuals[row, columns] = z_row - (z_row @ w_row) / (w_row @ w_row) * w_row
         present[row, columns] = 1
     common = present @ present.T
@@ -172,19 +172,21 @@ def _limit(fits: Fits, weights: Floats, level: Floats, side: int) -> Floats:
     """Search between the nearest and the farthest of the limits at single values of ρ, many points at a time."""
     counts = np.broadcast_to(weights > 0, fits.mean.shape)
     known = np.isfinite(fits.error).all(axis=1) & (level > 0)
-    safe = np.where(known, level, 0.5)
-    reach = -special.stdtrit(fits.freedom[:, None], safe[:, None]) * np.where(np.isfinite(fits.error), fits.error, 0.0)
-    ends = side * fits.mean + reach
+    safe_level = np.where(known, level, 0.5)
+    distance = -special.stdtrit(fits.freedom[:, None], safe_level[:, None]) * np.where(
+        np.isfinite(fits.error), fits.error, 0.0
+    )
+    ends = side * fits.mean + distance
     near, far = np.where(counts, ends, np.inf).min(axis=1), np.where(counts, ends, -np.inf).max(axis=1)
     for _ in range(_ROUNDS):
         points = near + _STEPS * (far - near)
         p = below(fits, weights, points) if side > 0 else above(fits, weights, -points)
-        first, row = np.clip((p > safe).sum(axis=0), 1, len(_STEPS) - 1), np.arange(len(safe))
+        first, row = np.clip((p > safe_level).sum(axis=0), 1, len(_STEPS) - 1), np.arange(len(safe_level))
         near, far = points[first - 1, row], points[first, row]
     return np.asarray(np.where(known, side * far, side * np.inf))
 
 
-def reach(sd: Floats, freedom: float, weights: Floats, blocks: int, level: float) -> float:
+def critical_distance(sd: Floats, freedom: float, weights: Floats, blocks: int, level: float) -> float:
     """The distance from zero at which the mean of `blocks` successive blocks has p = `level`, one-sided. `sd`: standard
     deviation of a block at each ρ; `freedom`: of the t distribution.
     """

@@ -16,10 +16,10 @@ from vmtoll.statistics.series import (
     above,
     autocorrelation,
     below,
+    critical_distance,
     fit,
     is_skewed,
     lower_limit,
-    reach,
     upper_limit,
 )
 from vmtoll.statistics.thresholds import SPREAD_FLOOR
@@ -173,13 +173,13 @@ def test_the_scale_of_a_series_is_no_evidence() -> None:
 # ---- plans, shape
 
 
-def test_a_difference_of_twice_the_reach_is_found_as_often_as_planned() -> None:
-    """reach(level/2) + reach(20%) is found in four of five experiments (Δ = 2 points)."""
+def test_a_difference_of_twice_the_critical_distance_is_found_as_often_as_planned() -> None:
+    """critical_distance(level/2) + critical_distance(20%) is found in four of five experiments (Δ = 2 points)."""
     rng = np.random.default_rng(9)
     for n in (6, 10, 20):
         sd = np.full(len(RHOS), 0.05)
         weights = INDEPENDENT[None]
-        true = reach(sd, n - 1, weights, n, 0.025) + reach(sd, n - 1, weights, n, 0.2)
+        true = critical_distance(sd, n - 1, weights, n, 0.025) + critical_distance(sd, n - 1, weights, n, 0.2)
         p = stats.ttest_1samp(rng.normal(true, 0.05, (20_000, n)), 0, axis=1).pvalue
         assert (p < 0.05).mean() == pytest.approx(0.8, abs=0.025)
 
@@ -187,7 +187,7 @@ def test_a_difference_of_twice_the_reach_is_found_as_often_as_planned() -> None:
 def test_more_blocks_reach_less_far_and_correlated_ones_farther() -> None:
     sd, reaches = np.full(len(RHOS), 0.05), []
     for n in (3, 6, 12, 40):
-        reaches.append([reach(sd, n - 1, only(rho)[None], n, 0.025) for rho in (0, 3, 8)])
+        reaches.append([critical_distance(sd, n - 1, only(rho)[None], n, 0.025) for rho in (0, 3, 8)])
     assert (np.diff(reaches, axis=0) < 0).all() and (np.diff(reaches, axis=1) > 0).all()
 
 
