@@ -26,7 +26,7 @@ import pandas as pd
 
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.objective import Demand, Slo
-from vmtoll.capacity.planner import capacity, default_slo
+from vmtoll.capacity.planner import assess_capacity, default_slo
 from vmtoll.model.trial import is_shape_only
 from vmtoll.report.capacity import ASSUMPTIONS, facts, more_sentences, scaling_text, sentences, size_text
 from vmtoll.report.notebook import charts, open_run, paragraphs, table, tables
@@ -48,7 +48,7 @@ deadline = default_slo(run)
 p99_ms = P99_MS or (deadline.p99_ms if deadline else None)
 slo = Slo(p99_ms, AVAILABILITY_PCT) if p99_ms else None
 demand = Demand(RATE_RPS, HEADROOM_PCT, SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS)
-found = capacity(run, slo, demand)
+found = assess_capacity(run, slo, demand)
 paragraphs([*sentences(found), *more_sentences(found)])
 
 # %% [markdown]
@@ -90,7 +90,7 @@ FIGURES = ("units", "hosts", "load", "load_after_failure", "load_after_host_fail
 rates = [RATE_RPS * factor for factor in (0.5, 1, 2, 5)]
 rows = []
 for rate in rates:
-    for result in capacity(run, slo, replace(demand, rate_rps=rate)).results:
+    for result in assess_capacity(run, slo, replace(demand, rate_rps=rate)).results:
         plan = result.plan.low if result.plan else None
         rows.append(
             {"server": result.server, "environment": result.environment, "requests per second": f"{rate:,.0f}"}

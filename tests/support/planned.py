@@ -5,10 +5,10 @@ from typing import Any
 
 from tests.support.synthetic_run import Row, Truth, make_run, rate_load, with_findings
 from vmtoll.analysis.run import load_run
-from vmtoll.capacity.fleet import Plan
-from vmtoll.capacity.limits import NoteCode
+from vmtoll.capacity.fleet import FleetPlan
+from vmtoll.capacity.limits import CapacityNoteCode
 from vmtoll.capacity.objective import Demand, Slo
-from vmtoll.capacity.planner import Capacity, CapacityResult, capacity
+from vmtoll.capacity.planner import CapacityAssessment, CapacityResult, assess_capacity
 from vmtoll.model.finding import Code
 from vmtoll.report.capacity import sentences
 
@@ -22,28 +22,28 @@ def truth(**changes: Any) -> Truth:
     return Truth(**(plain | changes))
 
 
-def planned(tmp_path: Path, what: Truth, slo: Slo = SLO, **demand: Any) -> Capacity:
-    return capacity(load_run(make_run(tmp_path, what)), slo, Demand(**({"rate_rps": 8000} | demand)))
+def planned(tmp_path: Path, what: Truth, slo: Slo = SLO, **demand: Any) -> CapacityAssessment:
+    return assess_capacity(load_run(make_run(tmp_path, what)), slo, Demand(**({"rate_rps": 8000} | demand)))
 
 
-def side(of: Capacity, environment: str) -> CapacityResult:
+def side(of: CapacityAssessment, environment: str) -> CapacityResult:
     (result,) = [result for result in of.results if result.environment == environment]
     return result
 
 
-def recommended(of: Capacity, environment: str) -> Plan:
+def recommended(of: CapacityAssessment, environment: str) -> FleetPlan:
     plans = side(of, environment).plan
     assert plans is not None
     assert plans.low is not None
     return plans.low
 
 
-def sentence(of: Capacity) -> str:
+def sentence(of: CapacityAssessment) -> str:
     (text,) = sentences(of)
     return text
 
 
-def codes(result: CapacityResult) -> list[NoteCode]:
+def codes(result: CapacityResult) -> list[CapacityNoteCode]:
     return [note.code for note in result.notes]
 
 

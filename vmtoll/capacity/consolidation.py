@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from vmtoll.capacity.estimate import End, Ends, Estimate, geometric
+from vmtoll.capacity.estimate import ByEnd, End, Estimate, geometric
 from vmtoll.capacity.objective import Slo
-from vmtoll.capacity.rate_sweep import RateSweep, Step, unit_capacity
+from vmtoll.capacity.rate_sweep import RateStep, RateSweep, unit_capacity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import METAL, Accelerator
 
 
 @dataclass(frozen=True)
-class Level:
+class SharedCapacity:
     """A number of guests and what they carry together (see UnitCapacity)."""
 
     guests: int
-    carries_rps: Ends[float | None]
+    carries_rps: ByEnd[float | None]
     open_ends: tuple[End, ...]
 
 
@@ -33,7 +33,7 @@ class SharedRate:
     """
 
     rate_rps: float
-    guests: Ends[tuple[int, ...]]
+    guests: ByEnd[tuple[int, ...]]
     p99_us: Mapping[int, Estimate | None]
     host_cpus: Mapping[int, Estimate | None]
 
@@ -47,13 +47,13 @@ class Consolidation:
     environment: str
     accelerator: Accelerator
     hardware: Hardware
-    levels: tuple[Level, ...]
+    levels: tuple[SharedCapacity, ...]
     rates: tuple[SharedRate, ...]
 
 
 def consolidations(sweeps: Sequence[RateSweep], slo: Slo) -> list[Consolidation]:
     """One entry per server and environment. Metal has the whole load on one host, whatever the number of guests."""
-    groups: dict[tuple[str, str, str, Accelerator, Hardware], dict[int, list[Step]]] = {}
+    groups: dict[tuple[str, str, str, Accelerator, Hardware], dict[int, list[RateStep]]] = {}
     for sweep in sweeps:
         if sweep.guests is not None and not sweep.is_disturbed:
             key = (sweep.workload, sweep.server, sweep.arm.environment, sweep.accelerator, sweep.hardware)
@@ -65,37 +65,46 @@ def consolidations(sweeps: Sequence[RateSweep], slo: Slo) -> list[Consolidation]
     ]
 
 
-def _levels(steps: Mapping[int, Sequence[Step]], slo: Slo) -> tuple[Level, ...]:
+def _levels(steps: Mapping[int, Sequence[RateStep]], slo: Slo) -> tuple[SharedCapacity, ...]:
     units = ((guests, unit_capacity(steps[guests], slo)) for guests in sorted(steps))
-    return tuple(Level(guests, unit.rates, unit.open_ends) for guests, unit in units)
+    return tuple(SharedCapacity(guests, unit.rates, unit.open_ends) for guests, unit in units)
 
 
-def _rates(steps: Mapping[int, Sequence[Step]], slo: Slo, *, is_metal: bool) -> tuple[SharedRate, ...]:
+def _rates(steps: Mapping[int, Sequence[RateStep]], slo: Slo, *, is_metal: bool) -> tuple[SharedRate, ...]:
     rates = []
     for rate_rps in (step.rate_rps for step in steps[min(steps)]):
-        at = {guests: step for guests in sorted(steps) for step in steps[guests] if _is_rate(step, rate_rps)}
-        if len(at) == len(steps):
-            meeting = Ends.of(partial(_meeting, at, slo))
-            busy = {guests: _host_cpus(step, is_metal=is_metal) for guests, step in at.items()}
-            rates.append(SharedRate(rate_rps, meeting, {guests: step.p99_us for guests, step in at.items()}, busy))
+        step_by_guests = {
+            guests: step for guests in sorted(steps) for step in steps[guests] if _is_rate(step, rate_rps)
+        }
+        if len(step_by_guests) == len(steps):
+            guests_meeting_slo = ByEnd.of(partial(_guests_meeting_slo, step_by_guests, slo))
+            host_cpus = {guests: _host_cpus(step, is_metal=is_metal) for guests, step in step_by_guests.items()}
+            rates.append(
+                SharedRate(
+                    rate_rps,
+                    guests_meeting_slo,
+                    {guests: step.p99_us for guests, step in step_by_guests.items()},
+                    host_cpus,
+                )
+            )
     return tuple(rates)
 
 
-def _is_rate(step: Step, rate_rps: float) -> bool:
+def _is_rate(step: RateStep, rate_rps: float) -> bool:
     return math.isclose(step.rate_rps, rate_rps, rel_tol=1e-6)
 
 
-def _meeting(at: Mapping[int, Step], slo: Slo, end: End) -> tuple[int, ...]:
-    met: list[int] = []
-    for guests, step in at.items():
+def _guests_meeting_slo(step_by_guests: Mapping[int, RateStep], slo: Slo, end: End) -> tuple[int, ...]:
+    guest_counts: list[int] = []
+    for guests, step in step_by_guests.items():
         if not step.misses(slo, end):
-            met.append(guests)
-        elif met:
+            guest_counts.append(guests)
+        elif guest_counts:
             break
-    return tuple(met)
+    return tuple(guest_counts)
 
 
-def _host_cpus(step: Step, *, is_metal: bool) -> Estimate | None:
+def _host_cpus(step: RateStep, *, is_metal: bool) -> Estimate | None:
     trials = step.trials
     server_s = trials["server_cpu_user_s"] + trials["server_cpu_system_s"]
     return geometric((server_s if is_metal else trials["host_cpu_s"]) / trials["duration_s"])

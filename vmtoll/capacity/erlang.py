@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import lambertw
 
 
-def waits(erlangs: float, servers: int) -> float:
+def waiting_probability(erlangs: float, servers: int) -> float:
     """The probability that a request must wait, C(A, c) (Erlang 1917), by the stable recursion over Erlang B.
 
     `erlangs`: arrivals per second times seconds of work each. 1 when the servers cannot keep up (A ≥ c).
@@ -31,7 +31,7 @@ def waits(erlangs: float, servers: int) -> float:
     return blocked / (1 - erlangs / servers * (1 - blocked))
 
 
-def beyond(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
+def share_slower_than(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
     """The share of requests whose waiting and work together last longer than `seconds`; M/M/c, first come first served.
 
     Gross et al., Fundamentals of Queueing Theory, section 3.3. 1 when the servers cannot keep up.
@@ -39,10 +39,10 @@ def beyond(seconds: float, rate_rps: float, work_s: float, servers: int) -> floa
     erlangs = rate_rps * work_s
     if erlangs >= servers:
         return 1.0
-    return _longer(seconds / work_s, waits(erlangs, servers), servers - erlangs)
+    return _share_longer_than(seconds / work_s, waiting_probability(erlangs, servers), servers - erlangs)
 
 
-def _longer(time: float, waiting: float, rest: float) -> float:
+def _share_longer_than(time: float, waiting: float, rest: float) -> float:
     """The share of requests that takes longer than `time`, with exponential work of mean 1.
 
     `waiting`: the share that waits, for an exponential time with the rate `rest`.
@@ -57,16 +57,18 @@ def rate_within(seconds: float, share: float, work_s: float, servers: int) -> fl
 
     0 when the work of lone requests alone is too long.
     """
-    return _highest(lambda rate_rps: beyond(seconds, rate_rps, work_s, servers), share, servers / work_s)
+    return _highest_rate(
+        lambda rate_rps: share_slower_than(seconds, rate_rps, work_s, servers), share, servers / work_s
+    )
 
 
-def _highest(beyond_at: Callable[[float], float], share: float, saturated_rps: float) -> float:
-    if beyond_at(1e-9 * saturated_rps) > share:
+def _highest_rate(share_slower_at: Callable[[float], float], share: float, saturated_rps: float) -> float:
+    if share_slower_at(1e-9 * saturated_rps) > share:
         return 0.0
     # Rounding may put the highest rate a hair below saturation, where work much shorter than the objective still fits.
-    if beyond_at(saturated_rps) <= share:
+    if share_slower_at(saturated_rps) <= share:
         return saturated_rps
-    return float(brentq(lambda rate_rps: beyond_at(rate_rps) - share, 1e-9 * saturated_rps, saturated_rps))
+    return float(brentq(lambda rate_rps: share_slower_at(rate_rps) - share, 1e-9 * saturated_rps, saturated_rps))
 
 
 @dataclass(frozen=True)
@@ -90,34 +92,38 @@ def random_arrivals(seconds: float, share: float, work_s: float, servers: int) -
     with simulations of 1, 2 and 4 servers to two percentage points.
     """
     saturated_rps = servers / work_s
-    fixed = _highest(lambda rate: _beyond_fixed(seconds, rate, work_s, servers), share, saturated_rps)
-    even = _highest(lambda rate: _beyond_even(seconds, rate, work_s, servers), share, saturated_rps)
+    fixed = _highest_rate(lambda rate: _share_slower_fixed_work(seconds, rate, work_s, servers), share, saturated_rps)
+    even = _highest_rate(lambda rate: _share_slower_even_arrivals(seconds, rate, work_s, servers), share, saturated_rps)
     return RandomArrivals(
         fixed_work=fixed / saturated_rps if fixed else None,
         exponential_work=rate_within(seconds, share, work_s, servers) / even if even else None,
     )
 
 
-def _beyond_fixed(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
-    """The same as `beyond` for M/D/c; computed in units of the work."""
+def _share_slower_fixed_work(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
+    """The same as `share_slower_than` for M/D/c; computed in units of the work."""
     erlangs, slack = rate_rps * work_s, seconds / work_s - 1
     if slack < 0 or erlangs >= servers:
         return 1.0
     if slack == 0:
-        return waits(erlangs, servers)
+        return waiting_probability(erlangs, servers)
 
     def decay(theta: float) -> float:
         return theta - servers * math.log1p(theta / erlangs)
 
-    most = 1.0
-    while decay(most) < 0:
-        most *= 2
-    least = servers - erlangs  # the minimum of decay, which is still below zero
-    return waits(erlangs, servers) * math.exp(-slack * float(brentq(decay, least, most))) if most > least else 1.0
+    upper = 1.0
+    while decay(upper) < 0:
+        upper *= 2
+    lower = servers - erlangs  # the minimum of decay, which is still below zero
+    return (
+        waiting_probability(erlangs, servers) * math.exp(-slack * float(brentq(decay, lower, upper)))
+        if upper > lower
+        else 1.0
+    )
 
 
-def _beyond_even(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
-    """The same as `beyond` for D/M/c."""
+def _share_slower_even_arrivals(seconds: float, rate_rps: float, work_s: float, servers: int) -> float:
+    """The same as `share_slower_than` for D/M/c."""
     erlangs = rate_rps * work_s
     if erlangs >= servers:
         return 1.0
@@ -126,5 +132,5 @@ def _beyond_even(seconds: float, rate_rps: float, work_s: float, servers: int) -
     load = erlangs / servers
     near = 1 - load < 1e-6
     omega = 1 - 2 * (1 - load) if near else float(-load * np.real(lambertw(-math.exp(-1 / load) / load)))
-    waiting = waits(erlangs, servers) * omega * servers / erlangs
-    return _longer(seconds / work_s, min(waiting, 1.0), servers * (1 - omega))
+    waiting = waiting_probability(erlangs, servers) * omega * servers / erlangs
+    return _share_longer_than(seconds / work_s, min(waiting, 1.0), servers * (1 - omega))

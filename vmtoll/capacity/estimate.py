@@ -25,7 +25,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True)
-class Ends(Generic[T]):
+class ByEnd(Generic[T]):
     """A value for each end."""
 
     low: T
@@ -33,7 +33,7 @@ class Ends(Generic[T]):
     high: T
 
     @classmethod
-    def of(cls, judge: Callable[[End], T]) -> "Ends[T]":
+    def of(cls, judge: Callable[[End], T]) -> "ByEnd[T]":
         return cls(*map(judge, End))
 
     def __getitem__(self, end: End) -> T:
@@ -44,7 +44,7 @@ class Ends(Generic[T]):
         return self.low, self.mid, self.high
 
 
-Estimate = Ends[float]  # with its 95% interval over blocks
+Estimate = ByEnd[float]  # with its 95% interval over blocks
 
 
 def geometric(values: pd.Series) -> Estimate | None:
@@ -59,7 +59,7 @@ def geometric(values: pd.Series) -> Estimate | None:
         return None
     if np.isinf(present).any():
         others = geometric(present[np.isfinite(present)])
-        return Ends(others.low if others else math.inf, math.inf, math.inf)
+        return ByEnd(others.low if others else math.inf, math.inf, math.inf)
     logs = mean_of(np.log(present.to_numpy(dtype=float)))
     low, high = (0.0, np.inf) if logs.t is None else (np.exp(logs.t.low), np.exp(logs.t.high))
-    return Ends(float(low), float(np.exp(logs.mean)), float(high))
+    return ByEnd(float(low), float(np.exp(logs.mean)), float(high))

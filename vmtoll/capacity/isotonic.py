@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from vmtoll.capacity.estimate import Ends, Estimate
+from vmtoll.capacity.estimate import ByEnd, Estimate
 from vmtoll.statistics.student import mean_of
 
 
@@ -25,7 +25,7 @@ class Pool:
     blocks: int
 
 
-def rising(steps: Sequence[Mapping[int, float]]) -> list[Pool | None]:
+def pool_rising(steps: Sequence[Mapping[int, float]]) -> list[Pool | None]:
     """The pool of each step, from lightest to heaviest; a step is block → value. None for a step without a value."""
     filled = [index for index, values in enumerate(steps) if values]
     pools: list[Pool | None] = [None] * len(steps)
@@ -46,4 +46,4 @@ def _pool(steps: Sequence[Mapping[int, float]]) -> Pool:
     means = [float(np.mean([values[block] for values in steps if block in values])) for block in sorted(blocks)]
     mean = mean_of(means)
     low, high = (-np.inf, np.inf) if mean.t is None else (mean.t.low, mean.t.high)
-    return Pool(Ends(float(low), mean.mean, float(high)), len(blocks))
+    return Pool(ByEnd(float(low), mean.mean, float(high)), len(blocks))

@@ -10,7 +10,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Part(StrEnum):
+class SloPart(StrEnum):
     """The part of an objective that is missed. GROWTH: response times grow within the trials, so p99 depends on how
     long these last; NO_FIGURES: the objective cannot be judged.
     """

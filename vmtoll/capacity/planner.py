@@ -9,9 +9,9 @@ from enum import StrEnum
 from vmtoll.analysis.run import Run
 from vmtoll.capacity import resources
 from vmtoll.capacity.consolidation import Consolidation, consolidations
-from vmtoll.capacity.estimate import End, Ends, Estimate
-from vmtoll.capacity.fleet import Plan, plan, watts_of_host
-from vmtoll.capacity.limits import Binding, Note, NoteCode, binds, notes
+from vmtoll.capacity.estimate import ByEnd, End, Estimate
+from vmtoll.capacity.fleet import FleetPlan, plan_fleet, watts_of_host
+from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, binding_limit, notes
 from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.rate_sweep import RateSweep, UnitCapacity, rate_sweeps, unit_capacity, unseen_share
 from vmtoll.capacity.scaling import Scaling, scalings
@@ -49,7 +49,7 @@ class CapacityResult:
     hardware: Hardware
     size: resources.Size
     host_cpus: int | None
-    carries_rps: Ends[float | None]
+    carries_rps: ByEnd[float | None]
     at_least: bool
     measured_rps: tuple[float, float]
     steps: int
@@ -59,18 +59,18 @@ class CapacityResult:
     requests: int
     blocks: int
     unseen_share: float | None
-    binds: Binding
-    used: resources.Usage
+    binds: BindingLimit
+    used: resources.MachineUsage
     request: resources.RequestCost
     power_w: Estimate | None
     erlang_c: resources.ErlangBound | None
-    notes: tuple[Note, ...]
-    plan: Ends[Plan | None] | None
+    notes: tuple[CapacityNote, ...]
+    plan: ByEnd[FleetPlan | None] | None
     arrivals: Arrivals = "constant"
 
 
 @dataclass(frozen=True)
-class Capacity:
+class CapacityAssessment:
     """Results of a run for an objective. Without an objective only `scaling` has entries."""
 
     run_id: str
@@ -87,19 +87,19 @@ class Capacity:
         return not (self.results or self.consolidations or self.scaling)
 
 
-def capacity(run: Run, slo: Slo | None, demand: Demand | None = None) -> Capacity:
+def assess_capacity(run: Run, slo: Slo | None, demand: Demand | None = None) -> CapacityAssessment:
     """Return a run's capacity for an objective, and the number of machines that a demand takes."""
     sweeps = rate_sweeps(run) if slo else []
     results = [_result(run, slo, demand, sweep) for sweep in sweeps if slo and sweep.is_alone]
-    together = consolidations(sweeps, slo) if slo else []
+    shared = consolidations(sweeps, slo) if slo else []
     assumptions = [assumption for assumption in Assumption if run.guests or assumption is not Assumption.GUEST_ALONE]
     if not results:
-        assumptions = [Assumption.EVEN_ARRIVALS] if together else []
+        assumptions = [Assumption.EVEN_ARRIVALS] if shared else []
     if sweeps and all(_arrivals(run, sweep.workload) == "poisson" for sweep in sweeps):
         assumptions = [assumption for assumption in assumptions if assumption is not Assumption.EVEN_ARRIVALS]
-    return Capacity(
+    return CapacityAssessment(
         run.manifest.run_id, slo, demand, tuple(results),
-        consolidations=tuple(together),
+        consolidations=tuple(shared),
         scaling=tuple(scalings(run)),
         assumptions=tuple(assumptions),
     )  # fmt: skip
@@ -118,21 +118,23 @@ def default_slo(run: Run) -> Slo | None:
 def _result(run: Run, slo: Slo, demand: Demand | None, sweep: RateSweep) -> CapacityResult:
     unit = unit_capacity(sweep.steps, slo, searched=bool(sweep.search))
     size = resources.size_of(run, sweep.arm.environment, sweep.server)
-    at, guest = unit.at.trials, sweep.arm.environment != METAL
-    bound = resources.erlang_bound(at, size, slo)
+    low_step, is_guest = unit.low_step, sweep.arm.environment != METAL
+    bound = resources.erlang_bound(low_step.trials, size, slo)
     return CapacityResult(
         server=sweep.server, workload=sweep.workload, tool=sweep.tool,
         environment=sweep.arm.environment, accelerator=sweep.accelerator, hardware=sweep.hardware, size=size,
-        host_cpus=resources.host_cpus(run) if guest else None,
+        host_cpus=resources.host_cpus(run) if is_guest else None,
         carries_rps=unit.rates, at_least=End.LOW in unit.open_ends,
         measured_rps=(unit.steps[0].rate_rps, unit.steps[-1].rate_rps),
         steps=len(unit.steps), trials=sum(len(step.trials) for step in unit.steps),
-        p99_ms=_in_ms(unit.at.p99_us), available=unit.at.available, requests=unit.at.requests, blocks=unit.at.blocks,
-        unseen_share=unseen_share(unit.at.blocks) if unit.at.available and unit.at.available.mid == 1 else None,
-        binds=binds(unit, resources.usage((unit.broken or unit.at).trials, size), slo),
-        used=resources.usage(at, size), request=resources.request_cost(at), power_w=resources.power_w(at),
+        p99_ms=_in_ms(low_step.p99_us), available=low_step.available, requests=low_step.requests,
+        blocks=low_step.blocks,
+        unseen_share=unseen_share(low_step.blocks) if low_step.available and low_step.available.mid == 1 else None,
+        binds=binding_limit(unit, resources.usage((unit.missed_step or low_step).trials, size), slo),
+        used=resources.usage(low_step.trials, size), request=resources.request_cost(low_step.trials),
+        power_w=resources.power_w(low_step.trials),
         erlang_c=bound,
-        notes=(*notes(unit, slo, bound, sweep.search), *_power_notes(run, unit, demand, guest=guest)),
+        notes=(*notes(unit, slo, bound, sweep.search), *_power_notes(run, unit, demand, is_guest=is_guest)),
         plan=_plans(unit, sweep, demand) if demand else None, arrivals=_arrivals(run, sweep.workload),
     )  # fmt: skip
 
@@ -143,26 +145,26 @@ def _arrivals(run: Run, workload: str) -> Arrivals:
 
 
 def _in_ms(time_us: Estimate | None) -> Estimate | None:
-    return None if time_us is None else Ends(*(end / 1e3 for end in time_us.all))
+    return None if time_us is None else ByEnd(*(end / 1e3 for end in time_us.all))
 
 
-def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand) -> Ends[Plan | None]:
-    guest = sweep.arm.environment != METAL
-    watts = watts_of_host(demand, resources.power_w(unit.at.trials), guest=guest)
+def _plans(unit: UnitCapacity, sweep: RateSweep, demand: Demand) -> ByEnd[FleetPlan | None]:
+    is_guest = sweep.arm.environment != METAL
+    watts = watts_of_host(demand, resources.power_w(unit.low_step.trials), is_guest=is_guest)
 
-    def planned(end: End) -> Plan | None:
+    def planned(end: End) -> FleetPlan | None:
         rate_rps = None if is_shape_only(sweep.accelerator, sweep.hardware) else unit.rates[end]
-        return plan(rate_rps, demand, watts[end], guest=guest) if rate_rps else None
+        return plan_fleet(rate_rps, demand, watts[end], is_guest=is_guest) if rate_rps else None
 
-    return Ends.of(planned)
+    return ByEnd.of(planned)
 
 
-def _power_notes(run: Run, unit: UnitCapacity, demand: Demand | None, *, guest: bool) -> Iterator[Note]:
+def _power_notes(run: Run, unit: UnitCapacity, demand: Demand | None, *, is_guest: bool) -> Iterator[CapacityNote]:
     """Yield the notes on counted power; none if it was not counted, or if the demand gives it."""
-    at = unit.at.trials
-    if resources.power_w(at) is None or (demand and demand.watts is not None):
+    low_trials = unit.low_step.trials
+    if resources.power_w(low_trials) is None or (demand and demand.watts is not None):
         return
-    if demand and guest and demand.guests_per_host > 1:
-        yield Note(NoteCode.SHARED_POWER_UNKNOWN, {"guests": demand.guests_per_host})
-    if run.manifest.lab == "embedded" or (at["client"] == ClientPlace.LOCALHOST).any():
-        yield Note(NoteCode.ENERGY_OF_CLIENT_TOO)
+    if demand and is_guest and demand.guests_per_host > 1:
+        yield CapacityNote(CapacityNoteCode.SHARED_POWER_UNKNOWN, {"guests": demand.guests_per_host})
+    if run.manifest.lab == "embedded" or (low_trials["client"] == ClientPlace.LOCALHOST).any():
+        yield CapacityNote(CapacityNoteCode.ENERGY_OF_CLIENT_TOO)

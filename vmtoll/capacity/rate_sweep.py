@@ -13,9 +13,9 @@ from scipy import stats
 from vmtoll.analysis.availability import availability, success_counts
 from vmtoll.analysis.histograms import growth_within
 from vmtoll.analysis.run import Run, frame_of
-from vmtoll.capacity.estimate import End, Ends, Estimate, geometric
-from vmtoll.capacity.isotonic import Pool, rising
-from vmtoll.capacity.objective import Part, Slo
+from vmtoll.capacity.estimate import ByEnd, End, Estimate, geometric
+from vmtoll.capacity.isotonic import Pool, pool_rising
+from vmtoll.capacity.objective import Slo, SloPart
 from vmtoll.model.finding import OPEN_LOOP_LIMITS, Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import NeighbourLoad
@@ -28,10 +28,10 @@ from vmtoll.statistics.thresholds import ALPHA, CONFIDENCE, MIN_EQUIVALENT_BLOCK
 
 
 @dataclass(frozen=True)
-class Step:
+class RateStep:
     """One offered rate on one arm. `p99s_us`: block → p99 of all planned requests, a failed one being slower than any
-    other; `trials`: all but those invalid for other reasons than failed requests; `growing`: the number of trials whose
-    response times grow.
+    other; `trials`: all but those invalid for other reasons than failed requests; `growing_trials`: the number of
+    trials whose response times grow.
 
     `rate_rps`: the lowest that any of its trials was offered. `limits`: the findings in more than half of the trials
     that mean that it is client-limited or link-limited.
@@ -43,7 +43,7 @@ class Step:
     available: Estimate | None
     limits: tuple[Code, ...]
     trials: pd.DataFrame
-    growing: int = 0
+    growing_trials: int = 0
 
     @property
     def blocks(self) -> int:
@@ -55,28 +55,28 @@ class Step:
         """p99 from this step alone."""
         return geometric(pd.Series(self.p99s_us, dtype=float))
 
-    def misses(self, slo: Slo, end: End, p99_us: Estimate | None = None, blocks: int | None = None) -> Part | None:
+    def misses(self, slo: Slo, end: End, p99_us: Estimate | None = None, blocks: int | None = None) -> SloPart | None:
         """Return the part of the objective that is missed, judged by that end; None when all of it is met.
 
         `p99_us` and the number of its `blocks`: this step's own unless given. Below six blocks the p99 is never
         shown to be met.
         """
         if self.available is not None and 100 * self.available[end] < slo.availability_pct:
-            return Part.AVAILABILITY
-        if 2 * self.growing > len(self.trials):
-            return Part.GROWTH
+            return SloPart.AVAILABILITY
+        if 2 * self.growing_trials > len(self.trials):
+            return SloPart.GROWTH
         p99_us = p99_us or self.p99_us
         if p99_us is None or self.available is None:
-            return Part.NO_FIGURES
+            return SloPart.NO_FIGURES
         if end is End.LOW and (self.blocks if blocks is None else blocks) < MIN_EQUIVALENT_BLOCKS:
-            return Part.P99
+            return SloPart.P99
         unfavourable = {End.LOW: End.HIGH, End.MID: End.MID, End.HIGH: End.LOW}[end]
-        return Part.P99 if p99_us[unfavourable] > 1000 * slo.p99_ms else None
+        return SloPart.P99 if p99_us[unfavourable] > 1000 * slo.p99_ms else None
 
-    def too_few(self, slo: Slo) -> bool:
+    def has_too_few_requests(self, slo: Slo) -> bool:
         """Return whether there were too few requests to show the availability, although none failed."""
-        flawless = self.blocks > 1 and self.available is not None and self.available.mid == 1
-        return flawless and self.misses(slo, End.LOW) is Part.AVAILABILITY
+        is_flawless = self.blocks > 1 and self.available is not None and self.available.mid == 1
+        return is_flawless and self.misses(slo, End.LOW) is SloPart.AVAILABILITY
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class RateSweep:
     guests: int | None
     neighbour: NeighbourLoad | None
     search: SearchWorkload | None
-    steps: list[Step]
+    steps: list[RateStep]
 
     @property
     def is_disturbed(self) -> bool:
@@ -110,10 +110,12 @@ class RateSweep:
 
 def rate_sweeps(run: Run) -> list[RateSweep]:
     """The sweeps of two rates or more, and the searches, of tools that count percentiles from the intended send."""
-    with_tails = {t.scenario.workload for t in run.trials if t.primary and t.primary.response_time_p99_us is not None}
+    tail_workloads = {
+        t.scenario.workload for t in run.trials if t.primary and t.primary.response_time_p99_us is not None
+    }
     groups: dict[tuple[str, int | None, NeighbourLoad | None], list[Scenario]] = {}
     for scenario in run.scenarios:
-        if scenario.load.is_open and scenario.workload in with_tails:
+        if scenario.load.is_open and scenario.workload in tail_workloads:
             load = scenario.load
             groups.setdefault((scenario.workload, load.guests, load.neighbour), []).append(scenario)
     sweeps = []
@@ -125,12 +127,14 @@ def rate_sweeps(run: Run) -> list[RateSweep]:
             continue
         for server in sorted({scenario.server for scenario in scenarios}):
             for arm in (arm for arm in run.arms if not arm.is_control):
-                of_server = [scenario for scenario in scenarios if scenario.server == server]
-                measured = [step for scenario in of_server if (step := _step(run, run.trials_of(scenario, arm)))]
-                if steps := sorted(measured, key=lambda step: step.rate_rps):
-                    below = run.accelerator(arm), run.hardware(arm)
+                server_scenarios = [scenario for scenario in scenarios if scenario.server == server]
+                steps_of_arm = [
+                    step for scenario in server_scenarios if (step := _step(run, run.trials_of(scenario, arm)))
+                ]
+                if steps := sorted(steps_of_arm, key=lambda step: step.rate_rps):
+                    platform = run.accelerator(arm), run.hardware(arm)
                     tool = run.tool(scenarios[0])
-                    sweeps.append(RateSweep(server, name, tool, arm, *below, guests, neighbour, search, steps))
+                    sweeps.append(RateSweep(server, name, tool, arm, *platform, guests, neighbour, search, steps))
     return sweeps
 
 
@@ -141,22 +145,23 @@ def _p99_us(run: Run, record: TrialRecord) -> float | None:
     return p99_of_planned_us(record, partial(value_at, *logged) if logged else None)
 
 
-def _step(run: Run, records: Sequence[TrialRecord]) -> Step | None:
+def _step(run: Run, records: Sequence[TrialRecord]) -> RateStep | None:
     rates = [record.offered.offered_rps for record in records]
-    if not (offered := [rate_rps for rate_rps in rates if rate_rps is not None]):
+    if not (offered_rates := [rate_rps for rate_rps in rates if rate_rps is not None]):
         return None
     used = [record for record in records if may_count(record)]
     p99s_us = {record.block: p99 for record in used if (p99 := _p99_us(run, record)) is not None}
     codes = Counter(code for record in used for code in record.limits(Role.PRIMARY) & OPEN_LOOP_LIMITS)
     trials = frame_of(used)
-    return Step(
-        rate_rps=min(offered), p99s_us=p99s_us, requests=int(trials["requests"].sum()), available=available(records),
+    return RateStep(
+        rate_rps=min(offered_rates), p99s_us=p99s_us, requests=int(trials["requests"].sum()),
+        available=success_share(records),
         limits=tuple(sorted(code for code, count in codes.items() if 2 * count > len(trials))), trials=trials,
-        growing=sum(bool(g and g.is_overload) for g in (growth_within(run.path, trial) for trial in used)),
+        growing_trials=sum(bool(g and g.is_overload) for g in (growth_within(run.path, trial) for trial in used)),
     )  # fmt: skip
 
 
-def available(records: Sequence[TrialRecord]) -> Estimate | None:
+def success_share(records: Sequence[TrialRecord]) -> Estimate | None:
     """The share of requests that succeeded, with the widest of three intervals, because failures come in clusters.
 
     Wilson's allows for the number of requests, the t interval over trials for how much these differ. The third bounds
@@ -171,9 +176,9 @@ def available(records: Sequence[TrialRecord]) -> Estimate | None:
     )
     half = half_width(float(shares.std(ddof=1)), len(shares)) if len(shares) > 1 else 1.0
     low, high = float(shares.mean()) - half, float(shares.mean()) + half
-    struck = stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(CONFIDENCE, method="exact")
-    by_trials = 1 - float(struck.high) * (1 - float(shares.min()))
-    return Ends(max(0.0, min(pooled.low, low, by_trials)), pooled.share, min(1.0, max(pooled.high, high)))
+    failing_share = stats.binomtest(int((shares < 1).sum()), len(shares)).proportion_ci(CONFIDENCE, method="exact")
+    by_trials = 1 - float(failing_share.high) * (1 - float(shares.min()))
+    return ByEnd(max(0.0, min(pooled.low, low, by_trials)), pooled.share, min(1.0, max(pooled.high, high)))
 
 
 def requests_to_show(availability_pct: float) -> int:
@@ -193,20 +198,20 @@ class UnitCapacity:
 
     `rates`: by each end, the highest rate of the sweep up to which the objective is met; None if the lowest rate misses
     it. `open_ends`: the ends at which even the highest rate meets it, so the true capacity is larger by an amount that
-    was not measured. `at`: the step of the low rate, or the lowest step without one; `broken`: the step above
-    the low rate, the lowest one without a low rate, None if the low end is open; `broken_by`: the part of the objective
-    that it misses, by each end.
+    was not measured. `low_step`: the step of the low rate, or the lowest step without one; `missed_step`: the step
+    above the low rate, the lowest one without a low rate, None if the low end is open; `missed_parts`: the part of the
+    objective that it misses, by each end.
     """
 
-    steps: list[Step]
-    rates: Ends[float | None]
+    steps: list[RateStep]
+    rates: ByEnd[float | None]
     open_ends: tuple[End, ...]
-    at: Step
-    broken: Step | None
-    broken_by: Ends[Part | None]
+    low_step: RateStep
+    missed_step: RateStep | None
+    missed_parts: ByEnd[SloPart | None]
 
 
-def unit_capacity(steps: Sequence[Step], slo: Slo, *, searched: bool = False) -> UnitCapacity:
+def unit_capacity(steps: Sequence[RateStep], slo: Slo, *, searched: bool = False) -> UnitCapacity:
     """Go up until a step misses the objective for the first time; steps above it that meet it count as chance.
 
     The p99 of a step is pooled with those of neighboring steps that contradict its order (see `isotonic`); a step that
@@ -214,30 +219,30 @@ def unit_capacity(steps: Sequence[Step], slo: Slo, *, searched: bool = False) ->
     below its end less often.
     """
     limit_us = 1000 * slo.p99_ms
-    pools = rising([{block: log_p99(p99, limit_us) for block, p99 in step.p99s_us.items()} for step in steps])
-    judged = [_judged(step, pool, slo) for step, pool in zip(steps, pools, strict=True)]
+    pools = pool_rising([{block: log_p99(p99, limit_us) for block, p99 in step.p99s_us.items()} for step in steps])
+    missed_parts = [_missed_parts(step, pool, slo) for step, pool in zip(steps, pools, strict=True)]
 
-    def met(end: End) -> int:
-        return next((index for index, missed in enumerate(judged) if missed[end]), len(steps))
+    def steps_met(end: End) -> int:
+        return next((index for index, missed in enumerate(missed_parts) if missed[end]), len(steps))
 
-    counts = {end: met(end) for end in End}
+    counts = {end: steps_met(end) for end in End}
     if searched:  # what is shown at a rate holds at lower ones too
-        shown = (i for i, missed in enumerate(judged[: counts[End.MID]], start=1) if not missed.low)
-        counts[End.LOW] = max(shown, default=0)
+        shown_counts = (i for i, missed in enumerate(missed_parts[: counts[End.MID]], start=1) if not missed.low)
+        counts[End.LOW] = max(shown_counts, default=0)
     low = counts[End.LOW]
     return UnitCapacity(
         steps=list(steps),
-        rates=Ends.of(lambda end: steps[counts[end] - 1].rate_rps if counts[end] else None),
+        rates=ByEnd.of(lambda end: steps[counts[end] - 1].rate_rps if counts[end] else None),
         open_ends=tuple(end for end in End if counts[end] == len(steps)),
-        at=steps[max(low - 1, 0)],
-        broken=steps[low] if low < len(steps) else None,
-        broken_by=judged[low] if low < len(steps) else Ends(None, None, None),
+        low_step=steps[max(low - 1, 0)],
+        missed_step=steps[low] if low < len(steps) else None,
+        missed_parts=missed_parts[low] if low < len(steps) else ByEnd(None, None, None),
     )
 
 
-def _judged(step: Step, pool: Pool | None, slo: Slo) -> Ends[Part | None]:
+def _missed_parts(step: RateStep, pool: Pool | None, slo: Slo) -> ByEnd[SloPart | None]:
     """Return the part of the objective that a step misses, by each end."""
     if pool is None or (missed := step.misses(slo, End.HIGH)):
-        return Ends.of(lambda end: step.misses(slo, end) if pool is None else missed)
-    p99_us = Ends(*(float(np.exp(log)) for log in pool.estimate.all))
-    return Ends.of(lambda end: step.misses(slo, end, p99_us, pool.blocks))
+        return ByEnd.of(lambda end: step.misses(slo, end) if pool is None else missed)
+    p99_us = ByEnd(*(float(np.exp(log)) for log in pool.estimate.all))
+    return ByEnd.of(lambda end: step.misses(slo, end, p99_us, pool.blocks))

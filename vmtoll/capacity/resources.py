@@ -40,7 +40,7 @@ def host_cpus(run: Run) -> int | None:
 
 
 @dataclass(frozen=True)
-class Usage:
+class MachineUsage:
     """Use of the machine, as fractions; None where it is not known.
 
     CPU: of the server and of everything else on the machine under test, or of the guest's threads on its host,
@@ -52,16 +52,16 @@ class Usage:
     link: float | None
 
 
-def usage(trials: pd.DataFrame, size: Size) -> Usage:
+def usage(trials: pd.DataFrame, size: Size) -> MachineUsage:
     """The median use of a machine in these trials."""
     cpus, cpu = _cpus(trials, size), None
     if cpus:
-        inside = trials["server_cpu_us_per_request"] * trials["throughput_rps"] / 1e6 / cpus
-        inside += trials["background_cpu_pct"].fillna(0) / 100
-        outside = trials["host_cpu_us_per_request"] * trials["throughput_rps"] / 1e6 / cpus
-        cpu = _median(pd.concat([inside, outside], axis=1).max(axis=1))
+        by_machine = trials["server_cpu_us_per_request"] * trials["throughput_rps"] / 1e6 / cpus
+        by_machine += trials["background_cpu_pct"].fillna(0) / 100
+        by_host = trials["host_cpu_us_per_request"] * trials["throughput_rps"] / 1e6 / cpus
+        cpu = _median(pd.concat([by_machine, by_host], axis=1).max(axis=1))
     memory, link_pct = _median(trials["memory_pss_kib"].astype(float)), _median(trials["link_used_pct"])
-    return Usage(
+    return MachineUsage(
         cpu=None if cpu is None else min(cpu, 1.0),
         memory=memory / size.memory_kib if memory is not None and size.memory_kib else None,
         link=None if link_pct is None else link_pct / 100,

@@ -60,9 +60,9 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, 
     Raises ValueError with fewer than six different levels, or with a level below one or a throughput of zero.
     """
     n, x = np.asarray(levels, dtype=float), np.asarray(throughput, dtype=float)
-    different = len(np.unique(n))
-    if different < MIN_LEVELS:
-        raise ValueError(f"{different} levels; the Universal Scalability Law is fitted to at least {MIN_LEVELS}")
+    different_levels = len(np.unique(n))
+    if different_levels < MIN_LEVELS:
+        raise ValueError(f"{different_levels} levels; the Universal Scalability Law is fitted to at least {MIN_LEVELS}")
     if n.shape != x.shape or not (n >= 1).all() or not (x > 0).all():
         raise ValueError("expected as many levels from 1 up as throughputs above 0")
     first = float((x / n).max())
@@ -88,31 +88,31 @@ def fit(levels: Sequence[float] | Floats, throughput: Sequence[float] | Floats, 
     )  # fmt: skip
 
 
-def over_blocks(levels: Floats, throughput: Floats, blocks: Floats) -> tuple[Interval | None, Interval | None]:
+def jackknife_intervals(levels: Floats, throughput: Floats, blocks: Floats) -> tuple[Interval | None, Interval | None]:
     """95% intervals of α and β by the fit of logarithms; each array has one entry per trial. Method: the jackknife
     (Tukey 1958) with Student's quantile, leaving out one block at a time, because its trials share its drift.
 
     None below three blocks, if leaving out a block leaves fewer than six levels, and for a parameter on its bound.
     """
-    whole, names = fit(levels, throughput, of_logs=True), np.unique(blocks)
+    full_fit, block_ids = fit(levels, throughput, of_logs=True), np.unique(blocks)
     try:
-        parts = [fit(levels[blocks != name], throughput[blocks != name], of_logs=True) for name in names]
+        refits = [fit(levels[blocks != block], throughput[blocks != block], of_logs=True) for block in block_ids]
     except ValueError:
-        parts = []
-    if len(parts) < MIN_BLOCKS:
+        refits = []
+    if len(refits) < MIN_BLOCKS:
         return None, None
-    _, contention, coherency = whole.errors
+    _, contention, coherency = full_fit.errors
     return (
-        None if contention is None else _jackknife(whole.alpha, [part.alpha for part in parts]),
-        None if coherency is None else _jackknife(whole.beta, [part.beta for part in parts]),
+        None if contention is None else _jackknife(full_fit.alpha, [refit.alpha for refit in refits]),
+        None if coherency is None else _jackknife(full_fit.beta, [refit.beta for refit in refits]),
     )
 
 
-def _jackknife(whole: float, parts: Sequence[float]) -> Interval:
-    n = len(parts)
-    spread = (n - 1) * float(np.std(parts, ddof=1))  # of the pseudo-values n·whole − (n − 1)·part
+def _jackknife(estimate: float, refitted: Sequence[float]) -> Interval:
+    n = len(refitted)
+    spread = (n - 1) * float(np.std(refitted, ddof=1))  # of the pseudo-values n·whole − (n − 1)·part
     half = half_width(spread, n)
-    return Interval(max(whole - half, 0.0), min(whole + half, 1.0))
+    return Interval(max(estimate - half, 0.0), min(estimate + half, 1.0))
 
 
 def _law(n: Floats, gamma: float, alpha: float, beta: float) -> Floats:
@@ -135,7 +135,7 @@ def _errors(solution: object, variance: float) -> tuple[float | None, float | No
     return gamma, alpha, beta
 
 
-class Over(StrEnum):
+class LevelKind(StrEnum):
     """Kind of the levels of a scaling: users of one workload, or CPUs of guests with different numbers of them."""
 
     USERS = "users"
@@ -146,7 +146,7 @@ GUESTS = "guests"  # the environment of a scaling over CPUs
 
 
 @dataclass(frozen=True)
-class Point:
+class ScalingPoint:
     """One trial. `level`: users, or CPUs."""
 
     block: int
@@ -158,11 +158,11 @@ class Point:
 class Scaling:
     """Six levels or more of one workload on one server. `users`: their number in a scaling over CPUs; `points`: the
     trials of all levels without a client-limited or link-limited trial; `law`: fitted to them, with the 95% intervals
-    of its α and β over blocks (see `over_blocks`). `accelerator`: TCG if any of the guests was emulated; `hardware`:
-    EMULATED if that below any of them was.
+    of its α and β over blocks (see `jackknife_intervals`). `accelerator`: TCG if any of the guests was emulated;
+    `hardware`: EMULATED if that below any of them was.
     """
 
-    over: Over
+    over: LevelKind
     server: str
     environment: str
     workload: str
@@ -173,10 +173,10 @@ class Scaling:
     law: Usl
     alpha_interval: Interval | None
     beta_interval: Interval | None
-    points: tuple[Point, ...]
+    points: tuple[ScalingPoint, ...]
 
 
-_Key = tuple[Over, str, str, str, float | None]  # the first five fields of a Scaling
+_Key = tuple[LevelKind, str, str, str, float | None]  # the first five fields of a Scaling
 
 
 def scalings(run: Run) -> list[Scaling]:
@@ -185,13 +185,13 @@ def scalings(run: Run) -> list[Scaling]:
     groups: dict[_Key, list[tuple[TrialRecord, float]]] = {}
     for trial in filter(_is_level, run.trials):
         server, workload, users = trial.scenario.server, trial.scenario.workload, trial.scenario.load.value
-        groups.setdefault((Over.USERS, server, trial.arm.environment, workload, None), []).append((trial, users))
+        groups.setdefault((LevelKind.USERS, server, trial.arm.environment, workload, None), []).append((trial, users))
         if count := cpus.get(trial.arm):
-            groups.setdefault((Over.CPUS, server, GUESTS, workload, users), []).append((trial, count))
-    free = {key: _unlimited(trials) for key, trials in groups.items()}
-    enough = {key: trials for key, trials in free.items() if len({level for _, level in trials}) >= MIN_LEVELS}
-    fitted = [_scaling(run, key, trials) for key, trials in enough.items()]
-    return sorted(fitted, key=lambda s: (s.over != Over.USERS, s.server, s.environment != METAL, s.environment))
+            groups.setdefault((LevelKind.CPUS, server, GUESTS, workload, users), []).append((trial, count))
+    unlimited = {key: _unlimited(trials) for key, trials in groups.items()}
+    fittable = {key: trials for key, trials in unlimited.items() if len({level for _, level in trials}) >= MIN_LEVELS}
+    fitted = [_scaling(run, key, trials) for key, trials in fittable.items()]
+    return sorted(fitted, key=lambda s: (s.over != LevelKind.USERS, s.server, s.environment != METAL, s.environment))
 
 
 def _is_level(trial: TrialRecord) -> bool:
@@ -209,9 +209,9 @@ def _unlimited(trials: list[tuple[TrialRecord, float]]) -> list[tuple[TrialRecor
 
 
 def _scaling(run: Run, key: _Key, trials: list[tuple[TrialRecord, float]]) -> Scaling:
-    points = tuple(Point(t.block, level, THROUGHPUT.value(t, Role.PRIMARY) or 0) for t, level in trials)
+    points = tuple(ScalingPoint(t.block, level, THROUGHPUT.value(t, Role.PRIMARY) or 0) for t, level in trials)
     blocks, levels, throughput = (np.array(values, dtype=float) for values in zip(*map(astuple, points), strict=True))
-    alpha, beta = over_blocks(levels, throughput, blocks)
+    alpha, beta = jackknife_intervals(levels, throughput, blocks)
     accelerators, hardware = {t.accelerator for t, _ in trials}, {run.hardware(t.arm) for t, _ in trials}
     return Scaling(
         *key, tool=run.tool(trials[0][0].scenario),

@@ -51,7 +51,7 @@ def capacity(
         first = error.errors()[0]
         raise UserError(f"{first['loc'][0]}: {plain_message(first['msg'])} (got {first['input']})") from error
     run = load_run(folder)
-    answer = planner.capacity(run, slo, demand)
+    answer = planner.assess_capacity(run, slo, demand)
     if answer.is_empty:
         raise UserError(f"{folder}: {nothing_text(run)}")
     if as_json:

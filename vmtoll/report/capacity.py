@@ -9,14 +9,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vmtoll.analysis.run import Run
-from vmtoll.capacity.consolidation import Consolidation, Level, SharedRate
-from vmtoll.capacity.estimate import End, Ends, Estimate
-from vmtoll.capacity.fleet import Plan
-from vmtoll.capacity.limits import Binding, Binds, Note, NoteCode
+from vmtoll.capacity.consolidation import Consolidation, SharedCapacity, SharedRate
+from vmtoll.capacity.estimate import ByEnd, End, Estimate
+from vmtoll.capacity.fleet import FleetPlan
+from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, Limit
 from vmtoll.capacity.objective import Slo
-from vmtoll.capacity.planner import Assumption, Capacity, CapacityResult, capacity, default_slo
+from vmtoll.capacity.planner import Assumption, CapacityAssessment, CapacityResult, assess_capacity, default_slo
 from vmtoll.capacity.resources import Size
-from vmtoll.capacity.scaling import Over, Scaling
+from vmtoll.capacity.scaling import LevelKind, Scaling
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import METAL, Accelerator, is_shape_only
@@ -42,33 +42,36 @@ ASSUMPTIONS = {
     " the favourable end; the recommendation uses low",
 }
 BINDS = {
-    Binds.NOTHING: "nothing yet: the highest rate that was measured meets the objective",
-    Binds.CLIENT: "the client ({codes})",
-    Binds.LINK: "link",
-    Binds.CPU: "CPU",
-    Binds.MEMORY: "memory",
-    Binds.OBJECTIVE: "SLO ({missed})",
-    Binds.TOO_FEW_REQUESTS: "too few requests to be sure of the {missed}",
-    Binds.TOO_FEW_BLOCKS: "too few blocks to be sure of the {missed}",
+    Limit.NOTHING: "nothing yet: the highest rate that was measured meets the objective",
+    Limit.CLIENT: "the client ({codes})",
+    Limit.LINK: "link",
+    Limit.CPU: "CPU",
+    Limit.MEMORY: "memory",
+    Limit.OBJECTIVE: "SLO ({missed})",
+    Limit.TOO_FEW_REQUESTS: "too few requests to be sure of the {missed}",
+    Limit.TOO_FEW_BLOCKS: "too few blocks to be sure of the {missed}",
 }
 NOTES = {
-    NoteCode.OTHER_OBJECTIVE_SEARCHED: "the search was for p99 ≤ {p99_ms:g} ms, {availability_pct:.6g}% available: its"
-    " rates may lie far apart for another objective",
-    NoteCode.GAP_IN_SEARCH: "nothing was measured between {low_rps:,.0f} and {high_rps:,.0f}/s, which are further apart"
-    " than {resolution_pct:g}%: add blocks to continue",
-    NoteCode.FEW_BLOCKS: "{blocks:g} of at least {needed:g} blocks",
-    NoteCode.CLIENT_ON_SAME_MACHINE: "the load came from the machine itself, and took CPU from the server",
-    NoteCode.SWEEP_ENDS: "the sweep ends at {rate_rps:,.0f}/s; higher rates were not measured",
-    NoteCode.SEARCH_ENDS: "the search tried nothing above {rate_rps:,.0f}/s; higher rates were not measured",
-    NoteCode.LOWEST_MISSES: "not even {rate_rps:,.0f}/s meets it, and lower rates were not measured",
-    NoteCode.NONE_SHOWN: "no rate is shown to meet it; more blocks may",
-    NoteCode.TOO_FEW_REQUESTS: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few cannot show"
-    " {availability_pct:.6g}%: measure {more_s:,.0f} s more, or ask for {shown_pct:.6g}%",
-    NoteCode.MET_ABOVE_A_MISS: "a higher rate met it after a lower one had missed it; the higher one does not count",
-    NoteCode.ABOVE_ERLANG: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were more even"
-    " than Poisson, or not all CPU was counted",
-    NoteCode.SHARED_POWER_UNKNOWN: "the power of a host with {guests:g} guests was not measured; --watts gives it",
-    NoteCode.ENERGY_OF_CLIENT_TOO: "the energy is that of the whole machine, on which the load generator ran as well",
+    CapacityNoteCode.OTHER_OBJECTIVE_SEARCHED: "the search was for p99 ≤ {p99_ms:g} ms, {availability_pct:.6g}%"
+    " available: its rates may lie far apart for another objective",
+    CapacityNoteCode.GAP_IN_SEARCH: "nothing was measured between {low_rps:,.0f} and {high_rps:,.0f}/s, which are"
+    " further apart than {resolution_pct:g}%: add blocks to continue",
+    CapacityNoteCode.FEW_BLOCKS: "{blocks:g} of at least {needed:g} blocks",
+    CapacityNoteCode.CLIENT_ON_SAME_MACHINE: "the load came from the machine itself, and took CPU from the server",
+    CapacityNoteCode.SWEEP_ENDS: "the sweep ends at {rate_rps:,.0f}/s; higher rates were not measured",
+    CapacityNoteCode.SEARCH_ENDS: "the search tried nothing above {rate_rps:,.0f}/s; higher rates were not measured",
+    CapacityNoteCode.LOWEST_MISSES: "not even {rate_rps:,.0f}/s meets it, and lower rates were not measured",
+    CapacityNoteCode.NONE_SHOWN: "no rate is shown to meet it; more blocks may",
+    CapacityNoteCode.TOO_FEW_REQUESTS: "none of {requests:,.0f} requests at {rate_rps:,.0f}/s failed, but so few"
+    " cannot show {availability_pct:.6g}%: measure {more_s:,.0f} s more, or ask for {shown_pct:.6g}%",
+    CapacityNoteCode.MET_ABOVE_A_MISS: "a higher rate met it after a lower one had missed it; the higher one does not"
+    " count",
+    CapacityNoteCode.ABOVE_ERLANG: "more than the {rate_rps:,.0f}/s at which Erlang C holds this p99: arrivals were"
+    " more even than Poisson, or not all CPU was counted",
+    CapacityNoteCode.SHARED_POWER_UNKNOWN: "the power of a host with {guests:g} guests was not measured; --watts gives"
+    " it",
+    CapacityNoteCode.ENERGY_OF_CLIENT_TOO: "the energy is that of the whole machine, on which the load generator ran"
+    " as well",
 }
 HEADINGS = (
     "capacity", "what binds", "p99 at that rate", "availability at that rate", "utilization at that rate",
@@ -90,7 +93,7 @@ def section(run: Run) -> dict[str, Any] | None:
     `objective` in words, `rows` (`server`, `environment`, `size`, and `cells` under `headings`), `more` (sentences on
     guests per host and on scaling), `assumptions`.
     """
-    assessment = capacity(run, default_slo(run))
+    assessment = assess_capacity(run, default_slo(run))
     several = len({result.workload for result in assessment.results}) > 1
     rows = [
         {
@@ -113,13 +116,13 @@ def section(run: Run) -> dict[str, Any] | None:
     return content if rows or more else None
 
 
-def document(assessment: Capacity) -> dict[str, Any]:
+def document(assessment: CapacityAssessment) -> dict[str, Any]:
     """The document for `--json`: codes, numbers and the answers as sentences; the open end of an interval is null."""
-    content: dict[str, Any] = json.loads(TypeAdapter(Capacity).dump_json(assessment))
+    content: dict[str, Any] = json.loads(TypeAdapter(CapacityAssessment).dump_json(assessment))
     return content | {"sentences": list(sentences(assessment))}
 
 
-def lines(assessment: Capacity) -> Iterator[str]:
+def lines(assessment: CapacityAssessment) -> Iterator[str]:
     """Lines for a terminal, sentences first."""
     yield from sentences(assessment)
     for result in assessment.results:
@@ -131,7 +134,7 @@ def lines(assessment: Capacity) -> Iterator[str]:
             yield "\n" + "\n".join(more)
 
 
-def sentences(assessment: Capacity) -> Iterator[str]:
+def sentences(assessment: CapacityAssessment) -> Iterator[str]:
     """One answer per server and sweep: `nginx, 2,000/s at p99 ≤ 50 ms …: you need 3 metal hosts …`; needs a demand."""
     demand, several = assessment.demand, len({result.workload for result in assessment.results}) > 1
     if demand and not assessment.results:
@@ -186,12 +189,12 @@ def arrivals_text(result: CapacityResult) -> str:
     return f"at most {' or '.join(texts)} of that" if texts else "nothing within this p99"
 
 
-def _plan(result: CapacityResult) -> Plan | None:
+def _plan(result: CapacityResult) -> FleetPlan | None:
     """The recommended plan: the one for the low rate."""
     return result.plan.low if result.plan else None
 
 
-def _need(result: CapacityResult, plan: Plan) -> str:
+def _need(result: CapacityResult, plan: FleetPlan) -> str:
     most = "at most " if result.at_least else ""
     size = f"of {plural(result.size.cpus, 'CPU')}" if result.size.cpus else "of unknown size"
     if result.environment == METAL:
@@ -216,7 +219,7 @@ def _no_number(result: CapacityResult) -> str:
     return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
 
 
-def more_sentences(assessment: Capacity) -> Iterator[str]:
+def more_sentences(assessment: CapacityAssessment) -> Iterator[str]:
     """Sentences on the number of guests that can share a host, and on the scaling of throughput."""
     for shared in assessment.consolidations:
         if shared.environment != METAL and shared.rates and assessment.slo:
@@ -251,7 +254,7 @@ def consolidation_text(consolidation: Consolidation) -> str:
     return f"together {', '.join(carried)}; guests that meet the objective: {', '.join(spread)}"
 
 
-def _level_text(level: Level) -> str:
+def _level_text(level: SharedCapacity) -> str:
     rates, at_least = level.carries_rps, "at least " if End.MID in level.open_ends else ""
     text = "nothing" if rates.mid is None else f"{at_least}{rates.mid:,.0f}/s"
     if rates.low == rates.mid == rates.high:
@@ -265,7 +268,7 @@ def scaling_text(scaling: Scaling) -> str:
     law = scaling.law
     contention = _law_percent(law.alpha, scaling.alpha_interval)
     shape = f"contention σ {contention}, coherency κ {_law_percent(law.beta, scaling.beta_interval)}"
-    units = "users" if scaling.over is Over.USERS else "CPUs"
+    units = "users" if scaling.over is LevelKind.USERS else "CPUs"
     if law.peak is None:
         return f"{shape}; no peak"
     if law.peak_is_measured:
@@ -308,7 +311,7 @@ def facts(result: CapacityResult) -> Facts:
     yield from (("note", note_text(note)) for note in result.notes)
 
 
-def _plan_facts(plans: Ends[Plan | None], *, is_guest: bool) -> Facts:
+def _plan_facts(plans: ByEnd[FleetPlan | None], *, is_guest: bool) -> Facts:
     units = " / ".join(str(plan.units) if plan else DASH for plan in plans.all)
     yield "guests needed" if is_guest else "hosts needed", f"{units} (by the low / mid / high rate of one)"
     if not (plan := plans.low):
@@ -350,13 +353,13 @@ def size_text(size: Size) -> str:
     return ", ".join(str(part) for part in parts if part) or "of unknown size"
 
 
-def binding_text(binding: Binding) -> str:
+def binding_text(binding: BindingLimit) -> str:
     """`SLO (p99)`, `the client (client-starved)`."""
     missed = (binding.missed or "").replace("-", " ")
     return BINDS[binding.kind].format(codes=", ".join(binding.codes), missed=missed)
 
 
-def note_text(note: Note) -> str:
+def note_text(note: CapacityNote) -> str:
     """The note with its numbers."""
     return NOTES[note.code].format(**note.values)
 

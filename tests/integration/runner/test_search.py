@@ -11,10 +11,10 @@ from tests.support.measured import run
 from tests.support.records import records_of
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.capacity.estimate import Ends
-from vmtoll.capacity.limits import Note, NoteCode
+from vmtoll.capacity.estimate import ByEnd
+from vmtoll.capacity.limits import CapacityNote, CapacityNoteCode
 from vmtoll.capacity.objective import Slo
-from vmtoll.capacity.planner import capacity, default_slo
+from vmtoll.capacity.planner import assess_capacity, default_slo
 from vmtoll.model.event import Event, TrialEnded
 from vmtoll.model.load import Load, LoadKind
 from vmtoll.report.html import render
@@ -62,10 +62,10 @@ def test_the_rates_follow_from_the_records_also_when_it_is_resumed(
     found = load_run(begun)
     slo = default_slo(found)
     assert slo == Slo(DEADLINE_MS, 90.0)
-    (result,) = capacity(found, slo).results
-    assert result.carries_rps == Ends(800.0, 800.0, 800.0)
+    (result,) = assess_capacity(found, slo).results
+    assert result.carries_rps == ByEnd(800.0, 800.0, 800.0)
     assert (result.at_least, result.trials, result.steps) == (True, 12, 3)
-    assert Note(NoteCode.SEARCH_ENDS, {"rate_rps": 800.0}) in result.notes
+    assert CapacityNote(CapacityNoteCode.SEARCH_ENDS, {"rate_rps": 800.0}) in result.notes
     assert result.power_w is None or result.power_w.mid > 0
     page = render(found, analyse(found))
     assert "A search found the highest rate that each side carries" in page

@@ -11,7 +11,7 @@ import yaml
 from tests.support.measured import plan, run
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.capacity.scaling import MIN_LEVELS, Over, scalings
+from vmtoll.capacity.scaling import MIN_LEVELS, LevelKind, scalings
 from vmtoll.model.experiment import Scale
 from vmtoll.model.finding import Role, Validity
 from vmtoll.model.metric import THROUGHPUT
@@ -46,7 +46,7 @@ def test_the_rows_of_a_run_are_one_sweep(
         assert laws == []
         return
     (law,) = laws
-    assert (law.over, law.workload, law.tool) == (Over.USERS, "tiny", "h2load")
+    assert (law.over, law.workload, law.tool) == (LevelKind.USERS, "tiny", "h2load")
     assert sorted(point.level for point in law.points) == list(range(1, MIN_LEVELS + 1))
     assert law.alpha_interval is law.beta_interval is None, "a single block"
     assert scaling_text(law) in page

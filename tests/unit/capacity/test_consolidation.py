@@ -10,9 +10,9 @@ from tests.support.synthetic_run import SWEEP, Row, Truth, make_run, rate_load
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.consolidation import Consolidation, consolidations
-from vmtoll.capacity.estimate import End, Ends
+from vmtoll.capacity.estimate import ByEnd, End
 from vmtoll.capacity.objective import Demand, Slo
-from vmtoll.capacity.planner import Assumption, capacity
+from vmtoll.capacity.planner import Assumption, assess_capacity
 from vmtoll.capacity.rate_sweep import rate_sweeps
 from vmtoll.model.trial import Accelerator
 from vmtoll.report.capacity import consolidation_text, lines, slo_text
@@ -64,7 +64,7 @@ def chart(run: Run) -> Chart:
 
 
 def text(run: Run, slo: Slo = SLO) -> str:
-    (line,) = [line for line in "\n".join(lines(capacity(run, slo))).splitlines() if "guests per host" in line]
+    (line,) = [line for line in "\n".join(lines(assess_capacity(run, slo))).splitlines() if "guests per host" in line]
     return line
 
 
@@ -90,7 +90,7 @@ def test_capacity_of_several_guests(guests: Run) -> None:
 
 
 def test_capacity_is_that_of_one_guest_alone(guests: Run) -> None:
-    carried = {result.environment: result.carries_rps.low for result in capacity(guests, SLO).results}
+    carried = {result.environment: result.carries_rps.low for result in assess_capacity(guests, SLO).results}
     assert carried == {"metal": 800, "kvm-default": 800}
 
 
@@ -98,9 +98,9 @@ def test_guests_per_host_are_those_of_the_objective_asked_for(guests: Run) -> No
     found = of(guests, "kvm-default")
     assert (found.server, found.workload) == ("nginx", SWEEP)
     assert [(shared.rate_rps, shared.guests) for shared in found.rates] == [
-        (200, Ends((1, 2, 4), (1, 2, 4), (1, 2, 4))),
-        (400, Ends((1, 2), (1, 2), (1, 2))),
-        (800, Ends((1,), (1,), (1,))),
+        (200, ByEnd((1, 2, 4), (1, 2, 4), (1, 2, 4))),
+        (400, ByEnd((1, 2), (1, 2), (1, 2))),
+        (800, ByEnd((1,), (1,), (1,))),
     ]
     said = "at least 4 at 200/s, 2 at 400/s, 1 at 800/s (the load of all of them together)"
     assert text(guests).endswith(f"guests per host at p99 ≤ 50 ms, 99.9% available: {said}")
@@ -110,13 +110,13 @@ def test_guests_per_host_are_those_of_the_objective_asked_for(guests: Run) -> No
 
 def test_the_command_and_the_report_give_guests_per_host(guests: Run) -> None:
     said = "guests per host at p99 ≤ 50 ms, 99.9% available: at least 4 at 200/s, 2 at 400/s, 1 at 800/s"
-    assert f"nginx on kvm-default, {SWEEP}: {said}" in "\n".join(lines(capacity(guests, SLO, Demand(800))))
+    assert f"nginx on kvm-default, {SWEEP}: {said}" in "\n".join(lines(assess_capacity(guests, SLO, Demand(800))))
     assert said in render(guests, analyse(guests))
 
 
 def test_without_a_guest_alone_only_the_number_of_guests_follows(tmp_path: Path) -> None:
     run = made(tmp_path, (2, 4), accelerator=Accelerator.TCG)
-    planning = capacity(run, SLO, Demand(800))
+    planning = assess_capacity(run, SLO, Demand(800))
     assert (planning.results, planning.assumptions) == ((), (Assumption.EVEN_ARRIVALS,))
     first, last, assumed = lines(planning)
     assert "assumed: requests come at even intervals" in assumed
@@ -142,7 +142,7 @@ def test_a_load_may_be_too_much_for_a_few_guests(tmp_path: Path, monkeypatch: py
 
 def test_a_single_block_gives_no_number_of_guests(tmp_path: Path) -> None:
     run = made(tmp_path, blocks=1)
-    assert of(run, "kvm-default").rates[1].guests == Ends((), (1, 2), (1, 2, 4))
+    assert of(run, "kvm-default").rates[1].guests == ByEnd((), (1, 2), (1, 2, 4))
     assert "none at 400/s (by the estimate 2, at best 4), " in text(run)
 
 

@@ -10,10 +10,10 @@ from tests.support.planned import failing, planned, side, truth
 from tests.support.records import make_record
 from tests.support.synthetic_run import Row, make_run, rate_load, with_findings
 from vmtoll.analysis.run import load_run
-from vmtoll.capacity.estimate import Ends
-from vmtoll.capacity.limits import Binding, Binds, Note, NoteCode
-from vmtoll.capacity.objective import Part, Slo
-from vmtoll.capacity.rate_sweep import available, rate_sweeps, unseen_share
+from vmtoll.capacity.estimate import ByEnd
+from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, Limit
+from vmtoll.capacity.objective import Slo, SloPart
+from vmtoll.capacity.rate_sweep import rate_sweeps, success_share, unseen_share
 from vmtoll.model.finding import Code
 from vmtoll.report.capacity import binding_text, lines
 
@@ -25,14 +25,14 @@ def test_failures_in_one_block_are_a_cluster(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=failing(1900, 1, 0.003))), "metal")
     assert metal.carries_rps.low == 1500
     assert metal.carries_rps.mid == 3000
-    assert metal.binds == Binding(Binds.TOO_FEW_BLOCKS, Part.AVAILABILITY)
+    assert metal.binds == BindingLimit(Limit.TOO_FEW_BLOCKS, SloPart.AVAILABILITY)
     assert binding_text(metal.binds) == "too few blocks to be sure of the availability"
 
 
 def test_failures_in_all_blocks_bind(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=failing(1900, None, 0.003))), "metal")
-    assert metal.carries_rps == Ends(1500, 1500, 1500)
-    assert metal.binds == Binding(Binds.OBJECTIVE, Part.AVAILABILITY)
+    assert metal.carries_rps == ByEnd(1500, 1500, 1500)
+    assert metal.binds == BindingLimit(Limit.OBJECTIVE, SloPart.AVAILABILITY)
     assert metal.notes == ()
 
 
@@ -56,13 +56,13 @@ def test_a_trial_with_a_failed_request_keeps_its_p99(tmp_path: Path) -> None:
     slow = side(planned(tmp_path, truth(change=troubled(2900, 4, 400.0, 1 / 12_000)), Slo(50.0)), "metal")
     assert (slow.carries_rps.low, slow.carries_rps.mid) == (2500, 2500)
     assert not slow.at_least
-    assert slow.binds == Binding(Binds.OBJECTIVE, Part.P99)
+    assert slow.binds == BindingLimit(Limit.OBJECTIVE, SloPart.P99)
 
 
 def test_a_p99_of_failed_requests_is_beyond_any_objective(tmp_path: Path) -> None:
     """2% fail in each block, and the objective permits 5%: more than one in a hundred was never answered."""
     lost = side(planned(tmp_path, truth(change=troubled(400, 6, 1.0, 0.02)), Slo(50.0, 95.0)), "metal")
-    assert lost.carries_rps == Ends(None, None, None)
+    assert lost.carries_rps == ByEnd(None, None, None)
     assert lost.p99_ms is not None
     assert lost.p99_ms.mid == float("inf")
     none = "p99 at that rate: none: more than 1% of the requests failed"
@@ -76,8 +76,8 @@ def test_the_low_rate_needs_six_trials_with_a_p99(tmp_path: Path) -> None:
 
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert (metal.carries_rps.low, metal.carries_rps.mid) == (1000, 3000)
-    assert metal.binds == Binding(Binds.TOO_FEW_BLOCKS, Part.P99)
-    assert Note(NoteCode.FEW_BLOCKS, {"blocks": 2, "needed": 6}) in metal.notes
+    assert metal.binds == BindingLimit(Limit.TOO_FEW_BLOCKS, SloPart.P99)
+    assert CapacityNote(CapacityNoteCode.FEW_BLOCKS, {"blocks": 2, "needed": 6}) in metal.notes
 
 
 def test_one_trial_with_failures_may_be_one_of_many(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_interval_of_a_clustered_availability_holds_the_truth_once_a_cluster
             make_record(block=block, load=load, measured={"requests": 4000, "successful": 3800 if bad else 4000})
             for block, bad in enumerate(struck, start=1)
         ]
-        known = available(records)
+        known = success_share(records)
         assert known is not None
         seen += bool(struck.any())
         held += bool(struck.any()) and known.low <= 0.9975 <= known.high

@@ -7,28 +7,28 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from vmtoll.capacity.estimate import Ends
-from vmtoll.capacity.isotonic import rising
-from vmtoll.capacity.objective import Part, Slo
-from vmtoll.capacity.rate_sweep import Step, UnitCapacity, unit_capacity
+from vmtoll.capacity.estimate import ByEnd
+from vmtoll.capacity.isotonic import pool_rising
+from vmtoll.capacity.objective import Slo, SloPart
+from vmtoll.capacity.rate_sweep import RateStep, UnitCapacity, unit_capacity
 
 pytestmark = pytest.mark.slow
 
 LIMIT_MS, IDLE_MS, BLOCKS, RUNS = 5.0, 0.9, 6, 100
 SLO = Slo(LIMIT_MS)
-FLAWLESS = Ends(0.9999, 1.0, 1.0)
+FLAWLESS = ByEnd(0.9999, 1.0, 1.0)
 
 
 def test_steps_that_contradict_the_order_are_pooled() -> None:
     steps = [{1: 1.0, 2: 1.2}, {1: 3.0, 2: 3.2}, {1: 2.0, 2: 2.2}, {}, {1: 4.0}]
-    first, second, third, none, last = rising(steps)
+    first, second, third, none, last = pool_rising(steps)
     assert first is not None and second is not None and second is third and none is None and last is not None
     assert second.estimate.mid == pytest.approx(2.6)
     assert (second.blocks, last.blocks) == (2, 1)
     low, high = stats.t.interval(0.95, 1, 2.6, stats.sem([2.5, 2.7]))
     assert (second.estimate.low, second.estimate.high) == pytest.approx((low, high)), "over the means of its blocks"
     assert last.estimate.all == (-math.inf, 4.0, math.inf)
-    assert rising([{}]) == [None]
+    assert pool_rising([{}]) == [None]
 
 
 def carried(rng: np.random.Generator, steps: int, noise: float, slow: float) -> UnitCapacity:
@@ -40,7 +40,7 @@ def carried(rng: np.random.Generator, steps: int, noise: float, slow: float) -> 
     logs += 2 * (rng.random(logs.shape) < slow)
     return unit_capacity(
         [
-            Step(float(rate), dict(enumerate(np.exp(row), start=1)), 24_000, FLAWLESS, (), pd.DataFrame())
+            RateStep(float(rate), dict(enumerate(np.exp(row), start=1)), 24_000, FLAWLESS, (), pd.DataFrame())
             for rate, row in zip(rates, logs, strict=True)
         ],
         SLO,
@@ -71,14 +71,16 @@ def test_a_step_that_misses_by_itself_ends_the_sweep() -> None:
     """In all six blocks 2,000/s is too slow and 3,000/s is not: no chance that a neighbour could average away."""
     p99s_ms = {1000.0: 2.0, 2000.0: 9.0, 3000.0: 2.5, 4000.0: 3.0}
     steps = [
-        Step(rate, {block: 1000 * p99 * (1 + block / 1e3) for block in range(6)}, 24_000, FLAWLESS, (), pd.DataFrame())
+        RateStep(
+            rate, {block: 1000 * p99 * (1 + block / 1e3) for block in range(6)}, 24_000, FLAWLESS, (), pd.DataFrame()
+        )
         for rate, p99 in p99s_ms.items()
     ]
     unit = unit_capacity(steps, SLO)
-    assert unit.rates == Ends(1000.0, 1000.0, 1000.0)
-    assert unit.broken_by == Ends(Part.P99, Part.P99, Part.P99)
+    assert unit.rates == ByEnd(1000.0, 1000.0, 1000.0)
+    assert unit.missed_parts == ByEnd(SloPart.P99, SloPart.P99, SloPart.P99)
 
 
 def test_less_than_six_blocks_show_nothing() -> None:
-    steps = [Step(1000.0, dict.fromkeys(range(5), 1000.0), 24_000, FLAWLESS, (), pd.DataFrame())]
-    assert unit_capacity(steps, SLO).rates == Ends(None, 1000.0, 1000.0)
+    steps = [RateStep(1000.0, dict.fromkeys(range(5), 1000.0), 24_000, FLAWLESS, (), pd.DataFrame())]
+    assert unit_capacity(steps, SLO).rates == ByEnd(None, 1000.0, 1000.0)

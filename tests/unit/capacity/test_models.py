@@ -11,10 +11,10 @@ import pytest
 from tests.support.synthetic_run import CLOSED_LOOP, Row, Truth, closed_load, make_run, role_findings, with_findings
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.capacity.erlang import RandomArrivals, beyond, random_arrivals, rate_within, waits
+from vmtoll.capacity.erlang import RandomArrivals, random_arrivals, rate_within, share_slower_than, waiting_probability
 from vmtoll.capacity.objective import Demand, Slo
-from vmtoll.capacity.planner import capacity
-from vmtoll.capacity.scaling import Over, Scaling, fit, over_blocks, scalings
+from vmtoll.capacity.planner import assess_capacity
+from vmtoll.capacity.scaling import LevelKind, Scaling, fit, jackknife_intervals, scalings
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import Accelerator
 from vmtoll.report.capacity import lines, scaling_text
@@ -77,12 +77,12 @@ def test_erlang_c_as_published() -> None:
     """A single server waits when it is busy (M/M/1); two thirds busy, three servers: 4/9. The worked example of call
     centres: 200 calls of 180 s per hour; 13 agents take 79.6% of them within 20 s, 14 agents 88.8%.
     """
-    assert waits(0.7, 1) == pytest.approx(0.7)
-    assert waits(2, 3) == pytest.approx(4 / 9)
+    assert waiting_probability(0.7, 1) == pytest.approx(0.7)
+    assert waiting_probability(2, 3) == pytest.approx(4 / 9)
     for agents, share in ((13, 0.7956), (14, 0.888)):
-        within_20_s = 1 - waits(10, agents) * math.exp(-(agents - 10) * 20 / 180)
+        within_20_s = 1 - waiting_probability(10, agents) * math.exp(-(agents - 10) * 20 / 180)
         assert within_20_s == pytest.approx(share, abs=5e-4)
-    assert waits(5, 5) == waits(9, 5) == 1
+    assert waiting_probability(5, 5) == waiting_probability(9, 5) == 1
 
 
 @pytest.mark.parametrize(("erlangs", "servers"), [(0.0, 1), (0.5, 1), (2.5, 4), (90, 100), (190, 200)])
@@ -91,7 +91,7 @@ def test_erlang_c_is_its_sum(erlangs: float, servers: int) -> None:
     terms = [math.exp(k * math.log(erlangs) - math.lgamma(k + 1)) if erlangs else float(k == 0) for k in range(servers)]
     last = math.exp(servers * math.log(erlangs) - math.lgamma(servers + 1)) if erlangs else 0.0
     last /= 1 - erlangs / servers
-    assert waits(erlangs, servers) == pytest.approx(last / (sum(terms) + last), rel=1e-9)
+    assert waiting_probability(erlangs, servers) == pytest.approx(last / (sum(terms) + last), rel=1e-9)
 
 
 @pytest.mark.parametrize("servers", [1, 2, 4])
@@ -105,14 +105,16 @@ def test_the_time_in_the_queue_is_that_of_a_simulation(servers: int) -> None:
         free[first] = max(free[first], arrivals[i]) + works[i]
         stays[i] = free[first] - arrivals[i]
     for seconds in (0.5, 1.0, 3.0):
-        assert beyond(seconds, rate, work_s, servers) == pytest.approx(float((stays > seconds).mean()), rel=0.1)
+        assert share_slower_than(seconds, rate, work_s, servers) == pytest.approx(
+            float((stays > seconds).mean()), rel=0.1
+        )
 
 
 def test_the_rate_within_a_limit() -> None:
     """M/M/1: the time in the system is exponential, so 1% exceed ln(100)/(μ − λ)."""
     assert rate_within(0.005, 0.01, 1e-4, 1) == pytest.approx(1e4 - math.log(100) / 0.005)
     assert rate_within(0.005, 0.01, 0.002, 1) == 0  # even alone, 8% take longer
-    assert beyond(0.005, rate_within(0.005, 0.01, 1e-3, 3), 1e-3, 3) == pytest.approx(0.01)
+    assert share_slower_than(0.005, rate_within(0.005, 0.01, 1e-3, 3), 1e-3, 3) == pytest.approx(0.01)
 
 
 def p99_of_a_queue(even: bool, fixed: bool, rate: float, servers: int) -> float:
@@ -178,7 +180,7 @@ def test_the_law_over_users_of_a_run(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth(loads=tuple(map(closed_load, USERS)), change=lawful)))
     metal = over(run, "metal")
     assert (metal.law.alpha, metal.law.beta) == pytest.approx((0.05, 0.001))
-    assert (metal.over, metal.workload, metal.tool, metal.users) == (Over.USERS, CLOSED_LOOP, "siege", None)
+    assert (metal.over, metal.workload, metal.tool, metal.users) == (LevelKind.USERS, CLOSED_LOOP, "siege", None)
     assert len(metal.points) == 6 * len(USERS)
     assert scaling_text(metal) == "contention σ 5%, coherency κ 0.1%; peak of 9,038/s at 31 users"
     short = Truth(loads=tuple(map(closed_load, (1, 2, 5, 10, 15, 20))), change=lawful)
@@ -211,7 +213,7 @@ def test_the_intervals_hold_the_truth() -> None:
     straight = 1000 * levels / (1 + 0.05 * (levels - 1) + 0.001 * levels * (levels - 1))
     for _ in range(100):
         noise = np.repeat(rng.normal(0, 0.05, 6), len(USERS)) + rng.normal(0, 0.02, levels.size)
-        intervals = over_blocks(levels, straight * np.exp(noise), blocks)
+        intervals = jackknife_intervals(levels, straight * np.exp(noise), blocks)
         pairs = zip(intervals, (0.05, 0.001), strict=True)
         held += [interval is not None and interval.low <= known <= interval.high for interval, known in pairs]
     assert (held >= 88).all()
@@ -220,14 +222,16 @@ def test_the_intervals_hold_the_truth() -> None:
 def test_scalings_without_an_interval() -> None:
     levels, blocks = np.tile(np.array(USERS, dtype=float), 3), np.repeat(np.arange(3.0), len(USERS))
     straight = 1000 * levels / (1 + 0.05 * (levels - 1) + 0.001 * levels * (levels - 1))
-    assert None not in over_blocks(levels, straight, blocks)
+    assert None not in jackknife_intervals(levels, straight, blocks)
     two = blocks < 2
-    assert over_blocks(levels[two], straight[two], blocks[two]) == (None, None), "two blocks"
-    contention, coherency = over_blocks(levels, 1000 * levels / (1 + 0.05 * (levels - 1)), blocks)
+    assert jackknife_intervals(levels[two], straight[two], blocks[two]) == (None, None), "two blocks"
+    contention, coherency = jackknife_intervals(levels, 1000 * levels / (1 + 0.05 * (levels - 1)), blocks)
     assert contention is not None
     assert coherency is None, "on its bound"
     lone = (levels < 50) | (blocks == 0)
-    assert over_blocks(levels[lone], straight[lone], blocks[lone]) == (None, None), "a block holds two levels alone"
+    assert jackknife_intervals(levels[lone], straight[lone], blocks[lone]) == (None, None), (
+        "a block holds two levels alone"
+    )
 
 
 def test_the_experiment_scaling_shows_its_law_in_the_report_and_by_the_command(tmp_path: Path) -> None:
@@ -250,7 +254,7 @@ def test_the_experiment_scaling_shows_its_law_in_the_report_and_by_the_command(t
     assert "Capacity of one" not in page
     assert chart(run).title == "Throughput over users (h2load)"
     assert chart(run).alt == f"nginx on metal: {law}; nginx on kvm-default (emulated): {law}."
-    planning = capacity(run, Slo(50), Demand(1000))
+    planning = assess_capacity(run, Slo(50), Demand(1000))
     assert planning.results == ()
     first, laws = lines(planning)
     assert first.startswith("the run has no rate sweep of a single machine")
@@ -275,7 +279,7 @@ def test_the_law_over_the_cpus_of_guests(tmp_path: Path) -> None:
     (path / "hosts.json").write_text(json.dumps(hosts))
     run = load_run(path)
     (scaling,) = scalings(run)
-    assert (scaling.over, scaling.environment, scaling.users, scaling.law.largest) == (Over.CPUS, "guests", 10, 8)
+    assert (scaling.over, scaling.environment, scaling.users, scaling.law.largest) == (LevelKind.CPUS, "guests", 10, 8)
     assert (scaling.law.alpha, scaling.law.beta) == pytest.approx((0.1, 0), abs=1e-6)
     assert scaling.law.limit == pytest.approx(20_000, rel=1e-4)
     assert scaling_text(scaling) == "contention σ 10%, coherency κ 0%; no peak"

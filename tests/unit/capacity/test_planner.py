@@ -25,11 +25,11 @@ from tests.support.synthetic_run import (
 )
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
-from vmtoll.capacity.estimate import End, Ends
-from vmtoll.capacity.fleet import Plan, plan
-from vmtoll.capacity.limits import Binding, Binds, Note, NoteCode
-from vmtoll.capacity.objective import Demand, Part, Slo
-from vmtoll.capacity.planner import capacity, default_slo
+from vmtoll.capacity.estimate import ByEnd, End
+from vmtoll.capacity.fleet import FleetPlan, plan_fleet
+from vmtoll.capacity.limits import BindingLimit, CapacityNote, CapacityNoteCode, Limit
+from vmtoll.capacity.objective import Demand, Slo, SloPart
+from vmtoll.capacity.planner import assess_capacity, default_slo
 from vmtoll.cli import main
 from vmtoll.model.finding import Code, Finding
 from vmtoll.model.hardware import Hardware
@@ -45,10 +45,10 @@ pytestmark = pytest.mark.slow
 def test_the_sweep_recovers_the_truth(tmp_path: Path) -> None:
     planning = planned(tmp_path, truth(aa=True), guests_per_host=4)
     metal, guest = side(planning, "metal"), side(planning, "kvm-default")
-    assert metal.carries_rps == Ends(3000, 3000, 3000)
-    assert guest.carries_rps == Ends(1500, 1500, 1500)
+    assert metal.carries_rps == ByEnd(3000, 3000, 3000)
+    assert guest.carries_rps == ByEnd(1500, 1500, 1500)
     assert metal.measured_rps == (500, 3900)
-    assert metal.binds == Binding(Binds.OBJECTIVE, Part.P99)
+    assert metal.binds == BindingLimit(Limit.OBJECTIVE, SloPart.P99)
     assert metal.notes == ()
     assert metal.p99_ms is not None
     assert metal.p99_ms.mid == pytest.approx(0.25 * 3.594 / (1 - 3000 / 4000), rel=0.01)
@@ -104,8 +104,8 @@ def test_zero_spare_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_fleet_of_one_and_a_whole_quotient() -> None:
-    assert plan(1000, Demand(100, spare=0), guest=False) == Plan(1, 1, 0.1, None, None, None, None)
-    assert plan(1300, Demand(3000, 30, spare=0), guest=False).units == 3  # 3,900 over 1,300
+    assert plan_fleet(1000, Demand(100, spare=0), is_guest=False) == FleetPlan(1, 1, 0.1, None, None, None, None)
+    assert plan_fleet(1300, Demand(3000, 30, spare=0), is_guest=False).units == 3  # 3,900 over 1,300
 
 
 def test_no_claim_above_the_sweep(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_no_claim_above_the_sweep(tmp_path: Path) -> None:
     metal = side(planning, "metal")
     assert metal.carries_rps.low == 1500
     assert metal.at_least
-    assert metal.binds == Binding(Binds.NOTHING)
-    assert metal.notes == (Note(NoteCode.SWEEP_ENDS, {"rate_rps": 1500}),)
+    assert metal.binds == BindingLimit(Limit.NOTHING)
+    assert metal.notes == (CapacityNote(CapacityNoteCode.SWEEP_ENDS, {"rate_rps": 1500}),)
     assert note_text(metal.notes[0]) == "the sweep ends at 1,500/s; higher rates were not measured"
     assert "you need at most 3 metal hosts of 1 CPU or at most 3 guests" in sentence(planning)
 
@@ -122,9 +122,9 @@ def test_no_claim_above_the_sweep(tmp_path: Path) -> None:
 def test_no_claim_below_the_sweep(tmp_path: Path) -> None:
     planning = planned(tmp_path, truth(), Slo(0.5))
     metal = side(planning, "metal")
-    assert metal.carries_rps == Ends(None, None, None)
-    assert metal.plan == Ends(None, None, None)
-    assert metal.notes[0] == Note(NoteCode.LOWEST_MISSES, {"rate_rps": 500})
+    assert metal.carries_rps == ByEnd(None, None, None)
+    assert metal.plan == ByEnd(None, None, None)
+    assert metal.notes[0] == CapacityNote(CapacityNoteCode.LOWEST_MISSES, {"rate_rps": 500})
     assert "metal misses it at 500/s, the lowest rate measured: nothing follows" in sentence(planning)
     assert "you need" not in sentence(planning)
 
@@ -137,7 +137,7 @@ def test_emulation_gives_a_shape_and_no_number(tmp_path: Path) -> None:
         "you need 5 metal hosts of 1 CPU; kvm-default ran on emulation (TCG): shape only, no number of guests follows."
         in sentence(planning)
     )
-    assert side(planning, "kvm-default").plan == Ends(None, None, None)
+    assert side(planning, "kvm-default").plan == ByEnd(None, None, None)
     assert "guests needed" not in "\n".join(lines(planning))
     assert "shape only: software emulation (TCG)" in "\n".join(lines(planning))
 
@@ -146,7 +146,7 @@ def test_emulated_hardware_gives_a_shape_and_no_number(tmp_path: Path) -> None:
     planning = planned(tmp_path, truth(hardware=Hardware.EMULATED))
     assert "you need" not in sentence(planning)
     for environment, units in (("metal", "hosts"), ("kvm-default", "guests")):
-        assert side(planning, environment).plan == Ends(None, None, None)
+        assert side(planning, environment).plan == ByEnd(None, None, None)
         assert f"{environment} ran on emulated hardware: shape only, no number of {units} follows" in sentence(planning)
     assert "shape only: emulated hardware: the figures show that the path works" in "\n".join(lines(planning))
 
@@ -172,7 +172,10 @@ def test_one_block_shows_nothing(tmp_path: Path) -> None:
     metal = side(planning, "metal")
     assert metal.carries_rps.low is None
     assert metal.carries_rps.mid == 3000
-    assert metal.notes == (Note(NoteCode.FEW_BLOCKS, {"blocks": 1, "needed": 6}), Note(NoteCode.NONE_SHOWN))
+    assert metal.notes == (
+        CapacityNote(CapacityNoteCode.FEW_BLOCKS, {"blocks": 1, "needed": 6}),
+        CapacityNote(CapacityNoteCode.NONE_SHOWN),
+    )
     assert list(map(note_text, metal.notes)) == [
         "1 of at least 6 blocks", "no rate is shown to meet it; more blocks may",
     ]  # fmt: skip
@@ -184,8 +187,8 @@ def test_one_block_shows_nothing(tmp_path: Path) -> None:
 def test_too_few_requests_show_no_availability(tmp_path: Path) -> None:
     """No request of 6 · 4 · 100 failed; by Wilson 99.84% are shown at best."""
     metal = side(planned(tmp_path, truth(loads=(rate_load(100), rate_load(200)))), "metal")
-    assert metal.carries_rps == Ends(None, 200, 200)
-    assert metal.binds == Binding(Binds.TOO_FEW_REQUESTS, Part.AVAILABILITY)
+    assert metal.carries_rps == ByEnd(None, 200, 200)
+    assert metal.binds == BindingLimit(Limit.TOO_FEW_REQUESTS, SloPart.AVAILABILITY)
     assert binding_text(metal.binds) == "too few requests to be sure of the availability"
     assert note_text(metal.notes[1]) == (
         "none of 2,400 requests at 100/s failed, but so few cannot show 99.9%: measure 15 s more, or ask for 99.84%"
@@ -200,19 +203,19 @@ def test_too_few_requests_are_named_before_the_client(tmp_path: Path) -> None:
         return [with_findings(row, Code.CLIENT_LATE) | {"lateness_p99_us": 200}]
 
     metal = side(planned(tmp_path, truth(loads=(rate_load(100), rate_load(200)), change=late)), "metal")
-    assert metal.binds == Binding(Binds.TOO_FEW_REQUESTS, Part.AVAILABILITY)
+    assert metal.binds == BindingLimit(Limit.TOO_FEW_REQUESTS, SloPart.AVAILABILITY)
 
 
 @pytest.mark.parametrize(
     ("late_us", "binding"),
     [
-        (200, Binding(Binds.OBJECTIVE, Part.P99)),
-        (6000, Binding(Binds.CLIENT, codes=(Code.CLIENT_LATE,))),
-        (None, Binding(Binds.CLIENT, codes=(Code.CLIENT_LATE,))),
+        (200, BindingLimit(Limit.OBJECTIVE, SloPart.P99)),
+        (6000, BindingLimit(Limit.CLIENT, codes=(Code.CLIENT_LATE,))),
+        (None, BindingLimit(Limit.CLIENT, codes=(Code.CLIENT_LATE,))),
     ],
 )
 def test_a_late_client_is_blamed_where_its_delay_can_be_the_reason(
-    tmp_path: Path, late_us: float | None, binding: Binding
+    tmp_path: Path, late_us: float | None, binding: BindingLimit
 ) -> None:
     """From 2,500/s p99 is 9 ms and the objective 5 ms: without 0.2 ms it is still missed, without 6 ms it is met.
 
@@ -239,18 +242,18 @@ def limited(**columns: Any) -> Any:
     ("columns", "binding", "text"),
     [
         (
-            {"code": Code.CLIENT_STARVED}, Binding(Binds.CLIENT, codes=(Code.CLIENT_STARVED,)),
+            {"code": Code.CLIENT_STARVED}, BindingLimit(Limit.CLIENT, codes=(Code.CLIENT_STARVED,)),
             "the client (client-starved)",
         ),
-        ({"code": Code.LINK_BOUND}, Binding(Binds.LINK), "link"),
-        ({"link_used_pct": 92.0}, Binding(Binds.LINK), "link"),
-        ({"server_cpu_us_per_request": 380.0}, Binding(Binds.CPU), "CPU"),
-        ({"background_cpu_pct": 80.0}, Binding(Binds.CPU), "CPU"),
-        ({"memory_pss_kib": 1_900_000}, Binding(Binds.MEMORY), "memory"),
-        ({"server_cpu_us_per_request": 100.0}, Binding(Binds.OBJECTIVE, Part.P99), "SLO (p99)"),
+        ({"code": Code.LINK_BOUND}, BindingLimit(Limit.LINK), "link"),
+        ({"link_used_pct": 92.0}, BindingLimit(Limit.LINK), "link"),
+        ({"server_cpu_us_per_request": 380.0}, BindingLimit(Limit.CPU), "CPU"),
+        ({"background_cpu_pct": 80.0}, BindingLimit(Limit.CPU), "CPU"),
+        ({"memory_pss_kib": 1_900_000}, BindingLimit(Limit.MEMORY), "memory"),
+        ({"server_cpu_us_per_request": 100.0}, BindingLimit(Limit.OBJECTIVE, SloPart.P99), "SLO (p99)"),
     ],
 )  # fmt: skip
-def test_binding_resources(tmp_path: Path, columns: dict[str, Any], binding: Binding, text: str) -> None:
+def test_binding_resources(tmp_path: Path, columns: dict[str, Any], binding: BindingLimit, text: str) -> None:
     metal = side(planned(tmp_path, truth(change=limited(**columns))), "metal")
     assert (metal.carries_rps.low, metal.binds, binding_text(metal.binds)) == (2000, binding, text)
 
@@ -261,7 +264,7 @@ def test_a_step_above_a_miss_is_chance(tmp_path: Path) -> None:
 
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert metal.carries_rps.low == 1500
-    assert metal.notes == (Note(NoteCode.MET_ABOVE_A_MISS),)
+    assert metal.notes == (CapacityNote(CapacityNoteCode.MET_ABOVE_A_MISS),)
 
 
 def test_more_than_its_cpu_allows_is_a_contradiction(tmp_path: Path) -> None:
@@ -271,13 +274,13 @@ def test_more_than_its_cpu_allows_is_a_contradiction(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=change)), "metal")
     assert metal.erlang_c is not None
     assert metal.erlang_c.rate_rps < 2000
-    assert metal.notes == (Note(NoteCode.ABOVE_ERLANG, {"rate_rps": metal.erlang_c.rate_rps}),)
+    assert metal.notes == (CapacityNote(CapacityNoteCode.ABOVE_ERLANG, {"rate_rps": metal.erlang_c.rate_rps}),)
     assert "Erlang C holds this p99" in note_text(metal.notes[0])
 
 
 def test_local_client_is_reported(tmp_path: Path) -> None:
     metal = side(planned(tmp_path, truth(change=lambda row: [row | {"client": "localhost"}])), "metal")
-    assert metal.notes == (Note(NoteCode.CLIENT_ON_SAME_MACHINE),)
+    assert metal.notes == (CapacityNote(CapacityNoteCode.CLIENT_ON_SAME_MACHINE),)
 
 
 def test_shares_are_rates(tmp_path: Path) -> None:
@@ -292,7 +295,7 @@ def counted(row: Row) -> list[Row]:
 
 def test_energy_is_what_the_host_counted_where_no_power_is_given(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, truth(change=counted)))
-    planning = capacity(run, SLO, Demand(8000))
+    planning = assess_capacity(run, SLO, Demand(8000))
     metal = side(planning, "metal")
     assert metal.power_w is not None
     assert [metal.power_w[end] for end in End] == pytest.approx([85, 85, 85])
@@ -300,12 +303,12 @@ def test_energy_is_what_the_host_counted_where_no_power_is_given(tmp_path: Path)
     assert metal.request.host_energy_j.mid == pytest.approx(85 / 3000, rel=1e-3)
     assert recommended(planning, "metal").watt_hours_per_million == pytest.approx(5 * 85 / 28.8)
     assert recommended(planning, "kvm-default").watt_hours_per_million == pytest.approx(8 * 85 / 28.8)
-    assert metal.notes == (Note(NoteCode.ENERGY_OF_CLIENT_TOO),)
+    assert metal.notes == (CapacityNote(CapacityNoteCode.ENERGY_OF_CLIENT_TOO),)
     assert "its host draws: 85 W" in "\n".join(lines(planning))
-    shared = capacity(run, SLO, Demand(8000, guests_per_host=4))
+    shared = assess_capacity(run, SLO, Demand(8000, guests_per_host=4))
     assert recommended(shared, "kvm-default").watt_hours_per_million is None
-    assert Note(NoteCode.SHARED_POWER_UNKNOWN, {"guests": 4}) in side(shared, "kvm-default").notes
-    given = capacity(run, SLO, Demand(8000, watts=300, guests_per_host=4))
+    assert CapacityNote(CapacityNoteCode.SHARED_POWER_UNKNOWN, {"guests": 4}) in side(shared, "kvm-default").notes
+    given = assess_capacity(run, SLO, Demand(8000, watts=300, guests_per_host=4))
     assert recommended(given, "kvm-default").watt_hours_per_million == pytest.approx(2 * 300 / 28.8)
 
 
@@ -334,16 +337,18 @@ def searched(parent: Path, what: Truth) -> Run:
 
 def test_a_search_reports_what_it_did_not_measure(tmp_path: Path) -> None:
     run = searched(tmp_path, truth(blocks=6))
-    metal = side(capacity(run, SLO), "metal")
+    metal = side(assess_capacity(run, SLO), "metal")
     assert metal.carries_rps.low == 3000
     assert metal.notes == (
-        Note(NoteCode.GAP_IN_SEARCH, {"low_rps": 3000, "high_rps": 3500, "resolution_pct": 10}),
+        CapacityNote(CapacityNoteCode.GAP_IN_SEARCH, {"low_rps": 3000, "high_rps": 3500, "resolution_pct": 10}),
     )  # fmt: skip
     assert note_text(metal.notes[0]) == (
         "nothing was measured between 3,000 and 3,500/s, which are further apart than 10%: add blocks to continue"
     )
-    other = side(capacity(run, Slo(4.0)), "metal")
-    assert other.notes[0] == Note(NoteCode.OTHER_OBJECTIVE_SEARCHED, {"p99_ms": 5.0, "availability_pct": 99.9})
+    other = side(assess_capacity(run, Slo(4.0)), "metal")
+    assert other.notes[0] == CapacityNote(
+        CapacityNoteCode.OTHER_OBJECTIVE_SEARCHED, {"p99_ms": 5.0, "availability_pct": 99.9}
+    )
     page = render(run, analyse(run))
     assert f"Not compared block by block: {SWEEP}." in page
     assert "There is no guest in this run" not in page
@@ -353,7 +358,7 @@ def test_a_result_of_a_search_holds_at_lower_rates(tmp_path: Path) -> None:
     """At 100/s there were too few requests to show 99.9%: a sweep stops there, a search tried it in passing."""
 
     def low(run: Run) -> float | None:
-        return side(capacity(run, SLO), "metal").carries_rps.low
+        return side(assess_capacity(run, SLO), "metal").carries_rps.low
 
     loads = (rate_load(100), *STEPS)
     assert low(load_run(make_run(tmp_path / "sweep", truth(loads=loads)))) is None
@@ -376,7 +381,7 @@ def test_a_search_is_not_compared_but_other_workloads_of_its_run_are(tmp_path: P
 def test_a_run_without_a_sweep_gives_no_number(tmp_path: Path, load: Load) -> None:
     run = load_run(make_run(tmp_path, truth(loads=(load,))))
     assert default_slo(run) is None
-    assert capacity(run, SLO).is_empty
+    assert assess_capacity(run, SLO).is_empty
 
 
 def test_a_sweep_of_an_unknown_capacity_says_what_left_it_unknown(tmp_path: Path) -> None:
@@ -388,7 +393,7 @@ def test_a_sweep_of_an_unknown_capacity_says_what_left_it_unknown(tmp_path: Path
         return [with_findings(row, refusal) | dict.fromkeys(measured)]
 
     run = load_run(make_run(tmp_path, truth(change=unknown)))
-    assert capacity(run, SLO).is_empty
+    assert assess_capacity(run, SLO).is_empty
     assert "a capacity that stayed unknown (metal: client-saturated in 3 of 3 trials)" in nothing_text(run)
 
 
@@ -485,7 +490,7 @@ def test_a_rate_whose_response_times_grow_is_missed(tmp_path: Path) -> None:
             times_us = [1000 * 1.15**second if rps >= 2500 else 1000 for second in range(10)]
             rows = "".join(f"{second},{time_us:.0f},{rps}\n" for second, time_us in enumerate(times_us))
             (path / f"histograms/{block}-{rps}.csv").write_text("second,latency_us,count\n" + rows)
-    metal = side(capacity(load_run(path), SLO, Demand(8000)), "metal")
-    assert metal.carries_rps == Ends(2000, 2000, 2000)
-    assert metal.binds == Binding(Binds.OBJECTIVE, Part.GROWTH)
+    metal = side(assess_capacity(load_run(path), SLO, Demand(8000)), "metal")
+    assert metal.carries_rps == ByEnd(2000, 2000, 2000)
+    assert metal.binds == BindingLimit(Limit.OBJECTIVE, SloPart.GROWTH)
     assert binding_text(metal.binds) == "SLO (growing response times)"

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from tests.support.records import BASELINE
-from vmtoll.capacity.estimate import Ends
+from vmtoll.capacity.estimate import ByEnd
 from vmtoll.capacity.objective import Slo
-from vmtoll.capacity.rate_sweep import Step, UnitCapacity, unit_capacity
+from vmtoll.capacity.rate_sweep import RateStep, UnitCapacity, unit_capacity
 from vmtoll.model.finding import Role
 from vmtoll.model.load import Load
 from vmtoll.model.trial import Accelerator, ClientPlace, Measurement, Scenario, TrialRecord
@@ -28,7 +28,7 @@ WORKLOAD = SearchWorkload(
     deadline_ms=LIMIT_MS, between_rps=[400.0, 2000.0], resolution_pct=10.0,
 )  # fmt: skip
 RATES = [load.value for load in steps_of(WORKLOAD)]
-FLAWLESS = Ends(0.9999, 1.0, 1.0)
+FLAWLESS = ByEnd(0.9999, 1.0, 1.0)
 
 
 @dataclass
@@ -78,7 +78,9 @@ def swept(machine: Machine) -> dict[float, dict[int, float]]:
 def carried(p99s: dict[float, dict[int, float]], *, searched: bool) -> UnitCapacity:
     """What the analysis makes of it."""
     steps = [
-        Step(rate, {block: 1000 * p99_ms for block, p99_ms in ms.items()}, 4000 * len(ms), FLAWLESS, (), pd.DataFrame())
+        RateStep(
+            rate, {block: 1000 * p99_ms for block, p99_ms in ms.items()}, 4000 * len(ms), FLAWLESS, (), pd.DataFrame()
+        )
         for rate, ms in sorted(p99s.items())
     ]
     return unit_capacity(steps, SLO, searched=searched)

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from vmtoll.analysis.run import Run
 from vmtoll.capacity.consolidation import Consolidation, consolidations
-from vmtoll.capacity.estimate import Ends, Estimate
+from vmtoll.capacity.estimate import ByEnd, Estimate
 from vmtoll.capacity.objective import Slo
 from vmtoll.capacity.planner import default_slo
 from vmtoll.capacity.rate_sweep import rate_sweeps
@@ -38,7 +38,7 @@ def _chart(run: Run, server: str, arms: Sequence[Consolidation], slo: Slo) -> Ch
             _curve(tail, shared.p99_us.items(), item, line)
             _curve(cpu, shared.host_cpus.items(), item, line)
         rates = [(level.guests, level.carries_rps) for level in arm.levels]
-        _curve(carried, [(n, Ends(rps.low or 0.0, rps.mid or 0.0, rps.high or 0.0)) for n, rps in rates], item, "-")
+        _curve(carried, [(n, ByEnd(rps.low or 0.0, rps.mid or 0.0, rps.high or 0.0)) for n, rps in rates], item, "-")
     tail.axhline(slo.p99_ms * 1000, color=INK, lw=1.0, ls=":")
     latency_axis(tail.yaxis, tail.dataLim.y0, tail.dataLim.y1)
     plain_axis(cpu.yaxis, max(cpu.dataLim.y1, 0.01))

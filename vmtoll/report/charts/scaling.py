@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vmtoll.analysis.run import Run
-from vmtoll.capacity.scaling import GUESTS, Over, Scaling, scalings
+from vmtoll.capacity.scaling import GUESTS, LevelKind, Scaling, scalings
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.capacity import scaling_text
@@ -16,12 +16,12 @@ from vmtoll.report.words import below_text
 
 ORDER = 36
 POINTS = 100  # of a curve
-UNITS = {Over.USERS: "users", Over.CPUS: "the CPUs of guests"}
+UNITS = {LevelKind.USERS: "users", LevelKind.CPUS: "the CPUs of guests"}
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per workload, and per load where guests differ in their CPUs; one panel per server."""
-    charts: dict[tuple[Over, str, float | None], list[Scaling]] = {}
+    charts: dict[tuple[LevelKind, str, float | None], list[Scaling]] = {}
     for scaling in scalings(run):
         charts.setdefault((scaling.over, scaling.workload, scaling.users), []).append(scaling)
     return [_chart(run, group) for group in charts.values()]
