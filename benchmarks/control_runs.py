@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import write_measured
 from benchmarks.verdicts import FOLDER
-from vmtoll.analysis.judge import Page
+from vmtoll.analysis.judge import Family
 from vmtoll.analysis.judged import evidence_of
 from vmtoll.analysis.pairs import choose_role, pair_arms
 from vmtoll.analysis.run import Run, load_run
@@ -54,7 +54,7 @@ def control_run(run: Run) -> ControlRun | None:
     ]
     if not compared:
         return None
-    page = Page([evidence_of(run, pairs, metric, None) for metric, pairs in compared], run.manifest.experiment.margin)
+    page = Family([evidence_of(run, pairs, metric, None) for metric, pairs in compared], run.manifest.experiment.margin)
     verdicts = Counter(judgement.kind for judgement in page.judge())
     trials = [trial for scenario in scenarios for arm in (BASELINE, CONTROL) for trial in run.trials_of(scenario, arm)]
     valid = sum(trial.validity is Validity.VALID for trial in trials)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from benchmarks import timed, write_measured
-from vmtoll.analysis.judge import Evidence, Page, widening
+from vmtoll.analysis.judge import Evidence, Family, control_differences
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.verdict import DIFFERENT
@@ -119,7 +119,7 @@ def boot_of(blocks: int, boots: int) -> npt.NDArray[np.intp]:
 def judged(
     logs: Floats, boots: int = 1, shift: float = 0.0, share: Sequence[float] | None = None,
     measured: Sequence[int] | None = None,
-) -> Page:  # fmt: skip
+) -> Family:  # fmt: skip
     """Judge these log figures, shape (comparisons, blocks, arms), as vmtoll judges a page. The A/A control is of the
     first server, in every block.
 
@@ -132,7 +132,7 @@ def judged(
     controls = [
         _evidence(metric, boot, row[:, CONTROL] - row[:, METAL]) for metric, row in zip(metrics, rows, strict=False)
     ]
-    apart = widening(controls)
+    differences = control_differences(controls)
     noise = [max(map(abs, control.bounds.mid.values)) for control in controls]
     page = []
     for index, row in enumerate(rows):
@@ -141,10 +141,12 @@ def judged(
         evidence = _evidence(metrics[figure], boot, guest - ((metal + row[:, CONTROL]) / 2 if has_control else metal))
         first = _evidence(metrics[figure], boot, guest - metal).bounds if has_control else None
         page.append(replace(
-            evidence, bounds=evidence.bounds.widened(apart[figure]), noise=noise[figure], apart=apart[figure],
-            first=first.widened(apart[figure]) if first else None, share=share[index] if share else 1.0,
+            evidence, bounds=evidence.bounds.widened(differences[figure]), noise=noise[figure],
+            control_difference=differences[figure],
+            first_replicates=first.widened(differences[figure]) if first else None,
+            share=share[index] if share else 1.0,
         ))  # fmt: skip
-    return Page(page, None)
+    return Family(page, None)
 
 
 def _evidence(metric: Metric, boots: Mapping[int, int], logs: Floats) -> Evidence:

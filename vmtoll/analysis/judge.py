@@ -1,28 +1,30 @@
-"""Judge a page of comparisons: decide for each one whether its sides differ, are equivalent, or neither is shown.
+"""Judge a family of comparisons: decide for each one whether its sides differ, are equivalent, or neither is shown.
 
 Verdicts of runs, tuning steps, campaigns, replays and the simulations in docs are all decided here; claims have their
 own rule (`claims.decide`). They differ in the unit that a series counts (blocks, boots, test beds) and in whether a
-margin of equivalence applies. All values are advantages: log ratios above zero where the compared side is better.
-In pseudo-code:
+margin of equivalence applies. All values are advantages: log ratios above zero where the compared side is better. In
+pseudo-code:
 
-    for each comparison:                        # pairs, sets
+for each comparison:                        # pairs, sets
         low, mid, high = advantage by block: worst against best, as measured, best against worst
         a lost trial counts only in the series where it counts against its side
-    weight[ρ] = prior · likelihood of all mids of the page          # series.autocorrelation
+    weight[ρ] = prior · likelihood of all mids of the family        # series.autocorrelation
     for each comparison:
         p_better = Σρ weight · T(−mean(low) / error(low))           # findings explain none of it
         p_worse  = Σρ weight · T(+mean(high) / error(high))
         if the mids are skewed and a side has replicates: the larger of each p and that of the first replicates
         p = 2 · min(p_better, p_worse)
         p_unequal = 2 · max(P(low ≤ −margin), P(high ≥ margin))
-    Holm over the comparisons of the page that can be tested, by weight and share of the look
-    every = in every block low > log F (or high < −log F); F = 2, or A² if two A/A trials differ by a factor A and that
-            is more, twice that where the expected ρ is 0.5 or more; 4 A² with 4 or 5 blocks
+    Holm over the comparisons of the family that can be tested, by weight and share of the look
+    every_block = in every block low > log F (or high < −log F); F = 2, or A² if two A/A trials differ by a factor A and
+            that is more, twice that where the expected ρ is 0.5 or more; 4 A² with 4 or 5 blocks
     kind = equivalent       if p_unequal survives
-           faster, slower   if p survives, or every
+           faster, slower   if p survives, or every_block
            undecided        else, because of: no look yet, few blocks, limit, findings, noise
     interval = lower limit of the lows, upper limit of the highs, at the level that Holm left, so that it excludes zero
-               exactly where Holm rejects; a range instead where `every` alone decided
+               exactly where Holm rejects; a range instead where `every_block` alone decided
+
+
 """
 
 import math
@@ -71,19 +73,19 @@ from vmtoll.statistics.thresholds import (
     UNKNOWN_NOISE,
 )
 
-_HOPELESS = math.log(1000)  # nobody plans for a difference of this size
+_TOO_LARGE_TO_PLAN = math.log(1000)  # nobody plans for a difference of this size
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one comparison of a page."""
+    """The evidence of one comparison of a family."""
 
     metric: Metric
     bounds: Bounds
     boots: Mapping[int, int] = field(default_factory=dict)  # block → boot
-    first: Bounds | None = None  # by one trial of each side, where there are replicates
+    first_replicates: Bounds | None = None  # by one trial of each side, where there are replicates
     noise: float | None = None  # the largest log ratio of two A/A trials in any block; None without a control
-    apart: float = 0.0  # how far `bounds` are widened for a control that differs from itself, in logs
+    control_difference: float = 0.0  # how far `bounds` are widened for a control that differs from itself, in logs
     share: float = 1.0  # fraction of ALPHA that this look may spend; 0 before the first look
     limited: bool = False  # the client or the link left an end open in every block
     capped: tuple[bool, bool] = (False, False)  # see Pairs
@@ -115,13 +117,16 @@ class Evidence:
             by_boot.setdefault(self.boots.get(block, 1), []).append(value)
         return Series(tuple(by_boot), tuple(float(np.mean(values)) for values in by_boot.values()))
 
-    def stretches(self) -> list[Series]:
+    def mids_by_boot(self) -> list[Series]:
         """The mids as one series per boot."""
         mid = self.bounds.mid
         boots = [self.boots.get(block, 1) for block in mid.blocks]
         rows = [(b, v, boot) for b, v, boot in zip(mid.blocks, mid.values, boots, strict=True)]
         return [
-            Series(tuple(b for b, _, at in rows if at == boot), tuple(v for _, v, at in rows if at == boot))
+            Series(
+                tuple(b for b, _, row_boot in rows if row_boot == boot),
+                tuple(v for _, v, row_boot in rows if row_boot == boot),
+            )
             for boot in dict.fromkeys(boots)
         ]
 
@@ -155,7 +160,7 @@ class Judgement:
 
 
 def weights_of(metrics: Sequence[Metric]) -> list[float]:
-    """Holm's weights of the comparisons of a page, by their metrics: half of the 5% for primary metrics, half for all
+    """Holm's weights of the comparisons of a family, by their metrics: half of the 5% for primary metrics, half for all
     others; all of it for one kind if the other is missing.
     """
     primary = sum(metric.is_primary for metric in metrics)
@@ -165,7 +170,7 @@ def weights_of(metrics: Sequence[Metric]) -> list[float]:
     return [PRIMARY_SHARE / primary if metric.is_primary else others for metric in metrics]
 
 
-class Page:
+class Family:
     """Comparisons that are judged together. `margin`: of equivalence, a fraction, None where none applies.
 
     `weights`: Holm's, by default `weights_of` the metrics; `correlation`: the weights of the blocks' autocorrelation,
@@ -173,14 +178,14 @@ class Page:
     """
 
     def __init__(
-        self, page: Sequence[Evidence], margin: float | None, weights: Sequence[float] | None = None,
+        self, evidence: Sequence[Evidence], margin: float | None, weights: Sequence[float] | None = None,
         correlation: Floats | None = None,
     ) -> None:  # fmt: skip
-        self.all, self.margin = page, margin
-        self.tested = [evidence for evidence in page if evidence.excluded is None]
-        self.weights = weights or weights_of([evidence.metric for evidence in self.tested])
+        self.evidence, self.margin = evidence, margin
+        self.tested = [row for row in evidence if row.excluded is None]
+        self.weights = weights or weights_of([row.metric for row in self.tested])
         if correlation is None:
-            series = [each for e in self.tested if not e.independent for each in e.stretches()]
+            series = [each for e in self.tested if not e.independent for each in e.mids_by_boot()]
             correlation = autocorrelation(series) if series else INDEPENDENT
         self.correlation = correlation
 
@@ -189,23 +194,23 @@ class Page:
         return [self._kind(index) for index in range(len(self.tested))]
 
     def judge(self) -> list[Judgement]:
-        """Judge every comparison of the page, in its order."""
+        """Judge every comparison of the family, in its order."""
         tested = iter(range(len(self.tested)))
         return [
             Judgement(Kind.NOT_JUDGED, evidence.excluded) if evidence.excluded else self._judgement(next(tested))
-            for evidence in self.all
+            for evidence in self.evidence
         ]
 
     # ---- p-values, for all comparisons at once
 
     @cached_property
-    def rhos(self) -> Floats:
+    def rho_weights(self) -> Floats:
         """The weights of RHOS of each comparison, shape (comparisons, RHOS)."""
         rows = [INDEPENDENT if e.has_boots or e.independent else self.correlation for e in self.tested]
         return np.array(rows).reshape(len(rows), len(RHOS))
 
-    def _fit(self, name: str, *, first: bool = False) -> Fits:
-        bounds = [(e.first or e.bounds) if first else e.bounds for e in self.tested]
+    def _fit(self, name: str, *, first_replicates: bool = False) -> Fits:
+        bounds = [(e.first_replicates or e.bounds) if first_replicates else e.bounds for e in self.tested]
         return fit([e.units(getattr(b, name)) for e, b in zip(self.tested, bounds, strict=True)])
 
     @cached_property
@@ -223,20 +228,23 @@ class Page:
     @cached_property
     def skewed(self) -> list[bool]:
         """For each comparison, whether its blocks are skewed, so that its first replicates count as well."""
-        return [e.first is not None and not e.has_boots and is_skewed(e.bounds.mid) for e in self.tested]
+        return [e.first_replicates is not None and not e.has_boots and is_skewed(e.bounds.mid) for e in self.tested]
 
     @cached_property
     def _first(self) -> tuple[Fits, Fits]:
         """The lows and the highs of first replicates where the mids are skewed, else those of all."""
         if not any(self.skewed):
             return self._low, self._high
-        bounds = [e.first if use and e.first else e.bounds for e, use in zip(self.tested, self.skewed, strict=True)]
+        bounds = [
+            e.first_replicates if use and e.first_replicates else e.bounds
+            for e, use in zip(self.tested, self.skewed, strict=True)
+        ]
         return (
             fit([e.units(b.low) for e, b in zip(self.tested, bounds, strict=True)]),
             fit([e.units(b.high) for e, b in zip(self.tested, bounds, strict=True)]),
         )
 
-    def _enough(self, fits: Fits, which: int) -> Floats:
+    def _has_enough_units(self, fits: Fits, which: int) -> Floats:
         fewest = np.array([e.fewest_units[which] for e in self.tested])
         return np.asarray(np.isfinite(fits.error).all(axis=1) & (fits.freedom + 1 >= fewest))
 
@@ -244,10 +252,10 @@ class Page:
     def _p(self) -> Floats:
         low, high = self._low, self._high
         first_low, first_high = self._first
-        better = np.maximum(above(low, self.rhos), above(first_low, self.rhos))
-        worse = np.maximum(below(high, self.rhos), below(first_high, self.rhos))
+        better = np.maximum(above(low, self.rho_weights), above(first_low, self.rho_weights))
+        worse = np.maximum(below(high, self.rho_weights), below(first_high, self.rho_weights))
         better, worse = (
-            np.where(self._enough(fits, 0), p, 1.0) for fits, p in ((low, better), (high, worse))
+            np.where(self._has_enough_units(fits, 0), p, 1.0) for fits, p in ((low, better), (high, worse))
         )  # fmt: skip
         return np.asarray(np.minimum(1.0, 2 * np.minimum(better, worse)))
 
@@ -256,8 +264,8 @@ class Page:
         if self.margin is None:
             return np.ones(len(self.tested))
         limit = math.log1p(self.margin)
-        outside = np.maximum(above(self._low, self.rhos, -limit), below(self._high, self.rhos, limit))
-        enough = np.logical_and(self._enough(self._low, 1), self._enough(self._high, 1))
+        outside = np.maximum(above(self._low, self.rho_weights, -limit), below(self._high, self.rho_weights, limit))
+        enough = np.logical_and(self._has_enough_units(self._low, 1), self._has_enough_units(self._high, 1))
         return np.asarray(np.where(enough, np.minimum(1.0, 2 * outside), 1.0))
 
     @cached_property
@@ -303,19 +311,19 @@ class Page:
         if self.equivalence[index].rejects:
             return Kind.EQUIVALENT
         if self.difference[index].rejects:
-            return Kind.FASTER if self._low.mean[index] @ self.rhos[index] > 0 else Kind.SLOWER
-        every = self._every_block(self.tested[index])
-        return {0: Kind.UNDECIDED, 1: Kind.FASTER, -1: Kind.SLOWER}[every]
+            return Kind.FASTER if self._low.mean[index] @ self.rho_weights[index] > 0 else Kind.SLOWER
+        direction = self._every_block(self.tested[index])
+        return {0: Kind.UNDECIDED, 1: Kind.FASTER, -1: Kind.SLOWER}[direction]
 
     def _judgement(self, index: int) -> Judgement:
         evidence, kind = self.tested[index], self._kind(index)
         difference, equivalence = self.difference[index], self.equivalence[index]
         by_every_block = kind in (Kind.FASTER, Kind.SLOWER) and not difference.rejects
         adjusted = equivalence if kind is Kind.EQUIVALENT else difference
-        limits = self.interval(index, adjusted.level, with_first=kind is not Kind.EQUIVALENT)
-        interval = None if by_every_block else _finite(limits, evidence.bounds, kind)
+        limits = self.interval(index, adjusted.level, with_first_replicates=kind is not Kind.EQUIVALENT)
+        interval = None if by_every_block else _finite_interval(limits, evidence.bounds, kind)
         mid = evidence.bounds.mid
-        judged = Judgement(
+        judgement = Judgement(
             kind,
             by_every_block=by_every_block,
             also_different=kind is Kind.EQUIVALENT and difference.rejects and _excludes_zero(interval),
@@ -324,7 +332,7 @@ class Page:
             mean_high=self._mean(self._high, evidence.bounds.high, index),
             interval=interval,
             level=adjusted.level if interval else None,
-            blocks_range=_range(evidence.bounds, kind),
+            blocks_range=_blocks_range(evidence.bounds, kind),
             capped=_open_ends(evidence.capped, limits) if interval else evidence.capped,
             half_width=float(self.half_widths[index]) if math.isfinite(self.half_widths[index]) else None,
             standard_error=self._standard_error(index),
@@ -334,46 +342,46 @@ class Page:
         )
         if kind is not Kind.UNDECIDED:
             assert by_every_block or kind is Kind.EQUIVALENT or _excludes_zero(interval)
-            return judged
+            return judgement
         assert not _excludes_zero(interval)
-        needed, detectable = self._plan(index)
-        return replace(judged, because=self._because(index), blocks_needed=needed, detectable=detectable)
+        needed, detectable = self._needed_and_detectable(index)
+        return replace(judgement, because=self._because(index), blocks_needed=needed, detectable=detectable)
 
     def _mean(self, fits: Fits, series: Series, index: int) -> float | None:
-        return float(fits.mean[index] @ self.rhos[index]) if series.n else None
+        return float(fits.mean[index] @ self.rho_weights[index]) if series.n else None
 
-    def interval(self, index: int, level: float, *, with_first: bool = True) -> Interval | None:
+    def interval(self, index: int, level: float, *, with_first_replicates: bool = True) -> Interval | None:
         """From the lower limit of a comparison's lows to the upper limit of its highs, in logs. An end is infinite if
-        its series has too few units; None if both are. `with_first`: extend it to the limits of the first replicates
-        where blocks are skewed.
+        its series has too few units; None if both are. `with_first_replicates`: extend it to the limits of the first
+        replicates where blocks are skewed.
         """
         if level <= 0:
             return None
-        half, rhos = np.array([level / 2]), self.rhos[[index]]
+        half, rho_weights = np.array([level / 2]), self.rho_weights[[index]]
         ends = []
-        for fits, first, limit, side in (
+        for fits, first_fits, limit, side in (
             (self._low, self._first[0], lower_limit, -1), (self._high, self._first[1], upper_limit, 1),
         ):  # fmt: skip
-            both = [_row(each, index) for each in ((fits, first) if with_first else (fits,))]
-            farthest = max(side * float(limit(each, rhos, half)[0]) for each in both)
-            ends.append(side * farthest if self._enough(fits, 0)[index] else side * math.inf)
+            rows = [_row(each, index) for each in ((fits, first_fits) if with_first_replicates else (fits,))]
+            farthest = max(side * float(limit(each, rho_weights, half)[0]) for each in rows)
+            ends.append(side * farthest if self._has_enough_units(fits, 0)[index] else side * math.inf)
         return None if np.isinf(ends).all() else Interval(*ends)
 
     @cached_property
     def estimates(self) -> Floats:
         """The mean advantage of each comparison as measured, in logs."""
-        return np.asarray((self._mid.mean * self.rhos).sum(axis=1))
+        return np.asarray((self._mid.mean * self.rho_weights).sum(axis=1))
 
     @cached_property
     def half_widths(self) -> Floats:
         """Half the width of each comparison's 95% interval by sampling alone, in logs; infinite for a single unit."""
         level = np.full(len(self.tested), ALPHA / 2)
-        low, high = (limit(self._mid, self.rhos, level) for limit in (lower_limit, upper_limit))
+        low, high = (limit(self._mid, self.rho_weights, level) for limit in (lower_limit, upper_limit))
         return np.asarray((high - low) / 2)
 
     def _standard_error(self, index: int) -> float | None:
         error = self._mid.error[index]
-        return math.exp(float(np.log(error) @ self.rhos[index])) if np.isfinite(error).all() else None
+        return math.exp(float(np.log(error) @ self.rho_weights[index])) if np.isfinite(error).all() else None
 
     def _because(self, index: int) -> VerdictReason:
         evidence = self.tested[index]
@@ -383,48 +391,48 @@ class Page:
             return VerdictReason.FEW_BLOCKS
         if evidence.limited:
             return VerdictReason.LIMIT
-        mid, rhos = _row(self._mid, index), self.rhos[[index]]
-        p = 2 * min(float(above(mid, rhos)[0]), float(below(mid, rhos)[0]))
+        mid, rho_weights = _row(self._mid, index), self.rho_weights[[index]]
+        p = 2 * min(float(above(mid, rho_weights)[0]), float(below(mid, rho_weights)[0]))
         limit = math.log1p(self.margin or 0.0)
-        p_unequal = 2 * max(float(above(mid, rhos, -limit)[0]), float(below(mid, rhos, limit)[0]))
-        settled = (
+        p_unequal = 2 * max(float(above(mid, rho_weights, -limit)[0]), float(below(mid, rho_weights, limit)[0]))
+        is_settled = (
             p < self.difference[index].level or (self.margin and p_unequal < self.equivalence[index].level)
             or self._every_block(evidence, as_measured=True)
         )  # fmt: skip
-        return VerdictReason.FINDINGS if settled else VerdictReason.NOISE
+        return VerdictReason.FINDINGS if is_settled else VerdictReason.NOISE
 
-    def _plan(self, index: int) -> tuple[int | None, float | None]:
+    def _needed_and_detectable(self, index: int) -> tuple[int | None, float | None]:
         """(how many more blocks would show the margin, the least difference that these blocks could have shown, a
         fraction), both with 80% power. None if no number of blocks helps, or the difference is too large to plan for.
         """
         evidence, level = self.tested[index], self.difference[index].level or ALPHA
-        mid, rhos = _row(self._mid, index), self.rhos[[index]]
+        mid, rho_weights = _row(self._mid, index), self.rho_weights[[index]]
         units = evidence.units(evidence.bounds.mid)
         fewest = max(evidence.fewest_units)
         if units.n < 2:
             return max(1, fewest - units.n) * evidence.unit_blocks, None
         sd = mid.sd[0]
-        seen = [_least_shown(sd, units.n - 1, rhos, units.n, level)]
+        detectable_logs = [_least_shown(sd, units.n - 1, rho_weights, units.n, level)]
         if math.isfinite(factor := self._factor(evidence, evidence.bounds.mid.n)):
             spread = float(np.std(evidence.bounds.mid.values, ddof=1))
-            seen.append(factor + spread * float(special.ndtri(POWER ** (1 / evidence.bounds.mid.n))))
-        upper = sd * math.sqrt((units.n - 1) / float(stats.chi2.ppf(1 - POWER, units.n - 1)))
-        smallest = math.log1p(self.margin or MARGIN)
+            detectable_logs.append(factor + spread * float(special.ndtri(POWER ** (1 / evidence.bounds.mid.n))))
+        upper_sd = sd * math.sqrt((units.n - 1) / float(stats.chi2.ppf(1 - POWER, units.n - 1)))
+        margin_log = math.log1p(self.margin or MARGIN)
         low, high = max(units.n, fewest - 1), MAX_BLOCKS
         if low >= high:
-            return None, _in_reach(min(seen))
+            return None, _plannable_difference(min(detectable_logs))
         while high - low > 1:  # more blocks never show less
             middle = (low + high) // 2
-            shown = _least_shown(upper, middle - 1, rhos, middle, level) <= smallest
-            low, high = (low, middle) if shown else (middle, high)
-        suffices = _least_shown(upper, high - 1, rhos, high, level) <= smallest
+            is_shown = _least_shown(upper_sd, middle - 1, rho_weights, middle, level) <= margin_log
+            low, high = (low, middle) if is_shown else (middle, high)
+        suffices = _least_shown(upper_sd, high - 1, rho_weights, high, level) <= margin_log
         needed = (high - units.n) * evidence.unit_blocks if suffices else None
-        return needed, _in_reach(min(seen))
+        return needed, _plannable_difference(min(detectable_logs))
 
 
-def _in_reach(log: float) -> float | None:
+def _plannable_difference(log: float) -> float | None:
     """A difference as a fraction; None if it is too large to plan for."""
-    return math.expm1(log) if log < _HOPELESS else None
+    return math.expm1(log) if log < _TOO_LARGE_TO_PLAN else None
 
 
 def _row(fits: Fits, index: int) -> Fits:
@@ -435,14 +443,14 @@ def _row(fits: Fits, index: int) -> Fits:
     )  # fmt: skip
 
 
-def _least_shown(sd: Floats, freedom: int, rhos: Floats, blocks: int, level: float) -> float:
+def _least_shown(sd: Floats, freedom: int, rho_weights: Floats, blocks: int, level: float) -> float:
     """The least difference that this number of blocks shows with 80% power at `level`."""
-    return critical_distance(sd, freedom, rhos, blocks, level / 2) + critical_distance(
-        sd, freedom, rhos, blocks, 1 - POWER
+    return critical_distance(sd, freedom, rho_weights, blocks, level / 2) + critical_distance(
+        sd, freedom, rho_weights, blocks, 1 - POWER
     )
 
 
-def _finite(limits: Interval | None, bounds: Bounds, kind: Kind) -> Interval | None:
+def _finite_interval(limits: Interval | None, bounds: Bounds, kind: Kind) -> Interval | None:
     """The interval of a verdict. With an infinite end: None if undecided, else that end moves to the farthest block."""
     if limits is None or (kind is Kind.UNDECIDED and math.isinf(limits.high - limits.low)):
         return None
@@ -463,7 +471,7 @@ def _excludes_zero(interval: Interval | None) -> bool:
     return interval is not None and (interval.low > 0 or interval.high < 0)
 
 
-def _range(bounds: Bounds, kind: Kind) -> Interval | None:
+def _blocks_range(bounds: Bounds, kind: Kind) -> Interval | None:
     """The least and the largest advantage of a block; the end nearer to zero as far as findings allow."""
     if not bounds.mid.n:
         return None
@@ -475,13 +483,13 @@ def _range(bounds: Bounds, kind: Kind) -> Interval | None:
     return Interval(low, high)
 
 
-def widening(controls: Sequence[Evidence]) -> list[float]:
+def control_differences(controls: Sequence[Evidence]) -> list[float]:
     """How far each A/A control differs from itself for sure, in logs: the end of its interval nearer to zero, 0 if the
-    interval contains zero. The controls of a page share the 5% evenly: with Holm's steps, the verdict on one control
+    interval contains zero. The controls of a family share the 5% evenly: with Holm's steps, the verdict on one control
     would make the width of another jump.
     """
-    page, level = Page(controls, None), ALPHA / max(1, len(controls))
-    intervals = [page.interval(index, level) if d.p < level else None for index, d in enumerate(page.difference)]
+    family, level = Family(controls, None), ALPHA / max(1, len(controls))
+    intervals = [family.interval(index, level) if d.p < level else None for index, d in enumerate(family.difference)]
     return [min(abs(each.low), abs(each.high)) if each and _excludes_zero(each) else 0.0 for each in intervals]
 
 

@@ -1,4 +1,4 @@
-"""Turn pairs into the evidence that a page judges, and its judgements into ratios with counts of trials."""
+"""Turn pairs into the evidence that a family judges, and its judgements into ratios with counts of trials."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vmtoll.analysis.judge import Evidence, Judgement, Page, in_ratio, widening
+from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio
 from vmtoll.analysis.pairs import Bounds, Pairs, Side, is_measured, mean_figure, pair_arms, role_of
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Code, Role
@@ -28,18 +28,19 @@ from vmtoll.model.verdict import (
 
 @dataclass(frozen=True)
 class Control:
-    """The A/A controls of a page for one figure. `noise`: the largest log ratio of two A/A trials in any block;
-    `apart`: the largest difference of a control from itself for sure, in logs; `effects`: one entry per control.
+    """The A/A controls of a family for one figure. `noise`: the largest log ratio of two A/A trials in any block;
+    `control_difference`: the largest difference of a control from itself for sure, in logs; `effects`: one entry per
+    control.
     """
 
     noise: float
-    apart: float
+    control_difference: float
     effects: tuple[ControlEffects, ...] = ()
 
 
 def controls_of(run: Run, roles: Mapping[Scenario, Role]) -> dict[tuple[str, Loop], Control]:
     """(metric, kind of loop) → the run's A/A controls for it, over all servers."""
-    found: list[tuple[tuple[str, Loop], Evidence, ControlEffects]] = []
+    rows: list[tuple[tuple[str, Loop], Evidence, ControlEffects]] = []
     for arm in run.controls:
         baseline = Arm(arm.environment)
         for scenario in run.compared:
@@ -56,26 +57,30 @@ def controls_of(run: Run, roles: Mapping[Scenario, Role]) -> dict[tuple[str, Loo
                             hardware=run.hardware(arm), metric=metric, role=role,
                             measured_by=run.tool_of(scenario, role), effects=effects_of(pairs, bounds),
                         )  # fmt: skip
-                        found.append(((metric.name, loop), Evidence(metric, bounds), effects))
-    apart = widening([evidence for _, evidence, _ in found])
-    result: dict[tuple[str, Loop], Control] = {}
-    for (key, evidence, effects), beyond in zip(found, apart, strict=True):
-        noise, before = max(map(abs, evidence.bounds.mid.values)), result.get(key, Control(0.0, 0.0))
-        result[key] = Control(max(noise, before.noise), max(beyond, before.apart), (*before.effects, effects))
-    return result
+                        rows.append(((metric.name, loop), Evidence(metric, bounds), effects))
+    differences = control_differences([evidence for _, evidence, _ in rows])
+    controls: dict[tuple[str, Loop], Control] = {}
+    for (key, evidence, effects), difference in zip(rows, differences, strict=True):
+        noise, previous = max(map(abs, evidence.bounds.mid.values)), controls.get(key, Control(0.0, 0.0))
+        controls[key] = Control(
+            max(noise, previous.noise), max(difference, previous.control_difference), (*previous.effects, effects)
+        )
+    return controls
 
 
 def evidence_of(run: Run, pairs: Pairs, metric: Metric, control: Control | None) -> Evidence:
-    """The evidence on a pair of arms, for the page to judge."""
+    """The evidence on a pair of arms, for the family to judge."""
     bounds = pairs.bounds
-    apart = control.apart if control else 0.0
+    control_difference = control.control_difference if control else 0.0
     return Evidence(
         metric,
-        bounds.widened(apart) if apart else bounds,
+        bounds.widened(control_difference) if control_difference else bounds,
         pairs.boots,
-        first=pairs.first.widened(apart) if pairs.first and apart else pairs.first,
+        first_replicates=pairs.first_replicates.widened(control_difference)
+        if pairs.first_replicates and control_difference
+        else pairs.first_replicates,
         noise=control.noise if control else None,
-        apart=apart,
+        control_difference=control_difference,
         share=run.share_of(bounds.mid.blocks),
         limited=bool(bounds.mid.n) and pairs.open_blocks >= pairs.blocks_of_pairs,
         capped=pairs.capped,
@@ -92,26 +97,26 @@ def _why_excluded(pairs: Pairs) -> VerdictReason | None:
     return VerdictReason.NOT_COMPARABLE if incomparable else VerdictReason.NO_FIGURE
 
 
-def judged_fields(pairs: Pairs, evidence: Evidence, judgement: Judgement, page: Page) -> dict[str, Any]:
+def judged_fields(pairs: Pairs, evidence: Evidence, judgement: Judgement, family: Family) -> dict[str, Any]:
     """The fields of a Judged: a judgement in ratios, with the counts of both sides."""
-    skewed = evidence in page.tested and page.skewed[page.tested.index(evidence)]
-    first = evidence.first if skewed and judgement.kind is not Kind.EQUIVALENT else None
-    return ratio_fields(evidence, judgement, page) | {
-        "doubts": _doubts(pairs, evidence, judgement, page.margin or 0.0),
-        "baseline": _with_level(pairs, 0),
-        "compared": _with_level(pairs, 1),
-        "effects": effects_of(pairs, evidence.bounds, first),
+    skewed = evidence in family.tested and family.skewed[family.tested.index(evidence)]
+    first_replicates = evidence.first_replicates if skewed and judgement.kind is not Kind.EQUIVALENT else None
+    return ratio_fields(evidence, judgement, family) | {
+        "doubts": _doubts(pairs, evidence, judgement, family.margin or 0.0),
+        "baseline": _counts_with_level(pairs, 0),
+        "compared": _counts_with_level(pairs, 1),
+        "effects": effects_of(pairs, evidence.bounds, first_replicates),
     }
 
 
-def ratio_fields(evidence: Evidence, judgement: Judgement, page: Page) -> dict[str, Any]:
+def ratio_fields(evidence: Evidence, judgement: Judgement, family: Family) -> dict[str, Any]:
     """The fields of a Judged that need no trials: a judgement in ratios."""
     sign = 1 if evidence.metric.higher_is_better else -1
     open_low, open_high = judgement.capped[::sign]
     ends = [None if log is None else math.exp(sign * log) for log in (judgement.mean_low, judgement.mean_high)][::sign]
     difference, equivalence = judgement.difference, judgement.equivalence
     tested = evidence.excluded is None
-    index = page.tested.index(evidence) if tested else 0
+    index = family.tested.index(evidence) if tested else 0
     blocks = evidence.bounds.mid.blocks
     return {
         "kind": judgement.kind,
@@ -126,40 +131,42 @@ def ratio_fields(evidence: Evidence, judgement: Judgement, page: Page) -> dict[s
         "open_high": open_high,
         "mean_low": ends[0],
         "mean_high": ends[1],
-        "widened": math.expm1(evidence.apart),
+        "widened": math.expm1(evidence.control_difference),
         "half_width": None if judgement.half_width is None else math.expm1(judgement.half_width),
         "standard_error": judgement.standard_error,
         "blocks": len(blocks),
         "boots": max(1, len({evidence.boots.get(block, 1) for block in blocks})),
         "blocks_needed": judgement.blocks_needed,
         "detectable": judgement.detectable,
-        "margin": page.margin or 0.0,
+        "margin": family.margin or 0.0,
         "noise_floor": None if evidence.noise is None else math.expm1(evidence.noise),
-        "correlation": page.mean_correlation,
-        "rho_weights": tuple(page.rhos[index].tolist()) if tested else (),
+        "correlation": family.mean_correlation,
+        "rho_weights": tuple(family.rho_weights[index].tolist()) if tested else (),
         "tests": Tests(
-            family=len(page.tested),
+            family=len(family.tested),
             difference=difference.p if difference else None,
             difference_holm=difference.holm if difference else None,
             equivalence=equivalence.p if equivalence else None,
             equivalence_holm=equivalence.holm if equivalence else None,
-            weight=page.weights[index] if tested else None,
+            weight=family.weights[index] if tested else None,
             share=evidence.share if tested else None,
         ),
     }  # fmt: skip
 
 
-def _with_level(pairs: Pairs, index: int) -> SideCounts:
+def _counts_with_level(pairs: Pairs, index: int) -> SideCounts:
     side = pairs.sides[index]
     figures = [side.figures[block] for block in pairs.bounds.mid.blocks]
     return dataclasses.replace(side.counts, level=mean_figure(figures) if figures else None)
 
 
-def effects_of(pairs: Pairs, bounds: Bounds, first: Bounds | None = None) -> tuple[BlockEffect, ...]:
-    """The blocks of a comparison as ratios; `first`: the bounds of first replicates, where they count as well."""
+def effects_of(pairs: Pairs, bounds: Bounds, first_replicates: Bounds | None = None) -> tuple[BlockEffect, ...]:
+    """The blocks of a comparison as ratios; `first_replicates`: the bounds of first replicates, where they count as
+    well.
+    """
     sign = pairs.measure.sign
     low, high = (bounds.low, bounds.high)[::sign]
-    first_low, first_high = (first.low, first.high)[::sign] if first else (None, None)
+    first_low, first_high = (first_replicates.low, first_replicates.high)[::sign] if first_replicates else (None, None)
     series = {"low": low, "mid": bounds.mid, "high": high, "first_low": first_low, "first_high": first_high}
     ratios = {
         name: {b: math.exp(sign * v) for b, v in zip(each.blocks, each.values, strict=True)} if each else {}
@@ -184,8 +191,8 @@ def _doubts(pairs: Pairs, evidence: Evidence, judgement: Judgement, margin: floa
     widths = downs if estimate > 0 else ups
     if judgement.kind not in DIFFERENT and abs(estimate) < math.log1p(margin):
         widths = {cause: max(downs.get(cause, 0.0), ups.get(cause, 0.0)) for cause in (*downs, *ups)}
-    if evidence.apart:
-        widths[Cause.CONTROL] = evidence.apart
+    if evidence.control_difference:
+        widths[Cause.CONTROL] = evidence.control_difference
     doubts = []
     for cause, width in widths.items():
         counts = [_trials_with(side, cause) for side in pairs.sides]

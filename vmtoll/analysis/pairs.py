@@ -316,16 +316,16 @@ class Block:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two sides, block by block. `bounds`: over all replicates; `first`: over the first replicate of each side, None
-    unless a side has two and the blocks are skewed; `capped`: for the low and the high series, whether a natural limit
-    or a lost trial set an end.
+    """Two sides, block by block. `bounds`: over all replicates; `first_replicates`: over the first replicate of each
+    side, None unless a side has two and the blocks are skewed; `capped`: for the low and the high series, whether a
+    natural limit or a lost trial set an end.
     """
 
     baseline: Side
     compared: Side
     bounds: Bounds
     blocks: tuple[Mapping[int, Block], Mapping[int, Block]]
-    first: Bounds | None = None
+    first_replicates: Bounds | None = None
     capped: tuple[bool, bool] = (False, False)
 
     @property
@@ -494,7 +494,7 @@ def pair_arms(run: Run, scenario: Scenario, baseline: Arm, arm: Arm, metric: Met
     has_replicates = len(double[0]) + len(double[1]) > len(single[0]) + len(single[1])
     if not has_replicates or not is_skewed(pairs.bounds.mid):
         return pairs
-    return replace(pairs, first=pair(run, single[0], single[1], measure).bounds)
+    return replace(pairs, first_replicates=pair(run, single[0], single[1], measure).bounds)
 
 
 def choose_role(run: Run, scenario: Scenario, baseline: Arm, arm: Arm) -> Role:

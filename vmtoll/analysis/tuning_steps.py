@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vmtoll.analysis.hypervisor import host_view
-from vmtoll.analysis.judge import Page
+from vmtoll.analysis.judge import Family
 from vmtoll.analysis.judged import controls_of, evidence_of, judged_fields
 from vmtoll.analysis.pairs import choose_role, measure_of, pair_arms, replicates, sides_of
 from vmtoll.analysis.run import Run
@@ -88,7 +88,7 @@ def _measured(
 ) -> dict[Scenario, dict[Metric, list[TuningStep]]]:
     """Judge every step in every metric that applies under a scenario's load, all of them as one family."""
     controls = controls_of(run, roles)
-    family = [
+    step_pairs = [
         (step, scenario, metric, pair_arms(run, scenario, Arm(step.before), Arm(step.after), metric, role))
         for metric in METRICS
         for scenario, role in roles.items()
@@ -97,12 +97,14 @@ def _measured(
     ]
     evidence = [
         evidence_of(run, pairs, metric, controls.get((metric.name, loop_of(scenario.load))))
-        for _, scenario, metric, pairs in family
+        for _, scenario, metric, pairs in step_pairs
     ]
-    page = Page(evidence, None)
+    family = Family(evidence, None)
     results: dict[Scenario, dict[Metric, list[TuningStep]]] = {}
-    for (step, scenario, metric, pairs), evident, judgement in zip(family, evidence, page.judge(), strict=True):
-        fields = judged_fields(pairs, evident, judgement, page)
+    for (step, scenario, metric, pairs), evidence_row, judgement in zip(
+        step_pairs, evidence, family.judge(), strict=True
+    ):
+        fields = judged_fields(pairs, evidence_row, judgement, family)
         results.setdefault(scenario, {}).setdefault(metric, []).append(_result(run, step, metric, fields))
     return results
 

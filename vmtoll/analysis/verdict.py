@@ -10,7 +10,7 @@ from typing import Any
 from vmtoll.analysis.availability import availability, reliability
 from vmtoll.analysis.claims import judge_claims
 from vmtoll.analysis.equality import OPEN, equality
-from vmtoll.analysis.judge import Page, in_ratio
+from vmtoll.analysis.judge import Family, in_ratio
 from vmtoll.analysis.judged import Control, controls_of, evidence_of, judged_fields
 from vmtoll.analysis.levels import percentile_level
 from vmtoll.analysis.limiters import limiter
@@ -89,8 +89,8 @@ def _worst_floor(comparisons: Sequence[Comparison]) -> float | None:
 def _comparisons(
     run: Run, margin: float
 ) -> tuple[tuple[Comparison, ...], tuple[ControlEffects, ...], Floats]:  # fmt: skip
-    """Every metric of every scenario on every arm, the A/A controls, and the weights of the page's autocorrelation. The
-    metrics that apply under their load are one family.
+    """Every metric of every scenario on every arm, the A/A controls, and the weights of the family's autocorrelation.
+    The metrics that apply under their load are one family.
     """
     roles = {
         (scenario, arm): choose_role(run, scenario, run.baseline, arm)
@@ -99,25 +99,25 @@ def _comparisons(
     }
     controls = controls_of(run, {scenario: role for (scenario, _), role in roles.items()})
     verdicts: dict[tuple[Compared, str], Verdict] = {}
-    family: dict[tuple[Compared, str], tuple[Pairs, Control | None]] = {}
+    pairs_by_key: dict[tuple[Compared, str], tuple[Pairs, Control | None]] = {}
     for (scenario, arm), chosen in roles.items():
         for name, metric in METRICS.items():
             loop = loop_of(scenario.load)
             if loop in metric.loops and not (metric.guest_field and _is_unseen(run, arm)):
                 role = role_of(metric, chosen, _trials(run, scenario, arm))
                 pairs = pair_arms(run, scenario, run.baseline, arm, metric, role)
-                family[(scenario, arm), name] = pairs, controls.get((name, loop))
+                pairs_by_key[(scenario, arm), name] = pairs, controls.get((name, loop))
             else:
                 verdicts[(scenario, arm), name] = _not_applicable(run, metric, scenario, arm, margin)
     evidence = [
-        evidence_of(run, pairs, METRICS[name], control) for (_, name), (pairs, control) in family.items()
+        evidence_of(run, pairs, METRICS[name], control) for (_, name), (pairs, control) in pairs_by_key.items()
     ]  # fmt: skip
-    page = Page(evidence, margin)
-    for ((compared, name), (pairs, control)), evident, judgement in zip(
-        family.items(), evidence, page.judge(), strict=True
+    family = Family(evidence, margin)
+    for ((key, name), (pairs, control)), evidence_row, judgement in zip(
+        pairs_by_key.items(), evidence, family.judge(), strict=True
     ):
-        fields = judged_fields(pairs, evident, judgement, page)
-        verdicts[compared, name] = _verdict(run, *compared, METRICS[name], pairs, control, fields)
+        fields = judged_fields(pairs, evidence_row, judgement, family)
+        verdicts[key, name] = _verdict(run, *key, METRICS[name], pairs, control, fields)
     comparisons = tuple(
         Comparison(
             scenario=scenario,
@@ -132,7 +132,7 @@ def _comparisons(
         for scenario, arm in roles
     )
     effects = tuple(each for control in controls.values() for each in control.effects)
-    return comparisons, effects, page.correlation
+    return comparisons, effects, family.correlation
 
 
 def _verdict(
@@ -146,7 +146,9 @@ def _verdict(
     local = any(trial.client is ClientPlace.LOCALHOST for trial in _trials(run, scenario, arm))
     notes = [
         Note(NoteCode.NO_CONTROL) if control is None else None,
-        Note(NoteCode.CONTROL_DIFFERS, {"size": math.exp(control.apart)}) if control and control.apart else None,
+        Note(NoteCode.CONTROL_DIFFERS, {"size": math.exp(control.control_difference)})
+        if control and control.control_difference
+        else None,
         Note(NoteCode.FEW_BLOCKS, {"blocks": pairs.n}) if 0 < pairs.n < MIN_EQUIVALENT_BLOCKS else None,
         Note(NoteCode.CLIENT_ON_SAME_MACHINE) if local else None,
         Note(NoteCode.FAILED_REQUESTS) if failed else None,

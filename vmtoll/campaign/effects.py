@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from vmtoll.analysis.judge import Evidence, Judgement, Page, in_ratio, widening
+from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio
 from vmtoll.analysis.judged import ratio_fields
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.campaign.dataset import BedControl, BedFigures, BedTrials, Dataset, Latency, Machines
@@ -170,7 +170,7 @@ def _widening(controls: Iterable[BedControl]) -> dict[Controlled, float]:
             platform = control.arm, control.accelerator, control.hardware
             groups.setdefault((control.scenario, *platform, control.metric.name), []).append(control)
         evidence = [_independent(members[0], _series([bed.mid for bed in members])) for members in groups.values()]
-        for members, beyond in zip(groups.values(), widening(evidence), strict=True):
+        for members, beyond in zip(groups.values(), control_differences(evidence), strict=True):
             key = experiment, members[0].metric.name, loop_of(members[0].scenario.load)
             apart[key] = max(beyond, apart.get(key, 0.0))
     return apart
@@ -192,10 +192,10 @@ def _family(rows: Beds, apart: Mapping[Controlled, float], margin: float) -> lis
     for row in sorted(rows, key=_order):
         groups.setdefault(_compared(row), []).append(row)
     evidence = [_evidence(figures, apart) for figures in groups.values()]
-    page = Page(evidence, margin)
+    family = Family(evidence, margin)
     return [
-        _effect(compared, figures, item, judgement, page)
-        for (compared, figures), item, judgement in zip(groups.items(), evidence, page.judge(), strict=True)
+        _effect(compared, figures, item, judgement, family)
+        for (compared, figures), item, judgement in zip(groups.items(), evidence, family.judge(), strict=True)
     ]
 
 
@@ -216,7 +216,7 @@ def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
         first.metric,
         Bounds(low, mid, high).widened(beyond),
         noise=max((row.noise for row in figures if row.noise is not None), default=None),
-        apart=own + beyond,
+        control_difference=own + beyond,
         limited=all(row.all_limited for row in figures),
         capped=(open_low, open_high) if sign > 0 else (open_high, open_low),
         excluded=None if low.n or high.n else first.because or VerdictReason.NO_FIGURE,
@@ -225,7 +225,7 @@ def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
     )
 
 
-def _effect(compared: Compared, figures: Beds, evidence: Evidence, judgement: Judgement, page: Page) -> Effect:
+def _effect(compared: Compared, figures: Beds, evidence: Evidence, judgement: Judgement, family: Family) -> Effect:
     experiment, scenario, baseline, arm, accelerator, hardware = compared
     logs = [row.mid for row in figures if row.mid is not None]
     mean = mean_of(logs) if logs else None
@@ -244,7 +244,7 @@ def _effect(compared: Compared, figures: Beds, evidence: Evidence, judgement: Ju
             baseline=SideCounts(limited=sum(row.limited_baseline for row in figures)),
             compared=SideCounts(limited=sum(row.limited_compared for row in figures)),
             doubts=_doubts(figures),
-            **ratio_fields(evidence, judgement, page),
+            **ratio_fields(evidence, judgement, family),
         ),
         blocks=sum(row.blocks for row in figures),
         between_sd=_between_sd(mean, figures),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.support.evidence import evidence
-from vmtoll.analysis.judge import Page
+from vmtoll.analysis.judge import Family
 from vmtoll.model.metric import CPU
 from vmtoll.model.verdict import DIFFERENT, Kind
 from vmtoll.statistics.student import mean_of
@@ -37,8 +37,8 @@ def _error(share: float, experiments: int = EXPERIMENTS) -> float:
     return 3 * math.sqrt(share * (1 - share) / experiments)
 
 
-def _page(rows: Floats, margin: float | None = None) -> Page:
-    return Page([evidence(row, metric=CPU) for row in rows], margin)
+def _page(rows: Floats, margin: float | None = None) -> Family:
+    return Family([evidence(row, metric=CPU) for row in rows], margin)
 
 
 @pytest.mark.parametrize("n", [6, 10, 20])

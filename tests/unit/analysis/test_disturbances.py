@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.records import BASELINE, make_record
 from tests.support.synthetic_run import Truth, make_run
-from vmtoll.analysis.judge import Page
+from vmtoll.analysis.judge import Family
 from vmtoll.analysis.judged import evidence_of
 from vmtoll.analysis.pairs import measure_of, pair
 from vmtoll.analysis.run import Run, load_run
@@ -95,9 +95,9 @@ def wrong_pages(run: Run, disturb: Disturb, share: float, taken_s: float = 0.0) 
                 for metric in (TAIL,) if load.is_open else (THROUGHPUT, CPU):
                     pairs = pair(made_of, sides[0], sides[1], measure_of(metric, Role.PRIMARY, is_open=load.is_open))
                     evidence.append(evidence_of(made_of, pairs, metric, None))
-        wrong += any(kind in DIFFERENT for kind in Page(evidence, None).decide())
+        wrong += any(kind in DIFFERENT for kind in Family(evidence, None).decide())
         plain = [replace(e, bounds=replace(e.bounds, low=e.bounds.mid, high=e.bounds.mid)) for e in evidence]
-        ignored += any(kind in DIFFERENT for kind in Page(plain, None).decide())
+        ignored += any(kind in DIFFERENT for kind in Family(plain, None).decide())
     return wrong, ignored
 
 
@@ -170,5 +170,5 @@ def test_slow_trials_that_were_lost_make_no_page_wrong(run: Run) -> None:
             made_of = replace(run, records=(*base, *guest))
             pairs = pair(made_of, base, guest, measure_of(THROUGHPUT, Role.PRIMARY, is_open=False))
             evidence.append(evidence_of(made_of, pairs, THROUGHPUT, None))
-        wrong += any(kind in DIFFERENT for kind in Page(evidence, None).decide())
+        wrong += any(kind in DIFFERENT for kind in Family(evidence, None).decide())
     assert clopper_pearson(wrong, PAGES).low <= ALPHA

@@ -10,7 +10,7 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from tests.support.evidence import bounds, evidence
-from vmtoll.analysis.judge import Evidence, Judgement, Page, in_ratio, region, weights_of, widening
+from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio, region, weights_of
 from vmtoll.analysis.pairs import Bounds
 from vmtoll.model.metric import CPU, HOST_CPU, LATENCY_P99, METRICS, TAIL, THROUGHPUT
 from vmtoll.model.verdict import DIFFERENT, Estimate, Kind, Region, VerdictReason
@@ -24,7 +24,7 @@ MARGIN = 0.02
 
 
 def judged(*page: Evidence, margin: float | None = MARGIN, correlation: Floats | None = INDEPENDENT) -> list[Judgement]:
-    return Page(page, margin, correlation=correlation).judge()
+    return Family(page, margin, correlation=correlation).judge()
 
 
 def alone(one: Evidence, margin: float | None = MARGIN, correlation: Floats | None = INDEPENDENT) -> Judgement:
@@ -172,7 +172,7 @@ def _random_page(rng: np.random.Generator) -> list[Evidence]:
         page.append(evidence(
             mids, lows, highs, metric=list(METRICS.values())[int(rng.integers(5))],
             boots={b: 1 + b // 5 for b in range(30)} if rng.random() < 0.2 else {},
-            first=bounds(first) if skewed else None,
+            first_replicates=bounds(first) if skewed else None,
             noise=float(rng.choice([0.0, 0.1, 2.0])) if rng.random() < 0.7 else None,
             share=float(rng.choice([1.0, 0.2, 0.0])),
         ))  # fmt: skip
@@ -184,7 +184,7 @@ def test_no_interval_contradicts_its_verdict(margin: float | None) -> None:
     """Any page: few blocks, boots, lost trials, sets, replicates, looks."""
     rng, kinds = np.random.default_rng(7), set()
     for _ in range(100):
-        for found in Page(_random_page(rng), margin).judge():
+        for found in Family(_random_page(rng), margin).judge():
             assert not contradicts(found, margin), found
             ends = [found.interval, found.blocks_range]
             assert all(math.isfinite(end) for each in ends if each for end in (each.low, each.high)), found
@@ -200,20 +200,20 @@ def test_skewed_means_of_two_replicates_need_the_first_as_well() -> None:
     logs = noise(8, 10, 0.002) + 0.004
     skewed = logs + np.where(np.arange(10) == 3, 0.15, 0.0)
     plain = evidence(skewed - skewed.mean() + 0.06)
-    replicates = replace(plain, first=bounds(logs - 0.004))
+    replicates = replace(plain, first_replicates=bounds(logs - 0.004))
     assert not contradicts(alone(replicates))
     one, both = alone(plain, None), alone(replicates, None)
     assert one.kind is Kind.FASTER and both.kind is Kind.UNDECIDED
     assert one.interval is not None and both.interval is not None and one.difference and both.difference
     assert both.difference.p > one.difference.p
     assert both.interval.low < 0 < one.interval.low <= one.interval.high <= both.interval.high
-    even = evidence(noise(8, 10) + 0.06, first=bounds(noise(9, 10)))
-    assert alone(even, None) == alone(replace(even, first=None), None), "blocks that are not skewed"
+    even = evidence(noise(8, 10) + 0.06, first_replicates=bounds(noise(9, 10)))
+    assert alone(even, None) == alone(replace(even, first_replicates=None), None), "blocks that are not skewed"
 
 
 def test_an_equivalence_of_skewed_blocks_prints_the_interval_that_decided() -> None:
     logs = np.array([0.0, 0.001, 0.0, -0.001, 0.0, 0.001, -0.001, 0.0, 0.0, 0.02])
-    found = alone(evidence(logs, first=bounds(noise(10, 10, 0.05))))
+    found = alone(evidence(logs, first_replicates=bounds(noise(10, 10, 0.05))))
     assert (found.kind, contradicts(found)) == (Kind.EQUIVALENT, False)
 
 
@@ -235,7 +235,7 @@ def test_boots_are_the_units_if_there_are_several() -> None:
     assert found.difference is not None and found.difference.p == pytest.approx(p)
     assert alone(apart, correlation=PRIOR).difference == found.difference, "boots are independent"
     assert found.blocks_needed is not None and found.blocks_needed % 4 == 0
-    stretches = [list(each.blocks) for each in apart.stretches()]
+    stretches = [list(each.blocks) for each in apart.mids_by_boot()]
     assert stretches == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
 
 
@@ -335,7 +335,7 @@ def test_detectable_is_what_four_of_five_experiments_find() -> None:
         assert seen is not None
         rows = rng.normal(math.log1p(seen), 0.05, (600, n))
         kinds = [
-            kind for row in rows for kind in Page([evidence(row, noise=0.02)], None, correlation=INDEPENDENT).decide()
+            kind for row in rows for kind in Family([evidence(row, noise=0.02)], None, correlation=INDEPENDENT).decide()
         ]
         assert np.mean([kind is Kind.FASTER for kind in kinds]) == pytest.approx(0.8, abs=0.06)
 
@@ -373,12 +373,12 @@ def test_plans_end_where_no_number_of_blocks_helps() -> None:
 
 def test_a_control_that_differs_from_itself_widens_by_what_is_sure_of_it() -> None:
     sure, equal = evidence(noise(17, 6) + 0.1), evidence(noise(18, 6))
-    apart = widening([sure, equal])
+    apart = control_differences([sure, equal])
     low, _ = stats.t.interval(1 - 0.05 / 2, 5, 0.1, 0.004 / math.sqrt(6))
     assert apart[1] == 0 and 0.08 < apart[0] < 0.1
-    assert widening([evidence(-noise(17, 6) - 0.1), equal])[0] == pytest.approx(apart[0])
+    assert control_differences([evidence(-noise(17, 6) - 0.1), equal])[0] == pytest.approx(apart[0])
     assert low > apart[0] > low - 0.02, "as far as the autocorrelation is not known"
-    assert widening([]) == []
+    assert control_differences([]) == []
 
 
 def test_widening_is_continuous() -> None:
@@ -386,7 +386,7 @@ def test_widening_is_continuous() -> None:
     shifts = np.arange(0.0, 0.05, 5e-4)
     one, other = noise(19, 8), noise(20, 8)
     for second in (0.5, 1.0, 1.02):
-        seen = np.array([widening([evidence(one + d), evidence(other + second * d)]) for d in shifts])
+        seen = np.array([control_differences([evidence(one + d), evidence(other + second * d)]) for d in shifts])
         assert (seen[0] == 0).all() and (seen[-1] > 0).all()
         assert np.abs(np.diff(seen, axis=0)).max() < 1.5e-3
 
@@ -409,7 +409,7 @@ def test_a_larger_difference_is_never_less_decided() -> None:
         decided = -1
         for shift in (0.0, 0.02, 0.05, 0.1, 0.3, 0.7, 1.5, 3.0, 7.0):
             moved = replace(page[0], bounds=bounds(np.array(page[0].bounds.mid.values) + shift, low=0.01))
-            now = Page([moved, *page[1:]], None).decide()[0] is Kind.FASTER
+            now = Family([moved, *page[1:]], None).decide()[0] is Kind.FASTER
             assert now >= decided
             decided = now
         assert decided == 1 or page[0].bounds.mid.n == 3
@@ -425,7 +425,7 @@ def test_one_more_block_at_the_mean_is_hardly_less_evidence() -> None:
         more = np.append(logs, logs.mean())
         for correlation in (INDEPENDENT, None):
             before, after = (
-                Page([evidence(values)], None, correlation=correlation).difference[0].p for values in (logs, more)
+                Family([evidence(values)], None, correlation=correlation).difference[0].p for values in (logs, more)
             )  # fmt: skip
             if correlation is INDEPENDENT:
                 assert after <= before
@@ -439,9 +439,13 @@ def test_swapped_sides_turn_every_verdict_around() -> None:
     for _ in range(30):
         page = _random_page(rng)
         swapped = [
-            replace(each, bounds=_swapped(each.bounds), first=each.first and _swapped(each.first)) for each in page
+            replace(
+                each, bounds=_swapped(each.bounds),
+                first_replicates=each.first_replicates and _swapped(each.first_replicates),
+            )
+            for each in page
         ]  # fmt: skip
-        for there, back in zip(Page(page, MARGIN).judge(), Page(swapped, MARGIN).judge(), strict=True):
+        for there, back in zip(Family(page, MARGIN).judge(), Family(swapped, MARGIN).judge(), strict=True):
             assert back.kind is turned.get(there.kind, there.kind)
             assert (back.because, back.blocks_needed, back.by_every_block) == (
                 there.because, there.blocks_needed, there.by_every_block,
@@ -462,7 +466,7 @@ def test_the_order_of_a_page_decides_nothing() -> None:
     for _ in range(15):
         page = _random_page(rng)
         order = rng.permutation(len(page))
-        before, after = Page(page, MARGIN).judge(), Page([page[i] for i in order], MARGIN).judge()
+        before, after = Family(page, MARGIN).judge(), Family([page[i] for i in order], MARGIN).judge()
         assert [after[i].kind for i in range(len(page))] == [before[i].kind for i in order]
 
 
