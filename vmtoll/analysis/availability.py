@@ -13,14 +13,14 @@ def success_counts(trials: Sequence[TrialRecord], role: Role) -> list[tuple[int,
     """(requests that succeeded, requests planned) of each trial that has counts."""
     counts = []
     for trial in trials:
-        measured = trial.measurement(role)
-        if measured is None or measured.requests is None:
+        measurement = trial.measurement(role)
+        if measurement is None or measurement.requests is None:
             continue
-        successful = measured.successful
-        if successful is None and measured.failed is not None:
-            successful = measured.requests - measured.failed
+        successful = measurement.successful
+        if successful is None and measurement.failed is not None:
+            successful = measurement.requests - measurement.failed
         if successful is not None:
-            counts.append((successful, measured.requests))
+            counts.append((successful, measurement.requests))
     return counts
 
 
@@ -43,22 +43,27 @@ def reliability(run: Run, scenario: Scenario, arm: Arm) -> Reliability | None:
 
     The p-value is McNemar's, over the blocks in which the first attempt failed on one side only.
     """
-    sides = [run.trials_of(scenario, each) for each in (run.baseline, arm)]
+    sides = [run.trials_of(scenario, side_arm) for side_arm in (run.baseline, arm)]
     if not all(sides):
         return None
-    first = [{t.block: t.attempt == 1 and t.validity is not Validity.INVALID for t in trials} for trials in sides]
-    both = first[0].keys() & first[1].keys()
-    only = [sum(first[a][block] and not first[b][block] for block in both) for a, b in ((0, 1), (1, 0))]
+    first_attempts = [
+        {t.block: t.attempt == 1 and t.validity is not Validity.INVALID for t in trials} for trials in sides
+    ]
+    common_blocks = first_attempts[0].keys() & first_attempts[1].keys()
+    discordant = [
+        sum(first_attempts[a][block] and not first_attempts[b][block] for block in common_blocks)
+        for a, b in ((0, 1), (1, 0))
+    ]
     shares = []
-    for trials, at_first in zip(sides, first, strict=True):
-        interval = clopper_pearson(sum(at_first.values()), len(trials))
+    for trials, succeeded_at_first in zip(sides, first_attempts, strict=True):
+        interval = clopper_pearson(sum(succeeded_at_first.values()), len(trials))
         shares.append(
             TrialShare(
                 trials=len(trials),
-                at_first=sum(at_first.values()),
+                at_first=sum(succeeded_at_first.values()),
                 valid=sum(trial.validity is not Validity.INVALID for trial in trials),
                 low=interval.low,
                 high=interval.high,
             )
         )
-    return Reliability(baseline=shares[0], compared=shares[1], p=mcnemar(only[0], only[1]))
+    return Reliability(baseline=shares[0], compared=shares[1], p=mcnemar(discordant[0], discordant[1]))

@@ -11,7 +11,7 @@ from vmtoll.analysis.judge import in_ratio, region
 from vmtoll.analysis.pairs import Bounds, less_limited
 from vmtoll.analysis.refusals import notes, refusals_of
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.selection import COUNTS_FAILURES, Selection, column_of, select, selections
+from vmtoll.analysis.selection import FAILURE_COUNTS, Selection, column_of, figures_of_sides, select_trials
 from vmtoll.model.columns import CROSSCHECK, table_schema
 from vmtoll.model.experiment import Claim, Estimator
 from vmtoll.model.finding import Role
@@ -67,9 +67,9 @@ def log_ratios(of: Selection, over: Selection) -> Bounds | None:
         )
 
     return Bounds(
-        logs(min, (of.ends.low, over.ends.high), (of.bare.low, over.bare.high)),
+        logs(min, (of.bounds.low, over.bounds.high), (of.bounds_without_client.low, over.bounds_without_client.high)),
         logs(min, (of.figures, over.figures)),
-        logs(max, (of.ends.high, over.ends.low), (of.bare.high, over.bare.low)),
+        logs(max, (of.bounds.high, over.bounds.low), (of.bounds_without_client.high, over.bounds_without_client.low)),
     )
 
 
@@ -189,11 +189,11 @@ def _selections(run: Run, claim: Claim) -> list[Selection]:
     and the cross-check no more often, as in a verdict.
     """
     sides = (claim.of, claim.over) if claim.over else (claim.of,)
-    trials = [select(run, named) for named in sides]
-    chosen = selections(run, trials, claim.metric, column_of(claim.metric))
+    trials = [select_trials(run, named) for named in sides]
+    chosen = figures_of_sides(run, trials, claim.metric, column_of(claim.metric))
     if claim.metric != THROUGHPUT.field:
         return chosen
-    cheaper = selections(run, trials, CROSSCHECK + claim.metric, column_of(CROSSCHECK + claim.metric))
+    cheaper = figures_of_sides(run, trials, CROSSCHECK + claim.metric, column_of(CROSSCHECK + claim.metric))
     counts = [(sum(len(s.used) for s in each), sum(len(s.limited) for s in each)) for each in (chosen, cheaper)]
     closed = not any(trial.scenario.load.is_open for side in trials for trial in side)
     return cheaper if closed and less_limited(*counts) is Role.CROSSCHECK else chosen
@@ -275,7 +275,7 @@ def _decide_level(run: Run, chosen: Selection, claim: Claim, correlation: Floats
 
     A count of failures may not exceed `at_most` in any block: one block with more refutes the claim, whatever the mean.
     """
-    if claim.at_most is not None and chosen.metric in COUNTS_FAILURES:
+    if claim.at_most is not None and chosen.metric in FAILURE_COUNTS:
         beyond = [figure for figure in chosen.figures.values() if figure > claim.at_most]
         if beyond:
             values = {"most": max(beyond), "blocks": float(len(chosen.figures))}
@@ -298,9 +298,13 @@ def _decide_level(run: Run, chosen: Selection, claim: Claim, correlation: Floats
 def level_bounds(chosen: Selection) -> Bounds:
     """The figures of one side by block, in their unit, as measured and as far as findings and lost trials allow."""
     return Bounds(
-        _series({block: min(value, chosen.bare.low[block]) for block, value in chosen.ends.low.items()}),
+        _series(
+            {block: min(value, chosen.bounds_without_client.low[block]) for block, value in chosen.bounds.low.items()}
+        ),
         _series(chosen.figures),
-        _series({block: max(value, chosen.bare.high[block]) for block, value in chosen.ends.high.items()}),
+        _series(
+            {block: max(value, chosen.bounds_without_client.high[block]) for block, value in chosen.bounds.high.items()}
+        ),
     )
 
 

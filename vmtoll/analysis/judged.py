@@ -93,7 +93,7 @@ def _why_excluded(pairs: Pairs) -> VerdictReason | None:
         return VerdictReason.NOT_MEASURED
     if pairs.n:
         return None
-    incomparable = any(not outcome.comparable for side in pairs.sides for outcome in side.outcomes)
+    incomparable = any(not outcome.is_comparable for side in pairs.sides for outcome in side.outcomes)
     return VerdictReason.NOT_COMPARABLE if incomparable else VerdictReason.NO_FIGURE
 
 
@@ -173,7 +173,7 @@ def effects_of(pairs: Pairs, bounds: Bounds, first_replicates: Bounds | None = N
         for name, each in series.items()
     }
     trials = Counter(
-        outcome.trial.block for side in pairs.sides for outcome in side.outcomes if outcome.possible or outcome.lost
+        outcome.trial.block for side in pairs.sides for outcome in side.outcomes if outcome.figure or outcome.lost
     )
     return tuple(
         BlockEffect(
@@ -210,4 +210,4 @@ def _trials_with(side: Side, cause: Code | Cause) -> int:
         return side.counts.lost
     if cause is Cause.SECOND_ATTEMPTS:
         return side.counts.second_attempts
-    return sum(cause in outcome.possible.widths for outcome in side.outcomes if outcome.possible)
+    return sum(cause in outcome.figure.widths for outcome in side.outcomes if outcome.figure)

@@ -18,42 +18,47 @@ def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None
 
     LINK is judged by the link's use during the primary measurement.
     """
-    measured, codes = record.measurement(role), record.limits(role)
-    if measured is None or not measured.duration_s:
+    measurement, codes = record.measurement(role), record.limits(role)
+    if measurement is None or not measurement.duration_s:
         return None
     by_client = Limiter.CLIENT_CPU if codes & _CLIENT else Limiter.LINK if Code.LINK_BOUND in codes else None
-    offered, answered = record.offered.offered_rps, measured.throughput_rps
+    offered, answered = record.offered.offered_rps, measurement.throughput_rps
     if by_client or not (record.scenario.load.is_open and offered and answered is not None):
         return by_client or _by_figures(record, role, cores)
     return Limiter.NOTHING if answered >= RATE_REACHED * offered else _by_figures(record, role, cores)
 
 
 def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter | None:
-    measured, cpus = record.measurement(role), cores or record.resources.server_cores
-    if measured is None or not measured.duration_s or not cpus or (spent_s := measured.server_cpu_s) is None:
+    measurement, cpus = record.measurement(role), cores or record.resources.server_cores
+    if (
+        measurement is None
+        or not measurement.duration_s
+        or not cpus
+        or (server_cpu_s := measurement.server_cpu_s) is None
+    ):
         return None
-    on_host = measured.host_cpu_s if record.arm.environment != METAL else None
-    if spent_s >= BUSY * cpus * measured.duration_s:
+    host_cpu_s = measurement.host_cpu_s if record.arm.environment != METAL else None
+    if server_cpu_s >= BUSY * cpus * measurement.duration_s:
         return Limiter.SERVER_CPU
-    if on_host is not None and on_host / measured.duration_s >= BUSY * cpus:
+    if host_cpu_s is not None and host_cpu_s / measurement.duration_s >= BUSY * cpus:
         return Limiter.HOST_CPU
-    if role is Role.PRIMARY and (waiting := _by_waits(record, measured, cpus)):
-        return waiting
-    turned_away = record.limits(role) & {Code.LISTEN_DROPS, Code.PORTS_EXHAUSTED}
-    return Limiter.CONNECTIONS if turned_away or not record.scenario.load.is_open else None
+    if role is Role.PRIMARY and (wait_limiter := _by_waits(record, measurement, cpus)):
+        return wait_limiter
+    connection_findings = record.limits(role) & {Code.LISTEN_DROPS, Code.PORTS_EXHAUSTED}
+    return Limiter.CONNECTIONS if connection_findings or not record.scenario.load.is_open else None
 
 
-def _by_waits(record: TrialRecord, measured: Measurement, cpus: int) -> Limiter | None:
+def _by_waits(record: TrialRecord, measurement: Measurement, cpus: int) -> Limiter | None:
     """A CPU that ran something else while the guest, or else the server, was able to run."""
-    used, answers = record.resources, measured.transactions or 0
-    wanted_us = (
-        (Limiter.HOST_WAIT, used.host_vcpu_cpu_us_per_request, used.host_vcpu_wait_us_per_request),
-        (Limiter.CPU_WAIT, measured.server_cpu_us_per_request, used.server_wait_us_per_request),
+    resources, answers = record.resources, measurement.transactions or 0
+    cpu_demands = (
+        (Limiter.HOST_WAIT, resources.host_vcpu_cpu_us_per_request, resources.host_vcpu_wait_us_per_request),
+        (Limiter.CPU_WAIT, measurement.server_cpu_us_per_request, resources.server_wait_us_per_request),
     )
-    full_us = BUSY * cpus * (measured.duration_s or 0.0) * 1e6
-    for limiting, ran_us, wait_us in wanted_us:
+    full_us = BUSY * cpus * (measurement.duration_s or 0.0) * 1e6
+    for wait_limiter, ran_us, wait_us in cpu_demands:
         if ran_us is not None and wait_us is not None and answers and (ran_us + wait_us) * answers >= full_us:
-            return limiting
+            return wait_limiter
     return None
 
 

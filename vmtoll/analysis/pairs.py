@@ -16,15 +16,15 @@ from scipy import stats
 from vmtoll.analysis.run import Run, by_block
 from vmtoll.analysis.sets import (
     LOST,
-    NONE,
     NOT_COMPARABLE,
+    UNDISTURBED,
+    BoundedFigure,
     Disturbance,
     Nature,
-    Possible,
     Quantity,
+    bounds_of_figure,
+    common_disturbance,
     disturbance,
-    least,
-    possible,
 )
 from vmtoll.analysis.thinning import expected_percentile
 from vmtoll.model.finding import ACCIDENTS, Code, Role, Validity
@@ -75,16 +75,16 @@ def measure_of(metric: Metric, role: Role, *, is_open: bool) -> Measure:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """One trial on its side. `possible`: its figure with its bounds, None without one; `lost`: the number of lost
+    """One trial on its side. `figure`: its figure with its bounds, None without one; `lost`: the number of lost
     trials that it counts as, failed earlier attempts included; `at_best`: the best that the figure of a trial lost to
-    failed requests may have been; `comparable`: False if a finding says that the sides are not the same thing.
+    failed requests may have been; `is_comparable`: False if a finding says that the sides are not the same thing.
     """
 
     trial: TrialRecord
-    possible: Possible | None = None
+    figure: BoundedFigure | None = None
     lost: int = 0
     at_best: float | None = None
-    comparable: bool = True
+    is_comparable: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Side:
     @property
     def used(self) -> list[TrialRecord]:
         """The trials that have a figure."""
-        return [outcome.trial for outcome in self.outcomes if outcome.possible]
+        return [outcome.trial for outcome in self.outcomes if outcome.figure]
 
     @cached_property
     def limited(self) -> list[TrialRecord]:
@@ -111,15 +111,15 @@ class Side:
     @cached_property
     def figures(self) -> Mapping[int, float]:
         """Block → the mean of its replicates, geometric where all are above zero."""
-        return {block: mean_figure([p.value for p in found]) for block, found in self.by_block.items()}
+        return {block: mean_figure([p.value for p in figures]) for block, figures in self.by_block.items()}
 
     @cached_property
-    def by_block(self) -> Mapping[int, list[Possible]]:
+    def by_block(self) -> Mapping[int, list[BoundedFigure]]:
         """Block → the figures of its trials."""
-        blocks: dict[int, list[Possible]] = {}
+        blocks: dict[int, list[BoundedFigure]] = {}
         for outcome in sorted(self.outcomes, key=lambda outcome: outcome.trial.key):
-            if outcome.possible:
-                blocks.setdefault(outcome.trial.block, []).append(outcome.possible)
+            if outcome.figure:
+                blocks.setdefault(outcome.trial.block, []).append(outcome.figure)
         return blocks
 
     @property
@@ -130,13 +130,13 @@ class Side:
             trials=len(self.outcomes),
             used=len(used),
             suspect=sum(trial.validity is Validity.SUSPECT for trial in used),
-            lost=sum(outcome.possible is None and outcome.lost > 0 for outcome in self.outcomes),
-            second_attempts=sum(outcome.possible is not None and outcome.lost > 0 for outcome in self.outcomes),
-            incomparable=sum(not outcome.comparable for outcome in self.outcomes),
+            lost=sum(outcome.figure is None and outcome.lost > 0 for outcome in self.outcomes),
+            second_attempts=sum(outcome.figure is not None and outcome.lost > 0 for outcome in self.outcomes),
+            incomparable=sum(not outcome.is_comparable for outcome in self.outcomes),
             limited=len(self.limited),
             findings=_by_frequency(code for trial in used for code in trial.limits(role)),
             excluded_by=_by_frequency(
-                f.code for o in self.outcomes if not o.possible for f in o.trial.findings
+                f.code for o in self.outcomes if not o.figure for f in o.trial.findings
                 if f.severity is Validity.INVALID or f.code in NOT_COMPARABLE
             ),
             requests=tuple(n for trial in used if (n := requests_of(trial, role)) is not None),
@@ -156,10 +156,10 @@ def _by_frequency(codes: Iterable[Code]) -> dict[Code, int]:
 
 def requests_of(trial: TrialRecord, role: Role) -> int | None:
     """Number of responses behind a measurement's figures; planned requests if the tool counted no responses."""
-    measured = trial.measurement(role)
-    if measured is None:
+    measurement = trial.measurement(role)
+    if measurement is None:
         return None
-    return measured.requests if measured.transactions is None else measured.transactions
+    return measurement.requests if measurement.transactions is None else measurement.transactions
 
 
 def sides_of(
@@ -168,14 +168,14 @@ def sides_of(
     """Both sides with the outcome of each trial. A disturbance that both sides of a block share widens nothing."""
     trials, outcomes = [by_block(side) for side in (baseline, compared)], list[list[TrialOutcome]]([[], []])
     for block in sorted({*trials[0], *trials[1]}):
-        members = [side.get(block, []) for side in trials]
-        seen = [[d for t in side if (d := _disturbance(run, t, measure.role))] for side in members]
-        common = least(seen)
-        of_block = [[_outcome(run, trial, measure, common) for trial in side] for side in members]
+        block_trials = [side.get(block, []) for side in trials]
+        disturbances = [[d for t in side if (d := _disturbance(run, t, measure.role))] for side in block_trials]
+        common = common_disturbance(disturbances)
+        block_outcomes = [[_outcome(run, trial, measure, common) for trial in side] for side in block_trials]
         if measure.quantity.nature is Nature.PERCENTILE:
-            of_block = _of_equal_requests(run, of_block, measure)
-        for side, found in zip(outcomes, of_block, strict=True):
-            side.extend(found)
+            block_outcomes = _thin_to_equal_requests(run, block_outcomes, measure)
+        for side, side_outcomes in zip(outcomes, block_outcomes, strict=True):
+            side.extend(side_outcomes)
     return Side(tuple(outcomes[0]), measure), Side(tuple(outcomes[1]), measure)
 
 
@@ -183,40 +183,42 @@ def _disturbance(run: Run, trial: TrialRecord, role: Role) -> Disturbance | None
     """The disturbance of a measurement, computed once for all figures; None without the measurement."""
     key = (trial.name, role)
     if key not in run.disturbances:
-        measured = trial.measurement(role)
-        run.disturbances[key] = disturbance(trial, measured) if measured else None
+        measurement = trial.measurement(role)
+        run.disturbances[key] = disturbance(trial, measurement) if measurement else None
     return run.disturbances[key]
 
 
 def _outcome(run: Run, trial: TrialRecord, measure: Measure, common: Disturbance) -> TrialOutcome:
     findings = [finding for finding in trial.findings if finding.role in (measure.role, None)]
-    lost = sum(_is_own_accident(run, attempt) for attempt in run.earlier.get(trial.key, ()))
+    lost = sum(_counts_as_lost(run, attempt) for attempt in run.earlier.get(trial.key, ()))
     if any(finding.code in NOT_COMPARABLE for finding in findings):
-        return TrialOutcome(trial, comparable=False, lost=lost)
+        return TrialOutcome(trial, is_comparable=False, lost=lost)
     if any(finding.code in LOST for finding in findings):
-        return TrialOutcome(trial, lost=lost + (_is_own_accident(run, trial) or not _is_accident(trial)))
-    value, seen = _value(trial, measure), _disturbance(run, trial, measure.role)
+        return TrialOutcome(trial, lost=lost + (_counts_as_lost(run, trial) or not _is_accident(trial)))
+    value, measured_disturbance = _value(trial, measure), _disturbance(run, trial, measure.role)
     if any(f.code is Code.FAILED_REQUESTS and f.severity is Validity.INVALID for f in findings):
         is_time_or_rate = measure.quantity.nature is not Nature.CPU  # failing takes time, but may save CPU
         return TrialOutcome(trial, lost=lost + 1, at_best=value if is_time_or_rate else None)
     if value is None:
         return TrialOutcome(trial, lost=lost)
-    excess = seen.beyond(common) if seen else NONE
-    return TrialOutcome(trial, possible(trial, measure.role, value, measure.quantity, excess, run.latencies), lost)
+    excess = measured_disturbance.excess_over(common) if measured_disturbance else UNDISTURBED
+    return TrialOutcome(
+        trial, bounds_of_figure(trial, measure.role, value, measure.quantity, excess, run.latencies), lost
+    )
 
 
 def _value(trial: TrialRecord, measure: Measure) -> float | None:
     """The figure of a trial; None for a percentile of too few requests, or out of order with other percentiles."""
-    value, measured = measure.value(trial), trial.measurement(measure.role)
-    if value is None or measured is None or measure.quantity.nature is not Nature.PERCENTILE:
+    value, measurement = measure.value(trial), trial.measurement(measure.role)
+    if value is None or measurement is None or measure.quantity.nature is not Nature.PERCENTILE:
         return value
     enough = (requests_of(trial, measure.role) or math.inf) >= fewest_requests(measure.quantity.percentile)
-    return value if enough and is_ordered(measured, measure.quantity.prefix) else None
+    return value if enough and is_ordered(measurement, measure.quantity.prefix) else None
 
 
-def is_ordered(measured: Measurement, prefix: str) -> bool:
+def is_ordered(measurement: Measurement, prefix: str) -> bool:
     """Return whether p50 ≤ p90 ≤ p99, as far as the tool gave them; if not, it counted something else."""
-    figures = [getattr(measured, f"{prefix}_{name}_us", None) for name in ("p50", "p90", "p99")]
+    figures = [getattr(measurement, f"{prefix}_{name}_us", None) for name in ("p50", "p90", "p99")]
     known = [value for value in figures if value is not None]
     return known == sorted(known)
 
@@ -225,7 +227,7 @@ def _is_accident(trial: TrialRecord) -> bool:
     return any(finding.code in ACCIDENTS for finding in trial.findings)
 
 
-def _is_own_accident(run: Run, trial: TrialRecord) -> bool:
+def _counts_as_lost(run: Run, trial: TrialRecord) -> bool:
     """Return whether an attempt ended in an accident that counts against its own side. The loss of a client, of a host
     that serves both sides, or of another environment's machine does not; the loss of an unknown machine does, and so
     does a failed tool, because its server may be the cause.
@@ -236,48 +238,48 @@ def _is_own_accident(run: Run, trial: TrialRecord) -> bool:
     )
 
 
-def _of_equal_requests(run: Run, sides: list[list[TrialOutcome]], measure: Measure) -> list[list[TrialOutcome]]:
+def _thin_to_equal_requests(run: Run, sides: list[list[TrialOutcome]], measure: Measure) -> list[list[TrialOutcome]]:
     """One block, with percentiles of about equally many requests: a percentile of fewer is too low on average.
 
     A side with a trial of over a fifth more requests than the smallest one is thinned: its trials count with the mean
     percentile of a random choice of as few requests. Without a histogram the low end reaches down to the recorded
     percentile below the lower 95% limit of such a choice.
     """
-    counts = [[requests_of(o.trial, measure.role) or 0 for o in side if o.possible] for side in sides]
+    counts = [[requests_of(o.trial, measure.role) or 0 for o in side if o.figure] for side in sides]
     if not all(counts) or min(map(min, counts)) == 0:
         return sides
     fewest = min(map(min, counts))
     if max(map(max, counts)) <= UNEQUAL_REQUESTS * fewest:
         return sides
     return [
-        [_thinned(run, outcome, measure, fewest) for outcome in side] if max(of_side) > UNEQUAL_REQUESTS * fewest
+        [_thinned(run, outcome, measure, fewest) for outcome in side] if max(side_counts) > UNEQUAL_REQUESTS * fewest
         else side
-        for side, of_side in zip(sides, counts, strict=True)
+        for side, side_counts in zip(sides, counts, strict=True)
     ]  # fmt: skip
 
 
 def _thinned(run: Run, outcome: TrialOutcome, measure: Measure, requests: int) -> TrialOutcome:
-    found, percentile = outcome.possible, measure.quantity.percentile
-    if found is None:
+    figure, percentile = outcome.figure, measure.quantity.percentile
+    if figure is None:
         return outcome
-    if logged := run.latencies(outcome.trial, measure.role):
-        values, upto = logged
-        thinner = expected_percentile(values, upto, requests, percentile)
-        scale = thinner / found.value
-        return replace(outcome, possible=replace(
-            found, low=found.low * scale, value=thinner, high=found.high * scale
+    if latencies := run.latencies(outcome.trial, measure.role):
+        values, cumulative_counts = latencies
+        thinned_value = expected_percentile(values, cumulative_counts, requests, percentile)
+        scale = thinned_value / figure.value
+        return replace(outcome, figure=replace(
+            figure, low=figure.low * scale, value=thinned_value, high=figure.high * scale
         ))  # fmt: skip
     rank = math.ceil(percentile * requests)
     lowest = float(stats.beta.ppf(0.025, rank, requests - rank + 1))
-    measured = outcome.trial.measurement(measure.role)
+    measurement = outcome.trial.measurement(measure.role)
     names = ((0.9, "p90"), (0.5, "p50"))
     known = (
-        getattr(measured, f"{measure.quantity.prefix}_{name}_us", None) for at, name in names if at <= lowest
+        getattr(measurement, f"{measure.quantity.prefix}_{name}_us", None) for share, name in names if share <= lowest
     )  # fmt: skip
-    low = min(next((float(value) for value in known if value is not None), 0.0), found.low)
-    down = math.log(found.value / low) if low > 0 else math.inf
-    widths: dict[Code | Cause, tuple[float, float]] = {**found.widths, Cause.UNEQUAL_REQUESTS: (down, 0.0)}
-    return replace(outcome, possible=replace(found, low=low, widths=widths))
+    low = min(next((float(value) for value in known if value is not None), 0.0), figure.low)
+    down = math.log(figure.value / low) if low > 0 else math.inf
+    widths: dict[Code | Cause, tuple[float, float]] = {**figure.widths, Cause.UNEQUAL_REQUESTS: (down, 0.0)}
+    return replace(outcome, figure=replace(figure, low=low, widths=widths))
 
 
 # ---- pairs
@@ -303,7 +305,7 @@ def _moved(series: Series, log: float) -> Series:
 
 
 @dataclass(frozen=True)
-class Block:
+class SideBlock:
     """One side in one block, in logs, the larger the better. `bad` includes all lost trials, `good` only those with an
     `at_best`; None if not known. `lost`: the part of `bad` due to lost trials where another one has a figure.
     """
@@ -324,7 +326,7 @@ class Pairs:
     baseline: Side
     compared: Side
     bounds: Bounds
-    blocks: tuple[Mapping[int, Block], Mapping[int, Block]]
+    blocks: tuple[Mapping[int, SideBlock], Mapping[int, SideBlock]]
     first_replicates: Bounds | None = None
     capped: tuple[bool, bool] = (False, False)
 
@@ -356,36 +358,40 @@ class Pairs:
     def open_blocks(self) -> frozenset[int]:
         """The blocks in which the client or the link leaves an end of either side open."""
         return frozenset(
-            block for side in self.sides for block, found in side.by_block.items()
-            if any(possible.is_limited for possible in found)
+            block for side in self.sides for block, figures in side.by_block.items()
+            if any(figure.is_limited for figure in figures)
         )  # fmt: skip
 
     def widths(self) -> tuple[dict[Code | Cause, float], dict[Code | Cause, float]]:
         """How far each cause alone moves the mean of the lows down, and that of the highs up, in logs, over the paired
         blocks. An open end counts as the natural limit.
         """
-        ends: tuple[dict[Code | Cause, float], ...] = defaultdict(float), defaultdict(float)
-        most = max(self.bounds.mid.values, default=0.0) - min(self.bounds.mid.values, default=0.0) + _LOG_NATURAL
+        widths: tuple[dict[Code | Cause, float], ...] = defaultdict(float), defaultdict(float)
+        natural_limit = (
+            max(self.bounds.mid.values, default=0.0) - min(self.bounds.mid.values, default=0.0) + _LOG_NATURAL
+        )
         for block in self.bounds.mid.blocks:
             for index, side in enumerate(self.sides):
                 members = side.by_block[block]
-                for each in members:
-                    for cause, (down, up) in each.widths.items():
+                for figure in members:
+                    for cause, (down, up) in figure.widths.items():
                         bad, good = (down, up) if self.measure.sign > 0 else (up, down)
                         # The worst of the compared side sets the lows, that of the baseline the highs.
-                        ends[1 - index][cause] += min(bad, most) / len(members) / self.n
-                        ends[index][cause] += min(good, most) / len(members) / self.n
+                        widths[1 - index][cause] += min(bad, natural_limit) / len(members) / self.n
+                        widths[index][cause] += min(good, natural_limit) / len(members) / self.n
                 if lost := self.blocks[index][block].lost:
-                    ends[1 - index][Cause.SECOND_ATTEMPTS] += lost / self.n
+                    widths[1 - index][Cause.SECOND_ATTEMPTS] += lost / self.n
         for index, series in ((1, self.bounds.low), (0, self.bounds.high)):
             lost_blocks = [
                 v for b, v in zip(series.blocks, series.values, strict=True) if b not in self.blocks_of_pairs
             ]
             if lost_blocks:
-                within = [v for b, v in zip(series.blocks, series.values, strict=True) if b in self.blocks_of_pairs]
-                apart = np.mean(within) - np.mean(series.values) if within else 0.0
-                ends[1 - index][Cause.LOST] += abs(float(apart))
-        return {c: w for c, w in ends[0].items() if w > 0}, {c: w for c, w in ends[1].items() if w > 0}
+                paired_values = [
+                    v for b, v in zip(series.blocks, series.values, strict=True) if b in self.blocks_of_pairs
+                ]
+                shift = np.mean(paired_values) - np.mean(series.values) if paired_values else 0.0
+                widths[1 - index][Cause.LOST] += abs(float(shift))
+        return {c: w for c, w in widths[0].items() if w > 0}, {c: w for c, w in widths[1].items() if w > 0}
 
     @cached_property
     def blocks_of_pairs(self) -> frozenset[int]:
@@ -399,17 +405,23 @@ def pair(
     sides = sides_of(run, baseline, compared, measure)
     blocks = _blocks(sides[0]), _blocks(sides[1])
     bounds, capped = _bounds(blocks)
-    if any(outcome.possible and outcome.possible.bare for side in sides for outcome in side.outcomes):
-        bare, _ = _bounds((_blocks(sides[0], bare=True), _blocks(sides[1], bare=True)))
-        bounds = Bounds(_each(min, bounds.low, bare.low), bounds.mid, _each(max, bounds.high, bare.high))
+    if any(outcome.figure and outcome.figure.value_without_client for side in sides for outcome in side.outcomes):
+        bounds_without_client, _ = _bounds(
+            (_blocks(sides[0], without_client=True), _blocks(sides[1], without_client=True))
+        )
+        bounds = Bounds(
+            _merge_series(min, bounds.low, bounds_without_client.low),
+            bounds.mid,
+            _merge_series(max, bounds.high, bounds_without_client.high),
+        )
     return Pairs(*sides, bounds, blocks, capped=capped)
 
 
-def _each(choose: Callable[[float, float], float], first: Series, second: Series) -> Series:
+def _merge_series(choose: Callable[[float, float], float], first: Series, second: Series) -> Series:
     return Series(first.blocks, tuple(map(choose, first.values, second.values)))
 
 
-def _bounds(blocks: tuple[Mapping[int, Block], Mapping[int, Block]]) -> tuple[Bounds, tuple[bool, bool]]:
+def _bounds(blocks: tuple[Mapping[int, SideBlock], Mapping[int, SideBlock]]) -> tuple[Bounds, tuple[bool, bool]]:
     mids = [block.mid for side in blocks for block in side.values() if block.mid is not None]
     if not mids:
         return Bounds(Series((), ()), Series((), ()), Series((), ())), (False, False)
@@ -432,33 +444,31 @@ def _bounds(blocks: tuple[Mapping[int, Block], Mapping[int, Block]]) -> tuple[Bo
     return Bounds(low, middle, high), (capped[0], capped[1])
 
 
-def _blocks(side: Side, *, bare: bool = False) -> dict[int, Block]:
-    """The blocks of a side; `bare`: without the client's own CPU time."""
-    if bare:
-        side = Side(
-            tuple(replace(o, possible=o.possible and o.possible.without_client) for o in side.outcomes), side.measure
-        )
-    sign, found = side.measure.sign, [o.possible for o in side.outcomes if o.possible]
-    if not found:
+def _blocks(side: Side, *, without_client: bool = False) -> dict[int, SideBlock]:
+    """The blocks of a side; `without_client`: without the client's own CPU time."""
+    if without_client:
+        side = Side(tuple(replace(o, figure=o.figure and o.figure.without_client) for o in side.outcomes), side.measure)
+    sign, figures = side.measure.sign, [o.figure for o in side.outcomes if o.figure]
+    if not figures:
         return {}
-    worst = min(sign * math.log(p.value) for p in found) - _LOG_NATURAL
+    worst = min(sign * math.log(p.value) for p in figures) - _LOG_NATURAL
     blocks: dict[int, list[TrialOutcome]] = {}
     for outcome in side.outcomes:
         blocks.setdefault(outcome.trial.block, []).append(outcome)
     return {number: _block(members, sign, worst) for number, members in blocks.items()}
 
 
-def _block(members: Sequence[TrialOutcome], sign: int, worst: float) -> Block:
-    found = [outcome.possible for outcome in members if outcome.possible]
+def _block(members: Sequence[TrialOutcome], sign: int, worst: float) -> SideBlock:
+    figures = [outcome.figure for outcome in members if outcome.figure]
     lost = [worst for outcome in members for _ in range(outcome.lost)]
-    at_best = [sign * _log(o.at_best) for o in members if o.at_best is not None and not o.possible]
-    ends = [sorted((sign * _log(p.low), sign * _log(p.high))) for p in found]
+    at_best = [sign * _log(o.at_best) for o in members if o.at_best is not None and not o.figure]
+    ends = [sorted((sign * _log(p.low), sign * _log(p.high))) for p in figures]
     bad = [end[0] for end in ends] + lost
     good = [end[1] for end in ends] + at_best
-    mid = [sign * _log(p.value) for p in found]
-    without = _mean([end[0] for end in ends])
-    due = (without or 0.0) - (_mean(bad) or 0.0) if lost and found else 0.0
-    return Block(_mean(bad), _mean(mid), _mean(good), due if math.isfinite(due) else 0.0)
+    mid = [sign * _log(p.value) for p in figures]
+    mean_without_lost = _mean([end[0] for end in ends])
+    lost_part = (mean_without_lost or 0.0) - (_mean(bad) or 0.0) if lost and figures else 0.0
+    return SideBlock(_mean(bad), _mean(mid), _mean(good), lost_part if math.isfinite(lost_part) else 0.0)
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -486,15 +496,17 @@ def pair_arms(run: Run, scenario: Scenario, baseline: Arm, arm: Arm, metric: Met
     the two arms are an environment and its control.
     """
     measure = measure_of(metric, role, is_open=scenario.load.is_open)
-    single = [run.trials_of(scenario, each) for each in (baseline, arm)]
+    first_replicates = [run.trials_of(scenario, side_arm) for side_arm in (baseline, arm)]
     if arm.environment == baseline.environment:
-        return pair(run, single[0], single[1], measure)
-    double = [replicates(run, scenario, each) for each in (baseline, arm)]
-    pairs = pair(run, double[0], double[1], measure)
-    has_replicates = len(double[0]) + len(double[1]) > len(single[0]) + len(single[1])
+        return pair(run, first_replicates[0], first_replicates[1], measure)
+    all_replicates = [replicates(run, scenario, side_arm) for side_arm in (baseline, arm)]
+    pairs = pair(run, all_replicates[0], all_replicates[1], measure)
+    has_replicates = len(all_replicates[0]) + len(all_replicates[1]) > len(first_replicates[0]) + len(
+        first_replicates[1]
+    )
     if not has_replicates or not is_skewed(pairs.bounds.mid):
         return pairs
-    return replace(pairs, first_replicates=pair(run, single[0], single[1], measure).bounds)
+    return replace(pairs, first_replicates=pair(run, first_replicates[0], first_replicates[1], measure).bounds)
 
 
 def choose_role(run: Run, scenario: Scenario, baseline: Arm, arm: Arm) -> Role:
@@ -509,9 +521,9 @@ def choose_role(run: Run, scenario: Scenario, baseline: Arm, arm: Arm) -> Role:
     for role in (Role.PRIMARY, Role.CROSSCHECK):
         measure = measure_of(THROUGHPUT, role, is_open=False)
         sides = [
-            {t.block: measure.is_limited(t) for t in run.trials_of(scenario, each) if measure.value(t)
+            {t.block: measure.is_limited(t) for t in run.trials_of(scenario, side_arm) if measure.value(t)
              and t.validity is not Validity.INVALID}
-            for each in (baseline, arm)
+            for side_arm in (baseline, arm)
         ]  # fmt: skip
         common = sides[0].keys() & sides[1].keys()
         counts.append((len(common), sum(side[block] for side in sides for block in common)))
@@ -527,15 +539,15 @@ def less_limited(primary: tuple[int, int], crosscheck: tuple[int, int]) -> Role:
     return Role.PRIMARY
 
 
-def role_of(metric: Metric, chosen: Role, trials: Iterable[TrialRecord]) -> Role:
-    """Role whose figures of a metric are compared; `chosen`: that for throughput.
+def role_of(metric: Metric, throughput_role: Role, trials: Iterable[TrialRecord]) -> Role:
+    """Role whose figures of a metric are compared; `throughput_role`: that for throughput.
 
     Service times are the cross-check's if it logs them, else the primary's.
     """
     if metric is not LATENCY_P99:
-        return chosen
-    logged = any(metric.value(trial, Role.CROSSCHECK) is not None for trial in trials)
-    return Role.CROSSCHECK if logged else Role.PRIMARY
+        return throughput_role
+    has_service_times = any(metric.value(trial, Role.CROSSCHECK) is not None for trial in trials)
+    return Role.CROSSCHECK if has_service_times else Role.PRIMARY
 
 
 def is_measured(sides: Collection[Side]) -> bool:

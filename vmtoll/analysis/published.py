@@ -9,7 +9,7 @@ from pathlib import Path
 from vmtoll.analysis.claims import correlation_of, decide, estimate, ratio
 from vmtoll.analysis.refusals import why_skipped
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.selection import Selection, column_of, select, selection
+from vmtoll.analysis.selection import Selection, column_of, figures_of_side, select_trials
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.load import Load
 from vmtoll.model.site import Page
@@ -305,10 +305,10 @@ def _candidate(run: Run, figure: PublishedFigure) -> _Candidate:
 
     def chosen(servers_chosen: Sequence[str]) -> Selection:
         users = figure.users if figure.metric not in _OF_SWEEPS else None
-        trials = select(
+        trials = select_trials(
             run, ClaimSide(server=list(servers_chosen), environment=measured_in, workload=sent, users=users)
         )
-        return selection(run, trials, metric, lambda trial: of_trial(trial, figure))
+        return figures_of_side(run, trials, metric, lambda trial: of_trial(trial, figure))
 
     measured = chosen(names)
     if figure.server == BEST:

@@ -1,6 +1,7 @@
 """The figures of any selection of trials, block by block, with the ends that findings and lost trials allow.
 
-A block's figure is the median over the cells of the matrix that match; a rate sweep has one figure for all its steps.
+A block's figure is the median over the combinations of arm and scenario that match; a rate sweep has one figure for all
+its steps.
 """
 
 import math
@@ -11,7 +12,7 @@ from statistics import median
 
 from vmtoll.analysis.pairs import Measure, Side, TrialOutcome, sides_of
 from vmtoll.analysis.run import Run, by_block
-from vmtoll.analysis.sets import Nature, Possible, Quantity
+from vmtoll.analysis.sets import BoundedFigure, Nature, Quantity
 from vmtoll.model.columns import CROSSCHECK, flat
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import CLOSED_LOOP_LIMITS, OPEN_LOOP_LIMITS, Code, Role, Validity
@@ -25,20 +26,20 @@ from vmtoll.model.verdict import (
 from vmtoll.model.workload import listed
 from vmtoll.statistics.thresholds import NATURAL_FACTOR
 
-Figure = Callable[[TrialRecord], float | None]
+TrialFigure = Callable[[TrialRecord], float | None]
 KNEE = 0.9  # a step counts as served if this share of its offered rate comes back in time
-# Metrics that count failures also use the trials that were refused for failures. Metric → how a block's cells become
-# one figure: a failure in one cell must not hide behind the others.
-OF_FAILURES: Mapping[str, Callable[[Sequence[float]], float]] = {
+# Metrics that count failures also use the trials that were refused for failures. Metric → how the figures of a block
+# become one figure: a failure in one combination must not hide behind the others.
+FAILURE_METRICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "availability_pct": min, "failed": sum, "bodies_wrong": sum, "messages_lost": sum, "messages_doubled": sum,
 }  # fmt: skip
-COUNTS_FAILURES = frozenset(metric for metric, combine in OF_FAILURES.items() if combine is sum)
+FAILURE_COUNTS = frozenset(metric for metric, combine in FAILURE_METRICS.items() if combine is sum)
 FAILURE_FINDINGS = frozenset({Code.FAILED_REQUESTS, Code.LOST_MAIL, Code.WRONG_BODY})
 _PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 @dataclass(frozen=True)
-class Ends:
+class FigureBounds:
     """The least and the largest figure of each block that findings and lost trials allow."""
 
     low: Mapping[int, float]
@@ -48,16 +49,17 @@ class Ends:
 @dataclass(frozen=True)
 class Selection:
     """The figures of some trials, by block, for a metric: a column of trials.csv, or a figure of a whole rate sweep.
-    `figures`: as measured; `ends`: as far as findings and lost trials allow, which may have more blocks; `bare`: the
-    same without the client's own CPU time, which counts on both sides or on neither; `limited`: trials that the client
-    or the link limited; `limits`: the findings that say so; `open_blocks`: blocks in which that leaves an end open.
+    `figures`: as measured; `bounds`: as far as findings and lost trials allow, which may have more blocks;
+    `bounds_without_client`: the same without the client's own CPU time, which counts on both sides or on neither;
+    `limited`: trials that the client or the link limited; `limits`: the findings that say so; `open_blocks`: blocks in
+    which that leaves an end open.
     """
 
     metric: str
     outcomes: tuple[TrialOutcome, ...]
     figures: Mapping[int, float]
-    ends: Ends
-    bare: Ends
+    bounds: FigureBounds
+    bounds_without_client: FigureBounds
     limited: tuple[TrialRecord, ...] = ()
     limits: frozenset[Code] = frozenset()
     open_blocks: frozenset[int] = frozenset()
@@ -69,12 +71,12 @@ class Selection:
     @property
     def used(self) -> list[TrialRecord]:
         """The trials that have a figure."""
-        return [outcome.trial for outcome in self.outcomes if outcome.possible]
+        return [outcome.trial for outcome in self.outcomes if outcome.figure]
 
     @property
     def refused(self) -> frozenset[Code]:
         """The findings of trials without a figure."""
-        return frozenset(code for outcome in self.outcomes if not outcome.possible for code in outcome.trial.codes)
+        return frozenset(code for outcome in self.outcomes if not outcome.figure for code in outcome.trial.codes)
 
     @property
     def emulation(self) -> ReasonCode | None:
@@ -90,10 +92,10 @@ class Selection:
         return max((trial.resources.server_cores or 0 for trial in self.trials), default=0)
 
 
-def select(run: Run, of: ClaimSide) -> list[TrialRecord]:
-    """The trials that `of` names by server, environment, workload and users, without A/A controls."""
-    servers, environments, workloads = names_of(of)
-    loads = None if of.users is None else [Load(LoadKind.CLOSED, users) for users in listed(of.users)]
+def select_trials(run: Run, side: ClaimSide) -> list[TrialRecord]:
+    """The trials that `side` names by server, environment, workload and users, without A/A controls."""
+    servers, environments, workloads = names_of(side)
+    loads = None if side.users is None else [Load(LoadKind.CLOSED, users) for users in listed(side.users)]
     return [
         trial
         for trial in run.trials
@@ -105,49 +107,51 @@ def select(run: Run, of: ClaimSide) -> list[TrialRecord]:
     ]
 
 
-def names_of(of: ClaimSide) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+def names_of(side: ClaimSide) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
     """The servers, environments and workloads of a side."""
-    return listed(of.server), listed(of.environment), listed(of.workload)
+    return listed(side.server), listed(side.environment), listed(side.workload)
 
 
-def selection(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Selection:
-    """The figures of a single side by block; see `selections`."""
-    return selections(run, [trials], metric, of_trial)[0]
+def figures_of_side(run: Run, trials: Sequence[TrialRecord], metric: str, trial_figure: TrialFigure) -> Selection:
+    """The figures of a single side by block; see `figures_of_sides`."""
+    return figures_of_sides(run, [trials], metric, trial_figure)[0]
 
 
-def selections(
-    run: Run, sides: Sequence[Sequence[TrialRecord]], metric: str, of_trial: Figure
+def figures_of_sides(
+    run: Run, sides: Sequence[Sequence[TrialRecord]], metric: str, trial_figure: TrialFigure
 ) -> list[Selection]:  # fmt: skip
-    """The figures of one or two sides by block; `of_trial` gives each trial's own, for a metric named `metric`.
+    """The figures of one or two sides by block; `trial_figure` gives each trial's own, for a metric named `metric`.
 
-    Where several cells match, a block's figure is the median over them (for counts of failures see OF_FAILURES), and a
-    block that lacks a cell is left out.
+    Where several combinations of arm and scenario match, a block's figure is the median over them (for counts of
+    failures see FAILURE_METRICS), and a block that lacks one of them is left out.
     """
-    every = [trial for side in sides for trial in side]
-    measure = _measure(run, every, metric, of_trial)
-    paired = sides_of(run, sides[0], sides[1] if len(sides) > 1 else (), measure)[: len(sides)]
-    return [_selection(side, metric, of_trial) for side in paired]
+    all_trials = [trial for side in sides for trial in side]
+    measure = _measure(run, all_trials, metric, trial_figure)
+    outcome_sides = sides_of(run, sides[0], sides[1] if len(sides) > 1 else (), measure)[: len(sides)]
+    return [_selection(side, metric, trial_figure) for side in outcome_sides]
 
 
-def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
+def _selection(side: Side, metric: str, trial_figure: TrialFigure) -> Selection:
     is_count = side.measure.quantity.nature is Nature.COUNT
-    outcomes = tuple(_counted(outcome, metric, of_trial) if is_count else outcome for outcome in side.outcomes)
+    outcomes = tuple(
+        _count_outcome(outcome, metric, trial_figure) if is_count else outcome for outcome in side.outcomes
+    )
     side = Side(outcomes, side.measure)
-    values = {outcome.trial.key: outcome.possible for outcome in outcomes if outcome.possible}
-    figures = _by_block(side, metric, {key: found.value for key, found in values.items()})
+    figures_by_trial = {outcome.trial.key: outcome.figure for outcome in outcomes if outcome.figure}
+    figures = _by_block(side, metric, {key: figure.value for key, figure in figures_by_trial.items()})
 
-    def ends(found: Mapping[tuple[int, int], Possible]) -> Ends:
-        mids = _by_block(side, metric, {key: each.value for key, each in found.items()}).values()
+    def bounds_of(trial_figures: Mapping[tuple[int, int], BoundedFigure]) -> FigureBounds:
+        mids = _by_block(side, metric, {key: figure.value for key, figure in trial_figures.items()}).values()
         least, most = (min(mids), max(mids)) if mids and not is_count else (-math.inf, math.inf)
-        low, high = ({key: getattr(each, end) for key, each in found.items()} for end in ("low", "high"))
-        if values and not is_count:  # a lost trial counts as twice as bad as the worst of its side
-            lost = [o.trial.key for o in outcomes if not o.possible and o.lost]
-            measured = [each.value for each in found.values()]
+        low, high = ({key: getattr(figure, end) for key, figure in trial_figures.items()} for end in ("low", "high"))
+        if figures_by_trial and not is_count:  # a lost trial counts as twice as bad as the worst of its side
+            lost = [o.trial.key for o in outcomes if not o.figure and o.lost]
+            measured = [figure.value for figure in trial_figures.values()]
             if side.measure.higher_is_better:
                 low |= dict.fromkeys(lost, min(measured) / NATURAL_FACTOR)
             else:
                 high |= dict.fromkeys(lost, max(measured) * NATURAL_FACTOR)
-        return Ends(
+        return FigureBounds(
             {b: max(value, least / NATURAL_FACTOR) for b, value in _by_block(side, metric, low).items()},
             {b: min(value, most * NATURAL_FACTOR) for b, value in _by_block(side, metric, high).items()},
         )
@@ -156,25 +160,25 @@ def _selection(side: Side, metric: str, of_trial: Figure) -> Selection:
         metric,
         outcomes,
         figures,
-        ends(values),
-        ends({key: found.without_client for key, found in values.items()}),
+        bounds_of(figures_by_trial),
+        bounds_of({key: figure.without_client for key, figure in figures_by_trial.items()}),
         tuple(side.limited),
         frozenset(code for t in side.limited for code in side.measure.limits & t.limits(side.measure.role)),
         frozenset(
-            o.trial.block for o in outcomes if o.possible and o.possible.is_limited
+            o.trial.block for o in outcomes if o.figure and o.figure.is_limited
         ),
     )  # fmt: skip
 
 
-def _counted(outcome: TrialOutcome, metric: str, of_trial: Figure) -> TrialOutcome:
+def _count_outcome(outcome: TrialOutcome, metric: str, trial_figure: TrialFigure) -> TrialOutcome:
     """The outcome of a count, which has no bounds; a count of failures also uses trials refused for failures alone."""
     refused = {finding.code for finding in outcome.trial.findings if finding.severity is Validity.INVALID}
-    usable = not refused or (metric in OF_FAILURES and refused <= FAILURE_FINDINGS)
-    value = of_trial(outcome.trial) if usable else None
-    return TrialOutcome(outcome.trial, None if value is None else Possible(value, value, value))
+    usable = not refused or (metric in FAILURE_METRICS and refused <= FAILURE_FINDINGS)
+    value = trial_figure(outcome.trial) if usable else None
+    return TrialOutcome(outcome.trial, None if value is None else BoundedFigure(value, value, value))
 
 
-def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Figure) -> Measure:
+def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, trial_figure: TrialFigure) -> Measure:
     prefix, _, name = metric.removeprefix(CROSSCHECK).removesuffix("_us").rpartition("_")
     percentile = _PERCENTILES.get(name, 0.0) if metric.endswith("_us") else 0.0
     if _is_rate(metric):
@@ -193,18 +197,18 @@ def _measure(run: Run, trials: Sequence[TrialRecord], metric: str, of_trial: Fig
         is_open=any(trial.scenario.load.is_open for trial in trials),
         prescribed=frozenset({Code.LINK_BOUND} if run.manifest.experiment.prescribes_link else ()) | {Code.LITTLES_LAW},
     )
-    return Measure(of_trial, quantity, _role(metric, trials), _is_rate(metric), _limits(run, trials, metric))
+    return Measure(trial_figure, quantity, _role(metric, trials), _is_rate(metric), _limits(run, trials, metric))
 
 
-def column_of(metric: str) -> Figure:
+def column_of(metric: str) -> TrialFigure:
     """A column of trials.csv as a trial's figure. Service times are the cross-check's if it logs them, else the
     primary's.
     """
     column = "goodput_rps" if metric in SWEEPS else metric
 
     def figure(trial: TrialRecord) -> float | None:
-        measured = trial.crosscheck if column.startswith(CROSSCHECK) else trial.primary
-        if column.endswith("cpu_us_per_request") and measured and not is_answered(measured):
+        measurement = trial.crosscheck if column.startswith(CROSSCHECK) else trial.primary
+        if column.endswith("cpu_us_per_request") and measurement and not is_answered(measurement):
             return None
         row = flat(trial)
         value = row.get(CROSSCHECK + column) if metric.startswith("service_time_") else None
@@ -218,8 +222,10 @@ def _role(metric: str, trials: Sequence[TrialRecord]) -> Role:
     """Role of the measurement that a column comes from."""
     if metric.startswith(CROSSCHECK):
         return Role.CROSSCHECK
-    timed = metric.startswith("service_time_") and any(t.crosscheck and t.crosscheck.logs_service_times for t in trials)
-    return Role.CROSSCHECK if timed else Role.PRIMARY
+    uses_crosscheck = metric.startswith("service_time_") and any(
+        t.crosscheck and t.crosscheck.logs_service_times for t in trials
+    )
+    return Role.CROSSCHECK if uses_crosscheck else Role.PRIMARY
 
 
 def _limits(run: Run, trials: Sequence[TrialRecord], metric: str) -> frozenset[Code]:
@@ -241,23 +247,25 @@ def _is_rate(metric: str) -> bool:
 
 
 def _by_block(side: Side, metric: str, values: Mapping[tuple[int, int], float]) -> dict[int, float]:
-    """Block → one figure over its cells, from the figure of each trial by its key. For a metric of SWEEPS a sweep is
-    one cell. A block that lacks a cell of another block is left out.
+    """Block → one figure over its combinations of arm and scenario, from the figure of each trial by its key. For a
+    metric of SWEEPS a sweep is one. A block that lacks a combination of another block is left out.
     """
-    cells: dict[int, dict[object, float]] = {}
+    combinations: dict[int, dict[object, float]] = {}
     for block, members in by_block([trial for trial in side.trials if trial.key in values]).items():
         if metric in SWEEPS:
             ordered = sorted(members, key=_sweep)
-            cells[block] = {
+            combinations[block] = {
                 key: SWEEPS[metric]([(t.offered.offered_rps or math.nan, values[t.key]) for t in steps])
                 for key, steps in groupby(ordered, key=_sweep)
             }
         else:
-            cells[block] = {(t.arm, t.scenario): values[t.key] for t in members}
-    every = {cell for figures in cells.values() for cell in figures}
-    combine = OF_FAILURES.get(metric, median)
+            combinations[block] = {(t.arm, t.scenario): values[t.key] for t in members}
+    all_combinations = {combination for figures in combinations.values() for combination in figures}
+    combine = FAILURE_METRICS.get(metric, median)
     return {
-        block: float(combine(list(figures.values()))) for block, figures in cells.items() if len(figures) == len(every)
+        block: float(combine(list(figures.values())))
+        for block, figures in combinations.items()
+        if len(figures) == len(all_combinations)
     }
 
 

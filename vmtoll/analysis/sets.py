@@ -72,7 +72,7 @@ class Quantity:
 @dataclass(frozen=True)
 class Slack:
     """How far one finding lets a figure be off. `low`, `high`: factors on the ends; `down`: subtracted from the low
-    end; `down_q`, `up_q`: shares of the requests by which a percentile may lie lower or higher; `instead`: an offset
+    end; `down_q`, `up_q`: shares of the requests by which a percentile may lie lower or higher; `offset`: an offset
     that may replace `low`, `down_q` and `up_q` of a percentile; the tighter bound counts.
     """
 
@@ -82,21 +82,21 @@ class Slack:
     down: float = 0.0
     down_q: float = 0.0
     up_q: float = 0.0
-    instead: float | None = None
+    offset: float | None = None
 
 
 @dataclass(frozen=True)
-class Possible:
+class BoundedFigure:
     """low ≤ value ≤ high, in the figure's unit. `widths`: finding → how far it alone moves the lower and the upper end,
-    in logs, infinite if it leaves an end open. `bare`: the figure without the client's own CPU time, if known: the
-    client does the same work for both sides, so it counts on both or on neither.
+    in logs, infinite if it leaves an end open. `value_without_client`: the figure without the client's own CPU time, if
+    known: the client does the same work for both sides, so it counts on both or on neither.
     """
 
     low: float
     value: float
     high: float
     widths: Mapping[Code | Cause, tuple[float, float]] = field(default_factory=dict)
-    bare: float | None = None
+    value_without_client: float | None = None
 
     @property
     def is_limited(self) -> bool:
@@ -104,9 +104,9 @@ class Possible:
         return any(code in OPEN_ENDED and max(width) >= _LOG_NATURAL for code, width in self.widths.items())
 
     @property
-    def without_client(self) -> "Possible":
+    def without_client(self) -> "BoundedFigure":
         """The same without the client's own CPU time; unchanged if that is not known."""
-        scale = self.bare / self.value if self.bare and self.value else 1.0
+        scale = self.value_without_client / self.value if self.value_without_client and self.value else 1.0
         return replace(self, low=self.low * scale, value=self.value * scale, high=self.high * scale)
 
 
@@ -121,20 +121,20 @@ class Disturbance:
         """CPU time that background processes and hypervisors took during the load."""
         return math.fsum(self.amounts.get(code, 0.0) for code in _CPU_TAKEN)
 
-    def beyond(self, common: "Disturbance") -> "Disturbance":
+    def excess_over(self, common: "Disturbance") -> "Disturbance":
         """The excess over what both sides share. CPU time taken has one excess, split in proportion to its sources."""
         excess = {code: max(0.0, amount - common.amounts.get(code, 0.0)) for code, amount in self.amounts.items()}
         taken = max(0.0, self.taken_s - common.taken_s) / self.taken_s if self.taken_s else 0.0
         return Disturbance(excess | {code: taken * self.amounts[code] for code in _CPU_TAKEN if code in self.amounts})
 
 
-NONE = Disturbance({})
+UNDISTURBED = Disturbance({})
 
 
-def least(sides: Sequence[Sequence[Disturbance]]) -> Disturbance:
+def common_disturbance(sides: Sequence[Sequence[Disturbance]]) -> Disturbance:
     """The disturbance that both sides of a block share: by finding, the smaller mean; none if a side has no trial."""
     if not all(sides):
-        return NONE
+        return UNDISTURBED
     means = []
     for side in sides:
         codes = {code for each in side for code in each.amounts}
@@ -147,19 +147,19 @@ def least(sides: Sequence[Sequence[Disturbance]]) -> Disturbance:
     })  # fmt: skip
 
 
-def disturbance(trial: TrialRecord, measured: Measurement) -> Disturbance:
+def disturbance(trial: TrialRecord, measurement: Measurement) -> Disturbance:
     """The disturbance of one measurement; a condition that its record lacks is taken from the trial. A CPU share that
     was not recorded counts as the limit of its gate. The guest's own steal counts as none if its host was watched,
     because it is the host's other work.
     """
-    conditions, load_s = trial.conditions, measured.duration_s or 0.0
+    conditions, load_s = trial.conditions, measurement.duration_s or 0.0
 
-    def amount(name: str, of_trial: float | None = None) -> float | None:
-        value: float | None = getattr(measured, name, None)
-        return of_trial if value is None else value
+    def amount(name: str, trial_value: float | None = None) -> float | None:
+        value: float | None = getattr(measurement, name, None)
+        return trial_value if value is None else value
 
-    def seconds(share_pct: float | None, missing_pct: float, cpus: float | None) -> float:
-        return (missing_pct if share_pct is None else share_pct) / 100 * (cpus or cores(trial)) * load_s
+    def seconds(share_pct: float | None, default_pct: float, cpus: float | None) -> float:
+        return (default_pct if share_pct is None else share_pct) / 100 * (cpus or cores(trial)) * load_s
 
     background = amount("background_cpu_pct", conditions.background_cpu_pct)
     on_host = amount("host_background_cpu_pct", conditions.host_background_cpu_pct)
@@ -172,22 +172,22 @@ def disturbance(trial: TrialRecord, measured: Measurement) -> Disturbance:
         amounts[Code.STEAL] = seconds(amount("host_steal_pct"), STEAL_PCT, host_cpus)
     segments = amount("retransmitted_segments")
     if segments is None:
-        segments = (conditions.retransmitted_pct or 0.0) / 100 * _segments(measured)
-    failed = (measured.failed or 0) / measured.requests if measured.requests else 0.0
+        segments = (conditions.retransmitted_pct or 0.0) / 100 * _segments(measurement)
+    failed = (measurement.failed or 0) / measurement.requests if measurement.requests else 0.0
     amounts |= {
         Code.RETRANSMITS: segments,
-        TIMEOUTS: segments if measured.retransmission_timeouts is None else measured.retransmission_timeouts,
+        TIMEOUTS: segments if measurement.retransmission_timeouts is None else measurement.retransmission_timeouts,
         Code.FREQUENCY_SPREAD: (amount("cpu_mhz_spread_pct", conditions.cpu_mhz_spread_pct) or 0.0) / 100,
-        Code.START_SPREAD: (measured.start_spread_ms or 0.0) / 1000,
+        Code.START_SPREAD: (measurement.start_spread_ms or 0.0) / 1000,
         Code.CLOCK_STEPPED: (amount("clock_step_ms", conditions.clock_step_ms) or 0.0) / 1000,
         Code.FAILED_REQUESTS: failed,
     }
     return Disturbance({code: value for code, value in amounts.items() if value})
 
 
-def _segments(measured: Measurement) -> float:
+def _segments(measurement: Measurement) -> float:
     """Estimated number of segments that a load sends: one per request, and the full ones of the bodies."""
-    return (measured.transactions or 0) + (measured.transferred_mb or 0.0) * 1e6 / _SEGMENT
+    return (measurement.transactions or 0) + (measurement.transferred_mb or 0.0) * 1e6 / _SEGMENT
 
 
 def cores(trial: TrialRecord) -> float:
@@ -195,7 +195,7 @@ def cores(trial: TrialRecord) -> float:
     return (trial.resources.server_cores or 1) * max(trial.guests, 1)
 
 
-def _most_by_cpu(trial: TrialRecord, measured: Measurement) -> float:
+def _cpu_headroom(trial: TrialRecord, measurement: Measurement) -> float:
     """Factor by which a server could have answered more if nothing else had limited it. By the utilization law its
     cores carry 1 ÷ busy times as much at the same CPU time per request, where busy is the share of them that it used
     (Denning and Buzen, "The operational analysis of queueing network models", 1978). CPU time per request falls with
@@ -205,80 +205,84 @@ def _most_by_cpu(trial: TrialRecord, measured: Measurement) -> float:
     """
     if trial.resources.server_cores is None:
         return math.inf
-    return math.pow(_inverse(min(_busy(trial, measured), 1.0)), 1.5) * _given_up(measured)
+    return math.pow(_inverse(min(_busy(trial, measurement), 1.0)), 1.5) * _requests_per_answer(measurement)
 
 
-def _given_up(measured: Measurement) -> float:
+def _requests_per_answer(measurement: Measurement) -> float:
     """Requests per answer, at least 1: requests that were given up used the CPU and the link as well."""
-    return max(1.0, (measured.requests or 0) * _inverse(measured.transactions or 0)) if measured.requests else 1.0
+    return (
+        max(1.0, (measurement.requests or 0) * _inverse(measurement.transactions or 0)) if measurement.requests else 1.0
+    )
 
 
-def load_of(trial: TrialRecord, measured: Measurement) -> float:
+def load_of(trial: TrialRecord, measurement: Measurement) -> float:
     """The share of its cores that the server used, at most 0.9, so that queues stay finite."""
-    return min(_MOST_LOAD, _busy(trial, measured))
+    return min(_MOST_LOAD, _busy(trial, measurement))
 
 
-def _busy(trial: TrialRecord, measured: Measurement) -> float:
+def _busy(trial: TrialRecord, measurement: Measurement) -> float:
     """The share of its cores that the server used; 0 where that is not known."""
-    return (measured.server_cpu_s or 0.0) / (measured.duration_s * cores(trial)) if measured.duration_s else 0.0
+    return (
+        (measurement.server_cpu_s or 0.0) / (measurement.duration_s * cores(trial)) if measurement.duration_s else 0.0
+    )
 
 
-def possible(
+def bounds_of_figure(
     trial: TrialRecord, role: Role, value: float, quantity: Quantity, excess: Disturbance, latencies: Latencies
-) -> Possible:
+) -> BoundedFigure:
     """The values that a trial's figure may have had. `excess`: its disturbance beyond the other side's."""
-    measured = trial.measurement(role)
-    if measured is None or quantity.nature is Nature.COUNT:
-        return Possible(value, value, value)
+    measurement = trial.measurement(role)
+    if measurement is None or quantity.nature is Nature.COUNT:
+        return BoundedFigure(value, value, value)
     if value <= 0:
-        return _of_nothing(measured, quantity)
+        return _bounds_of_zero(measurement, quantity)
     slacks = [
-        slack for slack in _slacks(trial, measured, value, quantity, excess)
+        slack for slack in _slacks(trial, measurement, value, quantity, excess)
         if slack.code not in quantity.prescribed
     ]  # fmt: skip
-    bare = _without_client(trial, measured, value, quantity)
+    value_without_client = _without_client(trial, measurement, value, quantity)
     if not slacks:
-        return Possible(value, value, value, bare=bare)
-    quantile = _quantile_of(trial, role, measured, quantity, latencies)
-    most = value * _room(trial, measured, quantity)
+        return BoundedFigure(value, value, value, value_without_client=value_without_client)
+    quantile = _quantile_of(trial, role, measurement, quantity, latencies)
+    highest = value * _link_headroom(trial, measurement, quantity)
     low, high = _ends(value, slacks, quantity, quantile)
-    high = min(high, most)
+    high = min(high, highest)
     widths = {}
     for slack in slacks:
         ends = _ends(value, [slack], quantity, quantile)
-        ends = ends[0], min(ends[1], most)
+        ends = ends[0], min(ends[1], highest)
         widths[slack.code] = (_log(value) - _log(ends[0]), _log(ends[1]) - _log(value))
     kept: dict[Code | Cause, tuple[float, float]] = {c: width for c, width in widths.items() if max(width) > 0}
-    return Possible(low, value, high, kept, bare)
+    return BoundedFigure(low, value, high, kept, value_without_client)
 
 
-def _room(trial: TrialRecord, measured: Measurement, quantity: Quantity) -> float:
+def _link_headroom(trial: TrialRecord, measurement: Measurement, quantity: Quantity) -> float:
     """Factor by which a rate could have been higher on a link whose rate the experiment prescribes: by the free part of
     the link, and the part that retransmitted segments took. Infinite for other figures, if the experiment prescribes no
     link, and if its use is not known: a record has only that of the primary measurement, of the busiest client.
     """
-    used_pct = trial.resources.link_used_pct if measured.role is Role.PRIMARY and trial.clients == 1 else None
+    used_pct = trial.resources.link_used_pct if measurement.role is Role.PRIMARY and trial.clients == 1 else None
     if quantity.nature is not Nature.RATE or Code.LINK_BOUND not in quantity.prescribed or not used_pct:
         return math.inf
-    segments = measured.retransmitted_segments
-    again_pct = (
+    segments = measurement.retransmitted_segments
+    retransmitted_pct = (
         trial.conditions.retransmitted_pct or 0.0 if segments is None
-        else 100 * segments / (segments + _segments(measured) or 1)
+        else 100 * segments / (segments + _segments(measurement) or 1)
     )  # fmt: skip
-    return max(1.0, 100 / used_pct) * _inverse(1 - again_pct / 100) * _given_up(measured)
+    return max(1.0, 100 / used_pct) * _inverse(1 - retransmitted_pct / 100) * _requests_per_answer(measurement)
 
 
 def _log(value: float) -> float:
     return math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
 
 
-def _of_nothing(measured: Measurement, quantity: Quantity) -> Possible:
+def _bounds_of_zero(measurement: Measurement, quantity: Quantity) -> BoundedFigure:
     """The values of a figure of zero: at most one answer in the load, or one tick of the kernel's CPU clock."""
     if quantity.nature is Nature.RATE:
-        most = 1 / (measured.duration_s or 1.0)
+        highest = 1 / (measurement.duration_s or 1.0)
     else:
-        most = _TICK_S * quantity.unit_s / max(measured.transactions or 1, 1)
-    return Possible(0.0, most, most)
+        highest = _TICK_S * quantity.unit_s / max(measurement.transactions or 1, 1)
+    return BoundedFigure(0.0, highest, highest)
 
 
 Quantile = Callable[[float, bool], float]
@@ -311,108 +315,112 @@ def _routes(slacks: Sequence[Slack]) -> Iterator[tuple[list[Slack], float]]:
     """Yield each way to bound a percentile: the slacks that count by factors and shares, and the sum of the offsets of
     the others. Every bound holds, so the tightest one counts.
     """
-    choices = [(False,) if slack.instead is None else (False, True) for slack in slacks]
+    choices = [(False,) if slack.offset is None else (False, True) for slack in slacks]
     for replaced in itertools.product(*choices):
         counted = [slack for slack, by_offset in zip(slacks, replaced, strict=True) if not by_offset]
-        yield counted, math.fsum(s.instead or 0.0 for s, by_offset in zip(slacks, replaced, strict=True) if by_offset)
+        yield counted, math.fsum(s.offset or 0.0 for s, by_offset in zip(slacks, replaced, strict=True) if by_offset)
 
 
 def _quantile_of(
-    trial: TrialRecord, role: Role, measured: Measurement, quantity: Quantity, latencies: Latencies
+    trial: TrialRecord, role: Role, measurement: Measurement, quantity: Quantity, latencies: Latencies
 ) -> Quantile:
     """Return the quantile of a trial's histogram; without one, the next lower or higher percentile of its record."""
     names = ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p999"), (1.0, "max"))
 
     def quantile(q: float, upwards: bool) -> float:
-        if logged := latencies(trial, role):
-            values, upto = logged
-            rank = math.ceil(min(max(q, 0.0), 1.0) * upto[-1] - 1e-9)
-            return float(values[min(np.searchsorted(upto, max(rank, 1)), len(values) - 1)]) if q > 0 else 0.0
-        figures = [(at, getattr(measured, f"{quantity.prefix}_{name}_us", None)) for at, name in names]
-        known = [(at, float(number)) for at, number in figures if number is not None]
+        if latency_counts := latencies(trial, role):
+            values, cumulative_counts = latency_counts
+            rank = math.ceil(min(max(q, 0.0), 1.0) * cumulative_counts[-1] - 1e-9)
+            return (
+                float(values[min(np.searchsorted(cumulative_counts, max(rank, 1)), len(values) - 1)]) if q > 0 else 0.0
+            )
+        figures = [(share, getattr(measurement, f"{quantity.prefix}_{name}_us", None)) for share, name in names]
+        known = [(share, float(number)) for share, number in figures if number is not None]
         if upwards:
-            return next((number for at, number in known if at >= q), math.inf)
-        return next((number for at, number in reversed(known) if at <= q), 0.0)
+            return next((number for share, number in known if share >= q), math.inf)
+        return next((number for share, number in reversed(known) if share <= q), 0.0)
 
     return quantile
 
 
 def _slacks(
-    trial: TrialRecord, measured: Measurement, value: float, quantity: Quantity, excess: Disturbance
+    trial: TrialRecord, measurement: Measurement, value: float, quantity: Quantity, excess: Disturbance
 ) -> list[Slack]:
     """How far each disturbance and each finding lets the figure be off."""
     by_code: dict[Code, Slack] = {}
     for finding in trial.findings:
-        if finding.role in (measured.role, None) and (slack := _by_finding(finding, trial, measured, quantity)):
-            by_code[slack.code] = _worse(slack, by_code.get(slack.code, slack))
+        if finding.role in (measurement.role, None) and (slack := _by_finding(finding, trial, measurement, quantity)):
+            by_code[slack.code] = _merge_slacks(slack, by_code.get(slack.code, slack))
     rows = [
-        _cpu_taken(trial, measured, quantity, excess),
-        *_measured(trial, measured, quantity, excess),
+        _cpu_taken(trial, measurement, quantity, excess),
+        *_disturbance_slacks(trial, measurement, quantity, excess),
         *by_code.values(),
     ]
     return [slack for slack in rows if slack is not None]
 
 
-def _worse(one: Slack, other: Slack) -> Slack:
+def _merge_slacks(first: Slack, second: Slack) -> Slack:
     """Merge two findings of one code, from several clients: they are one disturbance, as large as the larger."""
     return Slack(
-        one.code, min(one.low, other.low), max(one.high, other.high), max(one.down, other.down),
-        max(one.down_q, other.down_q), max(one.up_q, other.up_q),
+        first.code, min(first.low, second.low), max(first.high, second.high), max(first.down, second.down),
+        max(first.down_q, second.down_q), max(first.up_q, second.up_q),
     )  # fmt: skip
 
 
-def _cpu_taken(trial: TrialRecord, measured: Measurement, quantity: Quantity, excess: Disturbance) -> Slack | None:
+def _cpu_taken(trial: TrialRecord, measurement: Measurement, quantity: Quantity, excess: Disturbance) -> Slack | None:
     """The slack of CPU time B that other work took, a share s of the server's: no departure is later by more than B
     (max-plus algebra of a queue), and at most a share 2s of the requests was touched, 2ks in an open loop and for CPU,
     where k is 1 ÷ (1 − load).
     """
-    taken_s, load_s, count = excess.taken_s, measured.duration_s or 0.0, cores(trial)
+    taken_s, load_s, count = excess.taken_s, measurement.duration_s or 0.0, cores(trial)
     if taken_s <= 0 or load_s <= 0:
         return None
-    share, load = min(taken_s / (load_s * count), 1.0), load_of(trial, measured)
+    share, load = min(taken_s / (load_s * count), 1.0), load_of(trial, measurement)
     code = max(_CPU_TAKEN, key=lambda code: excess.amounts.get(code, 0.0))
-    touched = 2 * share / (1 - load) if quantity.is_open or quantity.nature is Nature.CPU else 2 * share
-    kept, longer, taken = max(0.0, 1 - touched), _inverse(1 - share), taken_s * quantity.unit_s
-    stolen = excess.amounts.get(Code.STEAL, 0.0) / taken_s
-    charged = 1.0 if not stolen else max(0.0, 1 - stolen * share / load) if load else 0.0
+    touched_share = 2 * share / (1 - load) if quantity.is_open or quantity.nature is Nature.CPU else 2 * share
+    kept, longer, taken = max(0.0, 1 - touched_share), _inverse(1 - share), taken_s * quantity.unit_s
+    steal_share = excess.amounts.get(Code.STEAL, 0.0) / taken_s
+    charged = 1.0 if not steal_share else max(0.0, 1 - steal_share * share / load) if load else 0.0
     return _by_nature(
         quantity.nature,
         rate=Slack(code, 1 - share, _inverse(1 - max(2 * share, share * count))),
-        percentile=Slack(code, kept, longer, down_q=touched, instead=taken),
+        percentile=Slack(code, kept, longer, down_q=touched_share, offset=taken),
         cpu=Slack(code, kept * charged, longer),
         mean=Slack(code, high=longer, down=taken),
     )
 
 
-def _measured(trial: TrialRecord, measured: Measurement, quantity: Quantity, excess: Disturbance) -> list[Slack | None]:
+def _disturbance_slacks(
+    trial: TrialRecord, measurement: Measurement, quantity: Quantity, excess: Disturbance
+) -> list[Slack | None]:
     """The slacks of disturbances that every trial's columns record, by their excess over the other side."""
-    amounts, load_s, requests = excess.amounts, measured.duration_s or 0.0, max(measured.transactions or 1, 1)
-    queueing = 1 / (1 - load_of(trial, measured))
+    amounts, load_s, requests = excess.amounts, measurement.duration_s or 0.0, max(measurement.transactions or 1, 1)
+    queueing = 1 / (1 - load_of(trial, measurement))
     nature = quantity.nature
     slacks: list[Slack | None] = []
     segments = amounts.get(Code.RETRANSMITS, 0.0)
     if segments or amounts.get(TIMEOUTS):
-        waited = _waited(amounts, _in_flight(trial), load_s, requests) if load_s else 0.0
+        retransmit_share = _retransmit_share(amounts, _in_flight(trial), load_s, requests) if load_s else 0.0
         slacks.append(_by_nature(
-            nature, rate=Slack(Code.RETRANSMITS, high=_inverse(1 - waited)),
+            nature, rate=Slack(Code.RETRANSMITS, high=_inverse(1 - retransmit_share)),
             percentile=Slack(Code.RETRANSMITS, down_q=2 * max(segments, amounts.get(TIMEOUTS, 0.0)) / requests),
         ))  # fmt: skip
     if spread := min(amounts.get(Code.FREQUENCY_SPREAD, 0.0), 1.0):
         code, moved = Code.FREQUENCY_SPREAD, min(queueing * spread, 1.0)
-        even = Slack(code, 1 - spread, 1 + spread)
-        slacks.append(_by_nature(nature, rate=even, percentile=Slack(code, 1 - moved, 1 + moved), cpu=even))
-    if load_s and (apart := min(amounts.get(Code.START_SPREAD, 0.0) / load_s, 1.0)):
+        symmetric = Slack(code, 1 - spread, 1 + spread)
+        slacks.append(_by_nature(nature, rate=symmetric, percentile=Slack(code, 1 - moved, 1 + moved), cpu=symmetric))
+    if load_s and (spread_share := min(amounts.get(Code.START_SPREAD, 0.0) / load_s, 1.0)):
         code = Code.START_SPREAD
         slacks.append(_by_nature(
-            nature, rate=Slack(code, 1 - apart, 1 + apart),
-            percentile=Slack(code, up_q=(1 - quantity.percentile) * apart),
+            nature, rate=Slack(code, 1 - spread_share, 1 + spread_share),
+            percentile=Slack(code, up_q=(1 - quantity.percentile) * spread_share),
         ))  # fmt: skip
     if load_s and (step := amounts.get(Code.CLOCK_STEPPED)):
         code = Code.CLOCK_STEPPED
         part = min(1.0, step / CLOCK_STEP_S)
         slacks.append(_by_nature(
             nature, rate=Slack(code, load_s / (load_s + step), _inverse(1 - step / load_s)),
-            percentile=Slack(code, down_q=0.01 * part, up_q=0.009 * part, instead=step * quantity.unit_s),
+            percentile=Slack(code, down_q=0.01 * part, up_q=0.009 * part, offset=step * quantity.unit_s),
         ))  # fmt: skip
     if failed := amounts.get(Code.FAILED_REQUESTS):
         code = Code.FAILED_REQUESTS
@@ -420,7 +428,7 @@ def _measured(trial: TrialRecord, measured: Measurement, quantity: Quantity, exc
     return slacks
 
 
-def _waited(amounts: Mapping[str, float], users: int, load_s: float, requests: float) -> float:
+def _retransmit_share(amounts: Mapping[str, float], users: int, load_s: float, requests: float) -> float:
     """The share of the users' time that retransmitted segments cost: a timeout each, or a round trip if later segments
     revealed the loss. A round trip takes no longer than a request does on average.
     """
@@ -429,12 +437,12 @@ def _waited(amounts: Mapping[str, float], users: int, load_s: float, requests: f
     return _RTO_S * timeouts / (users * load_s) + at_once / requests
 
 
-def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, quantity: Quantity) -> Slack | None:
+def _by_finding(finding: Finding, trial: TrialRecord, measurement: Measurement, quantity: Quantity) -> Slack | None:
     """How far a finding lets the figure be off, by the finding's value and limit; None if it does not move it."""
-    code, nature, load = finding.code, quantity.nature, load_of(trial, measured)
-    requests = measured.requests or measured.transactions or 1
+    code, nature, load = finding.code, quantity.nature, load_of(trial, measurement)
+    requests = measurement.requests or measurement.transactions or 1
     amount, limit = finding.value or 0.0, finding.limit or 0.0
-    if code is Code.CLIENT_SATURATED and _users(trial) == 1 and measured.client_cpu_s:
+    if code is Code.CLIENT_SATURATED and _users(trial) == 1 and measurement.client_cpu_s:
         return None  # see _without_client
     rate: Slack | None = None
     percentile: Slack | None = None
@@ -442,7 +450,7 @@ def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, qua
     cpu: Slack | None = None
     match code:
         case _ if code in OPEN_ENDED:
-            rate, percentile = Slack(code, high=_most_by_cpu(trial, measured)), Slack(code, low=0.0)
+            rate, percentile = Slack(code, high=_cpu_headroom(trial, measurement)), Slack(code, low=0.0)
             mean = percentile
         case Code.LITTLES_LAW if 0 < amount < limit:
             rate = Slack(code, high=limit / amount)
@@ -450,10 +458,10 @@ def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, qua
         case Code.RATE_NOT_REACHED if 0 < amount < 1 and trial.offered.offered_rps:
             late_s = (1 / amount - 1) * requests / trial.offered.offered_rps
             mean = percentile = Slack(code, down=late_s * quantity.unit_s)
-        case Code.CLIENT_LATE if measured.lateness_max_us is not None:
-            mean = percentile = Slack(code, down=measured.lateness_max_us / 1e6 * quantity.unit_s)
+        case Code.CLIENT_LATE if measurement.lateness_max_us is not None:
+            mean = percentile = Slack(code, down=measurement.lateness_max_us / 1e6 * quantity.unit_s)
         case Code.CLIENT_LATE:
-            p99_us = amount or measured.lateness_p99_us or 0.0
+            p99_us = amount or measurement.lateness_p99_us or 0.0
             percentile = Slack(code, down=p99_us / 1e6 * quantity.unit_s, down_q=0.02 / (1 - load))
             mean = Slack(code, low=0.0)
         case Code.WARMUP_DRIFT:
@@ -466,19 +474,19 @@ def _by_finding(finding: Finding, trial: TrialRecord, measured: Measurement, qua
     return _by_nature(nature, rate=rate, percentile=percentile, mean=mean, cpu=cpu)
 
 
-def _without_client(trial: TrialRecord, measured: Measurement, value: float, quantity: Quantity) -> float | None:
+def _without_client(trial: TrialRecord, measurement: Measurement, value: float, quantity: Quantity) -> float | None:
     """The figure v of a single user in a closed loop without the CPU time of its own client, u per request. Nothing
     else waits for that client, so the server and the network took 1 ÷ v − u. It replaces the slack of client-saturated.
     None if it does not apply, or if the client used all of the time.
     """
-    if quantity.is_open or _users(trial) != 1 or not measured.client_cpu_s or not measured.transactions:
+    if quantity.is_open or _users(trial) != 1 or not measurement.client_cpu_s or not measurement.transactions:
         return None
-    own_s = measured.client_cpu_s / measured.transactions
+    client_s = measurement.client_cpu_s / measurement.transactions
     if quantity.nature is Nature.RATE:
-        share = measured.client_cpu_s / (measured.duration_s or math.inf)
+        share = measurement.client_cpu_s / (measurement.duration_s or math.inf)
         return value / (1 - share) if share < 1 else None
-    own = own_s * quantity.unit_s
-    return value - own if quantity.nature in (Nature.PERCENTILE, Nature.MEAN) and value > own else None
+    client_time = client_s * quantity.unit_s
+    return value - client_time if quantity.nature in (Nature.PERCENTILE, Nature.MEAN) and value > client_time else None
 
 
 def _by_nature(

@@ -30,15 +30,15 @@ def latencies(run_dir: Path, trial: TrialRecord, role: Role) -> tuple[Floats, Fl
     """(latencies in µs, ascending; how many requests took each) of one measurement, from a run's histograms or a
     bundle's; None where they do not hold it. Raises LoadError.
     """
-    measured, table = trial.measurement(role), run_dir / "histograms.parquet"
-    if measured is None:
+    measurement, table = trial.measurement(role), run_dir / "histograms.parquet"
+    if measurement is None:
         return None
-    if measured.histogram is not None and (run_dir / measured.histogram).exists():
-        return _from_histogram(run_dir / measured.histogram)
-    return _from_bundle(table, trial) if table.exists() and role is _logged(trial) else None
+    if measurement.histogram is not None and (run_dir / measurement.histogram).exists():
+        return _from_histogram(run_dir / measurement.histogram)
+    return _from_bundle(table, trial) if table.exists() and role is _logged_role(trial) else None
 
 
-def _logged(trial: TrialRecord) -> Role:
+def _logged_role(trial: TrialRecord) -> Role:
     """Role whose latencies a trial's histogram has: in closed loops the cross-check if it logs them, else primary."""
     crosscheck = trial.crosscheck
     closed = not trial.scenario.load.is_open
@@ -57,11 +57,12 @@ def _from_bundle(table: Path, trial: TrialRecord) -> tuple[Floats, Floats] | Non
     return (values, counts) if values.size else None
 
 
-def expected_percentile(values: Floats, upto: Floats, requests: int, percentile: float) -> float:
+def expected_percentile(values: Floats, cumulative_counts: Floats, requests: int, percentile: float) -> float:
     """The expected nearest-rank percentile of `requests` of these values drawn without replacement: exp of its mean
-    logarithm; the percentile of all of them if there are no more. `upto`: how many are at most each of the values.
+    logarithm; the percentile of all of them if there are no more. `cumulative_counts`: how many are at most each of the
+    values.
     """
-    total = int(upto[-1])
+    total = int(cumulative_counts[-1])
     drawn = min(requests, total)
     rank = rank_of(percentile, drawn)
     # The chance that the rank-th drawn is the k-th of all is C(k − 1, rank − 1) · C(total − k, drawn − rank), up to a
@@ -70,20 +71,20 @@ def expected_percentile(values: Floats, upto: Floats, requests: int, percentile:
     k = np.arange(max(rank, math.floor(mean - 40 * sd)), min(total - drawn + rank, math.ceil(mean + 40 * sd)) + 1)
     logs = gammaln(k) - gammaln(k - rank + 1) + gammaln(total - k + 1) - gammaln(total - k - drawn + rank + 1)
     chances = np.exp(logs - logs.max())
-    at_most = np.interp(upto, np.append(k[0] - 1, k), np.append(0.0, np.cumsum(chances) / chances.sum()))
+    at_most = np.interp(cumulative_counts, np.append(k[0] - 1, k), np.append(0.0, np.cumsum(chances) / chances.sum()))
     return float(np.exp(np.log(np.maximum(values, 1.0)) @ np.diff(at_most, prepend=0.0)))
 
 
-def rank_interval(values: Floats, upto: Floats, percentile: float) -> tuple[float, float] | None:
+def rank_interval(values: Floats, cumulative_counts: Floats, percentile: float) -> tuple[float, float] | None:
     """The 95% interval of a percentile by order statistics (Hahn and Meeker 1991, section 5.2), without any assumption
     about the distribution: ranks B⁻¹(0.025; n, q) and B⁻¹(0.975; n, q) + 1. None below ln 0.025 ÷ ln q values.
 
-    `upto`: how many are at most each of the values. The interval takes requests as independent; those behind one stall
-    are not, so it is the narrowest possible.
+    `cumulative_counts`: how many are at most each of the values. The interval takes requests as independent; those
+    behind one stall are not, so it is the narrowest possible.
     """
-    total = int(upto[-1])
+    total = int(cumulative_counts[-1])
     low, high = (int(stats.binom.ppf(p, total, percentile)) for p in (0.025, 0.975))
     if low < 1 or high + 1 > total:
         return None
-    first, last = (values[np.searchsorted(upto, rank, side="left")] for rank in (low, high + 1))
+    first, last = (values[np.searchsorted(cumulative_counts, rank, side="left")] for rank in (low, high + 1))
     return float(first), float(last)

@@ -21,7 +21,7 @@ from vmtoll.analysis.published import (
     workloads,
 )
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.selection import select
+from vmtoll.analysis.selection import select_trials
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.model.finding import Code
 from vmtoll.model.load import Load, LoadKind
@@ -77,7 +77,7 @@ def codes(point: Point) -> list[ReasonCode]:
 
 def primaries(run: Run, server: str, workload: str, field: str, users: int | None = None) -> list[float]:
     """A field of the primary measurements of one server on metal, by block."""
-    trials = select(run, ClaimSide(server=server, environment="metal", workload=workload, users=users))
+    trials = select_trials(run, ClaimSide(server=server, environment="metal", workload=workload, users=users))
     return [float(getattr(trial.primary, field)) for trial in trials]
 
 

@@ -12,7 +12,7 @@ from tests.support.published_run import AB, claim, make_published
 from tests.support.synthetic_run import Row, Truth, failed_trial, share_load, with_findings
 from vmtoll.analysis.claims import Ratio, count_outcomes, decide, estimate, judge_claims, ratio
 from vmtoll.analysis.run import Run
-from vmtoll.analysis.selection import SWEEPS, column_of, select, selection
+from vmtoll.analysis.selection import SWEEPS, column_of, figures_of_side, select_trials
 from vmtoll.model.experiment import ClaimSide, Estimator
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.hardware import Hardware
@@ -359,9 +359,9 @@ def test_a_block_without_one_of_its_cells_is_left_out(tmp_path: Path) -> None:
 
     run = make_published(tmp_path, truth(change=change), [])
     both, nginx = (
-        selection(
+        figures_of_side(
             run,
-            select(run, ClaimSide(server=servers, environment="metal", workload=AB)),
+            select_trials(run, ClaimSide(server=servers, environment="metal", workload=AB)),
             "throughput_rps",
             column_of("throughput_rps"),
         )

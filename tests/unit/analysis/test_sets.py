@@ -11,17 +11,17 @@ import pytest
 from tests.support.records import make_record
 from vmtoll.analysis.sets import (
     LOST,
-    NONE,
     NOT_COMPARABLE,
     TIMEOUTS,
+    UNDISTURBED,
+    BoundedFigure,
     Disturbance,
     Nature,
-    Possible,
     Quantity,
+    bounds_of_figure,
+    common_disturbance,
     disturbance,
-    least,
     load_of,
-    possible,
 )
 from vmtoll.model.finding import ACCIDENTS, FINDINGS, Code, Finding, Influence, Role, Validity
 from vmtoll.model.load import Load, LoadKind
@@ -74,7 +74,7 @@ def of(
     excess = Disturbance({getattr(Code, name, TIMEOUTS): amount for name, amount in amounts.items()})
     plain = replace(quantity, prescribed=frozenset())
     value = 7920.0 if quantity.nature is Nature.PERCENTILE and latencies is uniform else VALUES[plain]
-    found = possible(record, Role.PRIMARY, value, quantity, excess, latencies)
+    found = bounds_of_figure(record, Role.PRIMARY, value, quantity, excess, latencies)
     assert found.low <= found.value <= found.high
     return found.low, found.high
 
@@ -89,8 +89,8 @@ V99 = q(0.99)
 
 def test_an_undisturbed_figure_is_itself() -> None:
     for quantity, value in VALUES.items():
-        found = possible(trial(), Role.PRIMARY, value, quantity, NONE, nothing_logged)
-        assert found == Possible(value, value, value)
+        found = bounds_of_figure(trial(), Role.PRIMARY, value, quantity, UNDISTURBED, nothing_logged)
+        assert found == BoundedFigure(value, value, value)
 
 
 # ---- CPU time that others took
@@ -152,13 +152,13 @@ def test_taken_is_the_excess_over_the_smaller_mean_of_both_sides() -> None:
         return Disturbance({getattr(Code, name, TIMEOUTS): amount for name, amount in amounts.items()})
 
     one, other = taken(STEAL=0.1, BACKGROUND_CPU=0.2), [taken(BACKGROUND_CPU=0.1), taken(BACKGROUND_CPU=0.3)]
-    common = least([[one], other])
+    common = common_disturbance([[one], other])
     assert common.taken_s == pytest.approx(0.2)
-    assert one.beyond(common).taken_s == pytest.approx(0.1), "whoever took it"
-    assert one.beyond(common).amounts[Code.STEAL] == pytest.approx(0.1 / 3)
-    assert [each.beyond(common).taken_s for each in other] == pytest.approx([0.0, 0.1])
-    assert least([[one], []]).taken_s == 0, "the other side has no trial"
-    segments = least([[taken(RETRANSMITS=4.0)], [taken(RETRANSMITS=1.0), taken()]])
+    assert one.excess_over(common).taken_s == pytest.approx(0.1), "whoever took it"
+    assert one.excess_over(common).amounts[Code.STEAL] == pytest.approx(0.1 / 3)
+    assert [each.excess_over(common).taken_s for each in other] == pytest.approx([0.0, 0.1])
+    assert common_disturbance([[one], []]).taken_s == 0, "the other side has no trial"
+    segments = common_disturbance([[taken(RETRANSMITS=4.0)], [taken(RETRANSMITS=1.0), taken()]])
     assert segments.amounts[Code.RETRANSMITS] == 0.5
 
 
@@ -193,10 +193,10 @@ def test_a_client_or_a_link_at_its_limit_leaves_an_end_open(code: Code) -> None:
     assert of(trial(code), CLOSED) == (0, V99)
     assert of(trial(code), MEAN) == (0, 1500)
     assert of(trial(code), CPU) == (2500, 2500)
-    found = possible(trial(code, **BLIND), Role.PRIMARY, 400.0, RATE, NONE, nothing_logged)
+    found = bounds_of_figure(trial(code, **BLIND), Role.PRIMARY, 400.0, RATE, UNDISTURBED, nothing_logged)
     assert found.widths == {code: (0.0, math.inf)} and found.is_limited
     prescribed = replace(RATE, prescribed=frozenset({code}))
-    assert possible(trial(code), Role.PRIMARY, 400.0, prescribed, NONE, nothing_logged).high == 400
+    assert bounds_of_figure(trial(code), Role.PRIMARY, 400.0, prescribed, UNDISTURBED, nothing_logged).high == 400
 
 
 @pytest.mark.parametrize(("used_pct", "again", "most"), [(80.0, 0, 500.0), (100.0, 0, 400.0), (100.0, 1000, 500.0)])
@@ -217,7 +217,7 @@ def test_a_rate_that_others_set_is_bounded_by_the_servers_cores(code: Code) -> N
     """Half busy the server could have answered 2.8 times as much, 4% busy 125 times, all busy no more."""
     for busy_s, factor in ((10.0, 2**1.5), (0.8, 125.0), (20.0, 1.0), (30.0, 1.0)):
         record = trial(code, server_cpu_user_s=busy_s, server_cpu_system_s=0.0)
-        found = possible(record, Role.PRIMARY, 400.0, RATE, NONE, nothing_logged)
+        found = bounds_of_figure(record, Role.PRIMARY, 400.0, RATE, UNDISTURBED, nothing_logged)
         assert (found.low, found.high) == pytest.approx((400, 400 * factor))
         assert found.is_limited == (factor > 1)
 
@@ -231,12 +231,17 @@ def test_one_user_waits_for_its_client_alone() -> None:
         record = trial(*findings, users=1, client_cpu_s=2.0)
         for quantity, bare in ((RATE, 1 / (1 / 400 - 500e-6)), (CLOSED, 7500), (MEAN, 1000), (CPU, 2500)):
             value = VALUES[quantity]
-            found = possible(record, Role.PRIMARY, value, quantity, NONE, nothing_logged)
+            found = bounds_of_figure(record, Role.PRIMARY, value, quantity, UNDISTURBED, nothing_logged)
             assert (found.low, found.high) == (value, value), "the client does the same work for both sides"
             assert found.without_client.value == pytest.approx(bare)
             assert found.without_client.low == found.without_client.high == found.without_client.value
     assert of(trial(Code.CLIENT_SATURATED, users=1, **BLIND), RATE) == (400, math.inf), "whose CPU is not known"
-    assert possible(trial(users=2, client_cpu_s=2.0), Role.PRIMARY, 400.0, RATE, NONE, nothing_logged).bare is None
+    assert (
+        bounds_of_figure(
+            trial(users=2, client_cpu_s=2.0), Role.PRIMARY, 400.0, RATE, UNDISTURBED, nothing_logged
+        ).value_without_client
+        is None
+    )
 
 
 def test_users_that_were_not_in_flight() -> None:
@@ -346,9 +351,9 @@ def test_counts_have_no_sets() -> None:
 
 def test_a_figure_of_zero_is_almost_nothing() -> None:
     """Under one answer in ten seconds; under one step of 10 ms of the kernel's clock in 4,000 requests."""
-    rate = possible(trial(), Role.PRIMARY, 0.0, RATE, NONE, nothing_logged)
+    rate = bounds_of_figure(trial(), Role.PRIMARY, 0.0, RATE, UNDISTURBED, nothing_logged)
     assert (rate.low, rate.value, rate.high) == (0, 0.1, 0.1)
-    cpu = possible(trial(), Role.PRIMARY, 0.0, CPU, NONE, nothing_logged)
+    cpu = bounds_of_figure(trial(), Role.PRIMARY, 0.0, CPU, UNDISTURBED, nothing_logged)
     assert (cpu.low, cpu.value, cpu.high) == pytest.approx((0, 2.5, 2.5))
 
 
@@ -423,8 +428,8 @@ def test_no_end_jumps_with_what_the_columns_say() -> None:
     def ends(background: float, other: float) -> Sequence[float]:
         records = [replace(trial(), conditions=Conditions(background_cpu_pct=pct)) for pct in (background, other)]
         seen = [disturbance(record, record.measurements[0]) for record in records]
-        excess = seen[0].beyond(least([[seen[0]], [seen[1]]]))
-        found = possible(records[0], Role.PRIMARY, 400.0, RATE, excess, nothing_logged)
+        excess = seen[0].excess_over(common_disturbance([[seen[0]], [seen[1]]]))
+        found = bounds_of_figure(records[0], Role.PRIMARY, 400.0, RATE, excess, nothing_logged)
         return found.low, found.high
 
     for pct in (0.0, 0.5, 1.0, 1.5):
