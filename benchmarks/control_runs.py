@@ -45,7 +45,7 @@ class ControlRun:
 
 def control_run(run: Run) -> ControlRun | None:
     """Result of a run's control against its own environment; None if it has no control."""
-    scenarios = [scenario for scenario in run.compared if run.trials_of(scenario, CONTROL)]
+    scenarios = [scenario for scenario in run.compared_scenarios if run.trials_of(scenario, CONTROL)]
     compared = [
         (metric, pair_arms(run, scenario, BASELINE, CONTROL, metric, choose_role(run, scenario, BASELINE, CONTROL)))
         for scenario in scenarios

@@ -20,7 +20,7 @@
 # %%
 import pandas as pd
 
-from vmtoll.analysis.equality import Status, equality
+from vmtoll.analysis.equality import FactStatus, equality
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.verdict_columns import effect_rows, verdict_rows
 from vmtoll.report.notebook import charts, open_run, paragraphs, table
@@ -114,6 +114,6 @@ charts(run, analysis, ["overhead", "throughput", "slopes", "cpu", "memory"])
 facts = [
     {"fact": fact.name, "status": fact.status} | dict(fact.values)
     for fact in equality(run)
-    if fact.status is not Status.EQUAL
+    if fact.status is not FactStatus.EQUAL
 ]
 table(pd.DataFrame(facts))

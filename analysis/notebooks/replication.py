@@ -68,7 +68,7 @@ figures = pd.DataFrame(
         "value": f"{point.figure.value:,.10g}",  # as published
         "unit": point.figure.unit,
         "here": f"{', '.join(point.servers)} on {', '.join(point.environments)}" if point.servers else "",
-        "ours": point.ours.value,
+        "ours": point.measured_level.value,
         "ratio": point.ratio,
         "shape": SHAPES[point.shape],
         "why": point_text(point),

@@ -61,9 +61,12 @@ def log_ratios(of: Selection, over: Selection) -> Bounds | None:
     def logs(
         combine: Callable[[Iterable[float]], float], *versions: tuple[Mapping[int, float], Mapping[int, float]]
     ) -> Series:
-        blocks = sorted(set[int].intersection(*({*above} & {*below} for above, below in versions)))
+        blocks = sorted(set[int].intersection(*({*numerator} & {*denominator} for numerator, denominator in versions)))
         return Series(
-            tuple(blocks), tuple(combine(math.log(above[b] / below[b]) for above, below in versions) for b in blocks)
+            tuple(blocks),
+            tuple(
+                combine(math.log(numerator[b] / denominator[b]) for numerator, denominator in versions) for b in blocks
+            ),
         )
 
     return Bounds(
@@ -136,32 +139,32 @@ class Decision:
     reason: Reason
 
 
-def decide(seen: Ratio, published: float, within_pct: float | None, margin: float) -> Decision:
+def decide(measured_ratio: Ratio, published: float, within_pct: float | None, margin: float) -> Decision:
     """Compare a ratio with the published one. `margin`: the fraction below which a difference counts as none.
 
     Direction: confirmed when the whole interval lies on the published side of 1; refuted when it lies on the other
     side, or allows only differences smaller than the margin, or than half of the published one if that is less.
     Equality: confirmed when the whole interval lies within ±`within_pct`, refuted when it lies outside.
     """
-    if seen.estimate.low is None:
-        return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(seen.blocks))
+    if measured_ratio.estimate.low is None:
+        return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(measured_ratio.blocks))
     if within_pct is not None:
         limit = 1 + within_pct / 100
-        location, claimed = seen.region(limit), Region.WITHIN
+        location, claimed = measured_ratio.region(limit), Region.WITHIN
     else:
-        limit, location, claimed = _direction(seen, published, margin)
-    missed = Outcome.INCONCLUSIVE if location is Region.ACROSS else Outcome.REFUTED
+        limit, location, claimed = _direction(measured_ratio, published, margin)
+    outcome_if_missed = Outcome.INCONCLUSIVE if location is Region.ACROSS else Outcome.REFUTED
     reason = Reason(ReasonCode.INTERVAL, {"limit": limit})
-    return Decision(Outcome.CONFIRMED if location is claimed else missed, location, reason)
+    return Decision(Outcome.CONFIRMED if location is claimed else outcome_if_missed, location, reason)
 
 
-def _direction(seen: Ratio, published: float, margin: float) -> tuple[float, Region, Region]:
+def _direction(measured_ratio: Ratio, published: float, margin: float) -> tuple[float, Region, Region]:
     """(the limit that judges a direction, the interval's location, the claimed location)."""
     claimed = Region.ABOVE if published > 1 else Region.BELOW
-    none = math.exp(min(math.log1p(margin), abs(math.log(published)) / 2))
-    if seen.region(1.0) is Region.ACROSS and seen.region(none) is Region.WITHIN:
-        return none, Region.WITHIN, claimed
-    return 1.0, seen.region(1.0), claimed
+    no_difference_limit = math.exp(min(math.log1p(margin), abs(math.log(published)) / 2))
+    if measured_ratio.region(1.0) is Region.ACROSS and measured_ratio.region(no_difference_limit) is Region.WITHIN:
+        return no_difference_limit, Region.WITHIN, claimed
+    return 1.0, measured_ratio.region(1.0), claimed
 
 
 def _few_blocks(blocks: int) -> Reason:
@@ -172,10 +175,12 @@ def judge_claims(run: Run, correlation: Floats | None = None) -> list[ClaimResul
     """Judge the claims of the run's experiment, in its order. `correlation`: the weights of the autocorrelation of the
     run's blocks, by default estimated from the claims' own ratios.
     """
-    chosen = [(claim, _selections(run, claim)) for claim in run.manifest.experiment.claims]
+    claims_with_selections = [(claim, _selections(run, claim)) for claim in run.manifest.experiment.claims]
     if correlation is None:
-        correlation = correlation_of([each for _, each in chosen if len(each) == 2])
-    return [_judge(run, claim, each, correlation) for claim, each in chosen]
+        correlation = correlation_of(
+            [claim_selections for _, claim_selections in claims_with_selections if len(claim_selections) == 2]
+        )
+    return [_judge(run, claim, claim_selections, correlation) for claim, claim_selections in claims_with_selections]
 
 
 def correlation_of(pairs: Iterable[Sequence[Selection]]) -> Floats:
@@ -189,14 +194,14 @@ def _selections(run: Run, claim: Claim) -> list[Selection]:
     and the cross-check no more often, as in a verdict.
     """
     sides = (claim.of, claim.over) if claim.over else (claim.of,)
-    trials = [select_trials(run, named) for named in sides]
-    chosen = figures_of_sides(run, trials, claim.metric, column_of(claim.metric))
+    trials = [select_trials(run, side) for side in sides]
+    by_tool = figures_of_sides(run, trials, claim.metric, column_of(claim.metric))
     if claim.metric != THROUGHPUT.field:
-        return chosen
-    cheaper = figures_of_sides(run, trials, CROSSCHECK + claim.metric, column_of(CROSSCHECK + claim.metric))
-    counts = [(sum(len(s.used) for s in each), sum(len(s.limited) for s in each)) for each in (chosen, cheaper)]
-    closed = not any(trial.scenario.load.is_open for side in trials for trial in side)
-    return cheaper if closed and less_limited(*counts) is Role.CROSSCHECK else chosen
+        return by_tool
+    by_crosscheck = figures_of_sides(run, trials, CROSSCHECK + claim.metric, column_of(CROSSCHECK + claim.metric))
+    counts = [(sum(len(s.used) for s in each), sum(len(s.limited) for s in each)) for each in (by_tool, by_crosscheck)]
+    is_closed = not any(trial.scenario.load.is_open for side in trials for trial in side)
+    return by_crosscheck if is_closed and less_limited(*counts) is Role.CROSSCHECK else by_tool
 
 
 def count_outcomes(results: Sequence[ClaimResult]) -> dict[Outcome, int]:
@@ -204,38 +209,38 @@ def count_outcomes(results: Sequence[ClaimResult]) -> dict[Outcome, int]:
     return {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
 
 
-def _judge(run: Run, claim: Claim, chosen: Sequence[Selection], correlation: Floats) -> ClaimResult:
+def _judge(run: Run, claim: Claim, selections: Sequence[Selection], correlation: Floats) -> ClaimResult:
     sides = (claim.of, claim.over) if claim.over else (claim.of,)
     estimator = run.manifest.experiment.published_estimator
-    seen = ratio(run, chosen[0], chosen[1], correlation) if len(chosen) == 2 else None
-    reasons = tuple(refusals_of(run, sides, chosen, claim.metric))
+    measured_ratio = ratio(run, selections[0], selections[1], correlation) if len(selections) == 2 else None
+    reasons = tuple(refusals_of(run, sides, selections, claim.metric))
     if reasons:
         decision = Decision(Outcome.INCONCLUSIVE, None, reasons[0])
     else:
-        decision = _decide(run, claim, chosen, seen, correlation)
-        reasons = (decision.reason, *notes(run, sides, chosen))
-    if len(chosen) == 2:
-        bounds, level = log_ratios(*chosen), None
+        decision = _decide(run, claim, selections, measured_ratio, correlation)
+        reasons = (decision.reason, *notes(run, sides, selections))
+    if len(selections) == 2:
+        bounds, level = log_ratios(*selections), None
     else:
-        bounds = level_bounds(chosen[0])
-        level = _level(bounds.mid, _level_interval(run, chosen[0], correlation), correlation)
+        bounds = level_bounds(selections[0])
+        level = _level(bounds.mid, _level_interval(run, selections[0], correlation), correlation)
     return ClaimResult(
         says=claim.says,
         metric=claim.metric,
         unit=UNITS.get(claim.metric, ""),
         sides=sides,
         published=tuple(claim.published),
-        levels=tuple(estimate(list(each.figures.values()), estimator) for each in chosen),
+        levels=tuple(estimate(list(selection.figures.values()), estimator) for selection in selections),
         published_ratio=_ratio_of(claim.published),
-        ratio=seen.estimate if seen else None,
-        limited=seen.limited if seen else set(chosen[0].figures) <= chosen[0].open_blocks,
-        blocks=seen.blocks if seen else len(chosen[0].figures),
+        ratio=measured_ratio.estimate if measured_ratio else None,
+        limited=measured_ratio.limited if measured_ratio else set(selections[0].figures) <= selections[0].open_blocks,
+        blocks=measured_ratio.blocks if measured_ratio else len(selections[0].figures),
         outcome=decision.outcome,
         region=decision.region,
         reasons=reasons,
         level=level,
-        effects=tuple(_effects(bounds, chosen, to=math.exp if len(chosen) == 2 else float)) if bounds else (),
-        rho_weights=tuple(correlation.tolist()) if (seen.estimate if seen else level) else (),
+        effects=tuple(_effects(bounds, selections, to=math.exp if len(selections) == 2 else float)) if bounds else (),
+        rho_weights=tuple(correlation.tolist()) if (measured_ratio.estimate if measured_ratio else level) else (),
         alpha=ALPHA * run.share_of(bounds.mid.blocks) if bounds else None,
     )
 
@@ -248,41 +253,41 @@ def _level(mid: Series, interval: Interval | None, correlation: Floats) -> Estim
     return Estimate(float(fit([mid]).mean[0] @ correlation), *ends)
 
 
-def _effects(bounds: Bounds, chosen: Sequence[Selection], to: Callable[[float], float]) -> Iterator[BlockEffect]:
+def _effects(bounds: Bounds, selections: Sequence[Selection], to: Callable[[float], float]) -> Iterator[BlockEffect]:
     """Each block of a claim, as ratios or in the metric's unit."""
     low, mid, high = (
         dict(zip(each.blocks, each.values, strict=True)) for each in (bounds.low, bounds.mid, bounds.high)
     )
-    boots = {trial.block: trial.boot for each in chosen for trial in each.trials}
-    counts = Counter(trial.block for each in chosen for trial in each.trials)
+    boots = {trial.block: trial.boot for each in selections for trial in each.trials}
+    counts = Counter(trial.block for each in selections for trial in each.trials)
     for block in sorted(low.keys() | mid.keys() | high.keys()):
         least, measured, most = (None if block not in each else to(each[block]) for each in (low, mid, high))
         yield BlockEffect(block, boots[block], least, measured, most, counts[block])
 
 
 def _decide(
-    run: Run, claim: Claim, chosen: Sequence[Selection], seen: Ratio | None, correlation: Floats
+    run: Run, claim: Claim, selections: Sequence[Selection], measured_ratio: Ratio | None, correlation: Floats
 ) -> Decision:  # fmt: skip
     if claim.over is None:
-        return _decide_level(run, chosen[0], claim, correlation)
-    if seen is None:
+        return _decide_level(run, selections[0], claim, correlation)
+    if measured_ratio is None:
         return Decision(Outcome.INCONCLUSIVE, None, Reason(ReasonCode.ZERO_HAS_NO_RATIO))
-    return decide(seen, _published_ratio(claim.published), claim.within_pct, run.manifest.experiment.margin)
+    return decide(measured_ratio, _published_ratio(claim.published), claim.within_pct, run.manifest.experiment.margin)
 
 
-def _decide_level(run: Run, chosen: Selection, claim: Claim, correlation: Floats) -> Decision:
+def _decide_level(run: Run, selection: Selection, claim: Claim, correlation: Floats) -> Decision:
     """Compare one side with a level by the interval of its mean over all that findings allow.
 
     A count of failures may not exceed `at_most` in any block: one block with more refutes the claim, whatever the mean.
     """
-    if claim.at_most is not None and chosen.metric in FAILURE_COUNTS:
-        beyond = [figure for figure in chosen.figures.values() if figure > claim.at_most]
-        if beyond:
-            values = {"most": max(beyond), "blocks": float(len(chosen.figures))}
+    if claim.at_most is not None and selection.metric in FAILURE_COUNTS:
+        excess_figures = [figure for figure in selection.figures.values() if figure > claim.at_most]
+        if excess_figures:
+            values = {"most": max(excess_figures), "blocks": float(len(selection.figures))}
             return Decision(Outcome.REFUTED, Region.ABOVE, Reason(ReasonCode.FAILURES_IN_A_BLOCK, values))
-    interval = _level_interval(run, chosen, correlation)
+    interval = _level_interval(run, selection, correlation)
     if interval is None:
-        return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(len(chosen.figures)))
+        return Decision(Outcome.INCONCLUSIVE, None, _few_blocks(len(selection.figures)))
     at_least = claim.at_least is not None
     limit = next(level for level in (claim.at_least, claim.at_most) if level is not None)
     # At the limit itself the claim is confirmed.
@@ -295,15 +300,21 @@ def _decide_level(run: Run, chosen: Selection, claim: Claim, correlation: Floats
     return Decision(outcome, Region.ABOVE if above else Region.BELOW, reason)
 
 
-def level_bounds(chosen: Selection) -> Bounds:
+def level_bounds(selection: Selection) -> Bounds:
     """The figures of one side by block, in their unit, as measured and as far as findings and lost trials allow."""
     return Bounds(
         _series(
-            {block: min(value, chosen.bounds_without_client.low[block]) for block, value in chosen.bounds.low.items()}
+            {
+                block: min(value, selection.bounds_without_client.low[block])
+                for block, value in selection.bounds.low.items()
+            }
         ),
-        _series(chosen.figures),
+        _series(selection.figures),
         _series(
-            {block: max(value, chosen.bounds_without_client.high[block]) for block, value in chosen.bounds.high.items()}
+            {
+                block: max(value, selection.bounds_without_client.high[block])
+                for block, value in selection.bounds.high.items()
+            }
         ),
     )
 
@@ -312,10 +323,10 @@ def _series(figures: Mapping[int, float]) -> Series:
     return Series(tuple(figures), tuple(figures.values()))
 
 
-def _level_interval(run: Run, chosen: Selection, correlation: Floats) -> Interval | None:
-    bounds = level_bounds(chosen)
-    found = _interval(bounds.low, bounds.high, correlation, ALPHA * run.share_of(chosen.figures), floor=0.0)
-    return found and Interval(max(0.0, found.low), max(0.0, found.high))
+def _level_interval(run: Run, selection: Selection, correlation: Floats) -> Interval | None:
+    bounds = level_bounds(selection)
+    interval = _interval(bounds.low, bounds.high, correlation, ALPHA * run.share_of(selection.figures), floor=0.0)
+    return interval and Interval(max(0.0, interval.low), max(0.0, interval.high))
 
 
 def _ratio_of(published: Sequence[float]) -> float | None:

@@ -10,17 +10,17 @@ from vmtoll.model.trial import Arm, Scenario
 
 # The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
 # another question when that fact differs.
-MACHINE = {"cpu_model": True, "kernel": False, "memory_kib": False, "content_digest": True, "workers": True}
-SERVER = {"version": True, "binary_sha256": True, "config_sha256": True, "workers": True}
+MACHINE_FACTS = {"cpu_model": True, "kernel": False, "memory_kib": False, "content_digest": True, "workers": True}
+SERVER_FACTS = {"version": True, "binary_sha256": True, "config_sha256": True, "workers": True}
 DECISIVE = frozenset(
     prefix + fact.replace("_", " ")
-    for prefix, facts in (("", MACHINE), ("server ", SERVER))
+    for prefix, facts in (("", MACHINE_FACTS), ("server ", SERVER_FACTS))
     for fact, decisive in facts.items()
     if decisive
 )
 
 
-def premises(run: Run, scenario: Scenario, arm: Arm) -> Facts:
+def scenario_facts(run: Run, scenario: Scenario, arm: Arm) -> Facts:
     """Facts that make a scenario another one when they differ: accelerator, hardware, lab, link, tools, load, site."""
     manifest = run.manifest
     facts: Facts = {"accelerator": run.accelerator(arm).value, "hardware": run.hardware(arm).value}
@@ -33,16 +33,16 @@ def premises(run: Run, scenario: Scenario, arm: Arm) -> Facts:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def machine(run: Run, server: str, arm: Arm) -> Facts:
+def machine_facts(run: Run, server: str, arm: Arm) -> Facts:
     """Facts of an arm's machine and of a server on it that may be why two runs differ."""
     host = next((facts for facts in run.hosts.values() if facts.get("environment") == arm.environment), {})
     server_facts = host.get("servers", {}).get(server, {})
-    facts = {fact.replace("_", " "): host.get(fact) for fact in MACHINE}
-    facts |= {f"server {fact.replace('_', ' ')}": server_facts.get(fact) for fact in SERVER}
+    facts = {fact.replace("_", " "): host.get(fact) for fact in MACHINE_FACTS}
+    facts |= {f"server {fact.replace('_', ' ')}": server_facts.get(fact) for fact in SERVER_FACTS}
     return {name: value for name, value in facts.items() if value is not None}
 
 
-class Status(StrEnum):
+class FactStatus(StrEnum):
     """UNDECLARED: a difference that the experiment does not declare. ONE_SIDED: equal where it is known, but unknown on
     some machines.
     """
@@ -53,12 +53,12 @@ class Status(StrEnum):
     EQUAL = "equal"
 
 
-_PROOF = ("binary_sha256", "config_sha256", "workers", "version")
-_COUNTED = ("packages", "sysctls")
+_PROOF_FACTS = ("binary_sha256", "config_sha256", "workers", "version")
+_GROUPED_FACTS = ("packages", "sysctls")
 
 
 # Statuses of differences, or possible ones, that the experiment does not declare.
-OPEN = frozenset({Status.UNDECLARED, Status.ONE_SIDED})
+OPEN_STATUSES = frozenset({FactStatus.UNDECLARED, FactStatus.ONE_SIDED})
 
 
 @dataclass(frozen=True)
@@ -68,27 +68,27 @@ class ComparedFact:
     """
 
     name: str
-    status: Status
+    status: FactStatus
     values: Mapping[str, str | None] = field(default_factory=dict)
     count: int | None = None
 
 
 def equality(run: Run) -> list[ComparedFact]:
     """Compare the machines under test; undeclared differences first, equal facts last."""
-    machines = suts(run)
+    machines = machines_under_test(run)
     if len(machines) < 2:
         return []
     declared = run.manifest.differences.declared
     flat = {environment: dict(_flatten(facts)) for environment, facts in machines.items()}
     names = list(dict.fromkeys(name for facts in flat.values() for name in facts))
     facts = [_compare(name, {e: values.get(name) for e, values in flat.items()}, declared) for name in names]
-    facts = _seen_by_the_runner(run, facts)
-    differ = [fact for fact in facts if fact.status is not Status.EQUAL]
-    ranks = list(Status)
-    return sorted(differ + _group_equal(facts), key=lambda fact: ranks.index(fact.status))
+    facts = _add_runner_differences(run, facts)
+    differences = [fact for fact in facts if fact.status is not FactStatus.EQUAL]
+    ranks = list(FactStatus)
+    return sorted(differences + _group_equal(facts), key=lambda fact: ranks.index(fact.status))
 
 
-def suts(run: Run) -> dict[str, Facts]:
+def machines_under_test(run: Run) -> dict[str, Facts]:
     """Environment → facts of its machine, for the environments of this run, the baseline first."""
     facts = {str(host["environment"]): host for host in run.hosts.values() if host.get("environment")}
     environments = dict.fromkeys([run.baseline.environment, *(arm.environment for arm in run.arms)])
@@ -109,12 +109,12 @@ def _flatten(facts: Facts, prefix: str = "") -> Iterable[tuple[str, str]]:
 def _compare(name: str, values: dict[str, str | None], declared: list[str]) -> ComparedFact:
     printed = {environment: value and short(value) for environment, value in values.items()}
     if len(set(values.values())) == 1:
-        return ComparedFact(name, Status.EQUAL, dict(list(printed.items())[:1]))
+        return ComparedFact(name, FactStatus.EQUAL, dict(list(printed.items())[:1]))
     if any(_covers(item, name) for item in declared):
-        return ComparedFact(name, Status.DECLARED, printed)
+        return ComparedFact(name, FactStatus.DECLARED, printed)
     # The result of a TLS handshake is known only where the server was measured.
-    alike_where_seen = ": tls: " in name and len({value for value in values.values() if value is not None}) == 1
-    return ComparedFact(name, Status.ONE_SIDED if alike_where_seen else Status.UNDECLARED, printed)
+    equal_where_known = ": tls: " in name and len({value for value in values.values() if value is not None}) == 1
+    return ComparedFact(name, FactStatus.ONE_SIDED if equal_where_known else FactStatus.UNDECLARED, printed)
 
 
 def _covers(item: str, name: str) -> bool:
@@ -122,35 +122,35 @@ def _covers(item: str, name: str) -> bool:
     return name == item or name.startswith(f"{item}: ")
 
 
-def _seen_by_the_runner(run: Run, facts: list[ComparedFact]) -> list[ComparedFact]:
+def _add_runner_differences(run: Run, facts: list[ComparedFact]) -> list[ComparedFact]:
     """Add the differences that only the runner saw: it compared the machines as they were in the run."""
     for difference in run.manifest.differences.undeclared:
         name = difference.fact
-        if any(_covers(name, fact.name) and fact.status is Status.UNDECLARED for fact in facts):
+        if any(_covers(name, fact.name) and fact.status is FactStatus.UNDECLARED for fact in facts):
             continue
         values = {environment: short(str(value)) for environment, value in difference.values.items()}
         facts = [fact for fact in facts if not _covers(name, fact.name)]
-        facts.append(ComparedFact(name, Status.UNDECLARED, values))
+        facts.append(ComparedFact(name, FactStatus.UNDECLARED, values))
     return facts
 
 
 def _group_equal(facts: list[ComparedFact]) -> list[ComparedFact]:
     """The equal facts; all package versions become one entry with their count, and all kernel settings another."""
-    kept, counted = [], dict.fromkeys(_COUNTED, 0)
+    single_facts, group_sizes = [], dict.fromkeys(_GROUPED_FACTS, 0)
     for fact in facts:
         group, _, entry = fact.name.partition(": ")
-        if fact.status is not Status.EQUAL:
+        if fact.status is not FactStatus.EQUAL:
             continue
-        if group in counted and entry:
-            counted[group] += 1
+        if group in group_sizes and entry:
+            group_sizes[group] += 1
         else:
-            kept.append(fact)
-    kept += [ComparedFact(group, Status.EQUAL, count=n) for group, n in counted.items() if n]
-    return sorted(kept, key=lambda fact: (not _is_proof(fact.name), fact.name))
+            single_facts.append(fact)
+    single_facts += [ComparedFact(group, FactStatus.EQUAL, count=n) for group, n in group_sizes.items() if n]
+    return sorted(single_facts, key=lambda fact: (not _is_proof(fact.name), fact.name))
 
 
 def _is_proof(name: str) -> bool:
-    return name.rpartition(": ")[2] in _PROOF or name == "content_digest"
+    return name.rpartition(": ")[2] in _PROOF_FACTS or name == "content_digest"
 
 
 def short(value: str) -> str:

@@ -21,13 +21,17 @@ COLUMNS = ("service_time_p50_us", "service_time_p90_us", "service_time_p99_us", 
 
 def merged_percentiles(run_dir: Path, trials: pd.DataFrame) -> tuple[float, ...] | None:
     """p50, p90, p99, p99.9 in µs over all requests of these trials; None as for `distribution`."""
-    together = distribution(run_dir, trials)
-    return None if together is None else tuple(nearest_rank(*together, p / 100) for p in PERCENTILES)
+    merged_distribution = distribution(run_dir, trials)
+    return (
+        None if merged_distribution is None else tuple(nearest_rank(*merged_distribution, p / 100) for p in PERCENTILES)
+    )
 
 
 def distribution(run_dir: Path, trials: pd.DataFrame) -> tuple[Floats, Floats] | None:
-    """(latencies in µs, ascending; how many requests took at most that long); None as for `merged`, or if empty."""
-    histogram = merged(run_dir, trials)
+    """(latencies in µs, ascending; how many requests took at most that long); None as for `merged_histogram`, or if
+    empty.
+    """
+    histogram = merged_histogram(run_dir, trials)
     if histogram is None or not histogram.get_total_count():
         return None
     values, counts = buckets(histogram)
@@ -36,7 +40,7 @@ def distribution(run_dir: Path, trials: pd.DataFrame) -> tuple[Floats, Floats] |
 
 def goodput_rps(run_dir: Path, trials: pd.DataFrame, deadlines_ms: Sequence[float]) -> Floats | None:
     """Correct responses within each deadline per second, over all of these open-loop trials together; shape
-    (deadlines,). None as for `merged`.
+    (deadlines,). None as for `merged_histogram`.
 
     It uses the merged histogram, so any deadline will do, not only the experiment's own. The bins are 0.1% wide; one
     counts if it lies wholly within the deadline. The seconds are those in which the requests were to be sent.
@@ -63,7 +67,7 @@ def growth_within(run_dir: Path, record: TrialRecord) -> Growth | None:
     return growth(rows["second"], rows["latency_us"], rows["count"])
 
 
-def merged(run_dir: Path, trials: pd.DataFrame) -> HdrHistogram | None:
+def merged_histogram(run_dir: Path, trials: pd.DataFrame) -> HdrHistogram | None:
     """One histogram, in µs, of all requests of these trials (rows of Run.frame); None unless each has its file.
 
     Raises LoadError with the file's name when a histogram cannot be read.

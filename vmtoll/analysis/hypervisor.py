@@ -45,18 +45,23 @@ def _median(trials: Sequence[TrialRecord], field: str) -> float | None:
 
 
 def _exit_kinds(folder: Path, trials: Sequence[TrialRecord]) -> dict[str, float]:
-    seen: dict[str, list[float]] = defaultdict(list)
-    counted = [counters for trial in trials if (counters := _kvm(folder / "telemetry" / f"{trial.name}.json"))]
-    for counters in counted:
+    exits_by_kind: dict[str, list[float]] = defaultdict(list)
+    trial_counters = [
+        counters for trial in trials if (counters := _kvm_counters(folder / "telemetry" / f"{trial.name}.json"))
+    ]
+    for counters in trial_counters:
         for name, times in counters.items():
             if name.endswith("_exits"):
-                seen[name.removesuffix("_exits")].append(times)
+                exits_by_kind[name.removesuffix("_exits")].append(times)
     # A kind that a trial does not name did not occur in it.
-    medians = {name: statistics.median(times + [0.0] * (len(counted) - len(times))) for name, times in seen.items()}
+    medians = {
+        name: statistics.median(times + [0.0] * (len(trial_counters) - len(times)))
+        for name, times in exits_by_kind.items()
+    }
     return dict(sorted(medians.items(), key=lambda item: -item[1])[:MOST_KINDS])
 
 
-def _kvm(file: Path) -> dict[str, float]:
+def _kvm_counters(file: Path) -> dict[str, float]:
     """KVM's counters during the primary measurement, per request."""
     try:
         primary = json.loads(file.read_text(encoding="utf-8"))[Role.PRIMARY]

@@ -43,7 +43,7 @@ def controls_of(run: Run, roles: Mapping[Scenario, Role]) -> dict[tuple[str, Loo
     rows: list[tuple[tuple[str, Loop], Evidence, ControlEffects]] = []
     for arm in run.controls:
         baseline = Arm(arm.environment)
-        for scenario in run.compared:
+        for scenario in run.compared_scenarios:
             loop = loop_of(scenario.load)
             trials = run.trials_of(scenario, baseline) + run.trials_of(scenario, arm)
             for metric in METRICS.values():

@@ -18,7 +18,10 @@ from vmtoll.model.verdict import Estimate
 from vmtoll.statistics.student import mean_of
 
 # Kind of loop → the two fields of Measurement that a curve shows: the rate and the p99.
-FOLLOWED = {Loop.OPEN: ("goodput_rps", "response_time_p99_us"), Loop.CLOSED: ("throughput_rps", "service_time_p99_us")}
+CURVE_FIELDS = {
+    Loop.OPEN: ("goodput_rps", "response_time_p99_us"),
+    Loop.CLOSED: ("throughput_rps", "service_time_p99_us"),
+}
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ class Curve:
 
     @property
     def fields(self) -> tuple[str, str]:
-        """See FOLLOWED."""
-        return FOLLOWED[loop_of(self.load)]
+        """See CURVE_FIELDS."""
+        return CURVE_FIELDS[loop_of(self.load)]
 
     def effect(self, run: Run, step: NeighbourStep, field: str) -> Estimate | None:
         """Ratio of a field under this neighbour load to none, by block; None for the quiet step, or without a pair."""

@@ -190,7 +190,7 @@ def _disturbance(run: Run, trial: TrialRecord, role: Role) -> Disturbance | None
 
 def _outcome(run: Run, trial: TrialRecord, measure: Measure, common: Disturbance) -> TrialOutcome:
     findings = [finding for finding in trial.findings if finding.role in (measure.role, None)]
-    lost = sum(_counts_as_lost(run, attempt) for attempt in run.earlier.get(trial.key, ()))
+    lost = sum(_counts_as_lost(run, attempt) for attempt in run.earlier_attempts.get(trial.key, ()))
     if any(finding.code in NOT_COMPARABLE for finding in findings):
         return TrialOutcome(trial, is_comparable=False, lost=lost)
     if any(finding.code in LOST for finding in findings):

@@ -17,13 +17,13 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 MEMORY_LIMIT_MB = 150  # of DuckDB, which writes the rest to the temporary folder
 THREADS = 2
 
-_COUNTED = """
+_COUNT_QUERY = """
 SELECT {groups}, {value} AS value, {total} AS n
 FROM read_parquet($files)
 WHERE {value} IS NOT NULL
 GROUP BY {groups}, value
 """
-_RANKED = """
+_RANK_QUERY = """
 WITH counted AS ({counted}),
 ranked AS (
     SELECT {groups}, value,
@@ -65,21 +65,21 @@ def grouped_percentiles(
         if "INT" not in kinds.get(value, "INT"):
             raise ValueError(f"{paths[0]}: column {value} is {kinds[value]}, not whole microseconds")
         total = f"sum({_quoted(count)})" if count else "count(*)"
-        named = ", ".join(_quoted(name) for name in groups)
-        counted = _COUNTED.format(groups=named, value=_quoted(value), total=total)
-        return ranked(database, counted, groups, percentiles, {"files": paths})
+        group_columns = ", ".join(_quoted(name) for name in groups)
+        count_query = _COUNT_QUERY.format(groups=group_columns, value=_quoted(value), total=total)
+        return percentiles_of_counts(database, count_query, groups, percentiles, {"files": paths})
 
 
-def ranked(
+def percentiles_of_counts(
     database: duckdb.DuckDBPyConnection,
-    counted: str,
+    count_query: str,
     groups: Sequence[str],
     percentiles: Sequence[float] = PERCENTILES,
     parameters: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
     """The same from a query that counts: the group columns, each `value` (µs) once, and its count `n`."""
-    named = ", ".join(_quoted(name) for name in groups)
-    query = _RANKED.format(counted=counted, groups=named)
+    group_columns = ", ".join(_quoted(name) for name in groups)
+    query = _RANK_QUERY.format(counted=count_query, groups=group_columns)
     shares = [f"{p:.6f}" for p in percentiles]
     return database.execute(query, {**(parameters or {}), "percentiles": shares}).df()
 

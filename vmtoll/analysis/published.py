@@ -27,14 +27,14 @@ LOCALHOST = "localhost"
 BEST = "best"
 
 # A server's name in figures.csv → its counterparts here; the first that the run has counts.
-STANDS_FOR = {
+COUNTERPARTS = {
     "apache": ("apache-prefork", "apache-mod-php"),
     "lighttpd": ("lighttpd", "lighttpd-php-fastcgi"),
     "lighttpd-1-worker": ("lighttpd",),
     "all three": ("apache-prefork and apache-worker and lighttpd",),
 }
-_OF_SWEEPS = {"goodput_knee", "peak_goodput"}
-_OF_A_MINUTE = {"transactions", "failed_transactions", "data_transferred"}
+_SWEEP_METRICS = {"goodput_knee", "peak_goodput"}
+_MINUTE_METRICS = {"transactions", "failed_transactions", "data_transferred"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PublishedFigure:
         return self.option("-(?:c|parallel)")
 
     @property
-    def remote(self) -> bool:
+    def is_remote(self) -> bool:
         """Return whether the load came over a network that the source names."""
         return self.load.startswith("remote") or "Mbit" in self.load
 
@@ -77,7 +77,7 @@ class PublishedFigure:
         return int(match[1]) if match else None
 
 
-OfTrial = Callable[[TrialRecord, PublishedFigure], float | None]
+Conversion = Callable[[TrialRecord, PublishedFigure], float | None]
 Group = tuple[str, bool, frozenset[tuple[str, Load]]]
 
 
@@ -90,11 +90,13 @@ def figures(experiment: str, published: Path = FIGURES) -> list[PublishedFigure]
 
 def servers(run: Run, name: str) -> list[str]:
     """The servers of this run that correspond to a published one, all for BEST; empty if it has none of them."""
-    had = {trial.scenario.server for trial in run.trials}
+    measured_servers = {trial.scenario.server for trial in run.trials}
     if name == BEST:
-        return sorted(had)
-    candidates = (candidate.split(" and ") for candidate in STANDS_FOR.get(name, (name,)))
-    return next((present for names in candidates if (present := [server for server in names if server in had])), [])
+        return sorted(measured_servers)
+    candidates = (candidate.split(" and ") for candidate in COUNTERPARTS.get(name, (name,)))
+    return next(
+        (present for names in candidates if (present := [server for server in names if server in measured_servers])), []
+    )
 
 
 def environments(run: Run, name: str) -> list[str]:
@@ -114,20 +116,20 @@ def workloads(run: Run, figure: PublishedFigure) -> list[str]:
 
 
 def _repeats(workload: Workload, figure: PublishedFigure, run: Run) -> bool:
-    if figure.metric in _OF_SWEEPS:
-        same_kind = isinstance(workload, RampWorkload | SweepWorkload)
+    if figure.metric in _SWEEP_METRICS:
+        is_same_kind = isinstance(workload, RampWorkload | SweepWorkload)
     else:
-        same_kind = isinstance(workload, ClosedWorkload)
+        is_same_kind = isinstance(workload, ClosedWorkload)
     return (
-        same_kind
+        is_same_kind
         and workload.client == (LOCALHOST if figure.environment == LOCALHOST else "remote")
         and (not figure.users or (isinstance(workload, ClosedWorkload) and figure.users in listed(workload.users)))
         and (not figure.keep_alive or workload.keep_alive == (figure.keep_alive == "yes"))
-        and _sends(workload.page, figure.payload_bytes, run)
+        and _is_page_of_size(workload.page, figure.payload_bytes, run)
     )
 
 
-def _sends(page: str | None, payload: str, run: Run) -> bool:
+def _is_page_of_size(page: str | None, payload: str, run: Run) -> bool:
     if payload == "mixed":
         return page is None
     if page is None or not payload.isdigit():
@@ -141,35 +143,37 @@ def _sends(page: str | None, payload: str, run: Run) -> bool:
     return abs(size - int(payload)) <= SIZE_TOLERANCE * int(payload)
 
 
-def _column(name: str, factor: float = 1.0) -> OfTrial:
-    return _times(name, lambda *_: factor)
+def _column(name: str, factor: float = 1.0) -> Conversion:
+    return _scaled_column(name, lambda *_: factor)
 
 
-def _per_minute(name: str) -> OfTrial:
-    return _times(name, lambda trial, _: MINUTE_S / duration if (duration := _primary(trial, "duration_s")) else None)
+def _per_minute(name: str) -> Conversion:
+    return _scaled_column(
+        name, lambda trial, _: MINUTE_S / duration if (duration := _primary(trial, "duration_s")) else None
+    )
 
 
-def _per_requests(name: str) -> OfTrial:
+def _per_requests(name: str) -> Conversion:
     """Seconds of CPU, scaled to the number of requests that the source sent."""
 
     def factor(trial: TrialRecord, figure: PublishedFigure) -> float | None:
         requests, sent = figure.option("-n"), _primary(trial, "transactions")
         return requests / sent if requests and sent else None
 
-    return _times(name, factor)
+    return _scaled_column(name, factor)
 
 
-def _over_seconds(name: str, factor: float = 1.0) -> OfTrial:
+def _over_seconds(name: str, factor: float = 1.0) -> Conversion:
     """A rate times the seconds that the source measured."""
-    return _times(name, lambda _, figure: (figure.option("-seconds") or 0) * factor or None)
+    return _scaled_column(name, lambda _, figure: (figure.option("-seconds") or 0) * factor or None)
 
 
-def _times(name: str, factor: OfTrial) -> OfTrial:
+def _scaled_column(name: str, factor: Conversion) -> Conversion:
     """A column times a factor that follows from the trial and the published figure."""
 
     def figure(trial: TrialRecord, published: PublishedFigure) -> float | None:
-        value, by = column_of(name)(trial), factor(trial, published)
-        return None if value is None or by is None else value * by
+        value, scale = column_of(name)(trial), factor(trial, published)
+        return None if value is None or scale is None else value * scale
 
     return figure
 
@@ -187,7 +191,7 @@ def _primary(trial: TrialRecord, field: str) -> float | None:
 
 # Metric and unit of a published figure → (the column it is judged as, each trial's own figure in the published unit).
 # An entry whose column is in selection.SWEEPS is one figure of a whole rate sweep.
-OURS: dict[tuple[str, str], tuple[str, OfTrial]] = {
+CONVERSIONS: dict[tuple[str, str], tuple[str, Conversion]] = {
     ("transaction_rate", "1/s"): ("throughput_rps", _column("throughput_rps")),
     ("requests_per_second", "1/s"): ("throughput_rps", _column("throughput_rps")),
     ("throughput", "MB/s"): ("throughput_mb_per_s", _column("throughput_mb_per_s")),
@@ -224,29 +228,33 @@ NO_LEVEL = Level()
 
 @dataclass(frozen=True)
 class Point:
-    """A published figure and ours. `servers`, `environments`, `workloads`: the counterparts here; `ours`: in the
-    published unit, by the experiment's `published_estimator`; `ratio`: ours ÷ published.
+    """A published figure and ours. `servers`, `environments`, `workloads`: the counterparts here; `measured_level`: in
+    the published unit, by the experiment's `published_estimator`; `ratio`: ours ÷ published.
 
     `shape` compares ratios, because the machines behind the figures are decades apart: `published_ratio` is the figure
-    over the first one of its group, `our_ratio` the same for ours, with its interval over blocks. `reasons`: those of
-    the shape, then remarks.
+    over the first one of its group, `measured_ratio` the same for ours, with its interval over blocks. `reasons`: those
+    of the shape, then remarks.
     """
 
     figure: PublishedFigure
     servers: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
-    ours: Level = NO_LEVEL
+    measured_level: Level = NO_LEVEL
     shape: Shape = Shape.INCONCLUSIVE
     published_ratio: float | None = None
-    our_ratio: Estimate | None = None
+    measured_ratio: Estimate | None = None
     blocks: int = 0
     region: Region | None = None
     reasons: tuple[Reason, ...] = ()
 
     @property
     def ratio(self) -> float | None:
-        return self.ours.value / self.figure.value if self.ours.value is not None and self.figure.value > 0 else None
+        return (
+            self.measured_level.value / self.figure.value
+            if self.measured_level.value is not None and self.figure.value > 0
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -283,53 +291,58 @@ def replication(run: Run, published: Path = FIGURES) -> list[Point]:
         (each.selection, group[0].selection)
         for group in groups.values() for each in group[1:] if each.selection and group[0].selection
     )  # fmt: skip
-    return [_shaped(run, candidate, groups.get(candidate.group, []), correlation) for candidate in candidates]
+    return [_with_shape(run, candidate, groups.get(candidate.group, []), correlation) for candidate in candidates]
 
 
 def _candidate(run: Run, figure: PublishedFigure) -> _Candidate:
     point = Point(figure)
-    metric, of_trial = OURS.get((figure.metric, figure.unit), ("", None))
-    if of_trial is None:
+    metric, conversion = CONVERSIONS.get((figure.metric, figure.unit), ("", None))
+    if conversion is None:
         code = ReasonCode.NOT_COMPARED if figure.metric in NOT_COMPARED else ReasonCode.NO_SUCH_METRIC
         return _Candidate(replace(point, reasons=(Reason(code),)))
-    names, sent = servers(run, figure.server), workloads(run, figure)
-    if not names:
+    server_names, workload_names = servers(run, figure.server), workloads(run, figure)
+    if not server_names:
         skipped, absent = run.manifest.skipped_servers, (figure.server,)
         reason = (
             why_skipped(run, absent) if figure.server in skipped else Reason(ReasonCode.NO_SUCH_SERVER, names=absent)
         )
         return _Candidate(replace(point, reasons=(reason,)))
-    if not sent:
+    if not workload_names:
         return _Candidate(replace(point, reasons=(Reason(ReasonCode.NO_SUCH_WORKLOAD),)))
-    measured_in = environments(run, figure.environment)
+    environment_names = environments(run, figure.environment)
 
-    def chosen(servers_chosen: Sequence[str]) -> Selection:
-        users = figure.users if figure.metric not in _OF_SWEEPS else None
+    def select_servers(servers_chosen: Sequence[str]) -> Selection:
+        users = figure.users if figure.metric not in _SWEEP_METRICS else None
         trials = select_trials(
-            run, ClaimSide(server=list(servers_chosen), environment=measured_in, workload=sent, users=users)
+            run,
+            ClaimSide(server=list(servers_chosen), environment=environment_names, workload=workload_names, users=users),
         )
-        return figures_of_side(run, trials, metric, lambda trial: of_trial(trial, figure))
+        return figures_of_side(run, trials, metric, lambda trial: conversion(trial, figure))
 
-    measured = chosen(names)
+    selection = select_servers(server_names)
     if figure.server == BEST:
-        measured = max((chosen([server]) for server in names), key=_median)
-        names = sorted({trial.scenario.server for trial in measured.trials})
-    point = replace(point, servers=tuple(names), environments=tuple(measured_in), workloads=tuple(sent))
-    if not measured.figures:
-        reason = Reason(ReasonCode.NO_FIGURE, {"side": 0}, (metric,), tuple(sorted(measured.refused)))
+        selection = max((select_servers([server]) for server in server_names), key=_median)
+        server_names = sorted({trial.scenario.server for trial in selection.trials})
+    point = replace(
+        point, servers=tuple(server_names), environments=tuple(environment_names), workloads=tuple(workload_names)
+    )
+    if not selection.figures:
+        reason = Reason(ReasonCode.NO_FIGURE, {"side": 0}, (metric,), tuple(sorted(selection.refused)))
         return _Candidate(replace(point, reasons=(reason,)))
-    point = replace(point, ours=_level(run, figure, measured), reasons=tuple(_remarks(run, figure, measured)))
-    loads = {(trial.scenario.workload, trial.scenario.load) for trial in measured.trials}
-    return _Candidate(point, measured, (figure.metric, figure.environment == LOCALHOST, frozenset(loads)))
+    point = replace(
+        point, measured_level=_level(run, figure, selection), reasons=tuple(_remarks(run, figure, selection))
+    )
+    loads = {(trial.scenario.workload, trial.scenario.load) for trial in selection.trials}
+    return _Candidate(point, selection, (figure.metric, figure.environment == LOCALHOST, frozenset(loads)))
 
 
-def _median(measured: Selection) -> float:
-    value = estimate(list(measured.figures.values()), "median").value
+def _median(selection: Selection) -> float:
+    value = estimate(list(selection.figures.values()), "median").value
     return -1.0 if value is None else value
 
 
-def _level(run: Run, figure: PublishedFigure, measured: Selection) -> Level:
-    values = list(measured.figures.values())
+def _level(run: Run, figure: PublishedFigure, selection: Selection) -> Level:
+    values = list(selection.figures.values())
     if figure.metric.endswith("_low"):
         return Level(min(values), EstimatorUsed.LOWEST, len(values))
     if figure.metric.endswith("_high"):
@@ -337,47 +350,49 @@ def _level(run: Run, figure: PublishedFigure, measured: Selection) -> Level:
     return estimate(values, run.manifest.experiment.published_estimator)
 
 
-def _shaped(run: Run, candidate: _Candidate, group: Sequence[_Candidate], correlation: Floats) -> Point:
+def _with_shape(run: Run, candidate: _Candidate, group: Sequence[_Candidate], correlation: Floats) -> Point:
     """The point with its shape relative to the first of its group."""
-    point, measured = candidate.point, candidate.selection
-    if measured is None or not group:
+    point, selection = candidate.point, candidate.selection
+    if selection is None or not group:
         return point
     first = group[0]
     if candidate is first:
         return replace(point, shape=Shape.ALONE if len(group) == 1 else Shape.FIRST)
     base = first.selection
-    if base is None or measured.emulation or base.emulation:
+    if base is None or selection.emulation or base.emulation:
         return point
-    seen = ratio(run, measured, base, correlation)
+    measured_ratio = ratio(run, selection, base, correlation)
     values = (point.figure.value, first.point.figure.value)
-    if seen is None or min(values) <= 0:
+    if measured_ratio is None or min(values) <= 0:
         return replace(point, reasons=(Reason(ReasonCode.ZERO_HAS_NO_RATIO), *point.reasons))
     published_ratio = values[0] / values[1]
     is_equality = 1 / (1 + ALIKE_PCT / 100) <= published_ratio <= 1 + ALIKE_PCT / 100
-    decision = decide(seen, published_ratio, ALIKE_PCT if is_equality else None, run.manifest.experiment.margin)
+    decision = decide(
+        measured_ratio, published_ratio, ALIKE_PCT if is_equality else None, run.manifest.experiment.margin
+    )
     shapes = {Outcome.CONFIRMED: Shape.SAME, Outcome.REFUTED: Shape.NOT_SAME}
     return replace(
         point,
         shape=shapes.get(decision.outcome, Shape.INCONCLUSIVE),
         published_ratio=published_ratio,
-        our_ratio=seen.estimate,
-        blocks=seen.blocks,
+        measured_ratio=measured_ratio.estimate,
+        blocks=measured_ratio.blocks,
         region=decision.region,
         reasons=(decision.reason, *point.reasons),
     )
 
 
-def _remarks(run: Run, figure: PublishedFigure, measured: Selection) -> Iterator[Reason]:
+def _remarks(run: Run, figure: PublishedFigure, selection: Selection) -> Iterator[Reason]:
     """Yield the differences from the source other than the machine."""
-    tools = tuple(sorted({run.tool(trial.scenario) for trial in measured.trials}))
-    if measured.emulation:
-        yield Reason(measured.emulation)
+    tools = tuple(sorted({run.tool(trial.scenario) for trial in selection.trials}))
+    if selection.emulation:
+        yield Reason(selection.emulation)
     if figure.tool not in {*tools, "download"}:
         yield Reason(ReasonCode.OTHER_TOOL, names=(figure.tool, *tools))
-    if measured.limited:
-        counts = {"trials": len(measured.limited), "used": len(measured.used)}
-        yield Reason(ReasonCode.LIMITED, counts, codes=tuple(sorted(measured.limits)))
-    if figure.remote and not run.manifest.experiment.prescribes_link:
+    if selection.limited:
+        counts = {"trials": len(selection.limited), "used": len(selection.used)}
+        yield Reason(ReasonCode.LIMITED, counts, codes=tuple(sorted(selection.limits)))
+    if figure.is_remote and not run.manifest.experiment.prescribes_link:
         yield Reason(ReasonCode.OTHER_LINK, names=(run.manifest.link,))
-    if figure.metric in _OF_A_MINUTE:
+    if figure.metric in _MINUTE_METRICS:
         yield Reason(ReasonCode.SET_TO_A_MINUTE)

@@ -49,7 +49,7 @@ class Run(folder.StoredRun):
         return sorted(arms, key=lambda arm: (arm.environment != first, arm.environment, arm.replicate))
 
     @property
-    def others(self) -> list[Arm]:
+    def compared_arms(self) -> list[Arm]:
         """Every arm that is compared with the baseline, controls left out."""
         return [arm for arm in self.arms if arm != self.baseline and not arm.is_control]
 
@@ -69,7 +69,7 @@ class Run(folder.StoredRun):
         return sorted({trial.scenario for trial in self.trials}, key=lambda scenario: scenario.sort_key)
 
     @cached_property
-    def compared(self) -> list[Scenario]:
+    def compared_scenarios(self) -> list[Scenario]:
         """The scenarios whose sides are compared block by block: not searches, which choose each side's rates."""
         return [scenario for scenario in self.scenarios if scenario.workload not in self.manifest.searches]
 
@@ -81,7 +81,7 @@ class Run(folder.StoredRun):
         return groups
 
     @cached_property
-    def earlier(self) -> Mapping[tuple[int, int], list[TrialRecord]]:
+    def earlier_attempts(self) -> Mapping[tuple[int, int], list[TrialRecord]]:
         """Key of a trial → the attempts at it before the last one."""
         attempts: dict[tuple[int, int], list[TrialRecord]] = {}
         for record in self.records:
@@ -95,9 +95,9 @@ class Run(folder.StoredRun):
         facts = self.hosts.get(machine or "")
         if facts is None or facts.get("environment") == arm.environment:
             return False
-        guests = {each.environment for each in self.arms if self.accelerator(each) is not Accelerator.NONE}
-        alone = facts.get("role") == "kvm_host" and self.manifest.lab != "embedded" and guests == {arm.environment}
-        return not alone
+        guests = {other.environment for other in self.arms if self.accelerator(other) is not Accelerator.NONE}
+        is_alone = facts.get("role") == "kvm_host" and self.manifest.lab != "embedded" and guests == {arm.environment}
+        return not is_alone
 
     @cached_property
     def disturbances(self) -> dict[tuple[str, Role], Disturbance | None]:
@@ -114,8 +114,8 @@ class Run(folder.StoredRun):
         """
         key = (trial.name, role)
         if key not in self._latencies:
-            logged = latencies(self.path, trial, role)
-            self._latencies[key] = None if logged is None else (logged[0], np.cumsum(logged[1]))
+            latency_counts = latencies(self.path, trial, role)
+            self._latencies[key] = None if latency_counts is None else (latency_counts[0], np.cumsum(latency_counts[1]))
         return self._latencies[key]
 
     def share_of(self, blocks: Collection[int]) -> float:
@@ -126,8 +126,8 @@ class Run(folder.StoredRun):
         """
         if self.manifest.experiment.until is None:
             return 1.0
-        after = (look.share for look in self.manifest.looks if look.blocks >= max(blocks, default=0))
-        return next(after, 0.0)
+        shares = (look.share for look in self.manifest.looks if look.blocks >= max(blocks, default=0))
+        return next(shares, 0.0)
 
     def trials_of(self, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
         """The last attempts at the trials of one scenario on one arm, by block."""
@@ -146,7 +146,7 @@ class Run(folder.StoredRun):
         return self.tool(scenario) if role is Role.PRIMARY else self.crosscheck(scenario)
 
     @property
-    def local(self) -> list[str]:
+    def local_workloads(self) -> list[str]:
         """The workloads whose client was on the machine under test itself."""
         return sorted({trial.scenario.workload for trial in self.trials if trial.client is ClientPlace.LOCALHOST})
 

@@ -10,7 +10,7 @@ from vmtoll.paths import PROJECT
 FOLDER = PROJECT / "results" / "schema"
 
 Fields = list[Column]
-OF_THE_MODEL = {
+MODEL_SCHEMAS = {
     "trials": table_schema, "verdicts": verdicts_schema, "effects": effects_schema, "claims": claims_schema,
 }  # fmt: skip
 
@@ -18,8 +18,8 @@ OF_THE_MODEL = {
 @cache
 def schema(table: str) -> Schema:
     """The schema of a table: `trials`, `summaries`, `verdicts`, `effects`, `claims`, `percentiles`, …"""
-    if table in OF_THE_MODEL:
-        return OF_THE_MODEL[table]()
+    if table in MODEL_SCHEMAS:
+        return MODEL_SCHEMAS[table]()
     content: Schema = json.loads((FOLDER / f"{table}.json").read_text(encoding="utf-8"))
     return content
 

@@ -10,9 +10,9 @@ from vmtoll.model.errors import LoadError
 from vmtoll.model.verdict import StepKind, TuningResult, TuningStep
 from vmtoll.runs.folder import read_manifest, runs_in
 
-PRIVATE = "private.json"  # the runner writes it; committed and published runs have none
+PRIVATE_FILE = "private.json"  # the runner writes it; committed and published runs have none
 
-Gained = Callable[[str, str], frozenset[Tuning]]
+StepsBetween = Callable[[str, str], frozenset[Tuning]]
 
 
 def tuning_runs(results: Path) -> list[Path]:
@@ -30,16 +30,16 @@ def tuning_runs(results: Path) -> list[Path]:
 
 def is_local(folder: Path) -> bool:
     """Return whether a run was measured here."""
-    return (folder / PRIVATE).exists()
+    return (folder / PRIVATE_FILE).exists()
 
 
 def worth_of(
-    lacking: Collection[Tuning], folders: Iterable[Path], gained: Gained
+    lacking: Collection[Tuning], folders: Iterable[Path], steps_between: StepsBetween
 ) -> tuple[Mapping[Tuning, tuple[Worth, ...]], tuple[TuningRun, ...]]:
     """Gain of each lacking step in the first run that measured it, and those runs.
 
-    `gained`: gives the steps from one profile to another. Of several comparisons in a run the one with the fewest steps
-    counts; among equals a single change comes before a cumulative step.
+    `steps_between`: gives the steps from one profile to another. Of several comparisons in a run the one with the
+    fewest steps counts; among equals a single change comes before a cumulative step.
     """
     worth: dict[Tuning, tuple[Worth, ...]] = {}
     runs: list[TuningRun] = []
@@ -53,30 +53,32 @@ def worth_of(
             continue
         result = tuning_steps(run)
         name = f"{folder.parent.name}/{folder.name}"
-        measured = {tuning: _measured(tuning, name, run, result, gained) for tuning in missing} if result else {}
+        measured = {tuning: _measured(tuning, name, run, result, steps_between) for tuning in missing} if result else {}
         worth |= {tuning: results for tuning, results in measured.items() if results}
         if any(measured.values()):
-            runs.append(_described(name, folder, run))
+            runs.append(_tuning_run(name, folder, run))
     return worth, tuple(runs)
 
 
-def _measured(tuning: Tuning, name: str, run: Run, result: TuningResult, gained: Gained) -> tuple[Worth, ...]:
+def _measured(
+    tuning: Tuning, name: str, run: Run, result: TuningResult, steps_between: StepsBetween
+) -> tuple[Worth, ...]:
     worths = []
     for scenario in result.scenarios:
         for entry in scenario.metrics.values():
-            steps = [step for step in entry.steps if tuning in _steps(step, gained)]
+            steps = [step for step in entry.steps if tuning in _steps(step, steps_between)]
             if steps:
-                step = min(steps, key=lambda s: (len(_steps(s, gained)), s.step is not StepKind.SINGLE))
-                together = tuple(sorted(_steps(step, gained) - {tuning}))
-                worths.append(Worth(name, scenario.scenario, entry.tool, entry.metric, step, together))
+                step = min(steps, key=lambda s: (len(_steps(s, steps_between)), s.step is not StepKind.SINGLE))
+                other_steps = tuple(sorted(_steps(step, steps_between) - {tuning}))
+                worths.append(Worth(name, scenario.scenario, entry.tool, entry.metric, step, other_steps))
     return tuple(worths)
 
 
-def _steps(step: TuningStep, gained: Gained) -> frozenset[Tuning]:
-    return gained(step.before.environment, step.after.environment)
+def _steps(step: TuningStep, steps_between: StepsBetween) -> frozenset[Tuning]:
+    return steps_between(step.before.environment, step.after.environment)
 
 
-def _described(name: str, folder: Path, run: Run) -> TuningRun:
+def _tuning_run(name: str, folder: Path, run: Run) -> TuningRun:
     hosts = [facts for facts in run.hosts.values() if facts.get("role") == "kvm_host"]
     models = tuple(dict.fromkeys(str(facts["cpu_model"]) for facts in hosts if facts.get("cpu_model")))
     kinds = tuple(kind.value for kind in run.kvm_hardware)

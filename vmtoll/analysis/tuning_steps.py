@@ -25,13 +25,13 @@ METRICS = (THROUGHPUT, TAIL, HOST_CPU, CPU)
 
 
 @dataclass(frozen=True)
-class Step:
-    """Step from one profile to another; `over`: profiles between them that this run lacks."""
+class ProfileStep:
+    """Step from one profile to another; `skipped_profiles`: those between them that this run lacks."""
 
     kind: StepKind
     before: str
     after: str
-    over: tuple[str, ...] = ()
+    skipped_profiles: tuple[str, ...] = ()
 
 
 def level(values: Sequence[float]) -> float | None:
@@ -39,21 +39,21 @@ def level(values: Sequence[float]) -> float | None:
     return float(np.exp(np.log(values).mean())) if values else None
 
 
-def steps_of(declared: TuningSteps, measured: Collection[str]) -> list[Step]:
+def steps_of(declared: TuningSteps, measured: Collection[str]) -> list[ProfileStep]:
     """The comparisons of an experiment's tuning steps, between the profiles that were measured."""
-    steps: list[Step] = []
-    before, over = "", list[str]()
+    steps: list[ProfileStep] = []
+    before, skipped_profiles = "", list[str]()
     for profile in declared.cumulative:
         if profile not in measured:
-            over.append(profile)
+            skipped_profiles.append(profile)
             continue
         if before:
-            steps.append(Step(StepKind.CUMULATIVE, before, profile, tuple(over)))
-        before, over = profile, []
+            steps.append(ProfileStep(StepKind.CUMULATIVE, before, profile, tuple(skipped_profiles)))
+        before, skipped_profiles = profile, []
     base = declared.base
     if base is None or base not in measured:
         return steps
-    return steps + [Step(StepKind.SINGLE, base, profile) for profile in declared.single if profile in measured]
+    return steps + [ProfileStep(StepKind.SINGLE, base, profile) for profile in declared.single if profile in measured]
 
 
 def tuning_steps(run: Run) -> TuningResult | None:
@@ -63,14 +63,16 @@ def tuning_steps(run: Run) -> TuningResult | None:
         return None
     measured = {arm.environment for arm in run.arms}
     profiles = [profile for profile in declared.environments if profile in measured]
-    whys = {skipped.environment: skipped.why for skipped in run.manifest.skipped if skipped.environment}
+    skip_reasons = {skip.environment: skip.why for skip in run.manifest.skipped if skip.environment}
     steps = steps_of(declared, profiles)
-    roles = {scenario: _role(run, scenario, profiles) for scenario in run.compared}
-    results = _measured(run, roles, steps)
+    roles = {scenario: _role(run, scenario, profiles) for scenario in run.compared_scenarios}
+    results = _judge_steps(run, roles, steps)
     return TuningResult(
         base=declared.base,
         profiles=tuple(profiles),
-        skipped={profile: whys.get(profile, "") for profile in declared.environments if profile not in measured},
+        skipped={
+            profile: skip_reasons.get(profile, "") for profile in declared.environments if profile not in measured
+        },
         scenarios=tuple(
             StepScenario(
                 scenario=scenario,
@@ -78,13 +80,13 @@ def tuning_steps(run: Run) -> TuningResult | None:
                 metrics=_metrics(run, scenario, roles[scenario], profiles, results.get(scenario, {})),
                 host=tuple(host_view(run, scenario, [Arm(profile) for profile in profiles])),
             )
-            for scenario in run.compared
+            for scenario in run.compared_scenarios
         ),
     )
 
 
-def _measured(
-    run: Run, roles: Mapping[Scenario, Role], steps: list[Step]
+def _judge_steps(
+    run: Run, roles: Mapping[Scenario, Role], steps: list[ProfileStep]
 ) -> dict[Scenario, dict[Metric, list[TuningStep]]]:
     """Judge every step in every metric that applies under a scenario's load, all of them as one family."""
     controls = controls_of(run, roles)
@@ -127,8 +129,8 @@ def _metrics(
 
 def _role(run: Run, scenario: Scenario, profiles: list[str]) -> Role:
     """One role for all steps, so that they connect: the cross-check if it is chosen for any profile."""
-    chosen = {choose_role(run, scenario, run.baseline, Arm(profile)) for profile in profiles}
-    return Role.CROSSCHECK if Role.CROSSCHECK in chosen else Role.PRIMARY
+    roles = {choose_role(run, scenario, run.baseline, Arm(profile)) for profile in profiles}
+    return Role.CROSSCHECK if Role.CROSSCHECK in roles else Role.PRIMARY
 
 
 def _levels(run: Run, scenario: Scenario, metric: Metric, role: Role, profiles: list[str]) -> dict[str, float]:
@@ -140,7 +142,7 @@ def _levels(run: Run, scenario: Scenario, metric: Metric, role: Role, profiles: 
     return levels
 
 
-def _result(run: Run, step: Step, metric: Metric, fields: Mapping[str, Any]) -> TuningStep:
+def _result(run: Run, step: ProfileStep, metric: Metric, fields: Mapping[str, Any]) -> TuningStep:
     """The result of a step; its gain is in the metric's unit, from the level where the step starts."""
     start, end = fields["baseline"].level, fields["compared"].level
     estimate: Estimate | None = fields["estimate"]
@@ -151,6 +153,6 @@ def _result(run: Run, step: Step, metric: Metric, fields: Mapping[str, Any]) -> 
         gain = Gain(sign * start * (estimate.ratio - 1), *(ends if sign > 0 else ends[::-1]))
     after = Arm(step.after)
     return TuningStep(
-        step=step.kind, before=Arm(step.before), after=after, over=step.over, accelerator=run.accelerator(after),
-        hardware=run.hardware(after), start=start, end=end, gain=gain, **fields,
+        step=step.kind, before=Arm(step.before), after=after, over=step.skipped_profiles,
+        accelerator=run.accelerator(after), hardware=run.hardware(after), start=start, end=end, gain=gain, **fields,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from vmtoll.model.verdict import (
 from vmtoll.model.workload import listed
 
 # Reasons of claims that more blocks may decide.
-_FOR_WANT_OF_BLOCKS = frozenset({ReasonCode.INTERVAL, ReasonCode.LEVEL, ReasonCode.FEW_BLOCKS})
+_BLOCKS_MAY_DECIDE = frozenset({ReasonCode.INTERVAL, ReasonCode.LEVEL, ReasonCode.FEW_BLOCKS})
 
 
 def look_at(run_dir: Path, looks: Sequence[Look]) -> list[LookComparison]:
@@ -34,10 +34,10 @@ def look_at(run_dir: Path, looks: Sequence[Look]) -> list[LookComparison]:
     run = load_run(run_dir)
     manifest = run.manifest.model_copy(update={"looks": list(looks)})
     run = Run(run.path, manifest, run.hosts, run.records)
-    return compared(run, analyse(run))
+    return comparisons_at_look(run, analyse(run))
 
 
-def compared(run: Run, analysis: RunAnalysis) -> list[LookComparison]:
+def comparisons_at_look(run: Run, analysis: RunAnalysis) -> list[LookComparison]:
     """Every comparison of a run's analysis with its standing."""
     until = run.manifest.experiment.until
     enough_pct = until.half_width_pct if until else 0.0
@@ -48,17 +48,19 @@ def _verdicts(analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparis
     for comparison in analysis.comparisons:
         for verdict in comparison.verdicts.values():
             if verdict.applies:
-                yield _compared(verdict, enough_pct, verdict.metric, comparison.scenario, comparison.arms)
+                yield _look_comparison(verdict, enough_pct, verdict.metric, comparison.scenario, comparison.arms)
 
 
 def _steps(analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
     for scenario in analysis.tuning_steps.scenarios if analysis.tuning_steps else ():
         for metric in scenario.metrics.values():
             for step in metric.steps:
-                yield _compared(step, enough_pct, metric.metric, scenario.scenario, [step.before, step.after])
+                yield _look_comparison(step, enough_pct, metric.metric, scenario.scenario, [step.before, step.after])
 
 
-def _compared(judged: Judged, enough_pct: float, metric: Metric, scenario: Scenario, arms: list[Arm]) -> LookComparison:
+def _look_comparison(
+    judged: Judged, enough_pct: float, metric: Metric, scenario: Scenario, arms: list[Arm]
+) -> LookComparison:
     half_pct = None if judged.half_width is None else 100 * judged.half_width
     standing = _standing(judged, half_pct, enough_pct)
     return LookComparison(
@@ -92,10 +94,10 @@ def _half_width_of_claim_pct(claim: ClaimResult) -> float | None:
 
 def _claims(run: Run, analysis: RunAnalysis, enough_pct: float) -> Iterator[LookComparison]:
     for claim in analysis.claims:
-        scenarios = [s for s in run.scenarios if any(_names(side, s) for side in claim.sides)]
+        scenarios = [s for s in run.scenarios if any(_includes(side, s) for side in claim.sides)]
         half_pct = _half_width_of_claim_pct(claim)
         yield LookComparison(
-            standing=_of_claim(claim, half_pct, enough_pct) if scenarios else ComparisonState.REFUSED,
+            standing=_claim_standing(claim, half_pct, enough_pct) if scenarios else ComparisonState.REFUSED,
             metric=claim.metric,
             scenarios=scenarios,
             claim=claim.says,
@@ -103,15 +105,15 @@ def _claims(run: Run, analysis: RunAnalysis, enough_pct: float) -> Iterator[Look
         )
 
 
-def _of_claim(claim: ClaimResult, half_pct: float | None, enough_pct: float) -> ComparisonState:
+def _claim_standing(claim: ClaimResult, half_pct: float | None, enough_pct: float) -> ComparisonState:
     if claim.outcome is not Outcome.INCONCLUSIVE:
         return ComparisonState.DECIDED
-    if claim.limited or claim.reasons[0].code not in _FOR_WANT_OF_BLOCKS:
+    if claim.limited or claim.reasons[0].code not in _BLOCKS_MAY_DECIDE:
         return ComparisonState.REFUSED
     return ComparisonState.NARROW if half_pct is not None and half_pct <= enough_pct else ComparisonState.OPEN
 
 
-def _names(side: ClaimSide, scenario: Scenario) -> bool:
+def _includes(side: ClaimSide, scenario: Scenario) -> bool:
     """Return whether a side of a claim takes trials of a scenario."""
     servers, _, workloads = names_of(side)
     if scenario.server not in servers or scenario.workload not in workloads:

@@ -9,7 +9,7 @@ from typing import Any
 
 from vmtoll.analysis.availability import availability, reliability
 from vmtoll.analysis.claims import judge_claims
-from vmtoll.analysis.equality import OPEN, equality
+from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.judge import Family, in_ratio
 from vmtoll.analysis.judged import Control, controls_of, evidence_of, judged_fields
 from vmtoll.analysis.levels import percentile_level
@@ -39,7 +39,7 @@ from vmtoll.statistics.thresholds import MIN_EQUIVALENT_BLOCKS
 
 ANALYSIS = "analysis.json"
 
-Compared = tuple[Scenario, Arm]
+ComparisonKey = tuple[Scenario, Arm]
 
 
 def analyse(run: Run) -> RunAnalysis:
@@ -59,8 +59,8 @@ def analyse(run: Run) -> RunAnalysis:
         blocks=len({trial.block for trial in run.trials}),
         boots=max(1, len({trial.boot for trial in run.trials})),
         margin=margin,
-        noise_floor=_worst_floor(comparisons),
-        undeclared_differences=sum(fact.status in OPEN for fact in equality(run)),
+        noise_floor=_worst_noise_floor(comparisons),
+        undeclared_differences=sum(fact.status in OPEN_STATUSES for fact in equality(run)),
         tuning_steps=tuning_steps(run),
         claims=tuple(judge_claims(run, correlation)),
         searches=tuple(sorted(run.manifest.searches)),
@@ -71,14 +71,14 @@ def analyse(run: Run) -> RunAnalysis:
     )
 
 
-def keep(run: Run, analysis: RunAnalysis) -> Path:
+def write_analysis(run: Run, analysis: RunAnalysis) -> Path:
     """Write the analysis next to run.json; return the file."""
     file = run.path / ANALYSIS
     write_durably(file, to_json(analysis))
     return file
 
 
-def _worst_floor(comparisons: Sequence[Comparison]) -> float | None:
+def _worst_noise_floor(comparisons: Sequence[Comparison]) -> float | None:
     for metric in (THROUGHPUT, TAIL):
         verdicts = [comparison.verdicts[metric.name] for comparison in comparisons]
         if any(verdict.applies for verdict in verdicts):
@@ -94,17 +94,17 @@ def _comparisons(
     """
     roles = {
         (scenario, arm): choose_role(run, scenario, run.baseline, arm)
-        for arm in run.others
-        for scenario in run.compared
+        for arm in run.compared_arms
+        for scenario in run.compared_scenarios
     }
     controls = controls_of(run, {scenario: role for (scenario, _), role in roles.items()})
-    verdicts: dict[tuple[Compared, str], Verdict] = {}
-    pairs_by_key: dict[tuple[Compared, str], tuple[Pairs, Control | None]] = {}
-    for (scenario, arm), chosen in roles.items():
+    verdicts: dict[tuple[ComparisonKey, str], Verdict] = {}
+    pairs_by_key: dict[tuple[ComparisonKey, str], tuple[Pairs, Control | None]] = {}
+    for (scenario, arm), throughput_role in roles.items():
         for name, metric in METRICS.items():
             loop = loop_of(scenario.load)
             if loop in metric.loops and not (metric.guest_field and _is_unseen(run, arm)):
-                role = role_of(metric, chosen, _trials(run, scenario, arm))
+                role = role_of(metric, throughput_role, _trials(run, scenario, arm))
                 pairs = pair_arms(run, scenario, run.baseline, arm, metric, role)
                 pairs_by_key[(scenario, arm), name] = pairs, controls.get((name, loop))
             else:
@@ -142,16 +142,16 @@ def _verdict(
     role = pairs.measure.role
     shares = [availability(run.trials_of(scenario, side), role) for side in (run.baseline, arm)]
     # Figures leave failed requests out, so the verdict must say that there were some.
-    failed = any(share and share.successful < share.requests for share in shares)
-    local = any(trial.client is ClientPlace.LOCALHOST for trial in _trials(run, scenario, arm))
+    has_failures = any(share and share.successful < share.requests for share in shares)
+    is_local = any(trial.client is ClientPlace.LOCALHOST for trial in _trials(run, scenario, arm))
     notes = [
         Note(NoteCode.NO_CONTROL) if control is None else None,
         Note(NoteCode.CONTROL_DIFFERS, {"size": math.exp(control.control_difference)})
         if control and control.control_difference
         else None,
         Note(NoteCode.FEW_BLOCKS, {"blocks": pairs.n}) if 0 < pairs.n < MIN_EQUIVALENT_BLOCKS else None,
-        Note(NoteCode.CLIENT_ON_SAME_MACHINE) if local else None,
-        Note(NoteCode.FAILED_REQUESTS) if failed else None,
+        Note(NoteCode.CLIENT_ON_SAME_MACHINE) if is_local else None,
+        Note(NoteCode.FAILED_REQUESTS) if has_failures else None,
         *(_tail_notes(run, scenario, arm, pairs) if metric is TAIL else ()),
     ]
     return Verdict(
@@ -180,8 +180,8 @@ def _tail_notes(run: Run, scenario: Scenario, arm: Arm, pairs: Pairs) -> list[No
     crosscheck = pair_arms(run, scenario, run.baseline, arm, TAIL, Role.CROSSCHECK)
     intervals = [mean_of(each.bounds.mid.values).t if each.n else None for each in (pairs, crosscheck)]
     if all(intervals) and not _overlap(*intervals):
-        seen = in_ratio(0.0, intervals[1], pairs.measure.sign)
-        values = {"low": seen.low or 0.0, "high": seen.high or 0.0}
+        crosscheck_ratio = in_ratio(0.0, intervals[1], pairs.measure.sign)
+        values = {"low": crosscheck_ratio.low or 0.0, "high": crosscheck_ratio.high or 0.0}
         notes.append(Note(NoteCode.CROSSCHECK_DISAGREES, values, run.crosscheck(scenario) or ""))
     return notes
 
@@ -199,7 +199,7 @@ def _not_applicable(run: Run, metric: Metric, scenario: Scenario, arm: Arm, marg
     elif metric is TAIL:
         because = VerdictReason.CLOSED_LOOP_HAS_NO_TAIL
     elif metric is THROUGHPUT:
-        because, notes = VerdictReason.LOAD_SETS_THE_RATE, (_attained(run, scenario, arm),)
+        because, notes = VerdictReason.LOAD_SETS_THE_RATE, (_attained_note(run, scenario, arm),)
     else:
         because = VerdictReason.OPEN_LOOP_SEE_TAIL
     return Verdict(metric=metric, kind=Kind.NOT_JUDGED, because=because, margin=margin, notes=notes)
@@ -210,13 +210,13 @@ def _is_unseen(run: Run, arm: Arm) -> bool:
     return any(side.environment in run.manifest.unseen_hosts for side in (run.baseline, arm))
 
 
-def _attained(run: Run, scenario: Scenario, arm: Arm) -> Note:
+def _attained_note(run: Run, scenario: Scenario, arm: Arm) -> Note:
     """The offered rate of each side of an open loop, and the share of it that was answered: medians over the trials
     that are not invalid.
     """
     values: dict[str, float] = {}
     for name, side in (("baseline", run.baseline), ("compared", arm)):
-        trials = _good(run, scenario, side)
+        trials = _usable_trials(run, scenario, side)
         offered = _median(trial.offered.offered_rps for trial in trials)
         attained = _median(_share_answered(trial) for trial in trials)
         if offered is not None and attained is not None:
@@ -239,5 +239,5 @@ def _trials(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
     return [trial for side in (run.baseline, arm) for trial in run.trials_of(scenario, side)]
 
 
-def _good(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
+def _usable_trials(run: Run, scenario: Scenario, arm: Arm) -> list[TrialRecord]:
     return [trial for trial in run.trials_of(scenario, arm) if trial.validity is not Validity.INVALID]

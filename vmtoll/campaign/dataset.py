@@ -10,7 +10,7 @@ from typing import Any, Self
 import duckdb
 import pandas as pd
 
-from vmtoll.analysis.percentiles import connect, ranked
+from vmtoll.analysis.percentiles import connect, percentiles_of_counts
 from vmtoll.files import first_line
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Role
@@ -257,8 +257,10 @@ class Dataset:
         self.database.execute(_SIDES)
         self.database.execute(_BUCKETS.format(source=self._table("histograms")))
         sides = {row.pop("side"): row for row in self._rows("FROM sides")}
-        merged = ranked(self.database, "SELECT side, value, sum(n) AS n FROM buckets GROUP BY side, value", ["side"])
-        of_bed = ranked(self.database, "FROM buckets", ["testbed", "side"])
+        merged = percentiles_of_counts(
+            self.database, "SELECT side, value, sum(n) AS n FROM buckets GROUP BY side, value", ["side"]
+        )
+        of_bed = percentiles_of_counts(self.database, "FROM buckets", ["testbed", "side"])
         spread = of_bed.groupby(["side", "percentile"])["value_us"].agg(["min", "max", "size"]).reset_index()
         table = merged.merge(spread, on=["side", "percentile"])
         latencies = [_latency(sides[side], rows) for side, rows in table.groupby("side")]

@@ -69,7 +69,7 @@ def load_and_analyse(folder: Path) -> "tuple[Run, RunAnalysis]":
 
 def write_conclusion(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     """Save the analysis of a run, and write its pages and tables."""
-    from vmtoll.analysis.verdict import ANALYSIS, keep  # noqa: PLC0415
+    from vmtoll.analysis.verdict import ANALYSIS, write_analysis  # noqa: PLC0415
     from vmtoll.report.disclosure import write_disclosure  # noqa: PLC0415
     from vmtoll.report.html import write_report  # noqa: PLC0415
     from vmtoll.report.ods import write_ods  # noqa: PLC0415
@@ -77,7 +77,7 @@ def write_conclusion(run: "Run", analysis: "RunAnalysis") -> Conclusion:
     from vmtoll.report.words import sentence  # noqa: PLC0415
 
     folder = run.path
-    keep(run, analysis)
+    write_analysis(run, analysis)
     table = folder / "trials.csv"
     write_durably(table, to_csv(run.records))
     page, sheet = write_report(run, analysis), write_ods(run, analysis)

@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 from scipy import special
 
-from vmtoll.analysis.equality import DECISIVE, machine, premises
+from vmtoll.analysis.equality import DECISIVE, machine_facts, scenario_facts
 from vmtoll.analysis.run import Run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.agreement import (
@@ -241,9 +241,9 @@ def _scenario(
 
 
 def _decisive_facts(run: Run, scenario: Scenario, arms: Sequence[Arm]) -> Facts:
-    facts = premises(run, scenario, arms[-1])
+    facts = scenario_facts(run, scenario, arms[-1])
     for side in arms:
-        premise = machine(run, scenario.server, side)
+        premise = machine_facts(run, scenario.server, side)
         facts |= {f"{name} on {side}": value for name, value in premise.items() if name in DECISIVE}
     return facts
 

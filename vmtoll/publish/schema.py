@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from vmtoll.analysis.schema import FOLDER, OF_THE_MODEL
+from vmtoll.analysis.schema import FOLDER, MODEL_SCHEMAS
 from vmtoll.model.finding import FINDINGS
 
 
 def generated_files() -> dict[str, bytes]:
     """File name → content: the columns of trials, verdicts, effects and claims, and what each finding code means."""
     findings = {code.value: asdict(kind) for code, kind in FINDINGS.items()}
-    tables = {f"{name}.json": _json(schema()) for name, schema in OF_THE_MODEL.items()}
+    tables = {f"{name}.json": _json(schema()) for name, schema in MODEL_SCHEMAS.items()}
     return {**tables, "findings.json": _json(findings)}
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from vmtoll.analysis.claims import count_outcomes
-from vmtoll.analysis.equality import Status, equality
+from vmtoll.analysis.equality import FactStatus, equality
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
@@ -35,10 +35,10 @@ from vmtoll.report.tables import (
 
 HEADINGS = ("requests per second", "p99", "server CPU per request", "CPU per request on the host")
 STATUS_TITLES = {
-    Status.UNDECLARED: "Undeclared differences",
-    Status.ONE_SIDED: "Seen on one side only",
-    Status.DECLARED: "Declared differences",
-    Status.EQUAL: "Equal on all sides",
+    FactStatus.UNDECLARED: "Undeclared differences",
+    FactStatus.ONE_SIDED: "Seen on one side only",
+    FactStatus.DECLARED: "Declared differences",
+    FactStatus.EQUAL: "Equal on all sides",
 }
 
 
@@ -57,7 +57,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
     steps = [item for item in drawn if item[0].startswith("tuning_steps")]
     picture = next((item for item in drawn if item[0] == charts.FIRST), next(iter(drawn), None))
     labels = words.scenario_labels(run)
-    several, sides = len(run.others) > 1, words.sides_of(analysis.comparisons)
+    several, sides = len(run.compared_arms) > 1, words.sides_of(analysis.comparisons)
     rows = numbers(run).to_dict("records")
     return environment().get_template("report.html.j2").render(
         run=run, manifest=run.manifest, analysis=analysis, headline=words.headline(analysis), picture=picture,
@@ -86,7 +86,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         quiet=[code for code in Code if code not in analysis.findings],
         excluded=[record for record in run.trials if record.validity is Validity.INVALID],
         availability=availability(run),
-        facts={status: [fact for fact in facts if fact.status is status] for status in Status},
+        facts={status: [fact for fact in facts if fact.status is status] for status in FactStatus},
         status_titles=STATUS_TITLES,
         sweep=any(len(group.loads) > 2 for group in groups(run)),
         charts=[item for item in drawn if item not in steps and item is not picture],

@@ -98,7 +98,7 @@ def single_loads(run: Run) -> Iterator[Group]:
 
 def arm_suffix(run: Run, arm: Arm) -> str:
     """Suffix of a title that names the arm; empty where only one is compared with the baseline."""
-    return f", {arm}" if len(run.others) > 1 else ""
+    return f", {arm}" if len(run.compared_arms) > 1 else ""
 
 
 def shown_labels(run: Run, loops: Sequence[Loop] = tuple(Loop)) -> dict[Scenario, str]:

@@ -166,7 +166,7 @@ def look(run: Run, arm: Arm) -> Look:
     below = below_text(run.accelerator(arm), run.hardware(arm), " ({})")
     if arm.environment == run.baseline.environment:
         return Look(arm_text(arm) + below, SKY if arm.is_control else BLUE, "o", not arm.is_control)
-    index = run.others.index(Arm(arm.environment))
+    index = run.compared_arms.index(Arm(arm.environment))
     shape = (index + index // len(GUESTS)) % 4  # from the fifth guest on colors repeat, with another shape
     line: Literal["-", "--", "-.", ":"] = ("--", "-.", ":", "-")[shape]
     return Look(arm_text(arm) + below, GUESTS[index % len(GUESTS)], "sD^v"[shape], not arm.is_control, line)

@@ -27,7 +27,7 @@ from tests.support.synthetic_run import (
     role_findings,
     with_findings,
 )
-from vmtoll.analysis.histograms import merged
+from vmtoll.analysis.histograms import merged_histogram
 from vmtoll.analysis.run import frame_of, load_run
 from vmtoll.analysis.schema import fields, names
 from vmtoll.analysis.verdict import analyse
@@ -361,7 +361,9 @@ def test_percentiles_are_those_of_the_added_histograms(runs: dict[str, Path], fi
     tails = []
     for folder in runs.values():
         trials = load_run(folder).trials_of(scenario, GUEST)
-        histogram = merged(folder, frame_of([trial for trial in trials if trial.validity is not Validity.INVALID]))
+        histogram = merged_histogram(
+            folder, frame_of([trial for trial in trials if trial.validity is not Validity.INVALID])
+        )
         assert histogram is not None
         tails.append(histogram.get_value_at_percentile(99))
         for bucket in histogram.get_recorded_iterator():

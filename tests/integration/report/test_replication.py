@@ -11,8 +11,8 @@ import pytest
 from tests.support.published_run import claim, make_published
 from tests.support.synthetic_run import Row, Truth, failed_trial, share_load
 from vmtoll.analysis.published import (
+    CONVERSIONS,
     FIGURES,
-    OURS,
     Point,
     figures,
     points,
@@ -88,7 +88,7 @@ def test_every_published_figure_of_the_experiment_has_one_point(run: Run, result
         {key: value for key, value in row.items() if key != "value"} for row in rows
     ]
     assert [point.figure.value for point in result] == [float(row["value"]) for row in rows]
-    assert all(point.shape is Shape.INCONCLUSIVE for point in result if point.ours.value is None)
+    assert all(point.shape is Shape.INCONCLUSIVE for point in result if point.measured_level.value is None)
     assert all(point.reasons or point.shape in (Shape.FIRST, Shape.ALONE) for point in result)
     together = points(run)
     assert sorted(map(repr, together)) == sorted(map(repr, result))
@@ -107,15 +107,15 @@ def test_each_command_of_2003_finds_its_own_workload_and_users(run: Run) -> None
 def test_figures_are_in_the_published_unit(run: Run, result: list[Point]) -> None:
     of = {"server": "boa", "load": "-n 10000 -c 100", "keep_alive": "no", "payload_bytes": "4096"}
     rate = point_of(result, metric="requests_per_second", **of)
-    assert rate.ours.value == np.median(primaries(run, "boa", "page-4k-close", "throughput_rps", 100))
-    assert rate.ours.value is not None
-    assert rate.ratio == rate.ours.value / rate.figure.value
-    assert point_of(result, metric="transfer_rate", **of).ours.value == pytest.approx(70_100)
-    assert point_of(result, metric="cpu_user", **of).ours.value == pytest.approx(0.4 / 20000 * 10000)
+    assert rate.measured_level.value == np.median(primaries(run, "boa", "page-4k-close", "throughput_rps", 100))
+    assert rate.measured_level.value is not None
+    assert rate.ratio == rate.measured_level.value / rate.figure.value
+    assert point_of(result, metric="transfer_rate", **of).measured_level.value == pytest.approx(70_100)
+    assert point_of(result, metric="cpu_user", **of).measured_level.value == pytest.approx(0.4 / 20000 * 10000)
     of = {"server": "apache", "load": "-n 5000 -c 100", "keep_alive": "no", "payload_bytes": "100000"}
     usage = point_of(result, metric="cpu_usage", **of)
     seconds = np.array(primaries(run, "apache-prefork", "page-100k-close", "duration_s", 100))
-    assert usage.ours.value == pytest.approx(np.median(100 * 1.3 / seconds))
+    assert usage.measured_level.value == pytest.approx(np.median(100 * 1.3 / seconds))
 
 
 def test_shapes(result: list[Point]) -> None:
@@ -125,7 +125,7 @@ def test_shapes(result: list[Point]) -> None:
     assert point_of(result, server="lighttpd", **busy).shape is Shape.FIRST
     boa = point_of(result, server="boa", **busy)
     assert boa.shape is Shape.SAME  # 1,552 of 1,732 there
-    assert (boa.ours.estimator, boa.ours.blocks, boa.blocks) == (EstimatorUsed.MEDIAN, 3, 3)
+    assert (boa.measured_level.estimator, boa.measured_level.blocks, boa.blocks) == (EstimatorUsed.MEDIAN, 3, 3)
     assert point_of(result, server="apache", **busy).shape is Shape.NOT_SAME  # 1,888 of 1,732 there
     thttpd = point_of(result, server="thttpd", load="-n 10000 -c 100", keep_alive="no", **of)
     assert thttpd.shape is Shape.INCONCLUSIVE
@@ -148,7 +148,7 @@ def test_the_2009_experiment(tmp_path: Path) -> None:
     result = replication(run)
     local = {"environment": "localhost", "tool": "siege"}
     transactions = point_of(result, server="lighttpd", metric="transactions", **local)
-    assert transactions.ours.value == pytest.approx(1000), "of a minute"
+    assert transactions.measured_level.value == pytest.approx(1000), "of a minute"
     assert ReasonCode.SET_TO_A_MINUTE in codes(transactions)
     rate = point_of(result, server="lighttpd", metric="transaction_rate", **local)
     assert rate.workloads == ("site-siege-localhost",)
@@ -158,7 +158,7 @@ def test_the_2009_experiment(tmp_path: Path) -> None:
         for e in ("metal", "kvm")
     )
     assert (metal.servers, metal.environments, metal.workloads) == (names, ("metal",), ("site-siege",))
-    assert metal.ours.value == np.median(primaries(run, "apache-worker", "site-siege", "throughput_rps"))
+    assert metal.measured_level.value == np.median(primaries(run, "apache-worker", "site-siege", "throughput_rps"))
     assert (metal.shape, kvm.shape) == (Shape.FIRST, Shape.INCONCLUSIVE)
     assert {ReasonCode.EMULATED, ReasonCode.OTHER_LINK} <= set(codes(kvm))
     assert kvm.reasons[-1].names == ("unshaped",)
@@ -173,7 +173,7 @@ def test_the_guest_has_a_shape_under_kvm(tmp_path: Path) -> None:
     first, *_ = [p for p in result if (p.figure.environment, p.figure.metric) == ("kvm", "transaction_rate")]
     assert first.shape is Shape.SAME
     assert first.published_ratio == pytest.approx(0.362, abs=0.001)
-    assert first.our_ratio is not None and first.our_ratio.ratio == pytest.approx(0.4, abs=0.01)
+    assert first.measured_ratio is not None and first.measured_ratio.ratio == pytest.approx(0.4, abs=0.01)
 
 
 SWEEP = {
@@ -194,7 +194,7 @@ def test_a_ramp_has_a_knee_and_a_peak(tmp_path: Path) -> None:
         if trial.offered.offered_rps
     ]
     knee = point_of(result, server="lighttpd-1-worker", metric="goodput_knee")
-    assert knee.ours.value == np.median(offered)
+    assert knee.measured_level.value == np.median(offered)
     lacking = point_of(result, server="lighttpd-4-workers", metric="goodput_knee")
     assert lacking.reasons == (Reason(ReasonCode.NO_SUCH_SERVER, names=("lighttpd-4-workers",)),)
     best = point_of(result, server="best", metric="peak_goodput")
@@ -219,7 +219,7 @@ def test_lowest_and_highest_trial_and_mean_of_three(tmp_path: Path) -> None:
             EstimatorUsed.MEAN_OF_THREE,
         ),
     ):
-        ours = point_of(result, server="nginx", metric=metric).ours
+        ours = point_of(result, server="nginx", metric=metric).measured_level
         assert ours.estimator is how
         assert ours.value == pytest.approx(value)
 
@@ -267,4 +267,4 @@ def test_every_published_figure_finds_its_workload_and_server_at_the_full_scale(
             document = manifest.workloads[workload]
             assert not figure.users or (isinstance(document, ClosedWorkload) and figure.users in listed(document.users))
             assert servers(run, figure.server), figure
-            assert (figure.metric, figure.unit) in OURS or figure.metric == "elapsed", figure
+            assert (figure.metric, figure.unit) in CONVERSIONS or figure.metric == "elapsed", figure

@@ -14,7 +14,7 @@ from tests.support.machines import SITE
 from tests.support.measured import run
 from tests.support.real_servers import free_ports, install
 from tests.support.records import assert_sound, primary, records_of
-from vmtoll.analysis.equality import Status, equality
+from vmtoll.analysis.equality import FactStatus, equality
 from vmtoll.analysis.run import load_run
 from vmtoll.builds import certificate
 from vmtoll.model.finding import Code, Validity
@@ -105,7 +105,7 @@ def test_every_server_speaks_http2_and_both_sides_are_proven_equal(measured: Mea
     facts = {fact.name: fact for fact in equality(load_run(folder))}
     for key, value in (("protocol", PROTOCOL), ("cipher", CIPHER), ("alpn", "h2")):
         fact = facts[f"servers: {server}: tls: HTTP/2: {key}"]
-        assert (fact.status, list(fact.values.values())) == (Status.EQUAL, [value])
+        assert (fact.status, list(fact.values.values())) == (FactStatus.EQUAL, [value])
 
 
 @pytest.mark.parametrize("server", ["nginx", "lighttpd", "apache-event"])
@@ -143,7 +143,7 @@ def test_another_cipher_on_one_side_makes_its_trials_invalid(measured: Measure) 
     assert (finding.machine, finding.process) == ("metal-two", "nginx")
     assert finding.detail == f"TLS cipher: {CIPHER} -> TLS_AES_256_GCM_SHA384"
     cipher = next(fact for fact in equality(load_run(folder)) if fact.name.endswith("tls: HTTP/2: cipher"))
-    assert cipher.status is Status.UNDECLARED
+    assert cipher.status is FactStatus.UNDECLARED
 
 
 def test_another_certificate_on_one_side_makes_its_trials_invalid(measured: Measure, tmp_path: Path) -> None:

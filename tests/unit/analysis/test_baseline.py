@@ -32,7 +32,7 @@ def text_of(run: Run, analysis: RunAnalysis) -> str:
 
 def test_the_first_environment_is_the_baseline_where_there_is_no_metal(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth({"nginx": 0.9}, metal=False, guests=TWO_GUESTS)))
-    assert (run.baseline, run.others) == (Arm("kvm-default"), [Arm("kvm-multiqueue")])
+    assert (run.baseline, run.compared_arms) == (Arm("kvm-default"), [Arm("kvm-multiqueue")])
     (comparison,) = analyse(run).comparisons
     assert comparison.arms == [Arm("kvm-default"), Arm("kvm-multiqueue")]
     assert comparison.verdicts["throughput"].blocks == 6
@@ -40,7 +40,7 @@ def test_the_first_environment_is_the_baseline_where_there_is_no_metal(tmp_path:
 
 def test_metal_is_compared_with_the_environment_that_the_experiment_names(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth({"nginx": 0.5}, baseline="kvm-default")))
-    assert run.others == [Arm("metal")]
+    assert run.compared_arms == [Arm("metal")]
     analysis = analyse(run)
     (comparison,) = analysis.comparisons
     throughput = comparison.verdicts["throughput"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.synthetic_run import Truth, make_run
-from vmtoll.analysis.equality import Status, equality
+from vmtoll.analysis.equality import FactStatus, equality
 from vmtoll.analysis.run import load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.report.html import render
@@ -18,19 +18,19 @@ AES, CHACHA = "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"
 @pytest.mark.parametrize(
     ("metal", "guest", "status", "values"),
     [
-        (AES, AES, Status.EQUAL, {"metal": AES}),
-        (AES, CHACHA, Status.UNDECLARED, {"metal": AES, "kvm-default": CHACHA}),
-        (AES, None, Status.ONE_SIDED, {"metal": AES, "kvm-default": None}),
-        (None, AES, Status.ONE_SIDED, {"metal": None, "kvm-default": AES}),
+        (AES, AES, FactStatus.EQUAL, {"metal": AES}),
+        (AES, CHACHA, FactStatus.UNDECLARED, {"metal": AES, "kvm-default": CHACHA}),
+        (AES, None, FactStatus.ONE_SIDED, {"metal": AES, "kvm-default": None}),
+        (None, AES, FactStatus.ONE_SIDED, {"metal": None, "kvm-default": AES}),
     ],
 )
 def test_ciphers_of_both_sides_are_compared(
-    tmp_path: Path, metal: str | None, guest: str | None, status: Status, values: dict[str, str | None]
+    tmp_path: Path, metal: str | None, guest: str | None, status: FactStatus, values: dict[str, str | None]
 ) -> None:
     run = load_run(run_of(tmp_path, metal, guest))
     (fact,) = [fact for fact in equality(run) if fact.name == NAME]
     assert (fact.status, dict(fact.values)) == (status, values)
-    assert analyse(run).undeclared_differences == (status is not Status.EQUAL)
+    assert analyse(run).undeclared_differences == (status is not FactStatus.EQUAL)
 
 
 def run_of(folder: Path, metal: str | None, guest: str | None, declared: list[str] | None = None) -> Path:
@@ -48,7 +48,7 @@ def run_of(folder: Path, metal: str | None, guest: str | None, declared: list[st
 
 def test_a_declared_difference_may_be_one_sided(tmp_path: Path) -> None:
     facts = equality(load_run(run_of(tmp_path, AES, None, ["servers"])))
-    assert [fact.status for fact in facts if fact.name == NAME] == [Status.DECLARED]
+    assert [fact.status for fact in facts if fact.name == NAME] == [FactStatus.DECLARED]
 
 
 def test_the_report_shows_what_one_side_lacks(tmp_path: Path) -> None:

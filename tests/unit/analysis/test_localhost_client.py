@@ -32,7 +32,7 @@ def test_notes_and_report_name_a_client_on_the_machine(tmp_path: Path, client: C
     for verdict in comparison.verdicts.values():
         if verdict.applies and verdict.estimate:
             assert (NoteCode.CLIENT_ON_SAME_MACHINE in {note.code for note in verdict.notes}) == local
-    assert run.local == ([CLOSED_LOOP] if local else [])
+    assert run.local_workloads == ([CLOSED_LOOP] if local else [])
     assert (f"<dt>Client on the same machine</dt><dd><strong>{CLOSED_LOOP}<" in render(run, analysis)) == local
 
 

@@ -13,7 +13,7 @@ from benchmarks.verdicts import Noise, trials
 from tests.support.synthetic_run import Row, Truth, failed_trial, make_run, with_findings
 from tests.support.verdicts import GUEST, ends, verdict
 from vmtoll.analysis.run import Run, load_run
-from vmtoll.analysis.until import compared, look_at
+from vmtoll.analysis.until import comparisons_at_look, look_at
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role
 from vmtoll.model.until import ComparisonState, Look
@@ -80,7 +80,7 @@ def test_no_verdict_before_the_first_look_is_due(tmp_path: Path) -> None:
     assert {(v.kind, v.because) for v in applying} == {(Kind.UNDECIDED, VerdictReason.NO_LOOK_YET)}
     assert all(v.estimate and v.estimate.low is v.confidence is None for v in applying)
     assert analysis.claims[0].outcome is Outcome.INCONCLUSIVE
-    assert {each.standing for each in compared(run, analysis) if not each.claim} <= {
+    assert {each.standing for each in comparisons_at_look(run, analysis) if not each.claim} <= {
         ComparisonState.OPEN,
         ComparisonState.NARROW,
     }
@@ -93,7 +93,7 @@ def test_what_more_blocks_may_decide_is_open(tmp_path: Path) -> None:
         truth = Truth({"nginx": ratio}, noise=0.03, change=change)
         run = run_of(tmp_path / name, truth, [look(truth.blocks, 0.2)])
         analysis = analyse(run)
-        (each,) = [each for each in compared(run, analysis) if each.metric == "throughput"]
+        (each,) = [each for each in comparisons_at_look(run, analysis) if each.metric == "throughput"]
         reasons[name] = verdict(analysis).because
         return each.standing
 
@@ -138,7 +138,7 @@ def test_an_interval_is_narrow_enough_without_being_decided(tmp_path: Path) -> N
     """1.5% slower by noise of 0.4%: neither zero nor the margin of 2% is excluded at a small level."""
     truth = Truth({"nginx": 0.985}, 1.0, 1.0, blocks=6, noise=0.004, drift=0.0)
     run = run_of(tmp_path, truth, [look(6, 0.01)])
-    standing = {each.metric: each.standing for each in compared(run, analyse(run))}
+    standing = {each.metric: each.standing for each in comparisons_at_look(run, analyse(run))}
     assert standing["throughput"] is ComparisonState.NARROW
 
 
@@ -148,7 +148,7 @@ def test_more_blocks_decide_a_claim(tmp_path: Path) -> None:
     few = Truth(**{**vars(truth), "blocks": 6})
     first = run_of(tmp_path / "few", few, [look(6, 0.1)], claims=True)
     last = run_of(tmp_path / "many", truth, [look(6, 0.1), look(36, 0.9)], claims=True)
-    claims = [next(each for each in compared(run, analyse(run)) if each.claim) for run in (first, last)]
+    claims = [next(each for each in comparisons_at_look(run, analyse(run)) if each.claim) for run in (first, last)]
     assert [claim.standing for claim in claims] == [ComparisonState.OPEN, ComparisonState.DECIDED]
     assert analyse(last).claims[0].outcome is Outcome.CONFIRMED
 

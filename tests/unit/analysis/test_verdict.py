@@ -23,7 +23,7 @@ from tests.support.synthetic_run import (
 )
 from tests.support.verdicts import GUEST, ends, judge_run, notes, ratio, verdict
 from vmtoll.analysis.run import load_run
-from vmtoll.analysis.verdict import analyse, keep
+from vmtoll.analysis.verdict import analyse, write_analysis
 from vmtoll.model.finding import Code, Finding, Role, Validity
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.model.verdict import Cause, Kind, NoteCode, VerdictReason, from_json, to_json
@@ -430,7 +430,7 @@ def test_differences_are_counted(tmp_path: Path) -> None:
 def test_an_analysis_is_kept_with_its_run(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth()))
     analysis = analyse(run)
-    file = keep(run, analysis)
+    file = write_analysis(run, analysis)
     assert file == run.path / "analysis.json"
     assert file.read_bytes() == to_json(analysis) == to_json(from_json(file.read_bytes()))
 

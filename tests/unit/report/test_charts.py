@@ -23,7 +23,7 @@ from tests.support.synthetic_run import (
     share_load,
     with_findings,
 )
-from vmtoll.analysis.histograms import merged
+from vmtoll.analysis.histograms import merged_histogram
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Code, Finding, Role, Validity
@@ -78,7 +78,7 @@ def test_a_sweep_is_one_group_and_its_ends_are_shown(run: Run) -> None:
 
 def test_percentiles_are_those_of_all_requests_merged(run: Run, drawn: dict[str, Chart]) -> None:
     trials = usable(run, Scenario("nginx", SWEEP, share_load(0.3)), GUEST)
-    histogram = merged(run.path, trials)
+    histogram = merged_histogram(run.path, trials)
     assert histogram is not None
     assert histogram.get_total_count() == 2000 * len(trials)
     quoted = re.search(r"nginx on kvm-default: p50 (.*?), p99 (.*?), p99.9", drawn["percentiles-2"].alt)

@@ -329,8 +329,8 @@ def test_an_interval_in_words(region: Region, limit: float, text: str) -> None:
 def test_a_published_figure_explains_its_shape() -> None:
     (figure, *_) = figures("small-servers-2003")
     point = Point(
-        figure, ours=Level(1400.0, EstimatorUsed.MEDIAN, 6), shape=Shape.SAME, published_ratio=1.55,
-        our_ratio=Estimate(1.42, 1.3, 1.55), blocks=6, region=Region.ABOVE,
+        figure, measured_level=Level(1400.0, EstimatorUsed.MEDIAN, 6), shape=Shape.SAME, published_ratio=1.55,
+        measured_ratio=Estimate(1.42, 1.3, 1.55), blocks=6, region=Region.ABOVE,
         reasons=(Reason(ReasonCode.INTERVAL, {"limit": 1.0}), Reason(ReasonCode.EMULATED)),
     )  # fmt: skip
     assert words.point_text(point) == (

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from vmtoll.analysis.published import STANDS_FOR
+from vmtoll.analysis.published import COUNTERPARTS
 from vmtoll.model.columns import unit_of
 from vmtoll.model.experiment import ClaimSide
 from vmtoll.paths import PROJECT
@@ -67,7 +67,9 @@ METRICS = {
 def is_about(row: dict[str, str], side: ClaimSide, metric: str) -> bool:
     """Return whether a published figure is that of this side of a claim: its server, place, users and metric."""
     servers = {side.server} if isinstance(side.server, str) else set(side.server)
-    stands_for = {part for each in (row["server"], *STANDS_FOR.get(row["server"], ())) for part in each.split(" and ")}
+    stands_for = {
+        part for each in (row["server"], *COUNTERPARTS.get(row["server"], ())) for part in each.split(" and ")
+    }
     place = "localhost" if str(side.workload).endswith("-localhost") else side.environment
     users = re.search(r"-c (\d+)", row["load"])
     return (

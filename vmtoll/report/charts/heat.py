@@ -26,7 +26,7 @@ SHADES = (0.01, 0.05, 0.2, 0.5)  # of the requests sent in a column's time: each
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per load and arm: a row of panels per server, the baseline on the left."""
-    return [chart for group in single_loads(run) for arm in run.others if (chart := _chart(run, group, arm))]
+    return [chart for group in single_loads(run) for arm in run.compared_arms if (chart := _chart(run, group, arm))]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ Row = tuple[str, Comparison, Verdict]
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per metric that has an estimate; the metric of the headline comes first."""
     charts: list[Chart] = []
-    labels, several = shown_labels(run), len(run.others) > 1
+    labels, several = shown_labels(run), len(run.compared_arms) > 1
     shown = [c for c in analysis.comparisons if c.scenario in labels]
     sides = sides_of(analysis.comparisons)
     answered = headline(analysis).answers[0].metric

@@ -15,7 +15,7 @@ ORDER = 25
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per load and arm, one panel per server: throughput of closed loops, p99 of open ones."""
-    return [chart for group in single_loads(run) for arm in run.others if (chart := _chart(run, group, arm))]
+    return [chart for group in single_loads(run) for arm in run.compared_arms if (chart := _chart(run, group, arm))]
 
 
 def _chart(run: Run, group: Group, arm: Arm) -> Chart | None:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from vmtoll.analysis.availability import availability
-from vmtoll.analysis.equality import DECISIVE, machine, premises
+from vmtoll.analysis.equality import DECISIVE, machine_facts, scenario_facts
 from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.verdict import analyse
 from vmtoll.model.finding import Role, Validity
@@ -88,13 +88,15 @@ def _row(
     """One scenario on one arm: medians over the trials that are not invalid, and the verdicts."""
     comparison = analysis.comparison(scenario, arm)
     # The page shows the baseline next to the first other arm, so its figure is by the tool of that comparison.
-    compared = comparison or next((c for other in run.others if (c := analysis.comparison(scenario, other))), None)
+    compared = comparison or next(
+        (c for other in run.compared_arms if (c := analysis.comparison(scenario, other))), None
+    )
     figures = {
         name: _figure(trials, metric, compared.verdicts[name] if compared else None)
         for name, metric in METRICS.items()
         if arm.environment != METAL or not metric.guest_field
     }
-    facts = machine(run, scenario.server, arm)
+    facts = machine_facts(run, scenario.server, arm)
     return {
         # Two runs have the same id for the same scenario on the same arm.
         "id": "/".join(map(str, (scenario.server, scenario.workload, *scenario.load.sort_key, arm))),
@@ -109,7 +111,7 @@ def _row(
         "trials": {v.value: sum(trial.validity is v for trial in trials) for v in Validity},
         "figures": {name: figure for name, figure in figures.items() if figure},
         "verdicts": _verdicts(comparison, sides(comparison)) if comparison else {},
-        "premises": premises(run, scenario, arm) | {k: v for k, v in facts.items() if k in DECISIVE},
+        "premises": scenario_facts(run, scenario, arm) | {k: v for k, v in facts.items() if k in DECISIVE},
         "others": {name: value for name, value in facts.items() if name not in DECISIVE},
     }
 

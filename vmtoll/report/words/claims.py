@@ -79,8 +79,8 @@ def point_text(point: Point) -> str:
     parts = [f"published {published:.3g}; here {reasons.pop(0)}"] if published is not None and reasons else []
     if point.shape is Shape.ALONE:
         parts.append("no other figure to compare it with")
-    if point.ours.value is not None:
-        parts.append(estimator_text(point.ours.estimator, point.ours.blocks))
+    if point.measured_level.value is not None:
+        parts.append(estimator_text(point.measured_level.estimator, point.measured_level.blocks))
     return "; ".join(parts + reasons)
 
 
@@ -101,7 +101,7 @@ def _sided(reason: Reason, result: Judged) -> str:
 
 
 def _interval(reason: Reason, result: Judged) -> str:
-    estimate = result.ratio if isinstance(result, ClaimResult) else result.our_ratio
+    estimate = result.ratio if isinstance(result, ClaimResult) else result.measured_ratio
     ratio = ratio_text(estimate) if estimate else "unknown"
     limit = reason.values["limit"]
     around = "1" if limit == 1 else f"±{percent(limit - 1)}"

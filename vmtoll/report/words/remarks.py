@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from vmtoll.analysis.equality import OPEN, equality
+from vmtoll.analysis.equality import OPEN_STATUSES, equality
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Code
 from vmtoll.model.verdict import DIFFERENT, Cause, Comparison, Doubt, Kind, NoteCode, Verdict, VerdictReason
@@ -102,7 +102,9 @@ def _why(verdicts: Sequence[Verdict]) -> str:
 
 
 def _undeclared(run: Run) -> Iterator[str]:
-    kinds = Counter(fact.name.partition(": ")[0].replace("_", " ") for fact in equality(run) if fact.status in OPEN)
+    kinds = Counter(
+        fact.name.partition(": ")[0].replace("_", " ") for fact in equality(run) if fact.status in OPEN_STATUSES
+    )
     if kinds:
         texts = [kind if count == 1 else f"{kind} ({count})" for kind, count in kinds.most_common()]
         yield f"{plural(kinds.total(), 'undeclared difference')} of the machines: {', '.join(texts)}"
