@@ -17,8 +17,8 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from vmtoll.campaign.fan_out import FORKS, Board, Command, Task, fan_out, last_line
-from vmtoll.campaign.store import keep, write_page
+from vmtoll.campaign.fan_out import FORKS, Board, LoggedCommand, Task, fan_out, last_line
+from vmtoll.campaign.store import add_run, write_page
 from vmtoll.campaign.testbeds import Bed
 from vmtoll.files import write_durably
 from vmtoll.model.document import Document
@@ -34,7 +34,7 @@ MEMORY_MB = 1000  # of DuckDB, when the page is written
 PROGRAM = (str(Path(sys.executable).parent / "vmtoll"),)
 
 
-class Asked(Document):
+class PlannedExperiment(Document):
     """An experiment with everything it names, as it was when the campaign began."""
 
     experiment: Experiment
@@ -42,7 +42,7 @@ class Asked(Document):
     site: ListedSite | DrawnSite
 
 
-class Outcome(Document):
+class RunOutcome(Document):
     """The outcome of an experiment on a test bed. `run`: its folder, relative to the campaign's; `why` it failed."""
 
     status: Literal["complete", "failed", "running", "waiting"]
@@ -54,7 +54,7 @@ class BedOutcome(Document):
     """The machines of a test bed, and each experiment's outcome."""
 
     hosts: list[str]
-    runs: dict[str, Outcome]
+    runs: dict[str, RunOutcome]
 
 
 class Record(Document):
@@ -68,7 +68,7 @@ class Record(Document):
     dataset: str
     started_at: str
     ended_at: str | None = None
-    experiments: dict[str, Asked]
+    experiments: dict[str, PlannedExperiment]
     testbeds: dict[str, BedOutcome] = Field(default_factory=dict)
 
 
@@ -97,7 +97,7 @@ class Campaign:
     @property
     def total_s(self) -> float:
         """Expected wall clock, in seconds, with as many test beds in parallel as there are forks."""
-        return math.ceil(len(self.testbeds) / self.forks) * sum(planned.total_s for planned in self.plans.values())
+        return math.ceil(len(self.testbeds) / self.forks) * sum(plan.total_s for plan in self.plans.values())
 
     def results(self, bed: str) -> Path:
         """The folder of a test bed's runs, laid out like `results/`."""
@@ -132,21 +132,21 @@ class Campaign:
 
     def _measure(self) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._held():
-            record = self._begin()
+        with self._locked():
+            record = self._new_record()
             remaining = [task for task in self.tasks if not self.run_of(task, "complete")]
             beds = len(self.testbeds)
             say(f"campaign {self.name}: {len(remaining)} of {len(self.tasks)} runs to measure, {beds} test beds")
             self._write(record)
             with (
                 Board({task: self.log(task) for task in remaining}) as board,
-                closing(fan_out(self._commands(remaining), self.forks)) as ended,
+                closing(fan_out(self._commands(remaining), self.forks)) as ended_tasks,
             ):
-                for task in ended:
-                    board.end(task)
-                    say(f"{task[0]}: {task[1]}: {'complete' if self._keep(task) else self.failures[task]}")
+                for task in ended_tasks:
+                    board.remove(task)
+                    say(f"{task[0]}: {task[1]}: {'complete' if self._add_to_dataset(task) else self.failures[task]}")
                     self._write(record)
-            missing = [task for task in self.tasks if not self._keep(task)]
+            missing = [task for task in self.tasks if not self._add_to_dataset(task)]
             self._write(record if missing else record.model_copy(update={"ended_at": _now()}))
             if len(missing) < len(self.tasks):
                 self.page = write_page(str(self.dataset), self.name, self.folder, MEMORY_MB)
@@ -155,7 +155,7 @@ class Campaign:
         return 1 if missing else 0
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         with (self.folder / ".lock").open("a") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -165,19 +165,19 @@ class Campaign:
                 ) from None
             yield
 
-    def _begin(self) -> Record:
+    def _new_record(self) -> Record:
         """The record for campaign.json, with earlier experiments. Raises UserError when an experiment has changed."""
         planned = {
-            name: Asked(
+            name: PlannedExperiment(
                 experiment=plan.resolved.experiment, workloads=dict(plan.resolved.workloads), site=plan.resolved.site
             )
             for name, plan in self.plans.items()
         }
         file = self.folder / "campaign.json"
         recorded = _read(file) if file.exists() else None
-        before = recorded.experiments if recorded else {}
+        recorded_experiments = recorded.experiments if recorded else {}
         for name, experiment in planned.items():
-            if before.get(name, experiment) != experiment:
+            if recorded_experiments.get(name, experiment) != experiment:
                 raise UserError(
                     f"{file}: experiment {name} has changed since the campaign began (or has another scale); "
                     "begin another one with --output"
@@ -187,7 +187,7 @@ class Campaign:
             inventory=str(self.inventory),
             dataset=str(self.dataset),
             started_at=recorded.started_at if recorded else _now(),
-            experiments=before | planned,
+            experiments=recorded_experiments | planned,
             testbeds=recorded.testbeds if recorded else {},
         )
 
@@ -200,17 +200,17 @@ class Campaign:
         text = record.model_copy(update={"testbeds": beds}).model_dump_json(indent=1, by_alias=True)
         write_durably(self.folder / "campaign.json", text.encode() + b"\n")
 
-    def outcome(self, task: Task) -> Outcome:
+    def outcome(self, task: Task) -> RunOutcome:
         """The outcome of a task so far."""
-        complete, begun = self.run_of(task, "complete"), self.run_of(task, "running")
-        run, why = complete or begun, self.failures.get(task)
-        return Outcome(
-            status="complete" if complete else "failed" if why else "running" if begun else "waiting",
+        complete, running = self.run_of(task, "complete"), self.run_of(task, "running")
+        run, why = complete or running, self.failures.get(task)
+        return RunOutcome(
+            status="complete" if complete else "failed" if why else "running" if running else "waiting",
             run=str(run.relative_to(self.folder)) if run else None,
             why=why,
         )
 
-    def _keep(self, task: Task) -> bool:
+    def _add_to_dataset(self, task: Task) -> bool:
         """Add the finished run of a task to the dataset, if it is not there yet.
 
         Returns False, and records the failure, when there is no such run or it cannot be added.
@@ -219,16 +219,16 @@ class Campaign:
         try:
             if run is None:
                 raise UserError(last_line(self.log(task)) or f"the run did not start; see {self.log(task)}")
-            keep(run, self.dataset, self.name, task[0])
+            add_run(run, self.dataset, self.name, task[0])
         except VmtollError as error:
             self.failures[task] = str(error)
             return False
         self.failures.pop(task, None)
         return True
 
-    def _commands(self, tasks: Sequence[Task]) -> dict[Task, Command]:
+    def _commands(self, tasks: Sequence[Task]) -> dict[Task, LoggedCommand]:
         beds = {bed.name: bed for bed in self.testbeds}
-        return {task: Command(self._argv(beds[task[0]], task), self.log(task)) for task in tasks}
+        return {task: LoggedCommand(self._argv(beds[task[0]], task), self.log(task)) for task in tasks}
 
     def _argv(self, bed: Bed, task: Task) -> list[str]:
         """The command that measures an experiment on a test bed, or resumes an interrupted run of it."""
@@ -236,8 +236,8 @@ class Campaign:
         argv = [*self.program, "run", experiment, "--inventory", str(self.inventory.absolute())]
         argv += ["--results", str(self.results(bed.name).absolute())]
         scale: Scale | None = self.plans[experiment].resolved.experiment.scale
-        begun = self.run_of(task, "running")
-        options = {"--limit": bed.limit, "--scale": scale, "--resume": begun and str(begun.absolute())}
+        running = self.run_of(task, "running")
+        options = {"--limit": bed.limit, "--scale": scale, "--resume": running and str(running.absolute())}
         return argv + [word for option, value in options.items() if value for word in (option, value)]
 
 

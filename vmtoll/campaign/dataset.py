@@ -29,7 +29,7 @@ _SCENARIO = (
     "load_guests := load_guests, neighbour_kind := neighbour_kind, neighbour_value := neighbour_value)"
 )
 # The part of each table that is kept in memory. One file has all attempts of a trial, so batches of files suffice.
-_KEPT = {
+_TABLE_QUERIES = {
     "trials": """
 SELECT testbed, experiment, {scenario} AS scenario, run_id, block, "order", attempt, environment, replicate,
        accelerator, hardware, validity
@@ -97,7 +97,7 @@ ORDER BY ALL
 
 
 @dataclass(frozen=True)
-class BedFigures:
+class BedComparison:
     """One metric of an arm on one test bed against the experiment's baseline, from the verdicts of its runs.
 
     `mid`: the mean log ratio, compared ÷ baseline; `low`, `high`: as far as findings and lost trials allow; None where
@@ -169,7 +169,7 @@ class BedTrials:
 
 
 @dataclass(frozen=True)
-class Machines:
+class MachineLoad:
     """The load on a test bed's machines in one role in the trials, in percent; `seconds`: summed over machines."""
 
     testbed: str
@@ -208,16 +208,16 @@ class Latency:
 
 
 class Dataset:
-    """One campaign of a dataset at a folder or a URL; `database` holds its tables as _KEPT selects them."""
+    """One campaign of a dataset at a folder or a URL; `database` holds its tables as _TABLE_QUERIES select them."""
 
     def __init__(self, location: str, campaign: str | None, memory_mb: int) -> None:
         """Find the campaign and read its tables. Raises LoadError."""
         self.location = location.rstrip("/")
         self.database = connect(memory_mb)
         try:
-            self.campaign = campaign or self._only()
-            for table, query in _KEPT.items():
-                self._keep(table, query)
+            self.campaign = campaign or self._only_campaign()
+            for table, query in _TABLE_QUERIES.items():
+                self._load_table(table, query)
         except (duckdb.Error, LoadError) as error:
             self.database.close()
             raise LoadError(f"{location}: {first_line(error)}") from error
@@ -228,29 +228,29 @@ class Dataset:
     def __exit__(self, *_: object) -> None:
         self.database.close()
 
-    def effects(self) -> list[BedFigures]:
+    def effects(self) -> list[BedComparison]:
         """Figures of each test bed for each arm and metric."""
         return [
-            BedFigures(
+            BedComparison(
                 role=Role(role) if (role := row.pop("role")) else None,
                 kind=Kind(kind) if (kind := row.pop("kind")) else None,
                 doubts=tuple(doubts_of(row.pop("doubts"))),
                 because=VerdictReason(because) if (because := row.pop("because")) else None,
                 baseline=Arm(row.pop("baseline")),
-                **_typed(row),
+                **_with_model_types(row),
             )
             for row in self._rows(_BEDS)
         ]
 
     def controls(self) -> list[BedControl]:
         """Figures of each test bed's A/A controls."""
-        return [BedControl(**_typed(row)) for row in self._rows(_CONTROLS)]
+        return [BedControl(**_with_model_types(row)) for row in self._rows(_CONTROLS)]
 
     def counts(self) -> list[BedTrials]:
         return [BedTrials(**row) for row in self._rows(_COUNTS)]
 
-    def machines(self) -> list[Machines]:
-        return [Machines(**row) for row in self._rows(_MACHINES.format(source=self._table("samples")))]
+    def machines(self) -> list[MachineLoad]:
+        return [MachineLoad(**row) for row in self._rows(_MACHINES.format(source=self._table("samples")))]
 
     def latencies(self) -> list[Latency]:
         """The percentiles of the summed histograms, by scenario and arm."""
@@ -260,8 +260,8 @@ class Dataset:
         merged = percentiles_of_counts(
             self.database, "SELECT side, value, sum(n) AS n FROM buckets GROUP BY side, value", ["side"]
         )
-        of_bed = percentiles_of_counts(self.database, "FROM buckets", ["testbed", "side"])
-        spread = of_bed.groupby(["side", "percentile"])["value_us"].agg(["min", "max", "size"]).reset_index()
+        bed_percentiles = percentiles_of_counts(self.database, "FROM buckets", ["testbed", "side"])
+        spread = bed_percentiles.groupby(["side", "percentile"])["value_us"].agg(["min", "max", "size"]).reset_index()
         table = merged.merge(spread, on=["side", "percentile"])
         latencies = [_latency(sides[side], rows) for side, rows in table.groupby("side")]
         return sorted(latencies, key=_latency_order)
@@ -275,28 +275,30 @@ class Dataset:
         columns = [column[0] for column in result.description or ()]
         yield from (dict(zip(columns, row, strict=True)) for row in result.fetchall())
 
-    def _keep(self, table: str, query: str) -> None:
+    def _load_table(self, table: str, query: str) -> None:
         """Create the table in memory from what `query` selects in the files.
 
         Raises LoadError when the campaign has no run, or a run lacks the table.
         """
-        runs, here = self._listed("trials"), set(self._listed(table))
+        runs, available_files = self._list_files("trials"), set(self._list_files(table))
         if not runs:
             raise LoadError(f"no campaign {self.campaign} here; choose another --campaign")
         files = [file.replace("/trials/campaign=", f"/{table}/campaign=") for file in runs]
-        if without := next((run for run, file in zip(runs, files, strict=True) if file not in here), None):
-            name = without.removeprefix(f"{self.location}/")
+        if run_without := next(
+            (run for run, file in zip(runs, files, strict=True) if file not in available_files), None
+        ):
+            name = run_without.removeprefix(f"{self.location}/")
             raise LoadError(f"{name} has no table {table}; write that run again with `vmtoll partition`")
         for first in range(0, len(files), BATCH):
             source = _read("[" + ", ".join(map(_quoted, files[first : first + BATCH])) + "]")
             rows = query.format(scenario=_SCENARIO, source=source)
             self.database.execute((f"INSERT INTO {table} " if first else f"CREATE TEMP TABLE {table} AS ") + rows)
 
-    def _listed(self, table: str) -> list[str]:
+    def _list_files(self, table: str) -> list[str]:
         files = self.database.execute(f"SELECT file FROM glob({self._files(table, self.campaign)}) ORDER BY file")
         return [str(file) for (file,) in files.fetchall()]
 
-    def _only(self) -> str:
+    def _only_campaign(self) -> str:
         """The name of the dataset's only campaign. Raises LoadError when it has none or several."""
         names = f"regexp_extract(file, 'campaign=([^/]+)', 1) FROM glob({self._files('trials', '*')})"
         listed = self.database.execute(f"SELECT DISTINCT {names} ORDER BY ALL").fetchall()
@@ -315,7 +317,7 @@ class Dataset:
         return _quoted(f"{self.location}/{table}/campaign={campaign}/testbed=*/experiment=*/*.parquet")
 
 
-def _typed(row: dict[str, Any]) -> dict[str, Any]:
+def _with_model_types(row: dict[str, Any]) -> dict[str, Any]:
     """The row of a comparison, with the model's types for scenario, arm, accelerator, hardware and metric."""
     return row | {
         "scenario": _scenario(row["scenario"]),

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from vmtoll.analysis.judge import Evidence, Family, Judgement, control_differences, in_ratio
 from vmtoll.analysis.judged import ratio_fields
 from vmtoll.analysis.pairs import Bounds
-from vmtoll.campaign.dataset import BedControl, BedFigures, BedTrials, Dataset, Latency, Machines
+from vmtoll.campaign.dataset import BedComparison, BedControl, BedTrials, Dataset, Latency, MachineLoad
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.metric import METRICS, Loop, loop_of
@@ -97,7 +97,7 @@ class Figures:
     testbeds: tuple[BedTrials, ...]
     effects: tuple[Effect, ...]
     latencies: tuple[Latency, ...]
-    machines: tuple[Machines, ...]
+    machines: tuple[MachineLoad, ...]
 
     def to_json(self) -> bytes:
         """figures.json."""
@@ -116,7 +116,7 @@ def campaign_figures(
     has only one; `memory_mb`: memory that DuckDB may use before it writes to the temporary folder.
     """
     with Dataset(location, name, memory_mb) as dataset:
-        effects = across(dataset.effects(), dataset.controls(), margin)
+        effects = campaign_effects(dataset.effects(), dataset.controls(), margin)
         kinds = {effect.hardware for effect in effects if effect.accelerator is Accelerator.KVM}
         return Figures(
             campaign=dataset.campaign,
@@ -130,50 +130,50 @@ def campaign_figures(
         )
 
 
-Compared = tuple[str, Scenario, Arm, Arm, Accelerator, Hardware]
-Controlled = tuple[str, str, Loop]  # experiment, metric, kind of loop
-Beds = Sequence[BedFigures]
+ComparisonKey = tuple[str, Scenario, Arm, Arm, Accelerator, Hardware]
+ControlKey = tuple[str, str, Loop]  # experiment, metric, kind of loop
+Beds = Sequence[BedComparison]
 
 
-def across(rows: Iterable[BedFigures], controls: Iterable[BedControl], margin: float) -> list[Effect]:
+def campaign_effects(rows: Iterable[BedComparison], controls: Iterable[BedControl], margin: float) -> list[Effect]:
     """One effect per experiment, scenario, pair of arms and metric. Holm's correction covers a metric of an experiment.
 
     It never pools guests of different accelerators, or on different kinds of hardware.
     """
-    listed = sorted(rows, key=lambda row: (row.experiment, list(METRICS).index(row.metric.name)))
-    apart = _widening(controls)
+    ordered = sorted(rows, key=lambda row: (row.experiment, list(METRICS).index(row.metric.name)))
+    control_widening = _widening(controls)
     return [
         effect
-        for _, family in groupby(listed, key=lambda row: (row.experiment, row.metric.name))
-        for effect in _family(list(family), apart, margin)
+        for _, rows_of_metric in groupby(ordered, key=lambda row: (row.experiment, row.metric.name))
+        for effect in _judge_family(list(rows_of_metric), control_widening, margin)
     ]
 
 
-def _compared(row: BedFigures) -> Compared:
+def _comparison_key(row: BedComparison) -> ComparisonKey:
     return row.experiment, row.scenario, row.baseline, row.arm, row.accelerator, row.hardware
 
 
-def _order(row: BedFigures) -> tuple[Any, ...]:
+def _sort_key(row: BedComparison) -> tuple[Any, ...]:
     return row.experiment, row.scenario.sort_key, str(row.baseline), str(row.arm), row.accelerator, row.hardware
 
 
-def _widening(controls: Iterable[BedControl]) -> dict[Controlled, float]:
+def _widening(controls: Iterable[BedControl]) -> dict[ControlKey, float]:
     """How far the A/A controls differ from themselves for sure over test beds, in logs; the largest for each key.
 
     The controls of one experiment form one family, as those of a run do.
     """
-    apart: dict[Controlled, float] = {}
+    control_widening: dict[ControlKey, float] = {}
     by_experiment = sorted(controls, key=lambda control: control.experiment)
-    for experiment, listed in groupby(by_experiment, key=lambda control: control.experiment):
+    for experiment, members_of_experiment in groupby(by_experiment, key=lambda control: control.experiment):
         groups: dict[tuple[Any, ...], list[BedControl]] = {}
-        for control in listed:
+        for control in members_of_experiment:
             platform = control.arm, control.accelerator, control.hardware
             groups.setdefault((control.scenario, *platform, control.metric.name), []).append(control)
         evidence = [_independent(members[0], _series([bed.mid for bed in members])) for members in groups.values()]
-        for members, beyond in zip(groups.values(), control_differences(evidence), strict=True):
+        for members, widening_log in zip(groups.values(), control_differences(evidence), strict=True):
             key = experiment, members[0].metric.name, loop_of(members[0].scenario.load)
-            apart[key] = max(beyond, apart.get(key, 0.0))
-    return apart
+            control_widening[key] = max(widening_log, control_widening.get(key, 0.0))
+    return control_widening
 
 
 def _independent(row: BedControl, mid: Series) -> Evidence:
@@ -186,20 +186,20 @@ def _series(values: Sequence[float | None], sign: int = 1) -> Series:
     return Series(tuple(known), tuple(known.values()))
 
 
-def _family(rows: Beds, apart: Mapping[Controlled, float], margin: float) -> list[Effect]:
+def _judge_family(rows: Beds, control_widening: Mapping[ControlKey, float], margin: float) -> list[Effect]:
     """One metric of an experiment: every scenario on every arm."""
-    groups: dict[Compared, list[BedFigures]] = {}
-    for row in sorted(rows, key=_order):
-        groups.setdefault(_compared(row), []).append(row)
-    evidence = [_evidence(figures, apart) for figures in groups.values()]
+    groups: dict[ComparisonKey, list[BedComparison]] = {}
+    for row in sorted(rows, key=_sort_key):
+        groups.setdefault(_comparison_key(row), []).append(row)
+    evidence = [_evidence(figures, control_widening) for figures in groups.values()]
     family = Family(evidence, margin)
     return [
-        _effect(compared, figures, item, judgement, family)
-        for (compared, figures), item, judgement in zip(groups.items(), evidence, family.judge(), strict=True)
+        _effect(key, figures, evidence_row, judgement, family)
+        for (key, figures), evidence_row, judgement in zip(groups.items(), evidence, family.judge(), strict=True)
     ]
 
 
-def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
+def _evidence(figures: Beds, control_widening: Mapping[ControlKey, float]) -> Evidence:
     """The series over test beds.
 
     Test beds have already widened their figures for their own controls; only the rest of the campaign's widening is
@@ -209,14 +209,14 @@ def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
     sign = 1 if first.metric.higher_is_better else -1
     low, mid, high = (_series([getattr(row, name) for row in figures], sign) for name in ("low", "mid", "high")[::sign])
     key = first.experiment, first.metric.name, loop_of(first.scenario.load)
-    own = math.fsum(row.widened for row in figures) / len(figures)
-    beyond = max(0.0, apart.get(key, 0.0) - own)
+    mean_bed_widening = math.fsum(row.widened for row in figures) / len(figures)
+    extra_widening = max(0.0, control_widening.get(key, 0.0) - mean_bed_widening)
     open_low, open_high = any(row.open_low for row in figures), any(row.open_high for row in figures)
     return Evidence(
         first.metric,
-        Bounds(low, mid, high).widened(beyond),
+        Bounds(low, mid, high).widened(extra_widening),
         noise=max((row.noise for row in figures if row.noise is not None), default=None),
-        control_difference=own + beyond,
+        control_difference=mean_bed_widening + extra_widening,
         limited=all(row.all_limited for row in figures),
         capped=(open_low, open_high) if sign > 0 else (open_high, open_low),
         excluded=None if low.n or high.n else first.because or VerdictReason.NO_FIGURE,
@@ -225,8 +225,8 @@ def _evidence(figures: Beds, apart: Mapping[Controlled, float]) -> Evidence:
     )
 
 
-def _effect(compared: Compared, figures: Beds, evidence: Evidence, judgement: Judgement, family: Family) -> Effect:
-    experiment, scenario, baseline, arm, accelerator, hardware = compared
+def _effect(key: ComparisonKey, figures: Beds, evidence: Evidence, judgement: Judgement, family: Family) -> Effect:
+    experiment, scenario, baseline, arm, accelerator, hardware = key
     logs = [row.mid for row in figures if row.mid is not None]
     mean = mean_of(logs) if logs else None
     roles, tools = {row.role for row in figures}, dict.fromkeys(row.tool for row in figures if row.tool)
@@ -249,7 +249,7 @@ def _effect(compared: Compared, figures: Beds, evidence: Evidence, judgement: Ju
         blocks=sum(row.blocks for row in figures),
         between_sd=_between_sd(mean, figures),
         prediction=_prediction(mean),
-        by_testbed=tuple(map(_on_testbed, figures)),
+        by_testbed=tuple(map(_bed_effect, figures)),
     )
 
 
@@ -262,10 +262,10 @@ def _doubts(figures: Beds) -> tuple[Doubt, ...]:
             by_cause.setdefault(doubt.cause, []).append(doubt)
     doubts = [
         Doubt(
-            cause, sum(doubt.baseline for doubt in own), sum(doubt.compared for doubt in own),
-            math.exp(math.fsum(math.log(doubt.size) for doubt in own) / runs),
+            cause, sum(doubt.baseline for doubt in doubts_of_cause), sum(doubt.compared for doubt in doubts_of_cause),
+            math.exp(math.fsum(math.log(doubt.size) for doubt in doubts_of_cause) / runs),
         )
-        for cause, own in by_cause.items()
+        for cause, doubts_of_cause in by_cause.items()
     ]  # fmt: skip
     return tuple(sorted(doubts, key=lambda doubt: -doubt.size))
 
@@ -287,7 +287,7 @@ def _prediction(mean: Mean | None) -> Estimate | None:
     return in_ratio(mean.mean, Interval(mean.mean - half, mean.mean + half))
 
 
-def _on_testbed(row: BedFigures) -> BedEffect:
+def _bed_effect(row: BedComparison) -> BedEffect:
     low, mid, high = (None if log is None else math.exp(log) for log in (row.low, row.mid, row.high))
     return BedEffect(
         row.testbed, row.blocks, row.limited_baseline + row.limited_compared, row.role, row.tool,

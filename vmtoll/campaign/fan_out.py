@@ -23,37 +23,39 @@ Task = tuple[str, str]  # a test bed, and an experiment on it
 
 
 @dataclass(frozen=True)
-class Command:
+class LoggedCommand:
     """The command of a task; it appends all its output to `log`."""
 
     argv: Sequence[str]
     log: Path
 
 
-def fan_out(commands: Mapping[Task, Command], forks: int = FORKS) -> Generator[Task]:
+def fan_out(commands: Mapping[Task, LoggedCommand], forks: int = FORKS) -> Generator[Task]:
     """Run all commands, as many test beds in parallel as there are forks; yield each task when its command has ended.
 
     A command that fails ends like any other: its log says why. Stopping the iteration, by Ctrl-C too, interrupts the
     commands that still run and waits for them.
     """
-    ended: SimpleQueue[Task] = SimpleQueue()
+    ended_tasks: SimpleQueue[Task] = SimpleQueue()
     children = _Children()
     with ThreadPoolExecutor(forks, thread_name_prefix="testbed") as pool:
         for testbed in dict.fromkeys(testbed for testbed, _ in commands):
-            pool.submit(_one_after_the_other, {t: c for t, c in commands.items() if t[0] == testbed}, children, ended)
+            pool.submit(_run_in_sequence, {t: c for t, c in commands.items() if t[0] == testbed}, children, ended_tasks)
         try:
             for _ in commands:
-                yield ended.get()
+                yield ended_tasks.get()
         finally:
             children.interrupt()
 
 
-def _one_after_the_other(commands: Mapping[Task, Command], children: "_Children", ended: SimpleQueue[Task]) -> None:
+def _run_in_sequence(
+    commands: Mapping[Task, LoggedCommand], children: "_Children", ended_tasks: SimpleQueue[Task]
+) -> None:
     for task, command in commands.items():
         try:
             children.run(command)
         finally:
-            ended.put(task)
+            ended_tasks.put(task)
 
 
 class _Children:
@@ -64,7 +66,7 @@ class _Children:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, command: Command) -> None:
+    def run(self, command: LoggedCommand) -> None:
         command.log.parent.mkdir(parents=True, exist_ok=True)
         with command.log.open("ab") as log:
             with self._lock:
@@ -125,7 +127,7 @@ class Board:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def end(self, task: Task) -> None:
+    def remove(self, task: Task) -> None:
         self._logs.pop(task, None)
 
     def _table(self) -> Table:

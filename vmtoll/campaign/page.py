@@ -96,11 +96,11 @@ def _ratio_ticks(axes: Any) -> None:
     low, high = axes.get_xlim()
     ends = math.exp(low), math.exp(high)
     marks = MaxNLocator(6).tick_values(*ends) if high - low < 1 else log_ticks(*ends)
-    apart = [1.0]
+    kept_ratios = [1.0]
     for ratio in sorted((m for m in marks if m > 0 and low <= math.log(m) <= high), key=lambda m: abs(math.log(m))):
-        if all(abs(math.log(ratio / other)) > (high - low) / 8 for other in apart):
-            apart.append(ratio)
-    axes.xaxis.set_major_locator(FixedLocator([math.log(r) for r in apart]))
+        if all(abs(math.log(ratio / other)) > (high - low) / 8 for other in kept_ratios):
+            kept_ratios.append(ratio)
+    axes.xaxis.set_major_locator(FixedLocator([math.log(r) for r in kept_ratios]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{math.exp(x):.3g}×"))
     axes.set_xlim(low, high)
@@ -152,18 +152,18 @@ def _on_testbed(effect: Effect, bed: BedEffect) -> str:
     if bed.estimate is None:
         return "no figure" if bed.because is None else bed.because.value.replace("-", " ")
     level = "" if bed.confidence is None else f" at {100 * bed.confidence:.4g}%"
-    judged = replace(effect.verdict, estimate=bed.estimate, by_every_block=False)
-    return estimate_text(judged) + level
+    verdict = replace(effect.verdict, estimate=bed.estimate, by_every_block=False)
+    return estimate_text(verdict) + level
 
 
 def _prediction(effect: Effect) -> str:
     """The interval for a further test bed: the share lost if higher is better, else the ratio."""
-    wide = effect.prediction
-    if wide is None or wide.low is None or wide.high is None:
+    interval = effect.prediction
+    if interval is None or interval.low is None or interval.high is None:
         return DASH
     if effect.verdict.metric.higher_is_better:
-        return f"{100 * (1 - wide.high):.1f}% to {100 * (1 - wide.low):.1f}%"
-    return f"{wide.low:.2f}× to {wide.high:.2f}×"
+        return f"{100 * (1 - interval.high):.1f}% to {100 * (1 - interval.low):.1f}%"
+    return f"{interval.low:.2f}× to {interval.high:.2f}×"
 
 
 def _spread(effect: Effect) -> str:

@@ -42,15 +42,15 @@ def partition(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> list
     return files
 
 
-def holds(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
+def has_run(dataset: Path, campaign: str, testbed: str, run_dir: Path) -> bool:
     """Return whether the dataset has every table of the run. Raises LoadError."""
     manifest = read_manifest(run_dir)
     return all(_file(dataset, table, campaign, testbed, manifest).exists() for table in _WRITERS)
 
 
-def keep(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
+def add_run(run_dir: Path, dataset: Path, campaign: str, testbed: str) -> None:
     """Add a complete run, unless it is there already. Raises LoadError."""
-    if not holds(dataset, campaign, testbed, run_dir):
+    if not has_run(dataset, campaign, testbed, run_dir):
         partition(run_dir, dataset, campaign, testbed)
 
 

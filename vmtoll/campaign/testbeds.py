@@ -10,8 +10,8 @@ from vmtoll.spec.groups import GROUPS
 from vmtoll.spec.inventory import members, read_inventory
 from vmtoll.spec.inventory_faults import read_valid_inventory
 
-GROUP = "cells"
-WHOLE = "whole"  # the only test bed of an inventory that names none
+CELLS_GROUP = "cells"
+ONLY_TEST_BED = "whole"  # the only test bed of an inventory that names none
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
     two test beds share a machine, or none is left; InventoryError.
     """
     data = read_valid_inventory(inventory)
-    everyone = _everyone(data)
-    matched = set(everyone if limit is None else _everyone(read_inventory(inventory, limit)))
-    groups = {name: members(data, name) for name in sorted(data.get(GROUP, {}).get("children", []))}
-    _check_apart(inventory, groups)
+    all_machines = _all_machines(data)
+    matched = set(all_machines if limit is None else _all_machines(read_inventory(inventory, limit)))
+    groups = {name: members(data, name) for name in sorted(data.get(CELLS_GROUP, {}).get("children", []))}
+    _check_disjoint(inventory, groups)
     clients = matched.intersection(members(data, "clients"))
-    beds = [_bed(name, hosts, matched, data) for name, hosts in (groups or {WHOLE: everyone}).items()]
+    beds = [_bed(name, hosts, matched, data) for name, hosts in (groups or {ONLY_TEST_BED: all_machines}).items()]
     beds_with_client = [bed for bed in beds if clients.intersection(bed.hosts)]
     if not beds_with_client:
         raise UserError(
@@ -46,26 +46,31 @@ def read_testbeds(inventory: Path, limit: str | None = None) -> list[Bed]:
     return beds_with_client
 
 
-def _everyone(data: Mapping[str, Any]) -> list[str]:
+def _all_machines(data: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(host for group, _ in GROUPS for host in members(data, group)))
 
 
 def _bed(name: str, hosts: Sequence[str], matched: set[str], data: Mapping[str, Any]) -> Bed:
     """A test bed; its pattern is the group's name if all its machines match, else the matching machines' names."""
     variables = data.get("_meta", {}).get("hostvars", {})
-    chosen = [host for host in hosts if host in matched]
-    environments = {str(variables.get(host, {}).get("vmtoll_environment")) for host in chosen} - {"None"}
-    entire = None if name == WHOLE else name
-    return Bed(name, chosen, frozenset(environments), entire if len(chosen) == len(hosts) else ",".join(chosen))
+    matched_hosts = [host for host in hosts if host in matched]
+    environments = {str(variables.get(host, {}).get("vmtoll_environment")) for host in matched_hosts} - {"None"}
+    whole_pattern = None if name == ONLY_TEST_BED else name
+    return Bed(
+        name,
+        matched_hosts,
+        frozenset(environments),
+        whole_pattern if len(matched_hosts) == len(hosts) else ",".join(matched_hosts),
+    )
 
 
-def _check_apart(inventory: Path, groups: Mapping[str, Sequence[str]]) -> None:
-    home: dict[str, str] = {}
+def _check_disjoint(inventory: Path, groups: Mapping[str, Sequence[str]]) -> None:
+    test_bed_of: dict[str, str] = {}
     for name, hosts in groups.items():
         for host in hosts:
-            if host in home:
+            if host in test_bed_of:
                 raise UserError(
-                    f"{inventory}: {host} is in the test beds {home[host]} and {name}, which measure at the same time; "
-                    "leave it in one"
+                    f"{inventory}: {host} is in the test beds {test_bed_of[host]} and {name}, which measure at the"
+                    " same time; leave it in one"
                 )
-            home[host] = name
+            test_bed_of[host] = name

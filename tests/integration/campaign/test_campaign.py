@@ -18,7 +18,7 @@ from tests.support.machines import free_port
 from tests.support.measured import plan, run
 from vmtoll.analysis.run import load_run
 from vmtoll.campaign.campaign import Campaign
-from vmtoll.campaign.fan_out import Command, fan_out, last_line
+from vmtoll.campaign.fan_out import LoggedCommand, fan_out, last_line
 from vmtoll.campaign.testbeds import read_testbeds
 from vmtoll.cli import app
 from vmtoll.commands.campaign import result
@@ -235,7 +235,7 @@ def test_an_experiment_that_changed_or_another_process_is_refused(
     asked = campaign_of(small, path, folder)
     assert asked.measure() == 0
     assert asked.measure() == 0, "twice is harmless"
-    with asked._held(), pytest.raises(UserError, match="another process is running this campaign"):
+    with asked._locked(), pytest.raises(UserError, match="another process is running this campaign"):
         campaign_of(small, path, folder).measure()
     file = small.experiment_file("tiny")
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"duration_s": 0.2}))
@@ -247,11 +247,11 @@ def test_commands_run_in_parallel_and_are_reported_as_they_end(tmp_path: Path) -
     """Each of two test beds waits for the other: one after the other, neither would end well."""
     wait = "for n in $(seq 300); do test -e {other} && exit {code}; sleep 0.1; done; exit 9"
 
-    def command(mine: str, other: str, code: int) -> Command:
+    def command(mine: str, other: str, code: int) -> LoggedCommand:
         script = f"touch {tmp_path / mine}; echo 'a \"quoted\" {mine}'; " + wait.format(
             other=tmp_path / other, code=code
         )
-        return Command(["sh", "-c", script], tmp_path / f"{mine}.log")
+        return LoggedCommand(["sh", "-c", script], tmp_path / f"{mine}.log")
 
     commands = {("a", "x"): command("a", "b", 0), ("b", "x"): command("b", "a", 3), ("b", "y"): command("c", "a", 0)}
     ended = list(fan_out(commands))
@@ -262,13 +262,13 @@ def test_commands_run_in_parallel_and_are_reported_as_they_end(tmp_path: Path) -
 
 def test_no_more_testbeds_than_forks_run_in_parallel(tmp_path: Path) -> None:
     script = f"mkdir {tmp_path}/lock || echo crowded; sleep 0.2; rmdir {tmp_path}/lock"
-    commands = {(bed, "x"): Command(["sh", "-c", script], tmp_path / f"{bed}.log") for bed in "abc"}
+    commands = {(bed, "x"): LoggedCommand(["sh", "-c", script], tmp_path / f"{bed}.log") for bed in "abc"}
     assert len(list(fan_out(commands, forks=1))) == 3
     assert [last_line(command.log) for command in commands.values()] == ["", "", ""]
 
 
 def test_a_command_that_cannot_be_started_ends_with_the_reason(tmp_path: Path) -> None:
-    commands = {("a", "x"): Command([str(tmp_path / "absent")], tmp_path / "a.log")}
+    commands = {("a", "x"): LoggedCommand([str(tmp_path / "absent")], tmp_path / "a.log")}
     assert list(fan_out(commands)) == [("a", "x")]
     assert "No such file or directory" in last_line(tmp_path / "a.log")
 

@@ -31,10 +31,10 @@ from vmtoll.analysis.histograms import merged_histogram
 from vmtoll.analysis.run import frame_of, load_run
 from vmtoll.analysis.schema import fields, names
 from vmtoll.analysis.verdict import analyse
-from vmtoll.campaign.dataset import BedControl, BedFigures
-from vmtoll.campaign.effects import Effect, Figures, across, campaign_figures
+from vmtoll.campaign.dataset import BedComparison, BedControl
+from vmtoll.campaign.effects import Effect, Figures, campaign_effects, campaign_figures
 from vmtoll.campaign.page import text, write_page
-from vmtoll.campaign.store import holds, keep, partition
+from vmtoll.campaign.store import add_run, has_run, partition
 from vmtoll.model.columns import flat
 from vmtoll.model.errors import LoadError
 from vmtoll.model.finding import Code, Finding, Role, Validity
@@ -142,8 +142,8 @@ def test_partitioning_twice_gives_the_same_bytes_and_leaves_nothing_else(tmp_pat
     run, data = run_of(tmp_path, "one", 0.9), tmp_path / "data"
     files = partition(run, data, "spring", "one")
     before = [file.read_bytes() for file in files]
-    assert holds(data, "spring", "one", run)
-    assert not holds(data, "spring", "two", run)
+    assert has_run(data, "spring", "one", run)
+    assert not has_run(data, "spring", "two", run)
     assert [file.read_bytes() for file in partition(run, data, "spring", "one")] == before
     assert sorted(path for path in data.rglob("*") if path.is_file()) == sorted(files)
 
@@ -154,12 +154,12 @@ def test_a_dataset_holds_every_table_of_a_run(tmp_path: Path) -> None:
     partition(run, data, "spring", "one")
     (file,) = (data / "verdicts").rglob("*.parquet")
     file.unlink()
-    assert not holds(data, "spring", "one", run)
+    assert not has_run(data, "spring", "one", run)
     with pytest.raises(
         LoadError, match=r"data: trials/.*Z-one\.parquet has no table verdicts; write that run again with `vmtoll part"
     ):
         campaign_figures(str(data))
-    keep(run, data, "spring", "one")
+    add_run(run, data, "spring", "one")
     assert campaign_figures(str(data)).effects
 
 
@@ -207,14 +207,14 @@ def test_the_campaigns_effect_is_the_mean_of_its_testbeds(figures: Figures) -> N
     assert effect.between_sd == pytest.approx(truth, rel=0.15)
 
 
-def bed_figures(testbed: str, mean: float, error: float, **keys: Any) -> BedFigures:
+def bed_figures(testbed: str, mean: float, error: float, **keys: Any) -> BedComparison:
     figures: dict[str, Any] = {
         "testbed": testbed, "experiment": "e", "scenario": Scenario("s", "w", rate_load(100)), "arm": GUEST,
         "accelerator": Accelerator.KVM, "hardware": Hardware.NATIVE,
         "metric": TAIL, "role": Role.PRIMARY, "tool": "t", "blocks": 6, "baseline": BASELINE,
         "mid": mean, "low": mean, "high": mean, "error": error,
     }  # fmt: skip
-    return BedFigures(**figures | keys)
+    return BedComparison(**figures | keys)
 
 
 def bed_control(testbed: str, mean: float, **keys: Any) -> BedControl:
@@ -229,7 +229,7 @@ def test_spread_between_similar_test_beds_equals_the_usual_estimate() -> None:
     """With equal standard errors Hedges and Olkin's estimator is DerSimonian and Laird's, and all weights are one."""
     means, sd, blocks = np.array([0.20, 0.26, 0.17, 0.23, 0.31, 0.15]), 0.05, 8
     error = sd / math.sqrt(blocks)
-    (effect,) = across([bed_figures(f"c{n}", float(mean), error) for n, mean in enumerate(means)], [], 0.02)
+    (effect,) = campaign_effects([bed_figures(f"c{n}", float(mean), error) for n, mean in enumerate(means)], [], 0.02)
     theirs = combine_effects(means, np.full(len(means), error**2), method_re="dl")
     assert effect.between_sd == pytest.approx(math.sqrt(theirs.tau2))
     assert math.log(estimate(effect).ratio) == pytest.approx(theirs.mean_effect_re) == pytest.approx(means.mean())
@@ -247,7 +247,7 @@ def test_one_further_testbed_lies_where_it_is_predicted(testbeds: int) -> None:
         hosts = rng.normal(0.1, 0.01, testbeds + 1)
         logs = hosts[:, None] + rng.normal(0, 0.02 * math.sqrt(2), (testbeds + 1, blocks))
         rows = [bed_figures(f"c{n}", float(own.mean()), 0.01) for n, own in enumerate(logs[:-1])]
-        (effect,) = across(rows, [], 0.02)
+        (effect,) = campaign_effects(rows, [], 0.02)
         assert effect.prediction is not None and effect.prediction.low and effect.prediction.high
         held += effect.prediction.low <= math.exp(logs[-1].mean()) <= effect.prediction.high
     assert held >= 0.93 * campaigns
@@ -257,12 +257,12 @@ def test_one_further_testbed_lies_where_it_is_predicted(testbeds: int) -> None:
 def test_one_odd_host_of_four_claims_nothing(size: float) -> None:
     """Nor does the rule of every block, however large the difference."""
     rows = [bed_figures(f"c{n}", size + mean, 0.004) for n, mean in enumerate((0.0, 0.01, 0.0, -0.01))]
-    (effect,) = across(rows, [], 0.02)
+    (effect,) = campaign_effects(rows, [], 0.02)
     assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, VerdictReason.FEW_BLOCKS)
     assert effect.verdict.estimate == Estimate(pytest.approx(math.exp(size)))  # type: ignore[arg-type]
     assert effect.prediction is None
     assert text(effect) == "undecided (1 more test bed needed)"
-    (effect,) = across([*rows, bed_figures("c4", size, 0.004)], [], 0.02)
+    (effect,) = campaign_effects([*rows, bed_figures("c4", size, 0.004)], [], 0.02)
     assert (effect.verdict.kind, effect.verdict.blocks) == (Kind.SLOWER, 5)
 
 
@@ -272,14 +272,16 @@ def test_every_test_bed_counts_as_far_as_its_findings_allow(tmp_path: Path) -> N
     rows = [bed_figures(f"c{n}", -0.2 - n / 100, 0.004, **keys) for n in range(5)]
     limited_keys = {"limited_compared": 6, "open_high": True, **keys}
     limited_rows = [bed_figures(f"l{n}", -0.22, 0.004, high=0.5, **limited_keys) for n in range(2)]
-    (alone,) = across(rows, [], 0.02)
+    (alone,) = campaign_effects(rows, [], 0.02)
     assert alone.verdict.kind is Kind.SLOWER
-    (effect,) = across([*rows, *limited_rows], [], 0.02)
+    (effect,) = campaign_effects([*rows, *limited_rows], [], 0.02)
     assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert (effect.verdict.blocks, effect.blocks, effect.verdict.limited) == (7, 42, 12)
     assert (effect.verdict.open_low, effect.verdict.open_high) == (False, True)
     assert math.log(estimate(effect).ratio) == pytest.approx(-0.22)
-    (none,) = across([bed_figures(f"l{n}", 0.0, 0.004, high=0.5, all_limited=True, **keys) for n in range(5)], [], 0.02)
+    (none,) = campaign_effects(
+        [bed_figures(f"l{n}", 0.0, 0.004, high=0.5, all_limited=True, **keys) for n in range(5)], [], 0.02
+    )
     assert (none.verdict.kind, none.verdict.because) == (Kind.UNDECIDED, VerdictReason.LIMIT)
     page = write_page(
         Figures(
@@ -307,10 +309,10 @@ def test_a_test_bed_whose_guest_gave_no_figure_is_listed() -> None:
         "blocks": 0,
     }
     rows = [bed_figures(f"c{n}", 0.2 + n / 1000, 0.004) for n in range(5)]
-    (effect,) = across([*rows, replace(rows[0], testbed="c5", **none)], [], 0.02)
+    (effect,) = campaign_effects([*rows, replace(rows[0], testbed="c5", **none)], [], 0.02)
     assert (effect.verdict.kind, effect.verdict.blocks) == (Kind.SLOWER, 5)
     assert (effect.by_testbed[-1].estimate, effect.by_testbed[-1].because) == (None, VerdictReason.NO_FIGURE)
-    (effect,) = across([replace(row, **none) for row in rows], [], 0.02)
+    (effect,) = campaign_effects([replace(row, **none) for row in rows], [], 0.02)
     assert (effect.verdict.kind, effect.verdict.because) == (Kind.NOT_JUDGED, VerdictReason.NO_FIGURE)
 
 
@@ -319,20 +321,20 @@ def test_a_control_that_differs_from_itself_on_all_test_beds_widens_the_campaign
     controls = [bed_control(f"c{n}", 0.05 + n / 10_000) for n in range(5)]
     mids = [0.04 + n / 10_000 for n in range(5)]
     rows = [bed_figures(f"c{n}", mid, 0.001) for n, mid in enumerate(mids)]
-    assert across(rows, [], 0.02)[0].verdict.kind is Kind.SLOWER
-    (effect,) = across(rows, controls, 0.02)
+    assert campaign_effects(rows, [], 0.02)[0].verdict.kind is Kind.SLOWER
+    (effect,) = campaign_effects(rows, controls, 0.02)
     assert (effect.verdict.kind, effect.verdict.because) == (Kind.UNDECIDED, VerdictReason.FINDINGS)
     assert 0.04 < effect.verdict.widened < 0.051
     widened_rows = [
         replace(row, widened=0.03, low=mid - 0.03, high=mid + 0.03) for row, mid in zip(rows, mids, strict=True)
     ]
-    (again,) = across(widened_rows, controls, 0.02)
+    (again,) = campaign_effects(widened_rows, controls, 0.02)
     assert again.verdict.widened == pytest.approx(effect.verdict.widened)
     assert (again.verdict.mean_low, again.verdict.mean_high) == pytest.approx(
         (effect.verdict.mean_low, effect.verdict.mean_high)
     )
     other = {"scenario": Scenario("other", "w", CLOSED), "metric": CPU}
-    (effect,) = across(rows, [bed_control(f"c{n}", 0.05 + n / 10_000, **other) for n in range(5)], 0.02)
+    (effect,) = campaign_effects(rows, [bed_control(f"c{n}", 0.05 + n / 10_000, **other) for n in range(5)], 0.02)
     assert effect.verdict.kind is Kind.SLOWER, "a control of another figure, under another kind of loop"
 
 
