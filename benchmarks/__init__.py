@@ -21,7 +21,7 @@ def write_measured(page: Path, name: str, text: str) -> None:
 
 
 @contextmanager
-def fresh() -> Iterator[tuple[Path, Callable[..., Any]]]:
+def fresh_process() -> Iterator[tuple[Path, Callable[..., Any]]]:
     """Yield a temporary folder, and a function that calls another one in a fresh process and returns its result."""
     with (
         TemporaryDirectory(prefix="vmtoll-bench-") as folder,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks import fresh, timed
+from benchmarks import fresh_process, timed
 from vmtoll.access_log import Options, from_log
 
 LINES = 10_000_000
@@ -52,13 +52,13 @@ def make(folder: Path, lines: int, suffix: str = "") -> Path:
 
 def measure(log: Path) -> tuple[float, float, float, int]:
     """Seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the number of lines read."""
-    seconds, cpu_s, peak_mb, made = timed(from_log, [log], log.parent / "made", Options(), print)
-    return seconds, cpu_s, peak_mb, made.summary["lines"]
+    seconds, cpu_s, peak_mb, workload = timed(from_log, [log], log.parent / "made", Options(), print)
+    return seconds, cpu_s, peak_mb, workload.summary["lines"]
 
 
 def run(lines: int, suffix: str = "") -> tuple[float, float, float, float, int]:
     """Make and measure, each in a fresh process; return the log's size in MB, and what `measure` returns."""
-    with fresh() as (folder, call):
+    with fresh_process() as (folder, call):
         log = call(make, folder, lines, suffix)
         return log.stat().st_size / 1e6, *call(measure, log)
 

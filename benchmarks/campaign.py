@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks import fresh, timed
+from benchmarks import fresh_process, timed
 from vmtoll.analysis.schema import fields
 from vmtoll.campaign.effects import MEMORY_MB, Figures, campaign_figures
 from vmtoll.publish.tables import TYPES
@@ -85,9 +85,9 @@ def make(folder: Path, rows: int) -> int:
 
 def _write(database: duckdb.DuckDBPyConnection, table: str, query: str, values: dict[str, object], file: Path) -> None:
     """Write the query's rows with all columns of the schema, in its order; columns that it lacks are empty."""
-    made = query.format(trials=TRIALS, buckets=BUCKETS, seconds=SECONDS, blocks=BLOCKS)
-    none = ", ".join(f'NULL::{TYPES[field["type"]]} AS "{field["name"]}"' for field in fields(table))
-    rows = f"SELECT * FROM (SELECT {none} WHERE false) UNION ALL BY NAME ({made})"
+    table_query = query.format(trials=TRIALS, buckets=BUCKETS, seconds=SECONDS, blocks=BLOCKS)
+    empty_columns = ", ".join(f'NULL::{TYPES[field["type"]]} AS "{field["name"]}"' for field in fields(table))
+    rows = f"SELECT * FROM (SELECT {empty_columns} WHERE false) UNION ALL BY NAME ({table_query})"
     database.execute(f"COPY ({rows}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)", values)
 
 
@@ -99,7 +99,7 @@ def measure(folder: Path, memory_mb: int = MEMORY_MB) -> tuple[float, float, flo
 def main() -> None:
     """Make, measure, print."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    with fresh() as (folder, call):
+    with fresh_process() as (folder, call):
         size = call(make, folder, rows)
         seconds, cpu_s, peak, figures = call(measure, folder)
     trials = sum(row.valid for row in figures.testbeds)

@@ -54,8 +54,10 @@ def control_run(run: Run) -> ControlRun | None:
     ]
     if not compared:
         return None
-    page = Family([evidence_of(run, pairs, metric, None) for metric, pairs in compared], run.manifest.experiment.margin)
-    verdicts = Counter(judgement.kind for judgement in page.judge())
+    family = Family(
+        [evidence_of(run, pairs, metric, None) for metric, pairs in compared], run.manifest.experiment.margin
+    )
+    verdicts = Counter(judgement.kind for judgement in family.judge())
     trials = [trial for scenario in scenarios for arm in (BASELINE, CONTROL) for trial in run.trials_of(scenario, arm)]
     valid = sum(trial.validity is Validity.VALID for trial in trials)
     blocks = len({trial.block for trial in trials})
@@ -92,8 +94,8 @@ def write(runs: Sequence[ControlRun], folder: Path = FOLDER) -> None:
 
 def main() -> None:
     """Judge, print, write."""
-    judged = [control_run(load_run(Path(folder))) for folder in sys.argv[1:]]
-    runs = [run for run in judged if run]
+    results = [control_run(load_run(Path(folder))) for folder in sys.argv[1:]]
+    runs = [run for run in results if run]
     if not runs:
         sys.exit("control_runs: give the folders of runs with an A/A control, such as results/control/*")
     for run in runs:

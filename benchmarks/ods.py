@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks import fresh, timed
+from benchmarks import fresh_process, timed
 from vmtoll.analysis.schema import fields, names
 from vmtoll.report.ods import csv_rows, write_sheets
 
@@ -46,7 +46,7 @@ def run(rows: int, folder: Path) -> tuple[float, float]:
     """Make the table and measure in a fresh process."""
     file = folder / "trials.csv"
     make(file, rows)
-    with fresh() as (_, call):
+    with fresh_process() as (_, call):
         seconds, peak_mb = call(measure, file)
         return seconds, peak_mb
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks import fresh, timed
+from benchmarks import fresh_process, timed
 from vmtoll.analysis.percentiles import grouped_percentiles
 
 ROWS = 100_000_000
@@ -46,14 +46,14 @@ def make(folder: Path, rows: int) -> list[Path]:
 def measure(files: list[Path]) -> tuple[float, float, float, str]:
     """Seconds, seconds of CPU, this process's peak memory in MB (10⁶ bytes), and the table."""
     seconds, cpu_s, peak_mb, table = timed(grouped_percentiles, files, ["server", "environment"])
-    wide = table.pivot(index=["server", "environment", "samples"], columns="percentile", values="value_us")
-    return seconds, cpu_s, peak_mb, wide.to_string()
+    pivoted = table.pivot(index=["server", "environment", "samples"], columns="percentile", values="value_us")
+    return seconds, cpu_s, peak_mb, pivoted.to_string()
 
 
 def main() -> None:
     """Make, measure, print."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    with fresh() as (folder, call):
+    with fresh_process() as (folder, call):
         files = call(make, folder, rows)
         size_mb = sum(file.stat().st_size for file in files) / 1e6
         seconds, cpu_s, peak_mb, table = call(measure, files)

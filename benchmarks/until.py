@@ -1,9 +1,9 @@
 """Cost of stopping early: `python -m benchmarks.until [PAGES]`.
 
-Simulates pages of four servers with five figures each, as `benchmarks.verdicts` does, measured with `until`: with the
-looks, shares and stops of vmtoll. A block takes time only for the servers that are still measured. Compares them with
-the same pages at a fixed number of blocks. Writes docs/until.csv and the table in docs/statistics.md.
-Equal figures are never called equivalent here, which would stop a run earlier.
+Simulates pages of four servers with five figures each, as `benchmarks.verdicts` does, measured with `measure_until`:
+with the looks, shares and stops of vmtoll. A block takes time only for the servers that are still measured. Compares
+them with the same pages at a fixed number of blocks. Writes docs/until.csv and the table in docs/statistics.md. Equal
+figures are never called equivalent here, which would stop a run earlier.
 """
 
 import csv
@@ -36,7 +36,7 @@ Ints = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Stopped:
+class StoppedPage:
     """A page at its last look. `different`: whether each comparison is called different; `means`, `half_widths`: of the
     95% intervals by sampling alone, in logs; `decisive`: the interval that decided on the first comparison; `work`: the
     time spent, in blocks of all servers.
@@ -71,45 +71,45 @@ class Design:
     power: float
 
 
-def judged(logs: Floats, blocks: Ints, shares: Floats, shift: float = 0.0) -> Stopped:
+def judged_look(logs: Floats, blocks: Ints, shares: Floats, shift: float = 0.0) -> StoppedPage:
     """Judge a page, shape (comparisons, blocks, arms); each comparison has its own number of `blocks` and its own share
     of the 5%. `shift`: added to the guest's figures of the first comparison.
     """
-    page = verdicts.judged(logs, shift=shift, share=shares.tolist(), measured=blocks.tolist())
-    different = np.array([kind in DIFFERENT for kind in page.decide()])
-    decisive = page.interval(0, page.difference[0].level)
-    return Stopped(different, page.estimates, page.half_widths, decisive, float(blocks.mean()))
+    family = verdicts.judged_family(logs, shift=shift, share=shares.tolist(), measured=blocks.tolist())
+    different = np.array([kind in DIFFERENT for kind in family.decide()])
+    decisive = family.interval(0, family.difference[0].level)
+    return StoppedPage(different, family.estimates, family.half_widths, decisive, float(blocks.mean()))
 
 
-def until(logs: Floats, half_width: float, shift: float = 0.0) -> Stopped:
+def measure_until(logs: Floats, half_width: float, shift: float = 0.0) -> StoppedPage:
     """Measure a page until every comparison differs or is narrow enough, or the time is spent."""
     figures = len(logs) // SERVERS
     active, blocks = np.ones(SERVERS, dtype=bool), np.zeros(SERVERS, dtype=np.intp)
     shares, looks, spent, n = np.ones(SERVERS), list[Look](), 0.0, 0
     while True:
         cost, due = float(active.mean()), next_look(n, FIRST)
-        fits = int((MOST - spent) / cost + 1e-9)
-        step = min(due - n, fits)
+        affordable_blocks = int((MOST - spent) / cost + 1e-9)
+        step = min(due - n, affordable_blocks)
         n, spent = n + step, spent + step * cost
         last = spent + cost > MOST + 1e-9
         share = look_share(looks, spent / MOST, last=last)
         looks.append(Look(blocks=n, measured_s=spent, share=share))
         blocks[active], shares[active] = n, share
-        page = judged(logs, blocks.repeat(figures), shares.repeat(figures), shift)
-        settled = page.different | (np.expm1(page.half_widths) <= half_width)
-        active &= ~settled.reshape(SERVERS, figures).all(axis=1)
+        look = judged_look(logs, blocks.repeat(figures), shares.repeat(figures), shift)
+        is_settled = look.different | (np.expm1(look.half_widths) <= half_width)
+        active &= ~is_settled.reshape(SERVERS, figures).all(axis=1)
         if last or not active.any():
-            return page
+            return look
 
 
-def fixed(logs: Floats, blocks: int, shift: float = 0.0) -> Stopped:
+def measure_fixed(logs: Floats, blocks: int, shift: float = 0.0) -> StoppedPage:
     """Judge a page with this number of blocks."""
     count = len(logs)
-    return judged(logs, np.full(count, blocks, dtype=np.intp), np.ones(count), shift)
+    return judged_look(logs, np.full(count, blocks, dtype=np.intp), np.ones(count), shift)
 
 
 def designs(noise: Noise, pages: int) -> list[Design]:
-    """Simulate `until`, then the fixed designs, on the same pages; every call gives the same figures."""
+    """Simulate `measure_until`, then the fixed designs, on the same pages; every call gives the same figures."""
     rng = np.random.default_rng([len(NOISES), list(Noise).index(noise)])
     most = next_look(MOST, FIRST) * SERVERS  # a single server that is left gets the time of all four
     logs = trials(rng, noise, pages, most)
@@ -119,8 +119,8 @@ def designs(noise: Noise, pages: int) -> list[Design]:
 
 
 def _design(noise: Noise, half_width: float, blocks: int, logs: Floats, shift: float) -> Design:
-    def measure(page: Floats, by: float = 0.0) -> Stopped:
-        return fixed(page, blocks, by) if blocks else until(page, half_width, by)
+    def measure(page: Floats, by: float = 0.0) -> StoppedPage:
+        return measure_fixed(page, blocks, by) if blocks else measure_until(page, half_width, by)
 
     equal, different = [measure(page) for page in logs], [measure(page, shift) for page in logs]
 

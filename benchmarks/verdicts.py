@@ -116,7 +116,7 @@ def boot_of(blocks: int, boots: int) -> npt.NDArray[np.intp]:
     return np.arange(blocks) * boots // blocks
 
 
-def judged(
+def judged_family(
     logs: Floats, boots: int = 1, shift: float = 0.0, share: Sequence[float] | None = None,
     measured: Sequence[int] | None = None,
 ) -> Family:  # fmt: skip
@@ -134,19 +134,19 @@ def judged(
     ]
     differences = control_differences(controls)
     noise = [max(map(abs, control.bounds.mid.values)) for control in controls]
-    page = []
+    evidence_rows = []
     for index, row in enumerate(rows):
         figure, has_control = index % len(metrics), index < len(metrics)
         guest, metal = row[:, GUEST] + (shift if index == 0 else 0.0), row[:, METAL]
         evidence = _evidence(metrics[figure], boot, guest - ((metal + row[:, CONTROL]) / 2 if has_control else metal))
         first = _evidence(metrics[figure], boot, guest - metal).bounds if has_control else None
-        page.append(replace(
+        evidence_rows.append(replace(
             evidence, bounds=evidence.bounds.widened(differences[figure]), noise=noise[figure],
             control_difference=differences[figure],
             first_replicates=first.widened(differences[figure]) if first else None,
             share=share[index] if share else 1.0,
         ))  # fmt: skip
-    return Family(page, None)
+    return Family(evidence_rows, None)
 
 
 def _evidence(metric: Metric, boots: Mapping[int, int], logs: Floats) -> Evidence:
@@ -158,7 +158,7 @@ def differs(logs: Floats, boots: int = 1, shift: float = 0.0) -> npt.NDArray[np.
     """Return whether pages call each comparison different, shape (experiments, comparisons); `logs`: (experiments,
     comparisons, blocks, arms).
     """
-    return np.array([[kind in DIFFERENT for kind in judged(page, boots, shift).decide()] for page in logs])
+    return np.array([[kind in DIFFERENT for kind in judged_family(page, boots, shift).decide()] for page in logs])
 
 
 def characteristic(noise: Noise, blocks: int, experiments: int) -> Characteristic:
@@ -166,28 +166,28 @@ def characteristic(noise: Noise, blocks: int, experiments: int) -> Characteristi
     rng = np.random.default_rng([blocks, list(Noise).index(noise)])
     logs, boots = trials(rng, noise, experiments, blocks), BOOTS if noise is Noise.BOOTS else 1
     alarms = float(differs(logs, boots).any(axis=1).mean())
-    seen = None if alarms > 2 * ALPHA else round(_detectable(logs, boots), 4)
-    return Characteristic(noise, blocks, experiments, round(alarms, 4), seen)
+    detectable = None if alarms > 2 * ALPHA else round(_detectable(logs, boots), 4)
+    return Characteristic(noise, blocks, experiments, round(alarms, 4), detectable)
 
 
 def _detectable(logs: Floats, boots: int) -> float:
-    some = logs[: max(200, len(logs) // 4)]
+    sample = logs[: max(200, len(logs) // 4)]
 
-    def is_found(difference: float) -> bool:
-        return bool(differs(some, boots, -difference)[:, 0].mean() >= POWER)
+    def is_detected(difference: float) -> bool:
+        return bool(differs(sample, boots, -difference)[:, 0].mean() >= POWER)
 
     low, high = 0.0, 0.02
-    while high < CEILING and not is_found(high):
+    while high < CEILING and not is_detected(high):
         low, high = high, min(2 * high, CEILING)
-    if high == CEILING and not is_found(high):
+    if high == CEILING and not is_detected(high):
         return math.inf
     while high - low > 0.02 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if is_found(middle) else (middle, high)
+        low, high = (low, middle) if is_detected(middle) else (middle, high)
     return float(np.expm1(high))
 
 
-def seen_text(detectable: float | None) -> str:
+def detectable_text(detectable: float | None) -> str:
     """The smallest difference found, in percent."""
     if detectable is None:
         return "–"
@@ -209,11 +209,13 @@ def table(rows: list[Characteristic]) -> str:
     for noise in Noise:
         cells = []
         for blocks in BLOCKS:
-            row = next((each for each in rows if (each.noise, each.blocks) == (noise, blocks)), None)
+            row = next(
+                (candidate for candidate in rows if (candidate.noise, candidate.blocks) == (noise, blocks)), None
+            )
             if row is None:
                 cells.append("")
             else:
-                cells.append(f"{100 * row.false_alarms:.1f}%, {seen_text(row.detectable)}")
+                cells.append(f"{100 * row.false_alarms:.1f}%, {detectable_text(row.detectable)}")
         lines.append(f"| {noise} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -221,22 +223,22 @@ def table(rows: list[Characteristic]) -> str:
 def chart(rows: list[Characteristic]) -> Figure:
     """False alarms, and the smallest difference found, over the number of blocks."""
     figure = Figure(figsize=(9, 4), layout="constrained")
-    alarms, seen = figure.subplots(1, 2)
+    alarm_axes, detectable_axes = figure.subplots(1, 2)
     for noise in Noise:
         of_noise = [row for row in rows if row.noise is noise]
         blocks = [row.blocks for row in of_noise]
-        alarms.plot(blocks, [100 * row.false_alarms for row in of_noise], marker="o", ms=4, label=str(noise))
+        alarm_axes.plot(blocks, [100 * row.false_alarms for row in of_noise], marker="o", ms=4, label=str(noise))
         points = [
             (row.blocks, 100 * row.detectable) for row in of_noise
             if row.detectable is not None and math.isfinite(row.detectable)
         ]  # fmt: skip
-        seen.plot([b for b, _ in points], [d for _, d in points], marker="o", ms=4)
-    alarms.axhline(100 * ALPHA, color="black", lw=0.8, ls="--")
-    alarms.set(ylabel="pages with a wrong difference, %", yscale="log")
-    seen.set(ylabel="smallest difference found with 80% power, %", yscale="log")
-    for axes in (alarms, seen):
+        detectable_axes.plot([b for b, _ in points], [d for _, d in points], marker="o", ms=4)
+    alarm_axes.axhline(100 * ALPHA, color="black", lw=0.8, ls="--")
+    alarm_axes.set(ylabel="pages with a wrong difference, %", yscale="log")
+    detectable_axes.set(ylabel="smallest difference found with 80% power, %", yscale="log")
+    for axes in (alarm_axes, detectable_axes):
         axes.set(xlabel="blocks", xticks=BLOCKS)
-    alarms.legend(fontsize=8)
+    alarm_axes.legend(fontsize=8)
     return figure
 
 
@@ -261,7 +263,7 @@ def missed_table(pages: int) -> str:
 def seconds_of(blocks: int, comparisons: int = 12) -> float:
     """CPU seconds to judge a page of this many blocks with all its figures."""
     logs = np.random.default_rng(1).normal(0, CV, (comparisons, blocks, 3))
-    return timed(judged(logs).judge)[1]
+    return timed(judged_family(logs).judge)[1]
 
 
 def write(rows: list[Characteristic], folder: Path = FOLDER) -> None:
@@ -271,8 +273,8 @@ def write(rows: list[Characteristic], folder: Path = FOLDER) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["noise", "blocks", "experiments", "false_alarms", "detectable"])
         for row in rows:
-            seen = "" if row.detectable is None else f"{row.detectable:.4f}"
-            writer.writerow([row.noise, row.blocks, row.experiments, f"{row.false_alarms:.4f}", seen])
+            detectable = "" if row.detectable is None else f"{row.detectable:.4f}"
+            writer.writerow([row.noise, row.blocks, row.experiments, f"{row.false_alarms:.4f}", detectable])
     with mpl.rc_context({"svg.hashsalt": "verdicts"}):
         chart(rows).savefig(folder / "operating-characteristics.svg", metadata={"Date": None})
 
@@ -287,8 +289,11 @@ def main() -> None:
     write_measured(FOLDER / "statistics.md", "differences missed", missed)
     rows = []
     for row in characteristics(pages):
-        seen = seen_text(row.detectable)
-        print(f"{row.noise}, {row.blocks} blocks: {100 * row.false_alarms:.1f}% wrong pages, finds {seen}", flush=True)
+        detectable = detectable_text(row.detectable)
+        print(
+            f"{row.noise}, {row.blocks} blocks: {100 * row.false_alarms:.1f}% wrong pages, finds {detectable}",
+            flush=True,
+        )
         rows.append(row)
     write(rows)
 

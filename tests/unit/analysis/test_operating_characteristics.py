@@ -82,9 +82,9 @@ def test_what_is_never_found_is_not_printed_as_the_ceiling_of_the_search(monkeyp
     monkeypatch.setattr(bench, "CEILING", 0.04)
     row = characteristic(Noise.NORMAL, 6, 60)
     assert row.detectable == math.inf
-    assert bench.seen_text(row.detectable) == "none below 4%"
+    assert bench.detectable_text(row.detectable) == "none below 4%"
     assert "none below 4%" in bench.table([row])
-    assert bench.seen_text(0.0891) == "8.9%" and bench.seen_text(None) == "–"
+    assert bench.detectable_text(0.0891) == "8.9%" and bench.detectable_text(None) == "–"
 
 
 def test_the_published_table_is_that_of_the_figures() -> None:

@@ -172,10 +172,10 @@ def test_looks_of_their_own_are_judged_as_one_page() -> None:
     """Comparisons that stopped at different looks: each has its blocks and its share, all of them one correlation."""
     (logs,) = trials(np.random.default_rng(6), Noise.AUTOCORRELATED, 1, 24)
     blocks, shares = [10] * 5 + [24] * 10 + [16] * 5, [0.1] * 5 + [0.5] * 10 + [0.2] * 5
-    page = verdicts.judged(logs, share=shares, measured=blocks)
+    page = verdicts.judged_family(logs, share=shares, measured=blocks)
     assert [evidence.bounds.mid.n for evidence in page.tested] == blocks
     assert [evidence.share for evidence in page.tested] == shares
-    stopped = bench.judged(logs, np.array(blocks), np.array(shares))
+    stopped = bench.judged_look(logs, np.array(blocks), np.array(shares))
     assert stopped.different.tolist() == [kind in DIFFERENT for kind in page.decide()]
     assert stopped.work == pytest.approx(18.5)
 
@@ -184,7 +184,7 @@ def test_looks_of_their_own_are_judged_as_one_page() -> None:
 def test_stopping_early_makes_no_more_than_one_page_in_twenty_wrong(noise: Noise) -> None:
     """Looks until each interval is within ±2%."""
     pages = trials(np.random.default_rng(8), noise, PAGES, 4 * 82)
-    wrong = sum(bool(bench.until(page, 0.02).different.any()) for page in pages)
+    wrong = sum(bool(bench.measure_until(page, 0.02).different.any()) for page in pages)
     assert clopper_pearson(wrong, PAGES).low <= ALPHA
 
 
