@@ -21,7 +21,16 @@ from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.verdict import Kind, VerdictReason
 from vmtoll.report import page as pages
 from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, log_ticks, new_figure, row_axis, style
-from vmtoll.report.words import DASH, METRIC_LABELS, Sides, below_text, estimate_text, load_text, plural, verdict_text
+from vmtoll.report.words import (
+    DASH,
+    METRIC_LABELS,
+    Sides,
+    estimate_text,
+    load_text,
+    platform_text,
+    plural,
+    verdict_text,
+)
 from vmtoll.statistics.thresholds import MIN_TEST_BEDS
 
 HEADLINES = (THROUGHPUT.name, TAIL.name)
@@ -76,7 +85,7 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     row_axis(axes, [label(effect) for effect in shown])
     _ratio_ticks(axes)
     axes.set_xlabel(f"{first.arm} ÷ {first.baseline}")
-    below = below_text(first.accelerator, first.hardware, " ({})")
+    below = platform_text(first.accelerator, first.hardware, " ({})")
     alternative = "; ".join(
         f"{label(e)}: {text(e)}, {estimate_text(e.verdict)}, {plural(e.verdict.blocks, 'test bed')}" for e in shown
     )

@@ -20,7 +20,7 @@ from vmtoll.capacity.scaling import LevelKind, Scaling
 from vmtoll.model.finding import Code
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import METAL, Accelerator, is_shape_only
-from vmtoll.report.words import DASH, KVM_HARDWARE, below_text, percent, plural
+from vmtoll.report.words import DASH, KVM_HARDWARE, percent, platform_text, plural
 from vmtoll.statistics.student import Interval
 
 NO_SWEEP = (
@@ -341,7 +341,7 @@ def slo_text(slo: Slo) -> str:
 def environment_text(result: CapacityResult | Consolidation | Scaling, form: str = " ({})") -> str:
     """`kvm-default (emulated: shape only)`, `kvm-default (nested KVM)`; `form`: for the part after the name."""
     metal = "emulated hardware" if result.hardware is Hardware.EMULATED else ""
-    text = below_text(result.accelerator, result.hardware) or metal
+    text = platform_text(result.accelerator, result.hardware) or metal
     text += ": shape only" if is_shape_only(result.accelerator, result.hardware) else ""
     return result.environment + (form.format(text) if text else "")
 

@@ -149,7 +149,7 @@ def _wait_cells(row: Mapping[Any, Any]) -> list[str]:
     if all(pd.isna(row[column]) for column in WAITS):
         return []
     known = {column: None if pd.isna(value := row[column]) else float(value) for column in (*WAITS, *WAIT_CPU)}
-    return [*(words.number(known[column]) for column in WAITS), words.waited(known, str(row["arm"]))]
+    return [*(words.number(known[column]) for column in WAITS), words.wait_text(known, str(row["arm"]))]
 
 
 def _mib(value: Any) -> str:

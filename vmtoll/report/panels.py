@@ -17,7 +17,7 @@ from vmtoll.model.load import Load
 from vmtoll.model.metric import Loop, loop_of
 from vmtoll.model.trial import Arm, Scenario
 from vmtoll.report.plot import WIDTH_IN, Look, legend, look, scatter, usable
-from vmtoll.report.words import labels_of, load_text, place_text
+from vmtoll.report.words import co_location_text, labels_of, load_text
 
 Data = TypeVar("Data")
 PANEL_IN = 1.55
@@ -45,7 +45,7 @@ class Group:
     @property
     def kind(self) -> str:
         """`open loop`, `open loop, 2 guests`."""
-        return ", ".join(filter(None, [f"{self.loop} loop", place_text(self.loads[0])]))
+        return ", ".join(filter(None, [f"{self.loop} loop", co_location_text(self.loads[0])]))
 
     @property
     def text(self) -> str:

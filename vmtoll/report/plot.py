@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from vmtoll.analysis.run import Run
 from vmtoll.model.finding import Validity
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.report.words import arm_text, below_text, duration
+from vmtoll.report.words import arm_text, duration, platform_text
 
 LOG_ABOVE = 6.0  # highest ÷ lowest value above which an axis is logarithmic
 WIDE = 20.0  # the same for loads
@@ -163,7 +163,7 @@ def style() -> Iterator[None]:
 
 def look(run: Run, arm: Arm) -> Look:
     """Color, shape, fill and line of an arm: no two arms differ by color alone; a control is hollow."""
-    below = below_text(run.accelerator(arm), run.hardware(arm), " ({})")
+    below = platform_text(run.accelerator(arm), run.hardware(arm), " ({})")
     if arm.environment == run.baseline.environment:
         return Look(arm_text(arm) + below, SKY if arm.is_control else BLUE, "o", not arm.is_control)
     index = run.compared_arms.index(Arm(arm.environment))

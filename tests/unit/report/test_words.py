@@ -252,7 +252,7 @@ def test_labels_are_as_short_as_uniqueness_allows() -> None:
 def test_every_hardware_has_words(hardware: Hardware) -> None:
     assert is_text(words.HARDWARE[hardware])
     assert (hardware in words.KVM_HARDWARE) is (hardware is not Hardware.NATIVE)
-    assert bool(words.below_text(Accelerator.KVM, hardware)) is (hardware is not Hardware.NATIVE)
+    assert bool(words.platform_text(Accelerator.KVM, hardware)) is (hardware is not Hardware.NATIVE)
 
 
 @pytest.mark.parametrize("accelerator", Accelerator)

@@ -12,7 +12,7 @@ from vmtoll.report.capacity import scaling_text
 from vmtoll.report.panels import grid
 from vmtoll.report.plot import GUESTS as COLOURS
 from vmtoll.report.plot import Chart, Look, legend, load_axis, look, plain_axis, scatter
-from vmtoll.report.words import below_text
+from vmtoll.report.words import platform_text
 
 ORDER = 36
 POINTS = 100  # of a curve
@@ -53,4 +53,4 @@ def _chart(run: Run, group: Sequence[Scaling]) -> Chart:
 def _look(run: Run, scaling: Scaling) -> Look:
     if scaling.environment != GUESTS:
         return look(run, Arm(scaling.environment))
-    return Look(GUESTS + below_text(scaling.accelerator, scaling.hardware, " ({})"), COLOURS[0], "s", True)
+    return Look(GUESTS + platform_text(scaling.accelerator, scaling.hardware, " ({})"), COLOURS[0], "s", True)

@@ -12,7 +12,7 @@ from vmtoll.model.metric import HOST_CPU, TAIL, THROUGHPUT, Loop, Metric, loop_o
 from vmtoll.model.trial import Arm, Scenario
 from vmtoll.model.verdict import Kind, RunAnalysis, StepKind, StepMetric, TuningResult, TuningStep
 from vmtoll.report.plot import BLUE, GUESTS, INK, SOFT, Chart, Look, legend, new_figure, row_axis, short_number
-from vmtoll.report.words import METRIC_LABELS, below_text, number, scenario_labels, signed, step_text
+from vmtoll.report.words import METRIC_LABELS, number, platform_text, scenario_labels, signed, step_text
 
 ORDER = 5
 BAR = 0.5
@@ -84,7 +84,7 @@ def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric
     axes.set_xlabel(label + (", µs" if entry.metric.unit == "µs" else ""))
     legend(figure, looks)
     arms = map(Arm, result.profiles)
-    below = "".join(dict.fromkeys(below_text(run.accelerator(arm), run.hardware(arm), ", {}") for arm in arms))
+    below = "".join(dict.fromkeys(platform_text(run.accelerator(arm), run.hardware(arm), ", {}") for arm in arms))
     alt = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
     return Chart(
         f"Gain of each step: {label} ({scenario_labels(run)[scenario]}{below})",

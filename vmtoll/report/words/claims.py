@@ -15,7 +15,7 @@ SHAPES = {
     Shape.FIRST: "the measure",
     Shape.ALONE: "",
 }
-Judged = ClaimResult | Point  # the results that have reasons
+ReasonedResult = ClaimResult | Point  # the results that have reasons
 
 
 def ratio_text(ratio: Estimate) -> str:
@@ -84,37 +84,37 @@ def point_text(point: Point) -> str:
     return "; ".join(parts + reasons)
 
 
-def reason_text(reason: Reason, result: Judged) -> str:
+def reason_text(reason: Reason, result: ReasonedResult) -> str:
     """One reason for the outcome of a claim, or for the shape of a published figure."""
     return _REASONS[reason.code](reason, result)
 
 
-def _listed(reason: Reason) -> str:
+def _names_text(reason: Reason) -> str:
     return ", ".join(reason.names)
 
 
-def _sided(reason: Reason, result: Judged) -> str:
+def _side_or_names(reason: Reason, result: ReasonedResult) -> str:
     """The side of a claim that a reason concerns, else the names of the reason."""
     if "side" not in reason.values or not isinstance(result, ClaimResult):
-        return _listed(reason)
+        return _names_text(reason)
     return side_text(result.sides[int(reason.values["side"])], result.sides)
 
 
-def _interval(reason: Reason, result: Judged) -> str:
+def _interval(reason: Reason, result: ReasonedResult) -> str:
     estimate = result.ratio if isinstance(result, ClaimResult) else result.measured_ratio
     ratio = ratio_text(estimate) if estimate else "unknown"
     limit = reason.values["limit"]
-    around = "1" if limit == 1 else f"±{percent(limit - 1)}"
+    limit_text = "1" if limit == 1 else f"±{percent(limit - 1)}"
     text = {
-        Region.ABOVE: f"the ratio {ratio} lies above {around}",
-        Region.BELOW: f"the ratio {ratio} lies below {around}",
-        Region.WITHIN: f"the ratio {ratio} lies within {around}: equal",
-        Region.ACROSS: f"the interval of the ratio {ratio} reaches across {around}",
+        Region.ABOVE: f"the ratio {ratio} lies above {limit_text}",
+        Region.BELOW: f"the ratio {ratio} lies below {limit_text}",
+        Region.WITHIN: f"the ratio {ratio} lies within {limit_text}: equal",
+        Region.ACROSS: f"the interval of the ratio {ratio} reaches across {limit_text}",
     }[result.region or Region.ACROSS]
     return f"{text}, {plural(result.blocks, 'block')}"
 
 
-def _level(reason: Reason, result: Judged) -> str:
+def _level(reason: Reason, result: ReasonedResult) -> str:
     low, high, limit = (reason.values[key] for key in ("low", "high", "limit"))
     interval = f"the interval of the mean ({low:.4g} to {high:.4g})"
     if result.region not in (Region.ABOVE, Region.BELOW):
@@ -122,17 +122,17 @@ def _level(reason: Reason, result: Judged) -> str:
     return f"{interval} lies at or {result.region} {limit:g}, {plural(result.blocks, 'block')}"
 
 
-def _no_figure(reason: Reason, result: Judged) -> str:
-    why = ", ".join(reason.codes) or f"no trial has {_listed(reason)}"
-    sided = _sided(reason, result) if isinstance(result, ClaimResult) else ""
-    return f"no usable figure{f' of {sided}' if sided else ''}: {why}"
+def _no_figure(reason: Reason, result: ReasonedResult) -> str:
+    why = ", ".join(reason.codes) or f"no trial has {_names_text(reason)}"
+    side = _side_or_names(reason, result) if isinstance(result, ClaimResult) else ""
+    return f"no usable figure{f' of {side}' if side else ''}: {why}"
 
 
 def _cores(number: float) -> str:
     return "one core" if number == 1 else f"{number:.0f} cores"
 
 
-_REASONS: dict[ReasonCode, Callable[[Reason, Judged], str]] = {
+_REASONS: dict[ReasonCode, Callable[[Reason, ReasonedResult], str]] = {
     ReasonCode.INTERVAL: _interval,
     ReasonCode.LEVEL: _level,
     ReasonCode.FAILURES_IN_A_BLOCK: lambda r, c: f"{r.values['most']:g} in one of {plural(c.blocks, 'block')}",
@@ -140,9 +140,9 @@ _REASONS: dict[ReasonCode, Callable[[Reason, Judged], str]] = {
         f"{plural(int(r.values['blocks']), 'block')}; an interval needs {r.values['needed']:.0f}"
     ),
     ReasonCode.ZERO_HAS_NO_RATIO: lambda r, c: "a figure of zero has no ratio",
-    ReasonCode.SOURCE_NOT_AT_HAND: lambda r, c: f"source of {_listed(r)} not available",
+    ReasonCode.SOURCE_NOT_AT_HAND: lambda r, c: f"source of {_names_text(r)} not available",
     ReasonCode.NOT_SHIPPED: lambda r, c: f"{', '.join(r.names[1:])} not in {r.names[0]}",
-    ReasonCode.NOT_MEASURED: lambda r, c: f"this run did not measure {_sided(r, c)}",
+    ReasonCode.NOT_MEASURED: lambda r, c: f"this run did not measure {_side_or_names(r, c)}",
     ReasonCode.EMULATED: lambda r, c: "the guest was emulated (TCG), so none of its figures is a KVM figure",
     ReasonCode.EMULATED_HARDWARE: lambda r, c: (
         "the hardware was emulated, so its figures show that the path works, not what it costs"
@@ -161,14 +161,14 @@ _REASONS: dict[ReasonCode, Callable[[Reason, Judged], str]] = {
         f" ({', '.join(r.codes)})"
     ),
     ReasonCode.FULL_LINK: lambda r, c: (
-        f"the link of {_listed(r)}, as published, was full in {plural(int(r.values['trials']), 'trial')}"
+        f"the link of {_names_text(r)}, as published, was full in {plural(int(r.values['trials']), 'trial')}"
     ),
     ReasonCode.NOT_COMPARED: lambda r, c: "the experimenter chooses how long a test lasts",
     ReasonCode.NO_SUCH_METRIC: lambda r, c: "not measured here",
-    ReasonCode.NO_SUCH_SERVER: lambda r, c: f"this run has no {_listed(r)}",
+    ReasonCode.NO_SUCH_SERVER: lambda r, c: f"this run has no {_names_text(r)}",
     ReasonCode.NO_SUCH_WORKLOAD: lambda r, c: "no workload of this run sends that",
     ReasonCode.OTHER_TOOL: lambda r, c: f"the source used {r.names[0]}, this run {', '.join(r.names[1:])}",
-    ReasonCode.OTHER_LINK: lambda r, c: f"link {_listed(r)} here",
+    ReasonCode.OTHER_LINK: lambda r, c: f"link {_names_text(r)} here",
     ReasonCode.SET_TO_A_MINUTE: lambda r, c: "ours converted to one minute",
-    ReasonCode.WITHOUT_SERVERS: lambda r, c: f"without {_listed(r)}, which this run skipped",
+    ReasonCode.WITHOUT_SERVERS: lambda r, c: f"without {_names_text(r)}, which this run skipped",
 }

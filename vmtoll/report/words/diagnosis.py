@@ -53,7 +53,7 @@ _LACKING = {
 }
 
 # Who carries the packets, where it is not the host's kernel.
-_CARRIED = {
+_PACKET_CARRIERS = {
     "user (passt)": "user-mode network: passt, a process of its own, carries the packets",
     "vhostuser (passt)": "passt, a process of its own, carries the packets, by vhost-user",
 }
@@ -67,7 +67,7 @@ def lacking_text(step: Step) -> str:
     """`emulated network card e1000 (52:54:00:12:34:56)`."""
     text = _LACKING[step.tuning].format(current=step.current)
     if step.tuning is Tuning.NETWORK:
-        text = _CARRIED.get(step.current, text)
+        text = _PACKET_CARRIERS.get(step.current, text)
     if faults := (step.host or {}).get("faults"):
         text = f"bad pinning: {faults}"
     return text + (f" ({step.device})" if step.device else "")
@@ -86,8 +86,8 @@ def unknown_text(step: Step) -> str:
 def taken_texts(steps: Sequence[Step]) -> list[str]:
     """The steps that the guest has; they name the device where another device is without the step."""
     taken = [step for step in steps if step.state is State.TAKEN]
-    partly = {step.tuning for step in steps if step.state is not State.TAKEN}
-    return list(dict.fromkeys(_taken_text(step, by_device=step.tuning in partly) for step in taken))
+    partly_missing = {step.tuning for step in steps if step.state is not State.TAKEN}
+    return list(dict.fromkeys(_taken_text(step, by_device=step.tuning in partly_missing) for step in taken))
 
 
 def _taken_text(step: Step, *, by_device: bool) -> str:
@@ -95,12 +95,12 @@ def _taken_text(step: Step, *, by_device: bool) -> str:
     text = TUNINGS[step.tuning]
     if step.tuning is Tuning.NETWORK:
         text = _TAKEN_NETWORK.get(step.current, text)
-    if step.tuning is Tuning.CPU_MODEL and step.current not in _THE_HOSTS:
+    if step.tuning is Tuning.CPU_MODEL and step.current not in _HOST_CPU_MODELS:
         text = f"CPU model {step.current}, with the host's instructions that matter here"
     return text + (f" ({step.device})" if step.device and by_device else "")
 
 
-_THE_HOSTS = ("host-passthrough", "host-model", "maximum")
+_HOST_CPU_MODELS = ("host-passthrough", "host-model", "maximum")
 
 
 def condition_text(step: Step) -> str:
@@ -110,8 +110,8 @@ def condition_text(step: Step) -> str:
         return "The definition has it already: it takes effect when the guest starts again."
     if step.refused:
         return f"vmtoll prints no change, because libvirt refuses it: {step.refused}."
-    if of_its_own := _OF_THEIR_OWN.get(step.tuning):
-        return of_its_own(step)
+    if condition_of := _CONDITION_TEXTS.get(step.tuning):
+        return condition_of(step)
     return "" if host.get("kvm") or host.get("vhost_net") else _CONDITIONS.get(step.tuning, "")
 
 
@@ -158,7 +158,7 @@ def _polling_text(step: Step) -> str:
     return f"{host}Add idle=poll to the kernel command line inside the guest; no XML does. {price}"
 
 
-_OF_THEIR_OWN: Mapping[Tuning, Callable[[Step], str]] = {
+_CONDITION_TEXTS: Mapping[Tuning, Callable[[Step], str]] = {
     **dict.fromkeys(LIMITS, _limit_text), Tuning.NETWORK: _network_text, Tuning.HUGE_PAGES: _pages_text,
     Tuning.HALT_POLLING: _polling_text,
 }  # fmt: skip
@@ -193,9 +193,12 @@ def profiles_text(worth: Worth) -> str:
 
 def counts_text(steps: tuple[Step, ...]) -> str:
     """`1 limit, lacks 3 tuning steps, 1 unknown, has 5`, over all devices."""
-    of_state = {state: {step.tuning for step in steps if step.state is state} for state in State}
-    lacking, unknown = of_state[State.LACKING], of_state[State.UNKNOWN] - of_state[State.LACKING]
+    tunings_by_state = {state: {step.tuning for step in steps if step.state is state} for state in State}
+    lacking, unknown = (
+        tunings_by_state[State.LACKING],
+        tunings_by_state[State.UNKNOWN] - tunings_by_state[State.LACKING],
+    )
     parts = [plural(len(lacking & LIMITS), "limit")] if lacking & LIMITS else []
     parts += [f"lacks {plural(len(lacking - LIMITS), 'tuning step')}"]
     parts += [f"{len(unknown)} unknown"] if unknown else []
-    return ", ".join([*parts, f"has {len(of_state[State.TAKEN] - lacking - LIMITS)}"])
+    return ", ".join([*parts, f"has {len(tunings_by_state[State.TAKEN] - lacking - LIMITS)}"])

@@ -31,7 +31,7 @@ from vmtoll.report.words.verdicts import (
 SENTENCE_LIMIT = 300
 _ANSWER_LIMIT = 130  # of characters; a longer answer leaves the servers' names to its evidence
 _MOST_NAMED = 3
-_WORTH_SAYING = 0.05  # share of a difference that findings can explain; a smaller one is not mentioned
+_MIN_EXPLAINED = 0.05  # share of a difference that findings can explain; a smaller one is not mentioned
 VAGUE = 100.0  # an interval over two decades shows the direction, not the size
 _KVM = {Hardware.EMULATED: "KVM on emulated hardware, not what KVM costs: ", Hardware.NESTED: "Nested KVM: "}
 _DIRECTIONS = (Kind.SLOWER, Kind.FASTER)
@@ -79,20 +79,28 @@ class Explanation:
 
 def headline(analysis: RunAnalysis) -> Headline:
     """The answers on throughput, tail and CPU per request that the run compares; `_rank` chooses the first."""
-    parts = [part for metric in (THROUGHPUT, TAIL) if (part := _Part.of(analysis, metric)).members]
-    costs = (_Part.of(analysis, metric) for metric in (HOST_CPU, CPU))
-    parts += [part for part in costs if any(member.verdict.estimate for member in part.members)][:1]
-    answers = [part.answer() for part in parts] if analysis.comparisons else []
+    by_metric = [
+        metric_verdicts
+        for metric in (THROUGHPUT, TAIL)
+        if (metric_verdicts := _MetricVerdicts.of(analysis, metric)).members
+    ]
+    costs = (_MetricVerdicts.of(analysis, metric) for metric in (HOST_CPU, CPU))
+    by_metric += [
+        metric_verdicts
+        for metric_verdicts in costs
+        if any(member.verdict.estimate for member in metric_verdicts.members)
+    ][:1]
+    answers = [metric_verdicts.answer() for metric_verdicts in by_metric] if analysis.comparisons else []
     if answers:
         first = min(answers, key=_rank)
         answers = [first, *(answer for answer in answers if answer is not first)]
     if not answers:
         text = _without_comparison(analysis)
         answers = [Answer(text, text)]
-    qualified = "".join(text for kind, text in _KVM.items() if kind in analysis.kvm_hardware)
-    if qualified:
+    platform_prefix = "".join(text for kind, text in _KVM.items() if kind in analysis.kvm_hardware)
+    if platform_prefix:
         text, short = answers[0].text, answers[0].short
-        answers[0] = replace(answers[0], text=qualified + _lower(text), short=qualified + _lower(short))
+        answers[0] = replace(answers[0], text=platform_prefix + _lower(text), short=platform_prefix + _lower(short))
     return Headline(tuple(answers), tuple(_basis(analysis)), _warning(analysis))
 
 
@@ -112,16 +120,16 @@ def sentence(analysis: RunAnalysis) -> str:
     long, short = ([answer.text for answer in answers], [answer.short for answer in answers])
     whole = ""
     sizes = answers[0].sizes or next((answer.sizes for answer in answers if answer.sizes), ())
-    for texts, proof in (
+    for texts, evidence_parts in (
         (long, [*evidence, basis]), (short, [*evidence, basis]), *((short[:1], [size, basis]) for size in sizes[:1]),
         *((short[:1], [size]) for size in sizes), (short, [basis]), (short[:1], [basis]),
     ):  # fmt: skip
-        if not proof:
+        if not evidence_parts:
             continue
         body = " ".join(texts)
         if start and not body.startswith(tuple(_KVM.values())):
             body = _lower(body)
-        whole = _capital(f"{start}{body} Evidence: {'; '.join(proof)}.")
+        whole = _capital(f"{start}{body} Evidence: {'; '.join(evidence_parts)}.")
         if len(whole) <= SENTENCE_LIMIT:
             break
     return whole if len(whole) <= SENTENCE_LIMIT else whole[: SENTENCE_LIMIT - 1] + "…"
@@ -200,8 +208,8 @@ def _basis(analysis: RunAnalysis) -> list[str]:
     ]
     if suspect := analysis.counts.get(Validity.SUSPECT, 0):
         parts.append(f"{suspect} of {sum(analysis.counts.values())} trials suspect")
-    together = _together(analysis.comparisons, sides_of(analysis.comparisons))
-    for name, side in ((together.baseline, "baseline"), (together.compared, "compared")):
+    common_sides = _common_sides(analysis.comparisons, sides_of(analysis.comparisons))
+    for name, side in ((common_sides.baseline, "baseline"), (common_sides.compared, "compared")):
         counts = [getattr(v, side) for c in analysis.comparisons for v in c.verdicts.values() if v.metric.is_primary]
         if lost := sum(count.lost for count in counts):
             parts.append(f"{name} lost {lost} of {plural(sum(count.trials for count in counts), 'trial')}")
@@ -210,11 +218,11 @@ def _basis(analysis: RunAnalysis) -> list[str]:
     return parts
 
 
-def _together(comparisons: Sequence[Comparison], sides: Naming) -> Sides:
+def _common_sides(comparisons: Sequence[Comparison], sides: Naming) -> Sides:
     """The names of both sides in a sentence over several comparisons."""
-    named = {sides(comparison) for comparison in comparisons}
-    if len(named) == 1:
-        return named.pop()
+    names = {sides(comparison) for comparison in comparisons}
+    if len(names) == 1:
+        return names.pop()
     baseline = comparisons[0].baseline if comparisons else Arm(METAL)
     guests = baseline == Arm(METAL) and all(c.accelerator is not Accelerator.NONE for c in comparisons)
     return Sides("a guest" if guests else "another environment", str(baseline))
@@ -230,7 +238,7 @@ class _Member:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _MetricVerdicts:
     """The verdicts of one metric."""
 
     metric: Metric
@@ -238,24 +246,30 @@ class _Part:
     sides: Sides
 
     @classmethod
-    def of(cls, analysis: RunAnalysis, metric: Metric) -> "_Part":
+    def of(cls, analysis: RunAnalysis, metric: Metric) -> "_MetricVerdicts":
         """The verdicts of all comparisons that the metric applies to."""
-        listed = [c for c in analysis.comparisons if metric.name in c.verdicts and c.verdicts[metric.name].applies]
-        labels = labels_of(dict.fromkeys(comparison.scenario for comparison in listed))
-        several = len({comparison.arm for comparison in listed}) > 1
-        is_emulated = any(comparison.accelerator is Accelerator.TCG for comparison in listed)
-        named = sides_of(analysis.comparisons)
+        comparisons = [c for c in analysis.comparisons if metric.name in c.verdicts and c.verdicts[metric.name].applies]
+        labels = labels_of(dict.fromkeys(comparison.scenario for comparison in comparisons))
+        has_several_arms = len({comparison.arm for comparison in comparisons}) > 1
+        is_emulated = any(comparison.accelerator is Accelerator.TCG for comparison in comparisons)
+        name_sides = sides_of(analysis.comparisons)
 
         def sides(comparison: Comparison) -> Sides:
-            plain = named(comparison)
-            return replace(plain, compared="the emulated guest") if is_emulated and plain.compared == GUEST else plain
+            plain_sides = name_sides(comparison)
+            return (
+                replace(plain_sides, compared="the emulated guest")
+                if is_emulated and plain_sides.compared == GUEST
+                else plain_sides
+            )
 
         def name(comparison: Comparison) -> str:
             label = labels[comparison.scenario]
-            return f"{label} on {comparison.arm}" if several else label
+            return f"{label} on {comparison.arm}" if has_several_arms else label
 
-        members = [_Member(name(each), sides(each), each.verdicts[metric.name]) for each in listed]
-        return cls(metric, members, _together(listed, sides))
+        members = [
+            _Member(name(comparison), sides(comparison), comparison.verdicts[metric.name]) for comparison in comparisons
+        ]
+        return cls(metric, members, _common_sides(comparisons, sides))
 
     def answer(self) -> Answer:
         """The sentence on this metric, with names where it stays short."""
@@ -263,14 +277,14 @@ class _Part:
         text = long if len(long) <= _ANSWER_LIMIT else short
         kinds = frozenset(member.verdict.kind for member in self.members)
         shown = [member.verdict for member in self.members if member.verdict.kind in DIFFERENT]
-        proof = self._evidence()
-        sizes = tuple(dict.fromkeys([*proof[:1], *self._ends()]))
-        return Answer(text, short, "; ".join(proof), sizes, self.metric, kinds, any(map(is_vague, shown)))
+        evidence = self._evidence()
+        sizes = tuple(dict.fromkeys([*evidence[:1], *self._size_ranges()]))
+        return Answer(text, short, "; ".join(evidence), sizes, self.metric, kinds, any(map(is_vague, shown)))
 
-    def _ends(self) -> Iterator[str]:
+    def _size_ranges(self) -> Iterator[str]:
         """The smallest and the largest size with their intervals: first with the servers' names, then without."""
         for kind in _DIRECTIONS:
-            if members := self._of(kind):
+            if members := self._members_with(kind):
                 form = form_of([member.verdict for member in members])
                 ends = [(m.name, amount_text(m.verdict, form, interval=True)) for m in (members[0], members[-1])]
                 yield " to ".join(dict.fromkeys(f"{name} {size}" for name, size in ends))
@@ -278,12 +292,12 @@ class _Part:
                 return
 
     def _sentence(self, *, named: bool) -> str:
-        kinds = [kind for kind in (*_DIRECTIONS, Kind.EQUIVALENT) if self._of(kind)]
+        kinds = [kind for kind in (*_DIRECTIONS, Kind.EQUIVALENT) if self._members_with(kind)]
         if not kinds:
             return self._nothing_decided()
         if len(kinds) > 1:
             return self._counts()
-        words, members, total = METRIC_LABELS[self.metric.name], self._of(kinds[0]), len(self.members)
+        words, members, total = METRIC_LABELS[self.metric.name], self._members_with(kinds[0]), len(self.members)
         verdicts = [member.verdict for member in members]
         if kinds[0] is Kind.EQUIVALENT:
             margin = percent(max(verdict.margin for verdict in verdicts))
@@ -291,7 +305,7 @@ class _Part:
         else:
             text = effect_text(verdicts, self._amounts(members, named=named), self.sides)
         if len(members) < total:
-            rest = [f"{len(self._of(kind))} {KINDS[kind]}" for kind in _OPEN if self._of(kind)]
+            rest = [f"{len(self._members_with(kind))} {KINDS[kind]}" for kind in _OPEN if self._members_with(kind)]
             text += f" in {len(members)} of {plural(total, 'comparison')} ({', '.join(rest)})"
         return _capital(f"{'under open load, ' if self.metric == TAIL else ''}{text}.")
 
@@ -299,7 +313,7 @@ class _Part:
         """The sentence for verdicts of several kinds: the number of each kind, with the range of the differences."""
         parts = []
         for kind in KINDS:
-            if members := self._of(kind):
+            if members := self._members_with(kind):
                 size = f" ({self._amounts(members, named=False)})" if kind in DIFFERENT else ""
                 parts.append(f"{KINDS[kind]} in {len(members)}{size}")
         label = METRIC_LABELS[self.metric.name].label
@@ -309,14 +323,14 @@ class _Part:
         """The sentence when nothing is decided: the verdict of one comparison; of several, the number that show a
         difference in every block.
         """
-        label, undecided = METRIC_LABELS[self.metric.name].label, self._of(Kind.UNDECIDED)
+        label, undecided = METRIC_LABELS[self.metric.name].label, self._members_with(Kind.UNDECIDED)
         if not undecided:
             return f"This run compares no {label}: {because_text(self.members[0].verdict, self.members[0].sides)}."
         total = plural(len(self.members), "comparison")
         if len(self.members) == 1:
             return _capital(f"{label}: {verdict_text(undecided[0].verdict, undecided[0].sides)}.")
-        if alike := [member.verdict for member in undecided if shows_in_all_blocks(member.verdict)]:
-            words, count = sorted({direction(verdict) for verdict in alike}), f"{len(alike)} of {total}"
+        if consistent := [member.verdict for member in undecided if shows_in_all_blocks(member.verdict)]:
+            words, count = sorted({direction(verdict) for verdict in consistent}), f"{len(consistent)} of {total}"
             where = f"on {self.sides.compared} in every block in {count}"
             return _capital(f"{label}: {' or '.join(words)} {where}, not shown beyond chance.")
         short = f"No difference in {label} between {self.sides.compared} and {self.sides.baseline}"
@@ -329,22 +343,22 @@ class _Part:
         """
         parts = []
         for kind in _DIRECTIONS:
-            if members := self._of(kind):
+            if members := self._members_with(kind):
                 form = form_of([member.verdict for member in members])
                 sizes = [f"{each.name} {amount_text(each.verdict, form, interval=True)}" for each in members]
                 shown = ", ".join(sizes) if len(sizes) <= _MOST_NAMED else f"{sizes[0]} to {sizes[-1]}"
-                texts = (explained_text(each.verdict, each.sides, least=_WORTH_SAYING) for each in members)
+                texts = (explained_text(each.verdict, each.sides, least=_MIN_EXPLAINED) for each in members)
                 explained = set(filter(None, texts))
                 parts += [shown, *(explained if len(explained) == 1 else ())]
         for kind in (Kind.EQUIVALENT, *_OPEN):
-            members = self._of(kind)
+            members = self._members_with(kind)
             if len(members) == len(self.members) == 1 and kind is Kind.UNDECIDED:
                 continue
             if len(members) <= _MOST_NAMED:
                 parts += [f"{each.name} {verdict_text(each.verdict, each.sides)}" for each in members]
         return parts
 
-    def _of(self, kind: Kind) -> list[_Member]:
+    def _members_with(self, kind: Kind) -> list[_Member]:
         """The members with a verdict of this kind; differences are sorted by size."""
         members = [member for member in self.members if member.verdict.kind is kind]
         return sorted(members, key=_size) if kind in DIFFERENT else members

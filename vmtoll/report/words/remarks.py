@@ -16,7 +16,7 @@ from vmtoll.statistics.thresholds import MIN_BLOCKS, MIN_BOOTS
 MOST_REMARKS = 5
 _MOST_DOUBTS = 3
 _LEAST_EXPLAINED = 0.01  # of a difference; a cause that explains less matters to no verdict
-_COUNTED = {Cause.LOST: "lost trial", Cause.SECOND_ATTEMPTS: "second attempt"}
+_COUNTED_CAUSES = {Cause.LOST: "lost trial", Cause.SECOND_ATTEMPTS: "second attempt"}
 _CAUSES = {
     Cause.UNEQUAL_REQUESTS: "unequal numbers of requests",
     Cause.CONTROL: "an A/A control that differs from itself",
@@ -29,11 +29,11 @@ def remarks(run: Run, rows: Sequence[Row]) -> list[str]:
     judged; why some are undecided; undeclared differences; few blocks; rates that differ.
     """
     sides = sides_of(comparison for comparison, _ in rows)
-    of_rows = [
+    remark_groups = [
         _doubts(rows), _not_judged(rows, sides), _undecided(rows), _undeclared(run), _few_blocks(rows),
         _rates(rows, sides),
     ]  # fmt: skip
-    return list(chain.from_iterable(of_rows))[:MOST_REMARKS]
+    return list(chain.from_iterable(remark_groups))[:MOST_REMARKS]
 
 
 def _doubts(rows: Sequence[Row]) -> list[str]:
@@ -53,15 +53,15 @@ def _explained(verdict: Verdict, doubt: Doubt) -> float:
     """
     if verdict.estimate is None or not (verdict.kind in DIFFERENT or verdict.because is VerdictReason.FINDINGS):
         return 0.0
-    seen = abs(math.log(verdict.estimate.ratio))
-    return min(1.0, math.log(doubt.size) / seen) if seen else 1.0
+    log_ratio = abs(math.log(verdict.estimate.ratio))
+    return min(1.0, math.log(doubt.size) / log_ratio) if log_ratio else 1.0
 
 
 def _doubt(doubt: Doubt, share: float, server: str) -> str:
     """`background-cpu (3 trials) can explain 5.2% of a difference (nginx)`, `4 lost trials can …`."""
     cause, count = doubt.cause, doubt.baseline + doubt.compared
     if isinstance(cause, Cause):
-        name = plural(count, _COUNTED[cause]) if cause in _COUNTED else _CAUSES[cause]
+        name = plural(count, _COUNTED_CAUSES[cause]) if cause in _COUNTED_CAUSES else _CAUSES[cause]
     else:
         name = f"{cause} ({plural(count, 'trial')})"
     return f"{name} can explain {'all' if share == 1 else percent(share)} of a difference ({server})"

@@ -90,7 +90,7 @@ class MetricWords:
     same: str
 
 
-def _time(label: str, note: str) -> MetricWords:
+def _latency_words(label: str, note: str) -> MetricWords:
     shorter = "p99 is {amount} shorter on {compared} than on {baseline}"
     return MetricWords(
         label, note, shorter, "p99 is {amount} longer on {compared} than on {baseline}", shorter,
@@ -99,7 +99,7 @@ def _time(label: str, note: str) -> MetricWords:
     )  # fmt: skip
 
 
-def _cost(label: str, note: str, uses: str) -> MetricWords:
+def _cpu_words(label: str, note: str, uses: str) -> MetricWords:
     less = f"{{compared}} {uses} {{amount}} less CPU per request than {{baseline}}"
     return MetricWords(
         label, note, less, f"{{compared}} {uses} {{amount}} more CPU per request than {{baseline}}", less,
@@ -117,18 +117,18 @@ METRIC_LABELS = {
         "{compared} serves {amount} the requests per second of {baseline}",
         "{compared} serves as many requests per second as {baseline}, within {amount}",
     ),
-    TAIL.name: _time(
+    TAIL.name: _latency_words(
         "p99 response time (open loop)",
         "the 99th percentile of each trial, counted from the intended send: waiting caused by a stall is included",
     ),
-    LATENCY_P99.name: _time(
+    LATENCY_P99.name: _latency_words(
         "p99 latency (closed loop)",
         "service time under a fixed number of users: a closed loop hides stalls, so this is no open-loop tail",
     ),
-    CPU.name: _cost(
+    CPU.name: _cpu_words(
         "server CPU per request", "CPU of the server's processes as the machine under test itself accounts it", "uses"
     ),
-    HOST_CPU.name: _cost(
+    HOST_CPU.name: _cpu_words(
         "host CPU per request",
         "QEMU and vhost on the KVM host, including the guest's whole kernel, against the server's processes on metal",
         "costs its host",
@@ -179,14 +179,14 @@ def module_text(module: str) -> str:
     return f"/dev/kvm of its host belongs to {module}, which is neither kvm_intel nor kvm_amd."
 
 
-def below_text(accelerator: Accelerator, hardware: Hardware, form: str = "{}") -> str:
+def platform_text(accelerator: Accelerator, hardware: Hardware, form: str = "{}") -> str:
     """The qualifier of a guest's figures, `emulated` or `nested KVM`, put into `form`; empty for metal, native KVM."""
-    below_kvm = _BELOW_KVM.get(hardware) if accelerator == Accelerator.KVM else None
+    below_kvm = _KVM_PLATFORMS.get(hardware) if accelerator == Accelerator.KVM else None
     text = "emulated" if accelerator == Accelerator.TCG else below_kvm
     return form.format(text) if text else ""
 
 
-_BELOW_KVM = {
+_KVM_PLATFORMS = {
     Hardware.EMULATED: "KVM on emulated hardware",
     Hardware.NESTED: "nested KVM",
     Hardware.UNKNOWN: "KVM on unknown hardware",
@@ -213,10 +213,10 @@ def arm_text(arm: Arm) -> str:
 def load_text(load: Load) -> str:
     """`10 users`, `2,000 req/s`, `70% of capacity, 2 guests, neighbour at 50% of capacity`."""
     parts = [_LOADS[load.kind](load.value)]
-    return ", ".join(parts + [text for text in [place_text(load)] if text])
+    return ", ".join(parts + [text for text in [co_location_text(load)] if text])
 
 
-def place_text(load: Load) -> str:
+def co_location_text(load: Load) -> str:
     """Guests and neighbour load on the host: `2 guests, neighbour at 50% of capacity`; empty where the workload does
     not say.
     """

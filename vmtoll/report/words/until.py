@@ -21,10 +21,10 @@ def ending_text(manifest: Manifest) -> str:
     }[manifest.stopped]
     last = looks[-1]
     taken = f"{plural(last.blocks, 'block')} and {last.measured_s / 60:.3g} minutes"
-    return f"Stopped after {taken}, because {why}. Comparisons: {_found(last)}."
+    return f"Stopped after {taken}, because {why}. Comparisons: {_counts_text(last)}."
 
 
-def _found(look: Look) -> str:
+def _counts_text(look: Look) -> str:
     counts = {
         "decided": look.decided, "narrow enough": look.narrow, "undecidable by more blocks": look.refused,
         "open": len(look.open),

@@ -64,8 +64,8 @@ def sides_of(comparisons: Iterable[Comparison]) -> Naming:
 
     def sides(comparison: Comparison) -> Sides:
         is_guest = comparison.accelerator is not Accelerator.NONE
-        alone = len(pairs) == 1 and comparison.baseline == Arm(METAL) and is_guest
-        return Sides(GUEST if alone else str(comparison.arm), str(comparison.baseline))
+        is_only_guest = len(pairs) == 1 and comparison.baseline == Arm(METAL) and is_guest
+        return Sides(GUEST if is_only_guest else str(comparison.arm), str(comparison.baseline))
 
     return sides
 
@@ -83,11 +83,11 @@ def verdict_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
         lead = "not applicable" if verdict.because in NOT_APPLICABLE else "not judged"
         return lead, f": {because_text(verdict, sides)}"
     if verdict.kind is Kind.EQUIVALENT:
-        return _equivalent(verdict)
+        return _equivalent_parts(verdict)
     if verdict.kind in DIFFERENT:
         size = amount_text(verdict, form_of([verdict]))
         return effect_text([verdict], size, sides), f" ({interval_text(verdict)})"
-    return _undecided(verdict, sides)
+    return _undecided_parts(verdict, sides)
 
 
 def word_text(verdict: Verdict) -> str:
@@ -97,15 +97,15 @@ def word_text(verdict: Verdict) -> str:
     return "equal" if verdict.kind is Kind.EQUIVALENT else KINDS[verdict.kind]
 
 
-def _equivalent(judged: Judged) -> tuple[str, str]:
+def _equivalent_parts(judged: Judged) -> tuple[str, str]:
     if judged.also_different and judged.estimate:
         word = direction(judged)
         size = percent(abs(judged.estimate.ratio - 1))
         return f"{word} by {size}", f" ({interval_text(judged)}), within the margin of {percent(judged.margin)}"
-    rare = 1 - ALPHA ** (1 / judged.blocks) if judged.blocks else 1.0
+    missed_share = 1 - ALPHA ** (1 / judged.blocks) if judged.blocks else 1.0
     return (
         f"equal within {percent(judged.margin)}",
-        f" ({interval_text(judged)}); a state rarer than {percent(rare)} of trials would have been missed",
+        f" ({interval_text(judged)}); a state rarer than {percent(missed_share)} of trials would have been missed",
     )
 
 
@@ -119,14 +119,14 @@ def direction(judged: Judged) -> str:
     return "slower" if ratio < 1 else "faster"
 
 
-def _undecided(verdict: Verdict, sides: Sides) -> tuple[str, str]:
+def _undecided_parts(verdict: Verdict, sides: Sides) -> tuple[str, str]:
     """What the blocks show, and why that does not decide."""
     why = undecided_text(verdict, sides)
     blocks, size = verdict.blocks_range, ratio_text(verdict.estimate)
     if verdict.because is VerdictReason.NO_LOOK_YET:
         return "no look yet", f": {why}"
     if blocks and shows_in_all_blocks(verdict):
-        ends = " to ".join(dict.fromkeys(_factors(blocks)))
+        ends = " to ".join(dict.fromkeys(_factor_texts(blocks)))
         count = "both" if verdict.blocks == 2 else f"all {verdict.blocks}"
         return f"{direction(verdict)} in {count} blocks ({ends}×)", f"; {why}"
     return f"{size} undecided" if size else "undecided", f"{_parenthesis(verdict)}; {why}"
@@ -135,32 +135,32 @@ def _undecided(verdict: Verdict, sides: Sides) -> tuple[str, str]:
 def shows_in_all_blocks(judged: Judged) -> bool:
     """Return whether all blocks, two or more, show the same direction by a factor of two or more."""
     blocks = judged.blocks_range
-    alike = blocks is not None and ((blocks.low or 0) > 1 or (blocks.high or 2) < 1)
-    return blocks is not None and alike and judged.blocks > 1 and _factor_of(blocks) >= _TIMES
+    is_consistent = blocks is not None and ((blocks.low or 0) > 1 or (blocks.high or 2) < 1)
+    return blocks is not None and is_consistent and judged.blocks > 1 and _least_factor(blocks) >= _TIMES
 
 
 def _parenthesis(judged: Judged) -> str:
     return f" ({text})" if (text := interval_text(judged)) else ""
 
 
-def _factor_of(blocks: Estimate) -> float:
+def _least_factor(blocks: Estimate) -> float:
     """The least difference of any block, as a factor."""
     ends = [end for end in (blocks.low, blocks.high) if end]
     return min(max(end, 1 / end) for end in ends) if ends else 1.0
 
 
-def _factors(blocks: Estimate) -> list[str]:
-    return _alike([max(end, 1 / end) for end in (blocks.low, blocks.high) if end])
+def _factor_texts(blocks: Estimate) -> list[str]:
+    return _common_decimals([max(end, 1 / end) for end in (blocks.low, blocks.high) if end])
 
 
-def _alike(factors: Sequence[float]) -> list[str]:
+def _common_decimals(factors: Sequence[float]) -> list[str]:
     """Factors in ascending order, with the decimals of the smallest."""
     least = min(factors, default=1.0)
     decimals = 2 if least < _TIMES else 1 if least < 10 else 0
     return [f"{factor:,.{decimals if factor < 10 else 0}f}" for factor in sorted(factors)]
 
 
-def _sized(value: float) -> str:
+def _factor_text(value: float) -> str:
     """A factor with two decimals below 2, one below 10, and none from 10 on."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= _TIMES else f"{value:.2f}"
 
@@ -179,14 +179,15 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
         case VerdictReason.FINDINGS:
             size = ratio_text(judged.estimate)
             return f"{size} if nothing had disturbed; open because of {doubts_text(judged, sides)}"
-    seen = judged.detectable
+    detectable = judged.detectable
     parts = []
-    if judged.noise_floor and judged.blocks_range and _factor_of(judged.blocks_range) >= _TIMES:
+    if judged.noise_floor and judged.blocks_range and _least_factor(judged.blocks_range) >= _TIMES:
         parts.append(
-            f"not shown beyond chance: the A/A control differed from itself by up to {_sized(1 + judged.noise_floor)}×"
+            f"not shown beyond chance: the A/A control differed from itself by up to"
+            f" {_factor_text(1 + judged.noise_floor)}×"
         )
-    elif seen is not None:
-        size = percent(seen) if seen < 1 else f"{_sized(1 + seen)}×"
+    elif detectable is not None:
+        size = percent(detectable) if detectable < 1 else f"{_factor_text(1 + detectable)}×"
         parts.append(f"differences below {size} would not have been seen")
     else:
         parts.append("these blocks differ too much to show any difference")
@@ -229,7 +230,7 @@ def amount_text(verdict: Verdict, form: str, *, interval: bool = False) -> str:
 
 def _amount(ratio: float, form: str) -> str:
     if form.startswith("times"):
-        return f"{_sized(max(ratio, 1 / ratio))}×"
+        return f"{_factor_text(max(ratio, 1 / ratio))}×"
     change = abs(ratio - 1)
     return "more than 99.9%" if form == "less" and change > 0.9995 else percent(change)
 
@@ -248,18 +249,18 @@ def interval_text(judged: Judged, form: str = "") -> str:
     """
     estimate, blocks = judged.estimate, judged.blocks_range
     if judged.by_every_block and blocks:
-        return f"each of {judged.blocks} blocks: {' to '.join(dict.fromkeys(_factors(blocks)))}×"
+        return f"each of {judged.blocks} blocks: {' to '.join(dict.fromkeys(_factor_texts(blocks)))}×"
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
     ends = (estimate.low, estimate.high)
     more = " or more" if judged.is_at_least else ""
     if ends[0] <= 1 <= ends[1]:
-        wide = ends[1] > _TIMES or ends[0] < 1 / _TIMES
-        texts = map(_sized_ratio if wide else _signed, ends)
-        return f"{' to '.join(texts)}{'×' if wide else '%'}"
+        is_wide = ends[1] > _TIMES or ends[0] < 1 / _TIMES
+        texts = map(_ratio_number if is_wide else _signed, ends)
+        return f"{' to '.join(texts)}{'×' if is_wide else '%'}"
     ratio = estimate.ratio
     if form.startswith("times") if form else max(ratio, 1 / ratio) >= _TIMES:
-        return f"{' to '.join(_alike([max(end, 1 / end) for end in ends]))}×{more}"
+        return f"{' to '.join(_common_decimals([max(end, 1 / end) for end in ends]))}×{more}"
     return f"{' to '.join(number(value) for value in sorted(100 * abs(end - 1) for end in ends))}%{more}"
 
 
@@ -268,13 +269,13 @@ def _signed(ratio: float) -> str:
     return ("+" if change > 0 else "−" if change < 0 else "") + number(abs(change))
 
 
-def _sized_ratio(ratio: float) -> str:
-    return _sized(ratio) if ratio >= 1 else number(ratio)
+def _ratio_number(ratio: float) -> str:
+    return _factor_text(ratio) if ratio >= 1 else number(ratio)
 
 
 def ratio_text(estimate: Estimate | None) -> str:
     """The ratio, compared ÷ baseline: `0.98×`, `8.9×`; empty without one."""
-    return "" if estimate is None else f"{_sized_ratio(estimate.ratio)}×"
+    return "" if estimate is None else f"{_ratio_number(estimate.ratio)}×"
 
 
 def estimate_text(judged: Judged) -> str:
@@ -284,10 +285,10 @@ def estimate_text(judged: Judged) -> str:
         return ""
     text = ratio_text(estimate)
     if judged.by_every_block and (blocks := judged.blocks_range) and blocks.low and blocks.high:
-        return f"{text}, blocks from {_sized_ratio(blocks.low)} to {_sized_ratio(blocks.high)}"
+        return f"{text}, blocks from {_ratio_number(blocks.low)} to {_ratio_number(blocks.high)}"
     if estimate.low is None or estimate.high is None:
         return text
-    return f"{text} ({_sized_ratio(estimate.low)} to {_sized_ratio(estimate.high)})"
+    return f"{text} ({_ratio_number(estimate.low)} to {_ratio_number(estimate.high)})"
 
 
 def column_text(judged: Judged) -> str:
@@ -300,18 +301,18 @@ def column_text(judged: Judged) -> str:
     if estimate is None:
         return ""
     if judged.by_every_block and blocks:
-        return f"each block {' to '.join(dict.fromkeys(_factors(blocks)))}×"
-    text = f"{_narrow(estimate.ratio)}×"
+        return f"each block {' to '.join(dict.fromkeys(_factor_texts(blocks)))}×"
+    text = f"{_column_number(estimate.ratio)}×"
     if estimate.low is None or estimate.high is None:
         return text
-    ends = _narrow(estimate.low, "<" * judged.open_low), _narrow(estimate.high, ">" * judged.open_high)
+    ends = _column_number(estimate.low, "<" * judged.open_low), _column_number(estimate.high, ">" * judged.open_high)
     return f"{text} ({ends[0]} to {ends[1]})"
 
 
-def _narrow(ratio: float, open_end: str = "") -> str:
+def _column_number(ratio: float, open_end: str = "") -> str:
     if not _LEAST_SHOWN <= ratio <= _MOST_SHOWN:
         return "<0.001" if ratio < 1 else ">10,000"
-    return open_end + (f"{ratio:.2g}" if ratio < _TENTH else _sized_ratio(ratio))
+    return open_end + (f"{ratio:.2g}" if ratio < _TENTH else _ratio_number(ratio))
 
 
 def percentile_text(level: PercentileLevel) -> str:
@@ -327,8 +328,8 @@ def limiters_text(comparison: Comparison, sides: Sides) -> str:
     verdict = next(v for v in comparison.verdicts.values() if loop in v.metric.loops and v.metric.is_primary)
     limiters = (verdict.baseline_limiter, verdict.compared_limiter)
     names = ["unknown" if limiter is None else LIMITERS[limiter] for limiter in limiters]
-    apart = f"{names[0]} on {sides.baseline}, {names[1]} on {sides.compared}"
-    return names[0] if limiters[0] is limiters[1] else apart
+    both_limiters = f"{names[0]} on {sides.baseline}, {names[1]} on {sides.compared}"
+    return names[0] if limiters[0] is limiters[1] else both_limiters
 
 
 def trials_text(side: TrialShare) -> str:
@@ -478,14 +479,14 @@ def _failed_share(available: Share, name: str) -> str:
 
 def _attained(note: Note, sides: Sides) -> str:
     """The share of an open loop's rate that each side answered, where that is less than the whole."""
-    short = []
+    texts = []
     for name, side in ((sides.baseline, "baseline"), (sides.compared, "compared")):
         attained = note.values.get(f"{side}_attained")
         if attained is None:
-            short.append(f"{name} has no valid trial")
+            texts.append(f"{name} has no valid trial")
         elif attained < RATE_REACHED:
-            short.append(f"{name} answered {percent(attained)} of {note.values[f'{side}_offered']:,.0f}/s")
-    return " and ".join(short) or "both sides answered the offered rate"
+            texts.append(f"{name} answered {percent(attained)} of {note.values[f'{side}_offered']:,.0f}/s")
+    return " and ".join(texts) or "both sides answered the offered rate"
 
 
 # ---- tuning steps

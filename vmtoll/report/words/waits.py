@@ -8,7 +8,7 @@ from vmtoll.report.words.terms import number
 _WORTH_SAYING = 0.02
 
 
-def waited(us: Mapping[str, float | None], arm: str) -> str:
+def wait_text(us: Mapping[str, float | None], arm: str) -> str:
     """`of 68 µs per request the vCPUs of kvm-default waited 21 for a CPU`; empty where neither they nor the server's
     threads waited for 2% of that time.
 
