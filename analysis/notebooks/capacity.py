@@ -28,7 +28,7 @@ from vmtoll.analysis.verdict import analyse
 from vmtoll.capacity.objective import Demand, Slo
 from vmtoll.capacity.planner import assess_capacity, default_slo
 from vmtoll.model.trial import is_shape_only
-from vmtoll.report.capacity import ASSUMPTIONS, facts, more_sentences, scaling_text, sentences, size_text
+from vmtoll.report.capacity import ASSUMPTIONS, facts, scaling_text, sentences, sharing_and_scaling_sentences, size_text
 from vmtoll.report.notebook import charts, open_run, paragraphs, table, tables
 
 # %% tags=["parameters"]
@@ -49,7 +49,7 @@ p99_ms = P99_MS or (deadline.p99_ms if deadline else None)
 slo = Slo(p99_ms, AVAILABILITY_PCT) if p99_ms else None
 demand = Demand(RATE_RPS, HEADROOM_PCT, SPARE, GUESTS_PER_HOST, HOST_COST_PER_HOUR, WATTS)
 found = assess_capacity(run, slo, demand)
-paragraphs([*sentences(found), *more_sentences(found)])
+paragraphs([*sentences(found), *sharing_and_scaling_sentences(found)])
 
 # %% [markdown]
 # ## Figures

@@ -23,7 +23,7 @@ import pandas as pd
 from vmtoll.analysis.histograms import goodput_rps
 from vmtoll.analysis.verdict import analyse
 from vmtoll.report.notebook import charts, open_run, paragraphs, table
-from vmtoll.report.plot import usable
+from vmtoll.report.plot import usable_trials
 from vmtoll.report.words import estimate_text, p_value, scenario_labels, sentence, sides_of, verdict_text
 
 # %% tags=["parameters"]
@@ -80,7 +80,9 @@ charts(run, analysis, ["percentiles", "ecdf", "goodput", "knee", "heat"])
 rows = []
 for scenario, label in labels.items():
     for arm in run.arms:
-        goodput = goodput_rps(run.path, usable(run, scenario, arm), DEADLINES_MS) if scenario.load.is_open else None
+        goodput = (
+            goodput_rps(run.path, usable_trials(run, scenario, arm), DEADLINES_MS) if scenario.load.is_open else None
+        )
         if goodput is not None:
             within = {f"{deadline} ms": rate for deadline, rate in zip(DEADLINES_MS, goodput, strict=True)}
             rows.append({"scenario": label, "environment": arm} | within)

@@ -39,7 +39,7 @@ def capacity(
     from vmtoll.analysis.run import load_run  # noqa: PLC0415 (loads the analysis)
     from vmtoll.capacity import planner  # noqa: PLC0415
     from vmtoll.capacity.objective import Demand, Slo  # noqa: PLC0415
-    from vmtoll.report.capacity import document, lines, nothing_text  # noqa: PLC0415
+    from vmtoll.report.capacity import document, lines, no_capacity_text  # noqa: PLC0415
 
     try:
         slo = Slo(p99_ms=p99_ms, availability_pct=availability)
@@ -53,7 +53,7 @@ def capacity(
     run = load_run(folder)
     answer = planner.assess_capacity(run, slo, demand)
     if answer.is_empty:
-        raise UserError(f"{folder}: {nothing_text(run)}")
+        raise UserError(f"{folder}: {no_capacity_text(run)}")
     if as_json:
         print_json(document(answer))
     else:

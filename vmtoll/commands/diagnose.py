@@ -57,7 +57,7 @@ def diagnose(
     figures come from the newest tuning run that was measured here, else from the one committed with vmtoll; each is
     named.
     """
-    from vmtoll.report.diagnosis import lines, of_all  # noqa: PLC0415 (loads the analysis)
+    from vmtoll.report.diagnosis import lines, summary_lines  # noqa: PLC0415 (loads the analysis)
 
     if all_ == (guest is not None):
         raise UserError("name one guest, or give --all for every guest of the host")
@@ -72,7 +72,7 @@ def diagnose(
         answers = adapter.dump_python(diagnoses, mode="json")
         print_json(answers if all_ else answers[0])
     elif all_:
-        print("\n".join(of_all(diagnoses)))
+        print("\n".join(summary_lines(diagnoses)))
         print("\n`vmtoll diagnose GUEST` says what to change, and what each change is worth.")
     else:
         print("\n".join(lines(diagnoses[0], *unchanged(uri, diagnoses[0].guest))))

@@ -48,7 +48,7 @@ def show(
     run = open_run(folder)
     _check("server", servers, sorted({scenario.server for scenario in run.scenarios}))
     analysis = analyse(run)
-    rows = rows_of(analysis, metrics, servers, every=every)
+    rows = rows_of(analysis, metrics, servers, with_inapplicable=every)
     if as_json:
         verdicts = list(verdict_rows(analysis, [verdict for _, verdict in rows]))
         document = {"run": run.manifest.run_id, "answer": sentence(analysis), "remarks": remarks(run, rows)}

@@ -80,7 +80,7 @@ HEADINGS = (
 Facts = Iterator[tuple[str, str]]
 
 
-def nothing_text(run: Run) -> str:
+def no_capacity_text(run: Run) -> str:
     """The reason why a run gives no number of machines."""
     findings = [finding for trial in run.trials for finding in trial.findings]
     unknown = next((finding for finding in findings if finding.code is Code.CAPACITY_UNKNOWN), None)
@@ -94,10 +94,10 @@ def section(run: Run) -> dict[str, Any] | None:
     guests per host and on scaling), `assumptions`.
     """
     assessment = assess_capacity(run, default_slo(run))
-    several = len({result.workload for result in assessment.results}) > 1
+    has_several_workloads = len({result.workload for result in assessment.results}) > 1
     rows = [
         {
-            "server": f"{result.server} · {result.workload}" if several else result.server,
+            "server": f"{result.server} · {result.workload}" if has_several_workloads else result.server,
             "environment": environment_text(result, ", {}"),
             "size": size_text(result.size),
             "cells": [
@@ -109,11 +109,17 @@ def section(run: Run) -> dict[str, Any] | None:
         }
         for result in assessment.results
     ]  # fmt: skip
-    more = list(more_sentences(assessment))
+    extra_sentences = list(sharing_and_scaling_sentences(assessment))
     assumptions = [ASSUMPTIONS[assumption] for assumption in assessment.assumptions]
     objective = slo_text(assessment.slo) if assessment.slo else ""
-    content = {"objective": objective, "rows": rows, "headings": HEADINGS, "more": more, "assumptions": assumptions}
-    return content if rows or more else None
+    content = {
+        "objective": objective,
+        "rows": rows,
+        "headings": HEADINGS,
+        "more": extra_sentences,
+        "assumptions": assumptions,
+    }
+    return content if rows or extra_sentences else None
 
 
 def document(assessment: CapacityAssessment) -> dict[str, Any]:
@@ -129,14 +135,14 @@ def lines(assessment: CapacityAssessment) -> Iterator[str]:
         yield f"\n{result.server} on {result.environment}, {result.workload} ({size_text(result.size)} each)"
         yield from (f"    {name}: {text}" for name, text in facts(result))
     assumed = [f"assumed: {ASSUMPTIONS[assumption]}" for assumption in assessment.assumptions]
-    for more in (list(more_sentences(assessment)), assumed):
-        if more:
-            yield "\n" + "\n".join(more)
+    for extra_lines in (list(sharing_and_scaling_sentences(assessment)), assumed):
+        if extra_lines:
+            yield "\n" + "\n".join(extra_lines)
 
 
 def sentences(assessment: CapacityAssessment) -> Iterator[str]:
     """One answer per server and sweep: `nginx, 2,000/s at p99 ≤ 50 ms …: you need 3 metal hosts …`; needs a demand."""
-    demand, several = assessment.demand, len({result.workload for result in assessment.results}) > 1
+    demand, has_several_workloads = assessment.demand, len({result.workload for result in assessment.results}) > 1
     if demand and not assessment.results:
         yield NO_SWEEP
     for (server, workload), group in groupby(assessment.results, key=lambda r: (r.server, r.workload)):
@@ -145,13 +151,13 @@ def sentences(assessment: CapacityAssessment) -> Iterator[str]:
         results = list(group)
         needs = [_need(result, plan) for result in results if (plan := _plan(result))]
         parts = [f"you need {' or '.join(needs)}"] if needs else []
-        parts += [_no_number(result) for result in results if not _plan(result)]
-        exposed = [r.environment for r in results if (p := _plan(r)) and (p.load_after_host_failure or math.inf) > 1]
-        beware = f" Beware: the loss of one host overloads what is left of {' and '.join(exposed)}." if exposed else ""
+        parts += [_why_no_number(result) for result in results if not _plan(result)]
+        at_risk = [r.environment for r in results if (p := _plan(r)) and (p.load_after_host_failure or math.inf) > 1]
+        warning = f" Beware: the loss of one host overloads what is left of {' and '.join(at_risk)}." if at_risk else ""
         yield (
-            f"{server}{f' ({workload})' if several else ''}, {demand.rate_rps:,.0f}/s at {slo_text(assessment.slo)},"
-            f" {demand.headroom_pct:g}% headroom, {demand.spare} spare: {'; '.join(parts)}.{beware}"
-            f"{_arrivals_sentence(results) if needs else ''}"
+            f"{server}{f' ({workload})' if has_several_workloads else ''}, {demand.rate_rps:,.0f}/s at"
+            f" {slo_text(assessment.slo)}, {demand.headroom_pct:g}% headroom, {demand.spare} spare:"
+            f" {'; '.join(parts)}.{warning}{_arrivals_sentence(results) if needs else ''}"
         )
 
 
@@ -195,19 +201,19 @@ def _plan(result: CapacityResult) -> FleetPlan | None:
 
 
 def _need(result: CapacityResult, plan: FleetPlan) -> str:
-    most = "at most " if result.at_least else ""
+    at_most = "at most " if result.at_least else ""
     size = f"of {plural(result.size.cpus, 'CPU')}" if result.size.cpus else "of unknown size"
     if result.environment == METAL:
-        return f"{most}{plural(plan.units, 'metal host')} {size}"
-    hosts = f"{plural(plan.hosts, 'host')}{_of_host(result)}"
-    return f"{most}{plural(plan.units, 'guest')} ({result.environment}) {size} on {hosts}"
+        return f"{at_most}{plural(plan.units, 'metal host')} {size}"
+    hosts = f"{plural(plan.hosts, 'host')}{_host_size_text(result)}"
+    return f"{at_most}{plural(plan.units, 'guest')} ({result.environment}) {size} on {hosts}"
 
 
-def _of_host(result: CapacityResult) -> str:
+def _host_size_text(result: CapacityResult) -> str:
     return f" of {plural(result.host_cpus, 'CPU')}" if result.host_cpus else ""
 
 
-def _no_number(result: CapacityResult) -> str:
+def _why_no_number(result: CapacityResult) -> str:
     name, first = result.environment, f"{result.measured_rps[0]:,.0f}/s, the lowest rate measured"
     if result.accelerator is Accelerator.TCG:
         return f"{name} ran on emulation (TCG): shape only, no number of guests follows"
@@ -219,7 +225,7 @@ def _no_number(result: CapacityResult) -> str:
     return f"{name} is not shown to meet it at {first}; in the way: {binding_text(result.binds)}"
 
 
-def more_sentences(assessment: CapacityAssessment) -> Iterator[str]:
+def sharing_and_scaling_sentences(assessment: CapacityAssessment) -> Iterator[str]:
     """Sentences on the number of guests that can share a host, and on the scaling of throughput."""
     for shared in assessment.consolidations:
         if shared.environment != METAL and shared.rates and assessment.slo:
@@ -237,10 +243,14 @@ def more_sentences(assessment: CapacityAssessment) -> Iterator[str]:
 
 def _shared_text(shared: SharedRate) -> str:
     """`at least 4 at 200/s`, `2 to 3 at 700/s`, `1 at 800/s (by the estimate 2, at best 2)`, `none at 900/s`."""
-    low, mid, high = (str(max(met)) if met else "none" for met in shared.guests.all)
-    met, counts = shared.guests.low, list(shared.p99_us)
-    fewest = f"{met[0]} to " if met and met[0] not in (counts[0], met[-1]) else ""
-    text = f"{fewest}{'at least ' if counts[-1] in met else ''}{low} at {shared.rate_rps:,.0f}/s"
+    low, mid, high = (str(max(guest_counts)) if guest_counts else "none" for guest_counts in shared.guests.all)
+    guest_counts, measured_counts = shared.guests.low, list(shared.p99_us)
+    fewest = (
+        f"{guest_counts[0]} to "
+        if guest_counts and guest_counts[0] not in (measured_counts[0], guest_counts[-1])
+        else ""
+    )
+    text = f"{fewest}{'at least ' if measured_counts[-1] in guest_counts else ''}{low} at {shared.rate_rps:,.0f}/s"
     return text if low == mid == high else f"{text} (by the estimate {mid}, at best {high})"
 
 
@@ -340,8 +350,8 @@ def slo_text(slo: Slo) -> str:
 
 def environment_text(result: CapacityResult | Consolidation | Scaling, form: str = " ({})") -> str:
     """`kvm-default (emulated: shape only)`, `kvm-default (nested KVM)`; `form`: for the part after the name."""
-    metal = "emulated hardware" if result.hardware is Hardware.EMULATED else ""
-    text = platform_text(result.accelerator, result.hardware) or metal
+    emulated_text = "emulated hardware" if result.hardware is Hardware.EMULATED else ""
+    text = platform_text(result.accelerator, result.hardware) or emulated_text
     text += ": shape only" if is_shape_only(result.accelerator, result.hardware) else ""
     return result.environment + (form.format(text) if text else "")
 

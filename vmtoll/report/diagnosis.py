@@ -10,8 +10,10 @@ from vmtoll.report.words import KVM_HARDWARE
 from vmtoll.report.words import diagnosis as words
 
 
-def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
-    """The lines for one guest. `keep`, `back`: the commands that save the guest's definition and restore it."""
+def lines(diagnosis: Diagnosis, save_command: str, restore_command: str) -> Iterator[str]:
+    """The lines for one guest. `save_command`, `restore_command`: the commands that save the guest's definition and
+    restore it.
+    """
     steps = diagnosis.steps
     lacking = [step for step in steps if step.state is State.LACKING]
     yield f"{diagnosis.guest} on {diagnosis.where}: {words.counts_text(steps)}"
@@ -20,7 +22,7 @@ def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
         yield f"{number}. {words.lacking_text(step)}"
         if step.tuning not in LIMITS:
             yield from _worth(diagnosis.worth.get(step.tuning, ()))
-        yield from _change(step, told=bool(diagnosis.refused))
+        yield from _change(step, refusal_shown=bool(diagnosis.refused))
     if diagnosis.refused:
         yield ""
         yield f"vmtoll prints no change, because libvirt refuses the definition as it is: {diagnosis.refused}."
@@ -31,15 +33,15 @@ def lines(diagnosis: Diagnosis, keep: str, back: str) -> Iterator[str]:
             yield f"{title}: {'; '.join(listed)}"
     if any(step.apply for step in lacking):
         yield ""
-        yield f"Save the definition first: `{keep}`"
-        yield f"Restore it: `{back}`"
+        yield f"Save the definition first: `{save_command}`"
+        yield f"Restore it: `{restore_command}`"
         yield "A change takes effect when the guest starts again. virt-xml is in Debian's package virtinst."
     for run in diagnosis.runs:
         yield ""
         yield from _run(run)
 
 
-def of_all(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
+def summary_lines(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
     """A line for each guest, in the given order."""
     width = max((len(diagnosis.guest) for diagnosis in diagnoses), default=0)
     for diagnosis in diagnoses:
@@ -58,15 +60,15 @@ def _worth(results: tuple[Worth, ...]) -> Iterator[str]:
     yield from (f"     {words.worth_text(worth)}" for worth in shown)
 
 
-def _change(step: Step, *, told: bool) -> Iterator[str]:
-    """The change of a step and the command that makes it. `told`: another line gives the reason for no change."""
+def _change(step: Step, *, refusal_shown: bool) -> Iterator[str]:
+    """The change of a step and the command that makes it. `refusal_shown`: another line says why there is no change."""
     if step.xml:
         yield "   Change:"
         yield indent(step.xml, "     ")
     if step.apply:
         yield "   Apply:"
         yield f"     {step.apply}"
-    if text := "" if told and step.refused else words.condition_text(step):
+    if text := "" if refusal_shown and step.refused else words.condition_text(step):
         yield f"   {text}"
 
 

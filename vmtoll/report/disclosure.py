@@ -14,7 +14,7 @@ NOT_ASKED = "as its host"
 _FACTS = {"cpu": "cpu_model", "kernel": "kernel", "nic": "nic"}
 
 
-def block_of(run: Run) -> Disclosure:
+def disclosure_of(run: Run) -> Disclosure:
     """The run's disclosure; for an older run, what the facts of its machines contain."""
     if run.manifest.disclosure is not None:
         return run.manifest.disclosure
@@ -45,22 +45,23 @@ def write_disclosure(run: Run, folder: Path) -> Path:
 
 def render(run: Run) -> str:
     """The whole page; the same run gives the same bytes."""
-    block = block_of(run)
+    disclosure = disclosure_of(run)
     cells = {
-        machine: {item.name: _cell(block, machine, item.name) for item in ITEMS} for machine in sorted(block.machines)
+        machine: {item.name: _cell(disclosure, machine, item.name) for item in ITEMS}
+        for machine in sorted(disclosure.machines)
     }
-    missing = sum(len(block.missing(machine)) for machine in block.machines)
+    missing = sum(len(disclosure.missing(machine)) for machine in disclosure.machines)
     domains = {name: xml for facts in run.hosts.values() for name, xml in sorted((facts.get("domains") or {}).items())}
     return environment().get_template("disclosure.html.j2").render(
-        manifest=run.manifest, operator=block.operator or NOT_DISCLOSED, items=ITEMS, cells=cells, missing=missing,
+        manifest=run.manifest, operator=disclosure.operator or NOT_DISCLOSED, items=ITEMS, cells=cells, missing=missing,
         domains=domains, not_disclosed=NOT_DISCLOSED,
     )  # fmt: skip
 
 
-def _cell(block: Disclosure, machine: str, name: str) -> tuple[str, str]:
+def _cell(disclosure: Disclosure, machine: str, name: str) -> tuple[str, str]:
     """(text, source); the source is `none` for an item that is not disclosed, `host` for one left to the host."""
-    entry = block.machines[machine].get(name)
+    entry = disclosure.machines[machine].get(name)
     if entry is not None:
         return entry.text, entry.source
-    is_asked = name in {item.name for item in requested_items(machine in block.virtual)}
+    is_asked = name in {item.name for item in requested_items(machine in disclosure.virtual)}
     return (NOT_DISCLOSED, "none") if is_asked else (NOT_ASKED, "host")

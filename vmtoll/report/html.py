@@ -21,9 +21,9 @@ from vmtoll.model.verdict import Comparison, RunAnalysis, Verdict
 from vmtoll.report import charts, words
 from vmtoll.report.capacity import section as capacity_section
 from vmtoll.report.page import environment, inline_svg, write
-from vmtoll.report.panels import groups
+from vmtoll.report.panels import panel_groups
 from vmtoll.report.tables import (
-    LOGGED,
+    P50_COLUMNS,
     SERVER_TIMES,
     WAIT_CPU,
     WAITS,
@@ -53,11 +53,11 @@ def write_report(run: Run, analysis: RunAnalysis) -> Path:
 def render(run: Run, analysis: RunAnalysis) -> str:
     """The whole page as text; the same run gives the same bytes."""
     facts = equality(run)
-    drawn = [(name, chart, Markup(inline_svg(chart, name))) for name, chart in charts.draw_all(run, analysis)]
-    steps = [item for item in drawn if item[0].startswith("tuning_steps")]
-    picture = next((item for item in drawn if item[0] == charts.FIRST), next(iter(drawn), None))
+    drawn_charts = [(name, chart, Markup(inline_svg(chart, name))) for name, chart in charts.draw_all(run, analysis)]
+    step_charts = [item for item in drawn_charts if item[0].startswith("tuning_steps")]
+    picture = next((item for item in drawn_charts if item[0] == charts.FIRST), next(iter(drawn_charts), None))
     labels = words.scenario_labels(run)
-    several, sides = len(run.compared_arms) > 1, words.sides_of(analysis.comparisons)
+    has_several_arms, sides = len(run.compared_arms) > 1, words.sides_of(analysis.comparisons)
     rows = numbers(run).to_dict("records")
     return environment().get_template("report.html.j2").render(
         run=run, manifest=run.manifest, analysis=analysis, headline=words.headline(analysis), picture=picture,
@@ -69,7 +69,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         sides=sides,
         verdicts=[(comparison, labels[comparison.scenario], _cells(comparison)) for comparison in analysis.comparisons],
         details=[
-            (labels[c.scenario] + (f" · {c.arm}" if several else ""), c, verdict)
+            (labels[c.scenario] + (f" · {c.arm}" if has_several_arms else ""), c, verdict)
             for c in analysis.comparisons for verdict in c.verdicts.values() if verdict.applies
         ],
         embedded=run.manifest.lab == "embedded" and Arm(METAL) in run.arms,
@@ -79,7 +79,7 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         hardware=_by_text(run, lambda arm: words.HARDWARE[run.hardware(arm)]),
         findings=finding_counts(run, analysis),
         reliability=[
-            (labels[c.scenario] + (f" · {c.arm}" if several else ""), c.reliability)
+            (labels[c.scenario] + (f" · {c.arm}" if has_several_arms else ""), c.reliability)
             for c in analysis.comparisons
             if c.reliability and any(s.at_first < s.trials for s in (c.reliability.baseline, c.reliability.compared))
         ],
@@ -88,9 +88,9 @@ def render(run: Run, analysis: RunAnalysis) -> str:
         availability=availability(run),
         facts={status: [fact for fact in facts if fact.status is status] for status in FactStatus},
         status_titles=STATUS_TITLES,
-        sweep=any(len(group.loads) > 2 for group in groups(run)),
-        charts=[item for item in drawn if item not in steps and item is not picture],
-        step_charts=[item for item in steps if item is not picture],
+        sweep=any(len(group.loads) > 2 for group in panel_groups(run)),
+        charts=[item for item in drawn_charts if item not in step_charts and item is not picture],
+        step_charts=[item for item in step_charts if item is not picture],
         number_headings=list(NUMBER_CELLS),
         numbers=[(row, _number_cells(row)) for row in rows],
         server_times=[(row, cells) for row in rows if (cells := _server_time_cells(row))],
@@ -104,8 +104,8 @@ def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:
     verdicts, tool = comparison.verdicts, comparison.tool
     is_open = comparison.scenario.load.is_open
     p99, loop = (verdicts[(TAIL if is_open else LATENCY_P99).name], "open loop" if is_open else "closed loop: no tail")
-    chosen = (verdicts[THROUGHPUT.name], p99, verdicts[CPU.name], verdicts[HOST_CPU.name])
-    return [(v, ", ".join([v.tool or tool] + ([loop] if v is p99 else []))) for v in chosen]
+    shown = (verdicts[THROUGHPUT.name], p99, verdicts[CPU.name], verdicts[HOST_CPU.name])
+    return [(v, ", ".join([v.tool or tool] + ([loop] if v is p99 else []))) for v in shown]
 
 
 def _kvm_module(run: Run) -> str:
@@ -137,11 +137,16 @@ def _number_cells(row: Mapping[Any, Any]) -> list[str]:
 
 def _server_time_cells(row: Mapping[Any, Any]) -> list[str]:
     """The client's percentiles, the server's times under the same tool, and steal; empty without a server's times."""
-    prefix = CROSSCHECK if all(pd.isna(row[column]) for column in LOGGED[:2]) else ""
+    prefix = CROSSCHECK if all(pd.isna(row[column]) for column in P50_COLUMNS[:2]) else ""
     if pd.isna(row[f"{prefix}{SERVER_TIMES[0]}"]):
         return []
-    seen = [next((row[c] for c in _time_columns(name) if not pd.isna(row[c])), None) for name in ("p50", "p99", "p999")]
-    return [words.number(value) for value in (*seen, *(row[prefix + name] for name in SERVER_TIMES), row["steal_pct"])]
+    client_times = [
+        next((row[c] for c in _time_columns(name) if not pd.isna(row[c])), None) for name in ("p50", "p99", "p999")
+    ]
+    return [
+        words.number(value)
+        for value in (*client_times, *(row[prefix + name] for name in SERVER_TIMES), row["steal_pct"])
+    ]
 
 
 def _wait_cells(row: Mapping[Any, Any]) -> list[str]:

@@ -57,24 +57,24 @@ def execute(
         raise LoadError(f"no notebook {name!r}; there are: {', '.join(names())}")
     run = Path(run_dir).resolve()
     with tempfile.TemporaryDirectory() as folder:
-        source, done = Path(folder) / "source.ipynb", Path(folder) / "done.ipynb"
+        source, executed = Path(folder) / "source.ipynb", Path(folder) / "done.ipynb"
         jupytext.write(_as_script(jupytext.read(FOLDER / f"{name}.py"), name), source)
-        chosen = dict(parameters or {})
-        if chosen:
-            _check(FOLDER / f"{name}.py", papermill.inspect_notebook(source), chosen)
-        chosen["RUN"] = str(run)
+        values = dict(parameters or {})
+        if values:
+            _check_parameters(FOLDER / f"{name}.py", papermill.inspect_notebook(source), values)
+        values["RUN"] = str(run)
         # The kernel gets its own sockets, so that two notebooks can run at once.
         sockets = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
         try:
             papermill.execute_notebook(
-                source, done, chosen, kernel_name="python3", progress_bar=False, cwd=FOLDER, config=sockets
+                source, executed, values, kernel_name="python3", progress_bar=False, cwd=FOLDER, config=sockets
             )
         except papermill.PapermillExecutionError as error:
             if error.ename == LoadError.__name__:
                 raise LoadError(error.evalue) from error
             raise LoadError(f"{FOLDER / name}.py: cell {error.exec_count}: {error.ename}: {error.evalue}") from error
         body, _ = HTMLExporter(**PLAIN).from_notebook_node(  # type: ignore[no-untyped-call]
-            _without_empty_sections(jupytext.read(done))
+            _without_empty_sections(jupytext.read(executed))
         )
     path = (output or run) / f"{name}.html"
     page = environment().get_template("notebook.html.j2")
@@ -104,7 +104,7 @@ def _without_empty_sections(notebook: NotebookNode) -> NotebookNode:
             sections.append([])
         sections[-1].append(cell)
     title, *rest = sections
-    empty = [section for section in rest if not any(_shows(cell) for cell in section)]
+    empty = [section for section in rest if not any(_has_visible_output(cell) for cell in section)]
     notebook.cells = [*title, *(cell for section in rest if section not in empty for cell in section)]
     if empty:
         headings = "; ".join(section[0].source.partition("\n")[0].removeprefix("## ") for section in empty)
@@ -113,25 +113,25 @@ def _without_empty_sections(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def _shows(cell: NotebookNode) -> bool:
+def _has_visible_output(cell: NotebookNode) -> bool:
     """Return whether a cell has an output that a reader sees."""
     outputs = cell.get("outputs", ())
     return any(str(output.get("text") or output.get("data", {}).get("text/html", "")).strip() for output in outputs)
 
 
-def _check(file: Path, declared: Mapping[str, Mapping[str, str]], parameters: Mapping[str, Any]) -> None:
+def _check_parameters(file: Path, declared: Mapping[str, Mapping[str, str]], parameters: Mapping[str, Any]) -> None:
     """Check each parameter: declared, not RUN, and a number where the declared default is one. Raises LoadError."""
     for key, value in parameters.items():
         if key not in declared or key == "RUN":
-            there_are = ", ".join(name for name in declared if name != "RUN") or "none"
-            raise LoadError(f"{file}: no parameter {key!r} to set; there are: {there_are}")
+            declared_names = ", ".join(name for name in declared if name != "RUN") or "none"
+            raise LoadError(f"{file}: no parameter {key!r} to set; there are: {declared_names}")
         default = declared[key]["default"]
         if default.replace(".", "", 1).isdigit() and not isinstance(value, int | float):
             raise LoadError(f"{file}: {key}: {value!r} is no number; give one, such as {default}")
 
 
 @dataclass(frozen=True)
-class Shown:
+class NotebookHtml:
     """HTML that a notebook shows when it is the last expression of a cell; its terms link to the glossary."""
 
     html: str
@@ -145,7 +145,7 @@ def open_run(path: Path | str) -> Run:
 
     Prints what the KVM host runs on, unless that is the hardware itself.
     """
-    return _warned(load_run(_folder_of_run(Path(path))))
+    return _with_hardware_warning(load_run(_folder_of_run(Path(path))))
 
 
 def _folder_of_run(folder: Path) -> Path:
@@ -157,38 +157,40 @@ def _folder_of_run(folder: Path) -> Path:
     return runs[-1]
 
 
-def _warned(run: Run) -> Run:
+def _with_hardware_warning(run: Run) -> Run:
     for kind in run.kvm_hardware:
         if kind in KVM_HARDWARE:
             print(*KVM_HARDWARE[kind])
     return run
 
 
-def charts(run: Run, analysis: RunAnalysis, names: Collection[str]) -> Shown:
+def charts(run: Run, analysis: RunAnalysis, names: Collection[str]) -> NotebookHtml:
     """The charts that the files `names` of vmtoll/report/charts draw, in the order of the report."""
     with style():
         page = "".join(_figure(chart) for _, chart in draw_all(run, analysis, names))
-    return Shown(page)
+    return NotebookHtml(page)
 
 
-def paragraphs(sentences: Iterable[str]) -> Shown:
+def paragraphs(sentences: Iterable[str]) -> NotebookHtml:
     """Each sentence as a paragraph."""
-    return Shown("".join(f"<p>{escape(sentence)}</p>" for sentence in sentences))
+    return NotebookHtml("".join(f"<p>{escape(sentence)}</p>" for sentence in sentences))
 
 
-def tables(parts: Iterable[tuple[str, pd.DataFrame]]) -> Shown:
+def tables(parts: Iterable[tuple[str, pd.DataFrame]]) -> NotebookHtml:
     """Each table under its heading."""
-    return Shown("".join(f"<h3>{escape(heading)}</h3>{table(frame).html}" for heading, frame in parts if len(frame)))
+    return NotebookHtml(
+        "".join(f"<h3>{escape(heading)}</h3>{table(frame).html}" for heading, frame in parts if len(frame))
+    )
 
 
-def table(frame: pd.DataFrame) -> Shown:
+def table(frame: pd.DataFrame) -> NotebookHtml:
     """All rows of a table, without the index or truncated texts; numbers have four digits. Empty without rows."""
     if not len(frame):
-        return Shown("")
+        return NotebookHtml("")
     with pd.option_context("display.max_colwidth", None):
         inner = frame.to_html(index=False, border=0, justify="left", na_rep="–", float_format="{:,.4g}".format)
     scroll = "class='scroll' tabindex='0' role='group' aria-label='Table' style='overflow-x:auto'"
-    return Shown(f"<div {scroll}>{inner}</div>")
+    return NotebookHtml(f"<div {scroll}>{inner}</div>")
 
 
 def _figure(chart: Chart) -> str:

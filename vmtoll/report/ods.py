@@ -127,39 +127,44 @@ def _sheet(name: str, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _row(row: Row) -> str:
-    cells = "".join([_CELLS.get(type(value), _other)(value) for value in row]) or _EMPTY
+    cells = "".join([_CELLS.get(type(value), _other_cell)(value) for value in row]) or _EMPTY
     return f"<table:table-row>{cells}</table:table-row>"
 
 
-def _whole(value: int) -> str:
+def _integer_cell(value: int) -> str:
     return f'<table:table-cell office:value-type="float" office:value="{value}"/>'
 
 
-def _fraction(value: float) -> str:
+def _number_cell(value: float) -> str:
     if not math.isfinite(value):
         return _EMPTY
     return f'<table:table-cell office:value-type="float" office:value="{value!r}"/>'
 
 
-def _truth(value: bool) -> str:
+def _boolean_cell(value: bool) -> str:
     return f'<table:table-cell office:value-type="boolean" office:boolean-value="{"true" if value else "false"}"/>'
 
 
 @lru_cache(maxsize=4096)
-def _text(value: str) -> str:
+def _text_cell(value: str) -> str:
     return f'<table:table-cell office:value-type="string">{_paragraphs(value)}</table:table-cell>' if value else _EMPTY
 
 
-def _other(value: Any) -> str:
+def _other_cell(value: Any) -> str:
     """The cell of any other value: a number of numpy or pandas, their missing values, else the value as text."""
     if value is None or value is pd.NA:
         return _EMPTY
     if isinstance(value, abstract.Integral):
-        return _whole(int(value))
-    return _fraction(float(value)) if isinstance(value, abstract.Real) else _text(str(value))
+        return _integer_cell(int(value))
+    return _number_cell(float(value)) if isinstance(value, abstract.Real) else _text_cell(str(value))
 
 
-_CELLS: dict[type, Callable[[Any], str]] = {float: _fraction, int: _whole, bool: _truth, str: _text}
+_CELLS: dict[type, Callable[[Any], str]] = {
+    float: _number_cell,
+    int: _integer_cell,
+    bool: _boolean_cell,
+    str: _text_cell,
+}
 
 
 def _paragraphs(text: str) -> str:
@@ -168,10 +173,10 @@ def _paragraphs(text: str) -> str:
     if not _SPACES.search(text):
         return f"<text:p>{text}</text:p>"
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return "".join(f"<text:p>{_SPACES.sub(_white, line)}</text:p>" for line in lines)
+    return "".join(f"<text:p>{_SPACES.sub(_whitespace_element, line)}</text:p>" for line in lines)
 
 
-def _white(match: re.Match[str]) -> str:
+def _whitespace_element(match: re.Match[str]) -> str:
     return "<text:tab/>" if match[0] == "\t" else f'<text:s text:c="{len(match[0])}"/>'
 
 

@@ -96,7 +96,7 @@ def inline_svg(chart: Chart, name: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
-    text = _shorter(text)
+    text = _compact(text)
     text = _ID.sub(rf'id="{name}-\1"', text)
     text = _REFERENCE.sub(rf'href="#{name}-\1"', text)
     text = _URL.sub(rf"url(#{name}-\1)", text)
@@ -113,7 +113,7 @@ def inline_svg(chart: Chart, name: str) -> str:
     return opening + classes + re.sub(r"\n\s*", "\n", body).strip()
 
 
-def _shorter(text: str) -> str:
+def _compact(text: str) -> str:
     """The SVG at half its size: coordinates to a tenth of a point, groups without ids, paths without line breaks."""
     text = re.sub(r'(?<=<g) id="[^"]+"', "", text)
     text = re.sub(r"<g/>\s*", "", text)
@@ -127,7 +127,7 @@ def _rounded(attribute: re.Match[str]) -> str:
 
 def _classes(body: str, name: str) -> tuple[str, str]:
     """(body, `<style>` element), with each style that occurs more than once turned into a class."""
-    often = [style for style, count in Counter(_STYLE.findall(body)).items() if count > 1]
-    names = {style: f"{name}-s{index}" for index, style in enumerate(often)}
+    repeated_styles = [style for style, count in Counter(_STYLE.findall(body)).items() if count > 1]
+    names = {style: f"{name}-s{index}" for index, style in enumerate(repeated_styles)}
     body = _STYLE.sub(lambda match: f' class="{names[match[1]]}"' if match[1] in names else match[0], body)
-    return body, f"<style>{''.join(f'.{names[style]}{{{style}}}' for style in often)}</style>"
+    return body, f"<style>{''.join(f'.{names[style]}{{{style}}}' for style in repeated_styles)}</style>"

@@ -16,7 +16,7 @@ from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.load import Load
 from vmtoll.model.metric import Loop, loop_of
 from vmtoll.model.trial import Arm, Scenario
-from vmtoll.report.plot import WIDTH_IN, Look, legend, look, scatter, usable
+from vmtoll.report.plot import WIDTH_IN, SeriesStyle, arm_style, legend, scatter, usable_trials
 from vmtoll.report.words import co_location_text, labels_of, load_text
 
 Data = TypeVar("Data")
@@ -24,7 +24,7 @@ PANEL_IN = 1.55
 
 
 @dataclass(frozen=True)
-class Group:
+class PanelGroup:
     """Scenarios of one workload and co-location; they differ in the server and, in a sweep, in the load.
 
     `loads` are sorted, lightest first; `servers` by name.
@@ -39,7 +39,7 @@ class Group:
         return loop_of(self.loads[0])
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self.loads[0].is_open
 
     @property
@@ -57,7 +57,7 @@ class Group:
     @property
     def latency_caption(self) -> str:
         """A sentence on what the latencies of this loop are."""
-        if self.open:
+        if self.is_open:
             return "Response times from the intended send: what waits behind a stall is counted."
         return (
             "Service times under a fixed number of users: a stall delays few requests, so these tails are too"
@@ -69,14 +69,14 @@ class Group:
         return Scenario(server, self.workload, load)
 
 
-def groups(run: Run) -> list[Group]:
+def panel_groups(run: Run) -> list[PanelGroup]:
     """One group per workload, kind of loop and co-location; closed loops first."""
     members: dict[tuple[Any, ...], list[Scenario]] = {}
     for scenario in run.scenarios:
         load = scenario.load
         members.setdefault((load.is_open, scenario.workload, *load.sort_key[2:]), []).append(scenario)
     return [
-        Group(
+        PanelGroup(
             workload,
             tuple(sorted({s.load for s in scenarios}, key=lambda load: load.sort_key)),
             tuple(sorted({s.server for s in scenarios})),
@@ -85,15 +85,15 @@ def groups(run: Run) -> list[Group]:
     ]
 
 
-def single_loads(run: Run) -> Iterator[Group]:
+def single_loads(run: Run) -> Iterator[PanelGroup]:
     """One group per load; a sweep, over loads or over co-locations, has only its lightest and its heaviest."""
-    workloads: dict[tuple[str, bool], list[Group]] = {}
-    for group in groups(run):
-        workloads.setdefault((group.workload, group.open), []).append(group)
-    for places in workloads.values():
-        for group in dict.fromkeys((places[0], places[-1])):
+    workloads: dict[tuple[str, bool], list[PanelGroup]] = {}
+    for group in panel_groups(run):
+        workloads.setdefault((group.workload, group.is_open), []).append(group)
+    for co_locations in workloads.values():
+        for group in dict.fromkeys((co_locations[0], co_locations[-1])):
             for load in dict.fromkeys((group.loads[0], group.loads[-1])):
-                yield Group(group.workload, (load,), group.servers)
+                yield PanelGroup(group.workload, (load,), group.servers)
 
 
 def arm_suffix(run: Run, arm: Arm) -> str:
@@ -120,7 +120,7 @@ def grid(names: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]:
     table = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     panels = list(table.flat)
     for axes, name in zip(panels, names, strict=False):
-        _entitle(axes, name)
+        _set_title(axes, name)
     for index in range(len(names), len(panels)):
         panels[index].remove()
         panels[index - columns].tick_params(labelbottom=True)
@@ -132,17 +132,17 @@ def stack(names: Sequence[str], height_in: float) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     panels = list(figure.subplots(len(names), 1, sharex=True))
     for axes, name in zip(panels, names, strict=True):
-        _entitle(axes, name)
+        _set_title(axes, name)
     return figure, panels
 
 
-def _entitle(axes: Axes, name: str) -> None:
+def _set_title(axes: Axes, name: str) -> None:
     axes.set_title(name, fontsize=10, loc="left")
     axes.grid(visible=True, axis="both")
 
 
 def curve_with_bars(
-    axes: Axes, points: Iterable[tuple[float, float, float | None, float | None]], item: Look, line: str
+    axes: Axes, points: Iterable[tuple[float, float, float | None, float | None]], item: SeriesStyle, line: str
 ) -> None:
     """Draw a line through (x, estimate, low, high), with a bar where the interval is known and finite."""
     listed = list(points)
@@ -156,17 +156,17 @@ def curve_with_bars(
 
 def each_arm(
     run: Run, panels: Sequence[Axes], data: Mapping[str, Mapping[Arm, Data]]
-) -> Iterator[tuple[Axes, str, Look, Data]]:
-    """(panel, server, look of the arm, its data) for each server and arm in `data`."""
+) -> Iterator[tuple[Axes, str, SeriesStyle, Data]]:
+    """(panel, server, style of the arm, its data) for each server and arm in `data`."""
     for axes, (server, arms) in zip(panels, data.items(), strict=True):
         for arm, values in arms.items():
-            yield axes, server, look(run, arm), values
+            yield axes, server, arm_style(run, arm), values
 
 
 def line_legend(run: Run, figure: Figure, data: Mapping[str, Mapping[Arm, Any]]) -> None:
     """Add a legend of the arms that any panel shows, by line style."""
-    arms = dict.fromkeys(arm for of_server in data.values() for arm in of_server)
-    legend(figure, [look(run, arm) for arm in arms], lines=True, marks=False)
+    arms = dict.fromkeys(arm for arms_of_server in data.values() for arm in arms_of_server)
+    legend(figure, [arm_style(run, arm) for arm in arms], lines=True, marks=False)
 
 
 def measured_arms(run: Run) -> list[Arm]:
@@ -176,19 +176,19 @@ def measured_arms(run: Run) -> list[Arm]:
 
 def latencies(run: Run, scenario: Scenario, arm: Arm) -> pd.DataFrame:
     """The usable trials, with the cross-check's service times where the tool logs none."""
-    trials = usable(run, scenario, arm)
+    trials = usable_trials(run, scenario, arm)
     columns = {f"{CROSSCHECK}{column}": column for column in SERVICE_TIMES}
     if trials[SERVICE_TIMES[0]].notna().any():
         return trials
     return trials.drop(columns=list(SERVICE_TIMES)).rename(columns=columns)
 
 
-def distributions(run: Run, group: Group) -> dict[str, dict[Arm, tuple[Floats, Floats]]]:
+def distributions(run: Run, group: PanelGroup) -> dict[str, dict[Arm, tuple[Floats, Floats]]]:
     """Server → arm → latencies of all requests of all trials (see `distribution`), for a single load.
 
     A server without histograms is left out.
     """
-    column = "response_time_p50_us" if group.open else "service_time_p50_us"
+    column = "response_time_p50_us" if group.is_open else "service_time_p50_us"
     merged: dict[str, dict[Arm, tuple[Floats, Floats]]] = {}
     for server in group.servers:
         for arm in measured_arms(run):
@@ -198,18 +198,18 @@ def distributions(run: Run, group: Group) -> dict[str, dict[Arm, tuple[Floats, F
     return merged
 
 
-def curves(run: Run, group: Group, x: str, y: str) -> dict[str, dict[Arm, pd.DataFrame]]:
+def curves(run: Run, group: PanelGroup, x: str, y: str) -> dict[str, dict[Arm, pd.DataFrame]]:
     """Server → arm → its trials with figures in both columns, lightest load first; empty ones left out."""
     trials: dict[str, dict[Arm, pd.DataFrame]] = {}
     for server in group.servers:
         for arm in measured_arms(run):
-            steps = pd.concat([usable(run, group.scenario(server, load), arm) for load in group.loads])
+            steps = pd.concat([usable_trials(run, group.scenario(server, load), arm) for load in group.loads])
             if not (steps := steps.dropna(subset=[x, y])).empty:
                 trials.setdefault(server, {})[arm] = steps
     return trials
 
 
-def sweep_curve(axes: Axes, trials: pd.DataFrame, x: str, y: str, item: Look) -> pd.DataFrame:
+def sweep_curve(axes: Axes, trials: pd.DataFrame, x: str, y: str, item: SeriesStyle) -> pd.DataFrame:
     """Draw a point per trial and a line through the medians at each load; return the medians, in order of x."""
     medians = trials.groupby("load_value")[[x, y]].median().sort_values(x)
     scatter(axes, trials[x], trials[y], item)

@@ -41,18 +41,18 @@ def latency_axis(axis: Axis, low_us: float, high_us: float) -> None:
     axis.set_major_formatter(lambda value, _: duration(value))
 
 
-def log_axis(axis: Axis, low: float, high: float, *, zero: bool = False) -> None:
-    """Make an axis, x or y, logarithmic with few, round ticks; `low` above zero. `zero` adds room for zero below."""
-    room = max(1.1, (high / low) ** 0.05)
-    low, high = low / room, high * room
+def log_axis(axis: Axis, low: float, high: float, *, with_zero: bool = False) -> None:
+    """Make an axis, x or y, logarithmic with few, round ticks; `low` above zero. `with_zero`: leave room for zero."""
+    padding = max(1.1, (high / low) ** 0.05)
+    low, high = low / padding, high * padding
     is_x = axis is axis.axes.xaxis
     set_scale = axis.axes.set_xscale if is_x else axis.axes.set_yscale
-    set_scale("symlog", linthresh=low, linscale=0.4) if zero else set_scale("log")
-    _set_limits(axis, 0 if zero else low, high)
+    set_scale("symlog", linthresh=low, linscale=0.4) if with_zero else set_scale("log")
+    _set_limits(axis, 0 if with_zero else low, high)
     ticks = log_ticks(low, high, most=4 if is_x else 5)
     if len(ticks) < 2:
         ticks = [t for t in MaxNLocator(3).tick_values(low, high) if low <= t <= high]
-    set_ticks(axis, ([0.0] if zero else []) + ticks)
+    set_ticks(axis, ([0.0] if with_zero else []) + ticks)
 
 
 def plain_axis(axis: Axis, high: float, most: int = 4) -> None:
@@ -144,7 +144,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Look:
+class SeriesStyle:
     """The style of an arm, the same in every chart."""
 
     label: str
@@ -161,15 +161,15 @@ def style() -> Iterator[None]:
         yield
 
 
-def look(run: Run, arm: Arm) -> Look:
+def arm_style(run: Run, arm: Arm) -> SeriesStyle:
     """Color, shape, fill and line of an arm: no two arms differ by color alone; a control is hollow."""
-    below = platform_text(run.accelerator(arm), run.hardware(arm), " ({})")
+    platform = platform_text(run.accelerator(arm), run.hardware(arm), " ({})")
     if arm.environment == run.baseline.environment:
-        return Look(arm_text(arm) + below, SKY if arm.is_control else BLUE, "o", not arm.is_control)
+        return SeriesStyle(arm_text(arm) + platform, SKY if arm.is_control else BLUE, "o", not arm.is_control)
     index = run.compared_arms.index(Arm(arm.environment))
     shape = (index + index // len(GUESTS)) % 4  # from the fifth guest on colors repeat, with another shape
     line: Literal["-", "--", "-.", ":"] = ("--", "-.", ":", "-")[shape]
-    return Look(arm_text(arm) + below, GUESTS[index % len(GUESTS)], "sD^v"[shape], not arm.is_control, line)
+    return SeriesStyle(arm_text(arm) + platform, GUESTS[index % len(GUESTS)], "sD^v"[shape], not arm.is_control, line)
 
 
 def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
@@ -179,7 +179,7 @@ def new_figure(rows: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, list(axes)
 
 
-def legend(figure: Figure, looks: Sequence[Look], *, lines: bool = False, marks: bool = True) -> None:
+def legend(figure: Figure, styles: Sequence[SeriesStyle], *, lines: bool = False, marks: bool = True) -> None:
     """Add a legend above the axes; `lines`, `marks`: show each curve's line style, its marker."""
     handles = [
         Line2D(
@@ -187,12 +187,12 @@ def legend(figure: Figure, looks: Sequence[Look], *, lines: bool = False, marks:
             color=item.colour, markersize=7, label=item.label,
             markerfacecolor=item.colour if item.filled else "none",
         )
-        for item in looks
+        for item in styles
     ]  # fmt: skip
-    columns = _legend_columns([item.label for item in looks])
+    columns = _legend_columns([item.label for item in styles])
     # A legend of more than two lines makes the figure taller, so that the axes keep their height.
-    tall = max(0, -(-len(looks) // columns) - 2)
-    figure.set_figheight(figure.get_figheight() + LEGEND_LINE_IN * tall)
+    extra_lines = max(0, -(-len(styles) // columns) - 2)
+    figure.set_figheight(figure.get_figheight() + LEGEND_LINE_IN * extra_lines)
     figure.legend(
         handles=handles, loc="outside upper left", ncols=columns, frameon=False, handletextpad=0.5 if lines else 0.1,
         columnspacing=1.2, borderaxespad=0.1,
@@ -209,7 +209,7 @@ def _legend_columns(labels: Sequence[str]) -> int:
     return 1
 
 
-def scatter(axes: Axes, x: Any, y: Any, item: Look) -> None:
+def scatter(axes: Axes, x: Any, y: Any, item: SeriesStyle) -> None:
     """One small mark per trial."""
     axes.scatter(
         x, y, s=18, marker=item.marker, linewidths=0.8, alpha=0.7, edgecolors=item.colour,
@@ -222,7 +222,7 @@ class Lane:
     """One arm's trials in one row: `values` has one figure per trial."""
 
     row: str
-    look: Look
+    style: SeriesStyle
     values: pd.Series
 
 
@@ -230,29 +230,31 @@ def strip(lanes: Sequence[Lane], unit: str) -> Figure:
     """Every trial as a point, one row per label, one lane per arm, a bar at the median."""
     rows = list(dict.fromkeys(lane.row for lane in lanes))
     palette = list(CSS_COLOURS)  # the baseline and its control first, in whichever scenario they occur
-    looks = sorted({lane.look.label: lane.look for lane in lanes}.values(), key=lambda item: palette.index(item.colour))
-    step = 0.75 / max(len(looks), 2)
-    figure, (axes,) = new_figure(len(rows) * max(1.0, 0.55 * len(looks)))
+    styles = sorted(
+        {lane.style.label: lane.style for lane in lanes}.values(), key=lambda item: palette.index(item.colour)
+    )
+    step = 0.75 / max(len(styles), 2)
+    figure, (axes,) = new_figure(len(rows) * max(1.0, 0.55 * len(styles)))
     for lane in lanes:
-        y = rows.index(lane.row) + (looks.index(lane.look) - (len(looks) - 1) / 2) * step
+        y = rows.index(lane.row) + (styles.index(lane.style) - (len(styles) - 1) / 2) * step
         jitter = np.linspace(-0.22, 0.22, len(lane.values)) * step
-        scatter(axes, lane.values, y + jitter, lane.look)
+        scatter(axes, lane.values, y + jitter, lane.style)
         axes.plot([lane.values.median()] * 2, [y - step * 0.45, y + step * 0.45], color=INK, lw=1.6)
-    everything = pd.concat([lane.values for lane in lanes])
-    value_axis(axes, float(everything.min()), float(everything.max()), unit)
+    all_values = pd.concat([lane.values for lane in lanes])
+    value_axis(axes, float(all_values.min()), float(all_values.max()), unit)
     row_axis(axes, rows)
-    legend(figure, looks)
+    legend(figure, styles)
     return figure
 
 
-def row_axis(axes: Axes, rows: Sequence[str], under: Sequence[str] = ()) -> None:
-    """Rows from top to bottom, names on the left, thin lines between them; `under`: a text below each name.
+def row_axis(axes: Axes, rows: Sequence[str], subtitles: Sequence[str] = ()) -> None:
+    """Rows from top to bottom, names on the left, thin lines between them; `subtitles`: a text below each name.
 
     The figure grows where the names need it.
     """
-    crowded = len(rows) > CROWDED
-    names = [_row_name(row, text, crowded) for row, text in zip(rows, under or [""] * len(rows), strict=True)]
-    size = 8 if crowded else 10
+    is_crowded = len(rows) > CROWDED
+    names = [_row_name(row, text, is_crowded) for row, text in zip(rows, subtitles or [""] * len(rows), strict=True)]
+    size = 8 if is_crowded else 10
     axes.set_yticks(range(len(rows)), names, fontsize=size)
     line_in = 1.3 * size / 72
     needed_in = len(rows) * line_in * (1.4 + max(name.count("\n") for name in names))
@@ -264,33 +266,33 @@ def row_axis(axes: Axes, rows: Sequence[str], under: Sequence[str] = ()) -> None
         axes.axhline(edge - 0.5, color=GRID, lw=0.7)
 
 
-def _row_name(row: str, under: str, crowded: bool) -> str:
+def _row_name(row: str, subtitle: str, is_crowded: bool) -> str:
     parts = row.split(" · ")
-    lines = [f"{parts[0]} {under}".rstrip(), " · ".join(parts[1:])] if crowded else [*parts, under]
+    lines = [f"{parts[0]} {subtitle}".rstrip(), " · ".join(parts[1:])] if is_crowded else [*parts, subtitle]
     return "\n".join(filter(None, lines))
 
 
 def lanes_of(run: Run, labels: dict[Scenario, str], arms: Iterable[Arm], column: str) -> list[Lane]:
     """The figures of a column, one lane per scenario and arm that has any."""
     return [
-        Lane(label, look(run, arm), values.astype(float))
+        Lane(label, arm_style(run, arm), values.astype(float))
         for scenario, label in labels.items()
         for arm in arms
-        if not (values := usable(run, scenario, arm)[column].dropna()).empty
+        if not (values := usable_trials(run, scenario, arm)[column].dropna()).empty
     ]
 
 
 def strip_chart(title: str, caption: str, lanes: Sequence[Lane], unit: str, axis: str = "") -> Chart:
     """The chart of a strip, with each lane's median and range as `alt`. `axis`: its label, by default the unit."""
     texts = [
-        f"{lane.row} on {lane.look.label}: median {lane.values.median():,.4g} {unit}"
+        f"{lane.row} on {lane.style.label}: median {lane.values.median():,.4g} {unit}"
         f" ({lane.values.min():,.4g} to {lane.values.max():,.4g}, {len(lane.values)} trials)"
         for lane in lanes
     ]
     return Chart.of(title, caption, texts, strip(lanes, axis or unit))
 
 
-def usable(run: Run, scenario: Scenario, arm: Arm) -> pd.DataFrame:
+def usable_trials(run: Run, scenario: Scenario, arm: Arm) -> pd.DataFrame:
     """The trials of a scenario on an arm that are not invalid, by block."""
     frame = run.frame
     return frame[

@@ -26,7 +26,7 @@ MOST_LANES = 24  # a chart with more rows shows nothing at a glance
 
 
 @dataclass(frozen=True)
-class Part:
+class ExperimentSection:
     """One experiment of the page, from one run of it."""
 
     run: Run
@@ -53,9 +53,9 @@ class Part:
     @property
     def accelerators(self) -> str:
         """`kvm-default: TCG (emulation), hardware nested`."""
-        return ", ".join(self._below(arm) for arm in measured_arms(self.run))
+        return ", ".join(self._platform_text(arm) for arm in measured_arms(self.run))
 
-    def _below(self, arm: Arm) -> str:
+    def _platform_text(self, arm: Arm) -> str:
         accelerator, hardware = self.run.accelerator(arm), self.run.hardware(arm)
         if accelerator is Accelerator.NONE:
             machine = "a container, its machine" if self.run.manifest.lab == "embedded" else "no guest, hardware"
@@ -65,58 +65,60 @@ class Part:
 
 def write_page(runs: Sequence[tuple[Run, RunAnalysis]], output: Path) -> Path:
     """Write the page of these runs, in this order, to the file `output` (replaced whole) and return its path."""
-    parts = [_part(run, analysis, number, output) for number, (run, analysis) in enumerate(runs, start=1)]
+    sections = [_section(run, analysis, number, output) for number, (run, analysis) in enumerate(runs, start=1)]
     text = environment().get_template("replication.html.j2").render(
-        parts=parts, sentence=_sentence(parts), basis=_basis(parts),
-        emulated=any(part.analysis.emulated for part in parts),
-        kvm_kinds=[kind for kind in Hardware if any(kind in part.analysis.kvm_hardware for part in parts)],
+        sections=sections, sentence=_sentence(sections), basis=_basis(sections),
+        emulated=any(section.analysis.emulated for section in sections),
+        kvm_kinds=[kind for kind in Hardware if any(kind in section.analysis.kvm_hardware for section in sections)],
     )  # fmt: skip
     return write(output, text)
 
 
-def _part(run: Run, analysis: RunAnalysis, number: int, output: Path) -> Part:
+def _section(run: Run, analysis: RunAnalysis, number: int, output: Path) -> ExperimentSection:
     report = run.path / "report.html"
     link = quote(os.path.relpath(report, output.parent)) if report.is_file() else None
-    return Part(run, analysis, f"e{number}", points(run), _chart(run, analysis, f"e{number}"), link)
+    return ExperimentSection(run, analysis, f"e{number}", points(run), _chart(run, analysis, f"e{number}"), link)
 
 
 def _chart(run: Run, analysis: RunAnalysis, anchor: str) -> tuple[str, Chart, Markup] | None:
     """The chart that shows most: goodput of a sweep, else the claims, else throughput if it has few lanes."""
-    small = len(run.scenarios) * len(run.arms) <= MOST_LANES
-    for kind in ("goodput", "claims", *(["throughput"] if small else [])):
-        if drawn := charts.draw_all(run, analysis, [kind]):
-            name, chart = drawn[0]
+    is_small = len(run.scenarios) * len(run.arms) <= MOST_LANES
+    for kind in ("goodput", "claims", *(["throughput"] if is_small else [])):
+        if drawn_charts := charts.draw_all(run, analysis, [kind]):
+            name, chart = drawn_charts[0]
             return f"{anchor}-{name}", chart, Markup(inline_svg(chart, f"{anchor}-{name}"))
     return None
 
 
-def _sentence(parts: Sequence[Part]) -> str:
-    total = Counter(claim.outcome for part in parts for claim in part.analysis.claims)
-    experiments = len({part.run.manifest.experiment.name for part in parts if part.analysis.claims})
+def _sentence(sections: Sequence[ExperimentSection]) -> str:
+    total = Counter(claim.outcome for section in sections for claim in section.analysis.claims)
+    experiments = len({section.run.manifest.experiment.name for section in sections if section.analysis.claims})
     outcomes = ", ".join(f"{total[outcome]} {text}" for outcome, text in words.OUTCOMES.items())
     return (
         f"Of {words.plural(total.total(), 'published claim')} in {words.plural(experiments, 'experiment')}: {outcomes}."
     )
 
 
-def _basis(parts: Sequence[Part]) -> list[tuple[str, list[str]]]:
+def _basis(sections: Sequence[ExperimentSection]) -> list[tuple[str, list[str]]]:
     """What the outcomes rest on: (heading, the distinct values over all runs)."""
     values: dict[str, list[str]] = {}
-    for part in parts:
-        manifest = part.run.manifest
-        metal = [host for host in part.run.hosts.values() if host.get("environment") == METAL]
+    for section in sections:
+        manifest = section.run.manifest
+        metal = [host for host in section.run.hosts.values() if host.get("environment") == METAL]
         values.setdefault("Machine", []).extend(_machine(host) for host in metal)
         values.setdefault("Kernel", []).extend(str(host.get("kernel")) for host in metal)
-        values.setdefault("Environments", []).append(part.accelerators)
+        values.setdefault("Environments", []).append(section.accelerators)
         values.setdefault("Lab", []).append(manifest.lab)
         values.setdefault("Scale", []).append(manifest.experiment.scale or "one size")
         values.setdefault("Measured", []).append(manifest.started_at[:10])
-    return [
-        (name, list(dict.fromkeys(filter(None, different)))) for name, different in values.items() if any(different)
-    ]
+    return [(name, list(dict.fromkeys(filter(None, texts)))) for name, texts in values.items() if any(texts)]
 
 
 def _machine(host: Mapping[str, Any]) -> str:
     cpus, memory_kib = host.get("cpus_allowed"), host.get("memory_kib")
-    parts = [host.get("cpu_model"), cpus and f"CPUs allowed: {cpus}", memory_kib and f"{memory_kib / 1024**2:.1f} GiB"]
+    parts = [
+        host.get("cpu_model"),
+        cpus and f"CPUs allowed: {cpus}",
+        memory_kib and f"{memory_kib / 1024**2:.1f} GiB",
+    ]
     return ", ".join(str(part) for part in parts if part)

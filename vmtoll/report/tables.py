@@ -15,7 +15,7 @@ from vmtoll.model.finding import FINDINGS, Code, Influence, Role, Validity
 from vmtoll.model.percentiles import FEWEST
 from vmtoll.model.trial import Arm, Scenario, TrialRecord
 from vmtoll.model.verdict import RunAnalysis, Share
-from vmtoll.report.plot import usable
+from vmtoll.report.plot import usable_trials
 from vmtoll.report.words import DASH, scenario_labels
 
 # Columns of the times that the server itself reports.
@@ -36,7 +36,7 @@ NUMBERS = (
     *SERVER_TIMES, *(f"{CROSSCHECK}{name}" for name in SERVER_TIMES),
     "memory_pss_kib", "client_cpu_share", "steal_pct",
 )  # fmt: skip
-LOGGED = ["response_time_p50_us", "service_time_p50_us", f"{CROSSCHECK}service_time_p50_us"]
+P50_COLUMNS = ["response_time_p50_us", "service_time_p50_us", f"{CROSSCHECK}service_time_p50_us"]
 
 
 def numbers(run: Run) -> pd.DataFrame:
@@ -57,12 +57,12 @@ def numbers(run: Run) -> pd.DataFrame:
 
 
 def _figures(run: Run, scenario: Scenario, arm: Arm, trials: list[TrialRecord]) -> dict[str, Cell]:
-    used = usable(run, scenario, arm)
+    used = usable_trials(run, scenario, arm)
     row: dict[str, Cell] = {"trials": len(trials)}
     row |= {validity.value: sum(trial.validity is validity for trial in trials) for validity in Validity}
     row |= {column: _median(used[column]) for column in NUMBERS}
-    row["limiter"] = limiting.value if (limiting := limiter(run, used["record"])) else None
-    logged = used[used[LOGGED].notna().any(axis=1)]
+    row["limiter"] = limiter_of_side.value if (limiter_of_side := limiter(run, used["record"])) else None
+    logged = used[used[P50_COLUMNS].notna().any(axis=1)]
     merged = merged_percentiles(run.path, logged) or (None,) * 4
     for name, value in zip(FEWEST, merged, strict=True):
         row[f"merged_{name}_us"] = value if _requests(logged).sum() >= FEWEST[name] else None
@@ -114,7 +114,7 @@ def finding_counts(run: Run, analysis: RunAnalysis) -> list[FindingCounts]:
 
 
 @dataclass(frozen=True)
-class Available:
+class AvailabilityRow:
     """The share of one tool's requests that a scenario on an arm answered with success."""
 
     label: str
@@ -127,10 +127,10 @@ class Available:
         return self.share.requests - self.share.successful
 
 
-def availability(run: Run) -> list[Available]:
+def availability(run: Run) -> list[AvailabilityRow]:
     """One row per scenario, arm and tool that has counts, over all trials, also invalid ones."""
     return [
-        Available(label, arm, tool, share)
+        AvailabilityRow(label, arm, tool, share)
         for scenario, label in scenario_labels(run).items()
         for arm in run.arms
         for role, tool in ((Role.PRIMARY, run.tool(scenario)), (Role.CROSSCHECK, run.crosscheck(scenario)))

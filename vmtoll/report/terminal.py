@@ -22,21 +22,25 @@ Row = tuple[Comparison, Verdict]
 
 
 def rows_of(
-    analysis: RunAnalysis, metrics: Collection[str] = (), servers: Collection[str] = (), *, every: bool = False
+    analysis: RunAnalysis,
+    metrics: Collection[str] = (),
+    servers: Collection[str] = (),
+    *,
+    with_inapplicable: bool = False,
 ) -> list[Row]:
     """The verdicts to show, by metric.
 
     `metrics`: by default requests per second, p99 and CPU per request (on the host where it is known); `servers`: by
-    default all; `every`: also metrics that do not apply under the load, and by default all metrics.
+    default all; `with_inapplicable`: also metrics that do not apply under the load, and by default all metrics.
     """
-    shown = metrics or (METRICS if every else [metric.name for metric in _main(analysis)])
+    shown = metrics or (METRICS if with_inapplicable else [metric.name for metric in _main_metrics(analysis)])
     rows = [
         (comparison, comparison.verdicts[name])
         for name in METRICS if name in shown
         for comparison in analysis.comparisons if not servers or comparison.scenario.server in servers
     ]  # fmt: skip
     applicable = [(comparison, verdict) for comparison, verdict in rows if verdict.applies]
-    return rows if every or (metrics and not applicable) else applicable
+    return rows if with_inapplicable or (metrics and not applicable) else applicable
 
 
 def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
@@ -47,7 +51,7 @@ def summary(run: Run, analysis: RunAnalysis, rows: Sequence[Row]) -> Text:
     return Text("\n\n").join(Text("\n").join(lines) for lines in parts if lines)
 
 
-def _main(analysis: RunAnalysis) -> list[Metric]:
+def _main_metrics(analysis: RunAnalysis) -> list[Metric]:
     host = any(comparison.verdicts[HOST_CPU.name].estimate for comparison in analysis.comparisons)
     return [THROUGHPUT, TAIL, LATENCY_P99, HOST_CPU if host else CPU]
 
@@ -73,14 +77,14 @@ def _table(rows: Sequence[Row]) -> Iterator[Text]:
         return
     cells = {id(verdict): _cells(verdict) for _, verdict in rows}
     sides = words.sides_of(comparison for comparison, _ in rows)
-    named = {sides(comparison) for comparison, _ in rows}
-    first = next(iter(named))
-    compared = first.compared.removeprefix("the ") if len(named) == 1 else "other"
+    side_names = {sides(comparison) for comparison, _ in rows}
+    first = next(iter(side_names))
+    compared = first.compared.removeprefix("the ") if len(side_names) == 1 else "other"
     heads = (first.baseline, compared, "ratio (interval)", "verdict")
     widths = [max(len(head), *(len(row[n]) for row in cells.values())) for n, head in enumerate(heads)]
-    room = WIDTH - len(_INDENT) - sum(len(_GAP) + width for width in widths)
-    groups = list(_groups(rows, room))
-    width = min(room, max(len(label) for _, members in groups for label, _ in members))
+    label_width = WIDTH - len(_INDENT) - sum(len(_GAP) + width for width in widths)
+    groups = list(_groups(rows, label_width))
+    width = min(label_width, max(len(label) for _, members in groups for label, _ in members))
     yield _line("", width, heads, widths, "dim")
     for heading, members in groups:
         yield Text(_shortened(heading, WIDTH), style="bold")
@@ -104,21 +108,23 @@ def _level(value: float | None, metric: Metric) -> str:
     return words.duration(value) if value is not None and metric.unit == "µs" else words.figure(value, metric.unit)
 
 
-def _groups(rows: Sequence[Row], room: int) -> Iterator[tuple[str, list[tuple[str, Verdict]]]]:
+def _groups(rows: Sequence[Row], label_width: int) -> Iterator[tuple[str, list[tuple[str, Verdict]]]]:
     """(heading, labeled rows) for each metric, and for each part that the labels have no room for."""
     for metric, members in groupby(rows, key=lambda row: row[1].metric):
         listed = [(_parts(comparison), verdict) for comparison, verdict in members]
         varying = {key for key in listed[0][0] if len({parts[key] for parts, _ in listed}) > 1}
         if len({parts["load"] for parts, _ in listed}) == len({(p["load"], p["workload"]) for p, _ in listed}):
             varying.discard("workload")  # the load is enough to distinguish the rows
-        for held in _LABELS:
-            keys = [key for key in held if key in varying] or ["server"]
-            if max(len(_joined(parts, keys)) for parts, _ in listed) <= room:
+        for label_keys in _LABELS:
+            keys = [key for key in label_keys if key in varying] or ["server"]
+            if max(len(_joined(parts, keys)) for parts, _ in listed) <= label_width:
                 break
-        above = [key for key in listed[0][0] if key not in keys and (key in varying or key in ("server", "load"))]
+        heading_keys = [
+            key for key in listed[0][0] if key not in keys and (key in varying or key in ("server", "load"))
+        ]
         groups: dict[str, list[tuple[str, Verdict]]] = {}
         for parts, verdict in listed:
-            heading = " · ".join(filter(None, [words.METRIC_LABELS[metric.name].label, _joined(parts, above)]))
+            heading = " · ".join(filter(None, [words.METRIC_LABELS[metric.name].label, _joined(parts, heading_keys)]))
             groups.setdefault(heading, []).append((_joined(parts, keys), verdict))
         yield from groups.items()
 

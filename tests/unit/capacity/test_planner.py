@@ -35,7 +35,7 @@ from vmtoll.model.finding import Code, Finding
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.load import Load
 from vmtoll.model.trial import Accelerator
-from vmtoll.report.capacity import binding_text, document, lines, note_text, nothing_text, sentences
+from vmtoll.report.capacity import binding_text, document, lines, no_capacity_text, note_text, sentences
 from vmtoll.report.explorer.collect import collect
 from vmtoll.report.html import render
 
@@ -394,7 +394,7 @@ def test_a_sweep_of_an_unknown_capacity_says_what_left_it_unknown(tmp_path: Path
 
     run = load_run(make_run(tmp_path, truth(change=unknown)))
     assert assess_capacity(run, SLO).is_empty
-    assert "a capacity that stayed unknown (metal: client-saturated in 3 of 3 trials)" in nothing_text(run)
+    assert "a capacity that stayed unknown (metal: client-saturated in 3 of 3 trials)" in no_capacity_text(run)
 
 
 @pytest.fixture(scope="module")

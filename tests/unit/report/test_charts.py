@@ -32,8 +32,8 @@ from vmtoll.report.charts import draw_all, heat
 from vmtoll.report.charts.goodput import link_ceiling_rps
 from vmtoll.report.charts.percentiles import values_at
 from vmtoll.report.html import write_report
-from vmtoll.report.panels import groups, single_loads
-from vmtoll.report.plot import Chart, look, usable
+from vmtoll.report.panels import panel_groups, single_loads
+from vmtoll.report.plot import Chart, arm_style, usable_trials
 from vmtoll.report.tables import availability, finding_counts
 from vmtoll.report.words import duration
 from vmtoll.trial.latency import by_second
@@ -72,12 +72,12 @@ def test_closed_and_open_loops_are_separate_and_labelled(drawn: dict[str, Chart]
 
 
 def test_a_sweep_is_one_group_and_its_ends_are_shown(run: Run) -> None:
-    assert [(group.open, group.loads) for group in groups(run)] == [(False, LOADS[:1]), (True, LOADS[1:])]
+    assert [(group.is_open, group.loads) for group in panel_groups(run)] == [(False, LOADS[:1]), (True, LOADS[1:])]
     assert [group.loads[0] for group in single_loads(run)] == [LOADS[0], LOADS[1], LOADS[3]]
 
 
 def test_percentiles_are_those_of_all_requests_merged(run: Run, drawn: dict[str, Chart]) -> None:
-    trials = usable(run, Scenario("nginx", SWEEP, share_load(0.3)), GUEST)
+    trials = usable_trials(run, Scenario("nginx", SWEEP, share_load(0.3)), GUEST)
     histogram = merged_histogram(run.path, trials)
     assert histogram is not None
     assert histogram.get_total_count() == 2000 * len(trials)
@@ -101,7 +101,7 @@ def test_goodput_falls_where_the_deadline_is_missed(run: Run, drawn: dict[str, C
     best = re.search(r"lighttz on metal: at most ([\d,]+) good answers per second, of ([\d,]+) offered", chart.alt)
     assert best
     good, offered = (float(number.replace(",", "")) for number in best.groups())
-    seventy = usable(run, Scenario("lighttz", SWEEP, share_load(0.7)), BASELINE)
+    seventy = usable_trials(run, Scenario("lighttz", SWEEP, share_load(0.7)), BASELINE)
     assert offered == pytest.approx(seventy["offered_rps"].median(), abs=1)
     assert good == pytest.approx(offered, rel=0.01)
     assert "p99" in drawn["knee-1"].title
@@ -204,7 +204,7 @@ def test_findings_are_counted_by_arm_and_failures_by_side(tmp_path: Path) -> Non
 
 def test_a_control_of_a_guest_looks_like_it_but_hollow(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth(blocks=2, aa=False, guest_control="kvm-default")))
-    own, again = look(run, GUEST), look(run, Arm("kvm-default", 2))
+    own, again = arm_style(run, GUEST), arm_style(run, Arm("kvm-default", 2))
     assert (own.colour, own.marker) == (again.colour, again.marker)
     assert (own.filled, again.filled) == (True, False)
     assert own.label != again.label

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.synthetic_run import Truth, make_run
 from vmtoll.analysis.run import load_run
-from vmtoll.report.disclosure import block_of, render
+from vmtoll.report.disclosure import disclosure_of, render
 
 BLOCK = {
     "operator": "Jane Doe",
@@ -40,5 +40,5 @@ def test_an_older_run_discloses_the_facts_that_it_has(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth(blocks=2)))
     assert run.manifest.disclosure is None
     metal = next(name for name, facts in run.hosts.items() if facts.get("environment") == "metal")
-    assert block_of(run).machines[metal]["kernel"].text == run.hosts[metal]["kernel"]
+    assert disclosure_of(run).machines[metal]["kernel"].text == run.hosts[metal]["kernel"]
     assert "not disclosed" in render(run)

@@ -138,7 +138,9 @@ def test_each_figure_has_rows_where_it_says_something(tmp_path: Path) -> None:
         "throughput", "tail", "latency_p99", "host_cpu", "host_cpu"
     ]  # fmt: skip
     assert [v.metric.name for _, v in rows_of(analysis, ["cpu"])] == ["cpu", "cpu"]
-    assert [v.metric.name for _, v in rows_of(analysis, every=True)] == [name for name in METRICS for _ in range(2)]
+    assert [v.metric.name for _, v in rows_of(analysis, with_inapplicable=True)] == [
+        name for name in METRICS for _ in range(2)
+    ]
     assert rows_of(analysis, servers=["lighttz"]) == []
 
 
@@ -173,7 +175,7 @@ def test_without_a_guest_there_is_an_answer_and_no_table(tmp_path: Path) -> None
 def test_no_line_of_a_committed_run_is_wider_than_a_terminal(file: str) -> None:
     run = load_run((PROJECT / file).parent)
     analysis = analyse(run)
-    texts = [summary(run, analysis, rows_of(analysis, every=every)).plain for every in (False, True)]
+    texts = [summary(run, analysis, rows_of(analysis, with_inapplicable=every)).plain for every in (False, True)]
     lines = [line for text in texts for line in text.splitlines()]
     assert max(map(len, lines)) <= WIDTH
     assert not [line for line in lines if line != line.rstrip()]

@@ -2,7 +2,7 @@
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.verdict import ClaimResult, Estimate, Outcome, RunAnalysis
-from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, Look, legend, log_axis, new_figure, row_axis
+from vmtoll.report.plot import GUESTS, INK, SOFT, Chart, SeriesStyle, legend, log_axis, new_figure, row_axis
 from vmtoll.report.words import OUTCOMES, published_text
 
 ORDER = 5
@@ -19,23 +19,23 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 def _chart(shown: list[tuple[int, ClaimResult, Estimate]]) -> Chart:
     figure, (axes,) = new_figure(0.95 * len(shown) + 0.6)
-    reach = [1.0]
+    visible_values = [1.0]
     for row, (_, claim, ratio) in enumerate(shown):
         colour = COLOURS[claim.outcome]
         ends = [ratio.ratio if end is None else end for end in (ratio.low, ratio.high)]
         axes.plot(ends, [row] * 2, color=colour, lw=2.4, solid_capstyle="butt", zorder=3)
         axes.scatter(ratio.ratio, row, s=46, marker=MARKS[claim.outcome], color=colour, zorder=4)
-        reach += ends
+        visible_values += ends
         if (published := claim.published_ratio) is not None:
             axes.scatter(published, row, s=70, marker="D", facecolors="none", edgecolors=INK, linewidths=1.3, zorder=5)
-            reach.append(published)
+            visible_values.append(published)
     axes.axvline(1, color=INK, lw=1.0, zorder=1)
-    log_axis(axes.xaxis, min(reach), max(reach))
+    log_axis(axes.xaxis, min(visible_values), max(visible_values))
     axes.set_xlabel("ratio of the two sides, logarithmic")
     row_axis(axes, [str(number) for number, *_ in shown])
     outcomes = dict.fromkeys(claim.outcome for _, claim, _ in shown)
-    looks = [Look(f"here: {OUTCOMES[outcome]}", COLOURS[outcome], MARKS[outcome], True) for outcome in outcomes]
-    legend(figure, [Look("published", INK, "D", False), *looks])
+    styles = [SeriesStyle(f"here: {OUTCOMES[outcome]}", COLOURS[outcome], MARKS[outcome], True) for outcome in outcomes]
+    legend(figure, [SeriesStyle("published", INK, "D", False), *styles])
     caption = "Numbers as in the table of claims. First side ÷ second side; bar: the 95% interval over blocks."
     if any(claim.published_ratio is None for _, claim, _ in shown):
         caption += " Without a diamond: the source prints no figures."

@@ -15,7 +15,7 @@ from vmtoll.model.trial import METAL, Arm
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.capacity import consolidation_text, slo_text
 from vmtoll.report.panels import curve_with_bars, stack
-from vmtoll.report.plot import INK, Chart, Look, latency_axis, legend, look, plain_axis, set_ticks
+from vmtoll.report.plot import INK, Chart, SeriesStyle, arm_style, latency_axis, legend, plain_axis, set_ticks
 
 ORDER = 35
 
@@ -31,8 +31,8 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 def _chart(run: Run, server: str, arms: Sequence[Consolidation], slo: Slo) -> Chart:
     figure, (tail, cpu, carried) = stack(("p99", "CPUs busy on the host", "req/s within the objective"), 6.4)
-    looks = [look(run, Arm(arm.environment)) for arm in arms]
-    for arm, item in zip(arms, looks, strict=True):
+    styles = [arm_style(run, Arm(arm.environment)) for arm in arms]
+    for arm, item in zip(arms, styles, strict=True):
         ends = (arm.rates[0], arm.rates[-1]) if len(arm.rates) > 1 else arm.rates
         for shared, line in zip(ends, ("-", "--"), strict=False):
             _curve(tail, shared.p99_us.items(), item, line)
@@ -46,8 +46,8 @@ def _chart(run: Run, server: str, arms: Sequence[Consolidation], slo: Slo) -> Ch
     numbers = sorted({level.guests for arm in arms for level in arm.levels})
     set_ticks(carried.xaxis, numbers)
     carried.set(xlim=(numbers[0] - 0.4, numbers[-1] + 0.4), xlabel="guests on the host")
-    legend(figure, looks, lines=True)
-    texts = [f"{item.label}: {consolidation_text(arm)}" for arm, item in zip(arms, looks, strict=True)]
+    legend(figure, styles, lines=True)
+    texts = [f"{item.label}: {consolidation_text(arm)}" for arm, item in zip(arms, styles, strict=True)]
     caption = (
         f"Objective (dotted): {slo_text(slo)}. Full line: the lightest total load; dashed: the heaviest. Bars: 95%"
         " intervals over blocks; in the lowest panel, from the rate that is shown to meet the objective to the one that"
@@ -57,7 +57,7 @@ def _chart(run: Run, server: str, arms: Sequence[Consolidation], slo: Slo) -> Ch
     return Chart(f"Guests on one host, {server}", caption, f"{server}, {slo_text(slo)}: {'. '.join(texts)}.", figure)
 
 
-def _curve(axes: Axes, points: Iterable[tuple[int, Estimate | None]], item: Look, line: str) -> None:
+def _curve(axes: Axes, points: Iterable[tuple[int, Estimate | None]], item: SeriesStyle, line: str) -> None:
     """Draw a line through the known and finite estimates, with their intervals."""
     finite = (
         (guests, estimate.mid, estimate.low, estimate.high)

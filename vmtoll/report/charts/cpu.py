@@ -6,7 +6,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.panels import shown_labels
-from vmtoll.report.plot import GUESTS, Chart, Lane, Look, lanes_of, strip_chart
+from vmtoll.report.plot import GUESTS, Chart, Lane, SeriesStyle, lanes_of, strip_chart
 
 ORDER = 40
 
@@ -29,7 +29,7 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 def _on_host(lane: Lane) -> Lane:
     """The lane of the guest as its host sees it: two colors further in the palette, another shape, hollow."""
-    index = GUESTS.index(lane.look.colour) if lane.look.colour in GUESTS else 1
+    index = GUESTS.index(lane.style.colour) if lane.style.colour in GUESTS else 1
     colour = GUESTS[(index + 2) % len(GUESTS)]
-    label = f"{lane.look.label.split(' ')[0]}, on its host"
-    return replace(lane, look=Look(label, colour, "X", False))
+    label = f"{lane.style.label.split(' ')[0]}, on its host"
+    return replace(lane, style=SeriesStyle(label, colour, "X", False))

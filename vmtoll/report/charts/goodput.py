@@ -8,7 +8,7 @@ from vmtoll.analysis.selection import KNEE
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.trial import TrialRecord
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.report.panels import Group, curves, each_arm, every_trial, grid, groups, line_legend, sweep_curve
+from vmtoll.report.panels import PanelGroup, curves, each_arm, every_trial, grid, line_legend, panel_groups, sweep_curve
 from vmtoll.report.plot import INK, SOFT, Chart, load_axis, log_axis, plain_axis
 
 ORDER = 33
@@ -17,30 +17,32 @@ X, Y = "offered_rps", "goodput_rps"
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per rate sweep, one panel per server."""
-    sweeps = [group for group in groups(run) if group.open and len(group.loads) > 1]
+    sweeps = [group for group in panel_groups(run) if group.is_open and len(group.loads) > 1]
     return [chart for group in sweeps if (chart := _chart(run, group))]
 
 
-def _chart(run: Run, group: Group) -> Chart | None:
+def _chart(run: Run, group: PanelGroup) -> Chart | None:
     sweeps = curves(run, group, X, Y)
     if not sweeps:
         return None
     trials = every_trial(sweeps)
     ceiling = link_ceiling_rps(run, trials)
     figure, panels = grid(list(sweeps))
-    words, short = [], []
+    words, end_before_knee = [], []
     for axes, server, item, side in each_arm(run, panels, sweeps):
         steps = sweep_curve(axes, side, X, Y, item)
-        sent = steps.drop(unsent(side))
-        best, bend = steps.loc[steps[Y].idxmax()], knee(sent)
-        if ends_early := bend.index.equals(sent.index[-1:]):
-            short.append(f"{server} on {item.label} ({_end(group, steps, sent)})")
+        steps_sent = steps.drop(unsent_loads(side))
+        best, knee_step = steps.loc[steps[Y].idxmax()], knee(steps_sent)
+        if ends_early := knee_step.index.equals(steps_sent.index[-1:]):
+            end_before_knee.append(f"{server} on {item.label} ({_why_end(group, steps, steps_sent)})")
         else:
-            axes.scatter(bend[X], bend[Y], s=130, facecolors="none", edgecolors=item.colour, linewidths=1.4, zorder=4)
+            axes.scatter(
+                knee_step[X], knee_step[Y], s=130, facecolors="none", edgecolors=item.colour, linewidths=1.4, zorder=4
+            )
         words.append(
             f"{server} on {item.label}: at most {best[Y]:,.0f} good answers per second, of {best[X]:,.0f} offered;"
-            + (f" keeps up to {bend[X].iloc[0]:,.0f}" if len(bend) else " keeps up with none of the rates")
-            + (", the highest that counts" if ends_early and len(bend) else "")
+            + (f" keeps up to {knee_step[X].iloc[0]:,.0f}" if len(knee_step) else " keeps up with none of the rates")
+            + (", the highest that counts" if ends_early and len(knee_step) else "")
         )
     _axes(panels, trials, ceiling)
     line_legend(run, figure, sweeps)
@@ -49,8 +51,8 @@ def _chart(run: Run, group: Group) -> Chart | None:
     caption = f"Good: correct{within}, counted from the intended send. One point per trial, a line through the medians."
     caption += " Dotted diagonal: every request answered in time."
     caption += f" Ring, the knee: the last rate up to which {KNEE:.0%} came back in time."
-    if short:
-        caption += f" The rates end before the knee, so that none is drawn: {', '.join(short)}."
+    if end_before_knee:
+        caption += f" The rates end before the knee, so that none is drawn: {', '.join(end_before_knee)}."
     if ceiling:
         caption += f" Dashed grey line: what the link of the client carries, {ceiling:,.0f} bodies per second."
     else:
@@ -65,7 +67,7 @@ def knee(steps: pd.DataFrame) -> pd.DataFrame:
     return steps[served].tail(1)
 
 
-def unsent(trials: pd.DataFrame) -> list[float]:
+def unsent_loads(trials: pd.DataFrame) -> list[float]:
     """The loads, from the highest down, at which the load tool, not the server, fell behind in most trials."""
     behind = trials["record"].map(_is_behind).astype(float).groupby(trials["load_value"]).mean() > 0.5
     rates = trials.groupby("load_value")[X].median().sort_values(ascending=False)
@@ -84,13 +86,13 @@ def _is_behind(record: TrialRecord) -> bool:
     return late_us is None or p99_us is None or late_us > p99_us / 2
 
 
-def _end(group: Group, steps: pd.DataFrame, sent: pd.DataFrame) -> str:
+def _why_end(group: PanelGroup, steps: pd.DataFrame, steps_sent: pd.DataFrame) -> str:
     """The reason why the rates end where they do."""
-    if len(sent) < len(steps):
-        return f"the load tool fell behind at {steps[X].iloc[len(sent)]:,.0f}"
+    if len(steps_sent) < len(steps):
+        return f"the load tool fell behind at {steps[X].iloc[len(steps_sent)]:,.0f}"
     if steps.index[-1] < max(load.value for load in group.loads):
-        return f"no trial above {sent[X].iloc[-1]:,.0f} was valid"
-    return f"no rate above {sent[X].iloc[-1]:,.0f} was asked for"
+        return f"no trial above {steps_sent[X].iloc[-1]:,.0f} was valid"
+    return f"no rate above {steps_sent[X].iloc[-1]:,.0f} was asked for"
 
 
 def link_ceiling_rps(run: Run, trials: pd.DataFrame) -> float | None:
@@ -108,6 +110,6 @@ def _axes(panels: list[Axes], trials: pd.DataFrame, ceiling: float | None) -> No
             axes.axhline(ceiling, color=INK, lw=1.0, ls="--", alpha=0.6, zorder=1)
     if load_axis(first.xaxis, low, high):
         least = float(trials[Y][trials[Y] > 0].min()) if (trials[Y] > 0).any() else 1.0
-        log_axis(first.yaxis, least, high, zero=bool((trials[Y] <= 0).any()))
+        log_axis(first.yaxis, least, high, with_zero=bool((trials[Y] <= 0).any()))
     else:
         plain_axis(first.yaxis, high)

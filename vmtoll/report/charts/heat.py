@@ -14,8 +14,8 @@ from matplotlib.path import Path as Outline
 from vmtoll.analysis.run import Run
 from vmtoll.model.trial import Arm, TrialRecord
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.report.panels import Group, arm_suffix, grid, single_loads
-from vmtoll.report.plot import INK, Chart, Look, latency_axis, look, usable
+from vmtoll.report.panels import PanelGroup, arm_suffix, grid, single_loads
+from vmtoll.report.plot import INK, Chart, SeriesStyle, arm_style, latency_axis, usable_trials
 from vmtoll.report.words import duration
 
 ORDER = 35
@@ -38,31 +38,31 @@ class Layout:
     width: int
 
 
-def _chart(run: Run, group: Group, arm: Arm) -> Chart | None:
+def _chart(run: Run, group: PanelGroup, arm: Arm) -> Chart | None:
     sides = (run.baseline, arm)
-    counted = {
-        (server, side): by_second(run, list(usable(run, group.scenario(server, group.loads[0]), side)["record"]))
+    counts = {
+        (server, side): by_second(run, list(usable_trials(run, group.scenario(server, group.loads[0]), side)["record"]))
         for server in group.servers
         for side in sides
     }
-    servers = [server for server in group.servers if all(len(counted[server, side]) for side in sides)]
+    servers = [server for server in group.servers if all(len(counts[server, side]) for side in sides)]
     if not servers:
         return None
     keys = [(server, side) for server in servers for side in sides]
-    layout = layout_of(pd.concat([counted[key] for key in keys]))
-    cells = {key: cells_of(counted[key], layout) for key in keys}
+    layout = layout_of(pd.concat([counts[key] for key in keys]))
+    cells = {key: cells_of(counts[key], layout) for key in keys}
     figure, panels = grid([f"{server}, {side}" for server, side in keys])
     words = []
     for axes, key in zip(panels, keys, strict=True):
-        item = look(run, key[1])
+        item = arm_style(run, key[1])
         _panel(axes, cells[key], layout, item)
         slow = cells[key].groupby("column")["latency_us"].max()
         words.append(
             f"{key[0]} on {item.label}: the slowest answer of a column took between"
             f" {duration(slow.min())} and {duration(slow.max() * BIN)}"
         )
-    every = pd.concat([cells[key]["latency_us"] for key in keys])
-    latency_axis(panels[0].yaxis, float(every.min()), float(every.max() * BIN))
+    latencies = pd.concat([cells[key]["latency_us"] for key in keys])
+    latency_axis(panels[0].yaxis, float(latencies.min()), float(latencies.max() * BIN))
     caption = (
         f"A column is {'a second' if layout.seconds == 1 else f'{layout.seconds} seconds'} of sending; thin lines"
         " separate the blocks. The darker a cell, the larger its share of the requests sent in that time (shades from"
@@ -83,19 +83,19 @@ def by_second(run: Run, trials: Sequence[TrialRecord]) -> pd.DataFrame:
     return pd.concat([_read(file).assign(block=block) for block, file in sorted(files.items())], ignore_index=True)
 
 
-def layout_of(counted: pd.DataFrame) -> Layout:
+def layout_of(counts: pd.DataFrame) -> Layout:
     """A layout with a second per column, or as many seconds as keep a panel near COLUMNS columns."""
-    blocks = tuple(sorted(map(int, counted["block"].unique())))
-    longest = int(counted["second"].max()) + 1
+    blocks = tuple(sorted(map(int, counts["block"].unique())))
+    longest = int(counts["second"].max()) + 1
     seconds = math.ceil(longest * len(blocks) / COLUMNS)
     return Layout(blocks, seconds, math.ceil(longest / seconds))
 
 
-def cells_of(counted: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+def cells_of(counts: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     """One row per cell: `column`, `latency_us`, `count` and `share` of the requests of that column."""
     index = {block: index for index, block in enumerate(layout.blocks)}
-    column = counted["block"].map(index) * layout.width + counted["second"] // layout.seconds
-    grouped = counted.assign(column=column).groupby(["column", "latency_us"], as_index=False)
+    column = counts["block"].map(index) * layout.width + counts["second"] // layout.seconds
+    grouped = counts.assign(column=column).groupby(["column", "latency_us"], as_index=False)
     cells: pd.DataFrame = grouped.agg(count=("count", "sum"))
     return cells.assign(share=cells["count"] / cells.groupby("column")["count"].transform("sum"))
 
@@ -107,7 +107,7 @@ def _read(file: Path) -> pd.DataFrame:
         raise ValueError(f"{file}: not lines of second,latency_us,count: {error}") from error
 
 
-def _panel(axes: Axes, cells: pd.DataFrame, layout: Layout, item: Look) -> None:
+def _panel(axes: Axes, cells: pd.DataFrame, layout: Layout, item: SeriesStyle) -> None:
     shades = np.searchsorted(SHADES, cells["share"], side="right")
     for level in range(len(SHADES) + 1):
         boxes = [
@@ -128,6 +128,8 @@ def _panel(axes: Axes, cells: pd.DataFrame, layout: Layout, item: Look) -> None:
 def _runs(cells: pd.DataFrame) -> list[tuple[int, int, int]]:
     """(first column, column after the last, latency) of cells that lie side by side."""
     ordered = cells.sort_values(["latency_us", "column"])
-    apart = (ordered["column"].diff() != 1) | (ordered["latency_us"].diff() != 0)
-    runs = ordered.groupby(apart.cumsum()).agg(first=("column", "min"), last=("column", "max"), y=("latency_us", "min"))
+    starts_run = (ordered["column"].diff() != 1) | (ordered["latency_us"].diff() != 0)
+    runs = ordered.groupby(starts_run.cumsum()).agg(
+        first=("column", "min"), last=("column", "max"), y=("latency_us", "min")
+    )
     return [(int(first), int(last) + 1, int(y)) for first, last, y in runs.itertuples(index=False)]

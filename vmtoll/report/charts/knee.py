@@ -3,7 +3,7 @@
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.report.panels import Group, curves, each_arm, every_trial, grid, groups, line_legend, sweep_curve
+from vmtoll.report.panels import PanelGroup, curves, each_arm, every_trial, grid, line_legend, panel_groups, sweep_curve
 from vmtoll.report.plot import Chart, latency_axis, load_axis
 from vmtoll.report.words import duration
 
@@ -12,12 +12,12 @@ ORDER = 34
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per sweep, closed and open loops apart, one panel per server."""
-    sweeps = [group for group in groups(run) if len(group.loads) > 1]
+    sweeps = [group for group in panel_groups(run) if len(group.loads) > 1]
     return [chart for group in sweeps if (chart := _chart(run, group))]
 
 
-def _chart(run: Run, group: Group) -> Chart | None:
-    time = "response_time_p99_us" if group.open else "service_time_p99_us"
+def _chart(run: Run, group: PanelGroup) -> Chart | None:
+    time = "response_time_p99_us" if group.is_open else "service_time_p99_us"
     for prefix in ("", CROSSCHECK):  # in a closed loop the cross-check's, where the tool logs no latencies
         x, y = f"{prefix}throughput_rps", prefix + time
         if sweeps := curves(run, group, x, y):

@@ -8,7 +8,7 @@ from vmtoll.model.load import Load, LoadKind
 from vmtoll.model.trial import METAL
 from vmtoll.model.verdict import Estimate, RunAnalysis
 from vmtoll.report.panels import curve_with_bars, stack
-from vmtoll.report.plot import Chart, latency_axis, legend, look, plain_axis
+from vmtoll.report.plot import Chart, arm_style, latency_axis, legend, plain_axis
 from vmtoll.report.words import load_text
 
 ORDER = 36
@@ -33,10 +33,10 @@ def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
     scale, unit = (
         (100, "% of its capacity") if first.steps[0].load.kind is LoadKind.SHARE else (1, "requests per second")
     )
-    looks = [look(run, curve.arm) for curve in curves]
+    styles = [arm_style(run, curve.arm) for curve in curves]
     figure, panels = stack([LABELS[field] for field in first.fields], 4.6)
     for axes, field in zip(panels, first.fields, strict=True):
-        for curve, item in zip(curves, looks, strict=True):
+        for curve, item in zip(curves, styles, strict=True):
             levels = ((scale * step.load.value, step.level(run, field)) for step in curve.steps)
             points = ((load, level.ratio, level.low, level.high) for load, level in levels if level)
             curve_with_bars(axes, points, item, item.line)
@@ -44,7 +44,7 @@ def _chart(run: Run, curves: Sequence[Curve]) -> Chart:
     if panels[1].dataLim.y1 > panels[1].dataLim.y0 > 0:
         latency_axis(panels[1].yaxis, panels[1].dataLim.y0, panels[1].dataLim.y1)
     panels[1].set_xlabel(f"load on the neighbour, {unit}")
-    legend(figure, looks, lines=True)
+    legend(figure, styles, lines=True)
     caption = (
         "The neighbour is a second guest like the first, on the same host, under a load of its own. Bars: 95% intervals"
         " over blocks. Metal has no neighbour: how its line moves is chance."
@@ -62,7 +62,7 @@ def _words(run: Run, curve: Curve) -> list[str]:
         f"{LABELS[field]} {_times(effect)}" for field in curve.fields if (effect := curve.effect(run, heaviest, field))
     ]
     answers = "" if heaviest.answered_rps is None else f", which answers {heaviest.answered_rps:,.0f}/s,"
-    guest = look(run, curve.arm).label
+    guest = arm_style(run, curve.arm).label
     return [f"{guest}, with the busiest neighbour{answers} against an idle one: {', '.join(effects) or 'no figures'}"]
 
 

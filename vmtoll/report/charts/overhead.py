@@ -9,7 +9,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.metric import METRICS, Metric
 from vmtoll.model.verdict import Comparison, Estimate, Kind, RunAnalysis, Verdict
 from vmtoll.report.panels import shown_labels
-from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, Chart, log_ticks, look, new_figure, row_axis, set_ticks
+from vmtoll.report.plot import BAND, BLUE, CROWDED, INK, Chart, arm_style, log_ticks, new_figure, row_axis, set_ticks
 from vmtoll.report.words import METRIC_LABELS, Naming, estimate_text, headline, percent, sides_of, verdict_text
 
 ORDER = 10
@@ -21,13 +21,13 @@ Row = tuple[str, Comparison, Verdict]
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     """One chart per metric that has an estimate; the metric of the headline comes first."""
     charts: list[Chart] = []
-    labels, several = shown_labels(run), len(run.compared_arms) > 1
+    labels, has_several_arms = shown_labels(run), len(run.compared_arms) > 1
     shown = [c for c in analysis.comparisons if c.scenario in labels]
     sides = sides_of(analysis.comparisons)
     answered = headline(analysis).answers[0].metric
     for metric in sorted(METRICS.values(), key=lambda metric: metric != answered):
         rows = [
-            (labels[c.scenario] + (f" · {c.arm}" if several else ""), c, c.verdicts[metric.name])
+            (labels[c.scenario] + (f" · {c.arm}" if has_several_arms else ""), c, c.verdicts[metric.name])
             for c in shown
             if metric.name in c.verdicts and c.verdicts[metric.name].applies
         ]
@@ -46,11 +46,11 @@ def _forest(
     figure, (axes,) = new_figure((1.2 if len(rows) > CROWDED else 0.65 * lines + 0.25) * len(rows) - 0.6)
     axes.axvspan(-math.log1p(margin), math.log1p(margin), color=BAND, lw=0, zorder=0)
     axes.axvline(0, color=INK, lw=1.0, zorder=1)
-    reach = [0.0, -math.log1p(2 * margin), math.log1p(2 * margin)]
+    visible_values = [0.0, -math.log1p(2 * margin), math.log1p(2 * margin)]
     for index, (_, comparison, verdict) in enumerate(rows):
-        style = look(run, comparison.arm)
-        reach += _row(axes, index, verdict, style.colour, style.marker)
-    low, high = min(reach), max(reach)
+        style = arm_style(run, comparison.arm)
+        visible_values += _row(axes, index, verdict, style.colour, style.marker)
+    low, high = min(visible_values), max(visible_values)
     pad = 0.06 * (high - low)
     axes.set_xlim(low - pad, high + pad)
     _ticks(axes, low - pad, high + pad, metric)
@@ -59,8 +59,8 @@ def _forest(
     ratio = f"{other.removeprefix('the ')} ÷ {run.baseline}"
     axes.set_xlabel(f"overhead of {other}" if metric.higher_is_better else ratio)
     verdicts = [verdict for *_, verdict in rows]
-    under = [estimate_text(v) for v in verdicts]
-    row_axis(axes, [name for name, *_ in rows], under)
+    subtitles = [estimate_text(v) for v in verdicts]
+    row_axis(axes, [name for name, *_ in rows], subtitles)
     words = METRIC_LABELS[metric.name]
     texts = [f"{name}: {verdict_text(verdict, sides(comparison))}" for name, comparison, verdict in rows]
     caption = f"Right of {'zero' if metric.higher_is_better else 1} {run.baseline} is better."
@@ -124,8 +124,8 @@ def _ticks(axes: Axes, low: float, high: float, metric: Metric) -> None:
         marks = {math.log(r): f"{r:g}×" for r in log_ticks(math.exp(low), math.exp(high))} | {0.0: "1×"}
     else:
         marks = {math.log(r): f"{r:g}×" for r in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.2, 1.5, 2)}
-    kept: list[float] = []
+    kept_positions: list[float] = []
     for position in sorted((m for m in marks if low <= m <= high), key=abs):
-        if all(abs(position - other) >= (high - low) / 6 for other in kept):
-            kept.append(position)
-    set_ticks(axes.xaxis, kept, lambda x: marks[min(marks, key=lambda m: abs(m - x))])
+        if all(abs(position - other) >= (high - low) / 6 for other in kept_positions):
+            kept_positions.append(position)
+    set_ticks(axes.xaxis, kept_positions, lambda x: marks[min(marks, key=lambda m: abs(m - x))])

@@ -5,13 +5,13 @@ import numpy as np
 from vmtoll.analysis.histograms import Floats
 from vmtoll.analysis.run import Run
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.report.panels import Group, distributions, each_arm, grid, line_legend, single_loads
+from vmtoll.report.panels import PanelGroup, distributions, each_arm, grid, line_legend, single_loads
 from vmtoll.report.plot import Chart, latency_axis, set_ticks
 from vmtoll.report.words import duration
 
 ORDER = 31
-BEYOND = 10  # requests that must lie beyond the last percentile that is drawn
-NAMED = (50.0, 99.0, 99.9)
+REQUESTS_BEYOND = 10  # requests that must lie beyond the last percentile that is drawn
+NAMED_PERCENTILES = (50.0, 99.0, 99.9)
 
 
 def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
@@ -19,29 +19,29 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     return [chart for group in single_loads(run) if (chart := _chart(run, group))]
 
 
-def _chart(run: Run, group: Group) -> Chart | None:
+def _chart(run: Run, group: PanelGroup) -> Chart | None:
     merged = distributions(run, group)
     if not merged:
         return None
     figure, panels = grid(list(merged))
-    words, seen, last = [], [], 10.0
+    words, shown_latencies, last = [], [], 10.0
     for axes, server, item, (values, counts) in each_arm(run, panels, merged):
-        odds = np.geomspace(1, max(counts[-1] / BEYOND, 2), 80)
+        odds = np.geomspace(1, max(counts[-1] / REQUESTS_BEYOND, 2), 80)
         latencies = values_at(values, counts, 1 - 1 / odds)
         axes.plot(odds, latencies, color=item.colour, lw=1.6, ls=item.line)
         last = max(last, float(odds[-1]))
-        seen += [float(latencies[0]), float(latencies[-1])]
-        named = zip(NAMED, values_at(values, counts, np.array(NAMED) / 100), strict=True)
+        shown_latencies += [float(latencies[0]), float(latencies[-1])]
+        named = zip(NAMED_PERCENTILES, values_at(values, counts, np.array(NAMED_PERCENTILES) / 100), strict=True)
         texts = ", ".join(f"p{p:g} {duration(value)}" for p, value in named)
         words.append(f"{server} on {item.label}: {texts}")
     ticks = [odds for odds in (2, 10, 100, 1e3, 1e4, 1e5, 1e6) if odds <= last]
     for axes in panels:
         axes.set(xscale="log", xlim=(1, last * 1.1))
         set_ticks(axes.xaxis, ticks, lambda odds: f"{100 - 100 / odds:.6g}")
-    latency_axis(panels[0].yaxis, min(seen), max(seen))
+    latency_axis(panels[0].yaxis, min(shown_latencies), max(shown_latencies))
     line_legend(run, figure, merged)
     caption = (
-        f"All requests of all trials, merged. Each line ends where fewer than {BEYOND} requests are slower."
+        f"All requests of all trials, merged. Each line ends where fewer than {REQUESTS_BEYOND} requests are slower."
         f" {group.latency_caption}"
     )
     return Chart.of(f"Latency by percentile ({group.text})", caption, words, figure, "percentile, spaced by 1/(1−p)")

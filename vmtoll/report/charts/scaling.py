@@ -11,7 +11,7 @@ from vmtoll.model.verdict import RunAnalysis
 from vmtoll.report.capacity import scaling_text
 from vmtoll.report.panels import grid
 from vmtoll.report.plot import GUESTS as COLOURS
-from vmtoll.report.plot import Chart, Look, legend, load_axis, look, plain_axis, scatter
+from vmtoll.report.plot import Chart, SeriesStyle, arm_style, legend, load_axis, plain_axis, scatter
 from vmtoll.report.words import platform_text
 
 ORDER = 36
@@ -30,9 +30,9 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 def _chart(run: Run, group: Sequence[Scaling]) -> Chart:
     servers, units = sorted({scaling.server for scaling in group}), UNITS[group[0].over]
     figure, panels = grid(servers)
-    looks = {scaling.environment: _look(run, scaling) for scaling in group}
+    styles = {scaling.environment: _scaling_style(run, scaling) for scaling in group}
     for scaling in group:
-        axes, item, law = panels[servers.index(scaling.server)], looks[scaling.environment], scaling.law
+        axes, item, law = panels[servers.index(scaling.server)], styles[scaling.environment], scaling.law
         levels = [point.level for point in scaling.points]
         scatter(axes, levels, [point.throughput_rps for point in scaling.points], item)
         curve = np.geomspace(min(levels), law.largest, POINTS)
@@ -40,8 +40,8 @@ def _chart(run: Run, group: Sequence[Scaling]) -> Chart:
     points = [point for scaling in group for point in scaling.points]
     load_axis(panels[0].xaxis, min(point.level for point in points), max(point.level for point in points))
     plain_axis(panels[0].yaxis, max(point.throughput_rps for point in points))
-    legend(figure, list(looks.values()), lines=True, marks=False)
-    texts = [f"{s.server} on {looks[s.environment].label}: {scaling_text(s)}" for s in group]
+    legend(figure, list(styles.values()), lines=True, marks=False)
+    texts = [f"{s.server} on {styles[s.environment].label}: {scaling_text(s)}" for s in group]
     caption = (
         "One point per trial that is neither client-limited nor link-limited. The line is the Universal Scalability"
         " Law, γN / (1 + σ(N − 1) + κN(N − 1)), fitted to them: σ is contention, a queue for something shared, κ"
@@ -50,7 +50,7 @@ def _chart(run: Run, group: Sequence[Scaling]) -> Chart:
     return Chart.of(f"Throughput over {units} ({group[0].tool})", caption, texts, figure, units, "requests per second")
 
 
-def _look(run: Run, scaling: Scaling) -> Look:
+def _scaling_style(run: Run, scaling: Scaling) -> SeriesStyle:
     if scaling.environment != GUESTS:
-        return look(run, Arm(scaling.environment))
-    return Look(GUESTS + platform_text(scaling.accelerator, scaling.hardware, " ({})"), COLOURS[0], "s", True)
+        return arm_style(run, Arm(scaling.environment))
+    return SeriesStyle(GUESTS + platform_text(scaling.accelerator, scaling.hardware, " ({})"), COLOURS[0], "s", True)

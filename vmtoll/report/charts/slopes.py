@@ -7,8 +7,8 @@ from vmtoll.model.columns import CROSSCHECK
 from vmtoll.model.metric import TAIL, THROUGHPUT
 from vmtoll.model.trial import Arm
 from vmtoll.model.verdict import RunAnalysis
-from vmtoll.report.panels import Group, arm_suffix, grid, single_loads
-from vmtoll.report.plot import SOFT, Chart, latency_axis, log_axis, look, scatter, usable
+from vmtoll.report.panels import PanelGroup, arm_suffix, grid, single_loads
+from vmtoll.report.plot import SOFT, Chart, arm_style, latency_axis, log_axis, scatter, usable_trials
 
 ORDER = 25
 
@@ -18,13 +18,13 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     return [chart for group in single_loads(run) for arm in run.compared_arms if (chart := _chart(run, group, arm))]
 
 
-def _chart(run: Run, group: Group, arm: Arm) -> Chart | None:
+def _chart(run: Run, group: PanelGroup, arm: Arm) -> Chart | None:
     blocks = {server: pairs for server in group.servers if len(pairs := _pairs(run, group, server, arm))}
     if not blocks:
         return None
     figure, panels = grid(list(blocks))
     arms = (run.baseline, arm)
-    sides = (look(run, run.baseline), look(run, arm))
+    sides = (arm_style(run, run.baseline), arm_style(run, arm))
     words = []
     for axes, (server, pairs) in zip(panels, blocks.items(), strict=True):
         for _, pair in pairs.iterrows():
@@ -34,27 +34,27 @@ def _chart(run: Run, group: Group, arm: Arm) -> Chart | None:
         axes.set_xticks([0, 1], [str(arm) for arm in arms])
         axes.set_xlim(-0.35, 1.35)
         axes.grid(visible=False, axis="x")
-        more = int((pairs[arm] > pairs[run.baseline]).sum())
-        words.append(f"{server}: {sides[1].label} higher than {run.baseline} in {more} of {len(pairs)} blocks")
-    everything = pd.concat(blocks.values())
-    (latency_axis if group.open else log_axis)(
-        panels[0].yaxis, float(everything.min().min()), float(everything.max().max())
+        higher = int((pairs[arm] > pairs[run.baseline]).sum())
+        words.append(f"{server}: {sides[1].label} higher than {run.baseline} in {higher} of {len(pairs)} blocks")
+    all_pairs = pd.concat(blocks.values())
+    (latency_axis if group.is_open else log_axis)(
+        panels[0].yaxis, float(all_pairs.min().min()), float(all_pairs.max().max())
     )
     caption = (
         f"Left {run.baseline}, right {sides[1].label}; one line per block. Parallel lines: every block says the same."
         " On the logarithmic axis equal slopes are equal ratios."
     )
-    title = f"{'p99' if group.open else 'Requests per second'} by block ({group.text}{arm_suffix(run, arm)})"
-    return Chart.of(title, caption, words, figure, y="p99" if group.open else "requests per second")
+    title = f"{'p99' if group.is_open else 'Requests per second'} by block ({group.text}{arm_suffix(run, arm)})"
+    return Chart.of(title, caption, words, figure, y="p99" if group.is_open else "requests per second")
 
 
-def _pairs(run: Run, group: Group, server: str, other: Arm) -> pd.DataFrame:
+def _pairs(run: Run, group: PanelGroup, server: str, other: Arm) -> pd.DataFrame:
     """Block × (baseline, other) for blocks with both figures above zero; the cross-check's where the tool has none."""
     scenario = group.scenario(server, group.loads[0])
-    field = (TAIL if group.open else THROUGHPUT).field
+    field = (TAIL if group.is_open else THROUGHPUT).field
     pairs = pd.DataFrame()
     for column in (field, CROSSCHECK + field):
-        arms = {arm: usable(run, scenario, arm).set_index("block")[column] for arm in (run.baseline, other)}
+        arms = {arm: usable_trials(run, scenario, arm).set_index("block")[column] for arm in (run.baseline, other)}
         pairs = pd.DataFrame(arms).dropna()
         pairs = pairs[(pairs > 0).all(axis=1)]
         if len(pairs):

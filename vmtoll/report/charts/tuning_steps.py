@@ -11,15 +11,15 @@ from vmtoll.analysis.run import Run
 from vmtoll.model.metric import HOST_CPU, TAIL, THROUGHPUT, Loop, Metric, loop_of
 from vmtoll.model.trial import Arm, Scenario
 from vmtoll.model.verdict import Kind, RunAnalysis, StepKind, StepMetric, TuningResult, TuningStep
-from vmtoll.report.plot import BLUE, GUESTS, INK, SOFT, Chart, Look, legend, new_figure, row_axis, short_number
+from vmtoll.report.plot import BLUE, GUESTS, INK, SOFT, Chart, SeriesStyle, legend, new_figure, row_axis, short_number
 from vmtoll.report.words import METRIC_LABELS, number, platform_text, scenario_labels, signed, step_text
 
 ORDER = 5
 BAR = 0.5
-LOOKS = {
-    Kind.FASTER: Look("gain", GUESTS[1], "s", True),
-    Kind.SLOWER: Look("loss", GUESTS[0], "s", True),
-    Kind.UNDECIDED: Look("undecided", SOFT, "s", False),
+STYLES = {
+    Kind.FASTER: SeriesStyle("gain", GUESTS[1], "s", True),
+    Kind.SLOWER: SeriesStyle("loss", GUESTS[0], "s", True),
+    Kind.UNDECIDED: SeriesStyle("undecided", SOFT, "s", False),
 }
 UNITS = {"1/s": "req/s"}
 # For each loop its primary metric. Host CPU per request is shown in the open loop, where all guests have the same rate;
@@ -45,10 +45,10 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
 
 @dataclass(frozen=True)
 class _Bar:
-    """One row of the chart. `under`: the line below its name; `ends`: of the step's interval."""
+    """One row of the chart. `subtitle`: the line below its name; `ends`: of the step's interval."""
 
     name: str
-    under: str
+    subtitle: str
     text: str
     start: float | None
     end: float | None
@@ -56,7 +56,7 @@ class _Bar:
     ends: tuple[float, ...] = ()
 
     @property
-    def reach(self) -> list[float]:
+    def visible_values(self) -> list[float]:
         """Every value that must be visible."""
         return [value for value in (self.start, self.end, *self.ends) if value is not None]
 
@@ -69,27 +69,27 @@ def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric
         if bar.start is not None and bar.step and bar.step.step is StepKind.CUMULATIVE:
             axes.plot([bar.start] * 2, [index - 1 + BAR / 2, index + BAR / 2], color=SOFT, lw=0.8, zorder=2)
     singles = [index for index, bar in enumerate(bars) if bar.step and bar.step.step is StepKind.SINGLE]
-    looks = [item for kind, item in LOOKS.items() if any(bar.step and bar.step.kind is kind for bar in bars)]
+    styles = [item for kind, item in STYLES.items() if any(bar.step and bar.step.kind is kind for bar in bars)]
     name = run.baseline.environment
     level = entry.levels.get(name) if name not in result.profiles else None
     if level:
         axes.axvline(level, color=BLUE, lw=1.6, zorder=1)
-        looks.append(Look(name, BLUE, "|", True))
-    row_axis(axes, [f"{bar.name}\n{bar.under}" for bar in bars])
+        styles.append(SeriesStyle(name, BLUE, "|", True))
+    row_axis(axes, [f"{bar.name}\n{bar.subtitle}" for bar in bars])
     if singles:
         axes.axhline(singles[0] - 1.5, color=INK, lw=1.2)
-    axes.set_xlim(0, 1.06 * max([*(value for bar in bars for value in bar.reach), level or 0.0]))
+    axes.set_xlim(0, 1.06 * max([*(value for bar in bars for value in bar.visible_values), level or 0.0]))
     axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
     label = METRIC_LABELS[entry.metric.name].label
     axes.set_xlabel(label + (", µs" if entry.metric.unit == "µs" else ""))
-    legend(figure, looks)
+    legend(figure, styles)
     arms = map(Arm, result.profiles)
     below = "".join(dict.fromkeys(platform_text(run.accelerator(arm), run.hardware(arm), ", {}") for arm in arms))
     alt = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
     return Chart(
         f"Gain of each step: {label} ({scenario_labels(run)[scenario]}{below})",
         _caption(result, singles=bool(singles)) if first else "Read as the first figure.",
-        f"{alt}." + (f" {name.capitalize()}: {_sized(level, entry.metric)}." if level else ""), figure,
+        f"{alt}." + (f" {name.capitalize()}: {_level_text(level, entry.metric)}." if level else ""), figure,
     )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def _levels(entry: StepMetric, profile: str | None, more: str = "") -> list[_Bar
     """The level that steps start from; none where the profile has no figure."""
     if profile is None or profile not in entry.levels:
         return []
-    text = _sized(entry.levels[profile], entry.metric)
+    text = _level_text(entry.levels[profile], entry.metric)
     return [_Bar(profile + more, text, text, 0.0, entry.levels[profile])]
 
 
@@ -117,8 +117,8 @@ def _step(step: TuningStep, metric: Metric) -> _Bar:
         return _Bar(name, "no figure", text, None, None, step)
     low, high = step.gain.low, step.gain.high
     interval = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
-    under = f"{signed(step.gain.value)}{interval} {_unit(metric)}"
-    return _Bar(name, under, text, step.start, step.end, step, _ends(step))
+    subtitle = f"{signed(step.gain.value)}{interval} {_unit(metric)}"
+    return _Bar(name, subtitle, text, step.start, step.end, step, _ends(step))
 
 
 def _ends(step: TuningStep) -> tuple[float, ...]:
@@ -132,7 +132,7 @@ def _ends(step: TuningStep) -> tuple[float, ...]:
 def _draw(axes: Axes, index: int, bar: _Bar) -> None:
     if bar.start is None or bar.end is None:
         return
-    item = LOOKS.get(bar.step.kind) if bar.step else None
+    item = STYLES.get(bar.step.kind) if bar.step else None
     colour = item.colour if item else SOFT
     axes.barh(
         index, bar.end - bar.start, left=bar.start, height=BAR, edgecolor=colour, lw=1.2, zorder=3,
@@ -147,7 +147,7 @@ def _unit(metric: Metric) -> str:
     return UNITS.get(metric.unit, metric.unit)
 
 
-def _sized(value: float, metric: Metric) -> str:
+def _level_text(value: float, metric: Metric) -> str:
     return f"{number(value)} {_unit(metric)}"
 
 

@@ -29,13 +29,13 @@ def write_site(
     results: Path,
     output: Path,
     contributed: Mapping[str, Run] | None = None,
-    refuse: Callable[[str], None] = lambda _: None,
+    report_unreadable: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write the site of all runs and bundles into the folder `output` (replaced whole); return its index.html.
 
-    `contributed`: name on the site → the run of a checked bundle. `refuse` gets one sentence for each run that cannot
-    be read; the site shows its error. The same results give the same bytes. Raises LoadError when there is no run, or
-    when `output` exists and is neither a site nor an empty folder.
+    `contributed`: name on the site → the run of a checked bundle. `report_unreadable` gets one sentence for each run
+    that cannot be read; the site shows its error. The same results give the same bytes. Raises LoadError when there is
+    no run, or when `output` exists and is neither a site nor an empty folder.
     """
     bundles = contributed or {}
     runs = collect(results, bundles)
@@ -43,15 +43,15 @@ def write_site(
         raise LoadError(f"{results}: no run (<experiment>/<run-id>/run.json) in this folder; measure one first")
     for run in runs:
         if run["error"]:
-            refuse(f"{results / run['id']}: {run['error']}")
+            report_unreadable(f"{results / run['id']}: {run['error']}")
     if output.exists() and not _replaceable(output):
         raise LoadError(f"{output}: exists and is no results explorer; give another folder with --output")
     with replacing(output) as draft:
-        _fill(draft, runs, results, bundles)
+        _write_pages(draft, runs, results, bundles)
     return output / INDEX
 
 
-def _fill(draft: Path, runs: list[Entry], results: Path, bundles: Mapping[str, Run]) -> None:
+def _write_pages(draft: Path, runs: list[Entry], results: Path, bundles: Mapping[str, Run]) -> None:
     """Write the pages of the runs, and the index."""
     draft.mkdir(parents=True)
     for run in runs:
@@ -82,9 +82,9 @@ def render(runs: list[Entry]) -> str:
     points = {kind.value: point for kind, (point, _) in KVM_HARDWARE.items()}
     accelerators = {accelerator.value: text for accelerator, text in ACCELERATORS.items()}
     arms = {name: _arm_text(name) for name in sorted({row["environment"] for row in rows})}
-    known = {"metrics": metrics, "accelerators": accelerators, "hardware": HARDWARE, "kvm_hardware": points}
+    texts = {"metrics": metrics, "accelerators": accelerators, "hardware": HARDWARE, "kvm_hardware": points}
     return page.get_template("index.html.j2").render(
-        data=_embedded(known | {"arms": arms} | interned(runs)),
+        data=_script_json(texts | {"arms": arms} | with_shared_facts(runs)),
         program=Markup("\n".join((HERE / name).read_text(encoding="utf-8") for name in PROGRAM)),
         labels={
             "accelerator": accelerators | {Accelerator.NONE.value: "none (metal)"},
@@ -103,7 +103,7 @@ def _arm_text(name: str) -> str:
     return arm_text(Arm(environment, int(replicate or 1)))
 
 
-def interned(runs: list[Entry]) -> Entry:
+def with_shared_facts(runs: list[Entry]) -> Entry:
     """`runs`, with each set of facts replaced by its index in the list `pool`: runs of one machine share them."""
     numbers: dict[str, int] = {}
 
@@ -118,7 +118,7 @@ def interned(runs: list[Entry]) -> Entry:
     return {"runs": entries, "pool": [json.loads(text) for text in numbers]}
 
 
-def _embedded(value: Any) -> Markup:
+def _script_json(value: Any) -> Markup:
     """JSON that is safe inside a <script> element: it has no `<` that could end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))

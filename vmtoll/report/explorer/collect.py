@@ -31,13 +31,13 @@ def collect(results: Path, contributed: Mapping[str, Run] | None = None) -> list
     """
     folders = [folder for folder in runs_in(results) if folder.parent.name != CONTRIBUTED]
     entries = [(folder.name, _entry(results, folder)) for folder in folders]
-    entries += [(run.manifest.run_id, _contributed(name, run)) for name, run in (contributed or {}).items()]
+    entries += [(run.manifest.run_id, _contributed_entry(name, run)) for name, run in (contributed or {}).items()]
     return [entry for _, entry in sorted(entries, key=lambda item: (item[0], item[1]["id"]), reverse=True)]
 
 
-def _contributed(name: str, run: Run) -> Entry:
+def _contributed_entry(name: str, run: Run) -> Entry:
     entry: Entry = {"id": name, "report": None, "error": None, "contributed": True}
-    return entry | {"disclosure": f"runs/{name}/disclosure.html"} | _described(run, analyse(run))
+    return entry | {"disclosure": f"runs/{name}/disclosure.html"} | _described_run(run, analyse(run))
 
 
 def _entry(results: Path, folder: Path) -> Entry:
@@ -51,10 +51,10 @@ def _entry(results: Path, folder: Path) -> Entry:
         run = load_run(folder)
     except ValueError as error:
         return entry | {"error": str(error).replace(f"{folder}/", "")}
-    return entry | _described(run, analyse(run))
+    return entry | _described_run(run, analyse(run))
 
 
-def _described(run: Run, analysis: RunAnalysis) -> Entry:
+def _described_run(run: Run, analysis: RunAnalysis) -> Entry:
     manifest, sides = run.manifest, words.sides_of(analysis.comparisons)
     return {
         "started_at": manifest.started_at,
@@ -88,11 +88,11 @@ def _row(
     """One scenario on one arm: medians over the trials that are not invalid, and the verdicts."""
     comparison = analysis.comparison(scenario, arm)
     # The page shows the baseline next to the first other arm, so its figure is by the tool of that comparison.
-    compared = comparison or next(
+    comparison_with_tool = comparison or next(
         (c for other in run.compared_arms if (c := analysis.comparison(scenario, other))), None
     )
     figures = {
-        name: _figure(trials, metric, compared.verdicts[name] if compared else None)
+        name: _figure(trials, metric, comparison_with_tool.verdicts[name] if comparison_with_tool else None)
         for name, metric in METRICS.items()
         if arm.environment != METAL or not metric.guest_field
     }
@@ -149,9 +149,9 @@ def _figure(trials: Sequence[TrialRecord], metric: Metric, verdict: Verdict | No
     `failed` is the share of requests that failed, for metrics that failures affect (not CPU).
     """
     for role in [verdict.role] if verdict and verdict.role else list(Role):
-        good = [trial for trial in trials if trial.validity is not Validity.INVALID]
-        values = [value for trial in good if (value := metric.value(trial, role))]
-        measured = next((m for trial in good if (m := trial.measurement(role))), None)
+        usable = [trial for trial in trials if trial.validity is not Validity.INVALID]
+        values = [value for trial in usable if (value := metric.value(trial, role))]
+        measured = next((m for trial in usable if (m := trial.measurement(role))), None)
         if values and measured:
             share = availability(trials, role) if metric.limits else None
             return {

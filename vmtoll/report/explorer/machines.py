@@ -16,7 +16,7 @@ _TUNED = "vmtoll tune:"  # in the item `not_default` of a disclosure
 
 def platform(run: Run, arm: Arm) -> dict[str, str]:
     """CPU, kernel, QEMU, mitigations and tuning of the machine that carries an arm: for a guest, its KVM host."""
-    name, facts = _below(run, arm)
+    name, facts = _carrying_machine(run, arm)
     is_guest = run.accelerator(arm) is not Accelerator.NONE
     return {
         "cpu": str(facts.get("cpu_model") or UNKNOWN),
@@ -27,7 +27,7 @@ def platform(run: Run, arm: Arm) -> dict[str, str]:
     }
 
 
-def _below(run: Run, arm: Arm) -> tuple[str, Facts]:
+def _carrying_machine(run: Run, arm: Arm) -> tuple[str, Facts]:
     """The machine that carries an arm: the only KVM host of a guest, else the arm's own machine."""
     hosts = [(name, facts) for name, facts in run.hosts.items() if facts.get("role") == "kvm_host"]
     if run.accelerator(arm) is not Accelerator.NONE and len(hosts) == 1:
@@ -46,21 +46,21 @@ def _mitigations(facts: Facts) -> str:
 
 
 def _tuned(run: Run, machine: str) -> str:
-    block = run.manifest.disclosure
-    if block is None or machine not in block.machines:
+    disclosure = run.manifest.disclosure
+    if disclosure is None or machine not in disclosure.machines:
         return UNKNOWN
-    changed = block.machines[machine].get("not_default")
+    changed = disclosure.machines[machine].get("not_default")
     return "by vmtoll tune" if changed and _TUNED in changed.text else "no"
 
 
 def environment_of(run: Run) -> dict[str, dict[str, str]]:
     """Machine, named by its part in the run → fact → text, for all facts that two runs may differ in."""
     machines: dict[str, dict[str, str]] = {}
-    seen: Counter[str] = Counter()
+    part_counts: Counter[str] = Counter()
     for facts in run.hosts.values():
         part = str(facts.get("environment") or str(facts.get("role", "machine")).replace("_", " "))
-        seen[part] += 1
-        machines[part if seen[part] == 1 else f"{part} {seen[part]}"] = dict(_flat(facts))
+        part_counts[part] += 1
+        machines[part if part_counts[part] == 1 else f"{part} {part_counts[part]}"] = dict(_flat(facts))
     return machines
 
 

@@ -183,7 +183,7 @@ def undecided_text(judged: Judged, sides: Sides) -> str:
     parts = []
     if judged.noise_floor and judged.blocks_range and _least_factor(judged.blocks_range) >= _TIMES:
         parts.append(
-            f"not shown beyond chance: the A/A control differed from itself by up to"
+            "not shown beyond chance: the A/A control differed from itself by up to"
             f" {_factor_text(1 + judged.noise_floor)}×"
         )
     elif detectable is not None:
