@@ -53,9 +53,9 @@ def run(rows: int, folder: Path) -> tuple[float, float]:
 
 if __name__ == "__main__":
     row_count = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    with TemporaryDirectory() as made:
-        seconds, peak = run(row_count, Path(made))
-        size_mb = (Path(made) / "trials.ods").stat().st_size / 1e6
+    with TemporaryDirectory() as folder:
+        seconds, peak = run(row_count, Path(folder))
+        size_mb = (Path(folder) / "trials.ods").stat().st_size / 1e6
     print(
         f"{row_count:,} rows of {len(names('trials'))} columns: {seconds:.1f} s, peak {peak:.0f} MB, {size_mb:.0f} MB"
     )

@@ -87,9 +87,9 @@ def measure_until(logs: Floats, half_width: float, shift: float = 0.0) -> Stoppe
     active, blocks = np.ones(SERVERS, dtype=bool), np.zeros(SERVERS, dtype=np.intp)
     shares, looks, spent, n = np.ones(SERVERS), list[Look](), 0.0, 0
     while True:
-        cost, due = float(active.mean()), next_look(n, FIRST)
+        cost, next_blocks = float(active.mean()), next_look(n, FIRST)
         affordable_blocks = int((MOST - spent) / cost + 1e-9)
-        step = min(due - n, affordable_blocks)
+        step = min(next_blocks - n, affordable_blocks)
         n, spent = n + step, spent + step * cost
         last = spent + cost > MOST + 1e-9
         share = look_share(looks, spent / MOST, last=last)

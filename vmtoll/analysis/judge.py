@@ -265,8 +265,8 @@ class Family:
             return np.ones(len(self.tested))
         limit = math.log1p(self.margin)
         outside = np.maximum(above(self._low, self.rho_weights, -limit), below(self._high, self.rho_weights, limit))
-        enough = np.logical_and(self._has_enough_units(self._low, 1), self._has_enough_units(self._high, 1))
-        return np.asarray(np.where(enough, np.minimum(1.0, 2 * outside), 1.0))
+        has_enough = np.logical_and(self._has_enough_units(self._low, 1), self._has_enough_units(self._high, 1))
+        return np.asarray(np.where(has_enough, np.minimum(1.0, 2 * outside), 1.0))
 
     @cached_property
     def difference(self) -> list[Adjusted]:

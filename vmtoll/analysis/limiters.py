@@ -22,10 +22,10 @@ def limiter_of(record: TrialRecord, role: Role = Role.PRIMARY, cores: int | None
     if measurement is None or not measurement.duration_s:
         return None
     by_client = Limiter.CLIENT_CPU if codes & _CLIENT else Limiter.LINK if Code.LINK_BOUND in codes else None
-    offered, answered = record.offered.offered_rps, measurement.throughput_rps
-    if by_client or not (record.scenario.load.is_open and offered and answered is not None):
+    offered_rps, answered_rps = record.offered.offered_rps, measurement.throughput_rps
+    if by_client or not (record.scenario.load.is_open and offered_rps and answered_rps is not None):
         return by_client or _by_figures(record, role, cores)
-    return Limiter.NOTHING if answered >= RATE_REACHED * offered else _by_figures(record, role, cores)
+    return Limiter.NOTHING if answered_rps >= RATE_REACHED * offered_rps else _by_figures(record, role, cores)
 
 
 def _by_figures(record: TrialRecord, role: Role, cores: int | None) -> Limiter | None:

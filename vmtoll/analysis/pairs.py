@@ -212,8 +212,8 @@ def _value(trial: TrialRecord, measure: Measure) -> float | None:
     value, measurement = measure.value(trial), trial.measurement(measure.role)
     if value is None or measurement is None or measure.quantity.nature is not Nature.PERCENTILE:
         return value
-    enough = (requests_of(trial, measure.role) or math.inf) >= fewest_requests(measure.quantity.percentile)
-    return value if enough and is_ordered(measurement, measure.quantity.prefix) else None
+    has_enough = (requests_of(trial, measure.role) or math.inf) >= fewest_requests(measure.quantity.percentile)
+    return value if has_enough and is_ordered(measurement, measure.quantity.prefix) else None
 
 
 def is_ordered(measurement: Measurement, prefix: str) -> bool:

@@ -157,8 +157,8 @@ def _per_requests(name: str) -> Conversion:
     """Seconds of CPU, scaled to the number of requests that the source sent."""
 
     def factor(trial: TrialRecord, figure: PublishedFigure) -> float | None:
-        requests, sent = figure.option("-n"), _primary(trial, "transactions")
-        return requests / sent if requests and sent else None
+        requests, answers = figure.option("-n"), _primary(trial, "transactions")
+        return requests / answers if requests and answers else None
 
     return _scaled_column(name, factor)
 
@@ -217,9 +217,9 @@ CONVERSIONS: dict[tuple[str, str], tuple[str, Conversion]] = {
     ("goodput_knee", "1/s"): ("goodput_knee_rps", _column("goodput_rps")),
     ("peak_goodput", "1/s"): ("peak_goodput_rps", _column("goodput_rps")),
 } | {
-    (f"{phase}_{how}", "ms"): (f"{phase}_{how}_ms", _column(f"{phase}_{how}_ms"))
+    (f"{phase}_{statistic}", "ms"): (f"{phase}_{statistic}_ms", _column(f"{phase}_{statistic}_ms"))
     for phase in ("connect", "first_response")
-    for how in ("mean", "max", "min")
+    for statistic in ("mean", "max", "min")
 }
 # The experimenter sets how long a test lasts.
 NOT_COMPARED = frozenset({"elapsed"})

@@ -53,14 +53,16 @@ def worth_of(
             continue
         result = tuning_steps(run)
         name = f"{folder.parent.name}/{folder.name}"
-        measured = {tuning: _measured(tuning, name, run, result, steps_between) for tuning in missing} if result else {}
+        measured = (
+            {tuning: _worth_in_run(tuning, name, run, result, steps_between) for tuning in missing} if result else {}
+        )
         worth |= {tuning: results for tuning, results in measured.items() if results}
         if any(measured.values()):
             runs.append(_tuning_run(name, folder, run))
     return worth, tuple(runs)
 
 
-def _measured(
+def _worth_in_run(
     tuning: Tuning, name: str, run: Run, result: TuningResult, steps_between: StepsBetween
 ) -> tuple[Worth, ...]:
     worths = []

@@ -42,8 +42,8 @@ def draw(effects: Sequence[Effect]) -> list[tuple[str, Chart]]:
     groups: dict[tuple[str, ...], list[Effect]] = {}
     for effect in effects:
         if effect.verdict.metric.name in HEADLINES:
-            below = effect.accelerator.value, effect.hardware.value
-            key = effect.experiment, effect.verdict.metric.name, str(effect.baseline), str(effect.arm), *below
+            platform = effect.accelerator.value, effect.hardware.value
+            key = effect.experiment, effect.verdict.metric.name, str(effect.baseline), str(effect.arm), *platform
             groups.setdefault(key, []).append(effect)
     with style():
         return [(f"testbeds-{number}", _chart(entries)) for number, entries in enumerate(groups.values(), start=1)]
@@ -85,7 +85,7 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     row_axis(axes, [label(effect) for effect in shown])
     _ratio_ticks(axes)
     axes.set_xlabel(f"{first.arm} ÷ {first.baseline}")
-    below = platform_text(first.accelerator, first.hardware, " ({})")
+    platform = platform_text(first.accelerator, first.hardware, " ({})")
     alternative = "; ".join(
         f"{label(e)}: {text(e)}, {estimate_text(e.verdict)}, {plural(e.verdict.blocks, 'test bed')}" for e in shown
     )
@@ -96,7 +96,7 @@ def _chart(entries: Sequence[Effect]) -> Chart:
     if len(entries) > len(shown):
         caption += f" The first {len(shown)} of {len(entries)} scenarios; the table has all."
     metric = METRIC_LABELS[first.verdict.metric.name].label
-    title = f"{first.experiment}: {metric}, {first.arm}{below} against {first.baseline}"
+    title = f"{first.experiment}: {metric}, {first.arm}{platform} against {first.baseline}"
     return Chart(title, caption, alternative + ".", figure)
 
 

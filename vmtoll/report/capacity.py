@@ -258,10 +258,10 @@ def consolidation_text(consolidation: Consolidation) -> str:
     """The joint capacity of each number of guests, and the numbers that can share the lightest and heaviest load."""
     if consolidation.environment == METAL:
         return f"carries {_level_text(consolidation.levels[0])}"
-    carried = [f"{plural(level.guests, 'guest')} {_level_text(level)}" for level in consolidation.levels]
+    capacities = [f"{plural(level.guests, 'guest')} {_level_text(level)}" for level in consolidation.levels]
     ends = dict.fromkeys((consolidation.rates[0].rate_rps, consolidation.rates[-1].rate_rps))
     spread = [_shared_text(shared) for shared in consolidation.rates if shared.rate_rps in ends]
-    return f"together {', '.join(carried)}; guests that meet the objective: {', '.join(spread)}"
+    return f"together {', '.join(capacities)}; guests that meet the objective: {', '.join(spread)}"
 
 
 def _level_text(level: SharedCapacity) -> str:
@@ -393,11 +393,13 @@ def available_text(result: CapacityResult) -> str:
     """`99.95% [99.81%, 100%] of 72,000 requests in 6 trials`; without a failure, how rare unseen failures may be."""
     if result.available is None:
         return DASH
-    counted = f"of {result.requests:,} requests in {plural(result.blocks, 'trial')}"
+    count_text = f"of {result.requests:,} requests in {plural(result.blocks, 'trial')}"
     if result.unseen_share is None:
         low, mid, high = (f"{100 * end:.5g}%" for end in result.available.all)
-        return f"{mid} [{low}, {high}] {counted}"
-    return f"100% {counted}; failures that strike fewer than {result.unseen_share:.0%} of such trials could be unseen"
+        return f"{mid} [{low}, {high}] {count_text}"
+    return (
+        f"100% {count_text}; failures that strike fewer than {result.unseen_share:.0%} of such trials could be unseen"
+    )
 
 
 def used_text(result: CapacityResult) -> str:

@@ -22,7 +22,7 @@ def lines(result: RunComparison) -> Iterator[str]:
         label = f"{labels[scenario.scenario]} on {scenario.arm}"
         yield f"{label}: {STATUSES[scenario.status]} ({scenario_reason(scenario)})"
         for fact in scenario.facts:
-            yield f"    {fact.fact}: {_short(fact.published)} → {_short(fact.again)}"
+            yield f"    {fact.fact}: {_shortened(fact.published)} → {_shortened(fact.again)}"
         for name, metric in scenario.metrics.items():
             sides = _sides(scenario)
             texts = " → ".join(dict.fromkeys(verdict_text(v, sides) for v in (metric.published, metric.again)))
@@ -64,7 +64,7 @@ def metric_reason(result: MetricResult, sides: Sides) -> str:
             )
         case AgreementReason.IMPRECISE:
             start = f"the ratio {_quotient(sides)} changed {_change(agreement)} {_interval(agreement)}"
-            return f"{start}, tolerance {percent(agreement.tolerance)}; {_needed(agreement)}"
+            return f"{start}, tolerance {percent(agreement.tolerance)}; {_needed_text(agreement)}"
         case why:
             return _WHY[why]
 
@@ -106,7 +106,7 @@ def _interval(agreement: Agreement) -> str:
     return f"[{_factor(change.low)}, {_factor(change.high)}]"
 
 
-def _needed(agreement: Agreement) -> str:
+def _needed_text(agreement: Agreement) -> str:
     """The number of blocks that the second run still needs, in words; no number if the first run is too imprecise."""
     if agreement.blocks_needed is None:
         return "no number of blocks decides it, because the first run is too imprecise"
@@ -122,6 +122,6 @@ def _ratios(metric: MetricResult, sides: Sides) -> str:
     return f" ({_quotient(sides)} {first.ratio:.3g} → {second.ratio:.3g})" if first and second else ""
 
 
-def _short(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = "nothing" if value is None else str(value)
     return text if len(text) <= 48 else f"{text[:45]}…"

@@ -73,8 +73,8 @@ def _figures(run: Run, scenario: Scenario, arm: Arm, trials: list[TrialRecord]) 
 
 def _requests(trials: pd.DataFrame) -> pd.Series:
     """The number of responses in each trial; if unknown, one that is enough for every percentile."""
-    counted = trials["transactions"].fillna(trials["requests"])
-    return counted.fillna(max(FEWEST.values())).astype(float)
+    responses = trials["transactions"].fillna(trials["requests"])
+    return responses.fillna(max(FEWEST.values())).astype(float)
 
 
 def _median(values: pd.Series) -> float | None:

@@ -62,8 +62,8 @@ def _basis(analysis: RunAnalysis) -> Iterator[str]:
         yield f"incomplete: {sum(analysis.counts.values())} of {analysis.planned} trials"
     if others := dict.fromkeys(str(comparison.arm) for comparison in analysis.comparisons):
         are_guests = all(comparison.accelerator is not Accelerator.NONE for comparison in analysis.comparisons)
-        several = f"{len(others)} {'guests' if are_guests else 'others'}"
-        yield f"{analysis.comparisons[0].baseline} and {several if len(others) > 1 else next(iter(others))}"
+        arms_text = f"{len(others)} {'guests' if are_guests else 'others'}"
+        yield f"{analysis.comparisons[0].baseline} and {arms_text if len(others) > 1 else next(iter(others))}"
     yield from words.headline(analysis).basis
     if analysis.claims:
         outcomes = count_outcomes(analysis.claims).items()

@@ -21,9 +21,9 @@ def draw_all(run: Run, analysis: RunAnalysis, only: Collection[str] = ()) -> lis
     """
     names = [module.name for module in pkgutil.iter_modules(__path__) if not only or module.name in only]
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    drawn: list[tuple[str, Chart]] = []
+    charts: list[tuple[str, Chart]] = []
     with style():
         for module in sorted(modules, key=lambda m: (m.ORDER, m.__name__)):
             short = module.__name__.rpartition(".")[2]
-            drawn += [(f"{short}-{i}", chart) for i, chart in enumerate(module.draw(run, analysis), start=1)]
-    return drawn
+            charts += [(f"{short}-{i}", chart) for i, chart in enumerate(module.draw(run, analysis), start=1)]
+    return charts

@@ -47,8 +47,9 @@ def _chart(run: Run, group: PanelGroup) -> Chart | None:
     _axes(panels, trials, ceiling)
     line_legend(run, figure, sweeps)
     deadlines = sorted(trials["deadline_ms"].dropna().unique())
-    within = f" within {' or '.join(f'{d:g}' for d in deadlines)} ms" if deadlines else " within the deadline"
-    caption = f"Good: correct{within}, counted from the intended send. One point per trial, a line through the medians."
+    deadline_text = f" within {' or '.join(f'{d:g}' for d in deadlines)} ms" if deadlines else " within the deadline"
+    caption = f"Good: correct{deadline_text}, counted from the intended send. One point per trial, a line through the"
+    " medians."
     caption += " Dotted diagonal: every request answered in time."
     caption += f" Ring, the knee: the last rate up to which {KNEE:.0%} came back in time."
     if end_before_knee:

@@ -24,8 +24,8 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
     labels, has_several_arms = shown_labels(run), len(run.compared_arms) > 1
     shown = [c for c in analysis.comparisons if c.scenario in labels]
     sides = sides_of(analysis.comparisons)
-    answered = headline(analysis).answers[0].metric
-    for metric in sorted(METRICS.values(), key=lambda metric: metric != answered):
+    headline_metric = headline(analysis).answers[0].metric
+    for metric in sorted(METRICS.values(), key=lambda metric: metric != headline_metric):
         rows = [
             (labels[c.scenario] + (f" · {c.arm}" if has_several_arms else ""), c, c.verdicts[metric.name])
             for c in shown
@@ -91,23 +91,23 @@ def _how_to_read(verdicts: Sequence[Verdict], margin: float) -> str:
 def _row(axes: Axes, row: int, verdict: Verdict, colour: str, marker: str) -> list[float]:
     """Draw one row in log units, positive where the baseline is better; return the x values that it needs."""
     sign = -1.0 if verdict.metric.higher_is_better else 1.0
-    drawn = _logs(verdict.estimate, sign)
+    x_values = _logs(verdict.estimate, sign)
     if verdict.by_every_block:
-        drawn = [drawn[0], *_logs(verdict.blocks_range, sign)[1:]]
+        x_values = [x_values[0], *_logs(verdict.blocks_range, sign)[1:]]
     style = ":" if verdict.by_every_block else "-"
-    axes.plot(drawn, [row] * len(drawn), color=colour, lw=2.4, ls=style, solid_capstyle="butt", zorder=3)
+    axes.plot(x_values, [row] * len(x_values), color=colour, lw=2.4, ls=style, solid_capstyle="butt", zorder=3)
     face = "none" if verdict.kind is Kind.UNDECIDED else colour
-    axes.scatter(drawn[0], row, s=52, marker=marker, color=face, edgecolors=colour, zorder=4)
+    axes.scatter(x_values[0], row, s=52, marker=marker, color=face, edgecolors=colour, zorder=4)
     if verdict.noise_floor is not None:
         floor = math.log1p(verdict.noise_floor)
         axes.plot([-floor, floor], [row + 0.42] * 2, color=BLUE, lw=3.0, solid_capstyle="butt", zorder=2)
     if verdict.is_at_least:
-        outward = 1 if drawn[0] > 0 else -1
+        outward = 1 if x_values[0] > 0 else -1
         axes.annotate(
-            "", (drawn[0], row), xytext=(24 * outward, 0), textcoords="offset points", zorder=3,
+            "", (x_values[0], row), xytext=(24 * outward, 0), textcoords="offset points", zorder=3,
             arrowprops={"arrowstyle": "<-", "color": colour, "lw": 1.6}, annotation_clip=False,
         )  # fmt: skip
-    return drawn
+    return x_values
 
 
 def _logs(estimate: Estimate | None, sign: float) -> list[float]:

@@ -34,13 +34,13 @@ def draw(run: Run, analysis: RunAnalysis) -> list[Chart]:
         return []
     loops = {loop_of(item.scenario.load) for item in result.scenarios}
     shown = SHOWN if len(loops) > 1 else {loop: (*SHOWN[loop], HOST_CPU.name) for loop in loops}
-    drawn = [
+    shown_metrics = [
         (item.scenario, item.metrics[name])
         for item in result.scenarios
         for name in dict.fromkeys(shown[loop_of(item.scenario.load)])
         if name in item.metrics and len(item.metrics[name].levels.keys() & set(result.profiles)) > 1
     ]
-    return [_chart(run, result, *item, first=not index) for index, item in enumerate(drawn)]
+    return [_chart(run, result, *item, first=not index) for index, item in enumerate(shown_metrics)]
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def _chart(run: Run, result: TuningResult, scenario: Scenario, entry: StepMetric
     axes.set_xlabel(label + (", µs" if entry.metric.unit == "µs" else ""))
     legend(figure, styles)
     arms = map(Arm, result.profiles)
-    below = "".join(dict.fromkeys(platform_text(run.accelerator(arm), run.hardware(arm), ", {}") for arm in arms))
+    platforms = "".join(dict.fromkeys(platform_text(run.accelerator(arm), run.hardware(arm), ", {}") for arm in arms))
     alt = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
     return Chart(
-        f"Gain of each step: {label} ({scenario_labels(run)[scenario]}{below})",
+        f"Gain of each step: {label} ({scenario_labels(run)[scenario]}{platforms})",
         _caption(result, singles=bool(singles)) if first else "Read as the first figure.",
         f"{alt}." + (f" {name.capitalize()}: {_level_text(level, entry.metric)}." if level else ""), figure,
     )  # fmt: skip
@@ -103,12 +103,12 @@ def _bars(result: TuningResult, entry: StepMetric) -> list[_Bar]:
     return bars + [_step(step, entry.metric) for step in single]
 
 
-def _levels(entry: StepMetric, profile: str | None, more: str = "") -> list[_Bar]:
+def _levels(entry: StepMetric, profile: str | None, suffix: str = "") -> list[_Bar]:
     """The level that steps start from; none where the profile has no figure."""
     if profile is None or profile not in entry.levels:
         return []
     text = _level_text(entry.levels[profile], entry.metric)
-    return [_Bar(profile + more, text, text, 0.0, entry.levels[profile])]
+    return [_Bar(profile + suffix, text, text, 0.0, entry.levels[profile])]
 
 
 def _step(step: TuningStep, metric: Metric) -> _Bar:

@@ -112,13 +112,13 @@ def sentence(analysis: RunAnalysis) -> str:
     result = headline(analysis)
     start = "Emulation (TCG), not KVM: " if analysis.emulated else ""
     if not analysis.complete:
-        done = f" ({sum(analysis.counts.values())} of {analysis.planned} trials)" if analysis.planned else ""
-        start += f"incomplete run{done}: "
+        progress = f" ({sum(analysis.counts.values())} of {analysis.planned} trials)" if analysis.planned else ""
+        start += f"incomplete run{progress}: "
     answers = [answer for answer in result.answers if answer.metric not in (HOST_CPU, CPU)] or [result.answers[0]]
     evidence = [answer.evidence for answer in answers if answer.evidence]
     basis = ", ".join(result.basis)
     long, short = ([answer.text for answer in answers], [answer.short for answer in answers])
-    whole = ""
+    full_sentence = ""
     sizes = answers[0].sizes or next((answer.sizes for answer in answers if answer.sizes), ())
     for texts, evidence_parts in (
         (long, [*evidence, basis]), (short, [*evidence, basis]), *((short[:1], [size, basis]) for size in sizes[:1]),
@@ -129,10 +129,10 @@ def sentence(analysis: RunAnalysis) -> str:
         body = " ".join(texts)
         if start and not body.startswith(tuple(_KVM.values())):
             body = _lower(body)
-        whole = _capital(f"{start}{body} Evidence: {'; '.join(evidence_parts)}.")
-        if len(whole) <= SENTENCE_LIMIT:
+        full_sentence = _capital(f"{start}{body} Evidence: {'; '.join(evidence_parts)}.")
+        if len(full_sentence) <= SENTENCE_LIMIT:
             break
-    return whole if len(whole) <= SENTENCE_LIMIT else whole[: SENTENCE_LIMIT - 1] + "…"
+    return full_sentence if len(full_sentence) <= SENTENCE_LIMIT else full_sentence[: SENTENCE_LIMIT - 1] + "…"
 
 
 def explanations(analysis: RunAnalysis) -> list[Explanation]:
@@ -305,8 +305,10 @@ class _MetricVerdicts:
         else:
             text = effect_text(verdicts, self._amounts(members, named=named), self.sides)
         if len(members) < total:
-            rest = [f"{len(self._members_with(kind))} {KINDS[kind]}" for kind in _OPEN if self._members_with(kind)]
-            text += f" in {len(members)} of {plural(total, 'comparison')} ({', '.join(rest)})"
+            open_counts = [
+                f"{len(self._members_with(kind))} {KINDS[kind]}" for kind in _OPEN if self._members_with(kind)
+            ]
+            text += f" in {len(members)} of {plural(total, 'comparison')} ({', '.join(open_counts)})"
         return _capital(f"{'under open load, ' if self.metric == TAIL else ''}{text}.")
 
     def _counts(self) -> str:
@@ -331,8 +333,8 @@ class _MetricVerdicts:
             return _capital(f"{label}: {verdict_text(undecided[0].verdict, undecided[0].sides)}.")
         if consistent := [member.verdict for member in undecided if shows_in_all_blocks(member.verdict)]:
             words, count = sorted({direction(verdict) for verdict in consistent}), f"{len(consistent)} of {total}"
-            where = f"on {self.sides.compared} in every block in {count}"
-            return _capital(f"{label}: {' or '.join(words)} {where}, not shown beyond chance.")
+            qualifier = f"on {self.sides.compared} in every block in {count}"
+            return _capital(f"{label}: {' or '.join(words)} {qualifier}, not shown beyond chance.")
         short = f"No difference in {label} between {self.sides.compared} and {self.sides.baseline}"
         return f"{short} is shown beyond chance in {plural(len(undecided), 'comparison')}."
 

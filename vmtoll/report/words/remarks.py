@@ -79,7 +79,7 @@ def _not_judged(rows: Sequence[Row], sides: Naming) -> Iterator[str]:
 def _undecided(rows: Sequence[Row]) -> Iterator[str]:
     verdicts = [verdict for _, verdict in rows if verdict.kind is Kind.UNDECIDED]
     for because, count in Counter(verdict.because for verdict in verdicts).most_common():
-        yield f"{count} of {len(rows)} undecided: {_why([v for v in verdicts if v.because is because])}"
+        yield f"{count} of {len(rows)} undecided: {_why_undecided([v for v in verdicts if v.because is because])}"
 
 
 _WHY: dict[VerdictReason | None, str] = {
@@ -89,7 +89,7 @@ _WHY: dict[VerdictReason | None, str] = {
 }
 
 
-def _why(verdicts: Sequence[Verdict]) -> str:
+def _why_undecided(verdicts: Sequence[Verdict]) -> str:
     """Why these verdicts, all with the same `because`, are undecided."""
     first = verdicts[0]
     if first.because is VerdictReason.FEW_BLOCKS:

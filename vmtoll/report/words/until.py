@@ -20,8 +20,8 @@ def ending_text(manifest: Manifest) -> str:
         Stop.TIME: f"the time limit ({until.at_most_min:g} minutes) was over",
     }[manifest.stopped]
     last = looks[-1]
-    taken = f"{plural(last.blocks, 'block')} and {last.measured_s / 60:.3g} minutes"
-    return f"Stopped after {taken}, because {why}. Comparisons: {_counts_text(last)}."
+    extent = f"{plural(last.blocks, 'block')} and {last.measured_s / 60:.3g} minutes"
+    return f"Stopped after {extent}, because {why}. Comparisons: {_counts_text(last)}."
 
 
 def _counts_text(look: Look) -> str:

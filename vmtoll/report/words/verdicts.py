@@ -387,12 +387,12 @@ def because_text(judged: Judged, sides: Sides) -> str:
 
 
 def _no_figure(judged: Judged, sides: Sides) -> str:
-    without = [
+    texts = [
         f"{name} gave no figure in {s.trials - s.used} of {plural(s.trials, 'trial')}"
         + (f" ({', '.join(s.excluded_by)})" if s.excluded_by else "")
         for name, s in ((sides.baseline, judged.baseline), (sides.compared, judged.compared)) if not s.used
     ]  # fmt: skip
-    return " and ".join(without) or "no block has a figure of both sides"
+    return " and ".join(texts) or "no block has a figure of both sides"
 
 
 def _not_comparable(judged: Judged, sides: Sides) -> str:
