@@ -7,20 +7,22 @@
 from pathlib import Path
 
 from vmtoll.agent.hardware import hypervisor, kvm_flags, kvm_modules
-from vmtoll.model.facts import Facts
+from vmtoll.model.facts import HostFacts
 
 FOLDER = Path(__file__).parent / "recorded_hosts"
 MACHINES = sorted(folder.name for folder in FOLDER.iterdir())
 
 
-def facts(machine: str) -> Facts:
+def facts(machine: str) -> HostFacts:
     """The facts of a recorded machine by which the agent recognizes the hardware."""
     root = FOLDER / machine
     models = [line for line in (root / "proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return {
-        "virtualization": (root / "virtualization").read_text().strip(),
-        "cpu_model": models[0].partition(":")[2].strip(),
-        "hypervisor": hypervisor((root / "cpuid").read_text(), str(root)),
-        "kvm_modules": kvm_modules(str(root)),
-        "kvm_flags": kvm_flags(str(root)),
-    }
+    return HostFacts.model_validate(
+        {
+            "virtualization": (root / "virtualization").read_text().strip(),
+            "cpu_model": models[0].partition(":")[2].strip(),
+            "hypervisor": hypervisor((root / "cpuid").read_text(), str(root)),
+            "kvm_modules": kvm_modules(str(root)),
+            "kvm_flags": kvm_flags(str(root)),
+        }
+    )

@@ -347,10 +347,10 @@ def _hosts_json(truth: Truth) -> dict[str, Any]:
             "role": role, "environment": environment, "release": "Debian 12", "kernel": "6.1.0-synthetic",
             "cmdline": "ro quiet",
             "cpu_model": "Synthetic CPU" if virtualization == "none" else "Synthetic vCPU",
-            "cpus_allowed": "1", "microcode": "0x1", "mitigations": {"meltdown": "Not affected"},
+            "cpus_allowed": 1, "microcode": "0x1", "mitigations": {"meltdown": "Not affected"},
             "governor": None, "smt": "on", "numa_nodes": 1, "clock_source": "tsc", "memory_kib": 2097152,
             "virtualization": virtualization, "container": "systemd-nspawn" if role != "kvm_guest" else "none",
-            "nic": {"driver": "veth", "speed_mbit": 10000},
+            "nic": "virtual mtu=1500",
             "sysctls": {"net.core.somaxconn": "4096", "net.ipv4.tcp_rmem": "4096 131072 6291456"},
             "packages": dict.fromkeys(truth.servers, "1.0-1"),
             "servers": {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.facts import COMPARED, Facts
+from vmtoll.model.facts import COMPARED, Facts, machine_of
 from vmtoll.model.trial import Arm, Scenario
 
 # The facts of a machine and of a server that may be why two runs differ → whether a ratio of two environments answers
@@ -35,10 +35,9 @@ def scenario_facts(run: Run, scenario: Scenario, arm: Arm) -> Facts:
 
 def machine_facts(run: Run, server: str, arm: Arm) -> Facts:
     """Facts of an arm's machine and of a server on it that may be why two runs differ."""
-    host = next((facts for facts in run.hosts.values() if facts.get("environment") == arm.environment), {})
-    server_facts = host.get("servers", {}).get(server, {})
-    facts = {fact.replace("_", " "): host.get(fact) for fact in MACHINE_FACTS}
-    facts |= {f"server {fact.replace('_', ' ')}": server_facts.get(fact) for fact in SERVER_FACTS}
+    host = machine_of(arm.environment, run.hosts.values())
+    facts = {fact.replace("_", " "): getattr(host, fact) for fact in MACHINE_FACTS}
+    facts |= {f"server {fact.replace('_', ' ')}": getattr(host.server(server), fact) for fact in SERVER_FACTS}
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -90,7 +89,7 @@ def equality(run: Run) -> list[ComparedFact]:
 
 def machines_under_test(run: Run) -> dict[str, Facts]:
     """Environment → facts of its machine, for the environments of this run, the baseline first."""
-    facts = {str(host["environment"]): host for host in run.hosts.values() if host.get("environment")}
+    facts = {host.environment: host.recorded for host in run.hosts.values() if host.environment}
     environments = dict.fromkeys([run.baseline.environment, *(arm.environment for arm in run.arms)])
     return {environment: facts[environment] for environment in environments if environment in facts}
 

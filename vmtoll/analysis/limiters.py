@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from vmtoll.analysis.run import Run
+from vmtoll.model.facts import machine_of
 from vmtoll.model.finding import Code, Role
 from vmtoll.model.limiter import Limiter
 from vmtoll.model.trial import METAL, Arm, Measurement, TrialRecord
@@ -72,6 +73,5 @@ def limiter(run: Run, trials: Iterable[TrialRecord], role: Role = Role.PRIMARY) 
 
 def _cores(run: Run, arm: Arm, server: str) -> int | None:
     """The cores that a server can fill: those of its machine, or its workers if fewer; None if not known."""
-    facts = next((host for host in run.hosts.values() if host.get("environment") == arm.environment), {})
-    limits = (facts.get("cpus_allowed"), (facts.get("servers") or {}).get(server, {}).get("workers"))
-    return min((int(limit) for limit in map(str, limits) if limit.isdigit() and int(limit)), default=None)
+    facts = machine_of(arm.environment, run.hosts.values())
+    return min(filter(None, (facts.cpus_allowed, facts.server(server).workers)), default=None)

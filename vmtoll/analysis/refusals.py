@@ -91,8 +91,7 @@ def _cores(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]
 
 
 def _workers(run: Run, server: str) -> int:
-    facts = (host.get("servers") or {} for host in run.hosts.values())
-    return max((int((servers.get(server) or {}).get("workers") or 0) for servers in facts), default=0)
+    return max((facts.server(server).workers or 0 for facts in run.hosts.values()), default=0)
 
 
 def notes(run: Run, sides: Sequence[ClaimSide], selections: Sequence[Selection]) -> Iterator[Reason]:

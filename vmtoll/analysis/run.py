@@ -14,6 +14,7 @@ from vmtoll.analysis.histograms import Floats
 from vmtoll.analysis.sets import Disturbance
 from vmtoll.analysis.thinning import latencies
 from vmtoll.model.columns import COLUMNS, flat, table_schema
+from vmtoll.model.facts import machine_of
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware, hardware_below_guests, hardware_of
 from vmtoll.model.trial import METAL, Accelerator, Arm, ClientPlace, Scenario, TrialRecord, last_attempts
@@ -93,10 +94,10 @@ class Run(folder.StoredRun):
         environment, or a host that carries more than one guest (in the embedded lab any host).
         """
         facts = self.hosts.get(machine or "")
-        if facts is None or facts.get("environment") == arm.environment:
+        if facts is None or facts.environment == arm.environment:
             return False
         guests = {other.environment for other in self.arms if self.accelerator(other) is not Accelerator.NONE}
-        is_alone = facts.get("role") == "kvm_host" and self.manifest.lab != "embedded" and guests == {arm.environment}
+        is_alone = facts.is_kvm_host and self.manifest.lab != "embedded" and guests == {arm.environment}
         return not is_alone
 
     @cached_property
@@ -161,8 +162,7 @@ class Run(folder.StoredRun):
             return self.manifest.hardware[environment]
         if self.accelerator(arm) is not Accelerator.NONE:
             return hardware_below_guests(self.hosts.values())
-        machines = [facts for facts in self.hosts.values() if facts.get("environment") == environment]
-        return hardware_of(machines[0]) if machines else Hardware.UNKNOWN
+        return hardware_of(machine_of(environment, self.hosts.values()))
 
     @cached_property
     def kvm_hardware(self) -> tuple[Hardware, ...]:

@@ -7,6 +7,7 @@ from vmtoll.analysis.run import Run, load_run
 from vmtoll.analysis.tuning_steps import tuning_steps
 from vmtoll.model.diagnosis import Tuning, TuningRun, Worth
 from vmtoll.model.errors import LoadError
+from vmtoll.model.facts import kvm_hosts
 from vmtoll.model.verdict import StepKind, TuningResult, TuningStep
 from vmtoll.runs.folder import read_manifest, runs_in
 
@@ -81,7 +82,6 @@ def _steps(step: TuningStep, steps_between: StepsBetween) -> frozenset[Tuning]:
 
 
 def _tuning_run(name: str, folder: Path, run: Run) -> TuningRun:
-    hosts = [facts for facts in run.hosts.values() if facts.get("role") == "kvm_host"]
-    models = tuple(dict.fromkeys(str(facts["cpu_model"]) for facts in hosts if facts.get("cpu_model")))
+    models = tuple(dict.fromkeys(facts.cpu_model for facts in kvm_hosts(run.hosts).values() if facts.cpu_model))
     kinds = tuple(kind.value for kind in run.kvm_hardware)
     return TuningRun(name, run.manifest.started_at, is_local(folder), run.emulated, kinds, models)

@@ -11,6 +11,7 @@ from vmtoll.analysis.run import Run
 from vmtoll.capacity.erlang import RandomArrivals, random_arrivals, rate_within
 from vmtoll.capacity.estimate import Estimate, geometric
 from vmtoll.capacity.objective import Slo
+from vmtoll.model.facts import kvm_hosts, machine_of
 
 MIB = 2**20
 
@@ -26,16 +27,15 @@ class Size:
 
 def size_of(run: Run, environment: str, server: str = "") -> Size:
     """The size of the machine behind an environment."""
-    facts = next((facts for facts in run.hosts.values() if facts.get("environment") == environment), {})
-    workers = facts.get("servers", {}).get(server, {}).get("workers")
-    return Size(_positive(facts.get("cpus_allowed")), _positive(facts.get("memory_kib")), _positive(workers))
+    facts = machine_of(environment, run.hosts.values())
+    return Size(_positive(facts.cpus_allowed), _positive(facts.memory_kib), _positive(facts.server(server).workers))
 
 
 def host_cpus(run: Run) -> int | None:
     """CPUs of the KVM host that the guests were measured on; None if it was not seen, or if several hosts differ in
     them.
     """
-    cpus = {_positive(facts.get("cpus_allowed")) for facts in run.hosts.values() if facts.get("role") == "kvm_host"}
+    cpus = {_positive(facts.cpus_allowed) for facts in kvm_hosts(run.hosts).values()}
     return cpus.pop() if len(cpus) == 1 else None
 
 

@@ -59,7 +59,7 @@ def lacking(
 
 def module_text(facts: Facts) -> str:
     """End of a sentence on KVM: `; /dev/kvm belongs to kvm_pvm, which is …`; empty if it is kvm_intel or kvm_amd."""
-    module = foreign_kvm_module(facts)
+    module = foreign_kvm_module(facts.get("kvm_modules", ()), facts.get("kvm_flags", ()))
     return f"; /dev/kvm belongs to {module}, which is neither kvm_intel nor kvm_amd" if module else ""
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from vmtoll import loadgen
 from vmtoll.agent.facts import release
-from vmtoll.agent.protocol import Done, Facts
+from vmtoll.agent.protocol import Done
 from vmtoll.machines.connection import AgentLine
 from vmtoll.machines.session import Session
 from vmtoll.model.disclosure import OPERATOR, DisclosedText, Disclosure, disclosed_texts
 from vmtoll.model.errors import AgentError, HostLostError, InventoryError
-from vmtoll.model.facts import COMPARED
+from vmtoll.model.facts import COMPARED, HostFacts
 from vmtoll.model.hardware import Hardware, hardware_of
 from vmtoll.model.inventory import Host, Inventory
 from vmtoll.model.run import Differences, MachineDifference
@@ -120,12 +120,12 @@ def _refuse_metal_on(line: AgentLine, metal: Mapping[str, str]) -> None:
             )
 
 
-def gather(session: Session) -> dict[str, Facts]:
+def gather(session: Session) -> dict[str, HostFacts]:
     """Machine → its facts, as in hosts.json. Raises InventoryError when a machine lacks a server of the experiment."""
     with ThreadPoolExecutor(16) as pool:
         facts_by_host = dict(pool.map(lambda host: (host.name, _facts(session, host)), session.inventory.hosts()))
     for host in session.inventory.under_test:
-        provisioned = sorted(facts_by_host[host.name]["servers"])
+        provisioned = sorted(facts_by_host[host.name].servers)
         for server in session.resolved.servers:
             if server not in provisioned:
                 raise InventoryError(
@@ -133,20 +133,20 @@ def gather(session: Session) -> dict[str, Facts]:
                     f"(there are: {', '.join(provisioned) or 'none'})"
                 )
     for host in session.inventory.hosts():
-        facts_by_host[host.name]["hardware"] = hardware_below(session.inventory, host, facts_by_host).value
+        facts_by_host[host.name].hardware = hardware_below(session.inventory, host, facts_by_host).value
     return facts_by_host
 
 
-def keep_handshakes(recorded: Mapping[str, Facts], current: Mapping[str, Facts]) -> None:
+def keep_handshakes(recorded: Mapping[str, HostFacts], current: Mapping[str, HostFacts]) -> None:
     """Copy the results of a resumed run's earlier TLS handshakes into its current facts."""
     for machine, facts in recorded.items():
-        servers = current.get(machine, {}).get("servers", {})
-        for server, recorded_server in facts.get("servers", {}).items():
-            if "tls" in recorded_server and server in servers:
-                servers[server]["tls"] = recorded_server["tls"]
+        servers = current[machine].servers if machine in current else {}
+        for server, recorded_server in facts.servers.items():
+            if recorded_server.tls and server in servers:
+                servers[server].tls = recorded_server.tls
 
 
-def _facts(session: Session, host: Host) -> Facts:
+def _facts(session: Session, host: Host) -> HostFacts:
     environments = [e for e, h in session.inventory.suts.items() if h.name == host.name]
     under_test, args = session.inventory.under_test, dict[str, str | list[str]]()
     if host in under_test:
@@ -155,12 +155,12 @@ def _facts(session: Session, host: Host) -> Facts:
         args["uri"] = host.libvirt_uri
         args["domains"] = [str(h.vars.domain) for h in under_test if h.vars.kvm_host == host.name]
     try:
-        facts: Facts = session.line(host).call("facts", _FACTS_LIMIT_S, **args)
+        facts = session.line(host).call("facts", _FACTS_LIMIT_S, **args)
     except AgentError as error:
         raise InventoryError(f"{error}; is the machine provisioned?") from error
     role = "sut" if environments else "sibling" if host in under_test else host.role
     workers = host.vars.workers if "workers" in host.vars.model_fields_set else None
-    return {"role": role, "environment": environments[0] if environments else None, "workers": workers, **facts}
+    return HostFacts(role=role, environment=environments[0] if environments else None, workers=workers, **facts)
 
 
 def disclosure(session: Session) -> Disclosure:
@@ -201,7 +201,7 @@ def tool_versions(session: Session) -> dict[str, str]:
     }
     for name, machine in sorted(needed):
         package = loadgen.get(name).package
-        packages: dict[str, str] = session.facts[machine]["packages"]
+        packages = session.facts[machine].packages
         version = packages.get(package) if package else _printed_version(session.lines[machine], name)
         if not version:
             raise InventoryError(f"{machine}: the load tool {name} is not there; run `make provision`")
@@ -226,8 +226,8 @@ def accelerators(session: Session) -> dict[str, Accelerator]:
     accelerator_of = {}
     for environment, host in session.inventory.suts.items():
         kvm_host = session.inventory.kvm_host(host)
-        xml = session.facts[kvm_host.name].get("domains", {}).get(str(host.vars.domain), "") if kvm_host else None
-        accelerator_of[environment] = accelerator(host.role, session.facts[host.name]["virtualization"], xml)
+        xml = session.facts[kvm_host.name].domains.get(str(host.vars.domain), "") if kvm_host else None
+        accelerator_of[environment] = accelerator(host.role, session.facts[host.name].virtualization or "", xml)
     return accelerator_of
 
 
@@ -235,7 +235,7 @@ def hardware(session: Session) -> dict[str, Hardware]:
     """Environment → the platform below its machines (for guests: below their hosts); unknown if they differ."""
     environments = {}
     for environment, hosts in session.inventory.machines.items():
-        kinds = {Hardware(session.facts[host.name]["hardware"]) for host in hosts}
+        kinds = {Hardware(session.facts[host.name].hardware or Hardware.UNKNOWN) for host in hosts}
         environments[environment] = kinds.pop() if len(kinds) == 1 else Hardware.UNKNOWN
     return environments
 
@@ -243,7 +243,7 @@ def hardware(session: Session) -> dict[str, Hardware]:
 def releases(session: Session) -> dict[str, str]:
     """Environment → the operating system of its machines; several names if they differ."""
     return {
-        environment: ", ".join(sorted({session.facts[host.name]["release"] for host in hosts}))
+        environment: ", ".join(sorted({session.facts[host.name].release or "unknown" for host in hosts}))
         for environment, hosts in session.inventory.machines.items()
     }
 
@@ -275,7 +275,7 @@ def _run_before_session(host: Host, *argv: str) -> Done:
         line.close()
 
 
-def hardware_below(inventory: Inventory, host: Host, facts: Mapping[str, Facts]) -> Hardware:
+def hardware_below(inventory: Inventory, host: Host, facts: Mapping[str, HostFacts]) -> Hardware:
     """The platform below a machine; for a guest that below its host, as a guest sees only its own hypervisor."""
     if host.role != "kvm_guest":
         return hardware_of(facts[host.name])

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmtoll.agent.protocol import Facts
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.event import Listener, Phase, TrialStep
+from vmtoll.model.facts import HostFacts
 from vmtoll.model.finding import Role
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.inventory import Host, Inventory
@@ -43,7 +43,7 @@ class Session:
     content: SiteFiles
     order_seed: int
     lines: Mapping[str, AgentLine]
-    facts: dict[str, Facts] = field(default_factory=dict)
+    facts: dict[str, HostFacts] = field(default_factory=dict)
     accelerators: dict[str, Accelerator] = field(default_factory=dict)
     hardware: dict[str, Hardware] = field(default_factory=dict)
     releases: dict[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Session:
         return self.lines[host.name]
 
     @property
-    def reference(self) -> Facts:
+    def reference(self) -> HostFacts:
         """The facts of the first environment's machine, which all others are compared with."""
         return self.facts[next(iter(self.inventory.suts.values())).name]
 

@@ -1,9 +1,91 @@
 """The facts of a machine, in one table: how each fact limits a comparison."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Facts = dict[str, Any]  # of one machine, by name, as hosts.json has them
+from pydantic import BaseModel, ConfigDict
+
+Facts = dict[str, Any]  # by name, whatever they are about
+
+
+class ServerFacts(BaseModel):
+    """Facts of a server on a machine. `version`: of its packages, None for a build of our own. `tls`: transport → what
+    the handshake of the last trial agreed on.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    version: str | None = None
+    binary_sha256: str | None = None
+    config_sha256: str | None = None
+    workers: int | None = None
+    tls: dict[str, dict[str, Any]] = {}
+
+
+class HostFacts(BaseModel):
+    """Facts of a machine, an entry of hosts.json. None, or empty: not recorded.
+
+    `role`: `sut`, `sibling` (a further machine of an environment), or the inventory's role. `domains`: on a KVM host,
+    libvirt's domain → its definition. `hardware`: the platform below the machine, see vmtoll.model.hardware.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    role: str = "machine"
+    environment: str | None = None
+    workers: int | None = None
+    release: str | None = None
+    kernel: str | None = None
+    cmdline: str | None = None
+    cpu_model: str | None = None
+    cpus_allowed: int | None = None
+    microcode: str | None = None
+    mitigations: dict[str, str] = {}
+    governor: str | None = None
+    smt: str | None = None
+    numa_nodes: int | None = None
+    clock_source: str | None = None
+    cpu_latency_us: int | None = None
+    memory_kib: int | None = None
+    virtualization: str | None = None
+    container: str | None = None
+    hypervisor: dict[str, bool | str | None] = {}
+    kvm_modules: list[str] = []
+    kvm_flags: list[str] = []
+    crypto_flags: list[str] = []
+    nic: str | None = None
+    sysctls: dict[str, str] = {}
+    packages: dict[str, str] = {}
+    servers: dict[str, ServerFacts] = {}
+    content_digest: str | None = None
+    libvirt_version: str | None = None
+    qemu_version: str | None = None
+    domains: dict[str, str] = {}
+    hardware: str | None = None
+
+    @property
+    def is_kvm_host(self) -> bool:
+        return self.role == "kvm_host"
+
+    @property
+    def recorded(self) -> Facts:
+        """The facts that were recorded, by name, as in hosts.json."""
+        return self.model_dump(exclude_unset=True)
+
+    def server(self, name: str) -> ServerFacts:
+        """Facts of a server; without any where the machine does not have it."""
+        return self.servers.get(name, ServerFacts())
+
+
+def machine_of(environment: str | None, hosts: Iterable[HostFacts]) -> HostFacts:
+    """The machine of an environment; without facts where none was recorded."""
+    return next((facts for facts in hosts if facts.environment == environment), HostFacts())
+
+
+def kvm_hosts(hosts: Mapping[str, HostFacts]) -> dict[str, HostFacts]:
+    """The KVM hosts among these machines, by name."""
+    return {name: facts for name, facts in hosts.items() if facts.is_kvm_host}
 
 
 @dataclass(frozen=True)

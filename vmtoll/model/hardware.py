@@ -1,9 +1,9 @@
 """The hardware below the machines under test, from what their host showed; vmtoll guesses nothing."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
-from vmtoll.model.facts import Facts
+from vmtoll.model.facts import HostFacts
 
 TCG_SIGNATURE = "TCGTCGTCGTCG"  # CPUID leaf 0x40000000 of QEMU's TCG: target/i386/cpu.c
 TCG_MODEL = "QEMU TCG CPU"  # model name of `-cpu max` under TCG: target/i386/tcg/tcg-cpu.c
@@ -25,18 +25,18 @@ class Hardware(StrEnum):
     UNKNOWN = "unknown"
 
 
-def hardware_of(facts: Facts) -> Hardware:
+def hardware_of(facts: HostFacts) -> Hardware:
     """Return the platform a host runs on, from its own facts: `hypervisor` (vmtoll/agent/hardware.py),
     `virtualization`, `cpu_model`.
 
     A host is native only where the hypervisor bit was read and is off. Facts from before `hypervisor` was recorded
     can show only nested and emulated.
     """
-    hypervisor = facts.get("hypervisor") or {}
+    hypervisor = facts.hypervisor
     signature, bit = hypervisor.get("cpuid_signature", ""), hypervisor.get("cpuid_bit")
     bit = hypervisor.get("cpuinfo_flag") if bit is None else bit
-    virtualization = facts.get("virtualization") or ""
-    if signature == TCG_SIGNATURE or str(facts.get("cpu_model")).startswith(TCG_MODEL):
+    virtualization = facts.virtualization or ""
+    if signature == TCG_SIGNATURE or (facts.cpu_model or "").startswith(TCG_MODEL):
         return Hardware.EMULATED
     if (bit and signature) or virtualization not in _UNDECIDED:
         return Hardware.NESTED
@@ -45,21 +45,20 @@ def hardware_of(facts: Facts) -> Hardware:
     return Hardware.UNKNOWN
 
 
-def hardware_below_guests(hosts: Iterable[Facts]) -> Hardware:
+def hardware_below_guests(hosts: Iterable[HostFacts]) -> Hardware:
     """Return the platform that all KVM hosts among these machines run on; UNKNOWN if there is no KVM host, or if they
     differ.
     """
-    kinds = {hardware_of(facts) for facts in hosts if facts.get("role") == "kvm_host"}
+    kinds = {hardware_of(facts) for facts in hosts if facts.is_kvm_host}
     return kinds.pop() if len(kinds) == 1 else Hardware.UNKNOWN
 
 
-def foreign_kvm_module(facts: Mapping[str, Collection[str]]) -> str:
+def foreign_kvm_module(modules: Collection[str], flags: Collection[str]) -> str:
     """The module that provides /dev/kvm if it is neither kvm_intel nor kvm_amd; else empty.
 
-    `kvm_modules`: modules in /sys/module named kvm_…; `kvm_flags`: the CPU's flags among vmx and svm. A module that is
+    `modules`: those in /sys/module named kvm_…; `flags`: the CPU's flags among vmx and svm. A module that is
     built into the kernel has a folder there on any CPU, so a module counts only with its flag.
     """
-    modules, flags = facts.get("kvm_modules", ()), facts.get("kvm_flags", ())
     if any(module in modules and flag in flags for module, flag in _KVM_MODULES.items()):
         return ""
     return ", ".join(sorted(set(modules) - _KVM_MODULES.keys()))

@@ -86,7 +86,7 @@ def _fill(folder: Path, run: Run, authors: Sequence[Author], say: Callable[[str]
     (folder / "trials.csv").write_bytes(to_csv(clean.records))
     text = clean.manifest.model_dump_json(indent=1, by_alias=True)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
-    hosts = json.dumps(clean.hosts, indent=1, ensure_ascii=False)
+    hosts = json.dumps({name: facts.recorded for name, facts in clean.hosts.items()}, indent=1, ensure_ascii=False)
     (folder / HOSTS).write_text(hosts + "\n", encoding="utf-8")
     say("summaries, verdicts, effects, claims, percentiles")
     rows = {

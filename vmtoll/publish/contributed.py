@@ -130,7 +130,7 @@ def _check_complete(folder: Path, run: Run) -> None:
 
 
 def _environments(run: Run) -> set[str]:
-    return {str(facts["environment"]) for facts in run.hosts.values() if facts.get("environment")}
+    return {facts.environment for facts in run.hosts.values() if facts.environment}
 
 
 def leaks(folder: Path, run: Run) -> Iterator[tuple[str, str]]:
@@ -139,9 +139,9 @@ def leaks(folder: Path, run: Run) -> Iterator[tuple[str, str]]:
     role_names = set(scrub.roles(run.hosts).values())
     yield from ((HOSTS, name) for name in run.hosts if name not in role_names)
     for facts in run.hosts.values():
-        yield from ((HOSTS, key) for key in facts if key not in (*scrub.PUBLISHED, "domains"))
-        for name, xml in (facts.get("domains") or {}).items():
-            if scrub.domain_xml(str(xml), name) != xml:
+        yield from ((HOSTS, key) for key in facts.recorded if key not in (*scrub.PUBLISHED, "domains"))
+        for name, xml in facts.domains.items():
+            if scrub.domain_xml(xml, name) != xml:
                 yield HOSTS, f"domain {name}"
     for file in (MANIFEST, HOSTS):
         document = json.loads((folder / file).read_text(encoding="utf-8"))

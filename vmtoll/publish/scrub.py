@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.errors import LoadError
-from vmtoll.model.facts import COMPARED, Facts
+from vmtoll.model.facts import COMPARED, Facts, HostFacts
 from vmtoll.model.finding import ACCIDENTS, Finding
 from vmtoll.model.run import Manifest
 from vmtoll.model.trial import TrialRecord
@@ -119,12 +119,12 @@ PRIVATE = "private.json"
 _FULL_HOST_NAME = re.compile(r"([a-z][a-z0-9-]*)(?:\.[a-z0-9-]+)+", re.I)
 
 
-def roles(hosts: dict[str, Facts]) -> dict[str, str]:
+def roles(hosts: dict[str, HostFacts]) -> dict[str, str]:
     """Inventory name → `client`, the environment's name (`metal`, `kvm-default`), `kvm-host-1`, …"""
     names: dict[str, str] = {}
     machines_by_role: Counter[str] = Counter()
     for name, facts in hosts.items():
-        role = str(facts.get("environment") or str(facts.get("role", "machine")).replace("_", "-"))
+        role = facts.environment or facts.role.replace("_", "-")
         machines_by_role[role] += 1
         needs_number = role == "kvm-host" or machines_by_role[role] > 1
         names[name] = f"{role}-{machines_by_role[role]}" if needs_number else role
@@ -157,7 +157,7 @@ def domains(run: Run, scrub: Scrubber) -> dict[str, str]:
 
 
 def _domains(run: Run) -> list[str]:
-    return [name for facts in run.hosts.values() for name in facts.get("domains") or {}]
+    return [name for facts in run.hosts.values() for name in facts.domains]
 
 
 def _vocabulary(run: Run) -> frozenset[str]:
@@ -168,7 +168,7 @@ def _vocabulary(run: Run) -> frozenset[str]:
     for workload in run.manifest.workloads.values():
         words |= set(workload.tools)
     for facts in run.hosts.values():
-        words |= set(facts.get("servers") or {})
+        words |= set(facts.servers)
     return frozenset((words | _schema_words(Manifest.model_json_schema())) - {""})
 
 
@@ -266,17 +266,18 @@ _ELEMENTS = frozenset({
 _SECRET_ATTRIBUTES = frozenset({"id", "dev", "file", "name_prefix", "serial", "address", "path"})
 
 
-def facts(host: Facts, scrubber: Scrubber, domains: dict[str, str]) -> Facts:
+def facts(host: HostFacts, scrubber: Scrubber, domains: dict[str, str]) -> HostFacts:
     """The published facts of one host; `domains`: a guest's domain → its published name."""
-    kept = {key: host[key] for key in PUBLISHED if key in host}
-    if isinstance(kept.get("cmdline"), str):
-        kept["cmdline"] = command_line(kept["cmdline"])
+    recorded = host.recorded
+    kept = {key: recorded[key] for key in PUBLISHED if key in recorded}
+    if host.cmdline is not None:
+        kept["cmdline"] = command_line(host.cmdline)
     clean: Facts = scrubber.tree(kept)
-    if isinstance(host.get("domains"), dict):
+    if "domains" in recorded:
         clean["domains"] = {
-            domains[name]: scrubber.text(domain_xml(str(text), domains[name])) for name, text in host["domains"].items()
+            domains[name]: scrubber.text(domain_xml(text, domains[name])) for name, text in host.domains.items()
         }
-    return clean
+    return HostFacts.model_validate(clean)
 
 
 def command_line(text: str) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vmtoll.analysis.run import Run
 from vmtoll.model.disclosure import ITEMS, DisclosedText, Disclosure, requested_items
+from vmtoll.model.trial import METAL
 from vmtoll.report.page import environment, write
 
 PAGE = "disclosure.html"
@@ -20,19 +21,19 @@ def disclosure_of(run: Run) -> Disclosure:
         return run.manifest.disclosure
     machines = {
         name: {
-            item: DisclosedText(text=str(facts[key]), source="machine")
+            item: DisclosedText(text=text, source="machine")
             for item, key in _FACTS.items()
-            if facts.get(key)
+            if (text := getattr(facts, key))
         }
-        | _mitigations(facts.get("mitigations"))
+        | _mitigations(facts.mitigations)
         for name, facts in run.hosts.items()
     }
-    guests = {facts.get("environment") for facts in run.hosts.values()} - {None, "metal"}
-    return Disclosure(machines=machines, virtual=[n for n, f in run.hosts.items() if f.get("environment") in guests])
+    virtual = [name for name, facts in run.hosts.items() if facts.environment not in (None, METAL)]
+    return Disclosure(machines=machines, virtual=virtual)
 
 
-def _mitigations(states: object) -> dict[str, DisclosedText]:
-    if not isinstance(states, Mapping) or not states:
+def _mitigations(states: Mapping[str, str]) -> dict[str, DisclosedText]:
+    if not states:
         return {}
     affected = [f"{name}: {state}" for name, state in states.items() if state != "Not affected"]
     return {"mitigations": DisclosedText(text="; ".join(affected) or "not affected", source="machine")}
@@ -51,7 +52,7 @@ def render(run: Run) -> str:
         for machine in sorted(disclosure.machines)
     }
     missing = sum(len(disclosure.missing(machine)) for machine in disclosure.machines)
-    domains = {name: xml for facts in run.hosts.values() for name, xml in sorted((facts.get("domains") or {}).items())}
+    domains = {name: xml for facts in run.hosts.values() for name, xml in sorted(facts.domains.items())}
     return environment().get_template("disclosure.html.j2").render(
         manifest=run.manifest, operator=disclosure.operator or NOT_DISCLOSED, items=ITEMS, cells=cells, missing=missing,
         domains=domains, not_disclosed=NOT_DISCLOSED,

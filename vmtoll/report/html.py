@@ -12,6 +12,7 @@ from vmtoll.analysis.equality import FactStatus, equality
 from vmtoll.analysis.published import points
 from vmtoll.analysis.run import Run
 from vmtoll.model.columns import CROSSCHECK
+from vmtoll.model.facts import kvm_hosts
 from vmtoll.model.finding import Code, Validity
 from vmtoll.model.hardware import foreign_kvm_module
 from vmtoll.model.limiter import Limiter
@@ -110,8 +111,8 @@ def _cells(comparison: Comparison) -> list[tuple[Verdict, str]]:
 
 def _kvm_module(run: Run) -> str:
     """A sentence on the module that owns a KVM host's /dev/kvm, if it is not the CPU's own: why a guest is emulated."""
-    hosts = [facts for facts in run.hosts.values() if facts.get("role") == "kvm_host"]
-    modules = sorted({module for facts in hosts if (module := foreign_kvm_module(facts))})
+    hosts = kvm_hosts(run.hosts).values()
+    modules = sorted(filter(None, {foreign_kvm_module(facts.kvm_modules, facts.kvm_flags) for facts in hosts}))
     return "".join(f" {words.module_text(module)}" for module in modules)
 
 

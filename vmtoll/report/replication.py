@@ -2,10 +2,9 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -13,6 +12,7 @@ from markupsafe import Markup
 from vmtoll.analysis.claims import count_outcomes
 from vmtoll.analysis.published import Point, points
 from vmtoll.analysis.run import Run
+from vmtoll.model.facts import HostFacts
 from vmtoll.model.finding import Validity
 from vmtoll.model.hardware import Hardware
 from vmtoll.model.trial import METAL, Accelerator, Arm
@@ -104,9 +104,9 @@ def _basis(sections: Sequence[ExperimentSection]) -> list[tuple[str, list[str]]]
     values: dict[str, list[str]] = {}
     for section in sections:
         manifest = section.run.manifest
-        metal = [host for host in section.run.hosts.values() if host.get("environment") == METAL]
+        metal = [host for host in section.run.hosts.values() if host.environment == METAL]
         values.setdefault("Machine", []).extend(_machine(host) for host in metal)
-        values.setdefault("Kernel", []).extend(str(host.get("kernel")) for host in metal)
+        values.setdefault("Kernel", []).extend(str(host.kernel) for host in metal)
         values.setdefault("Environments", []).append(section.accelerators)
         values.setdefault("Lab", []).append(manifest.lab)
         values.setdefault("Scale", []).append(manifest.experiment.scale or "one size")
@@ -114,10 +114,10 @@ def _basis(sections: Sequence[ExperimentSection]) -> list[tuple[str, list[str]]]
     return [(name, list(dict.fromkeys(filter(None, texts)))) for name, texts in values.items() if any(texts)]
 
 
-def _machine(host: Mapping[str, Any]) -> str:
-    cpus, memory_kib = host.get("cpus_allowed"), host.get("memory_kib")
+def _machine(host: HostFacts) -> str:
+    cpus, memory_kib = host.cpus_allowed, host.memory_kib
     parts = [
-        host.get("cpu_model"),
+        host.cpu_model,
         cpus and f"CPUs allowed: {cpus}",
         memory_kib and f"{memory_kib / 1024**2:.1f} GiB",
     ]

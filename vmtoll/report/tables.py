@@ -153,7 +153,8 @@ ROLES = {"sut": "machine under test", "kvm_host": "KVM host"}
 
 def host_facts(run: Run) -> list[tuple[str, list[str]]]:
     """(fact, one text per machine); facts that no machine states are left out."""
-    rows = [(label, [facts.get(key) for facts in run.hosts.values()]) for key, label in HOST_FACTS.items()]
+    machines = [facts.recorded for facts in run.hosts.values()]
+    rows = [(label, [recorded.get(key) for recorded in machines]) for key, label in HOST_FACTS.items()]
     rows[0] = (rows[0][0], [ROLES.get(str(role), role) for role in rows[0][1]])
     return [(label, [_fact_text(v) for v in values]) for label, values in rows if not all(map(_is_empty, values))]
 

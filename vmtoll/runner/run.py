@@ -337,7 +337,7 @@ def _lock_and_compare(session: Session, planned: Plan) -> None:
 def _new_manifest(session: Session, planned: Plan, disclosure: Disclosure) -> Manifest:
     inventory, resolved = session.inventory, session.resolved
     suts = {
-        environment if number == 1 else f"{environment}-{number}": session.facts[host.name]
+        environment if number == 1 else f"{environment}-{number}": session.facts[host.name].recorded
         for environment, hosts in inventory.machines.items()
         for number, host in enumerate(hosts, start=1)
     }

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from vmtoll.files import cause_of
 from vmtoll.model.document import first_mistake
 from vmtoll.model.errors import LoadError
-from vmtoll.model.facts import Facts
+from vmtoll.model.facts import HostFacts
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, from_json
 
@@ -27,7 +27,7 @@ class StoredRun:
 
     path: Path
     manifest: Manifest
-    hosts: dict[str, Facts]
+    hosts: dict[str, HostFacts]
     records: tuple[TrialRecord, ...]
 
     def require_complete(self) -> None:
@@ -87,9 +87,16 @@ def read_manifest(folder: Path) -> Manifest:
         raise LoadError(f"{file}: {first_mistake(error)}") from None
 
 
-def read_hosts(folder: Path) -> dict[str, Facts]:
+def read_hosts(folder: Path) -> dict[str, HostFacts]:
     """Read hosts.json: machine → facts. Raises LoadError."""
-    return read_object(folder / HOSTS)
+    file = folder / HOSTS
+    hosts = {}
+    for name, facts in read_object(file).items():
+        try:
+            hosts[name] = HostFacts.model_validate(facts)
+        except ValidationError as error:
+            raise LoadError(f"{file}: {name}: {first_mistake(error)}") from None
+    return hosts
 
 
 def read_object(file: Path) -> dict[str, Any]:

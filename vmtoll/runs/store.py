@@ -17,7 +17,7 @@ from typing import Any, Self
 from vmtoll.files import sync_folder, write_durably
 from vmtoll.model.columns import to_csv
 from vmtoll.model.errors import ResultsError
-from vmtoll.model.facts import Facts
+from vmtoll.model.facts import HostFacts
 from vmtoll.model.run import SCHEMA, Manifest
 from vmtoll.model.trial import TrialRecord, to_json
 from vmtoll.runs.folder import HOSTS, MANIFEST, TABLE, TRIALS, parse_records, read_hosts, read_manifest, whole_lines
@@ -136,10 +136,10 @@ class Store:
     def write_manifest(self, manifest: Manifest) -> None:
         self.write_json(MANIFEST, manifest.model_dump(mode="json", by_alias=True))
 
-    def write_hosts(self, hosts: Mapping[str, Facts]) -> None:
-        self.write_json(HOSTS, hosts)
+    def write_hosts(self, hosts: Mapping[str, HostFacts]) -> None:
+        self.write_json(HOSTS, {name: facts.recorded for name, facts in hosts.items()})
 
-    def hosts(self) -> dict[str, Facts]:
+    def hosts(self) -> dict[str, HostFacts]:
         """hosts.json. Raises LoadError."""
         return read_hosts(self.run_dir)
 

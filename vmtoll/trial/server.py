@@ -1,13 +1,13 @@
 """Start a trial's server on its machines, compare it with the reference, check its bodies, stop it."""
 
-import json
 import random
 import time
 from collections.abc import Iterable
 
-from vmtoll.agent.protocol import BodyCheck, Facts, File, Handshake, KernelTls, StartedServer
+from vmtoll.agent.protocol import BodyCheck, File, Handshake, KernelTls, StartedServer
 from vmtoll.machines.connection import AgentLine
 from vmtoll.model.errors import AgentError
+from vmtoll.model.facts import HostFacts
 from vmtoll.model.finding import Finding
 from vmtoll.model.transport import Transport
 from vmtoll.model.workload import MailWorkload
@@ -47,9 +47,9 @@ class TrialServer:
     def _unlike_reference(self, line: AgentLine, started: StartedServer) -> list[Finding]:
         session, machine, declared = self.session, line.host.name, self.driver.experiment.declared_differences
         return [
-            *gates.fingerprint(session.reference["servers"][self.server], started, self.server, machine),
-            *gates.sysctls(session.reference["sysctls"], started["sysctls"], machine, declared),
-            *gates.content(session.content["digest"], session.facts[machine].get("content_digest"), machine),
+            *gates.fingerprint(session.reference.server(self.server).model_dump(), started, self.server, machine),
+            *gates.sysctls(session.reference.sysctls, started["sysctls"], machine, declared),
+            *gates.content(session.content["digest"], session.facts[machine].content_digest, machine),
         ]
 
     def handshake(self) -> list[Finding]:
@@ -61,9 +61,9 @@ class TrialServer:
         transport = self.driver.transport
         if not transport.tls:
             return []
-        facts_before = json.dumps(self.session.facts, sort_keys=True)
+        facts_before = {name: facts.recorded for name, facts in self.session.facts.items()}
         findings = [finding for line in self.lines for finding in self._handshake_with(line, transport)]
-        if json.dumps(self.session.facts, sort_keys=True) != facts_before:
+        if {name: facts.recorded for name, facts in self.session.facts.items()} != facts_before:
             self.session.store.write_hosts(self.session.facts)
         return findings
 
@@ -81,7 +81,8 @@ class TrialServer:
         after: KernelTls = line.call("tls_kernel", name=self.server)
         parameters = {**handshake, "kernel": before["sessions"] != after["sessions"]}
         certificate = certificate_of(self.server, [self.session.reference, *self.session.facts.values()])
-        self.session.facts[host.name]["servers"][self.server].setdefault("tls", {})[transport.name] = parameters
+        server = self.session.facts[host.name].servers[self.server]
+        server.tls = {**server.tls, transport.name: parameters}
         return gates.tls(
             transport, kernel=before["declared"], certificate=certificate, observed=parameters, server=self.server,
             machine=host.name,
@@ -127,9 +128,9 @@ class TrialServer:
             answer.wait(SERVER_LIMIT_S + 30)
 
 
-def certificate_of(server: str, machines: Iterable[Facts]) -> str | None:
+def certificate_of(server: str, machines: Iterable[HostFacts]) -> str | None:
     """SHA-256 of a server's certificate, from the first of these machines that recorded one; None if none has."""
     for facts in machines:
-        for handshake in facts.get("servers", {}).get(server, {}).get("tls", {}).values():
+        for handshake in facts.server(server).tls.values():
             return str(handshake["certificate_sha256"])
     return None

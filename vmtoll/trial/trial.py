@@ -232,7 +232,7 @@ class Trial:
 
     def _stop_watch(self) -> tuple[dict[Role, LoadObservations], list[Finding]]:
         """Stop and store the samples; return the observations of each load, and the findings."""
-        sources = {name: facts["clock_source"] for name, facts in self.session.facts.items()}
+        sources = {name: facts.clock_source or "" for name, facts in self.session.facts.items()}
         table, observations, findings = self.watch.stop(sources)
         self.session.store.write_file(f"samples/{self.name}.csv", table)
         # A cold workload is slow at the start on purpose.

@@ -25,6 +25,6 @@ def test_the_bundle_is_marked_emulated_hardware(tmp_path: Path) -> None:
             assert {row["hardware"] for row in csv.DictReader(rows)} == {"emulated"}, table
     published = open_bundle(bundle)
     assert published.kvm_hardware == (Hardware.EMULATED,)
-    (host,) = (known for known in published.hosts.values() if known["role"] == "kvm_host")
-    assert host["hypervisor"] == facts("tcg-max")["hypervisor"]
+    (host,) = (known for known in published.hosts.values() if known.is_kvm_host)
+    assert host.hypervisor == facts("tcg-max").hypervisor
     assert hardware_of(host) is Hardware.EMULATED

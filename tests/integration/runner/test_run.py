@@ -42,7 +42,7 @@ from vmtoll.model.run import Differences, Manifest
 from vmtoll.model.trial import Accelerator, Arm
 from vmtoll.paths import PROJECT
 from vmtoll.runner.run import same_experiment, with_recorded_control
-from vmtoll.runs.folder import read_manifest
+from vmtoll.runs.folder import read_hosts, read_manifest
 from vmtoll.spec.catalog import Registry
 from vmtoll.spec.experiment import load
 from vmtoll.trial.loads import LoadDriver
@@ -142,7 +142,7 @@ def _assert_documents(run_dir: Path) -> None:
     assert recorded.status == "complete"
     assert recorded.accelerators == {"metal": Accelerator.NONE, "metal-two": Accelerator.NONE}
     assert recorded.emulated is False
-    hardware = {name: hardware_of(facts) for name, facts in json.loads((run_dir / "hosts.json").read_text()).items()}
+    hardware = {name: hardware_of(facts) for name, facts in read_hosts(run_dir).items()}
     assert recorded.hardware == {name: hardware[name] for name in ("metal", "metal-two")}
     assert {record.hardware for record in load_run(run_dir).records} == set(recorded.hardware.values())
     assert (list(recorded.workloads), recorded.site.name) == (["tiny"], "tiny")

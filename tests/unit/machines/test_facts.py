@@ -1,9 +1,8 @@
 """What is below a machine under test is what the host that carries it shows."""
 
-from typing import Any
-
 from tests.support.recorded_hosts import facts
 from vmtoll.machines.facts import hardware_below, keep_handshakes
+from vmtoll.model.facts import HostFacts, ServerFacts
 from vmtoll.model.hardware import Hardware
 from vmtoll.spec.machines import from_data
 
@@ -31,11 +30,13 @@ def test_a_guest_has_the_hardware_of_its_host_and_not_what_it_sees_itself() -> N
 
 def test_a_run_that_is_resumed_keeps_what_its_handshakes_came_to() -> None:
     seen = {"HTTP/2": {"cipher": "x"}}
-    recorded: dict[str, dict[str, Any]] = {
-        "metal": {"servers": {"nginx": {"workers": 1, "tls": seen}, "gone": {"tls": seen}}},
-        "away": {"servers": {"nginx": {"tls": seen}}},
-        "client": {},
+    earlier = {
+        "metal": HostFacts(servers={"nginx": ServerFacts(workers=1, tls=seen), "gone": ServerFacts(tls=seen)}),
+        "away": HostFacts(servers={"nginx": ServerFacts(tls=seen)}),
+        "client": HostFacts(),
     }
-    found: dict[str, dict[str, Any]] = {"metal": {"servers": {"nginx": {"workers": 2}}}, "client": {}}
-    keep_handshakes(recorded, found)
-    assert found == {"metal": {"servers": {"nginx": {"workers": 2, "tls": seen}}}, "client": {}}
+    current = {"metal": HostFacts(servers={"nginx": ServerFacts(workers=2)}), "client": HostFacts()}
+    keep_handshakes(earlier, current)
+    assert {name: facts.recorded for name, facts in current.items()} == {
+        "metal": {"servers": {"nginx": {"workers": 2, "tls": seen}}}, "client": {},
+    }  # fmt: skip

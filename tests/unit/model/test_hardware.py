@@ -7,6 +7,7 @@ import pytest
 from tests.support.recorded_hosts import FOLDER, MACHINES, facts
 from vmtoll.agent.hardware import crypto_flags
 from vmtoll.agent.protocol import Hypervisor
+from vmtoll.model.facts import HostFacts
 from vmtoll.model.hardware import Hardware, foreign_kvm_module, hardware_below_guests, hardware_of
 
 EXPECTED = {
@@ -23,8 +24,9 @@ NATIVE: Hypervisor = {
 }  # fmt: skip
 
 
-def host(virtualization: str = "none", cpu_model: str = "Intel(R) Xeon(R) Gold 6130", **seen: Any) -> dict[str, Any]:
-    return {"virtualization": virtualization, "cpu_model": cpu_model, "hypervisor": NATIVE | seen}
+def host(virtualization: str = "none", cpu_model: str = "Intel(R) Xeon(R) Gold 6130", **seen: Any) -> HostFacts:
+    facts = {"virtualization": virtualization, "cpu_model": cpu_model, "hypervisor": NATIVE | seen}
+    return HostFacts.model_validate(facts)
 
 
 def test_recorded_machines_are_what_they_are() -> None:
@@ -32,13 +34,13 @@ def test_recorded_machines_are_what_they_are() -> None:
 
 
 def test_each_source_is_recorded_by_its_name() -> None:
-    assert facts("tcg-epyc")["hypervisor"] == {
+    assert facts("tcg-epyc").hypervisor == {
         "cpuid_bit": True, "cpuid_signature": "TCGTCGTCGTCG", "cpuinfo_flag": True, "dmi_sys_vendor": "QEMU",
         "dmi_product_name": "Standard PC (i440FX + PIIX, 1996)",
     }  # fmt: skip
-    assert facts("tcg-epyc-hidden")["hypervisor"]["cpuid_signature"] == ""
-    assert facts("tcg-max-no-hypervisor-bit")["hypervisor"]["cpuid_bit"] is False
-    assert facts("firecracker-kvm_pvm")["hypervisor"] == {
+    assert facts("tcg-epyc-hidden").hypervisor["cpuid_signature"] == ""
+    assert facts("tcg-max-no-hypervisor-bit").hypervisor["cpuid_bit"] is False
+    assert facts("firecracker-kvm_pvm").hypervisor == {
         "cpuid_bit": True, "cpuid_signature": "KVMKVMKVM", "cpuinfo_flag": True, "dmi_sys_vendor": "",
         "dmi_product_name": "",
     }  # fmt: skip
@@ -59,32 +61,31 @@ def test_each_source_is_recorded_by_its_name() -> None:
         (host("amazon", cpuid_bit=None, cpuinfo_flag=None), Hardware.NESTED),
         (host("kvm", "QEMU TCG CPU version 2.5+", cpuid_bit=True, cpuid_signature="KVMKVMKVM"), Hardware.EMULATED),
         # Before vmtoll recorded `hypervisor`.
-        ({"virtualization": "kvm", "cpu_model": "Intel(R) Xeon(R) Processor"}, Hardware.NESTED),
-        ({"virtualization": "qemu", "cpu_model": "QEMU TCG CPU version 2.5+"}, Hardware.EMULATED),
-        ({"virtualization": "none", "cpu_model": "AMD EPYC 7302"}, Hardware.UNKNOWN),
-        ({}, Hardware.UNKNOWN),
+        (HostFacts(virtualization="kvm", cpu_model="Intel(R) Xeon(R) Processor"), Hardware.NESTED),
+        (HostFacts(virtualization="qemu", cpu_model="QEMU TCG CPU version 2.5+"), Hardware.EMULATED),
+        (HostFacts(virtualization="none", cpu_model="AMD EPYC 7302"), Hardware.UNKNOWN),
+        (HostFacts(), Hardware.UNKNOWN),
     ],
 )
-def test_hardware_from_all_sources_together(facts_of_host: dict[str, Any], expected: Hardware) -> None:
+def test_hardware_from_all_sources_together(facts_of_host: HostFacts, expected: Hardware) -> None:
     assert hardware_of(facts_of_host) is expected
 
 
 def test_guests_on_hosts_that_differ_have_no_known_hardware() -> None:
-    native, nested = ({"role": "kvm_host", **host(kind)} for kind in ("none", "kvm"))
-    client = {"role": "client", **host("kvm")}
+    native, nested = (host(kind).model_copy(update={"role": "kvm_host"}) for kind in ("none", "kvm"))
+    client = host("kvm").model_copy(update={"role": "client"})
     assert hardware_below_guests([native, client]) is Hardware.NATIVE
     assert hardware_below_guests([native, nested]) is Hardware.UNKNOWN
     assert hardware_below_guests([client]) is Hardware.UNKNOWN
 
 
 def test_a_kvm_that_is_not_the_processors_own_is_named() -> None:
-    assert foreign_kvm_module(facts("firecracker-kvm_pvm")) == "kvm_pvm"
-    assert foreign_kvm_module(facts("tcg-max")) == ""
+    for machine, module in (("firecracker-kvm_pvm", "kvm_pvm"), ("tcg-max", "")):
+        assert foreign_kvm_module(facts(machine).kvm_modules, facts(machine).kvm_flags) == module
     built_in = ["kvm_amd", "kvm_intel", "kvm_pvm"]
-    assert foreign_kvm_module({"kvm_modules": built_in, "kvm_flags": ["svm"]}) == ""
-    assert foreign_kvm_module({"kvm_modules": built_in, "kvm_flags": []}) == "kvm_pvm"
-    assert foreign_kvm_module({"kvm_modules": [], "kvm_flags": []}) == ""
-    assert foreign_kvm_module({}) == ""
+    assert foreign_kvm_module(built_in, ["svm"]) == ""
+    assert foreign_kvm_module(built_in, []) == "kvm_pvm"
+    assert foreign_kvm_module([], []) == ""
 
 
 def test_the_instructions_that_tls_is_fast_by_are_listed() -> None:

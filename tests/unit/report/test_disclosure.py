@@ -39,6 +39,6 @@ def test_every_item_is_disclosed_or_marked_undisclosed(tmp_path: Path) -> None:
 def test_an_older_run_discloses_the_facts_that_it_has(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path, Truth(blocks=2)))
     assert run.manifest.disclosure is None
-    metal = next(name for name, facts in run.hosts.items() if facts.get("environment") == "metal")
-    assert disclosure_of(run).machines[metal]["kernel"].text == run.hosts[metal]["kernel"]
+    metal = next(name for name, facts in run.hosts.items() if facts.environment == "metal")
+    assert disclosure_of(run).machines[metal]["kernel"].text == run.hosts[metal].kernel
     assert "not disclosed" in render(run)

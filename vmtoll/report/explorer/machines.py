@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from vmtoll.analysis.run import Run
-from vmtoll.model.facts import FACTS, Facts
+from vmtoll.model.facts import FACTS, HostFacts, kvm_hosts
 from vmtoll.model.trial import Accelerator, Arm
 
 UNKNOWN = "unknown"
@@ -19,30 +19,29 @@ def platform(run: Run, arm: Arm) -> dict[str, str]:
     name, facts = _carrying_machine(run, arm)
     is_guest = run.accelerator(arm) is not Accelerator.NONE
     return {
-        "cpu": str(facts.get("cpu_model") or UNKNOWN),
-        "kernel": str(facts.get("kernel") or UNKNOWN),
-        "qemu": str(facts.get("qemu_version") or UNKNOWN) if is_guest else "none",
+        "cpu": facts.cpu_model or UNKNOWN,
+        "kernel": facts.kernel or UNKNOWN,
+        "qemu": (facts.qemu_version or UNKNOWN) if is_guest else "none",
         "mitigations": _mitigations(facts),
         "tuned": _tuned(run, name),
     }
 
 
-def _carrying_machine(run: Run, arm: Arm) -> tuple[str, Facts]:
+def _carrying_machine(run: Run, arm: Arm) -> tuple[str, HostFacts]:
     """The machine that carries an arm: the only KVM host of a guest, else the arm's own machine."""
-    hosts = [(name, facts) for name, facts in run.hosts.items() if facts.get("role") == "kvm_host"]
+    hosts = list(kvm_hosts(run.hosts).items())
     if run.accelerator(arm) is not Accelerator.NONE and len(hosts) == 1:
         return hosts[0]
-    machines = [(name, facts) for name, facts in run.hosts.items() if facts.get("environment") == arm.environment]
-    return machines[0] if machines else ("", {})
+    machines = [(name, facts) for name, facts in run.hosts.items() if facts.environment == arm.environment]
+    return machines[0] if machines else ("", HostFacts())
 
 
-def _mitigations(facts: Facts) -> str:
-    states = facts.get("mitigations")
-    if not isinstance(states, dict) or not states:
+def _mitigations(facts: HostFacts) -> str:
+    if not facts.mitigations:
         return UNKNOWN
-    if "mitigations=off" in str(facts.get("cmdline")).split():
+    if "mitigations=off" in (facts.cmdline or "").split():
         return "off"
-    return "some missing" if any(str(state).startswith("Vulnerable") for state in states.values()) else "on"
+    return "some missing" if any(state.startswith("Vulnerable") for state in facts.mitigations.values()) else "on"
 
 
 def _tuned(run: Run, machine: str) -> str:
@@ -58,16 +57,17 @@ def environment_of(run: Run) -> dict[str, dict[str, str]]:
     machines: dict[str, dict[str, str]] = {}
     part_counts: Counter[str] = Counter()
     for facts in run.hosts.values():
-        part = str(facts.get("environment") or str(facts.get("role", "machine")).replace("_", " "))
+        part = facts.environment or facts.role.replace("_", " ")
         part_counts[part] += 1
         machines[part if part_counts[part] == 1 else f"{part} {part_counts[part]}"] = dict(_flat(facts))
     return machines
 
 
-def _flat(facts: Facts) -> list[tuple[str, str]]:
+def _flat(facts: HostFacts) -> list[tuple[str, str]]:
     flat: list[tuple[str, str]] = []
+    recorded = facts.recorded
     for name in _COMPARED:
-        value: Any = facts.get(name)
+        value = recorded.get(name)
         if isinstance(value, dict):
             flat += [(f"{name}: {key}", _text(item)) for key, item in value.items()]
         elif value not in (None, "", []):
